@@ -1,0 +1,554 @@
+//! What can be wrong with a request, as facts. Surfaces turn the kind into an exit code or a status.
+
+use thiserror::Error;
+
+use crate::actor::Actor;
+use crate::id::{ProjectId, SessionId, ThreadId, quote};
+use crate::phase::PhaseName;
+
+/// The few kinds a caller acts on. `Conflict` may go through after a fresh look, `Unavailable` and
+/// `TimedOut` after a while; the others will not go through by being repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    Misuse,
+    NotFound,
+    Conflict,
+    Refused,
+    Unavailable,
+    TimedOut,
+    Failed,
+}
+
+impl Kind {
+    pub const ALL: [Self; 7] = [
+        Self::Misuse,
+        Self::NotFound,
+        Self::Conflict,
+        Self::Refused,
+        Self::Unavailable,
+        Self::TimedOut,
+        Self::Failed,
+    ];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Misuse => "misuse",
+            Self::NotFound => "not_found",
+            Self::Conflict => "conflict",
+            Self::Refused => "refused",
+            Self::Unavailable => "unavailable",
+            Self::TimedOut => "timed_out",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// A fact about an error, for machines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Detail {
+    Text(String),
+    Number(u64),
+    Rows(Vec<Vec<(&'static str, String)>>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Error {
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+    #[error(transparent)]
+    NotFound(#[from] NotFound),
+    #[error(transparent)]
+    Conflict(#[from] Conflict),
+    #[error(transparent)]
+    Refused(#[from] Refused),
+}
+
+/// A value that cannot be what it was given for.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("invalid {what} `{value}`: {reason}")]
+pub struct Invalid {
+    pub what: &'static str,
+    pub value: String,
+    pub reason: String,
+}
+
+impl Invalid {
+    pub fn new(what: &'static str, value: &str, reason: impl Into<String>) -> Self {
+        Self {
+            what,
+            value: quote(value),
+            reason: reason.into(),
+        }
+    }
+}
+
+/// Also the answer for an id of another tenant: the two cannot be told apart.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{what} `{id}` not found")]
+pub struct NotFound {
+    pub what: &'static str,
+    pub id: String,
+}
+
+impl NotFound {
+    pub fn new(what: &'static str, id: &str) -> Self {
+        Self {
+            what,
+            id: quote(id),
+        }
+    }
+}
+
+/// The world is not as the caller believed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Conflict {
+    #[error("{what} `{id}` is at version {actual}, not {expected}")]
+    Version {
+        what: &'static str,
+        id: String,
+        expected: u64,
+        actual: u64,
+    },
+    #[error("ownership of session `{session}` is at version {actual}, not {expected}")]
+    OwnerVersion {
+        session: SessionId,
+        expected: u64,
+        actual: u64,
+    },
+    #[error("session `{session}` is on run {actual}, not {expected}")]
+    Run {
+        session: SessionId,
+        expected: u64,
+        actual: u64,
+    },
+    #[error("session `{session}` is {phase}; {wanted}")]
+    WrongPhase {
+        session: SessionId,
+        phase: PhaseName,
+        wanted: &'static str,
+    },
+    #[error("folder `{path}` already belongs to project `{project}`")]
+    PathTaken { path: String, project: ProjectId },
+    #[error("name `{name}` already belongs to project `{project}`")]
+    NameTaken { name: String, project: ProjectId },
+    #[error("session prefix `{prefix}` was already given to another project")]
+    PrefixTaken { prefix: String },
+    #[error("session `{session}` already has summary `{summary}`")]
+    SummaryExists { session: SessionId, summary: String },
+    #[error("session `{child}` was already merged into `{session}` and has not changed since")]
+    AlreadyMerged {
+        session: SessionId,
+        child: SessionId,
+    },
+    #[error("idempotency key `{key}` was used for another request")]
+    KeyReused { key: String },
+    #[error("the request with idempotency key `{key}` is still being carried out")]
+    KeyInProgress { key: String },
+    #[error("{what} `{id}` already exists")]
+    Exists { what: &'static str, id: String },
+}
+
+/// A rule says no.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Refused {
+    #[error("delegation below `{session}` would be {depth} deep; project limit is {limit}")]
+    Depth {
+        session: SessionId,
+        depth: u32,
+        limit: u32,
+    },
+    #[error(
+        "session `{session}` has {live} live children and cannot take {asked} more; project limit is {limit}"
+    )]
+    Width {
+        session: SessionId,
+        live: u32,
+        asked: u32,
+        limit: u32,
+    },
+    #[error("{asked} {unit} asked of `{session}`, {available} available")]
+    Budget {
+        session: SessionId,
+        unit: &'static str,
+        asked: u64,
+        available: u64,
+    },
+    #[error("session `{session}` has spent its budget of {limit} {unit}")]
+    BudgetSpent {
+        session: SessionId,
+        unit: &'static str,
+        limit: u64,
+    },
+    #[error("thread `{thread}` is archived")]
+    ThreadArchived { thread: ThreadId },
+    #[error("project `{project}` was removed")]
+    ProjectRemoved { project: ProjectId },
+    #[error("cannot {op} thread `{thread}`: {total} {} in the way", if *.total == 1 { "session is" } else { "sessions are" })]
+    ThreadNotEmpty {
+        thread: ThreadId,
+        op: &'static str,
+        offenders: Vec<(SessionId, PhaseName)>,
+        total: u64,
+    },
+    #[error("cannot remove project `{project}`: {total} open {} in the way", if *.total == 1 { "thread is" } else { "threads are" })]
+    ProjectNotEmpty {
+        project: ProjectId,
+        offenders: Vec<ThreadId>,
+        total: u64,
+    },
+    #[error("session `{session}` is owned by {owner}, not by {actor}")]
+    NotOwner {
+        session: SessionId,
+        owner: Actor,
+        actor: Actor,
+    },
+    #[error("session `{session}` is already owned by {owner}")]
+    SameOwner { session: SessionId, owner: Actor },
+    #[error("`{child}` is not a child of `{session}`")]
+    NotAChild {
+        session: SessionId,
+        child: SessionId,
+    },
+    #[error("summaries build on each other {depth} deep; the limit is {limit}")]
+    ChainTooDeep { depth: u32, limit: u32 },
+    #[error("the summary would be based on itself through `{through}`")]
+    ChainCycle { through: SessionId },
+    #[error("role `{role}` may not {op}")]
+    Role {
+        role: &'static str,
+        op: &'static str,
+    },
+    #[error("{why}")]
+    Unauthorized { why: &'static str },
+    #[error("events up to {through} were sealed and dropped")]
+    EventsDropped { through: u64 },
+}
+
+impl Error {
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::Invalid(_) => Kind::Misuse,
+            Self::NotFound(_) => Kind::NotFound,
+            Self::Conflict(_) => Kind::Conflict,
+            Self::Refused(_) => Kind::Refused,
+        }
+    }
+
+    /// What to type next.
+    pub fn hints(&self) -> Vec<String> {
+        match self {
+            Self::Invalid(_) => vec![],
+            Self::NotFound(missing) => missing.hints(),
+            Self::Conflict(conflict) => conflict.hints(),
+            Self::Refused(refused) => refused.hints(),
+        }
+    }
+
+    /// The facts behind the message, by name.
+    pub fn details(&self) -> Vec<(&'static str, Detail)> {
+        match self {
+            Self::Invalid(e) => vec![("what", text(e.what)), ("value", text(&e.value))],
+            Self::NotFound(e) => vec![("what", text(e.what)), ("id", text(&e.id))],
+            Self::Conflict(conflict) => conflict.details(),
+            Self::Refused(refused) => refused.details(),
+        }
+    }
+}
+
+fn text(value: impl ToString) -> Detail {
+    Detail::Text(value.to_string())
+}
+
+impl NotFound {
+    fn hints(&self) -> Vec<String> {
+        let list = match self.what {
+            "project" => "`skein project ls` lists the projects",
+            "thread" => "`skein thread ls` lists the threads",
+            "session" => "`skein ls --all` lists the sessions",
+            "token" => "`skein token ls` lists the tokens",
+            "summary" => "`skein summary set SESSION` records one",
+            _ => return vec![],
+        };
+        vec![list.into()]
+    }
+}
+
+impl Conflict {
+    fn hints(&self) -> Vec<String> {
+        match self {
+            Self::Version { .. } | Self::Run { .. } => {
+                vec![
+                    "someone else was faster: look again and repeat if it still makes sense".into(),
+                ]
+            }
+            Self::OwnerVersion { session, .. } => {
+                vec![format!("`skein show {session}` tells who owns it now")]
+            }
+            Self::WrongPhase { session, phase, .. } => match phase {
+                PhaseName::Ended => vec![format!("`skein restore {session}` brings it back")],
+                PhaseName::Active => {
+                    vec![format!("`skein session end-turn {session}` ends the turn")]
+                }
+                PhaseName::AwaitingInput => vec![format!(
+                    "`skein answer {session} TEXT` replies to its question"
+                )],
+                PhaseName::AwaitingMerge => {
+                    vec![format!(
+                        "`skein tree {session}` shows the recipients it waits for"
+                    )]
+                }
+                PhaseName::Idle => vec![format!(
+                    "`skein session begin-turn {session}` begins a turn"
+                )],
+                PhaseName::Spawning | PhaseName::Locked | PhaseName::Archived => {
+                    vec![format!("`skein show {session}` tells more")]
+                }
+            },
+            Self::PathTaken { project, .. } => {
+                vec![format!("`skein project show {project}` shows it")]
+            }
+            Self::NameTaken { .. } => vec!["`--name NAME` gives it another name".into()],
+            Self::PrefixTaken { .. } => vec!["`--prefix PREFIX` chooses another".into()],
+            Self::SummaryExists { session, .. } => {
+                vec![format!("`skein summary show {session}` prints it")]
+            }
+            Self::KeyReused { .. } => vec!["use a new key for a new request".into()],
+            Self::KeyInProgress { .. } => vec!["repeat the same request in a moment".into()],
+            Self::AlreadyMerged { .. } | Self::Exists { .. } => vec![],
+        }
+    }
+
+    fn details(&self) -> Vec<(&'static str, Detail)> {
+        match self {
+            Self::Version {
+                what,
+                id,
+                expected,
+                actual,
+            } => vec![
+                ("what", text(what)),
+                ("id", text(id)),
+                ("expected", Detail::Number(*expected)),
+                ("actual", Detail::Number(*actual)),
+            ],
+            Self::OwnerVersion {
+                session,
+                expected,
+                actual,
+            }
+            | Self::Run {
+                session,
+                expected,
+                actual,
+            } => vec![
+                ("session", text(session)),
+                ("expected", Detail::Number(*expected)),
+                ("actual", Detail::Number(*actual)),
+            ],
+            Self::WrongPhase { session, phase, .. } => {
+                vec![("session", text(session)), ("phase", text(phase.as_str()))]
+            }
+            Self::PathTaken { path, project } => {
+                vec![("path", text(path)), ("project", text(project))]
+            }
+            Self::NameTaken { name, project } => {
+                vec![("name", text(name)), ("project", text(project))]
+            }
+            Self::PrefixTaken { prefix } => vec![("prefix", text(prefix))],
+            Self::SummaryExists { session, summary } => {
+                vec![("session", text(session)), ("summary", text(summary))]
+            }
+            Self::AlreadyMerged { session, child } => {
+                vec![("session", text(session)), ("child", text(child))]
+            }
+            Self::KeyReused { key } | Self::KeyInProgress { key } => vec![("key", text(key))],
+            Self::Exists { what, id } => vec![("what", text(what)), ("id", text(id))],
+        }
+    }
+}
+
+impl Refused {
+    /// A stable word for the rule, used in audit events and error details.
+    pub const fn rule(&self) -> &'static str {
+        match self {
+            Self::Depth { .. } => "depth",
+            Self::Width { .. } => "width",
+            Self::Budget { .. } | Self::BudgetSpent { .. } => "budget",
+            Self::ThreadArchived { .. } => "thread_archived",
+            Self::ProjectRemoved { .. } => "project_removed",
+            Self::ThreadNotEmpty { .. } => "thread_not_empty",
+            Self::ProjectNotEmpty { .. } => "project_not_empty",
+            Self::NotOwner { .. } => "not_owner",
+            Self::SameOwner { .. } => "same_owner",
+            Self::NotAChild { .. } => "not_a_child",
+            Self::ChainTooDeep { .. } => "chain_too_deep",
+            Self::ChainCycle { .. } => "chain_cycle",
+            Self::Role { .. } => "role",
+            Self::Unauthorized { .. } => "unauthorized",
+            Self::EventsDropped { .. } => "events_dropped",
+        }
+    }
+
+    fn hints(&self) -> Vec<String> {
+        match self {
+            Self::Depth { .. } => {
+                vec!["`skein project set PROJECT --depth N` raises the limit".into()]
+            }
+            Self::Width { session, .. } => vec![
+                format!("`skein tree {session}` shows the children; ended ones free their place"),
+                "`skein project set PROJECT --width N` raises the limit".into(),
+            ],
+            Self::Budget { .. } => vec![
+                "`--budget N` asks for less; ended children return what they did not spend".into(),
+            ],
+            Self::BudgetSpent { session, .. } => vec![format!(
+                "`skein session end {session}` ends it and frees its place"
+            )],
+            Self::ThreadArchived { thread } => {
+                vec![format!("`skein thread reopen {thread}` opens it again")]
+            }
+            Self::ThreadNotEmpty { thread, op, .. } => match *op {
+                "archive" => vec![format!(
+                    "`skein ls --thread {thread}` lists them; end or kill them first"
+                )],
+                _ => vec![format!(
+                    "`skein thread archive {thread}` puts it away and keeps its sessions"
+                )],
+            },
+            Self::ProjectNotEmpty { .. } => {
+                vec!["`skein thread archive THREAD` or `skein thread rm THREAD` first".into()]
+            }
+            Self::NotOwner { session, .. } => vec![format!(
+                "`skein handoff {session} --to ACTOR` gives it to someone"
+            )],
+            Self::NotAChild { session, .. } => {
+                vec![format!("`skein tree {session}` shows its children")]
+            }
+            Self::Role { .. } => vec![
+                "ask for a token with a wider role: `skein token new --role operate|admin`".into(),
+            ],
+            Self::Unauthorized { .. } => {
+                vec!["send `Authorization: Bearer TOKEN`; `skein token new` makes a token".into()]
+            }
+            Self::EventsDropped { through } => vec![format!(
+                "`skein events --since {through}` reads what is kept"
+            )],
+            Self::ProjectRemoved { .. }
+            | Self::SameOwner { .. }
+            | Self::ChainTooDeep { .. }
+            | Self::ChainCycle { .. } => vec![],
+        }
+    }
+
+    fn details(&self) -> Vec<(&'static str, Detail)> {
+        let mut out = vec![("rule", text(self.rule()))];
+        match self {
+            Self::Depth {
+                session,
+                depth,
+                limit,
+            } => out.extend([
+                ("session", text(session)),
+                ("current", Detail::Number(u64::from(*depth))),
+                ("limit", Detail::Number(u64::from(*limit))),
+            ]),
+            Self::Width {
+                session,
+                live,
+                asked,
+                limit,
+            } => out.extend([
+                ("session", text(session)),
+                ("current", Detail::Number(u64::from(*live))),
+                ("asked", Detail::Number(u64::from(*asked))),
+                ("limit", Detail::Number(u64::from(*limit))),
+            ]),
+            Self::Budget {
+                session,
+                unit,
+                asked,
+                available,
+            } => out.extend([
+                ("session", text(session)),
+                ("unit", text(unit)),
+                ("asked", Detail::Number(*asked)),
+                ("available", Detail::Number(*available)),
+            ]),
+            Self::BudgetSpent {
+                session,
+                unit,
+                limit,
+            } => out.extend([
+                ("session", text(session)),
+                ("unit", text(unit)),
+                ("limit", Detail::Number(*limit)),
+            ]),
+            Self::ThreadArchived { thread } => out.push(("thread", text(thread))),
+            Self::ProjectRemoved { project } => out.push(("project", text(project))),
+            Self::ThreadNotEmpty {
+                thread,
+                op,
+                offenders,
+                total,
+            } => out.extend([
+                ("thread", text(thread)),
+                ("op", text(op)),
+                ("total", Detail::Number(*total)),
+                (
+                    "offenders",
+                    Detail::Rows(
+                        offenders
+                            .iter()
+                            .map(|(s, p)| {
+                                vec![("session", s.to_string()), ("phase", p.as_str().to_owned())]
+                            })
+                            .collect(),
+                    ),
+                ),
+            ]),
+            Self::ProjectNotEmpty {
+                project,
+                offenders,
+                total,
+            } => out.extend([
+                ("project", text(project)),
+                ("total", Detail::Number(*total)),
+                (
+                    "offenders",
+                    Detail::Rows(
+                        offenders
+                            .iter()
+                            .map(|t| vec![("thread", t.to_string())])
+                            .collect(),
+                    ),
+                ),
+            ]),
+            Self::NotOwner {
+                session,
+                owner,
+                actor,
+            } => {
+                out.extend([
+                    ("session", text(session)),
+                    ("owner", text(owner)),
+                    ("actor", text(actor)),
+                ]);
+            }
+            Self::SameOwner { session, owner } => {
+                out.extend([("session", text(session)), ("owner", text(owner))])
+            }
+            Self::NotAChild { session, child } => {
+                out.extend([("session", text(session)), ("child", text(child))])
+            }
+            Self::ChainTooDeep { depth, limit } => out.extend([
+                ("depth", Detail::Number(u64::from(*depth))),
+                ("limit", Detail::Number(u64::from(*limit))),
+            ]),
+            Self::ChainCycle { through } => out.push(("through", text(through))),
+            Self::Role { role, op } => out.extend([("role", text(role)), ("op", text(op))]),
+            Self::Unauthorized { .. } => {}
+            Self::EventsDropped { through } => out.push(("through", Detail::Number(*through))),
+        }
+        out
+    }
+}

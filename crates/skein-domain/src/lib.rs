@@ -1,0 +1,46 @@
+//! Types and pure decisions of Skein.
+//!
+//! Everything here is a value or a function of values: no IO, no async, no clock, no environment and
+//! no serialization. Callers bring the time and the facts; this crate says what follows from them.
+//! The disk forms of these types live in `skein-store`, the wire forms in `skein-wire`.
+//!
+//! First places to read: [`phase`] (the life of a session), [`error`] (what can go wrong), [`fact`]
+//! (what is told afterwards).
+
+pub mod actor;
+pub mod budget;
+pub mod capacity;
+pub mod error;
+pub mod fact;
+pub mod gate;
+pub mod handoff;
+pub mod id;
+pub mod phase;
+pub mod project;
+pub mod receipt;
+pub mod session;
+pub mod status;
+pub mod summary;
+pub mod text;
+pub mod thread;
+pub mod time;
+pub mod token;
+
+pub use actor::Actor;
+pub use budget::{Allowance, Budget, Usage};
+pub use error::{Conflict, Detail, Error, Invalid, Kind, NotFound, Refused};
+pub use fact::Fact;
+pub use handoff::{BroadcastReport, Handoff, Mode};
+pub use id::{
+    HandoffId, Prefix, ProjectId, ReceiptId, SessionId, SummaryId, TenantId, ThreadId, TokenId,
+};
+pub use phase::{Outcome, Phase, PhaseName, Question, Step};
+pub use project::{Limits, Project, Retention};
+pub use receipt::{Delivery, Receipt};
+pub use session::{Merge, Session};
+pub use status::Status;
+pub use summary::{Deliverable, Summary, SummaryOutcome};
+pub use text::{AgentName, Key, Name, Reason, Task, Title};
+pub use thread::{Thread, ThreadState};
+pub use time::Timestamp;
+pub use token::{Role, Token};

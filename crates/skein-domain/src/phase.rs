@@ -1,0 +1,350 @@
+//! The life of a session: one enum, one transition function.
+//!
+//! [`Phase::on`] decides every change; the store refuses any write whose phases [`PhaseName::may_become`]
+//! does not allow, so no code path can go round the table of DESIGN §4.
+
+use std::fmt;
+
+use crate::error::Conflict;
+use crate::id::{HandoffId, SessionId};
+use crate::text::Reason;
+
+/// Where a session is in its life, with only what is true there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Phase {
+    Spawning,
+    Active,
+    Idle,
+    AwaitingInput(Question),
+    /// Left only by the handoff named here.
+    Locked(HandoffId),
+    /// Waits for the recipients of the broadcast named here.
+    AwaitingMerge(HandoffId),
+    Ended {
+        outcome: Outcome,
+        reason: Option<Reason>,
+    },
+    Archived {
+        outcome: Option<Outcome>,
+    },
+}
+
+/// What a session asks of people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    pub text: Reason,
+    /// Answers to choose from; empty when any text will do.
+    pub options: Vec<Reason>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    Done,
+    Killed,
+    Failed,
+    Lost,
+}
+
+impl Outcome {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Killed => "killed",
+            Self::Failed => "failed",
+            Self::Lost => "lost",
+        }
+    }
+
+    pub fn parse(value: &str) -> Option<Self> {
+        [Self::Done, Self::Killed, Self::Failed, Self::Lost]
+            .into_iter()
+            .find(|o| o.as_str() == value)
+    }
+}
+
+/// A phase without its data: for indexes, messages and the transition table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum PhaseName {
+    Spawning,
+    Active,
+    Idle,
+    AwaitingInput,
+    Locked,
+    AwaitingMerge,
+    Ended,
+    Archived,
+}
+
+impl PhaseName {
+    pub const ALL: [Self; 8] = [
+        Self::Spawning,
+        Self::Active,
+        Self::Idle,
+        Self::AwaitingInput,
+        Self::Locked,
+        Self::AwaitingMerge,
+        Self::Ended,
+        Self::Archived,
+    ];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Spawning => "spawning",
+            Self::Active => "active",
+            Self::Idle => "idle",
+            Self::AwaitingInput => "awaiting_input",
+            Self::Locked => "locked",
+            Self::AwaitingMerge => "awaiting_merge",
+            Self::Ended => "ended",
+            Self::Archived => "archived",
+        }
+    }
+
+    /// Whether a session in this phase takes one of its parent's places.
+    pub const fn is_live(self) -> bool {
+        !matches!(self, Self::Ended | Self::Archived)
+    }
+
+    /// Whether a session in this phase keeps its thread from being archived.
+    pub const fn blocks_archive(self) -> bool {
+        matches!(
+            self,
+            Self::Spawning
+                | Self::Active
+                | Self::Locked
+                | Self::AwaitingInput
+                | Self::AwaitingMerge
+        )
+    }
+
+    /// Whether one step may lead from here to `next`. A phase may always stay as it is.
+    pub fn may_become(self, next: Self) -> bool {
+        use PhaseName as P;
+        self == next
+            || match self {
+                P::Spawning => matches!(next, P::Active | P::Idle | P::Ended),
+                P::Active => matches!(next, P::Idle | P::AwaitingInput | P::Ended),
+                P::Idle => matches!(
+                    next,
+                    P::Active | P::Locked | P::AwaitingMerge | P::Ended | P::Archived
+                ),
+                P::AwaitingInput => matches!(next, P::Active | P::Idle | P::Ended),
+                P::Locked => matches!(next, P::Idle | P::AwaitingMerge),
+                P::AwaitingMerge => matches!(next, P::Idle | P::Ended),
+                P::Ended => matches!(next, P::Active | P::Idle | P::Archived),
+                P::Archived => false,
+            }
+    }
+}
+
+impl fmt::Display for PhaseName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Something that happens to a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The saga that makes the session is through and an agent runs.
+    Launched,
+    /// The saga that makes the session is through; nobody works on it yet.
+    Ready,
+    BeginTurn,
+    EndTurn,
+    Ask(Question),
+    Answer,
+    /// The question is taken back without an answer.
+    Withdraw,
+    Lock(HandoffId),
+    /// The handoff is over, committed or reverted.
+    Unlock(HandoffId),
+    /// The broadcast that holds the lock is committed.
+    AwaitMerge(HandoffId),
+    /// Every recipient ended, or one was merged.
+    MergeDone,
+    End(Outcome, Option<Reason>),
+    Restore,
+    Archive,
+}
+
+impl Phase {
+    pub const fn name(&self) -> PhaseName {
+        match self {
+            Self::Spawning => PhaseName::Spawning,
+            Self::Active => PhaseName::Active,
+            Self::Idle => PhaseName::Idle,
+            Self::AwaitingInput(_) => PhaseName::AwaitingInput,
+            Self::Locked(_) => PhaseName::Locked,
+            Self::AwaitingMerge(_) => PhaseName::AwaitingMerge,
+            Self::Ended { .. } => PhaseName::Ended,
+            Self::Archived { .. } => PhaseName::Archived,
+        }
+    }
+
+    pub const fn is_live(&self) -> bool {
+        self.name().is_live()
+    }
+
+    /// Decides what `step` means here; performs nothing.
+    pub fn on(&self, session: &SessionId, step: Step) -> Result<Phase, Conflict> {
+        match (self, step) {
+            (Self::Spawning, Step::Launched) => Ok(Self::Active),
+            (Self::Spawning, Step::Ready) => Ok(Self::Idle),
+            (Self::Idle, Step::BeginTurn) => Ok(Self::Active),
+            (Self::Active, Step::EndTurn) => Ok(Self::Idle),
+            (Self::Active, Step::Ask(question)) => Ok(Self::AwaitingInput(question)),
+            (Self::AwaitingInput(_), Step::Answer) => Ok(Self::Active),
+            (Self::AwaitingInput(_), Step::Withdraw) => Ok(Self::Idle),
+            (Self::Idle, Step::Lock(handoff)) => Ok(Self::Locked(handoff)),
+            (Self::Locked(held), Step::Unlock(handoff)) if *held == handoff => Ok(Self::Idle),
+            (Self::Locked(held), Step::AwaitMerge(handoff)) if *held == handoff => {
+                Ok(Self::AwaitingMerge(handoff))
+            }
+            (Self::AwaitingMerge(_), Step::MergeDone) => Ok(Self::Idle),
+            (
+                Self::Spawning
+                | Self::Active
+                | Self::Idle
+                | Self::AwaitingInput(_)
+                | Self::AwaitingMerge(_),
+                Step::End(outcome, reason),
+            ) => Ok(Self::Ended { outcome, reason }),
+            (Self::Ended { .. }, Step::Restore) => Ok(Self::Idle),
+            (Self::Idle, Step::Archive) => Ok(Self::Archived { outcome: None }),
+            (Self::Ended { outcome, .. }, Step::Archive) => Ok(Self::Archived {
+                outcome: Some(*outcome),
+            }),
+            (phase, step) => Err(Conflict::WrongPhase {
+                session: session.clone(),
+                phase: phase.name(),
+                wanted: step.wanted(),
+            }),
+        }
+    }
+}
+
+impl Step {
+    /// The rest of the sentence "session `x` is <phase>; …".
+    const fn wanted(&self) -> &'static str {
+        match self {
+            Self::Launched | Self::Ready => "only a spawning session can become ready",
+            Self::BeginTurn => "only an idle session can begin a turn",
+            Self::EndTurn => "only an active session can end a turn",
+            Self::Ask(_) => "only an active session can ask",
+            Self::Answer => "only a session that asked can be answered",
+            Self::Withdraw => "only a session that asked can withdraw its question",
+            Self::Lock(_) => "only an idle session can be handed over",
+            Self::Unlock(_) | Self::AwaitMerge(_) => {
+                "only the handoff that locked it can unlock it"
+            }
+            Self::MergeDone => "only a session that awaits a merge can finish it",
+            Self::End(..) => "only a live session that is not being handed over can end",
+            Self::Restore => "only an ended session can be restored",
+            Self::Archive => "only an idle or ended session can be archived",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn handoff(n: u8) -> HandoffId {
+        HandoffId::from_random([n; 10])
+    }
+
+    fn question() -> Question {
+        Question {
+            text: "which?".parse().unwrap(),
+            options: vec![],
+        }
+    }
+
+    fn steps() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            Just(Step::Launched),
+            Just(Step::Ready),
+            Just(Step::BeginTurn),
+            Just(Step::EndTurn),
+            Just(Step::Ask(question())),
+            Just(Step::Answer),
+            Just(Step::Withdraw),
+            (0u8..3).prop_map(|n| Step::Lock(handoff(n))),
+            (0u8..3).prop_map(|n| Step::Unlock(handoff(n))),
+            (0u8..3).prop_map(|n| Step::AwaitMerge(handoff(n))),
+            Just(Step::MergeDone),
+            prop_oneof![
+                Just(Outcome::Done),
+                Just(Outcome::Killed),
+                Just(Outcome::Failed),
+                Just(Outcome::Lost)
+            ]
+            .prop_map(|o| Step::End(o, None)),
+            Just(Step::Restore),
+            Just(Step::Archive),
+        ]
+    }
+
+    proptest! {
+        /// Any list of steps: no panic, every accepted step is in the table, ended is left only by
+        /// restore or archive, locked only by its own handoff, archived never.
+        #[test]
+        fn no_sequence_of_steps_leaves_the_table(list in prop::collection::vec(steps(), 0..60)) {
+            let id: SessionId = "api-1".parse().unwrap();
+            let mut phase = Phase::Spawning;
+            for step in list {
+                match phase.on(&id, step.clone()) {
+                    Ok(next) => {
+                        prop_assert!(phase.name().may_become(next.name()), "{phase:?} -{step:?}-> {next:?}");
+                        prop_assert_ne!(phase.name(), PhaseName::Archived);
+                        if let Phase::Ended { .. } = phase {
+                            prop_assert!(matches!(step, Step::Restore | Step::Archive));
+                        }
+                        if let Phase::Locked(held) = &phase {
+                            prop_assert!(matches!(&step, Step::Unlock(h) | Step::AwaitMerge(h) if h == held));
+                        }
+                        phase = next;
+                    }
+                    Err(Conflict::WrongPhase { phase: named, .. }) => prop_assert_eq!(named, phase.name()),
+                    Err(other) => prop_assert!(false, "unexpected {other:?}"),
+                }
+            }
+        }
+    }
+
+    /// The table of DESIGN §4, written out once more by hand.
+    #[test]
+    fn the_table_is_the_designs() {
+        use PhaseName as P;
+        let allowed = [
+            (P::Spawning, vec![P::Active, P::Idle, P::Ended]),
+            (P::Active, vec![P::Idle, P::AwaitingInput, P::Ended]),
+            (
+                P::Idle,
+                vec![
+                    P::Active,
+                    P::Locked,
+                    P::AwaitingMerge,
+                    P::Ended,
+                    P::Archived,
+                ],
+            ),
+            (P::AwaitingInput, vec![P::Active, P::Idle, P::Ended]),
+            (P::Locked, vec![P::Idle, P::AwaitingMerge]),
+            (P::AwaitingMerge, vec![P::Idle, P::Ended]),
+            (P::Ended, vec![P::Active, P::Idle, P::Archived]),
+            (P::Archived, vec![]),
+        ];
+        for (from, to) in allowed {
+            for next in PhaseName::ALL {
+                assert_eq!(
+                    from.may_become(next),
+                    next == from || to.contains(&next),
+                    "{from} -> {next}"
+                );
+            }
+        }
+    }
+}

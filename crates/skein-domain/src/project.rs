@@ -1,0 +1,49 @@
+//! A repository or folder, with the rules for the sessions in it.
+
+use crate::id::{Prefix, ProjectId};
+use crate::text::Name;
+use crate::time::Timestamp;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Project {
+    pub id: ProjectId,
+    pub name: Name,
+    /// Canonical absolute path; belongs to at most one project of a tenant.
+    pub path: Option<String>,
+    pub prefix: Prefix,
+    pub limits: Limits,
+    pub retention: Retention,
+    pub version: u64,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub removed_at: Option<Timestamp>,
+}
+
+/// How far and how wide sessions may delegate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// A root session's child has depth 1.
+    pub depth: u32,
+    /// Live children of one session.
+    pub width: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { depth: 4, width: 8 }
+    }
+}
+
+impl Limits {
+    /// Largest value either limit can be set to.
+    pub const MOST: u32 = 10_000;
+}
+
+/// When sessions are archived without being asked; `None` keeps them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Retention {
+    /// Idle and ended sessions untouched for this long are archived.
+    pub idle_ttl_seconds: Option<u64>,
+    /// Beyond this many ended sessions the oldest are archived.
+    pub max_ended: Option<u32>,
+}

@@ -1,0 +1,146 @@
+//! One agent or person at work on a thread: one owner, one transcript, at most one live run.
+
+use crate::actor::Actor;
+use crate::budget::{Allowance, Budget, Usage};
+use crate::error::{Conflict, Refused};
+use crate::id::{HandoffId, ProjectId, SessionId, SummaryId, ThreadId};
+use crate::phase::{Phase, Step};
+use crate::text::{AgentName, Task};
+use crate::time::Timestamp;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Session {
+    pub id: SessionId,
+    pub project: ProjectId,
+    pub thread: ThreadId,
+    pub parent: Option<SessionId>,
+    /// 0 for a root session, its parent's depth + 1 otherwise.
+    pub depth: u32,
+    pub owner: Actor,
+    /// Grows by one with every handoff or broadcast.
+    pub owner_version: u64,
+    pub previous_owners: Vec<Actor>,
+    /// Grows by one with every change of the record.
+    pub version: u64,
+    pub phase: Phase,
+    pub agent: AgentName,
+    /// Number of the current or last run; fences writes made on its behalf.
+    pub run: u64,
+    pub task: Task,
+    pub budget: Budget,
+    pub usage: Usage,
+    /// The broadcast that made this session, if one did.
+    pub broadcast: Option<HandoffId>,
+    pub merges: Vec<Merge>,
+    pub summary: Option<SummaryId>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub last_activity_at: Timestamp,
+}
+
+/// A child's work taken over by its parent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Merge {
+    pub child: SessionId,
+    /// The child's record version at that moment: a child that changed since may be merged again.
+    pub child_version: u64,
+    pub at: Timestamp,
+}
+
+/// What a new session is made from.
+#[derive(Clone, Debug)]
+pub struct NewSession {
+    pub id: SessionId,
+    pub project: ProjectId,
+    pub thread: ThreadId,
+    pub parent: Option<SessionId>,
+    pub depth: u32,
+    pub owner: Actor,
+    pub agent: AgentName,
+    pub task: Task,
+    pub allowance: Allowance,
+    pub broadcast: Option<HandoffId>,
+    pub at: Timestamp,
+}
+
+impl Session {
+    /// A session without an agent: ready at once, driven by people or external programs.
+    pub fn ready(new: NewSession) -> Self {
+        Self {
+            id: new.id,
+            project: new.project,
+            thread: new.thread,
+            parent: new.parent,
+            depth: new.depth,
+            owner: new.owner,
+            owner_version: 1,
+            previous_owners: vec![],
+            version: 1,
+            phase: Phase::Idle,
+            agent: new.agent,
+            run: 1,
+            task: new.task,
+            budget: Budget::new(new.allowance),
+            usage: Usage::default(),
+            broadcast: new.broadcast,
+            merges: vec![],
+            summary: None,
+            created_at: new.at,
+            updated_at: new.at,
+            last_activity_at: new.at,
+        }
+    }
+
+    /// The record after `step`, one version further.
+    pub fn step(&self, step: Step, at: Timestamp) -> Result<Self, Conflict> {
+        let phase = self.phase.on(&self.id, step)?;
+        Ok(Self {
+            phase,
+            last_activity_at: at,
+            ..self.next(at)
+        })
+    }
+
+    /// A copy one version further, for changes that leave the phase alone.
+    #[must_use]
+    pub fn next(&self, at: Timestamp) -> Self {
+        Self {
+            version: self.version + 1,
+            updated_at: at,
+            ..self.clone()
+        }
+    }
+
+    pub fn check_run(&self, expected: Option<u64>) -> Result<(), Conflict> {
+        match expected {
+            Some(expected) if expected != self.run => Err(Conflict::Run {
+                session: self.id.clone(),
+                expected,
+                actual: self.run,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    pub fn check_owner_version(&self, expected: Option<u64>) -> Result<(), Conflict> {
+        match expected {
+            Some(expected) if expected != self.owner_version => Err(Conflict::OwnerVersion {
+                session: self.id.clone(),
+                expected,
+                actual: self.owner_version,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    pub fn check_owner(&self, actor: Option<&Actor>) -> Result<(), Refused> {
+        match actor {
+            Some(actor) if *actor != self.owner => Err(Refused::NotOwner {
+                session: self.id.clone(),
+                owner: self.owner.clone(),
+                actor: actor.clone(),
+            }),
+            _ => Ok(()),
+        }
+    }
+}
