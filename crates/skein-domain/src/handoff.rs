@@ -7,6 +7,7 @@ use crate::error::{Invalid, Refused};
 use crate::id::{HandoffId, SessionId};
 use crate::phase::Outcome;
 use crate::session::Session;
+use crate::text::Key;
 use crate::time::Timestamp;
 
 /// A handoff or broadcast under way: what the journal holds while the session is locked.
@@ -18,6 +19,8 @@ pub struct Handoff {
     /// The record as it was before the lock; a revert puts it back.
     pub before: Session,
     pub actor: Actor,
+    /// The idempotency key of the request, freed again by a revert.
+    pub key: Option<Key>,
     pub at: Timestamp,
 }
 

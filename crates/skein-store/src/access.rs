@@ -1,0 +1,420 @@
+//! Typed access inside a transaction: reads by [`Reader`], compare-and-set writes by [`Writer`].
+//!
+//! The rules that hold for every backend and every caller are kept here: a record changes only from the
+//! version before (L1), a change without an event is a bug (L1, L9), phases move only along the domain's
+//! table, and what never changes never changes.
+
+use std::ops::Deref;
+
+use skein_domain::{Actor, Conflict, Fact, Invalid, NotFound, Project, SessionId, TenantId, Timestamp};
+
+use crate::backend::{Filter, Index, Insert, Order, RawRead, RawWrite, Result, Row, Scan, Swap, Table};
+use crate::entity::Entity;
+use crate::error::Error;
+use crate::event::{Event, Head, Verdict, Verifier};
+use crate::record;
+use crate::seal;
+
+/// Which records, in which order, from where.
+#[derive(Clone, Debug)]
+pub struct Query {
+    pub filter: Filter,
+    pub order: Order,
+    /// From [`Page::next`]; `None` begins at the beginning.
+    pub after: Option<u64>,
+    pub limit: usize,
+}
+
+impl Query {
+    pub fn oldest_first(filter: Filter, limit: usize) -> Self {
+        Self { filter, order: Order::OldestFirst, after: None, limit }
+    }
+}
+
+/// A part of a list, and where the rest begins.
+#[derive(Clone, Debug)]
+pub struct Page<T> {
+    pub items: Vec<T>,
+    pub next: Option<u64>,
+}
+
+impl<T> Page<T> {
+    pub fn map<U>(self, f: impl FnMut(T) -> U) -> Page<U> {
+        Page { items: self.items.into_iter().map(f).collect(), next: self.next }
+    }
+}
+
+/// Rows fetched at a time when a list is filtered or counted beyond what the index knows.
+const CHUNK: usize = 256;
+
+/// Reads of one tenant on one committed state.
+#[derive(Clone, Copy)]
+pub struct Reader<'a> {
+    raw: &'a dyn RawRead,
+    tenant: &'a TenantId,
+}
+
+impl std::fmt::Debug for Reader<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reader").field("tenant", self.tenant).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(raw: &'a dyn RawRead, tenant: &'a TenantId) -> Self {
+        Self { raw, tenant }
+    }
+
+    pub fn find<E: Entity>(&self, id: &str) -> Result<Option<E>> {
+        self.raw.get(E::TABLE, id)?.map(|row| E::decode(&row.body)).transpose()
+    }
+
+    pub fn get<E: Entity>(&self, id: &str) -> Result<E> {
+        self.find(id)?.ok_or_else(|| NotFound::new(E::WHAT, id).into())
+    }
+
+    /// Finds a record by its id or by the beginning of its id, if only one begins so.
+    pub fn resolve<E: Entity>(&self, reference: &str) -> Result<E> {
+        if let Some(exact) = self.find(reference)? {
+            return Ok(exact);
+        }
+        // Only what an id can be made of is looked for, so a wild reference is simply not found.
+        if reference.is_empty() || !reference.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_') {
+            return Err(NotFound::new(E::WHAT, reference).into());
+        }
+        let rows = self.raw.starting_with(E::TABLE, reference, 9)?;
+        match rows.as_slice() {
+            [] => Err(NotFound::new(E::WHAT, reference).into()),
+            [one] => E::decode(&one.body),
+            several => {
+                let mut ids: Vec<&str> = several.iter().take(8).map(|r| r.id.as_str()).collect();
+                if several.len() > 8 {
+                    ids.push("…");
+                }
+                Err(Invalid::new(E::WHAT, reference, format!("it fits several: {}", ids.join(", "))).into())
+            }
+        }
+    }
+
+    pub fn list<E: Entity>(&self, query: &Query) -> Result<Page<E>> {
+        let rows = self.raw.scan(&Scan {
+            table: E::TABLE,
+            filter: query.filter.clone(),
+            order: query.order,
+            after: query.after,
+            limit: query.limit + 1,
+        })?;
+        let more = rows.len() > query.limit;
+        let kept = &rows[..rows.len().min(query.limit)];
+        let next = if more { kept.last().map(|p| p.ordinal) } else { None };
+        let items = kept.iter().map(|p| E::decode(&p.row.body)).collect::<Result<_>>()?;
+        Ok(Page { items, next })
+    }
+
+    /// As [`Reader::list`], keeping only what `keep` accepts; reads on until the page is full.
+    pub fn list_where<E: Entity>(&self, query: &Query, mut keep: impl FnMut(&E) -> bool) -> Result<Page<E>> {
+        let mut items = Vec::new();
+        let mut after = query.after;
+        loop {
+            let rows = self.raw.scan(&Scan {
+                table: E::TABLE,
+                filter: query.filter.clone(),
+                order: query.order,
+                after,
+                limit: CHUNK,
+            })?;
+            let last = rows.len() < CHUNK;
+            for placed in rows {
+                let item = E::decode(&placed.row.body)?;
+                if !keep(&item) {
+                    after = Some(placed.ordinal);
+                    continue;
+                }
+                if items.len() == query.limit {
+                    return Ok(Page { items, next: after });
+                }
+                after = Some(placed.ordinal);
+                items.push(item);
+            }
+            if last {
+                return Ok(Page { items, next: None });
+            }
+        }
+    }
+
+    /// Every record of the filter, in order of creation. For filters that are small by nature.
+    pub fn all<E: Entity>(&self, filter: &Filter) -> Result<Vec<E>> {
+        let mut items = Vec::new();
+        let mut query = Query::oldest_first(filter.clone(), CHUNK);
+        loop {
+            let page = self.list(&query)?;
+            items.extend(page.items);
+            match page.next {
+                Some(next) => query.after = Some(next),
+                None => return Ok(items),
+            }
+        }
+    }
+
+    pub fn count<E: Entity>(&self, filter: &Filter) -> Result<u64> {
+        self.raw.count(E::TABLE, filter)
+    }
+
+    /// Who holds a claim, such as `project-name:api`.
+    pub fn claimed_by(&self, claim: &str) -> Result<Option<String>> {
+        Ok(self.raw.get(Table::Claim, claim)?.map(|row| row.body))
+    }
+
+    pub(crate) fn raw_row(&self, table: Table, id: &str) -> Result<Option<Row>> {
+        self.raw.get(table, id)
+    }
+
+    pub fn head(&self) -> Result<Head> {
+        self.raw.head()
+    }
+
+    /// Up to `limit` events with `seq > after`, sealed ones included.
+    pub fn events(&self, after: u64, session: Option<&SessionId>, limit: usize) -> Result<Vec<Event>> {
+        let mut out: Vec<Event> = Vec::new();
+        for seal in self.raw.seals()?.into_iter().filter(|s| s.to > after) {
+            if out.len() >= limit {
+                return Ok(out);
+            }
+            let Some(body) = self.raw.seal_body(seal.from)? else {
+                return Err(skein_domain::Refused::EventsDropped { through: seal.to }.into());
+            };
+            let events = seal::unpack(&seal, &body)
+                .map_err(|why| Error::Bug(format!("seal {}..{} cannot be read: {why}", seal.from, seal.to)))?;
+            out.extend(events.into_iter().filter(|e| {
+                e.seq > after && session.is_none_or(|s| e.session.as_deref() == Some(s.as_str()))
+            }));
+        }
+        if out.len() < limit {
+            let rest = limit - out.len();
+            out.extend(self.raw.events(after, session.map(SessionId::as_str), rest)?);
+        }
+        out.truncate(limit);
+        Ok(out)
+    }
+
+    /// Recomputes the whole chain and names the first event that is not as it was written.
+    pub fn verify(&self) -> Result<Verdict> {
+        let mut verifier = Verifier::new(self.tenant);
+        let mut after = 0;
+        for seal in self.raw.seals()? {
+            match self.raw.seal_body(seal.from)? {
+                None => verifier.dropped(&seal),
+                Some(body) => match seal::unpack(&seal, &body) {
+                    Ok(events) => events.iter().for_each(|e| verifier.event(e)),
+                    Err(why) => verifier.unreadable(&seal, &why),
+                },
+            }
+            after = seal.to;
+        }
+        while !verifier.is_broken() {
+            let events = self.raw.events(after, None, CHUNK)?;
+            let Some(last) = events.last() else { break };
+            after = last.seq;
+            events.iter().for_each(|e| verifier.event(e));
+        }
+        Ok(verifier.finish(&self.raw.head()?))
+    }
+}
+
+/// Reads and writes of one tenant in one transaction.
+pub struct Writer<'a> {
+    raw: &'a mut dyn RawWrite,
+    tenant: &'a TenantId,
+    actor: Actor,
+    now: Timestamp,
+    head: Option<Head>,
+    events: Vec<Event>,
+    changed: bool,
+}
+
+impl std::fmt::Debug for Writer<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Writer").field("tenant", self.tenant).field("actor", &self.actor).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Writer<'a> {
+    pub(crate) fn new(raw: &'a mut dyn RawWrite, tenant: &'a TenantId, actor: Actor, now: Timestamp) -> Self {
+        Self { raw, tenant, actor, now, head: None, events: vec![], changed: false }
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    pub fn actor(&self) -> &Actor {
+        &self.actor
+    }
+
+    /// Reads that see this transaction's own writes.
+    pub fn reader(&self) -> Reader<'_> {
+        // `&dyn RawWrite` is a `&dyn RawRead`.
+        Reader { raw: self.raw.deref(), tenant: self.tenant }
+    }
+
+    pub fn insert<E: Entity>(&mut self, entity: &E) -> Result<()> {
+        self.changed = true;
+        match self.raw.insert(E::TABLE, &row(entity)?)? {
+            Insert::Done => Ok(()),
+            Insert::Exists => Err(Conflict::Exists { what: E::WHAT, id: entity.id().to_owned() }.into()),
+        }
+    }
+
+    /// Replaces the record one version before `entity`.
+    pub fn update<E: Entity>(&mut self, entity: &E) -> Result<()> {
+        self.changed = true;
+        let before: E = self.reader().get(entity.id())?;
+        let expected = entity.version().saturating_sub(1);
+        if before.version() != expected {
+            return Err(stale::<E>(entity.id(), expected, before.version()));
+        }
+        E::check_change(&before, entity)
+            .map_err(|why| Error::Bug(format!("illegal change of {} `{}`: {why}", E::WHAT, entity.id())))?;
+        match self.raw.replace(E::TABLE, &row(entity)?, expected)? {
+            Swap::Done => Ok(()),
+            Swap::Missing => Err(NotFound::new(E::WHAT, entity.id()).into()),
+            Swap::Stale { actual } => Err(stale::<E>(entity.id(), expected, actual)),
+        }
+    }
+
+    pub fn delete<E: Entity>(&mut self, entity: &E) -> Result<()> {
+        self.changed = true;
+        match self.raw.delete(E::TABLE, entity.id(), entity.version())? {
+            Swap::Done => Ok(()),
+            Swap::Missing => Err(NotFound::new(E::WHAT, entity.id()).into()),
+            Swap::Stale { actual } => Err(stale::<E>(entity.id(), entity.version(), actual)),
+        }
+    }
+
+    /// Takes something only one record may have. `Err` carries who has it.
+    pub fn claim(&mut self, claim: &str, holder: &str) -> Result<std::result::Result<(), String>> {
+        let row = Row { id: claim.to_owned(), version: 1, index: Index::default(), body: holder.to_owned() };
+        match self.raw.insert(Table::Claim, &row)? {
+            Insert::Done => Ok(Ok(())),
+            Insert::Exists => Ok(Err(self.reader().claimed_by(claim)?.unwrap_or_default())),
+        }
+    }
+
+    /// Gives a claim back; giving back what nobody holds is fine.
+    pub fn release(&mut self, claim: &str) -> Result<()> {
+        if let Some(row) = self.raw.get(Table::Claim, claim)? {
+            self.raw.delete(Table::Claim, claim, row.version)?;
+        }
+        Ok(())
+    }
+
+    /// The next session id of `project`. Numbers are never given twice, not even after a removal.
+    pub fn next_session_id(&mut self, project: &Project) -> Result<SessionId> {
+        let counter = format!("session-number:{}", project.prefix);
+        let n = match self.raw.get(Table::Claim, &counter)? {
+            None => {
+                let row = Row { id: counter, version: 1, index: Index::default(), body: "1".into() };
+                self.raw.insert(Table::Claim, &row)?;
+                1
+            }
+            Some(row) => {
+                let last: u64 = row.body.parse().map_err(|_| Error::Bug(format!("counter `{counter}` holds `{}`", row.body)))?;
+                let next = Row { version: row.version + 1, body: (last + 1).to_string(), ..row.clone() };
+                self.raw.replace(Table::Claim, &next, row.version)?;
+                last + 1
+            }
+        };
+        Ok(SessionId::new(&project.prefix, n))
+    }
+
+    pub(crate) fn put_row(&mut self, table: Table, row: &Row) -> Result<()> {
+        match self.raw.get(table, &row.id)? {
+            None => self.raw.insert(table, row).map(|_| ()),
+            Some(old) => {
+                let next = Row { version: old.version + 1, ..row.clone() };
+                self.raw.replace(table, &next, old.version).map(|_| ())
+            }
+        }
+    }
+
+    pub(crate) fn delete_row(&mut self, table: Table, id: &str) -> Result<()> {
+        match self.raw.get(table, id)? {
+            None => Ok(()),
+            Some(row) => self.raw.delete(table, id, row.version).map(|_| ()),
+        }
+    }
+
+    pub(crate) fn scan_rows(&self, scan: &Scan) -> Result<Vec<crate::backend::Placed>> {
+        self.raw.scan(scan)
+    }
+
+    /// Tells what happened. The event's number, time and hash follow from the chain.
+    pub fn tell(&mut self, fact: &Fact) -> Result<()> {
+        let head = match self.head {
+            Some(head) => head,
+            None => self.raw.head()?,
+        };
+        let (place, data) = record::fact(fact);
+        let mut event = Event {
+            seq: head.seq + 1,
+            at: self.now.max(head.at),
+            kind: fact.kind().to_owned(),
+            project: place.project,
+            thread: place.thread,
+            session: place.session,
+            actor: self.actor.to_string(),
+            data: data.to_string(),
+            prev_hash: head.hash,
+            hash: [0; 32],
+        };
+        event.hash = event.expected_hash(self.tenant);
+        self.raw.append(&event)?;
+        self.head = Some(event.head());
+        self.events.push(event);
+        Ok(())
+    }
+
+    /// Packs the unsealed events up to `through` into seals. Returns how many were packed.
+    pub fn seal_events(&mut self, through: u64) -> Result<u64> {
+        let mut count = 0;
+        let mut after = self.raw.seals()?.last().map_or(0, |s| s.to);
+        while after < through {
+            let mut events = self.raw.events(after, None, seal::MOST_EVENTS)?;
+            events.retain(|e| e.seq <= through);
+            let Some(last) = events.last() else { break };
+            after = last.seq;
+            count += events.len() as u64;
+            let (seal, body) = seal::pack(&events, self.now)?;
+            self.raw.seal(&seal, &body)?;
+            self.tell(&Fact::EventsSealed { from: seal.from, to: seal.to, dropped: false })?;
+        }
+        Ok(count)
+    }
+
+    /// Forgets the bodies of seals that end at or before `through`. Returns how many events they held.
+    pub fn drop_sealed_events(&mut self, through: u64) -> Result<u64> {
+        let mut count = 0;
+        for seal in self.raw.seals()?.into_iter().filter(|s| !s.dropped && s.to <= through) {
+            count += seal.to - seal.from + 1;
+            self.raw.drop_seal_body(seal.from)?;
+            self.tell(&Fact::EventsSealed { from: seal.from, to: seal.to, dropped: true })?;
+        }
+        Ok(count)
+    }
+
+    /// Checks what must hold at the end of a transaction and gives out its events.
+    pub(crate) fn finish(self) -> Result<Vec<Event>> {
+        if self.changed && self.events.is_empty() {
+            return Err(Error::Bug("a record was changed without an event".into()));
+        }
+        Ok(self.events)
+    }
+}
+
+fn row<E: Entity>(entity: &E) -> Result<Row> {
+    Ok(Row { id: entity.id().to_owned(), version: entity.version(), index: entity.index(), body: entity.encode()? })
+}
+
+fn stale<E: Entity>(id: &str, expected: u64, actual: u64) -> Error {
+    Conflict::Version { what: E::WHAT, id: id.to_owned(), expected, actual }.into()
+}

@@ -1,0 +1,234 @@
+//! What the typed layer knows of each kind of record.
+
+use skein_domain::{Handoff, Project, Receipt, Session, Summary, Thread, ThreadState, Token};
+
+use crate::backend::{Index, Result, Table};
+use crate::record;
+
+/// A record with an id and a version.
+pub trait Entity: Sized {
+    const TABLE: Table;
+    /// The glossary's word for it, used in messages.
+    const WHAT: &'static str;
+
+    fn id(&self) -> &str;
+    fn version(&self) -> u64;
+    fn index(&self) -> Index;
+    fn encode(&self) -> Result<String>;
+    fn decode(body: &str) -> Result<Self>;
+
+    /// What may change between two versions. The text says what may not.
+    fn check_change(before: &Self, after: &Self) -> std::result::Result<(), String>;
+}
+
+fn unchanged<T: PartialEq>(what: &str, before: &T, after: &T) -> std::result::Result<(), String> {
+    if before == after { Ok(()) } else { Err(format!("its {what} never changes")) }
+}
+
+/// Records that are written once.
+fn write_once<T>(_: &T, _: &T) -> std::result::Result<(), String> {
+    Err("it is written once".into())
+}
+
+impl Entity for Project {
+    const TABLE: Table = Table::Project;
+    const WHAT: &'static str = "project";
+
+    fn id(&self) -> &str {
+        self.id.as_str()
+    }
+    fn version(&self) -> u64 {
+        self.version
+    }
+    fn index(&self) -> Index {
+        Index { live: self.removed_at.is_none(), touched_at: self.updated_at.as_micros(), ..Index::default() }
+    }
+    fn encode(&self) -> Result<String> {
+        record::encode(&record::ProjectV1::from(self))
+    }
+    fn decode(body: &str) -> Result<Self> {
+        record::decode::<record::ProjectV1, _>(Self::WHAT, body)
+    }
+    fn check_change(before: &Self, after: &Self) -> std::result::Result<(), String> {
+        unchanged("prefix", &before.prefix, &after.prefix)?;
+        unchanged("creation time", &before.created_at, &after.created_at)?;
+        if before.removed_at.is_some() { Err("it was removed".into()) } else { Ok(()) }
+    }
+}
+
+impl Entity for Thread {
+    const TABLE: Table = Table::Thread;
+    const WHAT: &'static str = "thread";
+
+    fn id(&self) -> &str {
+        self.id.as_str()
+    }
+    fn version(&self) -> u64 {
+        self.version
+    }
+    fn index(&self) -> Index {
+        Index {
+            project: Some(self.project.to_string()),
+            live: self.state == ThreadState::Open,
+            touched_at: self.updated_at.as_micros(),
+            ..Index::default()
+        }
+    }
+    fn encode(&self) -> Result<String> {
+        record::encode(&record::ThreadV1::from(self))
+    }
+    fn decode(body: &str) -> Result<Self> {
+        record::decode::<record::ThreadV1, _>(Self::WHAT, body)
+    }
+    fn check_change(before: &Self, after: &Self) -> std::result::Result<(), String> {
+        unchanged("project", &before.project, &after.project)?;
+        unchanged("creation time", &before.created_at, &after.created_at)
+    }
+}
+
+impl Entity for Session {
+    const TABLE: Table = Table::Session;
+    const WHAT: &'static str = "session";
+
+    fn id(&self) -> &str {
+        self.id.as_str()
+    }
+    fn version(&self) -> u64 {
+        self.version
+    }
+    fn index(&self) -> Index {
+        Index {
+            project: Some(self.project.to_string()),
+            thread: Some(self.thread.to_string()),
+            parent: self.parent.as_ref().map(ToString::to_string),
+            live: self.phase.is_live(),
+            touched_at: self.last_activity_at.as_micros(),
+        }
+    }
+    fn encode(&self) -> Result<String> {
+        record::encode(&record::SessionV1::from(self))
+    }
+    fn decode(body: &str) -> Result<Self> {
+        record::decode::<record::SessionV1, _>(Self::WHAT, body)
+    }
+    fn check_change(before: &Self, after: &Self) -> std::result::Result<(), String> {
+        unchanged("project", &before.project, &after.project)?;
+        unchanged("thread", &before.thread, &after.thread)?;
+        unchanged("parent", &before.parent, &after.parent)?;
+        unchanged("depth", &before.depth, &after.depth)?;
+        unchanged("creation time", &before.created_at, &after.created_at)?;
+        if !before.phase.name().may_become(after.phase.name()) {
+            return Err(format!("{} does not become {}", before.phase.name(), after.phase.name()));
+        }
+        if after.owner_version < before.owner_version || after.run < before.run {
+            return Err("its ownership version and run only grow".into());
+        }
+        if !after.previous_owners.starts_with(&before.previous_owners) {
+            return Err("its former owners are only added to".into());
+        }
+        if before.summary.is_some() && before.summary != after.summary {
+            return Err("its summary is written once".into());
+        }
+        Ok(())
+    }
+}
+
+impl Entity for Summary {
+    const TABLE: Table = Table::Summary;
+    const WHAT: &'static str = "summary";
+
+    fn id(&self) -> &str {
+        self.id.as_str()
+    }
+    fn version(&self) -> u64 {
+        1
+    }
+    fn index(&self) -> Index {
+        Index { live: true, touched_at: self.at.as_micros(), ..Index::default() }
+    }
+    fn encode(&self) -> Result<String> {
+        record::encode(&record::SummaryV1::from(self))
+    }
+    fn decode(body: &str) -> Result<Self> {
+        record::decode::<record::SummaryV1, _>(Self::WHAT, body)
+    }
+    fn check_change(before: &Self, after: &Self) -> std::result::Result<(), String> {
+        write_once(before, after)
+    }
+}
+
+impl Entity for Receipt {
+    const TABLE: Table = Table::Receipt;
+    const WHAT: &'static str = "receipt";
+
+    fn id(&self) -> &str {
+        self.id.as_str()
+    }
+    fn version(&self) -> u64 {
+        self.history.len() as u64
+    }
+    fn index(&self) -> Index {
+        Index { live: true, ..Index::default() }
+    }
+    fn encode(&self) -> Result<String> {
+        record::encode(&record::ReceiptV1::from(self))
+    }
+    fn decode(body: &str) -> Result<Self> {
+        record::decode::<record::ReceiptV1, _>(Self::WHAT, body)
+    }
+    fn check_change(before: &Self, after: &Self) -> std::result::Result<(), String> {
+        unchanged("session", &before.session, &after.session)?;
+        unchanged("text", &before.text, &after.text)?;
+        if after.history.starts_with(&before.history) { Ok(()) } else { Err("its history is only added to".into()) }
+    }
+}
+
+impl Entity for Token {
+    const TABLE: Table = Table::Token;
+    const WHAT: &'static str = "token";
+
+    fn id(&self) -> &str {
+        self.id.as_str()
+    }
+    fn version(&self) -> u64 {
+        self.version
+    }
+    fn index(&self) -> Index {
+        Index { live: self.revoked_at.is_none(), touched_at: self.created_at.as_micros(), ..Index::default() }
+    }
+    fn encode(&self) -> Result<String> {
+        record::encode(&record::TokenV1::from(self))
+    }
+    fn decode(body: &str) -> Result<Self> {
+        record::decode::<record::TokenV1, _>(Self::WHAT, body)
+    }
+    fn check_change(before: &Self, after: &Self) -> std::result::Result<(), String> {
+        unchanged("role", &before.role, &after.role)?;
+        unchanged("secret", &before.secret_hash, &after.secret_hash)?;
+        if before.revoked_at.is_some() { Err("it was revoked".into()) } else { Ok(()) }
+    }
+}
+
+impl Entity for Handoff {
+    const TABLE: Table = Table::Handoff;
+    const WHAT: &'static str = "handoff";
+
+    fn id(&self) -> &str {
+        self.id.as_str()
+    }
+    fn version(&self) -> u64 {
+        1
+    }
+    fn index(&self) -> Index {
+        Index { live: true, touched_at: self.at.as_micros(), ..Index::default() }
+    }
+    fn encode(&self) -> Result<String> {
+        record::encode(&record::HandoffV1::from(self))
+    }
+    fn decode(body: &str) -> Result<Self> {
+        record::decode::<record::HandoffV1, _>(Self::WHAT, body)
+    }
+    fn check_change(before: &Self, after: &Self) -> std::result::Result<(), String> {
+        write_once(before, after)
+    }
+}

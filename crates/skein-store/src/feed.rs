@@ -1,0 +1,91 @@
+//! Tells subscribers that events were committed.
+//!
+//! The feed keeps a short ring of recent events per tenant and a number that grows. A subscriber that
+//! keeps up reads the ring; one that fell behind reads the store from its cursor. Nobody waits for a
+//! subscriber, so a stalled one costs nothing and changes no outcome (L9).
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use skein_domain::TenantId;
+use tokio::sync::watch;
+
+use crate::event::Event;
+
+const RING: usize = 1024;
+
+#[derive(Debug, Default)]
+pub struct Feed {
+    tenants: Mutex<HashMap<TenantId, Channel>>,
+}
+
+#[derive(Debug)]
+struct Channel {
+    ring: VecDeque<Arc<Event>>,
+    newest: watch::Sender<u64>,
+}
+
+impl Default for Channel {
+    fn default() -> Self {
+        Self { ring: VecDeque::new(), newest: watch::Sender::new(0) }
+    }
+}
+
+/// One reader's wake-up call.
+#[derive(Debug)]
+pub struct Subscription {
+    newest: watch::Receiver<u64>,
+}
+
+impl Subscription {
+    /// Waits until an event beyond `seq` is committed. Returns false when the store is closed.
+    pub async fn beyond(&mut self, seq: u64) -> bool {
+        self.newest.wait_for(|newest| *newest > seq).await.is_ok()
+    }
+}
+
+impl Feed {
+    fn lock(&self) -> MutexGuard<'_, HashMap<TenantId, Channel>> {
+        self.tenants.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Called in commit order, after the commit.
+    pub(crate) fn publish(&self, tenant: &TenantId, events: Vec<Event>) {
+        let Some(last) = events.last().map(|e| e.seq) else { return };
+        let mut tenants = self.lock();
+        let channel = tenants.entry(tenant.clone()).or_default();
+        for event in events {
+            // After a reply was lost the ring has a hole; it starts anew and readers go to the store.
+            if channel.ring.back().is_some_and(|back| back.seq + 1 != event.seq) {
+                channel.ring.clear();
+            }
+            if channel.ring.len() == RING {
+                channel.ring.pop_front();
+            }
+            channel.ring.push_back(Arc::new(event));
+        }
+        channel.newest.send_modify(|newest| *newest = last.max(*newest));
+    }
+
+    pub fn subscribe(&self, tenant: &TenantId) -> Subscription {
+        let mut tenants = self.lock();
+        Subscription { newest: tenants.entry(tenant.clone()).or_default().newest.subscribe() }
+    }
+
+    /// Up to `limit` events from `after + 1` on, if the ring holds that one.
+    pub fn recent(&self, tenant: &TenantId, after: u64, limit: usize) -> Option<Vec<Arc<Event>>> {
+        let tenants = self.lock();
+        let ring = &tenants.get(tenant)?.ring;
+        let first = ring.front()?.seq;
+        if after + 1 < first || after >= ring.back()?.seq {
+            return None;
+        }
+        let skip = usize::try_from(after + 1 - first).ok()?;
+        Some(ring.iter().skip(skip).take(limit).cloned().collect())
+    }
+
+    /// Ends every subscription.
+    pub(crate) fn close(&self) {
+        self.lock().clear();
+    }
+}

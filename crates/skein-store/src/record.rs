@@ -1,0 +1,666 @@
+//! Disk forms: how each record and fact is written. Versioned types of their own, so that durable data
+//! outlives the code. A change of form is a new `…V2` beside the old, never an edit; golden files in
+//! `tests/golden/` hold one of each.
+
+use std::str::FromStr;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use skein_domain::budget::Account;
+use skein_domain::fact::{Change, Place};
+use skein_domain::{
+    Allowance, Budget, Deliverable, Delivery, Fact, Handoff, Limits, Merge, Mode, Outcome, Phase, Project, Question,
+    Receipt, Retention, Role, Session, Summary, SummaryOutcome, Thread, ThreadState, Timestamp, Token, Usage,
+};
+
+use crate::backend::Result;
+use crate::error::Error;
+
+pub(crate) fn encode<T: Serialize>(record: &T) -> Result<String> {
+    serde_json::to_string(record).map_err(|e| Error::Bug(format!("cannot encode a record: {e}")))
+}
+
+pub(crate) fn decode<R, T>(what: &str, body: &str) -> Result<T>
+where
+    R: DeserializeOwned,
+    T: TryFrom<R, Error = String>,
+{
+    let unreadable = |why: String| Error::Bug(format!("a stored {what} cannot be read: {why}"));
+    let record: R = serde_json::from_str(body).map_err(|e| unreadable(e.to_string()))?;
+    T::try_from(record).map_err(unreadable)
+}
+
+fn parse<T: FromStr<Err = skein_domain::Invalid>>(text: &str) -> std::result::Result<T, String> {
+    text.parse().map_err(|e: skein_domain::Invalid| e.to_string())
+}
+
+fn parse_all<T: FromStr<Err = skein_domain::Invalid>>(texts: &[String]) -> std::result::Result<Vec<T>, String> {
+    texts.iter().map(|t| parse(t)).collect()
+}
+
+fn parse_opt<T: FromStr<Err = skein_domain::Invalid>>(text: Option<&String>) -> std::result::Result<Option<T>, String> {
+    text.map(|t| parse(t)).transpose()
+}
+
+fn word<T>(value: &str, parsed: Option<T>) -> std::result::Result<T, String> {
+    parsed.ok_or_else(|| format!("unknown word `{value}`"))
+}
+
+fn strings<T: ToString>(items: &[T]) -> Vec<String> {
+    items.iter().map(ToString::to_string).collect()
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct ProjectV1 {
+    v: u8,
+    id: String,
+    name: String,
+    path: Option<String>,
+    prefix: String,
+    depth: u32,
+    width: u32,
+    idle_ttl_seconds: Option<u64>,
+    max_ended: Option<u32>,
+    version: u64,
+    created_at: i64,
+    updated_at: i64,
+    removed_at: Option<i64>,
+}
+
+impl From<&Project> for ProjectV1 {
+    fn from(p: &Project) -> Self {
+        Self {
+            v: 1,
+            id: p.id.to_string(),
+            name: p.name.to_string(),
+            path: p.path.clone(),
+            prefix: p.prefix.to_string(),
+            depth: p.limits.depth,
+            width: p.limits.width,
+            idle_ttl_seconds: p.retention.idle_ttl_seconds,
+            max_ended: p.retention.max_ended,
+            version: p.version,
+            created_at: p.created_at.as_micros(),
+            updated_at: p.updated_at.as_micros(),
+            removed_at: p.removed_at.map(Timestamp::as_micros),
+        }
+    }
+}
+
+impl TryFrom<ProjectV1> for Project {
+    type Error = String;
+    fn try_from(r: ProjectV1) -> std::result::Result<Self, String> {
+        Ok(Self {
+            id: parse(&r.id)?,
+            name: parse(&r.name)?,
+            path: r.path,
+            prefix: parse(&r.prefix)?,
+            limits: Limits { depth: r.depth, width: r.width },
+            retention: Retention { idle_ttl_seconds: r.idle_ttl_seconds, max_ended: r.max_ended },
+            version: r.version,
+            created_at: Timestamp::from_micros(r.created_at),
+            updated_at: Timestamp::from_micros(r.updated_at),
+            removed_at: r.removed_at.map(Timestamp::from_micros),
+        })
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct ThreadV1 {
+    v: u8,
+    id: String,
+    project: String,
+    title: String,
+    archived_at: Option<i64>,
+    version: u64,
+    created_at: i64,
+    updated_at: i64,
+}
+
+impl From<&Thread> for ThreadV1 {
+    fn from(t: &Thread) -> Self {
+        Self {
+            v: 1,
+            id: t.id.to_string(),
+            project: t.project.to_string(),
+            title: t.title.to_string(),
+            archived_at: match t.state {
+                ThreadState::Open => None,
+                ThreadState::Archived { at } => Some(at.as_micros()),
+            },
+            version: t.version,
+            created_at: t.created_at.as_micros(),
+            updated_at: t.updated_at.as_micros(),
+        }
+    }
+}
+
+impl TryFrom<ThreadV1> for Thread {
+    type Error = String;
+    fn try_from(r: ThreadV1) -> std::result::Result<Self, String> {
+        Ok(Self {
+            id: parse(&r.id)?,
+            project: parse(&r.project)?,
+            title: parse(&r.title)?,
+            state: match r.archived_at {
+                None => ThreadState::Open,
+                Some(at) => ThreadState::Archived { at: Timestamp::from_micros(at) },
+            },
+            version: r.version,
+            created_at: Timestamp::from_micros(r.created_at),
+            updated_at: Timestamp::from_micros(r.updated_at),
+        })
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "name", rename_all = "snake_case")]
+enum PhaseV1 {
+    Spawning,
+    Active,
+    Idle,
+    AwaitingInput { question: String, options: Vec<String> },
+    Locked { handoff: String },
+    AwaitingMerge { broadcast: String },
+    Ended { outcome: String, reason: Option<String> },
+    Archived { outcome: Option<String> },
+}
+
+impl From<&Phase> for PhaseV1 {
+    fn from(phase: &Phase) -> Self {
+        match phase {
+            Phase::Spawning => Self::Spawning,
+            Phase::Active => Self::Active,
+            Phase::Idle => Self::Idle,
+            Phase::AwaitingInput(q) => Self::AwaitingInput { question: q.text.to_string(), options: strings(&q.options) },
+            Phase::Locked(id) => Self::Locked { handoff: id.to_string() },
+            Phase::AwaitingMerge(id) => Self::AwaitingMerge { broadcast: id.to_string() },
+            Phase::Ended { outcome, reason } => {
+                Self::Ended { outcome: outcome.as_str().into(), reason: reason.as_ref().map(ToString::to_string) }
+            }
+            Phase::Archived { outcome } => Self::Archived { outcome: outcome.map(|o| o.as_str().into()) },
+        }
+    }
+}
+
+impl TryFrom<PhaseV1> for Phase {
+    type Error = String;
+    fn try_from(r: PhaseV1) -> std::result::Result<Self, String> {
+        Ok(match r {
+            PhaseV1::Spawning => Self::Spawning,
+            PhaseV1::Active => Self::Active,
+            PhaseV1::Idle => Self::Idle,
+            PhaseV1::AwaitingInput { question, options } => {
+                Self::AwaitingInput(Question { text: parse(&question)?, options: parse_all(&options)? })
+            }
+            PhaseV1::Locked { handoff } => Self::Locked(parse(&handoff)?),
+            PhaseV1::AwaitingMerge { broadcast } => Self::AwaitingMerge(parse(&broadcast)?),
+            PhaseV1::Ended { outcome, reason } => {
+                Self::Ended { outcome: word(&outcome, Outcome::parse(&outcome))?, reason: parse_opt(reason.as_ref())? }
+            }
+            PhaseV1::Archived { outcome } => Self::Archived {
+                outcome: outcome.map(|o| word(&o, Outcome::parse(&o))).transpose()?,
+            },
+        })
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct AccountV1 {
+    limit: Option<u64>,
+    reserved: u64,
+    children: u64,
+}
+
+impl From<Account> for AccountV1 {
+    fn from(a: Account) -> Self {
+        Self { limit: a.limit, reserved: a.reserved, children: a.children }
+    }
+}
+
+impl From<AccountV1> for Account {
+    fn from(r: AccountV1) -> Self {
+        Self { limit: r.limit, reserved: r.reserved, children: r.children }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct MergeV1 {
+    child: String,
+    child_version: u64,
+    at: i64,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct SessionV1 {
+    v: u8,
+    id: String,
+    project: String,
+    thread: String,
+    parent: Option<String>,
+    depth: u32,
+    owner: String,
+    owner_version: u64,
+    previous_owners: Vec<String>,
+    version: u64,
+    phase: PhaseV1,
+    agent: String,
+    run: u64,
+    task: String,
+    tokens: AccountV1,
+    cost: AccountV1,
+    input_tokens: u64,
+    output_tokens: u64,
+    cost_micros: u64,
+    broadcast: Option<String>,
+    merges: Vec<MergeV1>,
+    summary: Option<String>,
+    created_at: i64,
+    updated_at: i64,
+    last_activity_at: i64,
+}
+
+impl From<&Session> for SessionV1 {
+    fn from(s: &Session) -> Self {
+        Self {
+            v: 1,
+            id: s.id.to_string(),
+            project: s.project.to_string(),
+            thread: s.thread.to_string(),
+            parent: s.parent.as_ref().map(ToString::to_string),
+            depth: s.depth,
+            owner: s.owner.to_string(),
+            owner_version: s.owner_version,
+            previous_owners: strings(&s.previous_owners),
+            version: s.version,
+            phase: (&s.phase).into(),
+            agent: s.agent.to_string(),
+            run: s.run,
+            task: s.task.to_string(),
+            tokens: s.budget.tokens.into(),
+            cost: s.budget.cost.into(),
+            input_tokens: s.usage.input_tokens,
+            output_tokens: s.usage.output_tokens,
+            cost_micros: s.usage.cost_micros,
+            broadcast: s.broadcast.as_ref().map(ToString::to_string),
+            merges: s
+                .merges
+                .iter()
+                .map(|m| MergeV1 { child: m.child.to_string(), child_version: m.child_version, at: m.at.as_micros() })
+                .collect(),
+            summary: s.summary.as_ref().map(ToString::to_string),
+            created_at: s.created_at.as_micros(),
+            updated_at: s.updated_at.as_micros(),
+            last_activity_at: s.last_activity_at.as_micros(),
+        }
+    }
+}
+
+impl TryFrom<SessionV1> for Session {
+    type Error = String;
+    fn try_from(r: SessionV1) -> std::result::Result<Self, String> {
+        Ok(Self {
+            id: parse(&r.id)?,
+            project: parse(&r.project)?,
+            thread: parse(&r.thread)?,
+            parent: parse_opt(r.parent.as_ref())?,
+            depth: r.depth,
+            owner: parse(&r.owner)?,
+            owner_version: r.owner_version,
+            previous_owners: parse_all(&r.previous_owners)?,
+            version: r.version,
+            phase: r.phase.try_into()?,
+            agent: parse(&r.agent)?,
+            run: r.run,
+            task: parse(&r.task)?,
+            budget: Budget { tokens: r.tokens.into(), cost: r.cost.into() },
+            usage: Usage { input_tokens: r.input_tokens, output_tokens: r.output_tokens, cost_micros: r.cost_micros },
+            broadcast: parse_opt(r.broadcast.as_ref())?,
+            merges: r
+                .merges
+                .into_iter()
+                .map(|m| {
+                    Ok(Merge {
+                        child: parse(&m.child)?,
+                        child_version: m.child_version,
+                        at: Timestamp::from_micros(m.at),
+                    })
+                })
+                .collect::<std::result::Result<_, String>>()?,
+            summary: parse_opt(r.summary.as_ref())?,
+            created_at: Timestamp::from_micros(r.created_at),
+            updated_at: Timestamp::from_micros(r.updated_at),
+            last_activity_at: Timestamp::from_micros(r.last_activity_at),
+        })
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+enum DeliverableV1 {
+    File { path: String, sha256: Option<String>, size: Option<u64> },
+    Message { session: String, message: String },
+    Summary { session: String },
+    Blob { reference: String, media_type: Option<String> },
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct SummaryV1 {
+    v: u8,
+    id: String,
+    session: String,
+    outcome: String,
+    text: String,
+    key_decisions: Vec<String>,
+    deliverables: Vec<DeliverableV1>,
+    based_on: Option<String>,
+    at: i64,
+}
+
+impl From<&Summary> for SummaryV1 {
+    fn from(s: &Summary) -> Self {
+        let deliverable = |d: &Deliverable| match d {
+            Deliverable::File { path, sha256, size } => {
+                DeliverableV1::File { path: path.clone(), sha256: sha256.clone(), size: *size }
+            }
+            Deliverable::Message { session, message } => {
+                DeliverableV1::Message { session: session.to_string(), message: message.clone() }
+            }
+            Deliverable::Summary { session } => DeliverableV1::Summary { session: session.to_string() },
+            Deliverable::Blob { reference, media_type } => {
+                DeliverableV1::Blob { reference: reference.clone(), media_type: media_type.clone() }
+            }
+        };
+        Self {
+            v: 1,
+            id: s.id.to_string(),
+            session: s.session.to_string(),
+            outcome: s.outcome.as_str().into(),
+            text: s.text.clone(),
+            key_decisions: s.key_decisions.clone(),
+            deliverables: s.deliverables.iter().map(deliverable).collect(),
+            based_on: s.based_on.as_ref().map(ToString::to_string),
+            at: s.at.as_micros(),
+        }
+    }
+}
+
+impl TryFrom<SummaryV1> for Summary {
+    type Error = String;
+    fn try_from(r: SummaryV1) -> std::result::Result<Self, String> {
+        let deliverable = |d: DeliverableV1| {
+            Ok(match d {
+                DeliverableV1::File { path, sha256, size } => Deliverable::File { path, sha256, size },
+                DeliverableV1::Message { session, message } => Deliverable::Message { session: parse(&session)?, message },
+                DeliverableV1::Summary { session } => Deliverable::Summary { session: parse(&session)? },
+                DeliverableV1::Blob { reference, media_type } => Deliverable::Blob { reference, media_type },
+            })
+        };
+        Ok(Self {
+            id: parse(&r.id)?,
+            session: parse(&r.session)?,
+            outcome: word(&r.outcome, SummaryOutcome::parse(&r.outcome))?,
+            text: r.text,
+            key_decisions: r.key_decisions,
+            deliverables: r.deliverables.into_iter().map(deliverable).collect::<std::result::Result<_, String>>()?,
+            based_on: parse_opt(r.based_on.as_ref())?,
+            at: Timestamp::from_micros(r.at),
+        })
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct ReceiptV1 {
+    v: u8,
+    id: String,
+    session: String,
+    key: Option<String>,
+    text: String,
+    attempts: u32,
+    history: Vec<(String, i64)>,
+}
+
+impl From<&Receipt> for ReceiptV1 {
+    fn from(r: &Receipt) -> Self {
+        Self {
+            v: 1,
+            id: r.id.to_string(),
+            session: r.session.to_string(),
+            key: r.key.as_ref().map(ToString::to_string),
+            text: r.text.to_string(),
+            attempts: r.attempts,
+            history: r.history.iter().map(|(s, at)| (s.as_str().to_owned(), at.as_micros())).collect(),
+        }
+    }
+}
+
+impl TryFrom<ReceiptV1> for Receipt {
+    type Error = String;
+    fn try_from(r: ReceiptV1) -> std::result::Result<Self, String> {
+        let history: Vec<(Delivery, Timestamp)> = r
+            .history
+            .iter()
+            .map(|(s, at)| Ok((word(s, Delivery::parse(s))?, Timestamp::from_micros(*at))))
+            .collect::<std::result::Result<_, String>>()?;
+        let state = history.last().ok_or("it has no history")?.0;
+        Ok(Self {
+            id: parse(&r.id)?,
+            session: parse(&r.session)?,
+            key: parse_opt(r.key.as_ref())?,
+            text: parse(&r.text)?,
+            state,
+            attempts: r.attempts,
+            history,
+        })
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct TokenV1 {
+    v: u8,
+    id: String,
+    name: String,
+    role: String,
+    actor: Option<String>,
+    secret_hash: String,
+    version: u64,
+    created_at: i64,
+    expires_at: Option<i64>,
+    revoked_at: Option<i64>,
+}
+
+impl From<&Token> for TokenV1 {
+    fn from(t: &Token) -> Self {
+        Self {
+            v: 1,
+            id: t.id.to_string(),
+            name: t.name.to_string(),
+            role: t.role.as_str().into(),
+            actor: t.actor.as_ref().map(ToString::to_string),
+            secret_hash: blake3::Hash::from(t.secret_hash).to_hex().to_string(),
+            version: t.version,
+            created_at: t.created_at.as_micros(),
+            expires_at: t.expires_at.map(Timestamp::as_micros),
+            revoked_at: t.revoked_at.map(Timestamp::as_micros),
+        }
+    }
+}
+
+impl TryFrom<TokenV1> for Token {
+    type Error = String;
+    fn try_from(r: TokenV1) -> std::result::Result<Self, String> {
+        Ok(Self {
+            id: parse(&r.id)?,
+            name: parse(&r.name)?,
+            role: word(&r.role, Role::parse(&r.role))?,
+            actor: parse_opt(r.actor.as_ref())?,
+            secret_hash: *blake3::Hash::from_hex(&r.secret_hash).map_err(|e| e.to_string())?.as_bytes(),
+            version: r.version,
+            created_at: Timestamp::from_micros(r.created_at),
+            expires_at: r.expires_at.map(Timestamp::from_micros),
+            revoked_at: r.revoked_at.map(Timestamp::from_micros),
+        })
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "mode", rename_all = "snake_case")]
+enum ModeV1 {
+    Single { to: String },
+    Broadcast { to: Vec<String> },
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct HandoffV1 {
+    v: u8,
+    id: String,
+    session: String,
+    #[serde(flatten)]
+    mode: ModeV1,
+    before: SessionV1,
+    actor: String,
+    key: Option<String>,
+    at: i64,
+}
+
+impl From<&Handoff> for HandoffV1 {
+    fn from(h: &Handoff) -> Self {
+        Self {
+            v: 1,
+            id: h.id.to_string(),
+            session: h.session.to_string(),
+            mode: match &h.mode {
+                Mode::Single { to } => ModeV1::Single { to: to.to_string() },
+                Mode::Broadcast { to } => ModeV1::Broadcast { to: strings(to) },
+            },
+            before: (&h.before).into(),
+            actor: h.actor.to_string(),
+            key: h.key.as_ref().map(ToString::to_string),
+            at: h.at.as_micros(),
+        }
+    }
+}
+
+impl TryFrom<HandoffV1> for Handoff {
+    type Error = String;
+    fn try_from(r: HandoffV1) -> std::result::Result<Self, String> {
+        Ok(Self {
+            id: parse(&r.id)?,
+            session: parse(&r.session)?,
+            mode: match r.mode {
+                ModeV1::Single { to } => Mode::Single { to: parse(&to)? },
+                ModeV1::Broadcast { to } => Mode::Broadcast { to: parse_all(&to)? },
+            },
+            before: r.before.try_into()?,
+            actor: parse(&r.actor)?,
+            key: parse_opt(r.key.as_ref())?,
+            at: Timestamp::from_micros(r.at),
+        })
+    }
+}
+
+/// Where an event belongs.
+#[derive(Default)]
+pub(crate) struct Where {
+    pub(crate) project: Option<String>,
+    pub(crate) thread: Option<String>,
+    pub(crate) session: Option<String>,
+}
+
+impl From<&Place> for Where {
+    fn from(place: &Place) -> Self {
+        Self {
+            project: Some(place.project.to_string()),
+            thread: Some(place.thread.to_string()),
+            session: Some(place.session.to_string()),
+        }
+    }
+}
+
+/// An event's place and data. The names of the fields are part of the interface.
+pub(crate) fn fact(fact: &Fact) -> (Where, Value) {
+    let in_project = |project: &skein_domain::ProjectId| Where { project: Some(project.to_string()), ..Where::default() };
+    let in_thread = |project: &skein_domain::ProjectId, thread: &skein_domain::ThreadId| Where {
+        project: Some(project.to_string()),
+        thread: Some(thread.to_string()),
+        session: None,
+    };
+    match fact {
+        Fact::ProjectAdded { project, name, path, prefix } => {
+            (in_project(project), json!({"name": name.as_str(), "path": path, "prefix": prefix}))
+        }
+        Fact::ProjectChanged { project, limits, retention } => (
+            in_project(project),
+            json!({
+                "depth": limits.depth, "width": limits.width,
+                "idle_ttl_seconds": retention.idle_ttl_seconds, "max_ended": retention.max_ended,
+            }),
+        ),
+        Fact::ProjectRemoved { project } => (in_project(project), json!({})),
+        Fact::ThreadOpened { project, thread, title } => (in_thread(project, thread), json!({"title": title.as_str()})),
+        Fact::ThreadArchived { project, thread }
+        | Fact::ThreadReopened { project, thread }
+        | Fact::ThreadDeleted { project, thread } => (in_thread(project, thread), json!({})),
+        Fact::Session { place, change: what } => (place.into(), change(what)),
+        Fact::TokenMade { token, name, role } => (
+            Where::default(),
+            json!({"token": token.as_str(), "name": name.as_str(), "role": role.as_str()}),
+        ),
+        Fact::TokenRevoked { token } => (Where::default(), json!({"token": token.as_str()})),
+        Fact::Refused { place, op, rule, message } => (
+            place.as_ref().map(Where::from).unwrap_or_default(),
+            json!({"op": op, "rule": rule, "message": message}),
+        ),
+        Fact::ForeignId { what, id, asked_by } => {
+            (Where::default(), json!({"what": what, "id": id, "asked_by": asked_by}))
+        }
+        Fact::EventsSealed { from, to, dropped } => {
+            (Where::default(), json!({"from": from, "to": to, "dropped": dropped}))
+        }
+    }
+}
+
+fn allowance(a: &Allowance) -> Value {
+    json!({"tokens": a.tokens, "cost_micros": a.cost_micros})
+}
+
+fn change(change: &Change) -> Value {
+    match change {
+        Change::Spawned { name, owner, parent, depth, allowance: budget } => json!({
+            "display_name": name, "owner": owner.to_string(), "parent": parent.as_ref().map(ToString::to_string),
+            "depth": depth, "budget": allowance(budget),
+        }),
+        Change::TurnBegan { run } | Change::Restored { run } => json!({"run": run}),
+        Change::TurnEnded { usage } => json!({
+            "input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens, "cost_micros": usage.cost_micros,
+        }),
+        Change::Asked(question) => json!({"question": question.text.as_str(), "options": strings(&question.options)}),
+        Change::Answered { receipt, text } => json!({"receipt": receipt.as_str(), "text": text.as_str()}),
+        Change::Withdrawn => json!({}),
+        Change::Ended { outcome, reason, live_children } => json!({
+            "outcome": outcome.as_str(), "reason": reason.as_ref().map(ToString::to_string), "live_children": live_children,
+        }),
+        Change::BudgetReturned { child, unspent } => json!({"child": child.as_str(), "unspent": allowance(unspent)}),
+        Change::Archived { why } => json!({"why": why}),
+        Change::Locked { handoff, mode, to } => json!({"handoff": handoff.as_str(), "mode": mode, "to": strings(to)}),
+        Change::HandedOver { handoff, from, to, owner_version } => json!({
+            "handoff": handoff.as_str(), "from": from.to_string(), "to": to.to_string(), "owner_version": owner_version,
+        }),
+        Change::Reverted { handoff, why } => json!({"handoff": handoff.as_str(), "why": why}),
+        Change::Broadcast { handoff, children, owner_version } => json!({
+            "handoff": handoff.as_str(), "owner_version": owner_version,
+            "children": children.iter().map(|(s, a)| json!({"session": s.as_str(), "owner": a.to_string()})).collect::<Vec<_>>(),
+        }),
+        Change::BroadcastFinished { handoff, report } => json!({
+            "handoff": handoff.as_str(),
+            "recipients": report.recipients.iter().map(|(s, a, o)| json!({
+                "session": s.as_str(), "owner": a.to_string(), "outcome": o.map(Outcome::as_str),
+            })).collect::<Vec<_>>(),
+        }),
+        Change::Merged { child } => json!({"child": child.as_str()}),
+        Change::Summarized { summary, based_on } => {
+            json!({"summary": summary.as_str(), "based_on": based_on.as_ref().map(ToString::to_string)})
+        }
+    }
+}

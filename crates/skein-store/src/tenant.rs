@@ -1,0 +1,155 @@
+//! Handles. A [`TenantStore`] is made for one tenant and can touch no other (L7).
+
+use std::sync::Arc;
+
+use skein_domain::{Actor, TenantId, Timestamp};
+use tokio::sync::oneshot;
+
+use crate::access::{Reader, Writer};
+use crate::backend::{Backend, Result};
+use crate::error::Error;
+use crate::event::Event;
+use crate::feed::{Feed, Subscription};
+
+/// The whole store, held by the composition root, which hands out tenants' handles.
+#[derive(Clone, Debug)]
+pub struct Store {
+    backend: Arc<dyn Backend>,
+    feed: Arc<Feed>,
+}
+
+/// One tenant's part of the store. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct TenantStore {
+    tenant: TenantId,
+    store: Store,
+}
+
+impl Store {
+    pub fn new(backend: Arc<dyn Backend>) -> Self {
+        Self { backend, feed: Arc::default() }
+    }
+
+    pub fn tenant(&self, tenant: TenantId) -> TenantStore {
+        TenantStore { tenant, store: self.clone() }
+    }
+
+    /// Every tenant that has events; for start-up recovery and sweeps.
+    pub fn tenants(&self) -> Result<Vec<TenantId>> {
+        self.backend.tenants()
+    }
+
+    pub fn check(&self) -> Result<Vec<String>> {
+        self.backend.check()
+    }
+
+    pub fn close(&self) {
+        self.backend.close();
+        self.feed.close();
+    }
+}
+
+impl TenantStore {
+    pub fn tenant(&self) -> &TenantId {
+        &self.tenant
+    }
+
+    /// Runs `job` on one committed state. Blocks; asynchronous callers use [`TenantStore::read`].
+    pub fn read_blocking<T>(&self, job: impl FnOnce(&Reader<'_>) -> Result<T>) -> Result<T> {
+        let mut job = Some(job);
+        let mut out = None;
+        self.store.backend.read(&self.tenant, &mut |raw| {
+            let job = job.take().ok_or_else(|| Error::Bug("a read job was run twice".into()))?;
+            out = Some(job(&Reader::new(raw, &self.tenant))?);
+            Ok(())
+        })?;
+        out.ok_or_else(|| Error::Bug("the backend did not run a read job".into()))
+    }
+
+    pub async fn read<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&Reader<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let this = self.clone();
+        tokio::task::spawn_blocking(move || this.read_blocking(job))
+            .await
+            .map_err(|e| Error::Bug(format!("a read job did not finish: {e}")))?
+    }
+
+    /// Runs `job` in a write transaction of its own, on behalf of `actor` at `now`. What it returns is
+    /// durable when this returns. The job may be run more than once; only the last run counts.
+    ///
+    /// Dropping the future does not stop the job: it is carried out, and its events are told.
+    pub async fn write<T: Send + 'static>(
+        &self,
+        actor: &Actor,
+        now: Timestamp,
+        job: impl FnMut(&mut Writer<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (send, receive) = oneshot::channel();
+        self.submit(actor, now, job, move |result| {
+            // Nobody waits any more when the caller went away; the write stands all the same.
+            let _ = send.send(result);
+        });
+        receive.await.map_err(|_| Error::unavailable("the store was closed"))?
+    }
+
+    /// As [`TenantStore::write`], for callers without a runtime.
+    pub fn write_blocking<T: Send + 'static>(
+        &self,
+        actor: &Actor,
+        now: Timestamp,
+        job: impl FnMut(&mut Writer<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (send, receive) = std::sync::mpsc::sync_channel(1);
+        self.submit(actor, now, job, move |result| {
+            let _ = send.send(result);
+        });
+        receive.recv().map_err(|_| Error::unavailable("the store was closed"))?
+    }
+
+    fn submit<T: Send + 'static>(
+        &self,
+        actor: &Actor,
+        now: Timestamp,
+        mut job: impl FnMut(&mut Writer<'_>) -> Result<T> + Send + 'static,
+        done: impl FnOnce(Result<T>) + Send + 'static,
+    ) {
+        let (actor, tenant) = (actor.clone(), self.tenant.clone());
+        let outcome: Arc<std::sync::Mutex<Option<(T, Vec<Event>)>>> = Arc::default();
+        let slot = outcome.clone();
+        let run = Box::new(move |raw: &mut dyn crate::backend::RawWrite| {
+            let mut writer = Writer::new(raw, &tenant, actor.clone(), now);
+            let value = job(&mut writer)?;
+            let events = writer.finish()?;
+            *slot.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some((value, events));
+            Ok(())
+        });
+        let (feed, tenant) = (self.store.feed.clone(), self.tenant.clone());
+        let reply = Box::new(move |result: Result<()>| {
+            let taken = outcome.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+            done(match (result, taken) {
+                (Ok(()), Some((value, events))) => {
+                    feed.publish(&tenant, events);
+                    Ok(value)
+                }
+                (Ok(()), None) => Err(Error::Bug("the backend did not run a write job".into())),
+                (Err(e), _) => Err(e),
+            });
+        });
+        self.store.backend.submit(self.tenant.clone(), run, reply);
+    }
+
+    pub fn subscribe(&self) -> Subscription {
+        self.store.feed.subscribe(&self.tenant)
+    }
+
+    /// Up to `limit` events after `after`, from memory where possible.
+    pub async fn events_after(&self, after: u64, limit: usize) -> Result<Vec<Arc<Event>>> {
+        if let Some(recent) = self.store.feed.recent(&self.tenant, after, limit) {
+            return Ok(recent);
+        }
+        let events = self.read(move |reader| reader.events(after, None, limit)).await?;
+        Ok(events.into_iter().map(Arc::new).collect())
+    }
+}
