@@ -62,11 +62,6 @@ impl Account {
         self.limit
             .map(|limit| limit.saturating_sub(self.taken(own)))
     }
-
-    /// What this account and its ended children have used up.
-    const fn consumed(&self, own: u64) -> u64 {
-        own.saturating_add(self.children)
-    }
 }
 
 /// A session's budget in both currencies.
@@ -74,6 +69,13 @@ impl Account {
 pub struct Budget {
     pub tokens: Account,
     pub cost: Account,
+}
+
+/// What an ended session weighs on its parent, in both currencies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Charge {
+    tokens: u64,
+    cost: u64,
 }
 
 const TOKENS: &str = "tokens";
@@ -129,13 +131,50 @@ impl Budget {
         ))
     }
 
-    /// Takes back a child's share when it ends: its reservation is freed, what it consumed is charged.
+    /// What each of `parts` children gets when they are made at once: equal shares, one of them kept back
+    /// for the session itself.
+    pub fn equal_share(&self, own: &Usage, parts: u64) -> Allowance {
+        let part =
+            |account: &Account, own: u64| account.available(own).map(|left| left / (parts + 1));
+        Allowance {
+            tokens: part(&self.tokens, own.tokens()),
+            cost_micros: part(&self.cost, own.cost_micros),
+        }
+    }
+
+    /// Takes back a child's share when it ends: its reservation is freed, what it took is charged. What it
+    /// had set aside for children of its own that go on counts as taken until they end.
     #[must_use]
     pub fn settle(&self, child: &Budget, child_usage: &Usage) -> Self {
         let mut after = *self;
         settle(&mut after.tokens, &child.tokens, child_usage.tokens());
         settle(&mut after.cost, &child.cost, child_usage.cost_micros);
         after
+    }
+
+    /// What a session that has ended weighs on its parent.
+    pub fn charge(&self, own: &Usage) -> Charge {
+        Charge {
+            tokens: self.tokens.taken(own.tokens()),
+            cost: self.cost.taken(own.cost_micros),
+        }
+    }
+
+    /// Corrects the parent's account when a charge it already carries changes: a grandchild ended after
+    /// its parent did.
+    #[must_use]
+    pub fn recharge(&self, before: Charge, after: Charge) -> Self {
+        let mut corrected = *self;
+        let move_to = |children: u64, before: u64, after: u64| {
+            children.saturating_sub(before).saturating_add(after)
+        };
+        corrected.tokens.children = move_to(self.tokens.children, before.tokens, after.tokens);
+        corrected.cost.children = move_to(self.cost.children, before.cost, after.cost);
+        corrected
+    }
+
+    pub const fn is_limited(&self) -> bool {
+        self.tokens.limit.is_some() || self.cost.limit.is_some()
     }
 
     /// Takes the child's rest again when it is restored; the inverse of [`Budget::settle`].
@@ -172,11 +211,11 @@ impl Budget {
             tokens: self
                 .tokens
                 .limit
-                .map(|l| l.saturating_sub(self.tokens.consumed(own.tokens()))),
+                .map(|l| l.saturating_sub(self.tokens.taken(own.tokens()))),
             cost_micros: self
                 .cost
                 .limit
-                .map(|l| l.saturating_sub(self.cost.consumed(own.cost_micros))),
+                .map(|l| l.saturating_sub(self.cost.taken(own.cost_micros))),
         }
     }
 
@@ -232,7 +271,7 @@ fn counted(parent: &Account, share: Option<u64>) -> u64 {
 
 fn settle(parent: &mut Account, child: &Account, child_own: u64) {
     parent.reserved = parent.reserved.saturating_sub(counted(parent, child.limit));
-    parent.children = parent.children.saturating_add(child.consumed(child_own));
+    parent.children = parent.children.saturating_add(child.taken(child_own));
 }
 
 fn reopen(
@@ -243,7 +282,7 @@ fn reopen(
     child: &Account,
     child_own: u64,
 ) -> Result<(), Refused> {
-    let consumed = child.consumed(child_own);
+    let consumed = child.taken(child_own);
     parent.children = parent.children.saturating_sub(consumed);
     let share = counted(parent, child.limit);
     if let Some(available) = parent.available(parent_own)

@@ -204,6 +204,11 @@ pub enum Refused {
     },
     #[error("session `{session}` is already owned by {owner}")]
     SameOwner { session: SessionId, owner: Actor },
+    #[error("the parent of `{session}` has ended and has taken its budget back")]
+    ParentEnded {
+        session: SessionId,
+        parent: SessionId,
+    },
     #[error("`{child}` is not a child of `{session}`")]
     NotAChild {
         session: SessionId,
@@ -380,12 +385,36 @@ impl Refused {
             Self::ProjectNotEmpty { .. } => "project_not_empty",
             Self::NotOwner { .. } => "not_owner",
             Self::SameOwner { .. } => "same_owner",
+            Self::ParentEnded { .. } => "parent_ended",
             Self::NotAChild { .. } => "not_a_child",
             Self::ChainTooDeep { .. } => "chain_too_deep",
             Self::ChainCycle { .. } => "chain_cycle",
             Self::Role { .. } => "role",
             Self::Unauthorized { .. } => "unauthorized",
             Self::EventsDropped { .. } => "events_dropped",
+        }
+    }
+
+    /// The session the rule was asked about, if it was one.
+    pub const fn session(&self) -> Option<&SessionId> {
+        match self {
+            Self::Depth { session, .. }
+            | Self::Width { session, .. }
+            | Self::Budget { session, .. }
+            | Self::BudgetSpent { session, .. }
+            | Self::NotOwner { session, .. }
+            | Self::SameOwner { session, .. }
+            | Self::ParentEnded { session, .. }
+            | Self::NotAChild { session, .. } => Some(session),
+            Self::ThreadArchived { .. }
+            | Self::ProjectRemoved { .. }
+            | Self::ThreadNotEmpty { .. }
+            | Self::ProjectNotEmpty { .. }
+            | Self::ChainTooDeep { .. }
+            | Self::ChainCycle { .. }
+            | Self::Role { .. }
+            | Self::Unauthorized { .. }
+            | Self::EventsDropped { .. } => None,
         }
     }
 
@@ -421,6 +450,9 @@ impl Refused {
             Self::NotOwner { session, .. } => vec![format!(
                 "`skein handoff {session} --to ACTOR` gives it to someone"
             )],
+            Self::ParentEnded { parent, .. } => {
+                vec![format!("`skein restore {parent}` first")]
+            }
             Self::NotAChild { session, .. } => {
                 vec![format!("`skein tree {session}` shows its children")]
             }
@@ -547,6 +579,9 @@ impl Refused {
             Self::ChainCycle { through } => out.push(("through", text(through))),
             Self::Role { role, op } => out.extend([("role", text(role)), ("op", text(op))]),
             Self::Unauthorized { .. } => {}
+            Self::ParentEnded { session, parent } => {
+                out.extend([("session", text(session)), ("parent", text(parent))]);
+            }
             Self::EventsDropped { through } => out.push(("through", Detail::Number(*through))),
         }
         out

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use crate::actor::Actor;
-use crate::error::{Invalid, Refused};
+use crate::error::{Conflict, Invalid, Refused};
 use crate::id::{HandoffId, SessionId};
-use crate::phase::Outcome;
+use crate::phase::{Outcome, Step};
 use crate::session::Session;
 use crate::text::Key;
 use crate::time::Timestamp;
@@ -16,8 +16,6 @@ pub struct Handoff {
     pub id: HandoffId,
     pub session: SessionId,
     pub mode: Mode,
-    /// The record as it was before the lock; a revert puts it back.
-    pub before: Session,
     pub actor: Actor,
     /// The idempotency key of the request, freed again by a revert.
     pub key: Option<Key>,
@@ -78,14 +76,20 @@ impl Mode {
 }
 
 impl Handoff {
+    /// The record while the handoff is under way. The lock changes the phase and nothing else, so a
+    /// revert is exact whatever happened to the rest of the record meanwhile.
+    pub fn locked(&self, session: &Session, at: Timestamp) -> Result<Session, Conflict> {
+        session.quiet_step(Step::Lock(self.id.clone()), at)
+    }
+
     /// The record after a single handoff: idle, the new owner, one ownership version further.
     pub fn committed(
         &self,
         locked: &Session,
         to: &Actor,
         at: Timestamp,
-    ) -> Result<Session, crate::error::Conflict> {
-        let mut after = locked.step(crate::phase::Step::Unlock(self.id.clone()), at)?;
+    ) -> Result<Session, Conflict> {
+        let mut after = locked.step(Step::Unlock(self.id.clone()), at)?;
         after
             .previous_owners
             .push(std::mem::replace(&mut after.owner, to.clone()));
@@ -93,14 +97,9 @@ impl Handoff {
         Ok(after)
     }
 
-    /// The record after a revert: what it was before the lock in every field but the version and the
-    /// time of the change, which only grow.
-    pub fn reverted(&self, locked: &Session, at: Timestamp) -> Session {
-        Session {
-            version: locked.version + 1,
-            updated_at: at,
-            ..self.before.clone()
-        }
+    /// The record after a revert: what it was before the lock.
+    pub fn reverted(&self, locked: &Session, at: Timestamp) -> Result<Session, Conflict> {
+        locked.quiet_step(Step::Unlock(self.id.clone()), at)
     }
 }
 

@@ -101,6 +101,15 @@ impl Session {
         })
     }
 
+    /// As [`Session::step`], for changes that are no activity of the session itself.
+    pub fn quiet_step(&self, step: Step, at: Timestamp) -> Result<Self, Conflict> {
+        let phase = self.phase.on(&self.id, step)?;
+        Ok(Self {
+            phase,
+            ..self.next(at)
+        })
+    }
+
     /// A copy one version further, for changes that leave the phase alone.
     #[must_use]
     pub fn next(&self, at: Timestamp) -> Self {

@@ -518,7 +518,6 @@ pub(crate) struct HandoffV1 {
     session: String,
     #[serde(flatten)]
     mode: ModeV1,
-    before: SessionV1,
     actor: String,
     key: Option<String>,
     at: i64,
@@ -534,7 +533,6 @@ impl From<&Handoff> for HandoffV1 {
                 Mode::Single { to } => ModeV1::Single { to: to.to_string() },
                 Mode::Broadcast { to } => ModeV1::Broadcast { to: strings(to) },
             },
-            before: (&h.before).into(),
             actor: h.actor.to_string(),
             key: h.key.as_ref().map(ToString::to_string),
             at: h.at.as_micros(),
@@ -552,7 +550,6 @@ impl TryFrom<HandoffV1> for Handoff {
                 ModeV1::Single { to } => Mode::Single { to: parse(&to)? },
                 ModeV1::Broadcast { to } => Mode::Broadcast { to: parse_all(&to)? },
             },
-            before: r.before.try_into()?,
             actor: parse(&r.actor)?,
             key: parse_opt(r.key.as_ref())?,
             at: Timestamp::from_micros(r.at),
