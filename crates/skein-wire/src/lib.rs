@@ -1,1 +1,47 @@
+//! The types of the HTTP API, shared by both ends. Plain data: strings where the domain has parsed types,
+//! RFC 3339 where it has timestamps. Requests refuse unknown fields; answers may gain fields.
+//!
+//! Not here: what the values mean (`skein-domain`) and how they travel (`skein-server`, `skein-client`).
 
+mod daemon;
+mod error;
+mod event;
+mod project;
+mod session;
+mod summary;
+mod thread;
+mod token;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+pub use daemon::{DaemonStatus, Health, RetentionReport};
+pub use error::{ErrorBody, ErrorObject};
+pub use event::{Event, SealEvents, SealReport, VerifyReport};
+pub use project::{AddProject, Limits, Project, Retention, SetProject};
+pub use session::{
+    Account, Answer, Ask, BeginTurn, Broadcast, BudgetAsked, BudgetState, EndSession, EndTurn,
+    Handoff, Kill, Merge, MergeDone, Question, Receipt, ReceiptStep, Restore, Runtime, Session,
+    Spawn, Tree, TreeNode, Usage, Workspace,
+};
+pub use summary::{Deliverable, SetSummary, Summary};
+pub use thread::{NewThread, Thread};
+pub use token::{NewToken, Token, TokenSecret};
+
+/// The version of the interface between client and daemon.
+pub const API: &str = "v1";
+/// Request header naming the tenant; on TCP the token decides.
+pub const TENANT_HEADER: &str = "skein-tenant";
+/// Request header naming who acts; on the Unix socket only.
+pub const ACTOR_HEADER: &str = "skein-actor";
+/// Answer header with the daemon's version.
+pub const VERSION_HEADER: &str = "skein-version";
+/// Answer header that marks the replay of an earlier answer.
+pub const REPLAYED_HEADER: &str = "skein-replayed";
+
+/// A part of a list. `next` goes into `cursor` to get the following part.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct List<T> {
+    pub data: Vec<T>,
+    pub next: Option<String>,
+}

@@ -1,0 +1,268 @@
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// One agent or person at work on a thread.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Session {
+    pub id: String,
+    pub tenant: String,
+    pub project: String,
+    pub thread: String,
+    pub parent: Option<String>,
+    pub depth: u32,
+    pub owner: String,
+    /// Grows by one with every handoff or broadcast.
+    pub owner_version: u64,
+    pub previous_owners: Vec<String>,
+    /// Grows with every change of the record.
+    pub version: u64,
+    pub phase: String,
+    /// Derived from the facts, never stored.
+    pub status: String,
+    pub status_reason: String,
+    /// How it ended: `done`, `killed`, `failed` or `lost`.
+    pub outcome: Option<String>,
+    /// What it asks, while it awaits input.
+    pub question: Option<Question>,
+    pub agent: String,
+    pub runtime: Runtime,
+    pub workspace: Workspace,
+    pub run: u64,
+    pub display_name: String,
+    pub task: String,
+    pub usage: Usage,
+    pub budget: BudgetState,
+    /// The broadcast that made it, or that it waits for.
+    pub broadcast: Option<String>,
+    pub merges: Vec<MergeDone>,
+    pub summary: Option<String>,
+    pub created_at: String,
+    pub updated_at: String,
+    pub last_activity_at: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Question {
+    pub text: String,
+    pub options: Vec<String>,
+}
+
+/// What holds the agent's process.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Runtime {
+    pub kind: String,
+    pub state: String,
+    pub pid: Option<u32>,
+}
+
+/// Where the session's files are.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Workspace {
+    pub kind: String,
+    pub path: Option<String>,
+    pub branch: Option<String>,
+    pub dirty: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Usage {
+    pub input_tokens: u64,
+    pub output_tokens: u64,
+    pub cost_usd: f64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct BudgetState {
+    pub tokens: Account,
+    /// In US dollars.
+    pub cost: Account,
+}
+
+/// `available = limit - spent - reserved - children`; no limit, no number.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Account {
+    pub limit: Option<f64>,
+    pub spent: f64,
+    /// Set aside for live children.
+    pub reserved: f64,
+    /// Spent by ended children.
+    pub children: f64,
+    pub available: Option<f64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct MergeDone {
+    pub child: String,
+    pub at: String,
+}
+
+/// What is left out of a budget has no limit, or a share of the parent's.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BudgetAsked {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Spawn {
+    pub task: String,
+    /// Id or name; follows from `thread` or `parent` where one is given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
+    /// Default: a thread of its own, named after the task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread: Option<String>,
+    /// The session that delegates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
+    /// `user:NAME`, `agent:NAME` or `system`; default: the caller.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// Default: `none`, a session that people or external programs drive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// Default: `none`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<BudgetAsked>,
+}
+
+/// Fences shared by the calls that drive a turn: each is checked when given.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BeginTurn {
+    /// Refuses unless this is the session's current run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<u64>,
+    /// Refuses unless ownership is still at this version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expect_owner_version: Option<u64>,
+    /// Refuses unless this actor owns the session.
+    #[serde(default, rename = "as", skip_serializing_if = "Option::is_none")]
+    pub as_actor: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EndTurn {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<u64>,
+    #[serde(default, rename = "as", skip_serializing_if = "Option::is_none")]
+    pub as_actor: Option<String>,
+    /// What the turn used; added to the session's total.
+    #[serde(default)]
+    pub input_tokens: u64,
+    #[serde(default)]
+    pub output_tokens: u64,
+    #[serde(default)]
+    pub cost_usd: f64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Ask {
+    pub question: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<u64>,
+    #[serde(default, rename = "as", skip_serializing_if = "Option::is_none")]
+    pub as_actor: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Answer {
+    pub text: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EndSession {
+    /// `done` (default) or `failed`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<u64>,
+    #[serde(default, rename = "as", skip_serializing_if = "Option::is_none")]
+    pub as_actor: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Kill {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Takes the descendants too, deepest first.
+    #[serde(default)]
+    pub tree: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Restore {}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Handoff {
+    pub to: String,
+    /// Refuses unless ownership is still at this version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expect_version: Option<u64>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Broadcast {
+    /// At least two, all different.
+    pub to: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expect_version: Option<u64>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Merge {
+    /// The child whose work is taken over.
+    pub from: String,
+}
+
+/// What is known of the delivery of one message.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Receipt {
+    pub id: String,
+    pub session: String,
+    pub key: Option<String>,
+    pub state: String,
+    pub attempts: u32,
+    pub history: Vec<ReceiptStep>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ReceiptStep {
+    pub state: String,
+    pub at: String,
+}
+
+/// A session with its ancestors, root first, and everything below it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Tree {
+    pub ancestors: Vec<Session>,
+    pub root: TreeNode,
+    /// Set when the tree was too large to show in full.
+    pub truncated: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct TreeNode {
+    pub session: Session,
+    #[schema(no_recursion)]
+    pub children: Vec<TreeNode>,
+}

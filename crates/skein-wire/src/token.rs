@@ -1,0 +1,38 @@
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// What is known of a token; never the secret.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Token {
+    pub id: String,
+    pub tenant: String,
+    pub name: String,
+    /// `read`, `operate` or `admin`.
+    pub role: String,
+    pub actor: Option<String>,
+    pub created_at: String,
+    pub expires_at: Option<String>,
+    pub revoked_at: Option<String>,
+}
+
+/// A new token. The secret is shown this once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct TokenSecret {
+    pub token: Token,
+    pub secret: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewToken {
+    pub name: String,
+    /// Default: `operate`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
+    /// Whoever holds the token acts as this actor, on sessions it owns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub actor: Option<String>,
+    /// Default: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_in_seconds: Option<u64>,
+}
