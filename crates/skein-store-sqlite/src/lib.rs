@@ -1,1 +1,104 @@
+//! The ledger in one SQLite file.
+//!
+//! - [`open`]: looks at the file before touching it, and makes every connection.
+//! - [`schema`]: tables, indexes and the steps that lead to them.
+//! - [`sql`]: the backend contract as statements, for readers and the writer alike.
+//! - [`writer`]: the one thread that writes; many jobs share one commit.
+//! - [`pool`]: a few connections for readers.
+//!
+//! Not here: what the rows mean (`skein-store`), who writes them (`skein-engine`).
 
+mod failure;
+mod open;
+mod pool;
+mod schema;
+mod sql;
+mod writer;
+
+use std::path::{Path, PathBuf};
+
+use skein_domain::TenantId;
+use skein_store::Error;
+use skein_store::backend::{Backend, ReadJob, Result, WriteJob, WriteReply};
+
+pub use open::{Inspection, inspect};
+pub use schema::SCHEMA;
+
+use pool::Pool;
+use writer::Writer;
+
+/// An open database. Dropping it closes it.
+#[derive(Debug)]
+pub struct SqliteBackend {
+    path: PathBuf,
+    pool: Pool,
+    writer: Writer,
+}
+
+impl SqliteBackend {
+    /// Opens or makes the database at `path`. A file that is not ours, is damaged or is newer than this
+    /// build is refused and left as it is, to the byte.
+    pub fn open(path: &Path) -> Result<Self> {
+        open::prepare(path)?;
+        Ok(Self {
+            path: path.to_owned(),
+            pool: Pool::new(path)?,
+            writer: Writer::start(path)?,
+        })
+    }
+
+    fn with_reader<T>(
+        &self,
+        job: impl FnOnce(&rusqlite::Connection) -> rusqlite::Result<T>,
+    ) -> Result<T> {
+        let connection = self.pool.take()?;
+        job(&connection).map_err(|e| failure::of(&self.path, &e))
+    }
+}
+
+impl Backend for SqliteBackend {
+    fn read(&self, tenant: &TenantId, job: ReadJob<'_>) -> Result<()> {
+        let connection = self.pool.take()?;
+        // Rolled back when dropped, also by a job that panics.
+        let snapshot = connection
+            .unchecked_transaction()
+            .map_err(|e| failure::of(&self.path, &e))?;
+        job(&sql::Access::new(&snapshot, &self.path, tenant))
+    }
+
+    fn submit(&self, tenant: TenantId, job: WriteJob, reply: WriteReply) {
+        self.writer.submit(tenant, job, reply);
+    }
+
+    fn tenants(&self) -> Result<Vec<TenantId>> {
+        let names = self.with_reader(|connection| {
+            connection
+                .prepare_cached("SELECT tenant FROM heads WHERE seq > 0 ORDER BY tenant")?
+                .query_map([], |row| row.get::<_, String>(0))?
+                .collect::<rusqlite::Result<Vec<_>>>()
+        })?;
+        names
+            .iter()
+            .map(|name| {
+                name.parse()
+                    .map_err(|e| Error::Bug(format!("a stored tenant cannot be read: {e}")))
+            })
+            .collect()
+    }
+
+    fn check(&self) -> Result<Vec<String>> {
+        self.with_reader(open::integrity)
+    }
+
+    fn close(&self) {
+        // Readers first: the last checkpoint empties the log only when nobody reads it.
+        self.pool.close();
+        self.writer.close();
+    }
+}
+
+impl Drop for SqliteBackend {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

@@ -1,0 +1,274 @@
+//! Looks at the file before touching it, and makes every connection.
+//!
+//! The look is read-only and happens first: through the bare header, then through SQLite without the
+//! right to write. Only a file that is empty, or ours and sound and not newer, is opened for writing.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, MAIN_DB, OpenFlags};
+use skein_store::Error;
+use skein_store::backend::Result;
+
+use crate::failure;
+use crate::schema::{self, APPLICATION_ID, SCHEMA};
+
+/// Files up to this size are checked in full at every opening; larger ones only by `doctor`.
+const CHECKED_BYTES: u64 = 64 << 20;
+const BUSY: Duration = Duration::from_secs(5);
+/// More than the statements of [`crate::sql`] in all their shapes.
+const STATEMENTS: usize = 128;
+const MAGIC: &[u8; 16] = b"SQLite format 3\0";
+
+/// What `doctor` wants to know of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inspection {
+    /// Compare with [`SCHEMA`].
+    pub schema: u32,
+    pub bytes: u64,
+    /// What SQLite's full check found; empty is good.
+    pub findings: Vec<String>,
+}
+
+/// Looks for damage without changing the file, also while a daemon has it open.
+pub fn inspect(path: &Path) -> Result<Inspection> {
+    let bytes = fs::metadata(path)
+        .map_err(|e| failure::of_file(path, "look at", &e))?
+        .len();
+    if look_at_header(path, bytes)? == Contents::Nothing {
+        return Ok(Inspection {
+            schema: 0,
+            bytes,
+            findings: vec![],
+        });
+    }
+    let read = |connection: &Connection| Ok((schema::version(connection)?, integrity(connection)?));
+    match look(path).and_then(|connection| read(&connection)) {
+        Ok((schema, findings)) => Ok(Inspection {
+            schema,
+            bytes,
+            findings,
+        }),
+        Err(e) => Err(failure::of(path, &e)),
+    }
+}
+
+/// SQLite's full check; empty is good.
+pub(crate) fn integrity(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    findings(connection, "PRAGMA integrity_check(100)")
+}
+
+fn findings(connection: &Connection, pragma: &str) -> rusqlite::Result<Vec<String>> {
+    let lines = connection
+        .prepare(pragma)?
+        .query_map([], |row| row.get::<_, String>(0))?
+        .collect::<rusqlite::Result<Vec<_>>>()?;
+    Ok(lines.into_iter().filter(|line| line != "ok").collect())
+}
+
+/// Makes sure that `path` is a sound database of this build's schema, or refuses and changes nothing.
+pub(crate) fn prepare(path: &Path) -> Result<()> {
+    let bytes = match fs::metadata(path) {
+        Ok(found) if !found.is_file() => {
+            return Err(foreign(path, "it is not a regular file"));
+        }
+        Ok(found) => found.len(),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            create(path)?;
+            0
+        }
+        Err(e) => return Err(failure::of_file(path, "look at", &e)),
+    };
+    match look_at_header(path, bytes)? {
+        Contents::Nothing => fs::set_permissions(path, fs::Permissions::from_mode(0o600))
+            .map_err(|e| failure::of_file(path, "take over", &e))?,
+        // A crash in the very first transaction; SQLite undoes it when it may write.
+        Contents::Unfinished => {}
+        Contents::Ours => look_inside(path, bytes)?,
+    }
+    let mut connection = connect(path)?;
+    schema::migrate(&mut connection).map_err(|e| failure::of(path, &e))?;
+    // After the schema, so that a new file's header is ours before there is a log beside it.
+    let mode: String = connection
+        .pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))
+        .map_err(|e| failure::of(path, &e))?;
+    if mode == "wal" {
+        return Ok(());
+    }
+    Err(Error::Unavailable {
+        reason: format!(
+            "`{}` is on a disk that SQLite cannot share among connections",
+            path.display()
+        ),
+        hints: vec!["point SKEIN_HOME at a local disk".into()],
+    })
+}
+
+/// The writer's connection: every commit is on the disk before it returns.
+pub(crate) fn writer(path: &Path) -> Result<Connection> {
+    connect(path)
+}
+
+pub(crate) fn reader(path: &Path) -> Result<Connection> {
+    let connection = connect(path)?;
+    connection
+        .pragma_update(None, "query_only", true)
+        .map_err(|e| failure::of(path, &e))?;
+    Ok(connection)
+}
+
+fn connect(path: &Path) -> Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let configured = Connection::open_with_flags(path, flags).and_then(|connection| {
+        connection.busy_timeout(BUSY)?;
+        connection.pragma_update(None, "synchronous", "FULL")?;
+        connection.pragma_update(None, "cache_size", -8192)?;
+        connection.set_prepared_statement_cache_capacity(STATEMENTS);
+        let read_only = connection.is_readonly(MAIN_DB)?;
+        Ok((connection, read_only))
+    });
+    match configured {
+        Ok((connection, false)) => Ok(connection),
+        Ok((_, true)) => {
+            let shown = path.display().to_string();
+            Err(Error::Unavailable {
+                reason: format!("database `{shown}` may not be written"),
+                hints: failure::hints(rusqlite::ErrorCode::ReadOnly, &shown),
+            })
+        }
+        Err(e) => Err(failure::of(path, &e)),
+    }
+}
+
+fn create(path: &Path) -> Result<()> {
+    let made = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path);
+    match made {
+        Ok(_) => Ok(()),
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        Err(e) => Err(failure::of_file(path, "make", &e)),
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Contents {
+    Nothing,
+    Unfinished,
+    Ours,
+}
+
+/// Reads the file's first bytes without SQLite, which would create neighbours beside a foreign file.
+fn look_at_header(path: &Path, bytes: u64) -> Result<Contents> {
+    if bytes == 0 {
+        return match fs::metadata(beside(path, "-wal")) {
+            Ok(log) if log.len() > 0 => Err(Error::Corrupt {
+                path: path.display().to_string(),
+                reason: "it is empty, but the log beside it is not".into(),
+            }),
+            _ => Ok(Contents::Nothing),
+        };
+    }
+    let mut header = [0; 100];
+    File::open(path)
+        .and_then(|mut file| match file.read_exact(&mut header) {
+            // A short file is judged by what it has.
+            Err(e) if e.kind() != std::io::ErrorKind::UnexpectedEof => Err(e),
+            _ => Ok(()),
+        })
+        .map_err(|e| failure::of_file(path, "read", &e))?;
+    if !header.starts_with(MAGIC) {
+        return Err(foreign(path, "it is not a SQLite file"));
+    }
+    let application = u32::from_be_bytes([header[68], header[69], header[70], header[71]]);
+    if application != APPLICATION_ID {
+        return Err(foreign(path, "another program made it"));
+    }
+    let journal = fs::metadata(beside(path, "-journal")).is_ok_and(|found| found.len() > 0);
+    Ok(if journal {
+        Contents::Unfinished
+    } else {
+        Contents::Ours
+    })
+}
+
+fn look_inside(path: &Path, bytes: u64) -> Result<()> {
+    let seen = look(path).and_then(|connection| {
+        let found = schema::version(&connection)?;
+        let checked = found <= SCHEMA && bytes < CHECKED_BYTES;
+        let damage = if checked {
+            findings(&connection, "PRAGMA quick_check(1)")?
+        } else {
+            vec![]
+        };
+        // Reads the whole schema, so that a damaged one is found in large files too.
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| {
+            row.get::<_, u32>(0)
+        })?;
+        Ok((found, damage))
+    });
+    let path_shown = || path.display().to_string();
+    match seen {
+        Ok((found, _)) if found > SCHEMA => Err(Error::Newer {
+            path: path_shown(),
+            found,
+            supported: SCHEMA,
+        }),
+        Ok((_, damage)) => match damage.into_iter().next() {
+            Some(reason) => Err(Error::Corrupt {
+                path: path_shown(),
+                reason,
+            }),
+            None => Ok(()),
+        },
+        Err(e) => Err(failure::of(path, &e)),
+    }
+}
+
+/// A connection that cannot change the file. Without a log beside it the file is taken as unchanging, so
+/// that not even empty neighbours are made.
+fn look(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = if beside(path, "-wal").exists() {
+        Connection::open_with_flags(path, flags)?
+    } else {
+        let uri = format!("file:{}?immutable=1", escaped(path));
+        Connection::open_with_flags(uri, flags | OpenFlags::SQLITE_OPEN_URI)?
+    };
+    connection.busy_timeout(BUSY)?;
+    Ok(connection)
+}
+
+fn escaped(path: &Path) -> String {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'/' | b'.' | b'-' | b'_');
+    path.as_os_str()
+        .as_bytes()
+        .iter()
+        .map(|&b| {
+            if plain(b) {
+                char::from(b).to_string()
+            } else {
+                format!("%{b:02X}")
+            }
+        })
+        .collect()
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+fn foreign(path: &Path, reason: &str) -> Error {
+    Error::Foreign {
+        path: path.display().to_string(),
+        reason: reason.into(),
+    }
+}

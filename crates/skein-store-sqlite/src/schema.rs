@@ -1,0 +1,96 @@
+//! Tables and indexes, as the steps that lead to them.
+
+use rusqlite::{Connection, TransactionBehavior};
+
+/// The schema this build writes; a file's `user_version`.
+pub const SCHEMA: u32 = 1;
+
+/// Marks a SQLite file as ours: `Skn1`.
+pub(crate) const APPLICATION_ID: u32 = 0x536b_6e31;
+
+/// Step `n` leads from schema `n` to `n + 1`. Steps are only ever added.
+const STEPS: [&str; SCHEMA as usize] = [FIRST];
+
+/// Every index on `records` ends in the ordinal behind `live`, so the first page of a list is one short
+/// walk however much lies on the other side of `live`. Lists of both sides merge two such walks (see
+/// [`crate::sql`]), which costs less than an index of its own with every insert.
+const FIRST: &str = "
+CREATE TABLE records (
+    tenant     TEXT    NOT NULL,
+    kind       TEXT    NOT NULL,
+    id         TEXT    NOT NULL,
+    -- Grows per tenant and is never given twice; `heads` holds the last one.
+    ordinal    INTEGER NOT NULL,
+    version    INTEGER NOT NULL,
+    project    TEXT,
+    thread     TEXT,
+    parent     TEXT,
+    live       INTEGER NOT NULL CHECK (live IN (0, 1)),
+    touched_at INTEGER NOT NULL,
+    body       TEXT    NOT NULL,
+    PRIMARY KEY (tenant, kind, id)
+) STRICT;
+CREATE UNIQUE INDEX records_live ON records (tenant, kind, live, ordinal);
+CREATE INDEX records_project ON records (tenant, kind, project, live, ordinal) WHERE project IS NOT NULL;
+CREATE INDEX records_thread ON records (tenant, kind, thread, live, ordinal) WHERE thread IS NOT NULL;
+CREATE INDEX records_parent ON records (tenant, kind, parent, live, ordinal) WHERE parent IS NOT NULL;
+CREATE INDEX records_touched ON records (tenant, kind, live, touched_at, ordinal);
+
+CREATE TABLE events (
+    tenant    TEXT    NOT NULL,
+    seq       INTEGER NOT NULL,
+    at        INTEGER NOT NULL,
+    kind      TEXT    NOT NULL,
+    project   TEXT,
+    thread    TEXT,
+    session   TEXT,
+    actor     TEXT    NOT NULL,
+    data      TEXT    NOT NULL,
+    prev_hash BLOB    NOT NULL,
+    hash      BLOB    NOT NULL,
+    PRIMARY KEY (tenant, seq)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX events_session ON events (tenant, session, seq) WHERE session IS NOT NULL;
+
+-- The end of each tenant's chain. A tenant with records and no events yet stands at 0.
+CREATE TABLE heads (
+    tenant       TEXT    NOT NULL PRIMARY KEY,
+    seq          INTEGER NOT NULL,
+    hash         BLOB    NOT NULL,
+    at           INTEGER NOT NULL,
+    last_ordinal INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE seals (
+    tenant    TEXT    NOT NULL,
+    from_seq  INTEGER NOT NULL,
+    to_seq    INTEGER NOT NULL,
+    prev_hash BLOB    NOT NULL,
+    last_hash BLOB    NOT NULL,
+    dropped   INTEGER NOT NULL CHECK (dropped IN (0, 1)),
+    sealed_at INTEGER NOT NULL,
+    -- Last, so that reading the other columns never touches it.
+    body      BLOB,
+    PRIMARY KEY (tenant, from_seq)
+) STRICT;
+";
+
+pub(crate) fn version(connection: &Connection) -> rusqlite::Result<u32> {
+    connection.query_row("PRAGMA user_version", [], |row| row.get(0))
+}
+
+/// Brings the file to [`SCHEMA`], one step and one transaction at a time.
+pub(crate) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
+    loop {
+        let step = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        // Read again under the lock: another process may have been faster.
+        let from = version(&step)?;
+        let Some(sql) = STEPS.get(from as usize) else {
+            return Ok(());
+        };
+        step.execute_batch(sql)?;
+        step.pragma_update(None, "application_id", APPLICATION_ID)?;
+        step.pragma_update(None, "user_version", from + 1)?;
+        step.commit()?;
+    }
+}

@@ -1,0 +1,473 @@
+//! The backend contract as statements, for readers and the writer alike.
+
+use std::cell::RefCell;
+use std::path::Path;
+
+use rusqlite::types::Value;
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, params, params_from_iter};
+use skein_domain::{TenantId, Timestamp};
+use skein_store::Error;
+use skein_store::backend::{
+    Filter, Index, Insert, Order, Placed, RawRead, RawWrite, Result, Row, Scan, Swap, Table,
+};
+use skein_store::event::{Event, Hash, Head};
+use skein_store::seal::Seal;
+
+use crate::failure;
+
+/// One tenant's rows, through a connection with an open transaction.
+pub(crate) struct Access<'a> {
+    connection: &'a Connection,
+    path: &'a Path,
+    tenant: &'a TenantId,
+    failed: RefCell<Option<Error>>,
+}
+
+const ROW: &str = "id, version, project, thread, parent, live, touched_at, body";
+const EVENT: &str = "seq, at, kind, project, thread, session, actor, data, prev_hash, hash";
+
+impl<'a> Access<'a> {
+    pub(crate) fn new(connection: &'a Connection, path: &'a Path, tenant: &'a TenantId) -> Self {
+        Self {
+            connection,
+            path,
+            tenant,
+            failed: RefCell::default(),
+        }
+    }
+
+    /// The first failure of the database itself. A job that met one has failed, whatever it returned.
+    pub(crate) fn into_failure(self) -> Option<Error> {
+        self.failed.into_inner()
+    }
+
+    fn failure(&self, error: &rusqlite::Error) -> Error {
+        let error = failure::of(self.path, error);
+        self.failed.borrow_mut().get_or_insert(error.clone());
+        error
+    }
+
+    fn run<T>(
+        &self,
+        sql: &str,
+        job: impl FnOnce(&mut CachedStatement<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T> {
+        self.connection
+            .prepare_cached(sql)
+            .and_then(|mut statement| job(&mut statement))
+            .map_err(|e| self.failure(&e))
+    }
+
+    fn execute(&self, sql: &str, params: impl Params) -> Result<usize> {
+        self.run(sql, |statement| statement.execute(params))
+    }
+
+    fn rows<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnMut(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>> {
+        self.run(sql, |statement| {
+            statement.query_map(params, read)?.collect()
+        })
+    }
+
+    fn find<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnOnce(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>> {
+        self.run(sql, |statement| {
+            statement.query_row(params, read).optional()
+        })
+    }
+
+    fn version(&self, table: Table, id: &str) -> Result<Option<u64>> {
+        self.find(
+            "SELECT version FROM records WHERE tenant = ?1 AND kind = ?2 AND id = ?3",
+            params![self.tenant.as_str(), table.as_str(), id],
+            |row| unsigned(row, 0),
+        )
+    }
+
+    /// Why a compare-and-set changed nothing.
+    fn swapped(&self, changed: usize, table: Table, id: &str) -> Result<Swap> {
+        if changed > 0 {
+            return Ok(Swap::Done);
+        }
+        Ok(match self.version(table, id)? {
+            None => Swap::Missing,
+            Some(actual) => Swap::Stale { actual },
+        })
+    }
+
+    fn next_ordinal(&self) -> Result<i64> {
+        let next = self.find(
+            "INSERT INTO heads (tenant, seq, hash, at, last_ordinal) VALUES (?1, 0, ?2, ?3, 1)
+             ON CONFLICT (tenant) DO UPDATE SET last_ordinal = last_ordinal + 1 RETURNING last_ordinal",
+            params![self.tenant.as_str(), Head::START.hash, Head::START.at.as_micros()],
+            |row| row.get(0),
+        )?;
+        next.ok_or_else(|| Error::Bug("no ordinal was given".into()))
+    }
+}
+
+/// The rows of one side of `live`, or of a table by age, as conditions with their values.
+struct Condition {
+    sql: String,
+    values: Vec<Value>,
+}
+
+impl Condition {
+    fn new(tenant: &TenantId, table: Table, filter: &Filter) -> Self {
+        let mut this = Self {
+            sql: String::new(),
+            values: vec![],
+        };
+        this.add("tenant = ", tenant.as_str().to_owned());
+        this.add("kind = ", table.as_str().to_owned());
+        for (column, value) in [
+            ("project = ", &filter.project),
+            ("thread = ", &filter.thread),
+            ("parent = ", &filter.parent),
+        ] {
+            if let Some(value) = value {
+                this.add(column, value.clone());
+            }
+        }
+        if let Some(before) = filter.touched_before {
+            this.add("touched_at < ", before.as_micros());
+        }
+        this
+    }
+
+    fn add(&mut self, condition: &str, value: impl Into<Value>) {
+        self.values.push(value.into());
+        let and = if self.sql.is_empty() { "" } else { " AND " };
+        self.sql
+            .push_str(&format!("{and}{condition}?{}", self.values.len()));
+    }
+}
+
+impl RawRead for Access<'_> {
+    fn get(&self, table: Table, id: &str) -> Result<Option<Row>> {
+        self.find(
+            &format!("SELECT {ROW} FROM records WHERE tenant = ?1 AND kind = ?2 AND id = ?3"),
+            params![self.tenant.as_str(), table.as_str(), id],
+            |row| read_row(row, 0),
+        )
+    }
+
+    fn starting_with(&self, table: Table, prefix: &str, limit: usize) -> Result<Vec<Row>> {
+        let mut rows = self.rows(
+            &format!(
+                "SELECT {ROW} FROM records WHERE tenant = ?1 AND kind = ?2 AND id >= ?3 ORDER BY id LIMIT ?4"
+            ),
+            params![self.tenant.as_str(), table.as_str(), prefix, clamp(limit)],
+            |row| read_row(row, 0),
+        )?;
+        // What starts with the prefix comes before everything else that is not less than it.
+        let fitting = rows
+            .iter()
+            .take_while(|row| row.id.starts_with(prefix))
+            .count();
+        rows.truncate(fitting);
+        Ok(rows)
+    }
+
+    fn scan(&self, scan: &Scan) -> Result<Vec<Placed>> {
+        let mut condition = Condition::new(self.tenant, scan.table, &scan.filter);
+        let (beyond, direction) = match scan.order {
+            Order::OldestFirst => ("ordinal > ", "ASC"),
+            Order::NewestFirst => ("ordinal < ", "DESC"),
+        };
+        if let Some(after) = scan.after {
+            condition.add(beyond, clamp(after));
+        }
+        condition.values.push(clamp(scan.limit).into());
+        let limit = condition.values.len();
+        let side = |live: bool| {
+            format!(
+                "SELECT ordinal, {ROW} FROM records WHERE {} AND live = {} ORDER BY ordinal {direction} LIMIT ?{limit}",
+                condition.sql,
+                u8::from(live),
+            )
+        };
+        let sql = match scan.filter.live {
+            Some(live) => side(live),
+            // Each side is a short walk of its index; the two are merged.
+            None => format!(
+                "SELECT * FROM (SELECT * FROM ({}) UNION ALL SELECT * FROM ({})) ORDER BY ordinal {direction} LIMIT ?{limit}",
+                side(true),
+                side(false),
+            ),
+        };
+        self.rows(&sql, params_from_iter(condition.values), |row| {
+            Ok(Placed {
+                ordinal: unsigned(row, 0)?,
+                row: read_row(row, 1)?,
+            })
+        })
+    }
+
+    fn count(&self, table: Table, filter: &Filter) -> Result<u64> {
+        let mut condition = Condition::new(self.tenant, table, filter);
+        match filter.live {
+            Some(live) => condition.add("live = ", i64::from(live)),
+            None => condition.sql.push_str(" AND live IN (0, 1)"),
+        }
+        let sql = format!("SELECT count(*) FROM records WHERE {}", condition.sql);
+        let count = self.find(&sql, params_from_iter(condition.values), |row| {
+            unsigned(row, 0)
+        })?;
+        Ok(count.unwrap_or_default())
+    }
+
+    fn head(&self) -> Result<Head> {
+        let head = self.find(
+            "SELECT seq, hash, at FROM heads WHERE tenant = ?1",
+            [self.tenant.as_str()],
+            |row| {
+                Ok(Head {
+                    seq: unsigned(row, 0)?,
+                    hash: row.get(1)?,
+                    at: Timestamp::from_micros(row.get(2)?),
+                })
+            },
+        )?;
+        Ok(head.unwrap_or(Head::START))
+    }
+
+    fn events(&self, after: u64, session: Option<&str>, limit: usize) -> Result<Vec<Event>> {
+        let (after, limit) = (clamp(after), clamp(limit));
+        match session {
+            None => self.rows(
+                &format!(
+                    "SELECT {EVENT} FROM events WHERE tenant = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3"
+                ),
+                params![self.tenant.as_str(), after, limit],
+                read_event,
+            ),
+            Some(session) => self.rows(
+                &format!(
+                    "SELECT {EVENT} FROM events WHERE tenant = ?1 AND session = ?4 AND seq > ?2 ORDER BY seq LIMIT ?3"
+                ),
+                params![self.tenant.as_str(), after, limit, session],
+                read_event,
+            ),
+        }
+    }
+
+    fn seals(&self) -> Result<Vec<Seal>> {
+        self.rows(
+            "SELECT from_seq, to_seq, prev_hash, last_hash, dropped, sealed_at
+             FROM seals WHERE tenant = ?1 ORDER BY from_seq",
+            [self.tenant.as_str()],
+            |row| {
+                Ok(Seal {
+                    from: unsigned(row, 0)?,
+                    to: unsigned(row, 1)?,
+                    prev_hash: row.get(2)?,
+                    last_hash: row.get(3)?,
+                    dropped: row.get(4)?,
+                    sealed_at: Timestamp::from_micros(row.get(5)?),
+                })
+            },
+        )
+    }
+
+    fn seal_body(&self, from: u64) -> Result<Option<Vec<u8>>> {
+        let body = self.find(
+            "SELECT body FROM seals WHERE tenant = ?1 AND from_seq = ?2",
+            params![self.tenant.as_str(), clamp(from)],
+            |row| row.get(0),
+        )?;
+        Ok(body.flatten())
+    }
+}
+
+impl RawWrite for Access<'_> {
+    fn insert(&mut self, table: Table, row: &Row) -> Result<Insert> {
+        if self.version(table, &row.id)?.is_some() {
+            return Ok(Insert::Exists);
+        }
+        let ordinal = self.next_ordinal()?;
+        self.execute(
+            "INSERT INTO records
+             (tenant, kind, id, ordinal, version, project, thread, parent, live, touched_at, body)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+            params![
+                self.tenant.as_str(),
+                table.as_str(),
+                row.id,
+                ordinal,
+                signed(row.version)?,
+                row.index.project,
+                row.index.thread,
+                row.index.parent,
+                row.index.live,
+                row.index.touched_at,
+                row.body,
+            ],
+        )?;
+        Ok(Insert::Done)
+    }
+
+    fn replace(&mut self, table: Table, row: &Row, expected: u64) -> Result<Swap> {
+        let changed = self.execute(
+            "UPDATE records SET version = ?5, project = ?6, thread = ?7, parent = ?8, live = ?9,
+             touched_at = ?10, body = ?11
+             WHERE tenant = ?1 AND kind = ?2 AND id = ?3 AND version = ?4",
+            params![
+                self.tenant.as_str(),
+                table.as_str(),
+                row.id,
+                signed(expected)?,
+                signed(row.version)?,
+                row.index.project,
+                row.index.thread,
+                row.index.parent,
+                row.index.live,
+                row.index.touched_at,
+                row.body,
+            ],
+        )?;
+        self.swapped(changed, table, &row.id)
+    }
+
+    fn delete(&mut self, table: Table, id: &str, expected: u64) -> Result<Swap> {
+        let changed = self.execute(
+            "DELETE FROM records WHERE tenant = ?1 AND kind = ?2 AND id = ?3 AND version = ?4",
+            params![self.tenant.as_str(), table.as_str(), id, signed(expected)?],
+        )?;
+        self.swapped(changed, table, id)
+    }
+
+    fn append(&mut self, event: &Event) -> Result<()> {
+        let tenant = self.tenant.as_str();
+        let (seq, at) = (signed(event.seq)?, event.at.as_micros());
+        let moved = self.execute(
+            "UPDATE heads SET seq = ?2, hash = ?3, at = ?4 WHERE tenant = ?1 AND seq = ?2 - 1",
+            params![tenant, seq, event.hash, at],
+        )?;
+        if moved == 0 {
+            let begun = seq == 1
+                && self.execute(
+                    "INSERT INTO heads (tenant, seq, hash, at, last_ordinal) VALUES (?1, 1, ?2, ?3, 0)
+                     ON CONFLICT DO NOTHING",
+                    params![tenant, event.hash, at],
+                )? == 1;
+            if !begun {
+                return Err(Error::Bug(format!("event {seq} is not the next one")));
+            }
+        }
+        self.execute(
+            "INSERT INTO events
+             (tenant, seq, at, kind, project, thread, session, actor, data, prev_hash, hash)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+            params![
+                tenant,
+                seq,
+                at,
+                event.kind,
+                event.project,
+                event.thread,
+                event.session,
+                event.actor,
+                event.data,
+                event.prev_hash,
+                event.hash,
+            ],
+        )?;
+        Ok(())
+    }
+
+    fn seal(&mut self, seal: &Seal, body: &[u8]) -> Result<()> {
+        let tenant = self.tenant.as_str();
+        let (from, to) = (signed(seal.from)?, signed(seal.to)?);
+        self.execute(
+            "INSERT INTO seals (tenant, from_seq, to_seq, prev_hash, last_hash, dropped, sealed_at, body)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            params![
+                tenant,
+                from,
+                to,
+                seal.prev_hash,
+                seal.last_hash,
+                seal.dropped,
+                seal.sealed_at.as_micros(),
+                body,
+            ],
+        )?;
+        let removed = self.execute(
+            "DELETE FROM events WHERE tenant = ?1 AND seq BETWEEN ?2 AND ?3",
+            params![tenant, from, to],
+        )?;
+        if i64::try_from(removed).ok() == Some(to - from + 1) {
+            Ok(())
+        } else {
+            Err(Error::Bug(format!(
+                "a seal of events {from} to {to} would remove {removed}"
+            )))
+        }
+    }
+
+    fn drop_seal_body(&mut self, from: u64) -> Result<()> {
+        let dropped = self.execute(
+            "UPDATE seals SET dropped = 1, body = NULL WHERE tenant = ?1 AND from_seq = ?2",
+            params![self.tenant.as_str(), signed(from)?],
+        )?;
+        if dropped == 1 {
+            Ok(())
+        } else {
+            Err(Error::Bug(format!("no seal begins at {from}")))
+        }
+    }
+}
+
+fn read_row(row: &rusqlite::Row<'_>, first: usize) -> rusqlite::Result<Row> {
+    Ok(Row {
+        id: row.get(first)?,
+        version: unsigned(row, first + 1)?,
+        index: Index {
+            project: row.get(first + 2)?,
+            thread: row.get(first + 3)?,
+            parent: row.get(first + 4)?,
+            live: row.get(first + 5)?,
+            touched_at: row.get(first + 6)?,
+        },
+        body: row.get(first + 7)?,
+    })
+}
+
+fn read_event(row: &rusqlite::Row<'_>) -> rusqlite::Result<Event> {
+    Ok(Event {
+        seq: unsigned(row, 0)?,
+        at: Timestamp::from_micros(row.get(1)?),
+        kind: row.get(2)?,
+        project: row.get(3)?,
+        thread: row.get(4)?,
+        session: row.get(5)?,
+        actor: row.get(6)?,
+        data: row.get(7)?,
+        prev_hash: row.get::<_, Hash>(8)?,
+        hash: row.get::<_, Hash>(9)?,
+    })
+}
+
+fn unsigned(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    let value: i64 = row.get(column)?;
+    u64::try_from(value).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(column, value))
+}
+
+/// A number that is to be stored; SQLite's integers are signed.
+fn signed(value: u64) -> Result<i64> {
+    i64::try_from(value).map_err(|_| Error::Bug(format!("{value} is too large to be stored")))
+}
+
+/// A number that is only compared with stored ones.
+fn clamp(value: impl TryInto<i64>) -> i64 {
+    value.try_into().unwrap_or(i64::MAX)
+}

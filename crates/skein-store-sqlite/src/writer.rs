@@ -1,0 +1,280 @@
+//! The one thread that writes. Jobs that are queued together share one commit and its one wait for the
+//! disk; each still fails alone.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use rusqlite::Connection;
+use skein_domain::TenantId;
+use skein_store::Error;
+use skein_store::backend::{Result, WriteJob, WriteReply};
+
+use crate::failure;
+use crate::open;
+use crate::sql::Access;
+
+/// Beyond this many waiting jobs new ones are refused: the disk does not keep up.
+const MOST_QUEUED: usize = 65_536;
+/// Most jobs in one commit, so that the first of them is not kept waiting by the last.
+const MOST_TOGETHER: usize = 512;
+
+struct Job {
+    tenant: TenantId,
+    run: WriteJob,
+    reply: WriteReply,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    closed: bool,
+}
+
+#[derive(Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    /// Told when a job comes or the queue is closed.
+    changed: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the first job of a batch; `None` when closed and empty.
+    fn first(&self) -> Option<Job> {
+        let mut queue = self.lock();
+        loop {
+            if let Some(job) = queue.jobs.pop_front() {
+                return Some(job);
+            }
+            if queue.closed {
+                return None;
+            }
+            queue = self
+                .changed
+                .wait(queue)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn next(&self) -> Option<Job> {
+        self.lock().jobs.pop_front()
+    }
+}
+
+/// The handle; the thread owns the connection.
+pub(crate) struct Writer {
+    path: PathBuf,
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl fmt::Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writer")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Writer {
+    pub(crate) fn start(path: &Path) -> Result<Self> {
+        let service = Service {
+            path: path.to_owned(),
+            connection: open::writer(path)?,
+        };
+        let shared = Arc::<Shared>::default();
+        let queue = shared.clone();
+        let thread = thread::Builder::new()
+            .name("skein-writer".into())
+            .spawn(move || service.serve(&queue))
+            .map_err(Error::unavailable)?;
+        Ok(Self {
+            path: path.to_owned(),
+            shared,
+            thread: Mutex::new(Some(thread)),
+        })
+    }
+
+    pub(crate) fn submit(&self, tenant: TenantId, run: WriteJob, reply: WriteReply) {
+        let mut queue = self.shared.lock();
+        let refusal = if queue.closed {
+            Error::unavailable("the store was closed")
+        } else if queue.jobs.len() >= MOST_QUEUED {
+            Error::Unavailable {
+                reason: format!("{MOST_QUEUED} writes are waiting for the disk"),
+                hints: vec!["try again in a while".into()],
+            }
+        } else {
+            queue.jobs.push_back(Job { tenant, run, reply });
+            drop(queue);
+            self.shared.changed.notify_one();
+            return;
+        };
+        drop(queue);
+        reply(Err(refusal));
+    }
+
+    /// Finishes what is queued and waits for the thread. Calling it again is fine.
+    pub(crate) fn close(&self) {
+        self.shared.lock().closed = true;
+        self.shared.changed.notify_all();
+        let thread = self
+            .thread
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        // A reply may hold the last handle; the thread cannot wait for itself and ends on its own.
+        if let Some(thread) = thread.filter(|t| t.thread().id() != thread::current().id()) {
+            // It catches the panics of jobs and replies; one of its own has nobody left to tell.
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Service {
+    path: PathBuf,
+    connection: Connection,
+}
+
+/// A job that ran in the open transaction; its reply waits for the commit.
+struct Ran {
+    reply: WriteReply,
+    result: Result<()>,
+}
+
+impl Service {
+    fn serve(self, queue: &Shared) {
+        while let Some(first) = queue.first() {
+            self.batch(first, queue);
+        }
+        // Best effort: an unemptied log is only read again at the next opening.
+        let _ = self
+            .connection
+            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+    }
+
+    /// Runs `first` and what is queued behind it in one transaction, then gives the replies in order.
+    fn batch(&self, first: Job, queue: &Shared) {
+        let mut batch = vec![];
+        let outcome = self
+            .fill(first, queue, &mut batch)
+            .and_then(|()| self.execute("COMMIT"));
+        if outcome.is_err() && !self.connection.is_autocommit() {
+            // Should even this fail, the next BEGIN does too and every job is told so.
+            let _ = self.execute("ROLLBACK");
+        }
+        for Ran { reply, result } in batch {
+            let result = match &outcome {
+                Ok(()) => result,
+                Err(e) => Err(e.clone()),
+            };
+            // A reply that panics is its caller's loss, not the next one's.
+            let _ = catch_unwind(AssertUnwindSafe(|| reply(result)));
+        }
+    }
+
+    /// An error is the transaction's own: it must not be committed, and every job of the batch has it.
+    fn fill(&self, first: Job, queue: &Shared, batch: &mut Vec<Ran>) -> Result<()> {
+        let begun = self.execute("BEGIN IMMEDIATE");
+        let mut next = Some(first);
+        // Whether an earlier job's writes are in the transaction and must outlive a failure.
+        let mut shared = false;
+        while let Some(mut job) = next {
+            let ran = match &begun {
+                Ok(()) if shared => self.run_beside_others(&mut job),
+                Ok(()) => self.run_alone(&mut job),
+                // All who waited are told now, or each would wait for the lock in turn.
+                Err(_) => Ok(Ok(())),
+            };
+            let fatal = ran.as_ref().err().cloned();
+            let result = ran.and_then(|result| result);
+            shared |= result.is_ok();
+            batch.push(Ran {
+                reply: job.reply,
+                result,
+            });
+            if let Some(e) = fatal {
+                return Err(e);
+            }
+            next = if batch.len() < MOST_TOGETHER {
+                queue.next()
+            } else {
+                None
+            };
+        }
+        begun
+    }
+
+    /// Nothing else is in the transaction: a failed job takes it down as a whole and a new one begins,
+    /// which spares the common case a savepoint. The outer error is the transaction's.
+    fn run_alone(&self, job: &mut Job) -> Result<Result<()>> {
+        let result = self.run(job);
+        if result.is_err() {
+            if !self.connection.is_autocommit() {
+                self.execute("ROLLBACK")?;
+            }
+            self.execute("BEGIN IMMEDIATE")?;
+        }
+        Ok(result)
+    }
+
+    /// A failed job is undone to where it began. The outer error is the transaction's.
+    fn run_beside_others(&self, job: &mut Job) -> Result<Result<()>> {
+        self.execute("SAVEPOINT job")?;
+        let result = self.run(job);
+        if let Err(cause) = &result {
+            if self.connection.is_autocommit() {
+                // SQLite gave the whole transaction up, and the jobs before with it.
+                return Err(lost(cause.clone()));
+            }
+            self.execute("ROLLBACK TO job")?;
+        }
+        self.execute("RELEASE job")?;
+        Ok(result)
+    }
+
+    fn run(&self, job: &mut Job) -> Result<()> {
+        let mut access = Access::new(&self.connection, &self.path, &job.tenant);
+        let run = &mut job.run;
+        let result = catch_unwind(AssertUnwindSafe(|| run(&mut access))).unwrap_or_else(|panic| {
+            Err(Error::Bug(format!(
+                "a write job panicked: {}",
+                said(&*panic)
+            )))
+        });
+        // A job that did not care about a failed statement must not be committed without it.
+        match (result, access.into_failure()) {
+            (Ok(()), Some(failure)) => Err(failure),
+            (result, _) => result,
+        }
+    }
+
+    fn execute(&self, sql: &str) -> Result<()> {
+        self.connection
+            .prepare_cached(sql)
+            .and_then(|mut statement| statement.execute([]))
+            .map(|_| ())
+            .map_err(|e| failure::of(&self.path, &e))
+    }
+}
+
+/// What the others of a batch are told when the database gave it up because of one of them.
+fn lost(cause: Error) -> Error {
+    match cause {
+        unavailable @ Error::Unavailable { .. } => unavailable,
+        other => Error::unavailable(other),
+    }
+}
+
+fn said(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no message")
+}

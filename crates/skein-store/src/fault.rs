@@ -1,0 +1,1 @@
+//! A backend that fails on request.
