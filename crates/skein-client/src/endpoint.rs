@@ -1,0 +1,97 @@
+//! Where the daemon is and who calls it.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use crate::error::Error;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Endpoint {
+    Unix(PathBuf),
+    Tcp {
+        addr: SocketAddr,
+        token: Option<String>,
+    },
+}
+
+/// Sent with every call over the Unix socket; over TCP the token decides and the daemon may ignore it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    pub tenant: String,
+    pub actor: String,
+}
+
+impl Endpoint {
+    /// Reads `http://ADDRESS:PORT`. Names other than `localhost` are refused: there is no DNS and no TLS here.
+    pub fn from_url(url: &str, token: Option<String>) -> Result<Self, Error> {
+        let refuse = |reason| Error::Url {
+            url: url.to_owned(),
+            reason,
+        };
+        let rest = url
+            .strip_prefix("http://")
+            .ok_or_else(|| refuse("it must start with http://"))?;
+        let authority = rest.strip_suffix('/').unwrap_or(rest);
+        if let Ok(addr) = authority.parse::<SocketAddr>() {
+            return Ok(Self::Tcp { addr, token });
+        }
+        let (host, port) = authority
+            .rsplit_once(':')
+            .ok_or_else(|| refuse("the port is missing"))?;
+        let port: u16 = port
+            .parse()
+            .map_err(|_| refuse("the port is not a number below 65536"))?;
+        let ip = match host {
+            "localhost" => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            _ => return Err(refuse("the host must be an IP address or `localhost`")),
+        };
+        Ok(Self::Tcp {
+            addr: SocketAddr::new(ip, port),
+            token,
+        })
+    }
+
+    pub(crate) fn host(&self) -> String {
+        match self {
+            Self::Unix(_) => "localhost".to_owned(),
+            Self::Tcp { addr, .. } => addr.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "{}", path.display()),
+            Self::Tcp { addr, .. } => write!(f, "http://{addr}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_name_an_address_and_a_port() {
+        let shown = |url: &str| Endpoint::from_url(url, None).map(|e| e.to_string());
+        assert_eq!(
+            shown("http://127.0.0.1:80/").unwrap(),
+            "http://127.0.0.1:80"
+        );
+        assert_eq!(shown("http://[::1]:7000").unwrap(), "http://[::1]:7000");
+        assert_eq!(shown("http://localhost:9").unwrap(), "http://127.0.0.1:9");
+        for bad in [
+            "",
+            "127.0.0.1:80",
+            "https://127.0.0.1:80",
+            "http://example.org:80",
+            "http://127.0.0.1",
+            "http://127.0.0.1:99999",
+            "http://127.0.0.1:80/path",
+        ] {
+            assert!(shown(bad).is_err(), "{bad:?}");
+        }
+    }
+}

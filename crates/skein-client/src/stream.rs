@@ -1,0 +1,182 @@
+//! The live stream of events, which survives a daemon that restarts.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::pin::Pin;
+use std::time::Duration;
+
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use skein_wire::Event;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::call::Client;
+use crate::error::Error;
+use crate::query::Target;
+use crate::sse::Parser;
+use crate::transport::drive;
+
+/// Without a byte for so long (heartbeats included) the connection is taken for dead.
+const SILENCE: Duration = Duration::from_secs(60);
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Every event after the cursor, each once and in order. Dropping it ends the subscription.
+pub struct EventStream<'a> {
+    client: &'a Client,
+    since: Option<u64>,
+    session: Option<String>,
+    patience: Duration,
+    live: Option<Live>,
+    ready: VecDeque<Event>,
+}
+
+struct Live {
+    body: Incoming,
+    driver: Option<Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>>,
+    parser: Parser,
+}
+
+impl fmt::Debug for EventStream<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventStream")
+            .field("since", &self.since)
+            .field("session", &self.session)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> EventStream<'a> {
+    pub(crate) fn new(client: &'a Client, since: Option<u64>, session: Option<&str>) -> Self {
+        Self {
+            client,
+            since,
+            session: session.map(str::to_owned),
+            patience: Duration::from_secs(10),
+            live: None,
+            ready: VecDeque::new(),
+        }
+    }
+
+    /// How long an absent daemon is waited for before `next` gives up.
+    #[must_use]
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// The number of the last event given, where the stream goes on after a break.
+    pub fn position(&self) -> Option<u64> {
+        self.since
+    }
+
+    /// Opens the connection now, so that an event after this call is not missed when no cursor was given.
+    pub async fn open(&mut self) -> Result<(), Error> {
+        if self.live.is_none() {
+            self.live = Some(self.connect().await?);
+        }
+        Ok(())
+    }
+
+    /// The next event; waits for it. Reconnects after a break; an error answer or an absent daemon ends it.
+    /// Cancel-safe: an event is taken from the queue only when it is returned.
+    pub async fn next(&mut self) -> Result<Event, Error> {
+        let mut broken_since = None;
+        let mut pause = FIRST_PAUSE;
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                self.since = Some(event.seq);
+                return Ok(event);
+            }
+            match self.advance().await {
+                Ok(()) => {
+                    broken_since = None;
+                    pause = FIRST_PAUSE;
+                }
+                Err(error) if worth_waiting(&error) => {
+                    self.live = None;
+                    let since = *broken_since.get_or_insert_with(Instant::now);
+                    if since.elapsed() >= self.patience {
+                        return Err(error);
+                    }
+                    sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+                Err(error) => {
+                    self.live = None;
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    async fn advance(&mut self) -> Result<(), Error> {
+        if self.live.is_none() {
+            self.live = Some(self.connect().await?);
+        }
+        let live = self.live.as_mut().expect("connected just above");
+        let transport = self.client.transport();
+        let frame = timeout(SILENCE, drive(&mut live.driver, live.body.frame()))
+            .await
+            .map_err(|_| transport.broken("nothing was heard for a minute"))?
+            .ok_or_else(|| transport.broken("the daemon ended the stream"))?
+            .map_err(|error| transport.broken(error))?;
+        let Some(chunk) = frame.data_ref() else {
+            return Ok(());
+        };
+        let frames = live.parser.push(chunk).map_err(|_| {
+            self.client
+                .unreadable("an event line without an end".to_owned())
+        })?;
+        let seen = self.since;
+        for frame in frames {
+            let event: Event = serde_json::from_str(&frame.data)
+                .map_err(|error| self.client.unreadable(error.to_string()))?;
+            // A daemon that repeats itself after a reconnect must not repeat us.
+            if seen.is_none_or(|seen| event.seq > seen) {
+                self.ready.push_back(event);
+            }
+        }
+        Ok(())
+    }
+
+    async fn connect(&self) -> Result<Live, Error> {
+        let target = Target::new(["events"])
+            .with("since", self.since)
+            .with("session", self.session.as_deref());
+        let mut request = self
+            .client
+            .request(hyper::Method::GET, &target, None, None)?;
+        let headers = request.headers_mut();
+        headers.insert(
+            hyper::header::ACCEPT,
+            hyper::header::HeaderValue::from_static("text/event-stream"),
+        );
+        if let Some(since) = self.since {
+            headers.insert("last-event-id", since.into());
+        }
+        let (answer, mut driver) = self.client.transport().start(request).await?;
+        self.client.note_version(answer.headers());
+        if !answer.status().is_success() {
+            let (parts, body) = answer.into_parts();
+            let body = drive(&mut driver, body.collect())
+                .await
+                .map_err(|error| self.client.transport().broken(error))?;
+            return Err(self.client.refusal(parts.status, &body.to_bytes()));
+        }
+        Ok(Live {
+            body: answer.into_body(),
+            driver,
+            parser: Parser::default(),
+        })
+    }
+}
+
+fn worth_waiting(error: &Error) -> bool {
+    match error {
+        Error::Unreachable { .. } | Error::Broken { .. } | Error::TimedOut { .. } => true,
+        // The daemon is there but not ready, or on its way out.
+        Error::Answered { status, .. } => *status == 503,
+        Error::Url { .. } | Error::Unreadable { .. } | Error::Unsendable { .. } => false,
+    }
+}
