@@ -6,9 +6,13 @@
 
 use std::ops::Deref;
 
-use skein_domain::{Actor, Conflict, Fact, Invalid, NotFound, Project, SessionId, TenantId, Timestamp};
+use skein_domain::{
+    Actor, Conflict, Fact, Invalid, NotFound, Project, SessionId, TenantId, Timestamp,
+};
 
-use crate::backend::{Filter, Index, Insert, Order, RawRead, RawWrite, Result, Row, Scan, Swap, Table};
+use crate::backend::{
+    Filter, Index, Insert, Order, RawRead, RawWrite, Result, Row, Scan, Swap, Table,
+};
 use crate::entity::Entity;
 use crate::error::Error;
 use crate::event::{Event, Head, Verdict, Verifier};
@@ -27,7 +31,12 @@ pub struct Query {
 
 impl Query {
     pub fn oldest_first(filter: Filter, limit: usize) -> Self {
-        Self { filter, order: Order::OldestFirst, after: None, limit }
+        Self {
+            filter,
+            order: Order::OldestFirst,
+            after: None,
+            limit,
+        }
     }
 }
 
@@ -40,7 +49,10 @@ pub struct Page<T> {
 
 impl<T> Page<T> {
     pub fn map<U>(self, f: impl FnMut(T) -> U) -> Page<U> {
-        Page { items: self.items.into_iter().map(f).collect(), next: self.next }
+        Page {
+            items: self.items.into_iter().map(f).collect(),
+            next: self.next,
+        }
     }
 }
 
@@ -56,7 +68,9 @@ pub struct Reader<'a> {
 
 impl std::fmt::Debug for Reader<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Reader").field("tenant", self.tenant).finish_non_exhaustive()
+        f.debug_struct("Reader")
+            .field("tenant", self.tenant)
+            .finish_non_exhaustive()
     }
 }
 
@@ -66,11 +80,15 @@ impl<'a> Reader<'a> {
     }
 
     pub fn find<E: Entity>(&self, id: &str) -> Result<Option<E>> {
-        self.raw.get(E::TABLE, id)?.map(|row| E::decode(&row.body)).transpose()
+        self.raw
+            .get(E::TABLE, id)?
+            .map(|row| E::decode(&row.body))
+            .transpose()
     }
 
     pub fn get<E: Entity>(&self, id: &str) -> Result<E> {
-        self.find(id)?.ok_or_else(|| NotFound::new(E::WHAT, id).into())
+        self.find(id)?
+            .ok_or_else(|| NotFound::new(E::WHAT, id).into())
     }
 
     /// Finds a record by its id or by the beginning of its id, if only one begins so.
@@ -79,7 +97,11 @@ impl<'a> Reader<'a> {
             return Ok(exact);
         }
         // Only what an id can be made of is looked for, so a wild reference is simply not found.
-        if reference.is_empty() || !reference.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_') {
+        if reference.is_empty()
+            || !reference
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+        {
             return Err(NotFound::new(E::WHAT, reference).into());
         }
         let rows = self.raw.starting_with(E::TABLE, reference, 9)?;
@@ -91,7 +113,12 @@ impl<'a> Reader<'a> {
                 if several.len() > 8 {
                     ids.push("…");
                 }
-                Err(Invalid::new(E::WHAT, reference, format!("it fits several: {}", ids.join(", "))).into())
+                Err(Invalid::new(
+                    E::WHAT,
+                    reference,
+                    format!("it fits several: {}", ids.join(", ")),
+                )
+                .into())
             }
         }
     }
@@ -106,13 +133,24 @@ impl<'a> Reader<'a> {
         })?;
         let more = rows.len() > query.limit;
         let kept = &rows[..rows.len().min(query.limit)];
-        let next = if more { kept.last().map(|p| p.ordinal) } else { None };
-        let items = kept.iter().map(|p| E::decode(&p.row.body)).collect::<Result<_>>()?;
+        let next = if more {
+            kept.last().map(|p| p.ordinal)
+        } else {
+            None
+        };
+        let items = kept
+            .iter()
+            .map(|p| E::decode(&p.row.body))
+            .collect::<Result<_>>()?;
         Ok(Page { items, next })
     }
 
     /// As [`Reader::list`], keeping only what `keep` accepts; reads on until the page is full.
-    pub fn list_where<E: Entity>(&self, query: &Query, mut keep: impl FnMut(&E) -> bool) -> Result<Page<E>> {
+    pub fn list_where<E: Entity>(
+        &self,
+        query: &Query,
+        mut keep: impl FnMut(&E) -> bool,
+    ) -> Result<Page<E>> {
         let mut items = Vec::new();
         let mut after = query.after;
         loop {
@@ -174,7 +212,12 @@ impl<'a> Reader<'a> {
     }
 
     /// Up to `limit` events with `seq > after`, sealed ones included.
-    pub fn events(&self, after: u64, session: Option<&SessionId>, limit: usize) -> Result<Vec<Event>> {
+    pub fn events(
+        &self,
+        after: u64,
+        session: Option<&SessionId>,
+        limit: usize,
+    ) -> Result<Vec<Event>> {
         let mut out: Vec<Event> = Vec::new();
         for seal in self.raw.seals()?.into_iter().filter(|s| s.to > after) {
             if out.len() >= limit {
@@ -183,15 +226,22 @@ impl<'a> Reader<'a> {
             let Some(body) = self.raw.seal_body(seal.from)? else {
                 return Err(skein_domain::Refused::EventsDropped { through: seal.to }.into());
             };
-            let events = seal::unpack(&seal, &body)
-                .map_err(|why| Error::Bug(format!("seal {}..{} cannot be read: {why}", seal.from, seal.to)))?;
+            let events = seal::unpack(&seal, &body).map_err(|why| {
+                Error::Bug(format!(
+                    "seal {}..{} cannot be read: {why}",
+                    seal.from, seal.to
+                ))
+            })?;
             out.extend(events.into_iter().filter(|e| {
                 e.seq > after && session.is_none_or(|s| e.session.as_deref() == Some(s.as_str()))
             }));
         }
         if out.len() < limit {
             let rest = limit - out.len();
-            out.extend(self.raw.events(after, session.map(SessionId::as_str), rest)?);
+            out.extend(
+                self.raw
+                    .events(after, session.map(SessionId::as_str), rest)?,
+            );
         }
         out.truncate(limit);
         Ok(out)
@@ -203,9 +253,10 @@ impl<'a> Reader<'a> {
         let mut after = 0;
         for seal in self.raw.seals()? {
             match self.raw.seal_body(seal.from)? {
-                None => verifier.dropped(&seal),
+                None if seal.dropped => verifier.dropped(&seal),
+                None => verifier.unreadable(&seal, "its body is gone"),
                 Some(body) => match seal::unpack(&seal, &body) {
-                    Ok(events) => events.iter().for_each(|e| verifier.event(e)),
+                    Ok(events) => verifier.sealed(&seal, &events),
                     Err(why) => verifier.unreadable(&seal, &why),
                 },
             }
@@ -234,13 +285,29 @@ pub struct Writer<'a> {
 
 impl std::fmt::Debug for Writer<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Writer").field("tenant", self.tenant).field("actor", &self.actor).finish_non_exhaustive()
+        f.debug_struct("Writer")
+            .field("tenant", self.tenant)
+            .field("actor", &self.actor)
+            .finish_non_exhaustive()
     }
 }
 
 impl<'a> Writer<'a> {
-    pub(crate) fn new(raw: &'a mut dyn RawWrite, tenant: &'a TenantId, actor: Actor, now: Timestamp) -> Self {
-        Self { raw, tenant, actor, now, head: None, events: vec![], changed: false }
+    pub(crate) fn new(
+        raw: &'a mut dyn RawWrite,
+        tenant: &'a TenantId,
+        actor: Actor,
+        now: Timestamp,
+    ) -> Self {
+        Self {
+            raw,
+            tenant,
+            actor,
+            now,
+            head: None,
+            events: vec![],
+            changed: false,
+        }
     }
 
     pub fn now(&self) -> Timestamp {
@@ -254,14 +321,21 @@ impl<'a> Writer<'a> {
     /// Reads that see this transaction's own writes.
     pub fn reader(&self) -> Reader<'_> {
         // `&dyn RawWrite` is a `&dyn RawRead`.
-        Reader { raw: self.raw.deref(), tenant: self.tenant }
+        Reader {
+            raw: self.raw.deref(),
+            tenant: self.tenant,
+        }
     }
 
     pub fn insert<E: Entity>(&mut self, entity: &E) -> Result<()> {
         self.changed = true;
         match self.raw.insert(E::TABLE, &row(entity)?)? {
             Insert::Done => Ok(()),
-            Insert::Exists => Err(Conflict::Exists { what: E::WHAT, id: entity.id().to_owned() }.into()),
+            Insert::Exists => Err(Conflict::Exists {
+                what: E::WHAT,
+                id: entity.id().to_owned(),
+            }
+            .into()),
         }
     }
 
@@ -273,8 +347,13 @@ impl<'a> Writer<'a> {
         if before.version() != expected {
             return Err(stale::<E>(entity.id(), expected, before.version()));
         }
-        E::check_change(&before, entity)
-            .map_err(|why| Error::Bug(format!("illegal change of {} `{}`: {why}", E::WHAT, entity.id())))?;
+        E::check_change(&before, entity).map_err(|why| {
+            Error::Bug(format!(
+                "illegal change of {} `{}`: {why}",
+                E::WHAT,
+                entity.id()
+            ))
+        })?;
         match self.raw.replace(E::TABLE, &row(entity)?, expected)? {
             Swap::Done => Ok(()),
             Swap::Missing => Err(NotFound::new(E::WHAT, entity.id()).into()),
@@ -293,7 +372,12 @@ impl<'a> Writer<'a> {
 
     /// Takes something only one record may have. `Err` carries who has it.
     pub fn claim(&mut self, claim: &str, holder: &str) -> Result<std::result::Result<(), String>> {
-        let row = Row { id: claim.to_owned(), version: 1, index: Index::default(), body: holder.to_owned() };
+        let row = Row {
+            id: claim.to_owned(),
+            version: 1,
+            index: Index::default(),
+            body: holder.to_owned(),
+        };
         match self.raw.insert(Table::Claim, &row)? {
             Insert::Done => Ok(Ok(())),
             Insert::Exists => Ok(Err(self.reader().claimed_by(claim)?.unwrap_or_default())),
@@ -313,13 +397,25 @@ impl<'a> Writer<'a> {
         let counter = format!("session-number:{}", project.prefix);
         let n = match self.raw.get(Table::Claim, &counter)? {
             None => {
-                let row = Row { id: counter, version: 1, index: Index::default(), body: "1".into() };
+                let row = Row {
+                    id: counter,
+                    version: 1,
+                    index: Index::default(),
+                    body: "1".into(),
+                };
                 self.raw.insert(Table::Claim, &row)?;
                 1
             }
             Some(row) => {
-                let last: u64 = row.body.parse().map_err(|_| Error::Bug(format!("counter `{counter}` holds `{}`", row.body)))?;
-                let next = Row { version: row.version + 1, body: (last + 1).to_string(), ..row.clone() };
+                let last: u64 = row
+                    .body
+                    .parse()
+                    .map_err(|_| Error::Bug(format!("counter `{counter}` holds `{}`", row.body)))?;
+                let next = Row {
+                    version: row.version + 1,
+                    body: (last + 1).to_string(),
+                    ..row.clone()
+                };
                 self.raw.replace(Table::Claim, &next, row.version)?;
                 last + 1
             }
@@ -331,7 +427,10 @@ impl<'a> Writer<'a> {
         match self.raw.get(table, &row.id)? {
             None => self.raw.insert(table, row).map(|_| ()),
             Some(old) => {
-                let next = Row { version: old.version + 1, ..row.clone() };
+                let next = Row {
+                    version: old.version + 1,
+                    ..row.clone()
+                };
                 self.raw.replace(table, &next, old.version).map(|_| ())
             }
         }
@@ -378,15 +477,22 @@ impl<'a> Writer<'a> {
     pub fn seal_events(&mut self, through: u64) -> Result<u64> {
         let mut count = 0;
         let mut after = self.raw.seals()?.last().map_or(0, |s| s.to);
+        // Not what is told here, or sealing would go on for ever.
+        let through = through.min(self.raw.head()?.seq);
         while after < through {
             let mut events = self.raw.events(after, None, seal::MOST_EVENTS)?;
             events.retain(|e| e.seq <= through);
+            events.truncate(seal::fitting(&events));
             let Some(last) = events.last() else { break };
             after = last.seq;
             count += events.len() as u64;
             let (seal, body) = seal::pack(&events, self.now)?;
             self.raw.seal(&seal, &body)?;
-            self.tell(&Fact::EventsSealed { from: seal.from, to: seal.to, dropped: false })?;
+            self.tell(&Fact::EventsSealed {
+                from: seal.from,
+                to: seal.to,
+                dropped: false,
+            })?;
         }
         Ok(count)
     }
@@ -394,10 +500,19 @@ impl<'a> Writer<'a> {
     /// Forgets the bodies of seals that end at or before `through`. Returns how many events they held.
     pub fn drop_sealed_events(&mut self, through: u64) -> Result<u64> {
         let mut count = 0;
-        for seal in self.raw.seals()?.into_iter().filter(|s| !s.dropped && s.to <= through) {
+        for seal in self
+            .raw
+            .seals()?
+            .into_iter()
+            .filter(|s| !s.dropped && s.to <= through)
+        {
             count += seal.to - seal.from + 1;
             self.raw.drop_seal_body(seal.from)?;
-            self.tell(&Fact::EventsSealed { from: seal.from, to: seal.to, dropped: true })?;
+            self.tell(&Fact::EventsSealed {
+                from: seal.from,
+                to: seal.to,
+                dropped: true,
+            })?;
         }
         Ok(count)
     }
@@ -412,9 +527,20 @@ impl<'a> Writer<'a> {
 }
 
 fn row<E: Entity>(entity: &E) -> Result<Row> {
-    Ok(Row { id: entity.id().to_owned(), version: entity.version(), index: entity.index(), body: entity.encode()? })
+    Ok(Row {
+        id: entity.id().to_owned(),
+        version: entity.version(),
+        index: entity.index(),
+        body: entity.encode()?,
+    })
 }
 
 fn stale<E: Entity>(id: &str, expected: u64, actual: u64) -> Error {
-    Conflict::Version { what: E::WHAT, id: id.to_owned(), expected, actual }.into()
+    Conflict::Version {
+        what: E::WHAT,
+        id: id.to_owned(),
+        expected,
+        actual,
+    }
+    .into()
 }

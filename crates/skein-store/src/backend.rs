@@ -132,7 +132,9 @@ pub enum Swap {
     Done,
     Missing,
     /// Nothing was written; the record is at this version.
-    Stale { actual: u64 },
+    Stale {
+        actual: u64,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

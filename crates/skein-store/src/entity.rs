@@ -22,7 +22,11 @@ pub trait Entity: Sized {
 }
 
 fn unchanged<T: PartialEq>(what: &str, before: &T, after: &T) -> std::result::Result<(), String> {
-    if before == after { Ok(()) } else { Err(format!("its {what} never changes")) }
+    if before == after {
+        Ok(())
+    } else {
+        Err(format!("its {what} never changes"))
+    }
 }
 
 /// Records that are written once.
@@ -41,7 +45,11 @@ impl Entity for Project {
         self.version
     }
     fn index(&self) -> Index {
-        Index { live: self.removed_at.is_none(), touched_at: self.updated_at.as_micros(), ..Index::default() }
+        Index {
+            live: self.removed_at.is_none(),
+            touched_at: self.updated_at.as_micros(),
+            ..Index::default()
+        }
     }
     fn encode(&self) -> Result<String> {
         record::encode(&record::ProjectV1::from(self))
@@ -52,7 +60,11 @@ impl Entity for Project {
     fn check_change(before: &Self, after: &Self) -> std::result::Result<(), String> {
         unchanged("prefix", &before.prefix, &after.prefix)?;
         unchanged("creation time", &before.created_at, &after.created_at)?;
-        if before.removed_at.is_some() { Err("it was removed".into()) } else { Ok(()) }
+        if before.removed_at.is_some() {
+            Err("it was removed".into())
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -118,7 +130,11 @@ impl Entity for Session {
         unchanged("depth", &before.depth, &after.depth)?;
         unchanged("creation time", &before.created_at, &after.created_at)?;
         if !before.phase.name().may_become(after.phase.name()) {
-            return Err(format!("{} does not become {}", before.phase.name(), after.phase.name()));
+            return Err(format!(
+                "{} does not become {}",
+                before.phase.name(),
+                after.phase.name()
+            ));
         }
         if after.owner_version < before.owner_version || after.run < before.run {
             return Err("its ownership version and run only grow".into());
@@ -144,7 +160,11 @@ impl Entity for Summary {
         1
     }
     fn index(&self) -> Index {
-        Index { live: true, touched_at: self.at.as_micros(), ..Index::default() }
+        Index {
+            live: true,
+            touched_at: self.at.as_micros(),
+            ..Index::default()
+        }
     }
     fn encode(&self) -> Result<String> {
         record::encode(&record::SummaryV1::from(self))
@@ -168,7 +188,10 @@ impl Entity for Receipt {
         self.history.len() as u64
     }
     fn index(&self) -> Index {
-        Index { live: true, ..Index::default() }
+        Index {
+            live: true,
+            ..Index::default()
+        }
     }
     fn encode(&self) -> Result<String> {
         record::encode(&record::ReceiptV1::from(self))
@@ -179,7 +202,11 @@ impl Entity for Receipt {
     fn check_change(before: &Self, after: &Self) -> std::result::Result<(), String> {
         unchanged("session", &before.session, &after.session)?;
         unchanged("text", &before.text, &after.text)?;
-        if after.history.starts_with(&before.history) { Ok(()) } else { Err("its history is only added to".into()) }
+        if after.history.starts_with(&before.history) {
+            Ok(())
+        } else {
+            Err("its history is only added to".into())
+        }
     }
 }
 
@@ -194,7 +221,11 @@ impl Entity for Token {
         self.version
     }
     fn index(&self) -> Index {
-        Index { live: self.revoked_at.is_none(), touched_at: self.created_at.as_micros(), ..Index::default() }
+        Index {
+            live: self.revoked_at.is_none(),
+            touched_at: self.created_at.as_micros(),
+            ..Index::default()
+        }
     }
     fn encode(&self) -> Result<String> {
         record::encode(&record::TokenV1::from(self))
@@ -205,7 +236,11 @@ impl Entity for Token {
     fn check_change(before: &Self, after: &Self) -> std::result::Result<(), String> {
         unchanged("role", &before.role, &after.role)?;
         unchanged("secret", &before.secret_hash, &after.secret_hash)?;
-        if before.revoked_at.is_some() { Err("it was revoked".into()) } else { Ok(()) }
+        if before.revoked_at.is_some() {
+            Err("it was revoked".into())
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -220,7 +255,11 @@ impl Entity for Handoff {
         1
     }
     fn index(&self) -> Index {
-        Index { live: true, touched_at: self.at.as_micros(), ..Index::default() }
+        Index {
+            live: true,
+            touched_at: self.at.as_micros(),
+            ..Index::default()
+        }
     }
     fn encode(&self) -> Result<String> {
         record::encode(&record::HandoffV1::from(self))

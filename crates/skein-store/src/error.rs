@@ -20,7 +20,11 @@ pub enum Error {
     Foreign { path: String, reason: String },
     /// The file was written by a newer build. It was left as it is.
     #[error("the database `{path}` has schema {found}; this build knows up to {supported}")]
-    Newer { path: String, found: u32, supported: u32 },
+    Newer {
+        path: String,
+        found: u32,
+        supported: u32,
+    },
     /// An invariant of ours does not hold; nothing was written.
     #[error("internal error: {0}")]
     Bug(String),
@@ -28,13 +32,19 @@ pub enum Error {
 
 impl Error {
     pub fn unavailable(reason: impl ToString) -> Self {
-        Self::Unavailable { reason: reason.to_string(), hints: vec![] }
+        Self::Unavailable {
+            reason: reason.to_string(),
+            hints: vec![],
+        }
     }
 
     pub fn kind(&self) -> Kind {
         match self {
             Self::Domain(e) => e.kind(),
-            Self::Unavailable { .. } | Self::Corrupt { .. } | Self::Foreign { .. } | Self::Newer { .. } => Kind::Unavailable,
+            Self::Unavailable { .. }
+            | Self::Corrupt { .. }
+            | Self::Foreign { .. }
+            | Self::Newer { .. } => Kind::Unavailable,
             Self::Bug(_) => Kind::Failed,
         }
     }
@@ -48,7 +58,9 @@ impl Error {
                 format!("to start empty, move `{path}` and its `-wal` and `-shm` neighbours away"),
             ],
             Self::Foreign { .. } => vec!["point SKEIN_HOME at a folder of its own".into()],
-            Self::Newer { .. } => vec!["install the newer skein, or point SKEIN_HOME at another folder".into()],
+            Self::Newer { .. } => {
+                vec!["install the newer skein, or point SKEIN_HOME at another folder".into()]
+            }
             Self::Bug(_) => vec!["please report this with the daemon's log".into()],
         }
     }

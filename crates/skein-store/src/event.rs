@@ -1,6 +1,6 @@
 //! The event log: gapless per tenant, each event bound to the one before by its hash (L9).
 
-use skein_domain::{Timestamp, TenantId};
+use skein_domain::{TenantId, Timestamp};
 
 use crate::seal::Seal;
 
@@ -32,7 +32,11 @@ pub struct Head {
 }
 
 impl Head {
-    pub const START: Self = Self { seq: 0, hash: [0; 32], at: Timestamp::from_micros(i64::MIN) };
+    pub const START: Self = Self {
+        seq: 0,
+        hash: [0; 32],
+        at: Timestamp::from_micros(i64::MIN),
+    };
 }
 
 impl Event {
@@ -59,7 +63,11 @@ impl Event {
     }
 
     pub fn head(&self) -> Head {
-        Head { seq: self.seq, hash: self.hash, at: self.at }
+        Head {
+            seq: self.seq,
+            hash: self.hash,
+            at: self.at,
+        }
     }
 }
 
@@ -93,13 +101,20 @@ impl<'a> Verifier<'a> {
         Self {
             tenant,
             last: (0, Head::START.hash),
-            verdict: Verdict { checked: 0, dropped: 0, broken: None },
+            verdict: Verdict {
+                checked: 0,
+                dropped: 0,
+                broken: None,
+            },
         }
     }
 
     fn fail(&mut self, at: u64, why: impl Into<String>) {
         if self.verdict.broken.is_none() {
-            self.verdict.broken = Some(Broken { at, why: why.into() });
+            self.verdict.broken = Some(Broken {
+                at,
+                why: why.into(),
+            });
         }
     }
 
@@ -110,23 +125,56 @@ impl<'a> Verifier<'a> {
     pub fn event(&mut self, event: &Event) {
         let (seq, hash) = self.last;
         if event.seq != seq + 1 {
-            self.fail(seq + 1, format!("event {} is missing; {} follows {seq}", seq + 1, event.seq));
+            self.fail(
+                seq + 1,
+                format!("event {} is missing; {} follows {seq}", seq + 1, event.seq),
+            );
         } else if event.prev_hash != hash {
-            self.fail(event.seq, format!("event {} does not continue event {seq}", event.seq));
+            self.fail(
+                event.seq,
+                format!("event {} does not continue event {seq}", event.seq),
+            );
         } else if event.hash != event.expected_hash(self.tenant) {
-            self.fail(event.seq, format!("event {} was changed after it was written", event.seq));
+            self.fail(
+                event.seq,
+                format!("event {} was changed after it was written", event.seq),
+            );
         }
         self.verdict.checked += 1;
         self.last = (event.seq, event.hash);
+    }
+
+    /// A seal with the events that it holds.
+    pub fn sealed(&mut self, seal: &Seal, events: &[Event]) {
+        events.iter().for_each(|event| self.event(event));
+        if self.last != (seal.to, seal.last_hash) {
+            self.fail(
+                seal.to,
+                format!(
+                    "the seal of events {} to {} does not end so",
+                    seal.from, seal.to
+                ),
+            );
+        }
     }
 
     /// A seal whose bodies were dropped: only its ends can be checked.
     pub fn dropped(&mut self, seal: &Seal) {
         let (seq, hash) = self.last;
         if seal.from != seq + 1 {
-            self.fail(seq + 1, format!("event {} is missing; a seal from {} follows {seq}", seq + 1, seal.from));
+            self.fail(
+                seq + 1,
+                format!(
+                    "event {} is missing; a seal from {} follows {seq}",
+                    seq + 1,
+                    seal.from
+                ),
+            );
         } else if seal.prev_hash != hash {
-            self.fail(seal.from, format!("the seal from {} does not continue event {seq}", seal.from));
+            self.fail(
+                seal.from,
+                format!("the seal from {} does not continue event {seq}", seal.from),
+            );
         }
         self.verdict.dropped += seal.to.saturating_sub(seal.from) + 1;
         self.last = (seal.to, seal.last_hash);
@@ -134,7 +182,13 @@ impl<'a> Verifier<'a> {
 
     /// A body that cannot be read back.
     pub fn unreadable(&mut self, seal: &Seal, why: &str) {
-        self.fail(seal.from, format!("the seal of events {} to {} cannot be read: {why}", seal.from, seal.to));
+        self.fail(
+            seal.from,
+            format!(
+                "the seal of events {} to {} cannot be read: {why}",
+                seal.from, seal.to
+            ),
+        );
         self.last = (seal.to, seal.last_hash);
     }
 
@@ -142,7 +196,10 @@ impl<'a> Verifier<'a> {
         let (seq, hash) = self.last;
         if head.seq != seq {
             let missing = seq.min(head.seq) + 1;
-            self.fail(missing, format!("the log ends at {seq}, its head says {}", head.seq));
+            self.fail(
+                missing,
+                format!("the log ends at {seq}, its head says {}", head.seq),
+            );
         } else if head.hash != hash {
             self.fail(seq, format!("event {seq} is not the one the head names"));
         }

@@ -14,9 +14,18 @@ use crate::event::Event;
 
 const RING: usize = 1024;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Feed {
-    tenants: Mutex<HashMap<TenantId, Channel>>,
+    /// `None` once closed.
+    tenants: Mutex<Option<HashMap<TenantId, Channel>>>,
+}
+
+impl Default for Feed {
+    fn default() -> Self {
+        Self {
+            tenants: Mutex::new(Some(HashMap::new())),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -27,7 +36,10 @@ struct Channel {
 
 impl Default for Channel {
     fn default() -> Self {
-        Self { ring: VecDeque::new(), newest: watch::Sender::new(0) }
+        Self {
+            ring: VecDeque::new(),
+            newest: watch::Sender::new(0),
+        }
     }
 }
 
@@ -45,18 +57,27 @@ impl Subscription {
 }
 
 impl Feed {
-    fn lock(&self) -> MutexGuard<'_, HashMap<TenantId, Channel>> {
+    fn lock(&self) -> MutexGuard<'_, Option<HashMap<TenantId, Channel>>> {
         self.tenants.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Called in commit order, after the commit.
     pub(crate) fn publish(&self, tenant: &TenantId, events: Vec<Event>) {
-        let Some(last) = events.last().map(|e| e.seq) else { return };
+        let Some(last) = events.last().map(|e| e.seq) else {
+            return;
+        };
         let mut tenants = self.lock();
+        let Some(tenants) = tenants.as_mut() else {
+            return;
+        };
         let channel = tenants.entry(tenant.clone()).or_default();
         for event in events {
             // After a reply was lost the ring has a hole; it starts anew and readers go to the store.
-            if channel.ring.back().is_some_and(|back| back.seq + 1 != event.seq) {
+            if channel
+                .ring
+                .back()
+                .is_some_and(|back| back.seq + 1 != event.seq)
+            {
                 channel.ring.clear();
             }
             if channel.ring.len() == RING {
@@ -64,18 +85,28 @@ impl Feed {
             }
             channel.ring.push_back(Arc::new(event));
         }
-        channel.newest.send_modify(|newest| *newest = last.max(*newest));
+        channel
+            .newest
+            .send_modify(|newest| *newest = last.max(*newest));
     }
 
+    /// After the store was closed, a subscription that is over.
     pub fn subscribe(&self, tenant: &TenantId) -> Subscription {
-        let mut tenants = self.lock();
-        Subscription { newest: tenants.entry(tenant.clone()).or_default().newest.subscribe() }
+        let newest = match self.lock().as_mut() {
+            Some(tenants) => tenants
+                .entry(tenant.clone())
+                .or_default()
+                .newest
+                .subscribe(),
+            None => Channel::default().newest.subscribe(),
+        };
+        Subscription { newest }
     }
 
     /// Up to `limit` events from `after + 1` on, if the ring holds that one.
     pub fn recent(&self, tenant: &TenantId, after: u64, limit: usize) -> Option<Vec<Arc<Event>>> {
         let tenants = self.lock();
-        let ring = &tenants.get(tenant)?.ring;
+        let ring = &tenants.as_ref()?.get(tenant)?.ring;
         let first = ring.front()?.seq;
         if after + 1 < first || after >= ring.back()?.seq {
             return None;
@@ -86,6 +117,6 @@ impl Feed {
 
     /// Ends every subscription.
     pub(crate) fn close(&self) {
-        self.lock().clear();
+        *self.lock() = None;
     }
 }

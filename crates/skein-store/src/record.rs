@@ -10,8 +10,9 @@ use serde_json::{Value, json};
 use skein_domain::budget::Account;
 use skein_domain::fact::{Change, Place};
 use skein_domain::{
-    Allowance, Budget, Deliverable, Delivery, Fact, Handoff, Limits, Merge, Mode, Outcome, Phase, Project, Question,
-    Receipt, Retention, Role, Session, Summary, SummaryOutcome, Thread, ThreadState, Timestamp, Token, Usage,
+    Allowance, Budget, Deliverable, Delivery, Fact, Handoff, Limits, Merge, Mode, Outcome, Phase,
+    Project, Question, Receipt, Retention, Role, Session, Summary, SummaryOutcome, Thread,
+    ThreadState, Timestamp, Token, Usage,
 };
 
 use crate::backend::Result;
@@ -32,14 +33,19 @@ where
 }
 
 fn parse<T: FromStr<Err = skein_domain::Invalid>>(text: &str) -> std::result::Result<T, String> {
-    text.parse().map_err(|e: skein_domain::Invalid| e.to_string())
+    text.parse()
+        .map_err(|e: skein_domain::Invalid| e.to_string())
 }
 
-fn parse_all<T: FromStr<Err = skein_domain::Invalid>>(texts: &[String]) -> std::result::Result<Vec<T>, String> {
+fn parse_all<T: FromStr<Err = skein_domain::Invalid>>(
+    texts: &[String],
+) -> std::result::Result<Vec<T>, String> {
     texts.iter().map(|t| parse(t)).collect()
 }
 
-fn parse_opt<T: FromStr<Err = skein_domain::Invalid>>(text: Option<&String>) -> std::result::Result<Option<T>, String> {
+fn parse_opt<T: FromStr<Err = skein_domain::Invalid>>(
+    text: Option<&String>,
+) -> std::result::Result<Option<T>, String> {
     text.map(|t| parse(t)).transpose()
 }
 
@@ -96,8 +102,14 @@ impl TryFrom<ProjectV1> for Project {
             name: parse(&r.name)?,
             path: r.path,
             prefix: parse(&r.prefix)?,
-            limits: Limits { depth: r.depth, width: r.width },
-            retention: Retention { idle_ttl_seconds: r.idle_ttl_seconds, max_ended: r.max_ended },
+            limits: Limits {
+                depth: r.depth,
+                width: r.width,
+            },
+            retention: Retention {
+                idle_ttl_seconds: r.idle_ttl_seconds,
+                max_ended: r.max_ended,
+            },
             version: r.version,
             created_at: Timestamp::from_micros(r.created_at),
             updated_at: Timestamp::from_micros(r.updated_at),
@@ -145,7 +157,9 @@ impl TryFrom<ThreadV1> for Thread {
             title: parse(&r.title)?,
             state: match r.archived_at {
                 None => ThreadState::Open,
-                Some(at) => ThreadState::Archived { at: Timestamp::from_micros(at) },
+                Some(at) => ThreadState::Archived {
+                    at: Timestamp::from_micros(at),
+                },
             },
             version: r.version,
             created_at: Timestamp::from_micros(r.created_at),
@@ -160,11 +174,23 @@ enum PhaseV1 {
     Spawning,
     Active,
     Idle,
-    AwaitingInput { question: String, options: Vec<String> },
-    Locked { handoff: String },
-    AwaitingMerge { broadcast: String },
-    Ended { outcome: String, reason: Option<String> },
-    Archived { outcome: Option<String> },
+    AwaitingInput {
+        question: String,
+        options: Vec<String>,
+    },
+    Locked {
+        handoff: String,
+    },
+    AwaitingMerge {
+        broadcast: String,
+    },
+    Ended {
+        outcome: String,
+        reason: Option<String>,
+    },
+    Archived {
+        outcome: Option<String>,
+    },
 }
 
 impl From<&Phase> for PhaseV1 {
@@ -173,13 +199,23 @@ impl From<&Phase> for PhaseV1 {
             Phase::Spawning => Self::Spawning,
             Phase::Active => Self::Active,
             Phase::Idle => Self::Idle,
-            Phase::AwaitingInput(q) => Self::AwaitingInput { question: q.text.to_string(), options: strings(&q.options) },
-            Phase::Locked(id) => Self::Locked { handoff: id.to_string() },
-            Phase::AwaitingMerge(id) => Self::AwaitingMerge { broadcast: id.to_string() },
-            Phase::Ended { outcome, reason } => {
-                Self::Ended { outcome: outcome.as_str().into(), reason: reason.as_ref().map(ToString::to_string) }
-            }
-            Phase::Archived { outcome } => Self::Archived { outcome: outcome.map(|o| o.as_str().into()) },
+            Phase::AwaitingInput(q) => Self::AwaitingInput {
+                question: q.text.to_string(),
+                options: strings(&q.options),
+            },
+            Phase::Locked(id) => Self::Locked {
+                handoff: id.to_string(),
+            },
+            Phase::AwaitingMerge(id) => Self::AwaitingMerge {
+                broadcast: id.to_string(),
+            },
+            Phase::Ended { outcome, reason } => Self::Ended {
+                outcome: outcome.as_str().into(),
+                reason: reason.as_ref().map(ToString::to_string),
+            },
+            Phase::Archived { outcome } => Self::Archived {
+                outcome: outcome.map(|o| o.as_str().into()),
+            },
         }
     }
 }
@@ -191,14 +227,16 @@ impl TryFrom<PhaseV1> for Phase {
             PhaseV1::Spawning => Self::Spawning,
             PhaseV1::Active => Self::Active,
             PhaseV1::Idle => Self::Idle,
-            PhaseV1::AwaitingInput { question, options } => {
-                Self::AwaitingInput(Question { text: parse(&question)?, options: parse_all(&options)? })
-            }
+            PhaseV1::AwaitingInput { question, options } => Self::AwaitingInput(Question {
+                text: parse(&question)?,
+                options: parse_all(&options)?,
+            }),
             PhaseV1::Locked { handoff } => Self::Locked(parse(&handoff)?),
             PhaseV1::AwaitingMerge { broadcast } => Self::AwaitingMerge(parse(&broadcast)?),
-            PhaseV1::Ended { outcome, reason } => {
-                Self::Ended { outcome: word(&outcome, Outcome::parse(&outcome))?, reason: parse_opt(reason.as_ref())? }
-            }
+            PhaseV1::Ended { outcome, reason } => Self::Ended {
+                outcome: word(&outcome, Outcome::parse(&outcome))?,
+                reason: parse_opt(reason.as_ref())?,
+            },
             PhaseV1::Archived { outcome } => Self::Archived {
                 outcome: outcome.map(|o| word(&o, Outcome::parse(&o))).transpose()?,
             },
@@ -215,13 +253,21 @@ struct AccountV1 {
 
 impl From<Account> for AccountV1 {
     fn from(a: Account) -> Self {
-        Self { limit: a.limit, reserved: a.reserved, children: a.children }
+        Self {
+            limit: a.limit,
+            reserved: a.reserved,
+            children: a.children,
+        }
     }
 }
 
 impl From<AccountV1> for Account {
     fn from(r: AccountV1) -> Self {
-        Self { limit: r.limit, reserved: r.reserved, children: r.children }
+        Self {
+            limit: r.limit,
+            reserved: r.reserved,
+            children: r.children,
+        }
     }
 }
 
@@ -287,7 +333,11 @@ impl From<&Session> for SessionV1 {
             merges: s
                 .merges
                 .iter()
-                .map(|m| MergeV1 { child: m.child.to_string(), child_version: m.child_version, at: m.at.as_micros() })
+                .map(|m| MergeV1 {
+                    child: m.child.to_string(),
+                    child_version: m.child_version,
+                    at: m.at.as_micros(),
+                })
                 .collect(),
             summary: s.summary.as_ref().map(ToString::to_string),
             created_at: s.created_at.as_micros(),
@@ -314,8 +364,15 @@ impl TryFrom<SessionV1> for Session {
             agent: parse(&r.agent)?,
             run: r.run,
             task: parse(&r.task)?,
-            budget: Budget { tokens: r.tokens.into(), cost: r.cost.into() },
-            usage: Usage { input_tokens: r.input_tokens, output_tokens: r.output_tokens, cost_micros: r.cost_micros },
+            budget: Budget {
+                tokens: r.tokens.into(),
+                cost: r.cost.into(),
+            },
+            usage: Usage {
+                input_tokens: r.input_tokens,
+                output_tokens: r.output_tokens,
+                cost_micros: r.cost_micros,
+            },
             broadcast: parse_opt(r.broadcast.as_ref())?,
             merges: r
                 .merges
@@ -339,10 +396,22 @@ impl TryFrom<SessionV1> for Session {
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 enum DeliverableV1 {
-    File { path: String, sha256: Option<String>, size: Option<u64> },
-    Message { session: String, message: String },
-    Summary { session: String },
-    Blob { reference: String, media_type: Option<String> },
+    File {
+        path: String,
+        sha256: Option<String>,
+        size: Option<u64>,
+    },
+    Message {
+        session: String,
+        message: String,
+    },
+    Summary {
+        session: String,
+    },
+    Blob {
+        reference: String,
+        media_type: Option<String>,
+    },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -361,16 +430,25 @@ pub(crate) struct SummaryV1 {
 impl From<&Summary> for SummaryV1 {
     fn from(s: &Summary) -> Self {
         let deliverable = |d: &Deliverable| match d {
-            Deliverable::File { path, sha256, size } => {
-                DeliverableV1::File { path: path.clone(), sha256: sha256.clone(), size: *size }
-            }
-            Deliverable::Message { session, message } => {
-                DeliverableV1::Message { session: session.to_string(), message: message.clone() }
-            }
-            Deliverable::Summary { session } => DeliverableV1::Summary { session: session.to_string() },
-            Deliverable::Blob { reference, media_type } => {
-                DeliverableV1::Blob { reference: reference.clone(), media_type: media_type.clone() }
-            }
+            Deliverable::File { path, sha256, size } => DeliverableV1::File {
+                path: path.clone(),
+                sha256: sha256.clone(),
+                size: *size,
+            },
+            Deliverable::Message { session, message } => DeliverableV1::Message {
+                session: session.to_string(),
+                message: message.clone(),
+            },
+            Deliverable::Summary { session } => DeliverableV1::Summary {
+                session: session.to_string(),
+            },
+            Deliverable::Blob {
+                reference,
+                media_type,
+            } => DeliverableV1::Blob {
+                reference: reference.clone(),
+                media_type: media_type.clone(),
+            },
         };
         Self {
             v: 1,
@@ -391,10 +469,23 @@ impl TryFrom<SummaryV1> for Summary {
     fn try_from(r: SummaryV1) -> std::result::Result<Self, String> {
         let deliverable = |d: DeliverableV1| {
             Ok(match d {
-                DeliverableV1::File { path, sha256, size } => Deliverable::File { path, sha256, size },
-                DeliverableV1::Message { session, message } => Deliverable::Message { session: parse(&session)?, message },
-                DeliverableV1::Summary { session } => Deliverable::Summary { session: parse(&session)? },
-                DeliverableV1::Blob { reference, media_type } => Deliverable::Blob { reference, media_type },
+                DeliverableV1::File { path, sha256, size } => {
+                    Deliverable::File { path, sha256, size }
+                }
+                DeliverableV1::Message { session, message } => Deliverable::Message {
+                    session: parse(&session)?,
+                    message,
+                },
+                DeliverableV1::Summary { session } => Deliverable::Summary {
+                    session: parse(&session)?,
+                },
+                DeliverableV1::Blob {
+                    reference,
+                    media_type,
+                } => Deliverable::Blob {
+                    reference,
+                    media_type,
+                },
             })
         };
         Ok(Self {
@@ -403,7 +494,11 @@ impl TryFrom<SummaryV1> for Summary {
             outcome: word(&r.outcome, SummaryOutcome::parse(&r.outcome))?,
             text: r.text,
             key_decisions: r.key_decisions,
-            deliverables: r.deliverables.into_iter().map(deliverable).collect::<std::result::Result<_, String>>()?,
+            deliverables: r
+                .deliverables
+                .into_iter()
+                .map(deliverable)
+                .collect::<std::result::Result<_, String>>()?,
             based_on: parse_opt(r.based_on.as_ref())?,
             at: Timestamp::from_micros(r.at),
         })
@@ -430,7 +525,11 @@ impl From<&Receipt> for ReceiptV1 {
             key: r.key.as_ref().map(ToString::to_string),
             text: r.text.to_string(),
             attempts: r.attempts,
-            history: r.history.iter().map(|(s, at)| (s.as_str().to_owned(), at.as_micros())).collect(),
+            history: r
+                .history
+                .iter()
+                .map(|(s, at)| (s.as_str().to_owned(), at.as_micros()))
+                .collect(),
         }
     }
 }
@@ -495,7 +594,9 @@ impl TryFrom<TokenV1> for Token {
             name: parse(&r.name)?,
             role: word(&r.role, Role::parse(&r.role))?,
             actor: parse_opt(r.actor.as_ref())?,
-            secret_hash: *blake3::Hash::from_hex(&r.secret_hash).map_err(|e| e.to_string())?.as_bytes(),
+            secret_hash: *blake3::Hash::from_hex(&r.secret_hash)
+                .map_err(|e| e.to_string())?
+                .as_bytes(),
             version: r.version,
             created_at: Timestamp::from_micros(r.created_at),
             expires_at: r.expires_at.map(Timestamp::from_micros),
@@ -548,7 +649,9 @@ impl TryFrom<HandoffV1> for Handoff {
             session: parse(&r.session)?,
             mode: match r.mode {
                 ModeV1::Single { to } => Mode::Single { to: parse(&to)? },
-                ModeV1::Broadcast { to } => Mode::Broadcast { to: parse_all(&to)? },
+                ModeV1::Broadcast { to } => Mode::Broadcast {
+                    to: parse_all(&to)?,
+                },
             },
             actor: parse(&r.actor)?,
             key: parse_opt(r.key.as_ref())?,
@@ -577,17 +680,30 @@ impl From<&Place> for Where {
 
 /// An event's place and data. The names of the fields are part of the interface.
 pub(crate) fn fact(fact: &Fact) -> (Where, Value) {
-    let in_project = |project: &skein_domain::ProjectId| Where { project: Some(project.to_string()), ..Where::default() };
+    let in_project = |project: &skein_domain::ProjectId| Where {
+        project: Some(project.to_string()),
+        ..Where::default()
+    };
     let in_thread = |project: &skein_domain::ProjectId, thread: &skein_domain::ThreadId| Where {
         project: Some(project.to_string()),
         thread: Some(thread.to_string()),
         session: None,
     };
     match fact {
-        Fact::ProjectAdded { project, name, path, prefix } => {
-            (in_project(project), json!({"name": name.as_str(), "path": path, "prefix": prefix}))
-        }
-        Fact::ProjectChanged { project, limits, retention } => (
+        Fact::ProjectAdded {
+            project,
+            name,
+            path,
+            prefix,
+        } => (
+            in_project(project),
+            json!({"name": name.as_str(), "path": path, "prefix": prefix}),
+        ),
+        Fact::ProjectChanged {
+            project,
+            limits,
+            retention,
+        } => (
             in_project(project),
             json!({
                 "depth": limits.depth, "width": limits.width,
@@ -595,26 +711,40 @@ pub(crate) fn fact(fact: &Fact) -> (Where, Value) {
             }),
         ),
         Fact::ProjectRemoved { project } => (in_project(project), json!({})),
-        Fact::ThreadOpened { project, thread, title } => (in_thread(project, thread), json!({"title": title.as_str()})),
+        Fact::ThreadOpened {
+            project,
+            thread,
+            title,
+        } => (in_thread(project, thread), json!({"title": title.as_str()})),
         Fact::ThreadArchived { project, thread }
         | Fact::ThreadReopened { project, thread }
         | Fact::ThreadDeleted { project, thread } => (in_thread(project, thread), json!({})),
-        Fact::Session { place, change: what } => (place.into(), change(what)),
+        Fact::Session {
+            place,
+            change: what,
+        } => (place.into(), change(what)),
         Fact::TokenMade { token, name, role } => (
             Where::default(),
             json!({"token": token.as_str(), "name": name.as_str(), "role": role.as_str()}),
         ),
         Fact::TokenRevoked { token } => (Where::default(), json!({"token": token.as_str()})),
-        Fact::Refused { place, op, rule, message } => (
+        Fact::Refused {
+            place,
+            op,
+            rule,
+            message,
+        } => (
             place.as_ref().map(Where::from).unwrap_or_default(),
             json!({"op": op, "rule": rule, "message": message}),
         ),
-        Fact::ForeignId { what, id, asked_by } => {
-            (Where::default(), json!({"what": what, "id": id, "asked_by": asked_by}))
-        }
-        Fact::EventsSealed { from, to, dropped } => {
-            (Where::default(), json!({"from": from, "to": to, "dropped": dropped}))
-        }
+        Fact::ForeignId { what, id, asked_by } => (
+            Where::default(),
+            json!({"what": what, "id": id, "asked_by": asked_by}),
+        ),
+        Fact::EventsSealed { from, to, dropped } => (
+            Where::default(),
+            json!({"from": from, "to": to, "dropped": dropped}),
+        ),
     }
 }
 
@@ -624,7 +754,13 @@ fn allowance(a: &Allowance) -> Value {
 
 fn change(change: &Change) -> Value {
     match change {
-        Change::Spawned { name, owner, parent, depth, allowance: budget } => json!({
+        Change::Spawned {
+            name,
+            owner,
+            parent,
+            depth,
+            allowance: budget,
+        } => json!({
             "display_name": name, "owner": owner.to_string(), "parent": parent.as_ref().map(ToString::to_string),
             "depth": depth, "budget": allowance(budget),
         }),
@@ -632,20 +768,41 @@ fn change(change: &Change) -> Value {
         Change::TurnEnded { usage } => json!({
             "input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens, "cost_micros": usage.cost_micros,
         }),
-        Change::Asked(question) => json!({"question": question.text.as_str(), "options": strings(&question.options)}),
-        Change::Answered { receipt, text } => json!({"receipt": receipt.as_str(), "text": text.as_str()}),
+        Change::Asked(question) => {
+            json!({"question": question.text.as_str(), "options": strings(&question.options)})
+        }
+        Change::Answered { receipt, text } => {
+            json!({"receipt": receipt.as_str(), "text": text.as_str()})
+        }
         Change::Withdrawn => json!({}),
-        Change::Ended { outcome, reason, live_children } => json!({
+        Change::Ended {
+            outcome,
+            reason,
+            live_children,
+        } => json!({
             "outcome": outcome.as_str(), "reason": reason.as_ref().map(ToString::to_string), "live_children": live_children,
         }),
-        Change::BudgetReturned { child, unspent } => json!({"child": child.as_str(), "unspent": allowance(unspent)}),
+        Change::BudgetReturned { child, unspent } => {
+            json!({"child": child.as_str(), "unspent": allowance(unspent)})
+        }
         Change::Archived { why } => json!({"why": why}),
-        Change::Locked { handoff, mode, to } => json!({"handoff": handoff.as_str(), "mode": mode, "to": strings(to)}),
-        Change::HandedOver { handoff, from, to, owner_version } => json!({
+        Change::Locked { handoff, mode, to } => {
+            json!({"handoff": handoff.as_str(), "mode": mode, "to": strings(to)})
+        }
+        Change::HandedOver {
+            handoff,
+            from,
+            to,
+            owner_version,
+        } => json!({
             "handoff": handoff.as_str(), "from": from.to_string(), "to": to.to_string(), "owner_version": owner_version,
         }),
         Change::Reverted { handoff, why } => json!({"handoff": handoff.as_str(), "why": why}),
-        Change::Broadcast { handoff, children, owner_version } => json!({
+        Change::Broadcast {
+            handoff,
+            children,
+            owner_version,
+        } => json!({
             "handoff": handoff.as_str(), "owner_version": owner_version,
             "children": children.iter().map(|(s, a)| json!({"session": s.as_str(), "owner": a.to_string()})).collect::<Vec<_>>(),
         }),

@@ -40,15 +40,23 @@ fn hex(fingerprint: &Hash) -> String {
 
 impl Reader<'_> {
     pub fn earlier(&self, key: &Key, fingerprint: &Hash) -> Result<Earlier> {
-        let Some(row) = self.raw_row(Table::Reply, key.as_str())? else { return Ok(Earlier::Never) };
+        let Some(row) = self.raw_row(Table::Reply, key.as_str())? else {
+            return Ok(Earlier::Never);
+        };
         let reply: ReplyV1 = serde_json::from_str(&row.body)
             .map_err(|e| Error::Bug(format!("the reply kept for `{key}` cannot be read: {e}")))?;
         if reply.fingerprint != hex(fingerprint) {
-            return Err(Conflict::KeyReused { key: key.to_string() }.into());
+            return Err(Conflict::KeyReused {
+                key: key.to_string(),
+            }
+            .into());
         }
         match reply.body {
             Some(body) => Ok(Earlier::Answered(body)),
-            None => Err(Conflict::KeyInProgress { key: key.to_string() }.into()),
+            None => Err(Conflict::KeyInProgress {
+                key: key.to_string(),
+            }
+            .into()),
         }
     }
 }
@@ -56,12 +64,28 @@ impl Reader<'_> {
 impl Writer<'_> {
     /// Keeps the answer; call in the transaction that makes it true.
     pub fn keep_reply(&mut self, key: &Key, fingerprint: &Hash, body: String) -> Result<()> {
-        self.put_reply(key, ReplyV1 { v: 1, fingerprint: hex(fingerprint), saga: None, body: Some(body) })
+        self.put_reply(
+            key,
+            ReplyV1 {
+                v: 1,
+                fingerprint: hex(fingerprint),
+                saga: None,
+                body: Some(body),
+            },
+        )
     }
 
     /// Notes that a saga is at work on the request.
     pub fn reply_pending(&mut self, key: &Key, fingerprint: &Hash, saga: &HandoffId) -> Result<()> {
-        self.put_reply(key, ReplyV1 { v: 1, fingerprint: hex(fingerprint), saga: Some(saga.to_string()), body: None })
+        self.put_reply(
+            key,
+            ReplyV1 {
+                v: 1,
+                fingerprint: hex(fingerprint),
+                saga: Some(saga.to_string()),
+                body: None,
+            },
+        )
     }
 
     /// Forgets a request that came to nothing, so that it can be tried again.
@@ -70,16 +94,33 @@ impl Writer<'_> {
     }
 
     fn put_reply(&mut self, key: &Key, reply: ReplyV1) -> Result<()> {
-        let body = serde_json::to_string(&reply).map_err(|e| Error::Bug(format!("cannot encode a reply: {e}")))?;
-        let index = Index { touched_at: self.now().as_micros(), live: true, ..Index::default() };
-        self.put_row(Table::Reply, &Row { id: key.to_string(), version: 1, index, body })
+        let body = serde_json::to_string(&reply)
+            .map_err(|e| Error::Bug(format!("cannot encode a reply: {e}")))?;
+        let index = Index {
+            touched_at: self.now().as_micros(),
+            live: true,
+            ..Index::default()
+        };
+        self.put_row(
+            Table::Reply,
+            &Row {
+                id: key.to_string(),
+                version: 1,
+                index,
+                body,
+            },
+        )
     }
 
     /// Forgets up to `limit` answers older than `before`, and the pending ones of sagas that are gone.
     pub fn forget_replies(&mut self, before: Timestamp, limit: usize) -> Result<usize> {
         let rows = self.scan_rows(&Scan {
             table: Table::Reply,
-            filter: Filter { live: Some(true), touched_before: Some(before), ..Filter::default() },
+            filter: Filter {
+                live: Some(true),
+                touched_before: Some(before),
+                ..Filter::default()
+            },
             order: Order::OldestFirst,
             after: None,
             limit,

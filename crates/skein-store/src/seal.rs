@@ -23,7 +23,10 @@ pub struct Seal {
 
 /// Most events in one seal, so that reading one stays cheap.
 pub const MOST_EVENTS: usize = 4096;
-/// Most bytes one seal may unpack to; guards against a damaged body.
+/// Most bytes of data in one seal, beyond its first event.
+const MOST_DATA: usize = 32 << 20;
+/// Most bytes one seal may unpack to; guards against a damaged body. Packing [`MOST_DATA`] stays far below,
+/// also when every character has to be escaped.
 const MOST_BYTES: usize = 1 << 30;
 
 /// An event as it is written into a seal; field names are short because there are many.
@@ -41,6 +44,16 @@ struct Packed {
     a: String,
     d: String,
     x: String,
+}
+
+/// How many of `events` go into one seal; at least one, if there are any.
+pub(crate) fn fitting(events: &[Event]) -> usize {
+    let mut bytes = 0;
+    let more = events.iter().skip(1).take_while(|event| {
+        bytes += event.data.len();
+        bytes <= MOST_DATA
+    });
+    more.count() + events.len().min(1)
 }
 
 /// Packs consecutive events: zstd over one JSON line each. `prev_hash` of all but the first is implied.
@@ -61,7 +74,8 @@ pub fn pack(events: &[Event], sealed_at: Timestamp) -> Result<(Seal, Vec<u8>)> {
             d: event.data.clone(),
             x: blake3::Hash::from(event.hash).to_hex().to_string(),
         };
-        serde_json::to_writer(&mut lines, &packed).map_err(|e| Error::Bug(format!("cannot pack an event: {e}")))?;
+        serde_json::to_writer(&mut lines, &packed)
+            .map_err(|e| Error::Bug(format!("cannot pack an event: {e}")))?;
         lines.push(b'\n');
     }
     let body = zstd::bulk::compress(&lines, 3).map_err(Error::unavailable)?;
@@ -80,13 +94,18 @@ pub fn pack(events: &[Event], sealed_at: Timestamp) -> Result<(Seal, Vec<u8>)> {
 pub fn unpack(seal: &Seal, body: &[u8]) -> std::result::Result<Vec<Event>, String> {
     let mut lines = Vec::new();
     let mut decoder = zstd::stream::read::Decoder::new(body).map_err(|e| e.to_string())?;
-    std::io::Read::read_to_end(&mut std::io::Read::take(&mut decoder, MOST_BYTES as u64), &mut lines)
-        .map_err(|e| e.to_string())?;
+    std::io::Read::read_to_end(
+        &mut std::io::Read::take(&mut decoder, MOST_BYTES as u64),
+        &mut lines,
+    )
+    .map_err(|e| e.to_string())?;
     let mut prev_hash = seal.prev_hash;
     let mut events = Vec::new();
     for line in lines.split(|b| *b == b'\n').filter(|l| !l.is_empty()) {
         let packed: Packed = serde_json::from_slice(line).map_err(|e| e.to_string())?;
-        let hash = *blake3::Hash::from_hex(&packed.x).map_err(|e| e.to_string())?.as_bytes();
+        let hash = *blake3::Hash::from_hex(&packed.x)
+            .map_err(|e| e.to_string())?
+            .as_bytes();
         events.push(Event {
             seq: packed.n,
             at: Timestamp::from_micros(packed.t),

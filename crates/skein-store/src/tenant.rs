@@ -1,6 +1,6 @@
 //! Handles. A [`TenantStore`] is made for one tenant and can touch no other (L7).
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use skein_domain::{Actor, TenantId, Timestamp};
 use tokio::sync::oneshot;
@@ -18,6 +18,9 @@ pub struct Store {
     feed: Arc<Feed>,
 }
 
+/// What the last run of a write job returned and told.
+type Outcome<T> = Arc<Mutex<Option<(T, Vec<Event>)>>>;
+
 /// One tenant's part of the store. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct TenantStore {
@@ -27,11 +30,17 @@ pub struct TenantStore {
 
 impl Store {
     pub fn new(backend: Arc<dyn Backend>) -> Self {
-        Self { backend, feed: Arc::default() }
+        Self {
+            backend,
+            feed: Arc::default(),
+        }
     }
 
     pub fn tenant(&self, tenant: TenantId) -> TenantStore {
-        TenantStore { tenant, store: self.clone() }
+        TenantStore {
+            tenant,
+            store: self.clone(),
+        }
     }
 
     /// Every tenant that has events; for start-up recovery and sweeps.
@@ -59,7 +68,9 @@ impl TenantStore {
         let mut job = Some(job);
         let mut out = None;
         self.store.backend.read(&self.tenant, &mut |raw| {
-            let job = job.take().ok_or_else(|| Error::Bug("a read job was run twice".into()))?;
+            let job = job
+                .take()
+                .ok_or_else(|| Error::Bug("a read job was run twice".into()))?;
             out = Some(job(&Reader::new(raw, &self.tenant))?);
             Ok(())
         })?;
@@ -91,7 +102,9 @@ impl TenantStore {
             // Nobody waits any more when the caller went away; the write stands all the same.
             let _ = send.send(result);
         });
-        receive.await.map_err(|_| Error::unavailable("the store was closed"))?
+        receive
+            .await
+            .map_err(|_| Error::unavailable("the store was closed"))?
     }
 
     /// As [`TenantStore::write`], for callers without a runtime.
@@ -105,7 +118,9 @@ impl TenantStore {
         self.submit(actor, now, job, move |result| {
             let _ = send.send(result);
         });
-        receive.recv().map_err(|_| Error::unavailable("the store was closed"))?
+        receive
+            .recv()
+            .map_err(|_| Error::unavailable("the store was closed"))?
     }
 
     fn submit<T: Send + 'static>(
@@ -116,18 +131,21 @@ impl TenantStore {
         done: impl FnOnce(Result<T>) + Send + 'static,
     ) {
         let (actor, tenant) = (actor.clone(), self.tenant.clone());
-        let outcome: Arc<std::sync::Mutex<Option<(T, Vec<Event>)>>> = Arc::default();
+        let outcome = Outcome::<T>::default();
         let slot = outcome.clone();
         let run = Box::new(move |raw: &mut dyn crate::backend::RawWrite| {
             let mut writer = Writer::new(raw, &tenant, actor.clone(), now);
             let value = job(&mut writer)?;
             let events = writer.finish()?;
-            *slot.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some((value, events));
+            *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some((value, events));
             Ok(())
         });
         let (feed, tenant) = (self.store.feed.clone(), self.tenant.clone());
         let reply = Box::new(move |result: Result<()>| {
-            let taken = outcome.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+            let taken = outcome
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take();
             done(match (result, taken) {
                 (Ok(()), Some((value, events))) => {
                     feed.publish(&tenant, events);
@@ -149,7 +167,9 @@ impl TenantStore {
         if let Some(recent) = self.store.feed.recent(&self.tenant, after, limit) {
             return Ok(recent);
         }
-        let events = self.read(move |reader| reader.events(after, None, limit)).await?;
+        let events = self
+            .read(move |reader| reader.events(after, None, limit))
+            .await?;
         Ok(events.into_iter().map(Arc::new).collect())
     }
 }
