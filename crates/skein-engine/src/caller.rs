@@ -1,0 +1,99 @@
+//! Who asks, and what they are answered.
+
+use std::sync::Arc;
+
+use skein_domain::{Actor, Key, Project, Receipt, Role, Session, Summary, TenantId, Thread, Token};
+
+/// One authenticated caller with one request.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    pub tenant: TenantId,
+    pub actor: Actor,
+    pub role: Role,
+    /// Set for tokens bound to an actor: it may drive only sessions this actor owns.
+    pub bound: bool,
+    pub idempotency: Option<Idempotency>,
+}
+
+impl Caller {
+    /// The machine's own user, who may do everything in the tenant.
+    pub fn local(tenant: TenantId, actor: Actor) -> Self {
+        Self {
+            tenant,
+            actor,
+            role: Role::Admin,
+            bound: false,
+            idempotency: None,
+        }
+    }
+}
+
+/// A request that has one effect however often it is sent.
+#[derive(Clone)]
+pub struct Idempotency {
+    pub key: Key,
+    /// Of the whole request, so that a key cannot be used for another.
+    pub fingerprint: [u8; 32],
+    /// Writes the answer down; called in the transaction that makes it true.
+    pub render: Arc<dyn Fn(&Outcome) -> String + Send + Sync>,
+}
+
+impl std::fmt::Debug for Idempotency {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Idempotency")
+            .field("key", &self.key)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a change made or changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Project(Project),
+    Thread(Thread),
+    Session(Box<Session>),
+    Sessions(Vec<Session>),
+    Receipt(Receipt),
+    Summary(Summary),
+    Token(Token),
+    /// The secret is shown once and not kept; a replayed answer leaves it out.
+    NewToken {
+        token: Token,
+        secret: String,
+    },
+    Sealed {
+        sealed: u64,
+        dropped: u64,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    Fresh(Outcome),
+    /// The answer given before to the same request.
+    Replayed(String),
+}
+
+impl Answer {
+    /// For callers that gave no key and so cannot get a replay.
+    pub fn fresh(self) -> Option<Outcome> {
+        match self {
+            Self::Fresh(outcome) => Some(outcome),
+            Self::Replayed(_) => None,
+        }
+    }
+
+    pub fn session(self) -> Option<Session> {
+        match self {
+            Self::Fresh(Outcome::Session(session)) => Some(*session),
+            _ => None,
+        }
+    }
+
+    pub fn sessions(self) -> Option<Vec<Session>> {
+        match self {
+            Self::Fresh(Outcome::Sessions(sessions)) => Some(sessions),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! Ends of sessions, and beginnings anew.
+
+use skein_domain::{
+    BroadcastReport, HandoffId, Invalid, Outcome as End, Phase, Reason, Refused, Role, Session,
+    Step, capacity, fact::Change,
+};
+use skein_store::Writer;
+use skein_store::backend::Filter;
+
+use crate::caller::{Answer, Outcome};
+use crate::desk::Desk;
+use crate::error::Error;
+use crate::spawn::{check_delegates, live_children};
+use crate::turn::{Fence, require_open_thread};
+
+type StoreResult<T> = Result<T, skein_store::Error>;
+
+/// Most sessions one `kill --tree` takes.
+const MOST_TREE: usize = 10_000;
+
+impl Desk {
+    /// Ends a session for good, as far as its driver is concerned; it can be restored.
+    pub async fn end(
+        &self,
+        reference: String,
+        mut fence: Fence,
+        outcome: End,
+        reason: Option<Reason>,
+    ) -> Result<Answer, Error> {
+        if !matches!(outcome, End::Done | End::Failed) {
+            return Err(Invalid::new(
+                "outcome",
+                outcome.as_str(),
+                "a session ends itself as `done` or `failed`",
+            )
+            .into());
+        }
+        fence.owner = self.must_own(fence.owner);
+        self.change("end a session", Role::Operate, move |writer| {
+            let session: Session = writer.reader().resolve(&reference)?;
+            fence.check(&session)?;
+            Ok(Outcome::Session(Box::new(end_session(
+                writer,
+                &session,
+                outcome,
+                reason.clone(),
+            )?)))
+        })
+        .await
+    }
+
+    /// Ends a session from outside; with `tree` its live descendants too, deepest first.
+    pub async fn kill(
+        &self,
+        reference: String,
+        reason: Option<Reason>,
+        tree: bool,
+    ) -> Result<Answer, Error> {
+        let must_own = self.must_own(None);
+        self.change("kill a session", Role::Operate, move |writer| {
+            let session: Session = writer.reader().resolve(&reference)?;
+            session.check_owner(must_own.as_ref())?;
+            if tree {
+                for descendant in live_descendants(writer, &session)?.into_iter().rev() {
+                    // Read again: a child's end may have changed it.
+                    let current: Session = writer.reader().get(descendant.id.as_str())?;
+                    end_session(writer, &current, End::Killed, reason.clone())?;
+                }
+            }
+            let current: Session = writer.reader().get(session.id.as_str())?;
+            Ok(Outcome::Session(Box::new(end_session(
+                writer,
+                &current,
+                End::Killed,
+                reason.clone(),
+            )?)))
+        })
+        .await
+    }
+
+    /// Brings an ended session back, on its next run. It needs a place with its parent again, and the rest
+    /// of its budget.
+    pub async fn restore(&self, reference: String) -> Result<Answer, Error> {
+        let must_own = self.must_own(None);
+        self.change("restore a session", Role::Operate, move |writer| {
+            let before: Session = writer.reader().resolve(&reference)?;
+            before.check_owner(must_own.as_ref())?;
+            let after = before.step(Step::Restore, writer.now())?;
+            require_open_thread(&writer.reader(), &before)?;
+            if let Some(parent) = &before.parent {
+                let parent: Session = writer.reader().get(parent.as_str())?;
+                rejoin(writer, &parent, &before)?;
+            }
+            let after = Session {
+                run: after.run + 1,
+                ..after
+            };
+            writer.update(&after)?;
+            writer.tell(&Change::Restored { run: after.run }.of(&after))?;
+            Ok(Outcome::Session(Box::new(after)))
+        })
+        .await
+    }
+}
+
+/// Takes a place and the budget's rest with the parent again. A parent that has ended takes nobody in, but
+/// holds nobody back either, unless it gave the budget back that the child would need.
+fn rejoin(writer: &mut Writer<'_>, parent: &Session, child: &Session) -> StoreResult<()> {
+    if !parent.phase.is_live() {
+        if parent.budget.is_limited() {
+            return Err(Refused::ParentEnded {
+                session: child.id.clone(),
+                parent: parent.id.clone(),
+            }
+            .into());
+        }
+        return Ok(());
+    }
+    check_delegates(parent)?;
+    let project: skein_domain::Project = writer.reader().get(parent.project.as_str())?;
+    capacity::check(
+        &project.limits,
+        &parent.id,
+        parent.depth,
+        live_children(writer, parent)?,
+        1,
+    )?;
+    let budget = parent
+        .budget
+        .reopen(&parent.id, &parent.usage, &child.budget, &child.usage)?;
+    if budget != parent.budget {
+        writer.update(&Session {
+            budget,
+            ..parent.next(writer.now())
+        })?;
+    }
+    Ok(())
+}
+
+/// Live sessions below `session`, parents before children.
+fn live_descendants(writer: &Writer<'_>, session: &Session) -> StoreResult<Vec<Session>> {
+    let mut found: Vec<Session> = vec![];
+    let mut queue = vec![session.id.clone()];
+    while let Some(next) = queue.pop() {
+        // Ended children may still have live ones below them, so the walk goes through them.
+        let filter = Filter {
+            parent: Some(next.to_string()),
+            ..Filter::default()
+        };
+        for child in writer.reader().all::<Session>(&filter)? {
+            queue.push(child.id.clone());
+            if child.phase.is_live() {
+                found.push(child);
+            }
+        }
+        if found.len() > MOST_TREE {
+            return Err(Invalid::new(
+                "tree",
+                session.id.as_str(),
+                format!("more than {MOST_TREE} live sessions"),
+            )
+            .into());
+        }
+    }
+    found.sort_by_key(|s| s.depth);
+    Ok(found)
+}
+
+/// Ends one session: frees its place and its budget with the parent, and the broadcast it was the last of.
+pub(crate) fn end_session(
+    writer: &mut Writer<'_>,
+    session: &Session,
+    outcome: End,
+    reason: Option<Reason>,
+) -> StoreResult<Session> {
+    let after = session.step(Step::End(outcome, reason.clone()), writer.now())?;
+    let live_children = u64::from(live_children(writer, session)?);
+    writer.update(&after)?;
+    writer.tell(
+        &Change::Ended {
+            outcome,
+            reason,
+            live_children,
+        }
+        .of(&after),
+    )?;
+    if let Some(parent) = &after.parent {
+        let parent: Session = writer.reader().get(parent.as_str())?;
+        settle(writer, &parent, &after)?;
+    }
+    Ok(after)
+}
+
+fn settle(writer: &mut Writer<'_>, parent: &Session, child: &Session) -> StoreResult<()> {
+    let now = writer.now();
+    let mut after = Session {
+        budget: parent.budget.settle(&child.budget, &child.usage),
+        ..parent.next(now)
+    };
+    let mut facts = vec![];
+    if parent.budget.is_limited() {
+        let unspent = child.budget.unspent(&child.usage);
+        facts.push(Change::BudgetReturned {
+            child: child.id.clone(),
+            unspent,
+        });
+    }
+    if let Some((broadcast, report)) = finished_broadcast(writer, parent, child)? {
+        after.phase = parent.phase.on(&parent.id, Step::MergeDone)?;
+        facts.push(Change::BroadcastFinished {
+            handoff: broadcast,
+            report,
+        });
+    }
+    if after.budget == parent.budget && after.phase == parent.phase {
+        return Ok(());
+    }
+    writer.update(&after)?;
+    for fact in facts {
+        writer.tell(&fact.of(&after))?;
+    }
+    recharge_ancestors(writer, parent, &after)
+}
+
+/// A parent that ended before its child carries the child's reservation as its charge; when the child ends,
+/// what comes back goes on to the next ancestor that is still there to use it.
+fn recharge_ancestors(
+    writer: &mut Writer<'_>,
+    before: &Session,
+    after: &Session,
+) -> StoreResult<()> {
+    let (mut before, mut after) = (before.clone(), after.clone());
+    while !after.phase.is_live() {
+        let Some(grandparent) = &after.parent else {
+            return Ok(());
+        };
+        let grandparent: Session = writer.reader().get(grandparent.as_str())?;
+        let budget = grandparent.budget.recharge(
+            before.budget.charge(&before.usage),
+            after.budget.charge(&after.usage),
+        );
+        if budget == grandparent.budget {
+            return Ok(());
+        }
+        let recharged = Session {
+            budget,
+            ..grandparent.next(writer.now())
+        };
+        writer.update(&recharged)?;
+        (before, after) = (grandparent, recharged);
+    }
+    Ok(())
+}
+
+/// The report of a broadcast if `child` was the last of its recipients to end.
+fn finished_broadcast(
+    writer: &Writer<'_>,
+    parent: &Session,
+    child: &Session,
+) -> StoreResult<Option<(HandoffId, BroadcastReport)>> {
+    let Phase::AwaitingMerge(broadcast) = &parent.phase else {
+        return Ok(None);
+    };
+    if child.broadcast.as_ref() != Some(broadcast) {
+        return Ok(None);
+    }
+    let report = report(writer, parent, broadcast)?;
+    let all_ended = report
+        .recipients
+        .iter()
+        .all(|(_, _, outcome)| outcome.is_some());
+    Ok(all_ended.then(|| (broadcast.clone(), report)))
+}
+
+/// How the recipients of a broadcast stand; `None` for those still at work.
+pub(crate) fn report(
+    writer: &Writer<'_>,
+    source: &Session,
+    broadcast: &HandoffId,
+) -> StoreResult<BroadcastReport> {
+    let filter = Filter {
+        parent: Some(source.id.to_string()),
+        ..Filter::default()
+    };
+    let recipients = writer
+        .reader()
+        .all::<Session>(&filter)?
+        .into_iter()
+        .filter(|s| s.broadcast.as_ref() == Some(broadcast))
+        .map(|s| {
+            let outcome = match s.phase {
+                Phase::Ended { outcome, .. } => Some(outcome),
+                // Archived while idle: it did what it did.
+                Phase::Archived { outcome } => Some(outcome.unwrap_or(End::Done)),
+                _ => None,
+            };
+            (s.id, s.owner, outcome)
+        })
+        .collect();
+    Ok(BroadcastReport { recipients })
+}
+
+/// Puts a session away for good; an idle one is settled with its parent first.
+pub(crate) fn archive_session(
+    writer: &mut Writer<'_>,
+    session: &Session,
+    why: &'static str,
+) -> StoreResult<Session> {
+    let was_live = session.phase.is_live();
+    let after = session.quiet_step(Step::Archive, writer.now())?;
+    writer.update(&after)?;
+    writer.tell(&Change::Archived { why }.of(&after))?;
+    if let (true, Some(parent)) = (was_live, &after.parent) {
+        let parent: Session = writer.reader().get(parent.as_str())?;
+        settle(writer, &parent, &after)?;
+    }
+    Ok(after)
+}

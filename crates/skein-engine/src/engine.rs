@@ -1,0 +1,114 @@
+//! The engine: what the composition root holds. Hands out desks and does what belongs to no caller.
+
+use std::sync::Arc;
+
+use skein_domain::{Handoff, TenantId};
+use skein_store::Store;
+use skein_store::backend::Filter;
+
+use crate::caller::Caller;
+use crate::desk::Desk;
+use crate::error::Error;
+use crate::handoff::{NoWorkspaces, Provisioner, Running};
+use crate::source::{Clock, Ids, SystemClock, SystemIds};
+use crate::tasks::Tasks;
+use crate::walls::Walls;
+
+#[derive(Clone, Debug)]
+pub struct Engine {
+    store: Store,
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// What every desk needs besides its tenant's store.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) ids: Arc<dyn Ids>,
+    pub(crate) provisioner: Arc<dyn Provisioner>,
+    pub(crate) running: Running,
+    pub(crate) tasks: Tasks,
+    pub(crate) walls: Walls,
+}
+
+impl Engine {
+    pub fn new(store: Store, tasks: Tasks) -> Self {
+        Self::with(
+            store,
+            tasks,
+            Arc::new(SystemClock),
+            Arc::new(SystemIds),
+            Arc::new(NoWorkspaces),
+        )
+    }
+
+    pub fn with(
+        store: Store,
+        tasks: Tasks,
+        clock: Arc<dyn Clock>,
+        ids: Arc<dyn Ids>,
+        provisioner: Arc<dyn Provisioner>,
+    ) -> Self {
+        let walls = Walls::new(store.clone(), clock.clone(), &tasks);
+        let shared = Shared {
+            clock,
+            ids,
+            provisioner,
+            running: Running::default(),
+            tasks,
+            walls,
+        };
+        Self {
+            store,
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// A desk for one request of `caller`.
+    pub fn desk(&self, caller: Caller) -> Desk {
+        Desk::new(
+            self.store.tenant(caller.tenant.clone()),
+            caller,
+            self.shared.clone(),
+        )
+    }
+
+    pub(crate) fn system_desk(&self, tenant: TenantId) -> Desk {
+        self.desk(Caller::local(tenant, skein_domain::Actor::System))
+    }
+
+    pub fn tenants(&self) -> Result<Vec<TenantId>, Error> {
+        Ok(self.store.tenants()?)
+    }
+
+    /// Undoes every handoff that a crash left half-done. Called before the first request is served, and by
+    /// the sweep for those whose undoing failed; handoffs at work in this process are left alone.
+    pub async fn recover(&self) -> Result<usize, Error> {
+        let mut undone = 0;
+        for tenant in self.tenants()? {
+            let desk = self.system_desk(tenant);
+            let stale: Vec<Handoff> = desk.store.read(|r| r.all(&Filter::default())).await?;
+            for handoff in stale {
+                if self.shared.running.holds(&handoff.id) {
+                    continue;
+                }
+                desk.revert(&handoff, "the daemon stopped in between")
+                    .await?;
+                undone += 1;
+            }
+        }
+        Ok(undone)
+    }
+
+    /// Archives what retention says, forgets old replies, in every tenant. Errors of one tenant do not keep
+    /// the others waiting.
+    pub async fn sweep(&self) -> Result<(), Error> {
+        for tenant in self.tenants()? {
+            let desk = self.system_desk(tenant.clone());
+            if let Err(error) = desk.sweep().await {
+                tracing::warn!(%tenant, %error, "retention sweep failed");
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,107 @@
+//! Reading, following, verifying and sealing the event log.
+
+use std::sync::Arc;
+
+use skein_domain::{Role, Session};
+use skein_store::{Event, Subscription, Verdict};
+
+use crate::caller::{Answer, Outcome};
+use crate::desk::Desk;
+use crate::error::Error;
+
+/// One reader of the log, from its cursor on.
+#[derive(Debug)]
+pub struct Follower {
+    desk: Desk,
+    subscription: Subscription,
+    session: Option<String>,
+    cursor: u64,
+}
+
+/// Events fetched at a time.
+const BATCH: usize = 256;
+
+impl Desk {
+    pub async fn events(
+        &self,
+        since: u64,
+        session: Option<String>,
+        limit: usize,
+    ) -> Result<Vec<Event>, Error> {
+        self.look(move |reader| {
+            let session = match session {
+                Some(reference) => Some(reader.resolve::<Session>(&reference)?.id),
+                None => None,
+            };
+            reader.events(since, session.as_ref(), limit)
+        })
+        .await
+    }
+
+    /// Follows the log from `since` on; `None` begins with the next event.
+    pub async fn follow(
+        &self,
+        since: Option<u64>,
+        session: Option<String>,
+    ) -> Result<Follower, Error> {
+        let subscription = self.store.subscribe();
+        let (session, head) = self
+            .look(move |reader| {
+                let session = match session {
+                    Some(reference) => Some(reader.resolve::<Session>(&reference)?.id.to_string()),
+                    None => None,
+                };
+                Ok((session, reader.head()?.seq))
+            })
+            .await?;
+        Ok(Follower {
+            desk: self.clone(),
+            subscription,
+            session,
+            cursor: since.unwrap_or(head),
+        })
+    }
+
+    pub async fn verify_events(&self) -> Result<Verdict, Error> {
+        self.look(|reader| reader.verify()).await
+    }
+
+    /// Packs all but the newest `keep` events away; with `drop` their bodies are forgotten.
+    pub async fn seal_events(&self, keep: u64, drop: bool) -> Result<Answer, Error> {
+        self.change("seal events", Role::Admin, move |writer| {
+            let through = writer.reader().head()?.seq.saturating_sub(keep);
+            let sealed = writer.seal_events(through)?;
+            let dropped = if drop {
+                writer.drop_sealed_events(through)?
+            } else {
+                0
+            };
+            Ok(Outcome::Sealed { sealed, dropped })
+        })
+        .await
+    }
+}
+
+impl Follower {
+    /// The next events, as soon as there are any; empty when the store is closed.
+    ///
+    /// Cancel-safe: the cursor moves only when events are returned.
+    pub async fn next(&mut self) -> Result<Vec<Arc<Event>>, Error> {
+        loop {
+            let events = self.desk.store.events_after(self.cursor, BATCH).await?;
+            match events.last() {
+                Some(last) => {
+                    self.cursor = last.seq;
+                    let wanted =
+                        |e: &Arc<Event>| self.session.is_none() || e.session == self.session;
+                    let events: Vec<_> = events.into_iter().filter(wanted).collect();
+                    if !events.is_empty() {
+                        return Ok(events);
+                    }
+                }
+                None if !self.subscription.beyond(self.cursor).await => return Ok(vec![]),
+                None => {}
+            }
+        }
+    }
+}

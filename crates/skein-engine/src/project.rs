@@ -1,0 +1,358 @@
+//! Projects: folders with rules.
+
+use skein_domain::{
+    Conflict, Fact, Invalid, Limits, Name, NotFound, Prefix, Project, ProjectId, Refused,
+    Retention, Role, Thread, gate,
+};
+use skein_store::backend::{Filter, Order};
+use skein_store::{Page, Query, Reader, Writer};
+
+use crate::caller::{Answer, Outcome};
+use crate::desk::Desk;
+use crate::error::Error;
+use crate::tasks::blocking;
+
+#[derive(Clone, Debug, Default)]
+pub struct AddProject {
+    pub name: Option<Name>,
+    pub path: Option<String>,
+    pub prefix: Option<Prefix>,
+    pub settings: Settings,
+}
+
+/// What is `None` stays as it is; zero switches a retention rule off.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Settings {
+    pub depth: Option<u32>,
+    pub width: Option<u32>,
+    pub idle_ttl_seconds: Option<u64>,
+    pub max_ended: Option<u32>,
+}
+
+impl Settings {
+    fn check(&self) -> Result<(), Invalid> {
+        for (what, value) in [("depth", self.depth), ("width", self.width)] {
+            if let Some(value) = value
+                && value > Limits::MOST
+            {
+                return Err(Invalid::new(
+                    what,
+                    &value.to_string(),
+                    format!("the most is {}", Limits::MOST),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn apply(&self, limits: &mut Limits, retention: &mut Retention) {
+        limits.depth = self.depth.unwrap_or(limits.depth);
+        limits.width = self.width.unwrap_or(limits.width);
+        if let Some(ttl) = self.idle_ttl_seconds {
+            retention.idle_ttl_seconds = (ttl > 0).then_some(ttl);
+        }
+        if let Some(most) = self.max_ended {
+            retention.max_ended = (most > 0).then_some(most);
+        }
+    }
+}
+
+const fn by_name(name: &str) -> (&'static str, &str) {
+    ("project-name", name)
+}
+
+fn claim((kind, value): (&str, &str)) -> String {
+    format!("{kind}:{value}")
+}
+
+/// Finds a project by id, unique beginning of its id, or name.
+pub(crate) fn resolve(reader: &Reader<'_>, reference: &str) -> Result<Project, skein_store::Error> {
+    let project: Project = match reader.claimed_by(&claim(by_name(reference)))? {
+        Some(id) => reader.get(&id)?,
+        None => reader.resolve(reference)?,
+    };
+    if project.removed_at.is_some() {
+        return Err(NotFound::new("project", reference).into());
+    }
+    Ok(project)
+}
+
+impl Desk {
+    pub async fn add_project(&self, add: AddProject) -> Result<Answer, Error> {
+        add.settings.check()?;
+        let path = match add.path {
+            Some(path) => Some(canonical(path).await?),
+            None => None,
+        };
+        let name = match (add.name, &path) {
+            (Some(name), _) => name,
+            (None, Some(path)) => name_from(path)?,
+            (None, None) => {
+                return Err(Invalid::new("name", "", "a project without a folder needs one").into());
+            }
+        };
+        let id = ProjectId::from_random(self.shared.ids.bits());
+        let (settings, prefix) = (add.settings, add.prefix);
+        self.change("add a project", Role::Operate, move |writer| {
+            take(writer, "project-name", name.as_str(), &id, |project| {
+                Conflict::NameTaken {
+                    name: name.to_string(),
+                    project,
+                }
+            })?;
+            if let Some(path) = &path {
+                take(writer, "project-path", path, &id, |project| {
+                    Conflict::PathTaken {
+                        path: path.clone(),
+                        project,
+                    }
+                })?;
+            }
+            let prefix = take_prefix(writer, prefix.as_ref(), &name, &id)?;
+            let (mut limits, mut retention) = (Limits::default(), Retention::default());
+            settings.apply(&mut limits, &mut retention);
+            let project = Project {
+                id: id.clone(),
+                name: name.clone(),
+                path: path.clone(),
+                prefix,
+                limits,
+                retention,
+                version: 1,
+                created_at: writer.now(),
+                updated_at: writer.now(),
+                removed_at: None,
+            };
+            writer.insert(&project)?;
+            writer.tell(&Fact::ProjectAdded {
+                project: project.id.clone(),
+                name: project.name.clone(),
+                path: project.path.clone(),
+                prefix: project.prefix.to_string(),
+            })?;
+            Ok(Outcome::Project(project))
+        })
+        .await
+    }
+
+    pub async fn set_project(
+        &self,
+        reference: String,
+        expect_version: Option<u64>,
+        settings: Settings,
+    ) -> Result<Answer, Error> {
+        settings.check()?;
+        self.change("change a project", Role::Operate, move |writer| {
+            let before = resolve(&writer.reader(), &reference)?;
+            if let Some(expected) = expect_version
+                && expected != before.version
+            {
+                let id = before.id.to_string();
+                return Err(Conflict::Version {
+                    what: "project",
+                    id,
+                    expected,
+                    actual: before.version,
+                }
+                .into());
+            }
+            let mut after = Project {
+                version: before.version + 1,
+                updated_at: writer.now(),
+                ..before.clone()
+            };
+            settings.apply(&mut after.limits, &mut after.retention);
+            if (after.limits, after.retention) == (before.limits, before.retention) {
+                return Ok(Outcome::Project(before));
+            }
+            writer.update(&after)?;
+            writer.tell(&Fact::ProjectChanged {
+                project: after.id.clone(),
+                limits: after.limits,
+                retention: after.retention,
+            })?;
+            Ok(Outcome::Project(after))
+        })
+        .await
+    }
+
+    /// Forgets a project whose threads are all put away. Its folder and name are free again, its prefix is
+    /// not: ids are never given twice. Its threads and sessions stay readable.
+    pub async fn remove_project(&self, reference: String) -> Result<Answer, Error> {
+        self.change("remove a project", Role::Operate, move |writer| {
+            let before = resolve(&writer.reader(), &reference)?;
+            let open = Filter {
+                project: Some(before.id.to_string()),
+                live: Some(true),
+                ..Filter::default()
+            };
+            let total = writer.reader().count::<Thread>(&open)?;
+            if total > 0 {
+                let page = writer
+                    .reader()
+                    .list::<Thread>(&Query::oldest_first(open, gate::SAMPLE))?;
+                let offenders = page.items.into_iter().map(|t| t.id).collect();
+                return Err(Refused::ProjectNotEmpty {
+                    project: before.id,
+                    offenders,
+                    total,
+                }
+                .into());
+            }
+            let now = writer.now();
+            let after = Project {
+                version: before.version + 1,
+                updated_at: now,
+                removed_at: Some(now),
+                ..before
+            };
+            writer.update(&after)?;
+            writer.release(&claim(by_name(after.name.as_str())))?;
+            if let Some(path) = &after.path {
+                writer.release(&claim(("project-path", path)))?;
+            }
+            writer.tell(&Fact::ProjectRemoved {
+                project: after.id.clone(),
+            })?;
+            Ok(Outcome::Project(after))
+        })
+        .await
+    }
+
+    pub async fn get_project(&self, reference: String) -> Result<Project, Error> {
+        self.look(move |reader| resolve(reader, &reference)).await
+    }
+
+    pub async fn list_projects(
+        &self,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Page<Project>, Error> {
+        let filter = Filter {
+            live: Some(true),
+            ..Filter::default()
+        };
+        self.look(move |reader| {
+            reader.list(&Query {
+                filter,
+                order: Order::OldestFirst,
+                after,
+                limit,
+            })
+        })
+        .await
+    }
+
+    /// The project whose folder is `path` or the nearest one around it.
+    pub async fn project_around(&self, path: String) -> Result<Option<Project>, Error> {
+        let path = canonical(path).await?;
+        self.look(move |reader| {
+            for folder in std::path::Path::new(&path)
+                .ancestors()
+                .filter_map(|p| p.to_str())
+            {
+                if let Some(id) = reader.claimed_by(&claim(("project-path", folder)))? {
+                    return reader.find(&id);
+                }
+            }
+            Ok(None)
+        })
+        .await
+    }
+}
+
+fn take(
+    writer: &mut Writer<'_>,
+    kind: &str,
+    value: &str,
+    id: &ProjectId,
+    taken: impl FnOnce(ProjectId) -> Conflict,
+) -> Result<(), skein_store::Error> {
+    match writer.claim(&claim((kind, value)), id.as_str())? {
+        Ok(()) => Ok(()),
+        Err(holder) => {
+            let holder = holder
+                .parse()
+                .map_err(|e| skein_store::Error::Bug(format!("a claim names no project: {e}")))?;
+            Err(taken(holder).into())
+        }
+    }
+}
+
+/// A prefix once given is never given to another project, so session ids stay unique for ever.
+fn take_prefix(
+    writer: &mut Writer<'_>,
+    asked: Option<&Prefix>,
+    name: &Name,
+    id: &ProjectId,
+) -> Result<Prefix, skein_store::Error> {
+    let wanted = asked
+        .cloned()
+        .unwrap_or_else(|| Prefix::derive(name.as_str()));
+    let variants = if asked.is_some() { 1 } else { 10_000 };
+    for prefix in (1..=variants).map(|n| wanted.variant(n)) {
+        if writer
+            .claim(&claim(("session-prefix", prefix.as_str())), id.as_str())?
+            .is_ok()
+        {
+            return Ok(prefix);
+        }
+    }
+    Err(Conflict::PrefixTaken {
+        prefix: wanted.to_string(),
+    }
+    .into())
+}
+
+async fn canonical(path: String) -> Result<String, Error> {
+    let folder = |why: String| Error::Folder {
+        path: path.escape_debug().to_string(),
+        why,
+    };
+    if path.is_empty() || path.contains('\0') {
+        return Err(folder("not a path".into()));
+    }
+    if !path.starts_with('/') {
+        return Err(folder("the path must be absolute".into()));
+    }
+    let looked = path.clone();
+    let found = blocking(move || {
+        let real = std::fs::canonicalize(&looked)?;
+        let is_dir = std::fs::metadata(&real)?.is_dir();
+        Ok::<_, std::io::Error>((real, is_dir))
+    })
+    .await
+    .map_err(|_| Error::Stopped)?;
+    match found {
+        Ok((real, true)) => real
+            .into_os_string()
+            .into_string()
+            .map_err(|_| folder("its real path is not UTF-8".into())),
+        Ok((_, false)) => Err(folder("it is not a folder".into())),
+        Err(e) => Err(folder(e.to_string())),
+    }
+}
+
+/// The folder's own name, with what a name cannot hold turned into `-`.
+fn name_from(path: &str) -> Result<Name, Invalid> {
+    let base = path.rsplit('/').next().unwrap_or_default();
+    let cleaned: String = base
+        .chars()
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-') {
+                c
+            } else {
+                '-'
+            }
+        })
+        .take(64)
+        .collect();
+    let cleaned = cleaned.trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
+    cleaned.parse().map_err(|_| {
+        Invalid::new(
+            "name",
+            base,
+            "this folder's name makes no project name; give one",
+        )
+    })
+}

@@ -1,0 +1,85 @@
+//! Background work: every task is started here, has a name, and is waited for at the end.
+
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+
+/// Starts tasks and ends them in order: signal, drain, deadline, abort.
+#[derive(Clone, Debug)]
+pub struct Tasks {
+    set: Arc<Mutex<JoinSet<()>>>,
+    stop: watch::Sender<bool>,
+}
+
+impl Default for Tasks {
+    fn default() -> Self {
+        Self {
+            set: Arc::default(),
+            stop: watch::Sender::new(false),
+        }
+    }
+}
+
+impl Tasks {
+    /// Starts work that ends by itself, or when [`Tasks::stopping`] says so.
+    pub fn start(&self, name: &'static str, work: impl Future<Output = ()> + Send + 'static) {
+        let mut set = self.set.lock().unwrap_or_else(PoisonError::into_inner);
+        // Tasks that ended are let go, so that the set holds only what still runs.
+        while set.try_join_next().is_some() {}
+        set.spawn(async move {
+            tracing::trace!(task = name, "started");
+            work.await;
+            tracing::trace!(task = name, "ended");
+        });
+    }
+
+    /// Starts work whose result somebody may or may not stay to hear.
+    pub fn run<T: Send + 'static>(
+        &self,
+        name: &'static str,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> tokio::sync::oneshot::Receiver<T> {
+        let (send, receive) = tokio::sync::oneshot::channel();
+        self.start(name, async move {
+            let _ = send.send(work.await);
+        });
+        receive
+    }
+
+    /// Resolves when the tasks are asked to stop.
+    pub fn stopping(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut stop = self.stop.subscribe();
+        async move {
+            // The sender lives in `self`; if it is gone, everything is stopping anyway.
+            let _ = stop.wait_for(|stop| *stop).await;
+        }
+    }
+
+    pub fn signal(&self) {
+        self.stop.send_replace(true);
+    }
+
+    /// Waits for all tasks, at most `deadline`, then aborts the rest. Returns whether all ended by themselves.
+    pub async fn drain(&self, deadline: Duration) -> bool {
+        self.signal();
+        let mut set = std::mem::take(&mut *self.set.lock().unwrap_or_else(PoisonError::into_inner));
+        let all =
+            tokio::time::timeout(deadline, async { while set.join_next().await.is_some() {} })
+                .await
+                .is_ok();
+        if !all {
+            set.shutdown().await;
+        }
+        all
+    }
+}
+
+/// A blocking computation off the async threads.
+pub(crate) fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> JoinHandle<T> {
+    tokio::task::spawn_blocking(work)
+}

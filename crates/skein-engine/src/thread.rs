@@ -1,0 +1,205 @@
+//! Threads and the gates they are put away through.
+
+use skein_domain::{
+    Fact, PhaseName, Role, Session, SessionId, Thread, ThreadId, ThreadState, Title, gate,
+};
+use skein_store::backend::{Filter, Order};
+use skein_store::{Page, Query, Reader, Writer};
+
+use crate::caller::{Answer, Outcome};
+use crate::desk::Desk;
+use crate::error::Error;
+use crate::project;
+
+#[derive(Clone, Debug, Default)]
+pub struct ThreadFilter {
+    pub project: Option<String>,
+    /// `None` lists open and archived ones.
+    pub open: Option<bool>,
+}
+
+/// Remembers a deletion, so that deleting twice is as good as once.
+fn grave(id: &ThreadId) -> String {
+    format!("thread-deleted:{id}")
+}
+
+fn phases(
+    reader: &Reader<'_>,
+    thread: &ThreadId,
+    live: Option<bool>,
+) -> Result<Vec<(SessionId, PhaseName)>, skein_store::Error> {
+    let filter = Filter {
+        thread: Some(thread.to_string()),
+        live,
+        ..Filter::default()
+    };
+    Ok(reader
+        .all::<Session>(&filter)?
+        .into_iter()
+        .map(|s| (s.id, s.phase.name()))
+        .collect())
+}
+
+pub(crate) fn open_thread(
+    writer: &mut Writer<'_>,
+    id: ThreadId,
+    project: &skein_domain::Project,
+    title: Title,
+) -> Result<Thread, skein_store::Error> {
+    let now = writer.now();
+    let thread = Thread {
+        id,
+        project: project.id.clone(),
+        title,
+        state: ThreadState::Open,
+        version: 1,
+        created_at: now,
+        updated_at: now,
+    };
+    writer.insert(&thread)?;
+    writer.tell(&Fact::ThreadOpened {
+        project: thread.project.clone(),
+        thread: thread.id.clone(),
+        title: thread.title.clone(),
+    })?;
+    Ok(thread)
+}
+
+impl Desk {
+    pub async fn new_thread(&self, project: String, title: Title) -> Result<Answer, Error> {
+        let id = ThreadId::from_random(self.shared.ids.bits());
+        self.change("open a thread", Role::Operate, move |writer| {
+            let project = project::resolve(&writer.reader(), &project)?;
+            Ok(Outcome::Thread(open_thread(
+                writer,
+                id.clone(),
+                &project,
+                title.clone(),
+            )?))
+        })
+        .await
+    }
+
+    /// Puts a thread away if nobody works on it. Doing it again changes nothing.
+    pub async fn archive_thread(&self, reference: String) -> Result<Answer, Error> {
+        self.change("archive a thread", Role::Operate, move |writer| {
+            let before: Thread = writer.reader().resolve(&reference)?;
+            if before.state != ThreadState::Open {
+                return Ok(Outcome::Thread(before));
+            }
+            gate::archive_thread(
+                &before.id,
+                phases(&writer.reader(), &before.id, Some(true))?,
+            )?;
+            let now = writer.now();
+            let after = Thread {
+                state: ThreadState::Archived { at: now },
+                version: before.version + 1,
+                updated_at: now,
+                ..before
+            };
+            writer.update(&after)?;
+            writer.tell(&Fact::ThreadArchived {
+                project: after.project.clone(),
+                thread: after.id.clone(),
+            })?;
+            Ok(Outcome::Thread(after))
+        })
+        .await
+    }
+
+    pub async fn reopen_thread(&self, reference: String) -> Result<Answer, Error> {
+        self.change("reopen a thread", Role::Operate, move |writer| {
+            let before: Thread = writer.reader().resolve(&reference)?;
+            if before.state == ThreadState::Open {
+                return Ok(Outcome::Thread(before));
+            }
+            let project: skein_domain::Project = writer.reader().get(before.project.as_str())?;
+            if project.removed_at.is_some() {
+                return Err(skein_domain::Refused::ProjectRemoved {
+                    project: project.id,
+                }
+                .into());
+            }
+            let now = writer.now();
+            let after = Thread {
+                state: ThreadState::Open,
+                version: before.version + 1,
+                updated_at: now,
+                ..before
+            };
+            writer.update(&after)?;
+            writer.tell(&Fact::ThreadReopened {
+                project: after.project.clone(),
+                thread: after.id.clone(),
+            })?;
+            Ok(Outcome::Thread(after))
+        })
+        .await
+    }
+
+    /// Deletes a thread that never had a session. Deleting it again changes nothing.
+    pub async fn delete_thread(&self, reference: String) -> Result<Answer, Error> {
+        self.change("delete a thread", Role::Operate, move |writer| {
+            if let Some(deleted) = deleted_before(&writer.reader(), &reference)? {
+                return Ok(Outcome::Thread(deleted));
+            }
+            let thread: Thread = writer.reader().resolve(&reference)?;
+            gate::delete_thread(&thread.id, phases(&writer.reader(), &thread.id, None)?)?;
+            writer.delete(&thread)?;
+            // The record itself is the holder, so that the second answer is the first one.
+            let body = skein_store::Entity::encode(&thread)?;
+            let _ = writer.claim(&grave(&thread.id), &body)?;
+            writer.tell(&Fact::ThreadDeleted {
+                project: thread.project.clone(),
+                thread: thread.id.clone(),
+            })?;
+            Ok(Outcome::Thread(thread))
+        })
+        .await
+    }
+
+    /// Finds a thread by id or unique beginning of its id.
+    pub async fn get_thread(&self, reference: String) -> Result<Thread, Error> {
+        self.look(move |reader| reader.resolve(&reference)).await
+    }
+
+    pub async fn list_threads(
+        &self,
+        filter: ThreadFilter,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Page<Thread>, Error> {
+        self.look(move |reader| {
+            let project = match filter.project {
+                Some(reference) => Some(project::resolve(reader, &reference)?.id.to_string()),
+                None => None,
+            };
+            let filter = Filter {
+                project,
+                live: filter.open,
+                ..Filter::default()
+            };
+            reader.list(&Query {
+                filter,
+                order: Order::NewestFirst,
+                after,
+                limit,
+            })
+        })
+        .await
+    }
+}
+
+fn deleted_before(
+    reader: &Reader<'_>,
+    reference: &str,
+) -> Result<Option<Thread>, skein_store::Error> {
+    let Ok(id) = reference.parse::<ThreadId>() else {
+        return Ok(None);
+    };
+    match reader.claimed_by(&grave(&id))? {
+        Some(body) => skein_store::Entity::decode(&body).map(Some),
+        None => Ok(None),
+    }
+}

@@ -1,0 +1,161 @@
+//! Tokens: made, listed, revoked, and asked about at the door.
+
+use skein_domain::{
+    Actor, Fact, Invalid, Name, Refused, Role, TenantId, Timestamp, Token, TokenId,
+};
+use skein_store::backend::{Filter, Order};
+use skein_store::{Page, Query};
+use subtle::ConstantTimeEq;
+
+use crate::caller::{Answer, Caller, Outcome};
+use crate::desk::Desk;
+use crate::engine::Engine;
+use crate::error::Error;
+
+/// A token reads `skein.TENANT.ID.SECRET`: the tenant is in it, so that no look-up crosses a wall.
+const SCHEME: &str = "skein";
+
+fn hash(secret: &str) -> [u8; 32] {
+    blake3::derive_key("skein 2026-11 token secret v1", secret.as_bytes())
+}
+
+#[derive(Clone, Debug)]
+pub struct NewToken {
+    pub name: Name,
+    pub role: Role,
+    pub actor: Option<Actor>,
+    pub expires_in_seconds: Option<u64>,
+}
+
+impl Desk {
+    pub async fn new_token(&self, new: NewToken) -> Result<Answer, Error> {
+        let id = TokenId::from_random(self.shared.ids.bits());
+        let word: String = self
+            .shared
+            .ids
+            .secret()
+            .iter()
+            .map(|b| format!("{b:02x}"))
+            .collect();
+        let secret = format!("{SCHEME}.{}.{id}.{word}", self.caller.tenant);
+        if new.expires_in_seconds == Some(0) {
+            return Err(
+                Invalid::new("expiry", "0", "a token must live for a moment at least").into(),
+            );
+        }
+        self.change("make a token", Role::Admin, move |writer| {
+            let now = writer.now();
+            let token = Token {
+                id: id.clone(),
+                name: new.name.clone(),
+                role: new.role,
+                actor: new.actor.clone(),
+                secret_hash: hash(&word),
+                version: 1,
+                created_at: now,
+                expires_at: new.expires_in_seconds.map(|s| later(now, s)),
+                revoked_at: None,
+            };
+            writer.insert(&token)?;
+            writer.tell(&Fact::TokenMade {
+                token: token.id.clone(),
+                name: token.name.clone(),
+                role: token.role,
+            })?;
+            Ok(Outcome::NewToken {
+                token,
+                secret: secret.clone(),
+            })
+        })
+        .await
+    }
+
+    pub async fn list_tokens(
+        &self,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Page<Token>, Error> {
+        if let Err(refused) = self.caller.role.require(Role::Admin, "list tokens") {
+            return Err(self.refused("list tokens", refused.into()).await);
+        }
+        self.look(move |reader| {
+            reader.list(&Query {
+                filter: Filter::default(),
+                order: Order::NewestFirst,
+                after,
+                limit,
+            })
+        })
+        .await
+    }
+
+    /// Revoked at once: the next request with it is refused. Doing it again changes nothing.
+    pub async fn revoke_token(&self, reference: String) -> Result<Answer, Error> {
+        self.change("revoke a token", Role::Admin, move |writer| {
+            let before: Token = writer.reader().resolve(&reference)?;
+            if before.revoked_at.is_some() {
+                return Ok(Outcome::Token(before));
+            }
+            let after = Token {
+                version: before.version + 1,
+                revoked_at: Some(writer.now()),
+                ..before
+            };
+            writer.update(&after)?;
+            writer.tell(&Fact::TokenRevoked {
+                token: after.id.clone(),
+            })?;
+            Ok(Outcome::Token(after))
+        })
+        .await
+    }
+}
+
+fn later(now: Timestamp, seconds: u64) -> Timestamp {
+    let micros = i64::try_from(seconds)
+        .unwrap_or(i64::MAX)
+        .saturating_mul(1_000_000);
+    Timestamp::from_micros(now.as_micros().saturating_add(micros))
+}
+
+impl Engine {
+    /// Who a bearer token belongs to. Every way of being wrong gets the same answer.
+    pub async fn authenticate(&self, bearer: &str) -> Result<Caller, Error> {
+        let wrong = || Refused::Unauthorized {
+            why: "the token is unknown, expired or revoked",
+        };
+        let mut parts = bearer.split('.');
+        let (Some(SCHEME), Some(tenant), Some(id), Some(word), None) = (
+            parts.next(),
+            parts.next(),
+            parts.next(),
+            parts.next(),
+            parts.next(),
+        ) else {
+            return Err(wrong().into());
+        };
+        let (Ok(tenant), Ok(id)) = (tenant.parse::<TenantId>(), id.parse::<TokenId>()) else {
+            return Err(wrong().into());
+        };
+        let desk = self.system_desk(tenant.clone());
+        let token: Option<Token> = desk.store.read(move |r| r.find(id.as_str())).await?;
+        let given = hash(word);
+        match token {
+            Some(token)
+                if bool::from(token.secret_hash.ct_eq(&given)) && token.is_valid(desk.now()) =>
+            {
+                Ok(Caller {
+                    tenant,
+                    bound: token.actor.is_some(),
+                    actor: match token.actor {
+                        Some(actor) => actor,
+                        None => format!("user:{}", token.name).parse()?,
+                    },
+                    role: token.role,
+                    idempotency: None,
+                })
+            }
+            _ => Err(wrong().into()),
+        }
+    }
+}

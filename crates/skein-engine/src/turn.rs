@@ -1,0 +1,196 @@
+//! Turns of sessions that people and external programs drive.
+
+use skein_domain::{
+    Actor, Delivery, Invalid, Key, Phase, Question, Reason, Receipt, ReceiptId, Role, Session,
+    Step, Thread, Usage, fact::Change,
+};
+use skein_store::{Reader, Writer};
+
+use crate::caller::{Answer, Outcome};
+use crate::desk::Desk;
+use crate::error::Error;
+
+/// What must still be true for a program's write to count.
+#[derive(Clone, Debug, Default)]
+pub struct Fence {
+    pub run: Option<u64>,
+    pub owner_version: Option<u64>,
+    pub owner: Option<Actor>,
+}
+
+impl Fence {
+    pub(crate) fn check(&self, session: &Session) -> Result<(), skein_store::Error> {
+        session.check_owner(self.owner.as_ref())?;
+        session.check_owner_version(self.owner_version)?;
+        session.check_run(self.run)?;
+        Ok(())
+    }
+}
+
+pub(crate) fn require_open_thread(
+    reader: &Reader<'_>,
+    session: &Session,
+) -> Result<(), skein_store::Error> {
+    reader
+        .get::<Thread>(session.thread.as_str())?
+        .require_open()?;
+    Ok(())
+}
+
+/// Most answers a question can offer.
+const MOST_OPTIONS: usize = 50;
+
+impl Desk {
+    pub async fn begin_turn(&self, reference: String, fence: Fence) -> Result<Answer, Error> {
+        self.turn("begin a turn", reference, fence, |reader, session| {
+            require_open_thread(reader, session)?;
+            session.budget.check_left(&session.id, &session.usage)?;
+            Ok((
+                Step::BeginTurn,
+                Usage::default(),
+                Change::TurnBegan { run: session.run },
+            ))
+        })
+        .await
+    }
+
+    pub async fn end_turn(
+        &self,
+        reference: String,
+        fence: Fence,
+        usage: Usage,
+    ) -> Result<Answer, Error> {
+        self.turn("end a turn", reference, fence, move |_, _| {
+            Ok((Step::EndTurn, usage, Change::TurnEnded { usage }))
+        })
+        .await
+    }
+
+    pub async fn ask(
+        &self,
+        reference: String,
+        fence: Fence,
+        question: Question,
+    ) -> Result<Answer, Error> {
+        if question.options.len() > MOST_OPTIONS {
+            let count = question.options.len().to_string();
+            return Err(
+                Invalid::new("options", &count, format!("the most is {MOST_OPTIONS}")).into(),
+            );
+        }
+        self.turn("ask", reference, fence, move |_, _| {
+            Ok((
+                Step::Ask(question.clone()),
+                Usage::default(),
+                Change::Asked(question.clone()),
+            ))
+        })
+        .await
+    }
+
+    /// Takes a question back; the session becomes idle.
+    pub async fn withdraw(&self, reference: String, fence: Fence) -> Result<Answer, Error> {
+        self.turn("withdraw a question", reference, fence, |_, _| {
+            Ok((Step::Withdraw, Usage::default(), Change::Withdrawn))
+        })
+        .await
+    }
+
+    /// One step of a turn: fences, phase, usage and event in one transaction.
+    async fn turn(
+        &self,
+        op: &'static str,
+        reference: String,
+        mut fence: Fence,
+        decide: impl Fn(&Reader<'_>, &Session) -> Result<(Step, Usage, Change), skein_store::Error>
+        + Send
+        + 'static,
+    ) -> Result<Answer, Error> {
+        fence.owner = self.must_own(fence.owner);
+        self.change(op, Role::Operate, move |writer| {
+            let before: Session = writer.reader().resolve(&reference)?;
+            fence.check(&before)?;
+            let (step, usage, change) = decide(&writer.reader(), &before)?;
+            let after = before.step(step, writer.now())?;
+            let after = Session {
+                usage: after.usage.plus(usage),
+                ..after
+            };
+            writer.update(&after)?;
+            writer.tell(&change.of(&after))?;
+            Ok(Outcome::Session(Box::new(after)))
+        })
+        .await
+    }
+
+    /// Answers a session's question. The receipt says how far the answer is known to have come: it is
+    /// durable, and an external program reads it from the event.
+    pub async fn answer(&self, reference: String, text: Reason) -> Result<Answer, Error> {
+        let id = ReceiptId::from_random(self.shared.ids.bits());
+        let key = self.caller.idempotency.as_ref().map(|i| i.key.clone());
+        self.change("answer", Role::Operate, move |writer| {
+            let before: Session = writer.reader().resolve(&reference)?;
+            let text = chosen(&before.phase, &text)?;
+            let after = before.step(Step::Answer, writer.now())?;
+            let receipt = accept(writer, id.clone(), &after, key.clone(), text.clone())?;
+            writer.update(&after)?;
+            writer.tell(
+                &Change::Answered {
+                    receipt: receipt.id.clone(),
+                    text,
+                }
+                .of(&after),
+            )?;
+            Ok(Outcome::Receipt(receipt))
+        })
+        .await
+    }
+}
+
+/// A question with options takes one of them, by its text or its number.
+fn chosen(phase: &Phase, text: &Reason) -> Result<Reason, Invalid> {
+    let Phase::AwaitingInput(question) = phase else {
+        return Ok(text.clone());
+    };
+    if question.options.is_empty() || question.options.contains(text) {
+        return Ok(text.clone());
+    }
+    let by_number = text
+        .as_str()
+        .parse::<usize>()
+        .ok()
+        .and_then(|n| question.options.get(n.checked_sub(1)?));
+    by_number.cloned().ok_or_else(|| {
+        let list: Vec<String> = question
+            .options
+            .iter()
+            .enumerate()
+            .map(|(i, o)| format!("{}: {o}", i + 1))
+            .collect();
+        Invalid::new(
+            "answer",
+            text.as_str(),
+            format!("choose one of {}", list.join(", ")),
+        )
+    })
+}
+
+fn accept(
+    writer: &mut Writer<'_>,
+    id: ReceiptId,
+    session: &Session,
+    key: Option<Key>,
+    text: Reason,
+) -> Result<Receipt, skein_store::Error> {
+    let receipt = Receipt {
+        id,
+        session: session.id.clone(),
+        key,
+        text,
+        state: Delivery::Accepted,
+        attempts: 1,
+        history: vec![(Delivery::Accepted, writer.now())],
+    };
+    writer.insert(&receipt)?;
+    Ok(receipt)
+}
