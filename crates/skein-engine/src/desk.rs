@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use skein_domain::fact::Place;
-use skein_domain::{Actor, Fact, Refused, Role, Session, Timestamp};
+use skein_domain::{Actor, Fact, Refused, Role, Session, TenantId, Timestamp};
 use skein_store::reply::Earlier;
 use skein_store::{Reader, TenantStore, Writer};
 
@@ -28,6 +28,10 @@ impl Desk {
             caller,
             shared,
         }
+    }
+
+    pub fn tenant(&self) -> &TenantId {
+        &self.caller.tenant
     }
 
     pub(crate) fn now(&self) -> Timestamp {

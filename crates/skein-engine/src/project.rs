@@ -88,7 +88,9 @@ impl Desk {
             (Some(name), _) => name,
             (None, Some(path)) => name_from(path)?,
             (None, None) => {
-                return Err(Invalid::new("name", "", "a project without a folder needs one").into());
+                return Err(
+                    Invalid::new("name", "", "a project without a folder needs one").into(),
+                );
             }
         };
         let id = ProjectId::from_random(self.shared.ids.bits());

@@ -1,0 +1,134 @@
+//! The door: where a request comes from, and as whom it is served (L15).
+//!
+//! On the Unix socket the file's mode and the peer's user id have already decided: the machine's user is
+//! admin and may name tenant and actor. On TCP a bearer token decides both, and Host and Origin are checked
+//! so that no web page a person visits can speak to the daemon.
+
+use std::net::SocketAddr;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use skein_domain::{Actor, Kind, Refused, TenantId};
+use skein_engine::Caller;
+use skein_wire::{ACTOR_HEADER, TENANT_HEADER};
+
+use crate::app::App;
+use crate::error::ApiError;
+
+/// Where a connection comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// The machine's own user.
+    Unix,
+    /// Somebody on loopback; `local` is the address they reached.
+    Tcp { local: SocketAddr },
+}
+
+/// Paths that answer without a token: they tell only that somebody is home.
+const OPEN: [&str; 2] = ["/healthz", "/readyz"];
+
+pub(crate) async fn keep(State(app): State<App>, mut request: Request, next: Next) -> Response {
+    // A connection without a peer would be a bug in `serve`; it gets no further than a stranger.
+    let peer = request.extensions().get::<Peer>().copied();
+    let decided = match peer {
+        Some(Peer::Unix) => local(request.headers()),
+        Some(Peer::Tcp { local }) => match check_host(request.headers(), local) {
+            Ok(()) if OPEN.contains(&request.uri().path()) => return next.run(request).await,
+            Ok(()) => remote(&app, request.headers()).await,
+            Err(error) => Err(error),
+        },
+        None => Err(Refused::Unauthorized {
+            why: "the connection has no known origin",
+        }
+        .into()),
+    };
+    match decided {
+        Ok(caller) => {
+            request.extensions_mut().insert(caller);
+            next.run(request).await
+        }
+        Err(error) => error.into_response(),
+    }
+}
+
+fn local(headers: &HeaderMap) -> Result<Caller, ApiError> {
+    let tenant = match text(headers, TENANT_HEADER)? {
+        Some(name) => name.parse()?,
+        None => TenantId::default_tenant(),
+    };
+    let actor = match text(headers, ACTOR_HEADER)? {
+        Some(name) => name.parse()?,
+        None => Actor::System,
+    };
+    Ok(Caller::local(tenant, actor))
+}
+
+async fn remote(app: &App, headers: &HeaderMap) -> Result<Caller, ApiError> {
+    let bearer = text(headers, header::AUTHORIZATION.as_str())?
+        .and_then(|value| value.strip_prefix("Bearer "))
+        .ok_or(Refused::Unauthorized {
+            why: "a bearer token is needed",
+        })?;
+    let caller = app.engine().authenticate(bearer.trim()).await?;
+    match text(headers, TENANT_HEADER)? {
+        Some(named) if named != caller.tenant.as_str() => Err(Refused::Unauthorized {
+            why: "the token is not for this tenant",
+        }
+        .into()),
+        _ => Ok(caller),
+    }
+}
+
+/// A name that resolves to loopback by somebody else's DNS is not ours, and a page from elsewhere is not us.
+fn check_host(headers: &HeaderMap, local: SocketAddr) -> Result<(), ApiError> {
+    let port = local.port();
+    let ours = [
+        format!("127.0.0.1:{port}"),
+        format!("localhost:{port}"),
+        format!("[::1]:{port}"),
+    ];
+    let foreign = |what: &str, value: &str| {
+        ApiError::new(
+            Kind::Refused,
+            format!("{what} `{}` is not this daemon's", value.escape_debug()),
+            &["use the address that `skein daemon status` shows"],
+        )
+        .with_status(StatusCode::FORBIDDEN)
+    };
+    match text(headers, header::HOST.as_str())? {
+        Some(host) if ours.iter().any(|o| o.eq_ignore_ascii_case(host)) => {}
+        host => return Err(foreign("host", host.unwrap_or(""))),
+    }
+    match text(headers, header::ORIGIN.as_str())? {
+        None => Ok(()),
+        Some(origin)
+            if ours
+                .iter()
+                .any(|o| origin.eq_ignore_ascii_case(&format!("http://{o}"))) =>
+        {
+            Ok(())
+        }
+        Some(origin) => Err(foreign("origin", origin)),
+    }
+}
+
+/// A header's text, if it is there once and is text.
+pub(crate) fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, ApiError> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (None, _) => Ok(None),
+        (Some(value), None) => match value.to_str() {
+            Ok(text) => Ok(Some(text)),
+            Err(_) => Err(ApiError::misuse(
+                format!("header `{name}` is not plain text"),
+                &[],
+            )),
+        },
+        (Some(_), Some(_)) => Err(ApiError::misuse(
+            format!("header `{name}` is given twice"),
+            &[],
+        )),
+    }
+}

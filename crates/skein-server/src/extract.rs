@@ -1,0 +1,164 @@
+//! What handlers take in: strict bodies, strict queries, and a desk for the caller.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::request::Parts;
+use axum::http::{StatusCode, header};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::de::DeserializeOwned;
+use skein_domain::Key;
+use skein_engine::{Caller, Desk, Idempotency};
+
+use crate::app::App;
+use crate::door::text;
+use crate::error::ApiError;
+use crate::render;
+
+/// Largest body a call takes.
+pub(crate) const MOST_BODY: usize = 1024 * 1024;
+
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+
+/// Serves a call that only looks.
+#[derive(Debug)]
+pub(crate) struct Look(pub(crate) Desk);
+
+/// Serves a call that changes something; the body was parsed strictly and belongs to the idempotency key.
+#[derive(Debug)]
+pub(crate) struct Change<T>(pub(crate) Desk, pub(crate) T);
+
+/// The body of calls that take none; `{}` is fine too.
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Nothing {}
+
+#[derive(Debug)]
+pub(crate) struct Path<T>(pub(crate) T);
+
+#[derive(Debug)]
+pub(crate) struct Query<T>(pub(crate) T);
+
+fn caller(parts: &Parts) -> Result<Caller, ApiError> {
+    let unknown = skein_domain::Refused::Unauthorized {
+        why: "the caller is unknown",
+    };
+    parts
+        .extensions
+        .get::<Caller>()
+        .cloned()
+        .ok_or_else(|| unknown.into())
+}
+
+impl FromRequestParts<App> for Look {
+    type Rejection = ApiError;
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
+        Ok(Self(app.engine().desk(caller(parts)?)))
+    }
+}
+
+impl<T: DeserializeOwned> FromRequest<App> for Change<T> {
+    type Rejection = ApiError;
+    async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
+        let (parts, body) = request.into_parts();
+        let mut caller = caller(&parts)?;
+        let key = text(&parts.headers, IDEMPOTENCY_KEY)?
+            .map(str::parse::<Key>)
+            .transpose()?;
+        let body = read(&parts, body).await?;
+        let value = parse(&body)?;
+        if let Some(key) = key {
+            let tenant = caller.tenant.clone();
+            caller.idempotency = Some(Idempotency {
+                key,
+                fingerprint: fingerprint(&parts, &caller, &body),
+                render: Arc::new(move |outcome| render::outcome(&tenant, outcome).to_string()),
+            });
+        }
+        Ok(Self(app.engine().desk(caller), value))
+    }
+}
+
+async fn read(parts: &Parts, body: Body) -> Result<bytes::Bytes, ApiError> {
+    let bytes = match Limited::new(body, MOST_BODY).collect().await {
+        Ok(collected) => collected.to_bytes(),
+        Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => {
+            let message = format!("the body is larger than {MOST_BODY} bytes");
+            return Err(ApiError::misuse(message, &["send less at once"])
+                .with_status(StatusCode::PAYLOAD_TOO_LARGE));
+        }
+        Err(_) => {
+            return Err(ApiError::misuse(
+                "the body ended before it was complete",
+                &[],
+            ));
+        }
+    };
+    let kind = text(&parts.headers, header::CONTENT_TYPE.as_str())?.unwrap_or_default();
+    let is_json = kind
+        .split(';')
+        .next()
+        .is_some_and(|k| k.trim().eq_ignore_ascii_case("application/json"));
+    if !bytes.is_empty() && !is_json {
+        let hints = &["send `Content-Type: application/json`"];
+        return Err(ApiError::misuse("the body is not declared as JSON", hints)
+            .with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
+    }
+    Ok(bytes)
+}
+
+/// No body is an empty object: calls whose fields are all optional need none.
+fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
+    let body = if body.is_empty() { b"{}" } else { body };
+    serde_json::from_slice(body).map_err(|e| {
+        ApiError::misuse(
+            format!("the body is not what this call takes: {e}"),
+            &["`/api/v1/openapi.json` describes every call"],
+        )
+    })
+}
+
+/// Of everything that makes two requests the same.
+fn fingerprint(parts: &Parts, caller: &Caller, body: &[u8]) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new();
+    let actor = caller.actor.to_string();
+    for part in [
+        parts.method.as_str().as_bytes(),
+        parts.uri.path().as_bytes(),
+        actor.as_bytes(),
+        body,
+    ] {
+        hasher.update(&(part.len() as u64).to_le_bytes());
+        hasher.update(part);
+    }
+    *hasher.finalize().as_bytes()
+}
+
+impl<T: DeserializeOwned + Send> FromRequestParts<App> for Path<T> {
+    type Rejection = ApiError;
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
+        match axum::extract::Path::from_request_parts(parts, app).await {
+            Ok(axum::extract::Path(value)) => Ok(Self(value)),
+            Err(PathRejection::FailedToDeserializePathParams(e)) => {
+                Err(ApiError::misuse(e.body_text(), &[]))
+            }
+            Err(e) => Err(ApiError::misuse(e.body_text(), &[])),
+        }
+    }
+}
+
+impl<T: DeserializeOwned + Send> FromRequestParts<App> for Query<T> {
+    type Rejection = ApiError;
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
+        match axum::extract::Query::from_request_parts(parts, app).await {
+            Ok(axum::extract::Query(value)) => Ok(Self(value)),
+            Err(QueryRejection::FailedToDeserializeQueryString(e)) => Err(ApiError::misuse(
+                e.body_text(),
+                &["`/api/v1/openapi.json` describes every call"],
+            )),
+            Err(e) => Err(ApiError::misuse(e.body_text(), &[])),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+use axum::extract::State;
+use axum::{Extension, Json};
+use skein_domain::Refused;
+use skein_wire as wire;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::App;
+use crate::door::Peer;
+use crate::error::ApiError;
+use crate::extract::{Change, Look, Nothing};
+
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(healthz))
+        .routes(routes!(readyz))
+        .routes(routes!(status))
+        .routes(routes!(stop))
+        .routes(routes!(retention))
+}
+
+/// Answers while the process lives.
+#[utoipa::path(get, path = "/healthz", tag = "daemon", responses((status = 200, body = wire::Health)))]
+async fn healthz() -> Json<wire::Health> {
+    Json(wire::Health { ok: true })
+}
+
+/// Answers once the store is open and what a crash left was cleared up; nothing is served before.
+#[utoipa::path(get, path = "/readyz", tag = "daemon",
+    responses((status = 200, body = wire::Health), (status = "default", body = wire::ErrorBody)))]
+async fn readyz(State(app): State<App>) -> Result<Json<wire::Health>, ApiError> {
+    app.engine().tenants()?;
+    Ok(Json(wire::Health { ok: true }))
+}
+
+/// Shows who serves.
+#[utoipa::path(get, path = "/api/v1/daemon", tag = "daemon",
+    responses((status = 200, body = wire::DaemonStatus), (status = "default", body = wire::ErrorBody)))]
+async fn status(
+    State(app): State<App>,
+    Look(desk): Look,
+) -> Result<Json<wire::DaemonStatus>, ApiError> {
+    describe(&app, &desk).await
+}
+
+async fn describe(
+    app: &App,
+    desk: &skein_engine::Desk,
+) -> Result<Json<wire::DaemonStatus>, ApiError> {
+    Ok(Json(wire::DaemonStatus {
+        pid: std::process::id(),
+        version: app.options().version.clone(),
+        uptime_s: app.uptime().as_secs(),
+        sessions: desk.count_live_sessions().await?,
+        socket: app.options().socket.display().to_string(),
+        listen: app.options().listen.map(|a| a.to_string()),
+    }))
+}
+
+/// Stops the daemon in order. On the Unix socket only.
+#[utoipa::path(post, path = "/api/v1/daemon/stop", tag = "daemon",
+    responses((status = 200, body = wire::DaemonStatus), (status = "default", body = wire::ErrorBody)))]
+async fn stop(
+    State(app): State<App>,
+    Extension(peer): Extension<Peer>,
+    Change(desk, Nothing {}): Change<Nothing>,
+) -> Result<Json<wire::DaemonStatus>, ApiError> {
+    if peer != Peer::Unix {
+        return Err(Refused::Role {
+            role: "token",
+            op: "stop the daemon",
+        }
+        .into());
+    }
+    let status = describe(&app, &desk).await?;
+    app.ask_stop();
+    Ok(status)
+}
+
+/// Applies every project's retention now, instead of at the next sweep.
+#[utoipa::path(post, path = "/api/v1/retention/run", tag = "daemon",
+    responses((status = 200, body = wire::RetentionReport), (status = "default", body = wire::ErrorBody)))]
+async fn retention(
+    Change(desk, Nothing {}): Change<Nothing>,
+) -> Result<Json<wire::RetentionReport>, ApiError> {
+    let archived = desk.run_retention().await?;
+    Ok(Json(wire::RetentionReport {
+        archived: archived.iter().map(ToString::to_string).collect(),
+    }))
+}

@@ -1,0 +1,158 @@
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::{Stream, StreamExt, stream};
+use serde::Deserialize;
+use skein_domain::{Invalid, TenantId};
+use skein_engine::Desk;
+use skein_engine::events::Follower;
+use skein_wire as wire;
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::limit;
+use crate::app::App;
+use crate::door::text;
+use crate::error::ApiError;
+use crate::extract::{Change, Look, Query};
+use crate::render;
+
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(verify))
+        .routes(routes!(seal))
+}
+
+const HEARTBEAT: Duration = Duration::from_secs(15);
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct ListQuery {
+    /// Events after this number; as a stream, left out, only new ones.
+    since: Option<u64>,
+    session: Option<String>,
+    limit: Option<usize>,
+}
+
+/// Reads events, or follows them with `Accept: text/event-stream`; `Last-Event-ID` resumes a stream.
+#[utoipa::path(get, path = "/api/v1/events", tag = "events", params(ListQuery, ("Last-Event-ID" = Option<u64>, Header)),
+    responses((status = 200, content((wire::List<wire::Event> = "application/json"), (String = "text/event-stream"))),
+        (status = "default", body = wire::ErrorBody)))]
+async fn list(
+    State(app): State<App>,
+    Look(desk): Look,
+    Query(query): Query<ListQuery>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let wants_stream =
+        text(&headers, header::ACCEPT.as_str())?.is_some_and(|a| a.contains("text/event-stream"));
+    if wants_stream {
+        let resume = match text(&headers, "last-event-id")? {
+            Some(id) => Some(
+                id.parse()
+                    .map_err(|_| Invalid::new("Last-Event-ID", id, "expected an event's number"))?,
+            ),
+            None => query.since,
+        };
+        return follow(&app, desk, resume, query.session).await;
+    }
+    let limit = limit(query.limit)?;
+    let events = desk
+        .events(query.since.unwrap_or(0), query.session, limit)
+        .await?;
+    let next = if events.len() == limit {
+        events.last().map(|e| e.seq.to_string())
+    } else {
+        None
+    };
+    let data = events
+        .iter()
+        .map(|e| render::event(desk.tenant(), e))
+        .collect();
+    Ok(Json(wire::List { data, next }).into_response())
+}
+
+async fn follow(
+    app: &App,
+    desk: Desk,
+    since: Option<u64>,
+    session: Option<String>,
+) -> Result<Response, ApiError> {
+    let tenant = desk.tenant().clone();
+    let follower = desk.follow(since, session).await?;
+    let stopping = Box::pin(app.tasks().stopping());
+    let events = messages(tenant, follower).take_until(stopping);
+    let sse = Sse::new(events).keep_alive(KeepAlive::new().interval(HEARTBEAT));
+    Ok(sse.into_response())
+}
+
+/// Each event as one message; a reading error is told and ends the stream.
+fn messages(
+    tenant: TenantId,
+    follower: Follower,
+) -> impl Stream<Item = Result<SseEvent, Infallible>> {
+    stream::unfold(Some(follower), move |follower| {
+        let tenant = tenant.clone();
+        async move {
+            let mut follower = follower?;
+            match follower.next().await {
+                Ok(events) if events.is_empty() => None,
+                Ok(events) => {
+                    let messages: Vec<_> = events.iter().map(|e| message(&tenant, e)).collect();
+                    Some((messages, Some(follower)))
+                }
+                Err(error) => {
+                    let body = wire::ErrorBody {
+                        error: crate::error::object(&error),
+                    };
+                    let data = serde_json::to_string(&body).unwrap_or_default();
+                    Some((vec![SseEvent::default().event("error").data(data)], None))
+                }
+            }
+        }
+    })
+    .flat_map(|messages| stream::iter(messages.into_iter().map(Ok)))
+}
+
+fn message(tenant: &TenantId, event: &skein_store::Event) -> SseEvent {
+    // JSON in one line, so the message cannot be broken up.
+    let data = serde_json::to_string(&render::event(tenant, event)).unwrap_or_default();
+    SseEvent::default()
+        .id(event.seq.to_string())
+        .event(&event.kind)
+        .data(data)
+}
+
+/// Recomputes the chain and names the first event that is not as it was written.
+#[utoipa::path(get, path = "/api/v1/events/verify", tag = "events",
+    responses((status = 200, body = wire::VerifyReport), (status = "default", body = wire::ErrorBody)))]
+async fn verify(Look(desk): Look) -> Result<Json<wire::VerifyReport>, ApiError> {
+    let verdict = desk.verify_events().await?;
+    let (broken_at, why) = verdict
+        .broken
+        .map_or((None, None), |b| (Some(b.at), Some(b.why)));
+    Ok(Json(wire::VerifyReport {
+        ok: broken_at.is_none(),
+        events: verdict.checked,
+        dropped: verdict.dropped,
+        broken_at,
+        why,
+    }))
+}
+
+/// Packs old events away without breaking the chain.
+#[utoipa::path(post, path = "/api/v1/events/seal", tag = "events", request_body = wire::SealEvents,
+    params(("Idempotency-Key" = Option<String>, Header)),
+    responses((status = 200, body = wire::SealReport), (status = "default", body = wire::ErrorBody)))]
+async fn seal(Change(desk, body): Change<wire::SealEvents>) -> Result<Response, ApiError> {
+    let answer = desk.seal_events(body.keep, body.drop).await?;
+    Ok(render::answer(StatusCode::OK, desk.tenant(), answer))
+}

@@ -1,0 +1,118 @@
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde::Deserialize;
+use skein_engine::project::{AddProject, Settings};
+use skein_wire as wire;
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::{cursor, limit, optional};
+use crate::app::App;
+use crate::error::ApiError;
+use crate::extract::{Change, Look, Nothing, Path, Query};
+use crate::render;
+
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(list, add))
+        .routes(routes!(get, set, remove))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct ListQuery {
+    limit: Option<usize>,
+    cursor: Option<String>,
+    /// Only the project whose folder is this absolute path, or the nearest one around it.
+    path: Option<String>,
+}
+
+/// Lists the projects, oldest first.
+#[utoipa::path(get, path = "/api/v1/projects", tag = "projects", params(ListQuery),
+    responses((status = 200, body = wire::List<wire::Project>), (status = "default", body = wire::ErrorBody)))]
+async fn list(
+    Look(desk): Look,
+    Query(query): Query<ListQuery>,
+) -> Result<Json<wire::List<wire::Project>>, ApiError> {
+    let tenant = desk.tenant().clone();
+    let page = match query.path {
+        Some(path) => {
+            let found = desk.project_around(path).await?;
+            skein_store::Page {
+                items: found.into_iter().collect(),
+                next: None,
+            }
+        }
+        None => {
+            desk.list_projects(cursor(query.cursor.as_deref())?, limit(query.limit)?)
+                .await?
+        }
+    };
+    Ok(Json(render::list(page, |p| render::project(&tenant, p))))
+}
+
+/// Adds a project. A folder belongs to at most one.
+#[utoipa::path(post, path = "/api/v1/projects", tag = "projects", request_body = wire::AddProject,
+    params(("Idempotency-Key" = Option<String>, Header)),
+    responses((status = 201, body = wire::Project), (status = "default", body = wire::ErrorBody)))]
+async fn add(Change(desk, body): Change<wire::AddProject>) -> Result<Response, ApiError> {
+    let add = AddProject {
+        name: optional(body.name)?,
+        path: body.path,
+        prefix: optional(body.prefix)?,
+        settings: Settings {
+            depth: body.depth,
+            width: body.width,
+            idle_ttl_seconds: body.idle_ttl_seconds,
+            max_ended: body.max_ended,
+        },
+    };
+    let answer = desk.add_project(add).await?;
+    Ok(render::answer(StatusCode::CREATED, desk.tenant(), answer))
+}
+
+/// Shows a project, found by id, unique beginning of its id, or name.
+#[utoipa::path(get, path = "/api/v1/projects/{project}", tag = "projects", params(("project" = String, Path)),
+    responses((status = 200, body = wire::Project), (status = "default", body = wire::ErrorBody)))]
+async fn get(
+    Look(desk): Look,
+    Path(project): Path<String>,
+) -> Result<Json<wire::Project>, ApiError> {
+    let found = desk.get_project(project).await?;
+    Ok(Json(render::project(desk.tenant(), &found)))
+}
+
+/// Changes a project's limits and retention.
+#[utoipa::path(patch, path = "/api/v1/projects/{project}", tag = "projects", request_body = wire::SetProject,
+    params(("project" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    responses((status = 200, body = wire::Project), (status = "default", body = wire::ErrorBody)))]
+async fn set(
+    Path(project): Path<String>,
+    Change(desk, body): Change<wire::SetProject>,
+) -> Result<Response, ApiError> {
+    let settings = Settings {
+        depth: body.depth,
+        width: body.width,
+        idle_ttl_seconds: body.idle_ttl_seconds,
+        max_ended: body.max_ended,
+    };
+    let answer = desk
+        .set_project(project, body.expect_version, settings)
+        .await?;
+    Ok(render::answer(StatusCode::OK, desk.tenant(), answer))
+}
+
+/// Forgets a project whose threads are all archived or deleted; its sessions stay readable.
+#[utoipa::path(delete, path = "/api/v1/projects/{project}", tag = "projects",
+    params(("project" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    responses((status = 200, body = wire::Project), (status = "default", body = wire::ErrorBody)))]
+async fn remove(
+    Path(project): Path<String>,
+    Change(desk, Nothing {}): Change<Nothing>,
+) -> Result<Response, ApiError> {
+    let answer = desk.remove_project(project).await?;
+    Ok(render::answer(StatusCode::OK, desk.tenant(), answer))
+}

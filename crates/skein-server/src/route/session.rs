@@ -1,0 +1,334 @@
+use std::collections::BTreeSet;
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde::Deserialize;
+use skein_domain::{AgentName, Allowance, Invalid, Outcome, Question, Status, Usage};
+use skein_engine::session::SessionFilter;
+use skein_engine::spawn::Spawn;
+use skein_engine::turn::Fence;
+use skein_engine::{Answer, Desk};
+use skein_wire as wire;
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::{cursor, limit, micros, optional};
+use crate::app::App;
+use crate::error::ApiError;
+use crate::extract::{Change, Look, Path, Query};
+use crate::render;
+
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(list, spawn))
+        .routes(routes!(get))
+        .routes(routes!(begin_turn))
+        .routes(routes!(end_turn))
+        .routes(routes!(ask))
+        .routes(routes!(withdraw))
+        .routes(routes!(answer))
+        .routes(routes!(end))
+        .routes(routes!(kill))
+        .routes(routes!(restore))
+        .routes(routes!(handoff))
+        .routes(routes!(broadcast))
+        .routes(routes!(merge))
+        .routes(routes!(tree))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct ListQuery {
+    project: Option<String>,
+    thread: Option<String>,
+    /// Ended and archived ones too.
+    #[serde(default)]
+    all: bool,
+    /// One or several statuses, with commas between.
+    status: Option<String>,
+    limit: Option<usize>,
+    cursor: Option<String>,
+}
+
+fn statuses(text: Option<&str>) -> Result<BTreeSet<Status>, Invalid> {
+    let known = || Status::ALL.map(Status::as_str).join(", ");
+    text.into_iter()
+        .flat_map(|t| t.split(','))
+        .map(|word| {
+            let word = word.trim();
+            Status::parse(word)
+                .ok_or_else(|| Invalid::new("status", word, format!("expected one of {}", known())))
+        })
+        .collect()
+}
+
+/// Lists sessions, newest first.
+#[utoipa::path(get, path = "/api/v1/sessions", tag = "sessions", params(ListQuery),
+    responses((status = 200, body = wire::List<wire::Session>), (status = "default", body = wire::ErrorBody)))]
+async fn list(
+    Look(desk): Look,
+    Query(query): Query<ListQuery>,
+) -> Result<Json<wire::List<wire::Session>>, ApiError> {
+    let status = statuses(query.status.as_deref())?;
+    let filter = SessionFilter {
+        project: query.project,
+        thread: query.thread,
+        all: query.all,
+        status,
+    };
+    let page = desk
+        .list_sessions(
+            filter,
+            cursor(query.cursor.as_deref())?,
+            limit(query.limit)?,
+        )
+        .await?;
+    Ok(Json(render::list(page, |s| {
+        render::session(desk.tenant(), s)
+    })))
+}
+
+/// Makes a session, alone or below the one that delegates.
+#[utoipa::path(post, path = "/api/v1/sessions", tag = "sessions", request_body = wire::Spawn,
+    params(("Idempotency-Key" = Option<String>, Header)),
+    responses((status = 201, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
+async fn spawn(Change(desk, body): Change<wire::Spawn>) -> Result<Response, ApiError> {
+    let agent: AgentName = optional(body.agent)?.unwrap_or_else(AgentName::none);
+    if !agent.is_none() {
+        let why =
+            "this build drives sessions of people and external programs; the only agent is `none`";
+        return Err(Invalid::new("agent", agent.as_str(), why).into());
+    }
+    if let Some(workspace) = body.workspace.filter(|w| w != "none") {
+        return Err(Invalid::new(
+            "workspace",
+            &workspace,
+            "this build has no workspaces; the only kind is `none`",
+        )
+        .into());
+    }
+    let asked = body.budget.unwrap_or_default();
+    let spawn = Spawn {
+        task: body.task.parse()?,
+        project: body.project,
+        thread: body.thread,
+        parent: body.parent,
+        owner: optional(body.owner)?,
+        agent,
+        allowance: Allowance {
+            tokens: asked.tokens,
+            cost_micros: asked.cost_usd.map(micros).transpose()?,
+        },
+    };
+    let answer = desk.spawn(spawn).await?;
+    Ok(render::answer(StatusCode::CREATED, desk.tenant(), answer))
+}
+
+/// Shows a session.
+#[utoipa::path(get, path = "/api/v1/sessions/{session}", tag = "sessions", params(("session" = String, Path)),
+    responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
+async fn get(
+    Look(desk): Look,
+    Path(session): Path<String>,
+) -> Result<Json<wire::Session>, ApiError> {
+    let found = desk.get_session(session).await?;
+    Ok(Json(render::session(desk.tenant(), &found)))
+}
+
+fn ok(desk: &Desk, answer: Answer) -> Result<Response, ApiError> {
+    Ok(render::answer(StatusCode::OK, desk.tenant(), answer))
+}
+
+/// Begins a turn of an idle session.
+#[utoipa::path(post, path = "/api/v1/sessions/{session}/begin-turn", tag = "sessions", request_body = wire::BeginTurn,
+    params(("session" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
+async fn begin_turn(
+    Path(session): Path<String>,
+    Change(desk, body): Change<wire::BeginTurn>,
+) -> Result<Response, ApiError> {
+    let fence = begin_fence(body)?;
+    ok(&desk, desk.begin_turn(session, fence).await?)
+}
+
+fn begin_fence(body: wire::BeginTurn) -> Result<Fence, Invalid> {
+    Ok(Fence {
+        run: body.run,
+        owner_version: body.expect_owner_version,
+        owner: optional(body.as_actor)?,
+    })
+}
+
+/// Ends the turn and adds what it used.
+#[utoipa::path(post, path = "/api/v1/sessions/{session}/end-turn", tag = "sessions", request_body = wire::EndTurn,
+    params(("session" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
+async fn end_turn(
+    Path(session): Path<String>,
+    Change(desk, body): Change<wire::EndTurn>,
+) -> Result<Response, ApiError> {
+    let fence = Fence {
+        run: body.run,
+        owner_version: None,
+        owner: optional(body.as_actor)?,
+    };
+    let usage = Usage {
+        input_tokens: body.input_tokens,
+        output_tokens: body.output_tokens,
+        cost_micros: micros(body.cost_usd)?,
+    };
+    ok(&desk, desk.end_turn(session, fence, usage).await?)
+}
+
+/// Asks people something; the session waits.
+#[utoipa::path(post, path = "/api/v1/sessions/{session}/ask", tag = "sessions", request_body = wire::Ask,
+    params(("session" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
+async fn ask(
+    Path(session): Path<String>,
+    Change(desk, body): Change<wire::Ask>,
+) -> Result<Response, ApiError> {
+    let fence = Fence {
+        run: body.run,
+        owner_version: None,
+        owner: optional(body.as_actor)?,
+    };
+    let options = body
+        .options
+        .iter()
+        .map(|o| o.parse())
+        .collect::<Result<_, Invalid>>()?;
+    let question = Question {
+        text: body.question.parse()?,
+        options,
+    };
+    ok(&desk, desk.ask(session, fence, question).await?)
+}
+
+/// Takes the question back; the session becomes idle.
+#[utoipa::path(post, path = "/api/v1/sessions/{session}/withdraw", tag = "sessions", request_body = wire::BeginTurn,
+    params(("session" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
+async fn withdraw(
+    Path(session): Path<String>,
+    Change(desk, body): Change<wire::BeginTurn>,
+) -> Result<Response, ApiError> {
+    let fence = begin_fence(body)?;
+    ok(&desk, desk.withdraw(session, fence).await?)
+}
+
+/// Answers the session's question; where it gave options, one of them by text or number.
+#[utoipa::path(post, path = "/api/v1/sessions/{session}/answer", tag = "sessions", request_body = wire::Answer,
+    params(("session" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    responses((status = 200, body = wire::Receipt), (status = "default", body = wire::ErrorBody)))]
+async fn answer(
+    Path(session): Path<String>,
+    Change(desk, body): Change<wire::Answer>,
+) -> Result<Response, ApiError> {
+    ok(&desk, desk.answer(session, body.text.parse()?).await?)
+}
+
+/// Ends the session as done or failed. It can be restored.
+#[utoipa::path(post, path = "/api/v1/sessions/{session}/end", tag = "sessions", request_body = wire::EndSession,
+    params(("session" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
+async fn end(
+    Path(session): Path<String>,
+    Change(desk, body): Change<wire::EndSession>,
+) -> Result<Response, ApiError> {
+    let fence = Fence {
+        run: body.run,
+        owner_version: None,
+        owner: optional(body.as_actor)?,
+    };
+    let word = body.outcome.as_deref().unwrap_or("done");
+    let outcome = Outcome::parse(word)
+        .ok_or_else(|| Invalid::new("outcome", word, "expected `done` or `failed`"))?;
+    ok(
+        &desk,
+        desk.end(session, fence, outcome, optional(body.reason)?)
+            .await?,
+    )
+}
+
+/// Ends the session from outside, with its live descendants if asked.
+#[utoipa::path(post, path = "/api/v1/sessions/{session}/kill", tag = "sessions", request_body = wire::Kill,
+    params(("session" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
+async fn kill(
+    Path(session): Path<String>,
+    Change(desk, body): Change<wire::Kill>,
+) -> Result<Response, ApiError> {
+    ok(
+        &desk,
+        desk.kill(session, optional(body.reason)?, body.tree)
+            .await?,
+    )
+}
+
+/// Brings an ended session back, on its next run.
+#[utoipa::path(post, path = "/api/v1/sessions/{session}/restore", tag = "sessions", request_body = wire::Restore,
+    params(("session" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
+async fn restore(
+    Path(session): Path<String>,
+    Change(desk, _): Change<wire::Restore>,
+) -> Result<Response, ApiError> {
+    ok(&desk, desk.restore(session).await?)
+}
+
+/// Moves the session to a new owner.
+#[utoipa::path(post, path = "/api/v1/sessions/{session}/handoff", tag = "sessions", request_body = wire::Handoff,
+    params(("session" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
+async fn handoff(
+    Path(session): Path<String>,
+    Change(desk, body): Change<wire::Handoff>,
+) -> Result<Response, ApiError> {
+    ok(
+        &desk,
+        desk.handoff(session, body.to.parse()?, body.expect_version)
+            .await?,
+    )
+}
+
+/// Gives each recipient a child session; answers with the children.
+#[utoipa::path(post, path = "/api/v1/sessions/{session}/broadcast", tag = "sessions", request_body = wire::Broadcast,
+    params(("session" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    responses((status = 200, body = wire::List<wire::Session>), (status = "default", body = wire::ErrorBody)))]
+async fn broadcast(
+    Path(session): Path<String>,
+    Change(desk, body): Change<wire::Broadcast>,
+) -> Result<Response, ApiError> {
+    let to = body
+        .to
+        .iter()
+        .map(|a| a.parse())
+        .collect::<Result<_, Invalid>>()?;
+    ok(
+        &desk,
+        desk.broadcast(session, to, body.expect_version).await?,
+    )
+}
+
+/// Notes that a child's work is taken over.
+#[utoipa::path(post, path = "/api/v1/sessions/{session}/merge", tag = "sessions", request_body = wire::Merge,
+    params(("session" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
+async fn merge(
+    Path(session): Path<String>,
+    Change(desk, body): Change<wire::Merge>,
+) -> Result<Response, ApiError> {
+    ok(&desk, desk.merge(session, body.from).await?)
+}
+
+/// Shows the session's ancestry and everything below it.
+#[utoipa::path(get, path = "/api/v1/sessions/{session}/tree", tag = "sessions", params(("session" = String, Path)),
+    responses((status = 200, body = wire::Tree), (status = "default", body = wire::ErrorBody)))]
+async fn tree(Look(desk): Look, Path(session): Path<String>) -> Result<Json<wire::Tree>, ApiError> {
+    let tree = desk.tree(session).await?;
+    Ok(Json(render::tree(desk.tenant(), &tree)))
+}

@@ -1,0 +1,119 @@
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde::Deserialize;
+use skein_domain::Invalid;
+use skein_engine::thread::ThreadFilter;
+use skein_wire as wire;
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::{cursor, limit};
+use crate::app::App;
+use crate::error::ApiError;
+use crate::extract::{Change, Look, Nothing, Path, Query};
+use crate::render;
+
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(list, new))
+        .routes(routes!(get, delete))
+        .routes(routes!(archive))
+        .routes(routes!(reopen))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct ListQuery {
+    project: Option<String>,
+    /// `open` (default), `archived` or `all`.
+    state: Option<String>,
+    limit: Option<usize>,
+    cursor: Option<String>,
+}
+
+/// Lists threads, newest first.
+#[utoipa::path(get, path = "/api/v1/threads", tag = "threads", params(ListQuery),
+    responses((status = 200, body = wire::List<wire::Thread>), (status = "default", body = wire::ErrorBody)))]
+async fn list(
+    Look(desk): Look,
+    Query(query): Query<ListQuery>,
+) -> Result<Json<wire::List<wire::Thread>>, ApiError> {
+    let open = match query.state.as_deref() {
+        None | Some("open") => Some(true),
+        Some("archived") => Some(false),
+        Some("all") => None,
+        Some(other) => {
+            return Err(Invalid::new("state", other, "expected `open`, `archived` or `all`").into());
+        }
+    };
+    let filter = ThreadFilter {
+        project: query.project,
+        open,
+    };
+    let page = desk
+        .list_threads(
+            filter,
+            cursor(query.cursor.as_deref())?,
+            limit(query.limit)?,
+        )
+        .await?;
+    Ok(Json(render::list(page, |t| {
+        render::thread(desk.tenant(), t)
+    })))
+}
+
+/// Opens a thread in a project.
+#[utoipa::path(post, path = "/api/v1/threads", tag = "threads", request_body = wire::NewThread,
+    params(("Idempotency-Key" = Option<String>, Header)),
+    responses((status = 201, body = wire::Thread), (status = "default", body = wire::ErrorBody)))]
+async fn new(Change(desk, body): Change<wire::NewThread>) -> Result<Response, ApiError> {
+    let answer = desk.new_thread(body.project, body.title.parse()?).await?;
+    Ok(render::answer(StatusCode::CREATED, desk.tenant(), answer))
+}
+
+/// Shows a thread.
+#[utoipa::path(get, path = "/api/v1/threads/{thread}", tag = "threads", params(("thread" = String, Path)),
+    responses((status = 200, body = wire::Thread), (status = "default", body = wire::ErrorBody)))]
+async fn get(Look(desk): Look, Path(thread): Path<String>) -> Result<Json<wire::Thread>, ApiError> {
+    let found = desk.get_thread(thread).await?;
+    Ok(Json(render::thread(desk.tenant(), &found)))
+}
+
+/// Deletes a thread that has no sessions. Repeating it changes nothing.
+#[utoipa::path(delete, path = "/api/v1/threads/{thread}", tag = "threads",
+    params(("thread" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    responses((status = 200, body = wire::Thread), (status = "default", body = wire::ErrorBody)))]
+async fn delete(
+    Path(thread): Path<String>,
+    Change(desk, Nothing {}): Change<Nothing>,
+) -> Result<Response, ApiError> {
+    let answer = desk.delete_thread(thread).await?;
+    Ok(render::answer(StatusCode::OK, desk.tenant(), answer))
+}
+
+/// Puts a thread away if nobody works on it. Repeating it changes nothing.
+#[utoipa::path(post, path = "/api/v1/threads/{thread}/archive", tag = "threads",
+    params(("thread" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    responses((status = 200, body = wire::Thread), (status = "default", body = wire::ErrorBody)))]
+async fn archive(
+    Path(thread): Path<String>,
+    Change(desk, Nothing {}): Change<Nothing>,
+) -> Result<Response, ApiError> {
+    let answer = desk.archive_thread(thread).await?;
+    Ok(render::answer(StatusCode::OK, desk.tenant(), answer))
+}
+
+/// Opens an archived thread again.
+#[utoipa::path(post, path = "/api/v1/threads/{thread}/reopen", tag = "threads",
+    params(("thread" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    responses((status = 200, body = wire::Thread), (status = "default", body = wire::ErrorBody)))]
+async fn reopen(
+    Path(thread): Path<String>,
+    Change(desk, Nothing {}): Change<Nothing>,
+) -> Result<Response, ApiError> {
+    let answer = desk.reopen_thread(thread).await?;
+    Ok(render::answer(StatusCode::OK, desk.tenant(), answer))
+}

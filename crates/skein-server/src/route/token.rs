@@ -1,0 +1,75 @@
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde::Deserialize;
+use skein_domain::{Invalid, Role};
+use skein_engine::token::NewToken;
+use skein_wire as wire;
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::{cursor, limit, optional};
+use crate::app::App;
+use crate::error::ApiError;
+use crate::extract::{Change, Look, Nothing, Path, Query};
+use crate::render;
+
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(list, new))
+        .routes(routes!(revoke))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct ListQuery {
+    limit: Option<usize>,
+    cursor: Option<String>,
+}
+
+/// Lists the tenant's tokens, newest first; never their secrets.
+#[utoipa::path(get, path = "/api/v1/tokens", tag = "tokens", params(ListQuery),
+    responses((status = 200, body = wire::List<wire::Token>), (status = "default", body = wire::ErrorBody)))]
+async fn list(
+    Look(desk): Look,
+    Query(query): Query<ListQuery>,
+) -> Result<Json<wire::List<wire::Token>>, ApiError> {
+    let page = desk
+        .list_tokens(cursor(query.cursor.as_deref())?, limit(query.limit)?)
+        .await?;
+    Ok(Json(render::list(page, |t| {
+        render::token(desk.tenant(), t)
+    })))
+}
+
+/// Makes a token. Its secret is in this answer and nowhere else.
+#[utoipa::path(post, path = "/api/v1/tokens", tag = "tokens", request_body = wire::NewToken,
+    params(("Idempotency-Key" = Option<String>, Header)),
+    responses((status = 201, body = wire::TokenSecret), (status = "default", body = wire::ErrorBody)))]
+async fn new(Change(desk, body): Change<wire::NewToken>) -> Result<Response, ApiError> {
+    let word = body.role.as_deref().unwrap_or("operate");
+    let role = Role::parse(word)
+        .ok_or_else(|| Invalid::new("role", word, "expected `read`, `operate` or `admin`"))?;
+    let new = NewToken {
+        name: body.name.parse()?,
+        role,
+        actor: optional(body.actor)?,
+        expires_in_seconds: body.expires_in_seconds,
+    };
+    let answer = desk.new_token(new).await?;
+    Ok(render::answer(StatusCode::CREATED, desk.tenant(), answer))
+}
+
+/// Revokes a token at once.
+#[utoipa::path(delete, path = "/api/v1/tokens/{token}", tag = "tokens",
+    params(("token" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    responses((status = 200, body = wire::Token), (status = "default", body = wire::ErrorBody)))]
+async fn revoke(
+    Path(token): Path<String>,
+    Change(desk, Nothing {}): Change<Nothing>,
+) -> Result<Response, ApiError> {
+    let answer = desk.revoke_token(token).await?;
+    Ok(render::answer(StatusCode::OK, desk.tenant(), answer))
+}
