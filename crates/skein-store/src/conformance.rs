@@ -1,1 +1,109 @@
-//! The suite every backend runs.
+//! The suite every backend runs. It owns the list of its cases, so none can be left out quietly.
+//!
+//! A backend's test file holds one line, `skein_store::store_conformance!(fresh);`, where `fresh()`
+//! gives a [`Subject`] with an empty store. Cases are named after the laws of DESIGN §5.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "the cases are tests that live in a library to be shared"
+)]
+
+mod chain;
+mod durable;
+mod fixture;
+mod lists;
+mod model;
+mod one_writer;
+mod walls;
+
+use std::fmt;
+
+use crate::tenant::Store;
+
+pub mod cases {
+    //! The cases, for [`crate::store_conformance`].
+    pub use super::chain::*;
+    pub use super::durable::*;
+    pub use super::lists::*;
+    pub use super::model::*;
+    pub use super::one_writer::*;
+    pub use super::walls::*;
+}
+
+/// A store under test, and how to come back to it after a restart.
+pub struct Subject {
+    pub store: Store,
+    reopen: Box<dyn Fn(Store) -> Store>,
+}
+
+impl fmt::Debug for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subject")
+            .field("store", &self.store)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Subject {
+    /// `reopen` closes the store it is given and opens the same data again. A store that lives in memory
+    /// gives itself back.
+    pub fn new(store: Store, reopen: impl Fn(Store) -> Store + 'static) -> Self {
+        Self {
+            store,
+            reopen: Box::new(reopen),
+        }
+    }
+
+    pub fn reopen(&mut self) {
+        self.store = (self.reopen)(self.store.clone());
+    }
+}
+
+/// Makes one test of every case; the argument is a function that gives a fresh [`Subject`].
+#[macro_export]
+macro_rules! store_conformance {
+    ($fresh:path) => {
+        $crate::store_conformance!(@each $fresh:
+            l1_fifty_writers_with_one_version_one_wins,
+            l1_a_change_without_an_event_is_refused,
+            l1_illegal_phase_changes_are_refused,
+            l1_what_never_changes_never_changes,
+            l1_a_failed_job_leaves_nothing,
+            l1_a_panicking_job_leaves_nothing,
+            l1_a_job_sees_its_own_writes,
+            l1_missing_and_existing_records_are_told_apart,
+            l7_tenants_do_not_see_each_other,
+            l7_tenants_cannot_change_each_other,
+            l8_racers_for_the_last_slot_one_wins,
+            l9_events_are_gapless_under_concurrency,
+            l9_sealing_keeps_the_chain_and_reads,
+            l9_sealing_everything_ends,
+            l9_a_stalled_subscriber_changes_nothing,
+            l9_a_reader_resumes_from_its_cursor,
+            l9_subscribers_are_woken_and_told_of_the_end,
+            event_time_never_goes_back,
+            acknowledged_writes_survive_reopen,
+            a_closed_store_is_unavailable,
+            a_dropped_caller_does_not_stop_its_write,
+            snapshots_do_not_move,
+            list_pages_are_stable_under_writes,
+            filtered_pages_are_full_and_complete,
+            filters_find_by_place_life_and_age,
+            prefixes_resolve_or_are_ambiguous,
+            ordinals_are_never_reused,
+            session_numbers_are_never_reused,
+            claims_belong_to_one_holder,
+            replies_are_kept_and_forgotten,
+            faults_lose_the_reply_or_the_write_but_never_half,
+            random_transactions_agree_with_a_model,
+        );
+    };
+    (@each $fresh:path: $($case:ident),+ $(,)?) => {
+        $(
+            #[test]
+            fn $case() {
+                $crate::conformance::cases::$case(&mut $fresh());
+            }
+        )+
+    };
+}

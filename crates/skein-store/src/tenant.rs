@@ -43,6 +43,12 @@ impl Store {
         }
     }
 
+    /// The backend itself, to be wrapped by a test.
+    #[cfg(feature = "conformance")]
+    pub(crate) fn backend(&self) -> Arc<dyn Backend> {
+        self.backend.clone()
+    }
+
     /// Every tenant that has events; for start-up recovery and sweeps.
     pub fn tenants(&self) -> Result<Vec<TenantId>> {
         self.backend.tenants()

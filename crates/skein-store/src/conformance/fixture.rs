@@ -1,0 +1,190 @@
+//! Records for the cases: small, valid and always the same.
+
+use std::sync::Barrier;
+use std::thread;
+
+use skein_domain::fact::Change;
+use skein_domain::session::NewSession;
+use skein_domain::{
+    Actor, AgentName, Allowance, Fact, HandoffId, Limits, Outcome, Phase, PhaseName, Project,
+    ProjectId, Question, Retention, Session, SessionId, TenantId, Thread, ThreadId, ThreadState,
+    Timestamp,
+};
+
+use crate::access::Writer;
+use crate::backend::Result;
+use crate::tenant::{Store, TenantStore};
+
+pub(super) fn at(micros: i64) -> Timestamp {
+    Timestamp::from_micros(micros)
+}
+
+/// One tenant with a project and a thread in it.
+pub(super) struct World {
+    pub(super) tenant: TenantStore,
+    pub(super) project: Project,
+    pub(super) thread: Thread,
+}
+
+pub(super) fn project() -> Project {
+    Project {
+        id: ProjectId::from_random([1; 10]),
+        name: "api".parse().unwrap(),
+        path: Some("/src/api".into()),
+        prefix: "api".parse().unwrap(),
+        limits: Limits::default(),
+        retention: Retention::default(),
+        version: 1,
+        created_at: at(1),
+        updated_at: at(1),
+        removed_at: None,
+    }
+}
+
+pub(super) fn thread(n: u8) -> Thread {
+    Thread {
+        id: ThreadId::from_random([n; 10]),
+        project: project().id,
+        title: format!("work {n}").parse().unwrap(),
+        state: ThreadState::Open,
+        version: 1,
+        created_at: at(1),
+        updated_at: at(1),
+    }
+}
+
+pub(super) fn session_id(n: u64) -> SessionId {
+    SessionId::new(&project().prefix, n)
+}
+
+pub(super) fn handoff_id() -> HandoffId {
+    HandoffId::from_random([7; 10])
+}
+
+pub(super) fn session(n: u64, parent: Option<u64>) -> Session {
+    Session::ready(NewSession {
+        id: session_id(n),
+        project: project().id,
+        thread: thread(1).id,
+        parent: parent.map(session_id),
+        depth: u32::from(parent.is_some()),
+        owner: Actor::System,
+        agent: AgentName::none(),
+        task: format!("task {n}").parse().unwrap(),
+        allowance: Allowance::UNLIMITED,
+        broadcast: None,
+        at: at(i64::try_from(n).unwrap()),
+    })
+}
+
+pub(super) fn phase(name: PhaseName) -> Phase {
+    match name {
+        PhaseName::Spawning => Phase::Spawning,
+        PhaseName::Active => Phase::Active,
+        PhaseName::Idle => Phase::Idle,
+        PhaseName::AwaitingInput => Phase::AwaitingInput(Question {
+            text: "which?".parse().unwrap(),
+            options: vec![],
+        }),
+        PhaseName::Locked => Phase::Locked(handoff_id()),
+        PhaseName::AwaitingMerge => Phase::AwaitingMerge(handoff_id()),
+        PhaseName::Ended => Phase::Ended {
+            outcome: Outcome::Done,
+            reason: None,
+        },
+        PhaseName::Archived => Phase::Archived { outcome: None },
+    }
+}
+
+/// A fact without consequences, for cases that only need an event.
+pub(super) fn note(message: impl ToString) -> Fact {
+    Fact::Refused {
+        place: None,
+        op: "test",
+        rule: "test",
+        message: message.to_string(),
+    }
+}
+
+pub(super) fn told(session: &Session) -> Fact {
+    Change::TurnBegan { run: session.run }.of(session)
+}
+
+pub(super) fn tenant(store: &Store, name: &str) -> TenantStore {
+    store.tenant(name.parse::<TenantId>().unwrap())
+}
+
+pub(super) fn write<T: Send + 'static>(
+    tenant: &TenantStore,
+    job: impl FnMut(&mut Writer<'_>) -> Result<T> + Send + 'static,
+) -> Result<T> {
+    tenant.write_blocking(&Actor::System, at(1_000), job)
+}
+
+pub(super) fn world(store: &Store) -> World {
+    let (tenant, project, thread) = (tenant(store, "default"), project(), thread(1));
+    let (p, t) = (project.clone(), thread.clone());
+    write(&tenant, move |writer| {
+        writer.insert(&p)?;
+        writer.insert(&t)?;
+        writer.tell(&note("a project and a thread"))
+    })
+    .unwrap();
+    World {
+        tenant,
+        project,
+        thread,
+    }
+}
+
+impl World {
+    pub(super) fn add(&self, session: &Session) -> Result<()> {
+        let session = session.clone();
+        write(&self.tenant, move |writer| {
+            writer.insert(&session)?;
+            writer.tell(&told(&session))
+        })
+    }
+
+    pub(super) fn update(&self, session: &Session) -> Result<()> {
+        let session = session.clone();
+        write(&self.tenant, move |writer| {
+            writer.update(&session)?;
+            writer.tell(&told(&session))
+        })
+    }
+
+    pub(super) fn delete(&self, session: &Session) -> Result<()> {
+        let session = session.clone();
+        write(&self.tenant, move |writer| {
+            writer.delete(&session)?;
+            writer.tell(&told(&session))
+        })
+    }
+
+    pub(super) fn find(&self, n: u64) -> Option<Session> {
+        self.tenant
+            .read_blocking(|reader| reader.find(session_id(n).as_str()))
+            .unwrap()
+    }
+}
+
+/// Runs `racer` on `count` threads at once and gives what each returned.
+pub(super) fn race<T: Send>(count: usize, racer: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    let (start, racer) = (Barrier::new(count), &racer);
+    thread::scope(|scope| {
+        let start = &start;
+        let racers: Vec<_> = (0..count)
+            .map(|n| {
+                scope.spawn(move || {
+                    start.wait();
+                    racer(n)
+                })
+            })
+            .collect();
+        racers
+            .into_iter()
+            .map(|racer| racer.join().unwrap())
+            .collect()
+    })
+}
