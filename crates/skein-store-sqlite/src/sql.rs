@@ -114,40 +114,105 @@ impl<'a> Access<'a> {
     }
 }
 
-/// The rows of one side of `live`, or of a table by age, as conditions with their values.
-struct Condition {
+/// A query with its values.
+struct Query {
     sql: String,
     values: Vec<Value>,
 }
 
-impl Condition {
-    fn new(tenant: &TenantId, table: Table, filter: &Filter) -> Self {
+impl Query {
+    /// The conditions of `filter` but for `live`, which each query puts in its own way.
+    fn conditions(tenant: &TenantId, table: Table, filter: &Filter) -> Self {
         let mut this = Self {
             sql: String::new(),
             values: vec![],
         };
-        this.add("tenant = ", tenant.as_str().to_owned());
-        this.add("kind = ", table.as_str().to_owned());
+        this.and("tenant = ", tenant.as_str().to_owned());
+        this.and("kind = ", table.as_str().to_owned());
         for (column, value) in [
             ("project = ", &filter.project),
             ("thread = ", &filter.thread),
             ("parent = ", &filter.parent),
         ] {
             if let Some(value) = value {
-                this.add(column, value.clone());
+                this.and(column, value.clone());
             }
         }
         if let Some(before) = filter.touched_before {
-            this.add("touched_at < ", before.as_micros());
+            this.and("touched_at < ", before.as_micros());
         }
         this
     }
 
-    fn add(&mut self, condition: &str, value: impl Into<Value>) {
+    fn and(&mut self, condition: &str, value: impl Into<Value>) {
         self.values.push(value.into());
         let and = if self.sql.is_empty() { "" } else { " AND " };
         self.sql
             .push_str(&format!("{and}{condition}?{}", self.values.len()));
+    }
+
+    fn scan(tenant: &TenantId, scan: &Scan) -> Self {
+        let mut query = Self::conditions(tenant, scan.table, &scan.filter);
+        let (beyond, direction) = match scan.order {
+            Order::OldestFirst => ("ordinal > ", "ASC"),
+            Order::NewestFirst => ("ordinal < ", "DESC"),
+        };
+        if let Some(after) = scan.after {
+            query.and(beyond, clamp(after));
+        }
+        query.values.push(clamp(scan.limit).into());
+        let order = format!("ORDER BY ordinal {direction} LIMIT ?{}", query.values.len());
+        let (index, conditions) = (index(&scan.filter), &query.sql);
+        let side = |live: bool| {
+            let live = u8::from(live);
+            format!(
+                "SELECT ordinal, {ROW} FROM records INDEXED BY {index} WHERE {conditions} AND live = {live} {order}"
+            )
+        };
+        query.sql = match scan.filter.live {
+            Some(live) => side(live),
+            // Each side is a short walk of its index; the two are merged.
+            None => format!(
+                "SELECT * FROM (SELECT * FROM ({}) UNION ALL SELECT * FROM ({})) {order}",
+                side(true),
+                side(false),
+            ),
+        };
+        query
+    }
+
+    fn count(tenant: &TenantId, table: Table, filter: &Filter) -> Self {
+        let mut query = Self::conditions(tenant, table, filter);
+        match filter.live {
+            Some(live) => query.and("live = ", i64::from(live)),
+            None => query.sql.push_str(" AND live IN (0, 1)"),
+        }
+        query.sql = format!(
+            "SELECT count(*) FROM records INDEXED BY {} WHERE {}",
+            index(filter),
+            query.sql
+        );
+        query
+    }
+}
+
+/// Named in every query, so that no guess of the planner makes a list cost what the table holds.
+fn index(filter: &Filter) -> &'static str {
+    match filter {
+        Filter {
+            parent: Some(_), ..
+        } => "records_parent",
+        Filter {
+            thread: Some(_), ..
+        } => "records_thread",
+        Filter {
+            project: Some(_), ..
+        } => "records_project",
+        Filter {
+            touched_before: Some(_),
+            ..
+        } => "records_touched",
+        _ => "records_live",
     }
 }
 
@@ -178,33 +243,8 @@ impl RawRead for Access<'_> {
     }
 
     fn scan(&self, scan: &Scan) -> Result<Vec<Placed>> {
-        let mut condition = Condition::new(self.tenant, scan.table, &scan.filter);
-        let (beyond, direction) = match scan.order {
-            Order::OldestFirst => ("ordinal > ", "ASC"),
-            Order::NewestFirst => ("ordinal < ", "DESC"),
-        };
-        if let Some(after) = scan.after {
-            condition.add(beyond, clamp(after));
-        }
-        condition.values.push(clamp(scan.limit).into());
-        let limit = condition.values.len();
-        let side = |live: bool| {
-            format!(
-                "SELECT ordinal, {ROW} FROM records WHERE {} AND live = {} ORDER BY ordinal {direction} LIMIT ?{limit}",
-                condition.sql,
-                u8::from(live),
-            )
-        };
-        let sql = match scan.filter.live {
-            Some(live) => side(live),
-            // Each side is a short walk of its index; the two are merged.
-            None => format!(
-                "SELECT * FROM (SELECT * FROM ({}) UNION ALL SELECT * FROM ({})) ORDER BY ordinal {direction} LIMIT ?{limit}",
-                side(true),
-                side(false),
-            ),
-        };
-        self.rows(&sql, params_from_iter(condition.values), |row| {
+        let query = Query::scan(self.tenant, scan);
+        self.rows(&query.sql, params_from_iter(query.values), |row| {
             Ok(Placed {
                 ordinal: unsigned(row, 0)?,
                 row: read_row(row, 1)?,
@@ -213,13 +253,8 @@ impl RawRead for Access<'_> {
     }
 
     fn count(&self, table: Table, filter: &Filter) -> Result<u64> {
-        let mut condition = Condition::new(self.tenant, table, filter);
-        match filter.live {
-            Some(live) => condition.add("live = ", i64::from(live)),
-            None => condition.sql.push_str(" AND live IN (0, 1)"),
-        }
-        let sql = format!("SELECT count(*) FROM records WHERE {}", condition.sql);
-        let count = self.find(&sql, params_from_iter(condition.values), |row| {
+        let query = Query::count(self.tenant, table, filter);
+        let count = self.find(&query.sql, params_from_iter(query.values), |row| {
             unsigned(row, 0)
         })?;
         Ok(count.unwrap_or_default())
@@ -470,4 +505,155 @@ fn signed(value: u64) -> Result<i64> {
 /// A number that is only compared with stored ones.
 fn clamp(value: impl TryInto<i64>) -> i64 {
     value.try_into().unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The steps of the plan, and how many of the virtual machine the query took.
+    fn cost(connection: &Connection, query: Query) -> (Vec<String>, i32) {
+        let mut plan = connection
+            .prepare(&format!("EXPLAIN QUERY PLAN {}", query.sql))
+            .unwrap();
+        let values = query.values.clone();
+        let steps = plan
+            .query_map(params_from_iter(values), |row| row.get(3))
+            .unwrap();
+        let steps = steps.collect::<rusqlite::Result<Vec<String>>>().unwrap();
+        let mut statement = connection.prepare(&query.sql).unwrap();
+        let found = statement
+            .query_map(params_from_iter(query.values), |_| Ok(()))
+            .unwrap()
+            .count();
+        assert!(found > 0, "{}", query.sql);
+        (
+            steps,
+            statement.get_status(rusqlite::StatementStatus::VmStep),
+        )
+    }
+
+    fn filters() -> Vec<Filter> {
+        let place = || Some("x".to_owned());
+        let places = [
+            Filter::default(),
+            Filter {
+                project: place(),
+                ..Filter::default()
+            },
+            Filter {
+                thread: place(),
+                ..Filter::default()
+            },
+            Filter {
+                parent: place(),
+                ..Filter::default()
+            },
+        ];
+        let both = |filter: Filter| {
+            [None, Some(true)].map(|live| Filter {
+                live,
+                ..filter.clone()
+            })
+        };
+        places.into_iter().flat_map(both).collect()
+    }
+
+    /// Twenty live sessions among `ended` ones, all at the same place.
+    fn filled(ended: usize) -> Connection {
+        let mut connection = Connection::open_in_memory().unwrap();
+        crate::schema::migrate(&mut connection).unwrap();
+        let tenant = TenantId::default_tenant();
+        let place = || Some("x".to_owned());
+        let mut access = Access::new(&connection, Path::new("memory"), &tenant);
+        for n in 0..20 + ended {
+            let (live, touched_at) = (n % (ended / 20 + 1) == 0, clamp(n));
+            let index = Index {
+                project: place(),
+                thread: place(),
+                parent: place(),
+                live,
+                touched_at,
+            };
+            let row = Row {
+                id: format!("api-{n}"),
+                version: 1,
+                index,
+                body: String::new(),
+            };
+            access.insert(Table::Session, &row).unwrap();
+        }
+        connection
+    }
+
+    #[test]
+    fn a_page_costs_what_it_holds() {
+        let (few, many) = (filled(100), filled(10_000));
+        let tenant = TenantId::default_tenant();
+        for filter in filters() {
+            for order in [Order::OldestFirst, Order::NewestFirst] {
+                let scan = Scan {
+                    table: Table::Session,
+                    filter: filter.clone(),
+                    order,
+                    after: None,
+                    limit: 10,
+                };
+                let (_, small) = cost(&few, Query::scan(&tenant, &scan));
+                let (plan, large) = cost(&many, Query::scan(&tenant, &scan));
+                assert!(
+                    large <= small + 10,
+                    "{scan:?}: {small} then {large} steps, {plan:?}"
+                );
+                let later = Scan {
+                    after: Some(60),
+                    ..scan
+                };
+                let (plan, large) = cost(&many, Query::scan(&tenant, &later));
+                assert!(
+                    large <= small * 2,
+                    "{later:?}: {small} then {large} steps, {plan:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn counting_the_live_costs_what_is_live() {
+        let (few, many) = (filled(100), filled(10_000));
+        let tenant = TenantId::default_tenant();
+        for filter in filters().into_iter().filter(|f| f.live.is_some()) {
+            let (_, small) = cost(&few, Query::count(&tenant, Table::Session, &filter));
+            let (plan, large) = cost(&many, Query::count(&tenant, Table::Session, &filter));
+            assert!(
+                large <= small + 10,
+                "{filter:?}: {small} then {large} steps, {plan:?}"
+            );
+            assert!(
+                plan.iter().all(|step| step.contains("COVERING")),
+                "{filter:?}: {plan:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn looking_for_the_old_costs_what_is_old() {
+        let (few, many) = (filled(100), filled(10_000));
+        let tenant = TenantId::default_tenant();
+        let filter = Filter {
+            live: Some(false),
+            touched_before: Some(Timestamp::from_micros(20)),
+            ..Filter::default()
+        };
+        let scan = Scan {
+            table: Table::Session,
+            filter,
+            order: Order::OldestFirst,
+            after: None,
+            limit: 5,
+        };
+        let (_, small) = cost(&few, Query::scan(&tenant, &scan));
+        let (plan, large) = cost(&many, Query::scan(&tenant, &scan));
+        assert!(large <= small + 60, "{small} then {large} steps, {plan:?}");
+    }
 }
