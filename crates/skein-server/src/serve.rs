@@ -10,7 +10,7 @@ use hyper::body::Incoming;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use skein_engine::Tasks;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener, UnixStream};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tower::ServiceExt;
 
@@ -25,58 +25,66 @@ const BACK_OFF: Duration = Duration::from_millis(50);
 
 /// Serves the machine's own user until the tasks are stopped.
 pub fn unix(listener: UnixListener, router: Router, tasks: &Tasks) {
-    let (tasks_, stopping) = (tasks.clone(), tasks.stopping());
-    let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
-    tasks.start("unix listener", async move {
-        tokio::pin!(stopping);
-        loop {
-            let Ok(place) = room.clone().acquire_owned().await else {
-                return;
-            };
-            let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
-                () = &mut stopping => return,
-            };
-            match accepted {
-                Ok((stream, _)) if !is_ours(&stream) => {
-                    tracing::warn!("a connection of another user was refused")
-                }
-                Ok((stream, _)) => {
-                    let router = router.clone();
-                    let ending = tasks_.stopping();
-                    tasks_.start("connection", async move {
-                        connection(stream, router, Peer::Unix, ending).await;
-                        drop(place);
-                    });
-                }
-                Err(error) => pause(&error).await,
-            }
-        }
-    });
+    listen("unix listener", listener, router, tasks);
 }
 
 /// Serves loopback, where every request needs a token.
-pub fn tcp(listener: TcpListener, router: Router, tasks: &Tasks) -> io::Result<()> {
-    let local = listener.local_addr()?;
-    let (tasks_, stopping) = (tasks.clone(), tasks.stopping());
+pub fn tcp(listener: TcpListener, router: Router, tasks: &Tasks) {
+    listen("tcp listener", listener, router, tasks);
+}
+
+/// Where connections come from.
+trait Listener: Send + Sync + 'static {
+    type Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static;
+    fn next(&self) -> impl Future<Output = io::Result<(Self::Stream, Peer)>> + Send;
+}
+
+impl Listener for UnixListener {
+    type Stream = UnixStream;
+    async fn next(&self) -> io::Result<(UnixStream, Peer)> {
+        loop {
+            let (stream, _) = self.accept().await?;
+            if is_ours(&stream) {
+                return Ok((stream, Peer::Unix));
+            }
+            tracing::warn!("a connection of another user was refused");
+        }
+    }
+}
+
+impl Listener for TcpListener {
+    type Stream = TcpStream;
+    async fn next(&self) -> io::Result<(TcpStream, Peer)> {
+        let (stream, _) = self.accept().await?;
+        // Answers are small; waiting to fill a packet would only delay them.
+        stream.set_nodelay(true)?;
+        Ok((
+            stream,
+            Peer::Tcp {
+                local: self.local_addr()?,
+            },
+        ))
+    }
+}
+
+fn listen(name: &'static str, listener: impl Listener, router: Router, tasks: &Tasks) {
+    let (own, stopping) = (tasks.clone(), tasks.stopping());
     let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
-    tasks.start("tcp listener", async move {
+    tasks.start(name, async move {
         tokio::pin!(stopping);
         loop {
             let Ok(place) = room.clone().acquire_owned().await else {
                 return;
             };
             let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
+                accepted = listener.next() => accepted,
                 () = &mut stopping => return,
             };
             match accepted {
-                Ok((stream, _)) => {
-                    let _ = stream.set_nodelay(true);
-                    let router = router.clone();
-                    let ending = tasks_.stopping();
-                    tasks_.start("connection", async move {
-                        connection(stream, router, Peer::Tcp { local }, ending).await;
+                Ok((stream, peer)) => {
+                    let (router, ending) = (router.clone(), own.stopping());
+                    own.start("connection", async move {
+                        connection(stream, router, peer, ending).await;
                         drop(place);
                     });
                 }
@@ -84,7 +92,6 @@ pub fn tcp(listener: TcpListener, router: Router, tasks: &Tasks) -> io::Result<(
             }
         }
     });
-    Ok(())
 }
 
 async fn pause(error: &io::Error) {

@@ -46,7 +46,9 @@ async fn list(
         Some("archived") => Some(false),
         Some("all") => None,
         Some(other) => {
-            return Err(Invalid::new("state", other, "expected `open`, `archived` or `all`").into());
+            return Err(
+                Invalid::new("state", other, "expected `open`, `archived` or `all`").into(),
+            );
         }
     };
     let filter = ThreadFilter {
