@@ -14,6 +14,7 @@ mod fixture;
 mod lists;
 mod model;
 mod one_writer;
+mod raw;
 mod walls;
 
 use std::fmt;
@@ -27,6 +28,7 @@ pub mod cases {
     pub use super::lists::*;
     pub use super::model::*;
     pub use super::one_writer::*;
+    pub use super::raw::*;
     pub use super::walls::*;
 }
 
@@ -71,6 +73,8 @@ macro_rules! store_conformance {
             l1_a_failed_job_leaves_nothing,
             l1_a_panicking_job_leaves_nothing,
             l1_a_job_sees_its_own_writes,
+            l1_the_backend_itself_compares_versions,
+            l1_replies_come_in_order,
             l1_missing_and_existing_records_are_told_apart,
             l7_tenants_do_not_see_each_other,
             l7_tenants_cannot_change_each_other,
