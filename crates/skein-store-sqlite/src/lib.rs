@@ -1,10 +1,10 @@
 //! The ledger in one SQLite file.
 //!
-//! - [`open`]: looks at the file before touching it, and makes every connection.
-//! - [`schema`]: tables, indexes and the steps that lead to them.
-//! - [`sql`]: the backend contract as statements, for readers and the writer alike.
-//! - [`writer`]: the one thread that writes; many jobs share one commit.
-//! - [`pool`]: a few connections for readers.
+//! - `open`: looks at the file before touching it, and makes every connection.
+//! - `schema`: tables, indexes and the steps that lead to them.
+//! - `sql`: the backend contract as statements, for readers and the writer alike.
+//! - `writer`: the one thread that writes; many jobs share one commit.
+//! - `pool`: a few connections for readers.
 //!
 //! Not here: what the rows mean (`skein-store`), who writes them (`skein-engine`).
 

@@ -91,6 +91,11 @@ pub(crate) fn prepare(path: &Path) -> Result<()> {
         Contents::Ours => look_inside(path, bytes)?,
     }
     let mut connection = connect(path)?;
+    // Asked again, now that an unfinished transaction is undone.
+    let found = schema::version(&connection).map_err(|e| failure::of(path, &e))?;
+    if found > SCHEMA {
+        return Err(newer(path, found));
+    }
     schema::migrate(&mut connection).map_err(|e| failure::of(path, &e))?;
     // After the schema, so that a new file's header is ours before there is a log beside it.
     let mode: String = connection
@@ -215,11 +220,7 @@ fn look_inside(path: &Path, bytes: u64) -> Result<()> {
     });
     let path_shown = || path.display().to_string();
     match seen {
-        Ok((found, _)) if found > SCHEMA => Err(Error::Newer {
-            path: path_shown(),
-            found,
-            supported: SCHEMA,
-        }),
+        Ok((found, _)) if found > SCHEMA => Err(newer(path, found)),
         Ok((_, damage)) => match damage.into_iter().next() {
             Some(reason) => Err(Error::Corrupt {
                 path: path_shown(),
@@ -264,6 +265,14 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
+}
+
+fn newer(path: &Path, found: u32) -> Error {
+    Error::Newer {
+        path: path.display().to_string(),
+        found,
+        supported: SCHEMA,
+    }
 }
 
 fn foreign(path: &Path, reason: &str) -> Error {

@@ -278,3 +278,146 @@ fn said(panic: &(dyn std::any::Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("no message")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use skein_store::backend::{Index, RawWrite, Row, Table};
+
+    use super::*;
+
+    fn job(id: &str, bytes: usize, replies: &mpsc::Sender<(String, Result<()>)>) -> Job {
+        let (id, replies) = (id.to_owned(), replies.clone());
+        let row = Row {
+            id: id.clone(),
+            version: 1,
+            index: Index::default(),
+            body: "x".repeat(bytes),
+        };
+        Job {
+            tenant: TenantId::default_tenant(),
+            run: Box::new(move |raw: &mut dyn RawWrite| raw.insert(Table::Claim, &row).map(|_| ())),
+            reply: Box::new(move |result| replies.send((id, result)).unwrap()),
+        }
+    }
+
+    fn service(folder: &tempfile::TempDir) -> Service {
+        let path = folder.path().join("skein.db");
+        open::prepare(&path).unwrap();
+        Service {
+            connection: open::writer(&path).unwrap(),
+            path,
+        }
+    }
+
+    fn stored(service: &Service) -> Vec<String> {
+        let mut ids = service
+            .connection
+            .prepare("SELECT id FROM records ORDER BY id")
+            .unwrap();
+        ids.query_map([], |row| row.get(0))
+            .unwrap()
+            .map(std::result::Result::unwrap)
+            .collect()
+    }
+
+    #[test]
+    fn l13_a_full_disk_fails_what_does_not_fit_with_a_hint() {
+        let folder = tempfile::tempdir().unwrap();
+        let service = service(&folder);
+        let (send, receive) = mpsc::channel();
+        let pages: u32 = service
+            .connection
+            .query_row("PRAGMA page_count", [], |row| row.get(0))
+            .unwrap();
+        let full = |limit: u32| {
+            service.connection.query_row(
+                &format!("PRAGMA max_page_count = {limit}"),
+                [],
+                |_| Ok(()),
+            )
+        };
+        full(pages + 2).unwrap();
+        let queue = Shared::default();
+        queue
+            .lock()
+            .jobs
+            .extend([job("b", 100_000, &send), job("c", 10, &send)]);
+        service.batch(job("a", 10, &send), &queue);
+        let replies: Vec<_> = receive.try_iter().collect();
+        assert_eq!(replies.len(), 3 - queue.lock().jobs.len());
+        for (id, result) in &replies {
+            let fits = stored(&service).contains(id);
+            assert_eq!(result.is_ok(), fits, "{id}: {result:?}");
+            if let Err(e) = result {
+                assert!(matches!(e, Error::Unavailable { .. }), "{e}");
+                assert!(e.hints()[0].contains("disk is full"), "{:?}", e.hints());
+            }
+        }
+        assert!(
+            replies
+                .iter()
+                .any(|(id, result)| id == "b" && result.is_err())
+        );
+        full(1_000_000).unwrap();
+        service.batch(job("d", 100_000, &send), &Shared::default());
+        assert!(receive.try_iter().last().unwrap().1.is_ok());
+    }
+
+    #[test]
+    fn a_failing_statement_fails_a_job_that_looks_away() {
+        let folder = tempfile::tempdir().unwrap();
+        let service = service(&folder);
+        service
+            .connection
+            .execute_batch("DROP TABLE seals")
+            .unwrap();
+        let (send, receive) = mpsc::channel();
+        let mut careless = job("a", 1, &send);
+        careless.run = Box::new(|raw| {
+            let row = Row {
+                id: "a".into(),
+                version: 1,
+                index: Index::default(),
+                body: String::new(),
+            };
+            raw.insert(Table::Claim, &row)?;
+            assert!(raw.seals().is_err());
+            Ok(())
+        });
+        service.batch(careless, &Shared::default());
+        assert!(receive.try_iter().next().unwrap().1.is_err());
+        assert!(stored(&service).is_empty());
+    }
+
+    #[test]
+    fn a_queue_without_end_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("skein.db");
+        open::prepare(&path).unwrap();
+        let writer = Writer::start(&path).unwrap();
+        let (gate, closed) = mpsc::channel::<()>();
+        let (started, running) = mpsc::channel();
+        let tenant = TenantId::default_tenant;
+        let hold = Box::new(move |_: &mut dyn RawWrite| {
+            started.send(()).unwrap();
+            let _ = closed.recv();
+            Ok(())
+        });
+        writer.submit(tenant(), hold, Box::new(|_| ()));
+        running.recv().unwrap();
+        let (send, receive) = mpsc::channel();
+        for _ in 0..=MOST_QUEUED {
+            let send = send.clone();
+            let reply = Box::new(move |result: Result<()>| send.send(result.is_ok()).unwrap());
+            writer.submit(tenant(), Box::new(|_| Ok(())), reply);
+        }
+        // The last one was told at once; the others are still waiting.
+        assert_eq!(receive.try_iter().collect::<Vec<_>>(), [false]);
+        drop(gate);
+        writer.close();
+        drop(send);
+        assert_eq!(receive.iter().filter(|ok| *ok).count(), MOST_QUEUED);
+    }
+}
