@@ -1,1 +1,27 @@
+//! The `skein` command: reads input, calls the daemon, renders answers. It also holds the composition root
+//! that becomes the daemon (`daemon`).
+//!
+//! Data goes to stdout, everything else to stderr. Only `env` reads environment variables and only `output`
+//! writes. First places to read: `cli` (what there is), `app` (how a command line runs), one `command`.
 
+mod app;
+mod budget;
+mod cli;
+mod command;
+mod context;
+pub mod daemon;
+mod duration;
+mod env;
+pub mod error;
+mod exit;
+pub mod home;
+mod output;
+mod settings;
+mod start;
+mod table;
+mod text;
+mod view;
+mod when;
+
+pub use app::main;
+pub use cli::command_tree;

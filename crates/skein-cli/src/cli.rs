@@ -1,0 +1,97 @@
+//! What can be typed. No logic: each command reads its own arguments.
+
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
+
+use crate::command::{
+    answer, broadcast, completion, config, daemon, demo, doctor, events, handoff, kill, ls, man,
+    merge, project, restore, retention, session, show, spawn, summary, thread, token, tree, wait,
+};
+
+/// Runs fleets of AI agents, and never loses a thread
+#[derive(Debug, Parser)]
+#[command(
+    name = "skein",
+    version,
+    max_term_width = 100,
+    after_help = "Exit codes: 0 ok, 1 failed, 2 misuse, 3 not found, 4 conflict, 5 refused, 6 unavailable, 7 timed out.\nEvery id may be shortened to a unique prefix."
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Global {
+    /// Print one JSON document
+    #[arg(long, global = true, help_heading = "Global options")]
+    pub(crate) json: bool,
+    /// Work in this tenant [default: $SKEIN_TENANT or `default`]
+    #[arg(long, global = true, value_name = "T", help_heading = "Global options")]
+    pub(crate) tenant: Option<String>,
+    /// Say more about what happens
+    #[arg(short, long, global = true, help_heading = "Global options")]
+    pub(crate) verbose: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Project(project::ProjectArgs),
+    Thread(thread::ThreadArgs),
+    Spawn(spawn::SpawnArgs),
+    Ls(ls::LsArgs),
+    Show(show::ShowArgs),
+    Tree(tree::TreeArgs),
+    Wait(wait::WaitArgs),
+    Session(session::SessionArgs),
+    Answer(answer::AnswerArgs),
+    Kill(kill::KillArgs),
+    Restore(restore::RestoreArgs),
+    Handoff(handoff::HandoffArgs),
+    Broadcast(broadcast::BroadcastArgs),
+    Merge(merge::MergeArgs),
+    Summary(summary::SummaryArgs),
+    Events(events::EventsArgs),
+    Token(token::TokenArgs),
+    Retention(retention::RetentionArgs),
+    Daemon(daemon::DaemonArgs),
+    Doctor(doctor::DoctorArgs),
+    Config(config::ConfigArgs),
+    Demo(demo::DemoArgs),
+    Completion(completion::CompletionArgs),
+    Man(man::ManArgs),
+}
+
+/// Makes a repeated call the same call.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct KeyArgs {
+    /// Idempotency key: the same key acts once, however often it is sent
+    #[arg(long, value_name = "K")]
+    pub(crate) key: Option<String>,
+}
+
+/// Which part of a list to show.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct PageArgs {
+    /// Show at most so many
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<u32>,
+    /// Go on where an earlier list ended (its `next`)
+    #[arg(long, value_name = "C")]
+    pub(crate) cursor: Option<String>,
+}
+
+impl From<PageArgs> for skein_client::Page {
+    fn from(args: PageArgs) -> Self {
+        Self {
+            limit: args.limit,
+            cursor: args.cursor,
+        }
+    }
+}
+
+/// The whole command tree, for completions, man pages and the reference.
+pub fn command_tree() -> clap::Command {
+    Cli::command()
+}

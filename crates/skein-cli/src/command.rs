@@ -1,0 +1,59 @@
+//! One file per command: an `Args` whose doc comment is the help text, and `run`.
+
+pub(crate) mod answer;
+pub(crate) mod broadcast;
+pub(crate) mod completion;
+pub(crate) mod config;
+pub(crate) mod daemon;
+pub(crate) mod demo;
+pub(crate) mod doctor;
+pub(crate) mod events;
+pub(crate) mod handoff;
+pub(crate) mod kill;
+pub(crate) mod ls;
+pub(crate) mod man;
+pub(crate) mod merge;
+pub(crate) mod project;
+pub(crate) mod restore;
+pub(crate) mod retention;
+pub(crate) mod session;
+pub(crate) mod show;
+pub(crate) mod spawn;
+pub(crate) mod summary;
+pub(crate) mod thread;
+pub(crate) mod token;
+pub(crate) mod tree;
+pub(crate) mod wait;
+
+use crate::cli::Command;
+use crate::context::Context;
+use crate::error::UserError;
+
+pub(crate) async fn dispatch(context: &Context, command: Command) -> Result<(), UserError> {
+    match command {
+        Command::Project(args) => project::run(context, args).await,
+        Command::Thread(args) => thread::run(context, args).await,
+        Command::Spawn(args) => spawn::run(context, args).await,
+        Command::Ls(args) => ls::run(context, args).await,
+        Command::Show(args) => show::run(context, args).await,
+        Command::Tree(args) => tree::run(context, args).await,
+        Command::Wait(args) => wait::run(context, args).await,
+        Command::Session(args) => session::run(context, args).await,
+        Command::Answer(args) => answer::run(context, args).await,
+        Command::Kill(args) => kill::run(context, args).await,
+        Command::Restore(args) => restore::run(context, args).await,
+        Command::Handoff(args) => handoff::run(context, args).await,
+        Command::Broadcast(args) => broadcast::run(context, args).await,
+        Command::Merge(args) => merge::run(context, args).await,
+        Command::Summary(args) => summary::run(context, args).await,
+        Command::Events(args) => events::run(context, args).await,
+        Command::Token(args) => token::run(context, args).await,
+        Command::Retention(args) => retention::run(context, args).await,
+        Command::Daemon(args) => daemon::run(context, args).await,
+        Command::Doctor(args) => doctor::run(context, args).await,
+        Command::Config(args) => config::run(context, args).await,
+        Command::Demo(args) => Box::pin(demo::run(context, args)).await,
+        Command::Completion(args) => completion::run(context, args).await,
+        Command::Man(args) => man::run(context, args).await,
+    }
+}

@@ -1,0 +1,163 @@
+//! `skein daemon`
+
+use std::path::Path;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use serde_json::json;
+use skein_client::{Key, Kind};
+use skein_wire::DaemonStatus;
+use tokio::time::{Instant, sleep};
+
+use crate::context::Context;
+use crate::daemon::RunOptions;
+use crate::error::UserError;
+use crate::settings::Settings;
+use crate::start::{self, Wanted};
+use crate::view;
+
+const STOP_PATIENCE: Duration = Duration::from_secs(15);
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// The daemon, which holds all state; other commands start it when it is absent
+#[derive(Debug, Args)]
+pub(crate) struct DaemonArgs {
+    #[command(subcommand)]
+    pub(crate) command: DaemonCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DaemonCommand {
+    Run(RunArgs),
+    /// Start it in the background, unless it runs already
+    Start {
+        /// Also listen on this TCP address, e.g. `127.0.0.1:7433`; needs tokens
+        #[arg(long, value_name = "ADDR")]
+        listen: Option<String>,
+    },
+    /// Tell whether it runs
+    Status,
+    /// Stop it; agents go on
+    Stop,
+}
+
+/// Run it here, in the foreground
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// Also listen on this TCP address, e.g. `127.0.0.1:7433`; needs tokens
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<String>,
+    /// What to log: `error`, `warn`, `info`, `debug` or `trace`
+    #[arg(long, value_name = "LEVEL")]
+    log_level: Option<String>,
+    /// Say `ready` or `error: …` on stdout, and leave the terminal
+    #[arg(long, hide = true)]
+    announce: bool,
+}
+
+/// `daemon run`: outside of the runtime the other commands share.
+pub(crate) fn run_here(context: &Context, args: &RunArgs) -> Result<(), UserError> {
+    let settings = match Settings::load(&context.environment, None) {
+        Err(error) if args.announce => {
+            let body = serde_json::to_string(&error.to_body()).unwrap_or_default();
+            context.out.raw(&format!("error: {body}\n"))?;
+            return Err(error);
+        }
+        settings => settings?,
+    };
+    crate::daemon::run(RunOptions {
+        home: context.home.clone(),
+        listen: args.listen.clone().or(settings.listen.value),
+        announce: args.announce,
+        log_level: args.log_level.clone().unwrap_or(settings.log_level.value),
+    })
+}
+
+pub(crate) async fn run(context: &Context, args: DaemonArgs) -> Result<(), UserError> {
+    match args.command {
+        DaemonCommand::Run(args) => run_here(context, &args),
+        DaemonCommand::Start { listen } => start(context, listen).await,
+        DaemonCommand::Status => {
+            let client = context.running().await?;
+            show(context, &client.daemon_status().await?)
+        }
+        DaemonCommand::Stop => stop(context).await,
+    }
+}
+
+async fn start(context: &Context, listen: Option<String>) -> Result<(), UserError> {
+    let running = context.running().await;
+    match running {
+        Ok(_) if listen.is_some() => context.out.warn(
+            "the daemon runs already, so `--listen` changes nothing",
+            "`skein daemon stop` first",
+        ),
+        Ok(_) => {}
+        Err(error) if start::may_start(&error) && context.is_local() => {
+            let client = context.new_client();
+            start::start(context, &client, &Wanted { listen }).await?;
+        }
+        Err(error) => return Err(error.into()),
+    }
+    let client = context.running().await?;
+    show(context, &client.daemon_status().await?)
+}
+
+fn show(context: &Context, status: &DaemonStatus) -> Result<(), UserError> {
+    context
+        .out
+        .show(status, |paint| view::daemon(status, paint))
+}
+
+async fn stop(context: &Context) -> Result<(), UserError> {
+    let client = match context.running().await {
+        Ok(client) => client,
+        Err(error) if start::may_start(&error) && context.is_local() => {
+            let socket = context.home.socket();
+            let nothing = json!({
+                "pid": null, "version": null, "uptime_s": null, "sessions": null,
+                "socket": socket.to_string_lossy(),
+            });
+            return context
+                .out
+                .show(&nothing, |_| "the daemon is not running".to_owned());
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let status = client.stop_daemon(&Key::random()).await?;
+    if context.is_local() {
+        released(&context.home.lock()).await?;
+    }
+    context.out.show(&status, |_| {
+        format!("stopped the daemon (pid {})", status.pid)
+    })
+}
+
+/// Waits until nobody holds the lock, which is when the daemon is really gone.
+pub(crate) async fn released(lock: &Path) -> Result<(), UserError> {
+    let Ok(file) = std::fs::File::open(lock) else {
+        return Ok(());
+    };
+    let deadline = Instant::now() + STOP_PATIENCE;
+    loop {
+        match flock(&file, FlockOperation::NonBlockingLockShared) {
+            Err(Errno::WOULDBLOCK | Errno::INTR) => {}
+            // Free, or a file system without locks, where there is nothing to wait for.
+            _ => return Ok(()),
+        }
+        if Instant::now() >= deadline {
+            return Err(UserError::new(
+                Kind::TimedOut,
+                format!(
+                    "the daemon did not end within {} s",
+                    STOP_PATIENCE.as_secs()
+                ),
+            )
+            .hint("it may be busy with a long request; try again")
+            .hint("its log is in the `logs` folder of SKEIN_HOME"));
+        }
+        sleep(PAUSE).await;
+    }
+}

@@ -1,0 +1,44 @@
+//! `skein handoff`
+
+use clap::Args;
+use skein_wire::Handoff;
+
+use crate::cli::KeyArgs;
+use crate::context::Context;
+use crate::error::UserError;
+use crate::text;
+use crate::view;
+
+/// Give a session to another owner: same id, same transcript
+#[derive(Debug, Args)]
+pub(crate) struct HandoffArgs {
+    /// Session id
+    session: String,
+    /// The new owner: `user:NAME` or `agent:NAME`
+    #[arg(long, value_name = "ACTOR")]
+    to: String,
+    /// Refuse unless ownership is still at this version
+    #[arg(long, value_name = "N")]
+    expect_version: Option<u64>,
+    #[command(flatten)]
+    key: KeyArgs,
+}
+
+pub(crate) async fn run(context: &Context, args: HandoffArgs) -> Result<(), UserError> {
+    let body = Handoff {
+        to: args.to,
+        expect_version: args.expect_version,
+    };
+    let key = context.key(args.key.key.as_deref());
+    let client = context.client().await?;
+    let session = client.handoff(&args.session, &body, &key).await?;
+    context.out.show(&session, |paint| {
+        let from = session.previous_owners.last().map_or("", String::as_str);
+        format!(
+            "handed over from {} (ownership version {})\n{}",
+            text::line(from),
+            session.owner_version,
+            view::session_line(&session, paint)
+        )
+    })
+}

@@ -1,0 +1,49 @@
+//! `skein ls`
+
+use clap::Args;
+use skein_client::Sessions;
+
+use crate::cli::PageArgs;
+use crate::context::Context;
+use crate::error::UserError;
+use crate::view;
+
+/// List sessions, newest first
+#[derive(Debug, Args)]
+pub(crate) struct LsArgs {
+    /// Ended and archived ones too
+    #[arg(long)]
+    all: bool,
+    /// Only this project's, by id or name
+    #[arg(long, value_name = "P")]
+    project: Option<String>,
+    /// Only this thread's
+    #[arg(long, value_name = "T")]
+    thread: Option<String>,
+    /// Only those with one of these statuses, e.g. `idle,needs_input`
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    status: Vec<String>,
+    #[command(flatten)]
+    page: PageArgs,
+}
+
+pub(crate) async fn run(context: &Context, args: LsArgs) -> Result<(), UserError> {
+    let empty = if args.all || !args.status.is_empty() {
+        "no such sessions; `skein spawn TASK` starts one"
+    } else {
+        "no live sessions; `skein spawn TASK` starts one, `--all` shows ended ones too"
+    };
+    let which = Sessions {
+        all: args.all,
+        project: args.project,
+        thread: args.thread,
+        status: args.status,
+        page: args.page.into(),
+    };
+    let list = context.client().await?.list_sessions(&which).await?;
+    context
+        .out
+        .list(&list, list.data.len(), || view::sessions(&list.data), empty)?;
+    view::more(&context.out, list.next.as_deref());
+    Ok(())
+}

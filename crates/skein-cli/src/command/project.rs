@@ -1,0 +1,199 @@
+//! `skein project`
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use skein_wire::{AddProject, SetProject};
+
+use crate::cli::{KeyArgs, PageArgs};
+use crate::context::Context;
+use crate::duration::Seconds;
+use crate::error::UserError;
+use crate::settings::Settings;
+use crate::view;
+
+/// Projects: a repository or folder with its settings
+#[derive(Debug, Args)]
+pub(crate) struct ProjectArgs {
+    #[command(subcommand)]
+    command: ProjectCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ProjectCommand {
+    Add(AddArgs),
+    /// List projects
+    Ls(PageArgs),
+    /// Show one project
+    Show {
+        /// Id or name [default: the current folder's]
+        project: Option<String>,
+    },
+    Set(SetArgs),
+    /// Forget a project that has no threads and sessions; its folder stays
+    Rm {
+        /// Id or name
+        project: String,
+        #[command(flatten)]
+        key: KeyArgs,
+    },
+}
+
+/// Make a project of a folder; reads its `skein.toml`
+#[derive(Debug, Args)]
+struct AddArgs {
+    /// The folder [default: the current one]
+    #[arg(conflicts_with = "no_folder")]
+    path: Option<PathBuf>,
+    /// Name [default: the folder's]
+    #[arg(long)]
+    name: Option<String>,
+    /// What session ids start with [default: made from the name]
+    #[arg(long)]
+    prefix: Option<String>,
+    /// The project has no folder; needs `--name`
+    #[arg(long, requires = "name")]
+    no_folder: bool,
+    #[command(flatten)]
+    limits: LimitArgs,
+    #[command(flatten)]
+    key: KeyArgs,
+}
+
+/// Change a project's limits and retention
+#[derive(Debug, Args)]
+struct SetArgs {
+    /// Id or name [default: the current folder's]
+    project: Option<String>,
+    #[command(flatten)]
+    limits: LimitArgs,
+    /// Refuse if the project has another version by now
+    #[arg(long, value_name = "N")]
+    expect_version: Option<u64>,
+    #[command(flatten)]
+    key: KeyArgs,
+}
+
+#[derive(Debug, Args)]
+struct LimitArgs {
+    /// How deep sessions may delegate
+    #[arg(long, value_name = "N")]
+    depth: Option<u32>,
+    /// How many live children a session may have
+    #[arg(long, value_name = "N")]
+    width: Option<u32>,
+    /// Archive idle and ended sessions after so long, e.g. `7d`; 0: never
+    #[arg(long, value_name = "D")]
+    idle_ttl: Option<Seconds>,
+    /// Archive the oldest ended sessions beyond so many; 0: never
+    #[arg(long, value_name = "N")]
+    max_ended: Option<u32>,
+}
+
+pub(crate) async fn run(context: &Context, args: ProjectArgs) -> Result<(), UserError> {
+    match args.command {
+        ProjectCommand::Add(args) => add(context, args).await,
+        ProjectCommand::Ls(page) => ls(context, page).await,
+        ProjectCommand::Show { project } => {
+            let project = context.project(project).await?;
+            let project = context.client().await?.get_project(&project).await?;
+            context
+                .out
+                .show(&project, |paint| view::project(&project, paint))
+        }
+        ProjectCommand::Set(args) => set(context, args).await,
+        ProjectCommand::Rm { project, key } => {
+            let key = context.key(key.key.as_deref());
+            let project = context
+                .client()
+                .await?
+                .remove_project(&project, &key)
+                .await?;
+            context.out.show(&project, |_| {
+                format!("removed project {}", crate::text::line(&project.name))
+            })
+        }
+    }
+}
+
+async fn add(context: &Context, args: AddArgs) -> Result<(), UserError> {
+    let folder = if args.no_folder {
+        None
+    } else {
+        Some(folder(args.path.as_deref())?)
+    };
+    let settings = Settings::load(&context.environment, folder.as_deref().map(Path::new))?;
+    let body = AddProject {
+        name: args.name.or(settings.name.value.clone()),
+        path: folder,
+        prefix: args.prefix.or(settings.prefix.value.clone()),
+        depth: args.limits.depth.or(settings.depth.chosen()),
+        width: args.limits.width.or(settings.width.chosen()),
+        idle_ttl_seconds: args
+            .limits
+            .idle_ttl
+            .or(settings.idle_ttl.value)
+            .map(|ttl| ttl.0)
+            .filter(|ttl| *ttl > 0),
+        max_ended: args
+            .limits
+            .max_ended
+            .or(settings.max_ended.value)
+            .filter(|most| *most > 0),
+    };
+    let key = context.key(args.key.key.as_deref());
+    let project = context.client().await?.add_project(&body, &key).await?;
+    context.out.show(&project, |paint| {
+        format!("added project {}", view::project_line(&project, paint))
+    })
+}
+
+fn folder(path: Option<&Path>) -> Result<String, UserError> {
+    let Some(path) = path else {
+        return crate::context::current_folder();
+    };
+    let real = path.canonicalize().map_err(|error| {
+        UserError::misuse(format!("cannot use the folder `{}`", path.display())).caused_by(&error)
+    })?;
+    if !real.is_dir() {
+        return Err(UserError::misuse(format!(
+            "`{}` is not a folder",
+            path.display()
+        )));
+    }
+    real.into_os_string()
+        .into_string()
+        .map_err(|path| UserError::misuse(format!("the path `{}` is not UTF-8", path.display())))
+}
+
+async fn ls(context: &Context, page: PageArgs) -> Result<(), UserError> {
+    let list = context.client().await?.list_projects(&page.into()).await?;
+    context.out.list(
+        &list,
+        list.data.len(),
+        || view::projects(&list.data),
+        "no projects yet; `skein project add` makes one of the current folder",
+    )?;
+    view::more(&context.out, list.next.as_deref());
+    Ok(())
+}
+
+async fn set(context: &Context, args: SetArgs) -> Result<(), UserError> {
+    let body = SetProject {
+        expect_version: args.expect_version,
+        depth: args.limits.depth,
+        width: args.limits.width,
+        idle_ttl_seconds: args.limits.idle_ttl.map(|ttl| ttl.0),
+        max_ended: args.limits.max_ended,
+    };
+    let project = context.project(args.project).await?;
+    let key = context.key(args.key.key.as_deref());
+    let project = context
+        .client()
+        .await?
+        .set_project(&project, &body, &key)
+        .await?;
+    context
+        .out
+        .show(&project, |paint| view::project(&project, paint))
+}

@@ -1,0 +1,133 @@
+//! `skein thread`
+
+use clap::{Args, Subcommand};
+use skein_client::Threads;
+use skein_wire::{NewThread, Thread};
+
+use crate::cli::{KeyArgs, PageArgs};
+use crate::context::Context;
+use crate::error::UserError;
+use crate::view;
+
+/// Threads: lines of work in a project
+#[derive(Debug, Args)]
+pub(crate) struct ThreadArgs {
+    #[command(subcommand)]
+    command: ThreadCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ThreadCommand {
+    /// Open a thread
+    New {
+        /// What the work is about
+        title: String,
+        /// Id or name of the project [default: the current folder's]
+        #[arg(long, value_name = "P")]
+        project: Option<String>,
+        #[command(flatten)]
+        key: KeyArgs,
+    },
+    /// List threads
+    Ls {
+        /// Only this project's, by id or name
+        #[arg(long, value_name = "P")]
+        project: Option<String>,
+        /// Archived ones too
+        #[arg(long)]
+        all: bool,
+        #[command(flatten)]
+        page: PageArgs,
+    },
+    /// Show one thread
+    Show {
+        /// Id
+        thread: String,
+    },
+    /// Put a thread away; refused while a session on it is at work
+    Archive(ChangeArgs),
+    /// Take an archived thread up again
+    Reopen(ChangeArgs),
+    /// Delete a thread that has no sessions
+    Rm(ChangeArgs),
+}
+
+#[derive(Debug, Args)]
+struct ChangeArgs {
+    /// Id
+    thread: String,
+    #[command(flatten)]
+    key: KeyArgs,
+}
+
+pub(crate) async fn run(context: &Context, args: ThreadArgs) -> Result<(), UserError> {
+    match args.command {
+        ThreadCommand::New {
+            title,
+            project,
+            key,
+        } => {
+            let project = context.project(project).await?;
+            let key = context.key(key.key.as_deref());
+            let thread = context
+                .client()
+                .await?
+                .new_thread(&NewThread { project, title }, &key)
+                .await?;
+            show(context, "opened", &thread)
+        }
+        ThreadCommand::Ls { project, all, page } => ls(context, project, all, page).await,
+        ThreadCommand::Show { thread } => {
+            let thread = context.client().await?.get_thread(&thread).await?;
+            context
+                .out
+                .show(&thread, |paint| view::thread(&thread, paint))
+        }
+        ThreadCommand::Archive(args) => {
+            let key = context.key(args.key.key.as_deref());
+            let client = context.client().await?;
+            let thread = client.archive_thread(&args.thread, &key).await?;
+            show(context, "archived", &thread)
+        }
+        ThreadCommand::Reopen(args) => {
+            let key = context.key(args.key.key.as_deref());
+            let client = context.client().await?;
+            let thread = client.reopen_thread(&args.thread, &key).await?;
+            show(context, "reopened", &thread)
+        }
+        ThreadCommand::Rm(args) => {
+            let key = context.key(args.key.key.as_deref());
+            let client = context.client().await?;
+            let thread = client.remove_thread(&args.thread, &key).await?;
+            show(context, "deleted", &thread)
+        }
+    }
+}
+
+fn show(context: &Context, done: &str, thread: &Thread) -> Result<(), UserError> {
+    context.out.show(thread, |paint| {
+        format!("{done} thread {}", view::thread_line(thread, paint))
+    })
+}
+
+async fn ls(
+    context: &Context,
+    project: Option<String>,
+    all: bool,
+    page: PageArgs,
+) -> Result<(), UserError> {
+    let which = Threads {
+        project,
+        state: all.then(|| "all".to_owned()),
+        page: page.into(),
+    };
+    let list = context.client().await?.list_threads(&which).await?;
+    context.out.list(
+        &list,
+        list.data.len(),
+        || view::threads(&list.data),
+        "no threads here; `skein thread new TITLE` opens one, and so does `skein spawn`",
+    )?;
+    view::more(&context.out, list.next.as_deref());
+    Ok(())
+}

@@ -1,0 +1,168 @@
+//! Where all state lives, and the paths inside.
+
+use std::fs::DirBuilder;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+use crate::env::Environment;
+use crate::error::UserError;
+
+/// A Unix socket's path must fit in 108 bytes; what is longer gets a short folder of its own.
+const SOCKET_LIMIT: usize = 100;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Home {
+    root: PathBuf,
+}
+
+impl Home {
+    pub(crate) fn from_environment(environment: &Environment) -> Result<Self, UserError> {
+        let root = if let Some(home) = &environment.skein_home {
+            home.clone()
+        } else if let Some(data) = &environment.xdg_data_home {
+            data.join("skein")
+        } else if let Some(home) = &environment.home {
+            home.join(".local/share/skein")
+        } else {
+            return Err(
+                UserError::misuse("there is no place for Skein's state: HOME is not set")
+                    .hint("set SKEIN_HOME to a folder of your own"),
+            );
+        };
+        let root = std::path::absolute(&root).map_err(|error| {
+            UserError::misuse("cannot find out where SKEIN_HOME is").caused_by(&error)
+        })?;
+        Ok(Self {
+            root: resolved(&root),
+        })
+    }
+
+    /// A home at a given place.
+    pub fn at(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub fn database(&self) -> PathBuf {
+        self.root.join("skein.db")
+    }
+
+    pub fn lock(&self) -> PathBuf {
+        self.root.join("daemon.lock")
+    }
+
+    pub fn logs(&self) -> PathBuf {
+        self.root.join("logs")
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        self.socket_folder().join("skeind.sock")
+    }
+
+    /// The folder of the socket: the home itself, or a short stand-in where the home's path is too long.
+    pub fn socket_folder(&self) -> PathBuf {
+        let usual = self.root.join("skeind.sock");
+        if usual.as_os_str().len() <= SOCKET_LIMIT {
+            return self.root.clone();
+        }
+        let hash = blake3::hash(self.root.as_os_str().as_bytes()).to_hex();
+        let user = rustix::process::getuid().as_raw();
+        PathBuf::from(format!("/tmp/skein-{user}-{}", &hash[..12]))
+    }
+
+    /// Makes the folders, private to the user. What exists is left as it is, but a stand-in for the socket
+    /// that somebody else owns or can enter is refused: it lies in a folder everybody may write to.
+    pub fn create(&self) -> Result<(), UserError> {
+        private_folder(&self.root)?;
+        private_folder(&self.logs())?;
+        let folder = self.socket_folder();
+        if folder != self.root {
+            private_folder(&folder)?;
+            check_owner(&folder)?;
+        }
+        Ok(())
+    }
+}
+
+/// Two names of one folder must not be two homes, so links in the part that exists are followed.
+fn resolved(path: &Path) -> PathBuf {
+    for ancestor in path.ancestors() {
+        if let (Ok(real), Ok(rest)) = (ancestor.canonicalize(), path.strip_prefix(ancestor)) {
+            return if rest.as_os_str().is_empty() {
+                real
+            } else {
+                real.join(rest)
+            };
+        }
+    }
+    path.to_owned()
+}
+
+fn private_folder(path: &Path) -> Result<(), UserError> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(|error| {
+            UserError::unavailable(format!("cannot make the folder `{}`", path.display()))
+                .caused_by(&error)
+                .hint("SKEIN_HOME may name another place")
+        })
+}
+
+pub(crate) fn check_owner(folder: &Path) -> Result<(), UserError> {
+    let refuse = |reason: &str| {
+        UserError::new(
+            skein_client::Kind::Refused,
+            format!("the socket's folder `{}` {reason}", folder.display()),
+        )
+        .hint("set SKEIN_HOME to a shorter path, so that the socket can live inside")
+    };
+    let metadata = std::fs::symlink_metadata(folder)
+        .map_err(|error| refuse("cannot be examined").caused_by(&error))?;
+    if !metadata.is_dir() {
+        return Err(refuse("is not a folder"));
+    }
+    if metadata.uid() != rustix::process::getuid().as_raw() {
+        return Err(refuse("belongs to another user"));
+    }
+    if metadata.mode() & 0o077 != 0 {
+        return Err(refuse("can be entered by other users"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_homes_get_a_short_socket() {
+        let short = Home::at("/home/ann/.local/share/skein");
+        assert_eq!(
+            short.socket(),
+            Path::new("/home/ann/.local/share/skein/skeind.sock")
+        );
+        let long = Home::at(format!("/{}", "x".repeat(200)));
+        assert!(long.socket().as_os_str().len() <= SOCKET_LIMIT);
+        assert!(long.socket().starts_with("/tmp"));
+        assert_ne!(
+            long.socket(),
+            Home::at(format!("/{}", "y".repeat(200))).socket()
+        );
+    }
+
+    #[test]
+    fn homes_are_private() {
+        let temp = tempfile::tempdir().unwrap();
+        let home = Home::at(temp.path().join("a/b"));
+        home.create().unwrap();
+        let mode = std::fs::metadata(home.root()).unwrap().mode();
+        assert_eq!(mode & 0o777, 0o700);
+        check_owner(home.root()).unwrap();
+    }
+}

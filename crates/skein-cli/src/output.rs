@@ -1,0 +1,267 @@
+//! Everything the command writes: data to stdout, everything else to stderr.
+
+use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
+use std::os::fd::AsFd;
+
+use anstyle::{AnsiColor, Style};
+use serde::Serialize;
+
+use crate::env::Environment;
+use crate::error::UserError;
+use crate::table::Table;
+use crate::text;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    Human,
+    Json,
+}
+
+/// Whether styles become escape codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Paint(bool);
+
+impl Paint {
+    pub(crate) const PLAIN: Self = Self(false);
+
+    pub(crate) fn apply(self, style: Style, text: &str) -> String {
+        if self.0 && style != Style::new() {
+            format!("{style}{text}{style:#}")
+        } else {
+            text.to_owned()
+        }
+    }
+}
+
+pub(crate) const RED: Style = AnsiColor::Red.on_default();
+pub(crate) const GREEN: Style = AnsiColor::Green.on_default();
+pub(crate) const YELLOW: Style = AnsiColor::Yellow.on_default();
+pub(crate) const CYAN: Style = AnsiColor::Cyan.on_default();
+pub(crate) const BLUE: Style = AnsiColor::Blue.on_default();
+pub(crate) const DIM: Style = Style::new().dimmed();
+pub(crate) const BOLD: Style = Style::new().bold();
+
+#[derive(Clone, Debug)]
+pub(crate) struct Output {
+    format: Format,
+    verbose: bool,
+    stdout: Paint,
+    stderr: Paint,
+    /// Columns of the terminal on stdout, if it is one.
+    width: Option<usize>,
+}
+
+impl Output {
+    pub(crate) fn new(format: Format, verbose: bool, environment: &Environment) -> Self {
+        let dumb = environment
+            .term
+            .as_deref()
+            .is_some_and(|term| term == "dumb");
+        let colour = |terminal: bool| Paint(terminal && !environment.no_color && !dumb);
+        let terminal = io::stdout().is_terminal();
+        Self {
+            format,
+            verbose,
+            stdout: colour(terminal),
+            stderr: colour(io::stderr().is_terminal()),
+            width: terminal.then(|| columns(io::stdout())).flatten(),
+        }
+    }
+
+    pub(crate) fn is_json(&self) -> bool {
+        self.format == Format::Json
+    }
+
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.width.is_some()
+    }
+
+    pub(crate) fn width(&self) -> Option<usize> {
+        self.width
+    }
+
+    pub(crate) fn paint(&self) -> Paint {
+        self.stdout
+    }
+
+    /// The answer of a command: the value as one JSON document, or the text made of it.
+    pub(crate) fn show<T: Serialize>(
+        &self,
+        value: &T,
+        human: impl FnOnce(Paint) -> String,
+    ) -> Result<(), UserError> {
+        match self.format {
+            Format::Json => self.document(value),
+            Format::Human => self.raw(&ended(human(self.stdout))),
+        }
+    }
+
+    /// A list: the value as one JSON document, or a table, or `empty` on stderr when there is nothing to show.
+    pub(crate) fn list<T: Serialize>(
+        &self,
+        value: &T,
+        rows: usize,
+        table: impl FnOnce() -> Table,
+        empty: &str,
+    ) -> Result<(), UserError> {
+        match self.format {
+            Format::Json => self.document(value),
+            Format::Human if rows == 0 => {
+                self.note(empty);
+                Ok(())
+            }
+            Format::Human => self.raw(&table().render(self.width, self.stdout)),
+        }
+    }
+
+    /// One JSON document; indented for eyes, in one line for programs.
+    pub(crate) fn document<T: Serialize>(&self, value: &T) -> Result<(), UserError> {
+        let text = if self.is_terminal() {
+            serde_json::to_string_pretty(value)
+        } else {
+            serde_json::to_string(value)
+        };
+        let text =
+            text.map_err(|error| UserError::failed("cannot write JSON").caused_by(&error))?;
+        self.raw(&ended(text))
+    }
+
+    /// One JSON document per line.
+    pub(crate) fn json_line<T: Serialize>(&self, value: &T) -> Result<(), UserError> {
+        let text = serde_json::to_string(value)
+            .map_err(|error| UserError::failed("cannot write JSON").caused_by(&error))?;
+        self.raw(&ended(text))
+    }
+
+    /// Text for stdout as it is; whoever makes it has cleaned what came from elsewhere.
+    pub(crate) fn raw(&self, text: &str) -> Result<(), UserError> {
+        self.raw_bytes(text.as_bytes())
+    }
+
+    pub(crate) fn raw_bytes(&self, bytes: &[u8]) -> Result<(), UserError> {
+        let mut stdout = io::stdout().lock();
+        stdout
+            .write_all(bytes)
+            .and_then(|()| stdout.flush())
+            .map_err(|error| match error.kind() {
+                ErrorKind::BrokenPipe => UserError::pipe_closed(),
+                _ => UserError::failed("cannot write the output").caused_by(&error),
+            })
+    }
+
+    /// A remark for people, kept off stdout; programs do not see it.
+    pub(crate) fn note(&self, text: &str) {
+        if self.format == Format::Human {
+            complain(&ended(text::block(text)));
+        }
+    }
+
+    pub(crate) fn warn(&self, warning: &str, hint: &str) {
+        if self.format == Format::Human {
+            let head = self.stderr.apply(YELLOW.bold(), "warning:");
+            let foot = self.stderr.apply(CYAN, "hint:");
+            complain(&format!(
+                "{head} {}\n{foot} {}\n",
+                text::line(warning),
+                text::line(hint)
+            ));
+        }
+    }
+
+    /// A remark for `-v`.
+    pub(crate) fn detail(&self, text: &str) {
+        if self.verbose && self.format == Format::Human {
+            complain(&format!(
+                "{} {}\n",
+                self.stderr.apply(DIM, "note:"),
+                text::line(text)
+            ));
+        }
+    }
+
+    pub(crate) fn error(&self, error: &UserError) {
+        if error.is_told() {
+            return;
+        }
+        match self.format {
+            Format::Human => complain(&human_error(error, self.stderr)),
+            Format::Json => {
+                let body = serde_json::to_string(&error.to_body()).unwrap_or_default();
+                complain(&ended(body));
+            }
+        }
+    }
+
+    /// Clap renders its own errors; colour follows our rule.
+    pub(crate) fn clap_error(&self, error: &clap::Error) {
+        let rendered = error.render();
+        complain(&if self.stderr == Paint::PLAIN {
+            rendered.to_string()
+        } else {
+            rendered.ansi().to_string()
+        });
+    }
+
+    pub(crate) fn styled(&self, text: &clap::builder::StyledStr) -> String {
+        if self.stdout == Paint::PLAIN {
+            text.to_string()
+        } else {
+            text.ansi().to_string()
+        }
+    }
+}
+
+fn human_error(error: &UserError, paint: Paint) -> String {
+    let mut out = format!(
+        "{} {}\n",
+        paint.apply(RED.bold(), "error:"),
+        text::line(error.message())
+    );
+    for cause in error.causes() {
+        out.push_str(&format!("  caused by: {}\n", text::line(cause)));
+    }
+    for hint in error.hints() {
+        out.push_str(&format!(
+            "{} {}\n",
+            paint.apply(CYAN, "hint:"),
+            text::line(hint)
+        ));
+    }
+    out
+}
+
+/// Nothing can be done about a stderr that cannot be written to.
+fn complain(text: &str) {
+    let _ = io::stderr().lock().write_all(text.as_bytes());
+}
+
+fn ended(mut text: String) -> String {
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text
+}
+
+fn columns(terminal: impl AsFd) -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(terminal).ok()?;
+    Some(match size.ws_col {
+        0 => 80,
+        columns => columns.into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_say_what_why_and_what_next() {
+        let error = UserError::failed("cannot resume api-1\u{1b}[0m")
+            .cause("it is held by run 4")
+            .hint("`skein kill api-1` ends it");
+        assert_eq!(
+            human_error(&error, Paint::PLAIN),
+            "error: cannot resume api-1\\u{1b}[0m\n  caused by: it is held by run 4\nhint: `skein kill api-1` ends it\n"
+        );
+    }
+}

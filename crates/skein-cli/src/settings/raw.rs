@@ -1,0 +1,193 @@
+//! A settings file as it stands: everything optional, nothing unknown.
+
+use std::io::{ErrorKind, Read as _};
+use std::path::Path;
+
+use serde::{Deserialize, Deserializer};
+
+use crate::duration::Seconds;
+use crate::error::UserError;
+
+/// No settings file of ours is longer.
+const LONGEST: u64 = 1 << 20;
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct RawConfig {
+    pub(crate) project: RawProject,
+    pub(crate) limits: RawLimits,
+    pub(crate) retention: RawRetention,
+    pub(crate) log: RawLog,
+    pub(crate) daemon: RawDaemon,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct RawProject {
+    pub(crate) name: Option<String>,
+    pub(crate) prefix: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct RawLimits {
+    pub(crate) depth: Option<u32>,
+    pub(crate) width: Option<u32>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct RawRetention {
+    #[serde(deserialize_with = "seconds")]
+    pub(crate) idle_ttl: Option<Seconds>,
+    pub(crate) max_ended: Option<u32>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct RawLog {
+    pub(crate) level: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct RawDaemon {
+    pub(crate) listen: Option<String>,
+}
+
+fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Seconds>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    text.parse().map(Some).map_err(serde::de::Error::custom)
+}
+
+/// Which file a key may stand in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    Project,
+    User,
+    Both,
+}
+
+const KEYS: &[(&str, &[&str], Scope)] = &[
+    ("project", &["name", "prefix"], Scope::Project),
+    ("limits", &["depth", "width"], Scope::Both),
+    ("retention", &["idle_ttl", "max_ended"], Scope::Both),
+    ("log", &["level"], Scope::User),
+    ("daemon", &["listen"], Scope::User),
+];
+
+impl RawConfig {
+    /// `None` when there is no such file.
+    pub(crate) fn read(path: &Path, scope: Scope) -> Result<Option<Self>, UserError> {
+        let shown = path.display();
+        let mut text = String::new();
+        let read = std::fs::File::open(path)
+            .and_then(|file| file.take(LONGEST + 1).read_to_string(&mut text));
+        match read {
+            Ok(_) => {}
+            Err(error)
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
+            {
+                return Ok(None);
+            }
+            Err(error) => {
+                return Err(
+                    UserError::misuse(format!("cannot read the settings in `{shown}`"))
+                        .caused_by(&error),
+                );
+            }
+        }
+        if text.len() as u64 > LONGEST {
+            return Err(UserError::misuse(format!(
+                "the settings file `{shown}` is too long"
+            )));
+        }
+        let unreadable = |error: toml::de::Error| {
+            let line = error.span().map_or(0, |span| {
+                text.as_bytes()[..span.start.min(text.len())]
+                    .iter()
+                    .filter(|byte| **byte == b'\n')
+                    .count()
+                    + 1
+            });
+            UserError::misuse(format!(
+                "cannot read the settings in `{shown}`, line {line}"
+            ))
+            .cause(error.message().trim())
+        };
+        let table: toml::Table = toml::from_str(&text).map_err(unreadable)?;
+        check_keys(&table, scope, path)?;
+        toml::from_str(&text).map(Some).map_err(unreadable)
+    }
+}
+
+/// Finds unknown keys before the types are looked at, because it can name the nearest one.
+fn check_keys(table: &toml::Table, scope: Scope, path: &Path) -> Result<(), UserError> {
+    for (section, value) in table {
+        let Some((_, keys, belongs)) = KEYS.iter().find(|(name, ..)| name == section) else {
+            return Err(unknown(section, path));
+        };
+        if *belongs != Scope::Both && *belongs != scope {
+            return Err(misplaced(section, *belongs, path));
+        }
+        let inner = value.as_table().into_iter().flat_map(|table| table.keys());
+        for key in inner {
+            if !keys.contains(&key.as_str()) {
+                return Err(unknown(&format!("{section}.{key}"), path));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn misplaced(section: &str, belongs: Scope, path: &Path) -> UserError {
+    UserError::misuse(format!(
+        "key `{section}` does not belong into `{}`",
+        path.display()
+    ))
+    .hint(match belongs {
+        Scope::Project => "it belongs into the project's `skein.toml`",
+        Scope::User | Scope::Both => {
+            "it belongs into the user's `config.toml`; `skein config show` tells where that is"
+        }
+    })
+}
+
+fn unknown(key: &str, path: &Path) -> UserError {
+    let error = UserError::misuse(format!(
+        "unknown key `{}` in `{}`",
+        key.escape_debug(),
+        path.display()
+    ));
+    match nearest(key) {
+        Some(known) => error.hint(format!("did you mean `{known}`?")),
+        None => error.hint(format!(
+            "the known sections are {}",
+            KEYS.iter()
+                .map(|(section, ..)| format!("`{section}`"))
+                .collect::<Vec<_>>()
+                .join(", ")
+        )),
+    }
+}
+
+/// The known key most like this one: by its whole name, or by its last part put in the wrong section.
+fn nearest(key: &str) -> Option<String> {
+    let last = key.rsplit('.').next().unwrap_or(key);
+    let sections = KEYS
+        .iter()
+        .map(|(section, ..)| ((*section).to_owned(), *section));
+    let inner = KEYS.iter().flat_map(|(section, keys, _)| {
+        keys.iter()
+            .map(move |name| (format!("{section}.{name}"), *name))
+    });
+    sections
+        .chain(inner)
+        .map(|(whole, own)| {
+            let score = strsim::jaro_winkler(key, &whole).max(strsim::jaro_winkler(last, own));
+            (score, whole)
+        })
+        .filter(|(score, _)| *score > 0.8)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, whole)| whole)
+}

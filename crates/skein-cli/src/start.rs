@@ -1,0 +1,171 @@
+//! Starting the daemon of this home, as a build tool starts its own.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use skein_client::{Client, Error, Kind};
+use skein_wire::{ErrorBody, ErrorObject};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
+use tokio::net::unix::pipe;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::context::Context;
+use crate::env;
+use crate::error::UserError;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(25);
+/// How often a daemon that finds its home locked is tried again, should the holder have been on its way out.
+const RETRY_START: Duration = Duration::from_millis(500);
+
+/// Flags handed on to `daemon run`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wanted {
+    pub(crate) listen: Option<String>,
+}
+
+/// Whether the error means that no daemon is there, so that starting one helps.
+pub(crate) fn may_start(error: &Error) -> bool {
+    matches!(error, Error::Unreachable { source, .. } if matches!(
+        source.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+    ))
+}
+
+/// Starts a daemon and waits until `client` is connected to it, or to the one somebody else started.
+pub(crate) async fn start(
+    context: &Context,
+    client: &Client,
+    wanted: &Wanted,
+) -> Result<(), UserError> {
+    context.home.create()?;
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        context.out.detail("starting the daemon");
+        match launch(context, wanted, deadline).await? {
+            Announced::Ready => {
+                client.connect().await?;
+                return Ok(());
+            }
+            Announced::Failed(error) if !is_locked(&error) => {
+                return Err(UserError::from_object(error));
+            }
+            Announced::Failed(error) => {
+                context
+                    .out
+                    .detail("another daemon holds the home; connecting to it");
+                let until = (Instant::now() + RETRY_START).min(deadline);
+                if connected_by(client, until).await? {
+                    return Ok(());
+                }
+                if Instant::now() >= deadline {
+                    return Err(UserError::from_object(error));
+                }
+            }
+        }
+    }
+}
+
+async fn connected_by(client: &Client, until: Instant) -> Result<bool, UserError> {
+    loop {
+        match client.connect().await {
+            Ok(()) => return Ok(true),
+            Err(error) if !may_start(&error) => return Err(error.into()),
+            Err(_) if Instant::now() >= until => return Ok(false),
+            Err(_) => sleep(PAUSE).await,
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Announced {
+    Ready,
+    Failed(ErrorObject),
+}
+
+/// A daemon that finds the home taken says `conflict`.
+fn is_locked(error: &ErrorObject) -> bool {
+    Kind::from_word(&error.kind) == Kind::Conflict
+}
+
+async fn launch(
+    context: &Context,
+    wanted: &Wanted,
+    deadline: Instant,
+) -> Result<Announced, UserError> {
+    let log = context.home.logs().join("start.log");
+    let failed =
+        |error: &io::Error| UserError::unavailable("cannot start the daemon").caused_by(error);
+    let mut child = spawn(context, wanted, &log).map_err(|error| failed(&error))?;
+    let stdout = child.stdout.take().expect("the child's stdout is a pipe");
+    let pipe = pipe::Receiver::from_owned_fd(stdout.into()).map_err(|error| failed(&error))?;
+    let mut line = String::new();
+    let mut reader = BufReader::new(pipe.take(1 << 20));
+    match timeout_at(deadline, reader.read_line(&mut line)).await {
+        Err(_) => Err(UserError::new(
+            Kind::TimedOut,
+            format!("the daemon was not ready within {} s", PATIENCE.as_secs()),
+        )
+        .hint(format!("its log is in `{}`", context.home.logs().display()))
+        .hint("`skein doctor` tells what may be wrong")),
+        Ok(Err(error)) => Err(failed(&error)),
+        Ok(Ok(_)) => understand(line.trim_end(), &mut child, context),
+    }
+}
+
+fn understand(line: &str, child: &mut Child, context: &Context) -> Result<Announced, UserError> {
+    if line == "ready" {
+        return Ok(Announced::Ready);
+    }
+    if let Some(error) = line.strip_prefix("error:").map(str::trim) {
+        let object = serde_json::from_str::<ErrorBody>(error)
+            .map(|body| body.error)
+            .or_else(|_| serde_json::from_str(error));
+        return Ok(Announced::Failed(object.unwrap_or_else(|_| ErrorObject {
+            kind: Kind::Unavailable.as_str().to_owned(),
+            message: format!("the daemon could not start: {error}"),
+            hints: vec![],
+            details: serde_json::Map::new(),
+        })));
+    }
+    let status = child.try_wait().ok().flatten();
+    let how = status.map_or_else(
+        || format!("it said `{line}`"),
+        |status| format!("it ended with {status}"),
+    );
+    Err(UserError::unavailable("the daemon could not start")
+        .cause(how)
+        .hint(format!(
+            "see `{}`",
+            context.home.logs().join("start.log").display()
+        ))
+        .hint("`skein daemon run` runs it in the foreground"))
+}
+
+/// The daemon leaves our session by itself (`daemon run --announce`); here it gets none of our streams but
+/// the pipe it announces on, and none of what is meant for this command only.
+fn spawn(context: &Context, wanted: &Wanted, log: &std::path::Path) -> io::Result<Child> {
+    let log = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(log)?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command
+        .args(["daemon", "run", "--announce"])
+        .env(env::SKEIN_HOME, context.home.root())
+        .current_dir(context.home.root())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(log);
+    if let Some(listen) = &wanted.listen {
+        command.arg("--listen").arg(listen);
+    }
+    for name in env::CALLER_ONLY {
+        command.env_remove(name);
+    }
+    command.spawn()
+}

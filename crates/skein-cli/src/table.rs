@@ -1,0 +1,182 @@
+//! Aligned columns.
+
+use anstyle::Style;
+
+use crate::output::Paint;
+use crate::text;
+
+/// Columns narrower than this are not worth reading.
+const NARROWEST: usize = 8;
+const GAP: &str = "  ";
+
+#[derive(Clone, Debug)]
+pub(crate) struct Cell {
+    text: String,
+    style: Style,
+}
+
+impl Cell {
+    /// Text from elsewhere; made safe here.
+    pub(crate) fn new(text: &str) -> Self {
+        Self::styled(text, Style::new())
+    }
+
+    pub(crate) fn styled(text: &str, style: Style) -> Self {
+        Self {
+            text: text::line(text),
+            style,
+        }
+    }
+}
+
+impl<T: AsRef<str>> From<T> for Cell {
+    fn from(text: T) -> Self {
+        Self::new(text.as_ref())
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Align {
+    Left,
+    Right,
+    /// Left, and the one that gives way when the terminal is too narrow.
+    Flex,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Table {
+    columns: Vec<(&'static str, Align)>,
+    rows: Vec<Vec<Cell>>,
+}
+
+impl Table {
+    pub(crate) fn new(columns: &[(&'static str, Align)]) -> Self {
+        Self {
+            columns: columns.to_vec(),
+            rows: vec![],
+        }
+    }
+
+    pub(crate) fn row(&mut self, cells: Vec<Cell>) {
+        debug_assert_eq!(cells.len(), self.columns.len());
+        self.rows.push(cells);
+    }
+
+    /// A header line and one line per row. With a `width`, flexible columns are cut to fit.
+    pub(crate) fn render(&self, width: Option<usize>, paint: Paint) -> String {
+        let widths = self.widths(width);
+        let header: Vec<Cell> = self
+            .columns
+            .iter()
+            .map(|(name, _)| Cell::styled(name, Style::new().bold()))
+            .collect();
+        let mut out = String::new();
+        for row in std::iter::once(&header).chain(&self.rows) {
+            self.line(row, &widths, paint, &mut out);
+        }
+        out
+    }
+
+    fn line(&self, row: &[Cell], widths: &[usize], paint: Paint, out: &mut String) {
+        let last = row.len().saturating_sub(1);
+        for (n, cell) in row.iter().enumerate() {
+            let shown = text::fit(&cell.text, widths[n]);
+            let padding = " ".repeat(widths[n].saturating_sub(text::width(&shown)));
+            let painted = paint.apply(cell.style, &shown);
+            match self.columns[n].1 {
+                Align::Right => {
+                    out.push_str(&padding);
+                    out.push_str(&painted);
+                }
+                Align::Left | Align::Flex if n == last => out.push_str(&painted),
+                Align::Left | Align::Flex => {
+                    out.push_str(&painted);
+                    out.push_str(&padding);
+                }
+            }
+            if n < last {
+                out.push_str(GAP);
+            }
+        }
+        while out.ends_with(' ') {
+            out.pop();
+        }
+        out.push('\n');
+    }
+
+    fn widths(&self, limit: Option<usize>) -> Vec<usize> {
+        let mut widths: Vec<usize> = (0..self.columns.len())
+            .map(|n| {
+                self.rows
+                    .iter()
+                    .map(|row| text::width(&row[n].text))
+                    .chain([text::width(self.columns[n].0)])
+                    .max()
+                    .unwrap_or(0)
+            })
+            .collect();
+        let Some(limit) = limit else { return widths };
+        let gaps = GAP.len() * widths.len().saturating_sub(1);
+        let mut excess = (widths.iter().sum::<usize>() + gaps).saturating_sub(limit);
+        while excess > 0 {
+            let widest = (0..widths.len())
+                .filter(|&n| self.columns[n].1 == Align::Flex && widths[n] > NARROWEST)
+                .max_by_key(|&n| widths[n]);
+            let Some(n) = widest else { break };
+            widths[n] -= 1;
+            excess -= 1;
+        }
+        widths
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Table {
+        let mut table = Table::new(&[
+            ("ID", Align::Left),
+            ("USED", Align::Right),
+            ("TASK", Align::Flex),
+        ]);
+        table.row(vec![
+            "api-1".into(),
+            "5".into(),
+            "fix the 日本 login".into(),
+        ]);
+        table.row(vec![
+            "api-20".into(),
+            "1,200".into(),
+            "evil \u{1b}[2J".into(),
+        ]);
+        table
+    }
+
+    #[test]
+    fn columns_are_aligned_by_width() {
+        assert_eq!(
+            sample().render(None, Paint::PLAIN),
+            "ID       USED  TASK\n\
+             api-1       5  fix the 日本 login\n\
+             api-20  1,200  evil \\u{1b}[2J\n"
+        );
+    }
+
+    #[test]
+    fn only_flexible_columns_give_way() {
+        assert_eq!(
+            sample().render(Some(25), Paint::PLAIN),
+            "ID       USED  TASK\n\
+             api-1       5  fix the …\n\
+             api-20  1,200  evil \\u{1…\n"
+        );
+        // Never narrower than readable, whatever the terminal says.
+        assert_eq!(
+            sample().render(Some(1), Paint::PLAIN),
+            "ID       USED  TASK\n\
+             api-1       5  fix the…\n\
+             api-20  1,200  evil \\u…\n"
+        );
+    }
+}
