@@ -1,0 +1,218 @@
+//! The composition root: the one place that picks a store, an engine and a server and lets them run.
+//!
+//! Order of a start: lock the home, open the log, open the database, undo what a crash left half-done,
+//! and only then take connections. Order of a stop: no new connections, finish what is under way within a
+//! deadline, close the database, remove the socket, release the lock.
+
+mod lock;
+mod log;
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use skein_client::Kind;
+use skein_engine::{Engine, Tasks};
+use skein_server::{App, AppOptions, serve};
+use skein_store::Store;
+use skein_store_sqlite::SqliteBackend;
+use tokio::net::{TcpListener, UnixListener};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::error::UserError;
+use crate::home::Home;
+
+/// Told in every answer, so that a client of another build notices.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// How long requests under way are waited for at a stop.
+const DRAIN: Duration = Duration::from_secs(10);
+/// How often retention, old replies and half-done handoffs are looked after.
+const SWEEP: Duration = Duration::from_secs(60);
+
+/// How the daemon of one home runs.
+#[derive(Clone, Debug)]
+pub(crate) struct RunOptions {
+    pub(crate) home: Home,
+    pub(crate) listen: Option<String>,
+    /// Say `ready` or `error: …` in one line on stdout, for the command that started us.
+    pub(crate) announce: bool,
+    pub(crate) log_level: String,
+}
+
+pub(crate) fn run(options: RunOptions) -> Result<(), UserError> {
+    if options.announce {
+        // Leave the terminal's session, so that closing the terminal does not end us. It fails only for a
+        // group leader, which is in a session of its own choosing already.
+        let _ = rustix::process::setsid();
+    }
+    let announced = options.announce;
+    let result = start(options);
+    if let (true, Err(error)) = (announced, &result) {
+        let body = serde_json::to_string(&error.to_body()).unwrap_or_default();
+        announce(&format!("error: {body}"));
+    }
+    result
+}
+
+/// One line to whoever started us, and then nothing more on that pipe.
+fn announce(line: &str) {
+    let mut stdout = std::io::stdout();
+    let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+    if let Ok(null) = std::fs::OpenOptions::new().write(true).open("/dev/null") {
+        let _ = rustix::stdio::dup2_stdout(null);
+    }
+}
+
+fn start(options: RunOptions) -> Result<(), UserError> {
+    options.home.create()?;
+    let lock = lock::take(&options.home)?;
+    let _log = log::open(&options.home, &options.log_level)?;
+    raise_file_limit();
+    let backend = SqliteBackend::open(&options.home.database()).map_err(|e| from_store(&e))?;
+    let store = Store::new(Arc::new(backend));
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(std::thread::available_parallelism().map_or(2, |n| n.get().clamp(2, 8)))
+        .enable_all()
+        .build()
+        .map_err(|e| UserError::unavailable("cannot start the daemon's threads").caused_by(&e))?;
+    let result = runtime.block_on(serve_until_stopped(&options, store.clone()));
+    store.close();
+    let _ = std::fs::remove_file(options.home.socket());
+    drop(lock);
+    result
+}
+
+async fn serve_until_stopped(options: &RunOptions, store: Store) -> Result<(), UserError> {
+    let tasks = Tasks::default();
+    let engine = Engine::new(store, tasks.clone());
+    let undone = engine.recover().await.map_err(|e| from_engine(&e))?;
+    let unix = bind_unix(&options.home.socket())?;
+    let tcp = match &options.listen {
+        Some(address) => Some(bind_tcp(address).await?),
+        None => None,
+    };
+    let listen = tcp.as_ref().and_then(|l| l.local_addr().ok());
+    let socket = options.home.socket();
+    let app = App::new(
+        engine.clone(),
+        tasks.clone(),
+        AppOptions {
+            version: VERSION.to_owned(),
+            socket: socket.clone(),
+            listen,
+        },
+    );
+    let router = app.router();
+    serve::unix(unix, router.clone(), &tasks);
+    if let Some(tcp) = tcp {
+        serve::tcp(tcp, router, &tasks);
+    }
+    start_sweeps(engine, &tasks);
+    tracing::info!(version = VERSION, socket = %socket.display(), ?listen, undone, "ready");
+    if options.announce {
+        announce("ready");
+    }
+    wait_for_stop(&app).await?;
+    tracing::info!("stopping");
+    // From here on nobody finds us; connections that are open are finished.
+    let _ = std::fs::remove_file(&socket);
+    if !tasks.drain(DRAIN).await {
+        tracing::warn!("some requests were not finished in time");
+    }
+    tracing::info!("stopped");
+    Ok(())
+}
+
+async fn wait_for_stop(app: &App) -> Result<(), UserError> {
+    let no_signals =
+        |e: std::io::Error| UserError::failed("cannot listen for signals").caused_by(&e);
+    let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
+    tokio::select! {
+        () = app.stop_asked() => {}
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
+
+fn start_sweeps(engine: Engine, tasks: &Tasks) {
+    let stopping = tasks.stopping();
+    tasks.start("sweeps", async move {
+        tokio::pin!(stopping);
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(SWEEP) => {}
+                () = &mut stopping => return,
+            }
+            if let Err(error) = engine.sweep().await {
+                tracing::warn!(%error, "a sweep failed");
+            }
+            if let Err(error) = engine.recover().await {
+                tracing::warn!(%error, "half-done handoffs could not be looked after");
+            }
+        }
+    });
+}
+
+/// The lock is ours, so a socket that is there is a dead daemon's.
+fn bind_unix(path: &Path) -> Result<UnixListener, UserError> {
+    let failed = |e: &std::io::Error| {
+        UserError::unavailable(format!("cannot listen on `{}`", path.display())).caused_by(e)
+    };
+    if let Err(error) = std::fs::remove_file(path)
+        && error.kind() != std::io::ErrorKind::NotFound
+    {
+        return Err(failed(&error));
+    }
+    // Made under a mask that lets nobody else in, so there is no moment in which others could connect.
+    let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
+    let bound = UnixListener::bind(path);
+    rustix::process::umask(before);
+    let listener = bound.map_err(|e| failed(&e))?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
+        .map_err(|e| failed(&e))?;
+    Ok(listener)
+}
+
+/// Only loopback: whoever wants more puts a proxy with TLS in front.
+async fn bind_tcp(address: &str) -> Result<TcpListener, UserError> {
+    let loopback = "expected a loopback address and a port, as in 127.0.0.1:7700";
+    let parsed: SocketAddr = address.parse().map_err(|_| {
+        UserError::misuse(format!("invalid address `{}`", address.escape_debug())).hint(loopback)
+    })?;
+    if !parsed.ip().is_loopback() {
+        return Err(
+            UserError::misuse(format!("`{parsed}` is reachable from other machines"))
+                .hint(loopback)
+                .hint("a reverse proxy with TLS can serve other machines"),
+        );
+    }
+    TcpListener::bind(parsed).await.map_err(|e| {
+        UserError::unavailable(format!("cannot listen on {parsed}"))
+            .caused_by(&e)
+            .hint("another port may be free; port 0 takes any")
+    })
+}
+
+/// Every connection costs a descriptor; the usual soft limit of 1024 is soon reached.
+fn raise_file_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    let _ = setrlimit(Resource::Nofile, limit);
+}
+
+fn from_store(error: &skein_store::Error) -> UserError {
+    from_engine(&skein_engine::Error::Store(error.clone()))
+}
+
+fn from_engine(error: &skein_engine::Error) -> UserError {
+    UserError::from_object(skein_server::error_object(error))
+}
+
+/// The kind of error a daemon answers with when another one holds the home.
+pub(crate) const LOCKED: Kind = Kind::Conflict;
