@@ -1,0 +1,19 @@
+//! Skein as its users meet it: the real binary in an empty home, its daemon, its socket, its files.
+//!
+//! Each file holds the claims about one subject, named after the law they prove. Tests named `heavy_…` take
+//! long and run in the full suite only. Nothing here sleeps: tests wait for exits, locks, lines and events.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
+
+mod bad_input;
+mod caps;
+mod common;
+mod contract;
+mod daemon;
+mod door;
+mod events;
+mod homes;
+mod idempotency;
+mod one_writer;
+mod routes;
+mod walls;

@@ -1,0 +1,219 @@
+//! L7: nothing shows through a tenant's wall, on any route.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::common::{Call, Home, Response, Stream};
+
+/// Ids that exist in tenant `a`, by the name of the path parameter.
+struct Secrets(BTreeMap<&'static str, String>);
+
+impl Secrets {
+    fn make(home: &Home) -> Self {
+        let own = |path: &str, body: &Value| home.call(&Call::post(path, body).tenant("a")).ok();
+        let project = own("/api/v1/projects", &json!({"name": "vault", "prefix": "zz"}));
+        let spawn = json!({"task": "secret work", "project": "vault"});
+        let session = own("/api/v1/sessions", &spawn);
+        let summary = format!("/api/v1/sessions/{}/summary", id(&session));
+        let put = Call::new("PUT", &summary).json(&json!({"text": "secret"}));
+        home.call(&put.tenant("a")).ok();
+        let token = own("/api/v1/tokens", &json!({"name": "door"}));
+        Self(BTreeMap::from([
+            ("project", id(&project)),
+            ("thread", session["thread"].as_str().unwrap().to_owned()),
+            ("session", id(&session)),
+            ("token", id(&token["token"])),
+        ]))
+    }
+
+    fn get(&self, parameter: &str) -> &str {
+        self.0
+            .get(parameter)
+            .unwrap_or_else(|| panic!("no id for path parameter `{parameter}`; add one"))
+    }
+}
+
+fn id(object: &Value) -> String {
+    object["id"].as_str().unwrap().to_owned()
+}
+
+/// An id of the same shape and length that exists nowhere.
+fn missing_like(id: &str) -> String {
+    let mut bytes = id.to_owned().into_bytes();
+    let last = bytes.last_mut().unwrap();
+    *last = if *last == b'9' { b'8' } else { b'9' };
+    String::from_utf8(bytes).unwrap()
+}
+
+/// A valid body for each call with an id in its path. A new call without one fails the test.
+fn body_of(method: &str, path: &str) -> Option<Value> {
+    let end = path.rsplit('/').next().unwrap();
+    Some(match (method, end) {
+        ("get" | "delete", _) | ("post", "archive" | "reopen") => return None,
+        ("patch", "{project}") => json!({"depth": 3}),
+        ("put", "summary") => json!({"text": "x"}),
+        ("post", "begin-turn" | "end-turn" | "withdraw" | "end" | "kill" | "restore") => json!({}),
+        ("post", "ask") => json!({"question": "which?"}),
+        ("post", "answer") => json!({"text": "this"}),
+        ("post", "handoff") => json!({"to": "user:x"}),
+        ("post", "broadcast") => json!({"to": ["user:x", "user:y"]}),
+        ("post", "merge") => json!({"from": "zz-2"}),
+        _ => panic!("no body known for {method} {path}; add one"),
+    })
+}
+
+/// The answer with the id taken out of it, and without what a clock decides.
+fn blind(answer: &Response, id: &str) -> (u16, Vec<(String, String)>, String) {
+    let headers = answer.headers.iter().filter(|(n, _)| n != "date").cloned().collect();
+    let body = String::from_utf8(answer.body.clone()).unwrap();
+    (answer.status, headers, body.replace(id, "ID"))
+}
+
+fn assert_alike(home: &Home, id: &str, make: impl Fn(&str) -> Call) {
+    let missing = missing_like(id);
+    let call = make(id).tenant("b");
+    let foreign = blind(&home.call(&call), id);
+    let absent = blind(&home.call(&make(&missing).tenant("b")), &missing);
+    assert_eq!(foreign, absent, "{call:?}");
+    assert!(foreign.0 == 404 || foreign.2.contains("\"data\":[]"), "{call:?}: {foreign:?}");
+    assert!(!foreign.2.contains("secret") && !foreign.2.contains("vault"), "{foreign:?}");
+}
+
+/// Reads a tenant's log until it has told of so many attempts.
+fn attempts(home: &Home, tenant: &str, wanted: usize) -> Vec<Value> {
+    let call = Call::get("/api/v1/events?since=0").tenant(tenant);
+    let mut stream = Stream::open(&home.socket(), &call);
+    let mut found = vec![];
+    while found.len() < wanted {
+        let event = stream.next().expect("the stream goes on");
+        if event["kind"] == "audit.foreign_id" {
+            found.push(event["data"].clone());
+        }
+    }
+    found
+}
+
+#[test]
+fn l7_a_foreign_id_answers_like_a_missing_one_on_every_route() {
+    let home = Home::new();
+    home.start(&[]);
+    let secrets = Secrets::make(&home);
+    let document = home.call(&Call::get("/api/v1/openapi.json")).ok();
+    let mut expected: Vec<Value> = vec![];
+    for (path, operations) in document["paths"].as_object().unwrap() {
+        let Some(parameter) = path.split(['{', '}']).nth(1) else {
+            continue;
+        };
+        let id = secrets.get(parameter);
+        for method in operations.as_object().unwrap().keys() {
+            let body = body_of(method, path);
+            for key in [None, Some("the-same-key")] {
+                assert_alike(&home, id, |id| {
+                    let path = path.replace(&format!("{{{parameter}}}"), id);
+                    let mut call = Call::new(&method.to_uppercase(), &path);
+                    if let Some(body) = &body {
+                        call = call.json(body);
+                    }
+                    match key {
+                        Some(key) => call.key(key),
+                        None => call,
+                    }
+                });
+                expected.push(json!([parameter, id]));
+            }
+            // Nor does the beginning of one.
+            let beginning = &id[..id.len() - 1];
+            assert_alike(&home, beginning, |id| {
+                let path = path.replace(&format!("{{{parameter}}}"), id);
+                let call = Call::new(&method.to_uppercase(), &path);
+                body.iter().fold(call, |call, body| call.json(body))
+            });
+        }
+    }
+    assert!(expected.len() > 40, "the walk found the routes: {}", expected.len());
+
+    let asked = attempts(&home, "a", expected.len());
+    let told: Vec<Value> = asked.iter().map(|a| json!([a["what"], a["id"]])).collect();
+    assert_eq!(told, expected, "the owner sees every attempt");
+    assert!(asked.iter().all(|a| a["asked_by"] == Value::Null), "but not whose");
+    let machine = attempts(&home, "machine", expected.len());
+    let told: Vec<Value> = machine.iter().map(|a| json!([a["what"], a["id"]])).collect();
+    assert_eq!(told, expected, "the operator sees every attempt");
+    assert!(machine.iter().all(|a| a["asked_by"] == "b"), "and whose");
+    assert_eq!(home.events_of("b"), Vec::<Value>::new(), "the asker sees none");
+}
+
+#[test]
+fn l7_foreign_ids_inside_bodies_and_queries_answer_like_missing_ones() {
+    let home = Home::new();
+    home.start(&[]);
+    let secrets = Secrets::make(&home);
+    let [project, thread, session] = ["project", "thread", "session"].map(|p| secrets.get(p));
+    let own = |path: &str, body: &Value| home.call(&Call::post(path, body).tenant("b")).ok();
+    own("/api/v1/projects", &json!({"name": "mine"}));
+    let mine = id(&own("/api/v1/sessions", &json!({"task": "work", "project": "mine"})));
+    let before = home.events_of("b");
+
+    let post = |path: &str, make: &dyn Fn(&str) -> Value, id: &str| {
+        assert_alike(&home, id, |id| Call::post(path, &make(id)));
+    };
+    let spawn = "/api/v1/sessions";
+    post(spawn, &|id| json!({"task": "x", "parent": id}), session);
+    post(spawn, &|id| json!({"task": "x", "thread": id}), thread);
+    post(spawn, &|id| json!({"task": "x", "project": id}), project);
+    post(spawn, &|id| json!({"task": "x", "project": "mine", "parent": id}), session);
+    post(spawn, &|id| json!({"task": "x", "project": "mine", "thread": id}), thread);
+    post(spawn, &|id| json!({"task": "x", "thread": id, "parent": mine}), thread);
+    post("/api/v1/threads", &|id| json!({"title": "x", "project": id}), project);
+    let merge = format!("/api/v1/sessions/{mine}/merge");
+    post(&merge, &|id| json!({"from": id}), session);
+    let summary = format!("/api/v1/sessions/{mine}/summary");
+    let put = |make: &dyn Fn(&str) -> Value| {
+        assert_alike(&home, session, |id| Call::new("PUT", &summary).json(&make(id)));
+    };
+    put(&|id| json!({"text": "x", "based_on": id}));
+    put(&|id| json!({"text": "x", "deliverables": [{"kind": "summary", "session": id}]}));
+    put(&|id| {
+        json!({"text": "x", "deliverables": [{"kind": "message", "session": id, "message": "1"}]})
+    });
+    let get = |query: &str, id: &str| {
+        assert_alike(&home, id, |id| Call::get(&format!("/api/v1/{query}{id}")));
+    };
+    get("sessions?project=", project);
+    get("sessions?thread=", thread);
+    get("sessions?all=true&thread=", thread);
+    get("threads?project=", project);
+    get("events?session=", session);
+    assert_alike(&home, session, |id| {
+        Call::get(&format!("/api/v1/events?session={id}")).header("accept", "text/event-stream")
+    });
+
+    assert_eq!(home.events_of("b"), before, "nothing changed, and the asker sees no trace");
+    assert_eq!(attempts(&home, "a", 17).len(), 17);
+}
+
+#[test]
+fn l7_names_keys_prefixes_and_cursors_of_other_tenants_are_unknown() {
+    let home = Home::new();
+    home.start(&[]);
+    Secrets::make(&home);
+    // A name or prefix that is taken beyond the wall is free on this side.
+    let add = Call::post("/api/v1/projects", &json!({"name": "vault", "prefix": "zz"}));
+    let mine = home.call(&add.tenant("b")).ok();
+    assert_eq!(mine["tenant"], "b");
+    let list = |tenant: &str, what: &str| {
+        home.call(&Call::get(&format!("/api/v1/{what}")).tenant(tenant)).ok()["data"].clone()
+    };
+    assert_eq!(list("b", "sessions?all=true"), json!([]));
+    assert_eq!(list("b", "threads?state=all"), json!([]));
+    assert_eq!(list("b", "tokens"), json!([]));
+    assert_eq!(list("b", "projects").as_array().unwrap().len(), 1);
+    let status = home.call(&Call::get("/api/v1/daemon").tenant("b")).ok();
+    assert_eq!(status["sessions"], 0, "others' sessions are not even counted");
+    // The same folder may be a project in each tenant.
+    for tenant in ["a", "b"] {
+        let add = json!({"name": "folder", "path": home.user()});
+        home.call(&Call::post("/api/v1/projects", &add).tenant(tenant)).ok();
+    }
+}

@@ -1,0 +1,119 @@
+//! The crash storm: the real daemon is killed with SIGKILL at random moments under concurrent load, and after
+//! every restart each acknowledged change is there, no other is half there, and the log still holds together.
+//!
+//! `SKEIN_TEST_CRASH_SEED=N` repeats a run's choices (the races stay the machine's), and
+//! `SKEIN_TEST_CRASH_ROUNDS=N` changes their number. What a round does: [`load`]; what must hold: [`check`].
+
+#[path = "heavy_crash/check.rs"]
+mod check;
+#[path = "heavy_crash/daemon.rs"]
+mod daemon;
+#[path = "heavy_crash/http.rs"]
+mod http;
+#[path = "heavy_crash/load.rs"]
+mod load;
+#[path = "heavy_crash/operation.rs"]
+mod operation;
+#[path = "heavy_crash/random.rs"]
+mod random;
+
+use std::time::{Duration, Instant};
+
+use check::Ledger;
+use daemon::{Daemon, Home};
+use http::Connection;
+use load::{Trigger, World};
+use random::Random;
+
+const ROUNDS: usize = 200;
+/// A full look at every session, every so many rounds; what the round touched is looked at each time.
+const FULL_CHECK: usize = 10;
+/// How fast a restart is belongs to the benchmarks; this only tells a slow one from a stuck one.
+const READY: Duration = Duration::from_secs(5);
+
+#[test]
+fn heavy_l4_l9_two_hundred_kills_lose_nothing() {
+    let seed = random::setting("SKEIN_TEST_CRASH_SEED").unwrap_or_else(random::fresh_seed);
+    let rounds = random::setting("SKEIN_TEST_CRASH_ROUNDS").map_or(ROUNDS, |n| n as usize);
+    println!("SKEIN_TEST_CRASH_SEED={seed} repeats this run");
+    let mut random = Random::new(seed);
+    let home = Home::new();
+    let mut storm = Storm {
+        world: set_up(&home),
+        ledger: Ledger::default(),
+        restarts: vec![],
+        kills: 0,
+    };
+    let started = Instant::now();
+    for round in 0..rounds {
+        storm.round(&home, round, &mut random);
+    }
+    storm.report(started.elapsed());
+}
+
+struct Storm {
+    world: World,
+    ledger: Ledger,
+    restarts: Vec<Duration>,
+    kills: usize,
+}
+
+impl Storm {
+    fn round(&mut self, home: &Home, round: usize, random: &mut Random) {
+        if random.one_in(10) {
+            // Killed while it starts, perhaps in the middle of clearing up after the last kill.
+            Daemon::launch(home).kill_after(Duration::from_micros(random.below(60_000)));
+            self.kills += 1;
+        }
+        let daemon = self.start(home);
+        let trigger = Trigger::random(random);
+        let records = load::run(&mut self.world, home, &daemon, round, trigger, random);
+        daemon.kill();
+        self.kills += 1;
+
+        let daemon = self.start(home);
+        let mut connection = Connection::open(&home.socket()).expect("a ready daemon takes calls");
+        self.ledger.read_events(&mut connection);
+        self.ledger.check_settled(&mut connection);
+        let settled = self.ledger.repeat_all(&mut connection, records);
+        self.ledger.read_events(&mut connection);
+        self.ledger.check_effects(&settled);
+        if round % FULL_CHECK == FULL_CHECK - 1 {
+            self.ledger.check_everything(&mut connection);
+        }
+        self.world.refresh(&mut connection);
+        // The next round starts from a crash as well: nothing here was told to stop in order.
+        daemon.kill();
+        self.kills += 1;
+    }
+
+    fn start(&mut self, home: &Home) -> Daemon {
+        let (daemon, took) = Daemon::launch(home).wait_until_ready();
+        assert!(took < READY, "a restart took {took:?}");
+        self.restarts.push(took);
+        daemon
+    }
+
+    fn report(mut self, took: Duration) {
+        self.restarts.sort();
+        let at = |part: f64| self.restarts[((self.restarts.len() - 1) as f64 * part) as usize];
+        println!(
+            "{} kills in {took:.1?}; ready after a kill: p50 {:.1?}, p99 {:.1?}, max {:.1?}",
+            self.kills,
+            at(0.5),
+            at(0.99),
+            at(1.0)
+        );
+        println!("{}", self.ledger);
+        self.ledger.expect_coverage(self.kills);
+    }
+}
+
+/// Two projects, the second with narrow limits, so that caps are met as well as kept.
+fn set_up(home: &Home) -> World {
+    let (daemon, _) = Daemon::launch(home).wait_until_ready();
+    let mut connection = Connection::open(&home.socket()).expect("a ready daemon takes calls");
+    let world = World::new(&mut connection);
+    daemon.kill();
+    world
+}
