@@ -75,6 +75,8 @@ fn start(options: RunOptions) -> Result<(), UserError> {
     let store = Store::new(Arc::new(backend));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(std::thread::available_parallelism().map_or(2, |n| n.get().clamp(2, 8)))
+        // Reads run on these; more of them than read connections would only wait.
+        .max_blocking_threads(16)
         .enable_all()
         .build()
         .map_err(|e| UserError::unavailable("cannot start the daemon's threads").caused_by(&e))?;

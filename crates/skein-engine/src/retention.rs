@@ -1,6 +1,7 @@
 //! Retention that really runs: idle and surplus sessions are archived, old replies forgotten.
 
-use skein_domain::{Phase, PhaseName, Project, Role, Session, SessionId};
+use skein_domain::{Phase, PhaseName, Project, Role, Session, SessionId, Timestamp};
+use skein_store::Reader;
 use skein_store::backend::Filter;
 use skein_store::reply::KEPT_SECONDS;
 
@@ -13,7 +14,14 @@ const REPLIES_AT_ONCE: usize = 500;
 
 impl Desk {
     pub(crate) async fn sweep(&self) -> Result<Vec<SessionId>, Error> {
-        let archived = self.archive_old().await?;
+        let mut archived = vec![];
+        loop {
+            let some = self.archive_some().await?;
+            if some.is_empty() {
+                break;
+            }
+            archived.extend(some);
+        }
         let before = self.now().minus_seconds(KEPT_SECONDS);
         while self
             .store
@@ -34,36 +42,22 @@ impl Desk {
         self.sweep().await
     }
 
-    async fn archive_old(&self) -> Result<Vec<SessionId>, Error> {
+    /// One round: bounded, so that nothing is read that will not be used.
+    async fn archive_some(&self) -> Result<Vec<SessionId>, Error> {
         let now = self.now();
-        let due: Vec<(SessionId, &'static str)> = self
-            .look(move |reader| {
-                let mut due = vec![];
-                for project in reader.all::<Project>(&Filter::default())? {
-                    let rules = project.retention;
-                    if rules.idle_ttl_seconds.is_none() && rules.max_ended.is_none() {
-                        continue;
-                    }
-                    let filter = Filter {
-                        project: Some(project.id.to_string()),
-                        ..Filter::default()
-                    };
-                    let sessions: Vec<Session> = reader.all(&filter)?;
-                    due.extend(choose(&project, sessions, now));
-                }
-                Ok(due)
-            })
-            .await?;
+        let due = self.look(move |reader| due(reader, now)).await?;
         let mut archived = vec![];
-        for (id, why) in due {
-            // One transaction each, and the rules looked at again in it: things may have moved on.
+        for due in due {
+            // One transaction each; what was touched since it was chosen is left alone.
             let done = self
                 .store
                 .write(&self.caller.actor, self.now(), move |writer| {
-                    let session: Session = writer.reader().get(id.as_str())?;
+                    let session: Session = writer.reader().get(due.session.as_str())?;
                     match session.phase {
-                        Phase::Idle | Phase::Ended { .. } => {
-                            archive_session(writer, &session, why).map(|s| Some(s.id))
+                        Phase::Idle | Phase::Ended { .. }
+                            if session.last_activity_at == due.touched =>
+                        {
+                            archive_session(writer, &session, due.why).map(|s| Some(s.id))
                         }
                         _ => Ok(None),
                     }
@@ -75,36 +69,91 @@ impl Desk {
     }
 }
 
-fn choose(
-    project: &Project,
-    sessions: Vec<Session>,
-    now: skein_domain::Timestamp,
-) -> Vec<(SessionId, &'static str)> {
+/// A session that retention archives, unless it is touched first.
+#[derive(Clone, Debug)]
+struct Due {
+    session: SessionId,
+    touched: Timestamp,
+    why: &'static str,
+}
+
+/// Ended sessions looked at beyond the surplus, per project and round.
+const ENDED_AT_ONCE: usize = 500;
+
+const TOO_OLD: &str = "idle for longer than the project keeps sessions";
+const TOO_MANY: &str = "more ended sessions than the project keeps";
+
+/// Costs what is due and what is live, not what was archived long ago.
+fn due(reader: &Reader<'_>, now: Timestamp) -> Result<Vec<Due>, skein_store::Error> {
+    let live = Filter {
+        live: Some(true),
+        ..Filter::default()
+    };
+    let projects: Vec<Project> = reader.all(&live)?;
     let mut due = vec![];
-    let mut ended = vec![];
-    let limit = project
-        .retention
-        .idle_ttl_seconds
-        .map(|ttl| now.minus_seconds(ttl));
-    for session in sessions {
-        let phase = session.phase.name();
-        if !matches!(phase, PhaseName::Idle | PhaseName::Ended) {
+    let oldest_kept = |p: &Project| {
+        p.retention
+            .idle_ttl_seconds
+            .map(|ttl| now.minus_seconds(ttl))
+    };
+    for project in &projects {
+        let Some(surplus) = surplus(reader, project, oldest_kept(project))? else {
             continue;
-        }
-        if limit.is_some_and(|limit| session.last_activity_at < limit) {
-            due.push((
-                session.id,
-                "idle for longer than the project keeps sessions",
-            ));
-        } else if phase == PhaseName::Ended {
-            ended.push(session);
+        };
+        due.extend(surplus);
+    }
+    // The latest limit of all finds every idle session that may be due; its own project decides.
+    if let Some(latest) = projects.iter().filter_map(oldest_kept).max() {
+        let filter = Filter {
+            touched_before: Some(latest),
+            ..live
+        };
+        for session in reader.all::<Session>(&filter)? {
+            let limit = projects
+                .iter()
+                .find(|p| p.id == session.project)
+                .and_then(oldest_kept);
+            if session.phase.name() == PhaseName::Idle
+                && limit.is_some_and(|limit| session.last_activity_at < limit)
+            {
+                due.push(Due {
+                    touched: session.last_activity_at,
+                    session: session.id,
+                    why: TOO_OLD,
+                });
+            }
         }
     }
-    if let Some(most) = project.retention.max_ended {
-        let surplus = ended.len().saturating_sub(most as usize);
-        ended.sort_by_key(|s| s.last_activity_at);
-        let oldest = ended.into_iter().take(surplus);
-        due.extend(oldest.map(|s| (s.id, "more ended sessions than the project keeps")));
+    Ok(due)
+}
+
+/// The project's ended sessions that are too old or too many, first ended first.
+fn surplus(
+    reader: &Reader<'_>,
+    project: &Project,
+    limit: Option<Timestamp>,
+) -> Result<Option<Vec<Due>>, skein_store::Error> {
+    let most = project.retention.max_ended.map(u64::from);
+    if most.is_none() && limit.is_none() {
+        return Ok(None);
     }
-    due
+    let count = reader.count_ended_of(&project.id)?;
+    let surplus =
+        usize::try_from(most.map_or(0, |most| count.saturating_sub(most))).unwrap_or(usize::MAX);
+    let ended = reader.ended_of(&project.id, surplus.saturating_add(ENDED_AT_ONCE))?;
+    let is_due = |(nth, (session, touched)): (usize, (SessionId, Timestamp))| {
+        let why = match limit {
+            Some(limit) if touched < limit => TOO_OLD,
+            _ if nth < surplus => TOO_MANY,
+            _ => return None,
+        };
+        Some(Due {
+            session,
+            touched,
+            why,
+        })
+    };
+    Ok(Some(
+        ended.into_iter().enumerate().map_while(is_due).collect(),
+    ))
 }

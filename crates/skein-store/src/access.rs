@@ -7,13 +7,13 @@
 use std::ops::Deref;
 
 use skein_domain::{
-    Actor, Conflict, Fact, Invalid, NotFound, Project, SessionId, TenantId, Timestamp,
+    Actor, Conflict, Fact, Invalid, NotFound, Project, ProjectId, SessionId, TenantId, Timestamp,
 };
 
 use crate::backend::{
     Filter, Index, Insert, Order, RawRead, RawWrite, Result, Row, Scan, Swap, Table,
 };
-use crate::entity::Entity;
+use crate::entity::{Aside, Entity};
 use crate::error::Error;
 use crate::event::{Event, Head, Verdict, Verifier};
 use crate::record;
@@ -198,6 +198,35 @@ impl<'a> Reader<'a> {
         self.raw.count(E::TABLE, filter)
     }
 
+    /// Ended sessions of a project that are not archived, first ended first, with the times of their ends.
+    pub fn ended_of(
+        &self,
+        project: &ProjectId,
+        limit: usize,
+    ) -> Result<Vec<(SessionId, Timestamp)>> {
+        let rows = self.raw.scan(&Scan {
+            table: Table::Ended,
+            filter: ended_filter(project),
+            order: Order::OldestFirst,
+            after: None,
+            limit,
+        })?;
+        rows.iter()
+            .map(|placed| {
+                let id = placed
+                    .row
+                    .id
+                    .parse()
+                    .map_err(|e| Error::Bug(format!("an entry of the ended: {e}")))?;
+                Ok((id, Timestamp::from_micros(placed.row.index.touched_at)))
+            })
+            .collect()
+    }
+
+    pub fn count_ended_of(&self, project: &ProjectId) -> Result<u64> {
+        self.raw.count(Table::Ended, &ended_filter(project))
+    }
+
     /// Who holds a claim, such as `project-name:api`.
     pub fn claimed_by(&self, claim: &str) -> Result<Option<String>> {
         Ok(self.raw.get(Table::Claim, claim)?.map(|row| row.body))
@@ -330,7 +359,7 @@ impl<'a> Writer<'a> {
     pub fn insert<E: Entity>(&mut self, entity: &E) -> Result<()> {
         self.changed = true;
         match self.raw.insert(E::TABLE, &row(entity)?)? {
-            Insert::Done => Ok(()),
+            Insert::Done => self.keep_aside(E::aside(None, entity)),
             Insert::Exists => Err(Conflict::Exists {
                 what: E::WHAT,
                 id: entity.id().to_owned(),
@@ -355,9 +384,17 @@ impl<'a> Writer<'a> {
             ))
         })?;
         match self.raw.replace(E::TABLE, &row(entity)?, expected)? {
-            Swap::Done => Ok(()),
+            Swap::Done => self.keep_aside(E::aside(Some(&before), entity)),
             Swap::Missing => Err(NotFound::new(E::WHAT, entity.id()).into()),
             Swap::Stale { actual } => Err(stale::<E>(entity.id(), expected, actual)),
+        }
+    }
+
+    fn keep_aside(&mut self, aside: Aside) -> Result<()> {
+        match aside {
+            Aside::Nothing => Ok(()),
+            Aside::Note(table, row) => self.put_row(table, &row),
+            Aside::Forget(table, id) => self.delete_row(table, &id),
         }
     }
 
@@ -523,6 +560,14 @@ impl<'a> Writer<'a> {
             return Err(Error::Bug("a record was changed without an event".into()));
         }
         Ok(self.events)
+    }
+}
+
+fn ended_filter(project: &ProjectId) -> Filter {
+    Filter {
+        project: Some(project.to_string()),
+        live: Some(true),
+        ..Filter::default()
     }
 }
 

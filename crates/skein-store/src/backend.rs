@@ -29,6 +29,8 @@ pub enum Table {
     Summary,
     Receipt,
     Token,
+    /// Sessions that have ended and are not archived, in the order of their ends; kept by the typed layer.
+    Ended,
     /// Handoffs under way; removed when they are over.
     Handoff,
     /// Answers kept for repeated requests.
@@ -46,6 +48,7 @@ impl Table {
             Self::Summary => "summary",
             Self::Receipt => "receipt",
             Self::Token => "token",
+            Self::Ended => "ended",
             Self::Handoff => "handoff",
             Self::Reply => "reply",
             Self::Claim => "claim",

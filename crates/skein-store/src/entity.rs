@@ -1,8 +1,10 @@
 //! What the typed layer knows of each kind of record.
 
-use skein_domain::{Handoff, Project, Receipt, Session, Summary, Thread, ThreadState, Token};
+use skein_domain::{
+    Handoff, PhaseName, Project, Receipt, Session, Summary, Thread, ThreadState, Token,
+};
 
-use crate::backend::{Index, Result, Table};
+use crate::backend::{Index, Result, Row, Table};
 use crate::record;
 
 /// A record with an id and a version.
@@ -19,6 +21,20 @@ pub trait Entity: Sized {
 
     /// What may change between two versions. The text says what may not.
     fn check_change(before: &Self, after: &Self) -> std::result::Result<(), String>;
+
+    /// What else must be kept up to date when the record changes, in the same transaction.
+    fn aside(before: Option<&Self>, after: &Self) -> Aside {
+        let _ = (before, after);
+        Aside::Nothing
+    }
+}
+
+/// An entry in a list of its own, kept beside the record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Aside {
+    Nothing,
+    Note(Table, Row),
+    Forget(Table, String),
 }
 
 fn unchanged<T: PartialEq>(what: &str, before: &T, after: &T) -> std::result::Result<(), String> {
@@ -146,6 +162,31 @@ impl Entity for Session {
             return Err("its summary is written once".into());
         }
         Ok(())
+    }
+
+    /// Ended sessions are listed in the order of their ends, so that retention finds the oldest without
+    /// reading the archived ones.
+    fn aside(before: Option<&Self>, after: &Self) -> Aside {
+        let is_ended = |s: &Self| s.phase.name() == PhaseName::Ended;
+        match (before.is_some_and(is_ended), is_ended(after)) {
+            (false, true) => {
+                let index = Index {
+                    project: Some(after.project.to_string()),
+                    live: true,
+                    touched_at: after.last_activity_at.as_micros(),
+                    ..Index::default()
+                };
+                let row = Row {
+                    id: after.id.to_string(),
+                    version: 1,
+                    index,
+                    body: after.last_activity_at.as_micros().to_string(),
+                };
+                Aside::Note(Table::Ended, row)
+            }
+            (true, false) => Aside::Forget(Table::Ended, after.id.to_string()),
+            (false, false) | (true, true) => Aside::Nothing,
+        }
     }
 }
 
