@@ -22,7 +22,7 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct Global {
     /// Print one JSON document
     #[arg(long, global = true, help_heading = "Global options")]

@@ -27,7 +27,7 @@ pub(crate) struct Environment {
 impl Environment {
     pub(crate) fn read() -> Self {
         Self {
-            skein_home: path("SKEIN_HOME"),
+            skein_home: path(SKEIN_HOME),
             tenant: text("SKEIN_TENANT"),
             actor: text("SKEIN_ACTOR"),
             url: text("SKEIN_URL"),
@@ -35,7 +35,7 @@ impl Environment {
             user: text("USER"),
             home: path("HOME"),
             xdg_data_home: absolute("XDG_DATA_HOME"),
-            xdg_config_home: absolute("XDG_CONFIG_HOME"),
+            xdg_config_home: absolute(XDG_CONFIG_HOME),
             no_color: text("NO_COLOR").is_some(),
             term: text("TERM"),
             temp: std::env::temp_dir(),
@@ -48,6 +48,7 @@ pub(crate) const CALLER_ONLY: [&str; 4] =
     ["SKEIN_TENANT", "SKEIN_ACTOR", "SKEIN_URL", "SKEIN_TOKEN"];
 
 pub(crate) const SKEIN_HOME: &str = "SKEIN_HOME";
+pub(crate) const XDG_CONFIG_HOME: &str = "XDG_CONFIG_HOME";
 
 fn text(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())

@@ -161,6 +161,9 @@ fn spawn(context: &Context, wanted: &Wanted, log: &std::path::Path) -> io::Resul
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(log);
+    if let Some(config) = &context.environment.xdg_config_home {
+        command.env(env::XDG_CONFIG_HOME, config);
+    }
     if let Some(listen) = &wanted.listen {
         command.arg("--listen").arg(listen);
     }

@@ -411,9 +411,9 @@ pub(crate) fn event_line(event: &Event, width: Option<usize>, paint: Paint) -> S
         .unwrap_or("–");
     let number = format!("{:>5}", event.seq);
     let age = format!("{:<8}", when::ago(&event.at, when::now()));
-    let kind = format!("{:<20}", line(&event.kind));
-    let about = format!("{:<10}", line(about));
-    let actor = line(&event.actor);
+    let kind = format!("{:<23}", line(&event.kind));
+    let about = format!("{:<20}", line(about));
+    let actor = format!("{:<12}", line(&event.actor));
     let facts = line(&compact(&event.data));
     let taken = [&number, &age, &kind, &about, &actor]
         .iter()
@@ -437,15 +437,22 @@ pub(crate) fn event_line(event: &Event, width: Option<usize>, paint: Paint) -> S
 
 /// `name=value name=value`, without braces and quotes where they say nothing.
 fn compact(value: &Value) -> String {
+    let Value::Object(map) = value else {
+        return inner(value);
+    };
+    map.iter()
+        .filter(|(_, value)| !says_nothing(value))
+        .map(|(name, value)| format!("{name}={}", inner(value)))
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+fn says_nothing(value: &Value) -> bool {
     match value {
-        Value::Object(map) => map
-            .iter()
-            .filter(|(_, value)| !value.is_null())
-            .map(|(name, value)| format!("{name}={}", inner(value)))
-            .collect::<Vec<_>>()
-            .join(" "),
-        Value::Null => String::new(),
-        other => inner(other),
+        Value::Null => true,
+        Value::Object(map) => map.values().all(says_nothing),
+        Value::Array(items) => items.is_empty(),
+        _ => false,
     }
 }
 
@@ -454,6 +461,8 @@ fn inner(value: &Value) -> String {
         Value::String(text) if !text.is_empty() && !text.contains(char::is_whitespace) => {
             text.clone()
         }
+        Value::Null => String::new(),
+        Value::Object(_) => format!("({})", compact(value)),
         other => other.to_string(),
     }
 }

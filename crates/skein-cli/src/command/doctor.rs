@@ -1,15 +1,121 @@
 //! `skein doctor`
 
+mod check;
+
 use clap::Args;
+use serde::Serialize;
+use skein_client::Kind;
 
 use crate::context::Context;
 use crate::error::UserError;
+use crate::output::{DIM, GREEN, Paint, RED, YELLOW};
+use crate::text;
 
 /// Look for what may be wrong, and say how to mend it
+///
+/// Works with and without a daemon, changes nothing and starts nothing. Exit code 1 when there is a problem.
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {}
 
-pub(crate) async fn run(context: &Context, args: DoctorArgs) -> Result<(), UserError> {
-    let _ = (context, args);
-    Ok(())
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum State {
+    Ok,
+    Warning,
+    Problem,
+}
+
+/// What one check found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Finding {
+    check: &'static str,
+    state: State,
+    message: String,
+    /// What to do about it.
+    fix: Option<String>,
+}
+
+impl Finding {
+    fn ok(check: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            check,
+            state: State::Ok,
+            message: message.into(),
+            fix: None,
+        }
+    }
+
+    fn warning(check: &'static str, message: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self {
+            check,
+            state: State::Warning,
+            message: message.into(),
+            fix: Some(fix.into()),
+        }
+    }
+
+    fn problem(check: &'static str, message: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self {
+            state: State::Problem,
+            ..Self::warning(check, message, fix)
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    ok: bool,
+    findings: Vec<Finding>,
+}
+
+pub(crate) async fn run(context: &Context, _args: DoctorArgs) -> Result<(), UserError> {
+    let mut findings = vec![check::git()];
+    findings.push(check::settings(context));
+    findings.extend(check::home(&context.home));
+    findings.extend(check::socket(&context.home));
+    findings.push(check::database(&context.home));
+    findings.push(check::daemon(context).await);
+    findings.push(check::clock(&context.home));
+    let problems = findings
+        .iter()
+        .filter(|finding| finding.state == State::Problem)
+        .count();
+    let report = Report {
+        ok: problems == 0,
+        findings,
+    };
+    context.out.show(&report, |paint| render(&report, paint))?;
+    match problems {
+        0 => Ok(()),
+        n => Err(UserError::new(
+            Kind::Failed,
+            format!("{} found", text::count(n, "problem")),
+        )),
+    }
+}
+
+fn render(report: &Report, paint: Paint) -> String {
+    let mut out = String::new();
+    for finding in &report.findings {
+        let (word, style) = match finding.state {
+            State::Ok => ("ok", GREEN),
+            State::Warning => ("warning", YELLOW),
+            State::Problem => ("problem", RED),
+        };
+        out.push_str(&format!(
+            "{}  {:<8}  {}\n",
+            paint.apply(style, &format!("{word:<7}")),
+            finding.check,
+            text::line(&finding.message)
+        ));
+        if let Some(fix) = &finding.fix {
+            out.push_str(&format!(
+                "{:19}{} {}\n",
+                "",
+                paint.apply(DIM, "fix:"),
+                text::line(fix)
+            ));
+        }
+    }
+    out
 }

@@ -1,0 +1,353 @@
+//! The checks of `skein doctor`, one function each.
+
+use std::fs::Metadata;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use jiff::Timestamp;
+use skein_client::Client;
+use skein_store_sqlite::SCHEMA;
+
+use super::Finding;
+use crate::context::{Context, VERSION};
+use crate::home::Home;
+use crate::settings::Settings;
+use crate::{start, text, when};
+
+const OLDEST_GIT: (u32, u32) = (2, 25);
+const SCARCE: u64 = 1 << 30;
+const FULL: u64 = 100 << 20;
+/// Clocks of file systems are coarse and may be another machine's.
+const CLOCK_SLACK: i64 = 5;
+
+pub(super) fn git() -> Finding {
+    let fix = format!("install git {}.{} or newer", OLDEST_GIT.0, OLDEST_GIT.1);
+    let output = Command::new("git")
+        .arg("--version")
+        .stdin(Stdio::null())
+        .output();
+    let text = match output {
+        Ok(output) if output.status.success() => {
+            String::from_utf8_lossy(&output.stdout).trim().to_owned()
+        }
+        Ok(output) => {
+            return Finding::problem("git", format!("git failed with {}", output.status), fix);
+        }
+        Err(error) => return Finding::problem("git", format!("cannot run git: {error}"), fix),
+    };
+    match version(&text) {
+        Some(found) if found >= OLDEST_GIT => Finding::ok("git", text),
+        Some(_) => Finding::problem("git", format!("{text} is too old"), fix),
+        None => Finding::warning("git", format!("cannot read the version in `{text}`"), fix),
+    }
+}
+
+/// Major and minor number out of `git version 2.43.0`.
+fn version(text: &str) -> Option<(u32, u32)> {
+    let mut numbers = text
+        .split_whitespace()
+        .find(|word| word.starts_with(|c: char| c.is_ascii_digit()))?
+        .split('.');
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+pub(super) fn settings(context: &Context) -> Finding {
+    match Settings::load(&context.environment, None) {
+        Ok(_) => Finding::ok("settings", "the user's settings can be read"),
+        Err(error) => {
+            let body = error.to_body().error;
+            let fix = body.hints.first().cloned();
+            Finding::problem(
+                "settings",
+                body.message,
+                fix.unwrap_or_else(|| "mend the file".to_owned()),
+            )
+        }
+    }
+}
+
+pub(super) fn home(home: &Home) -> Vec<Finding> {
+    let root = home.root();
+    let shown = root.display();
+    let metadata = match std::fs::metadata(root) {
+        Ok(metadata) if metadata.is_dir() => metadata,
+        Ok(_) => {
+            return vec![Finding::problem(
+                "home",
+                format!("{shown} is not a folder"),
+                "set SKEIN_HOME to a folder",
+            )];
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return vec![Finding::ok(
+                "home",
+                format!("{shown} does not exist yet; the first command makes it"),
+            )];
+        }
+        Err(error) => {
+            return vec![Finding::problem(
+                "home",
+                format!("cannot look at {shown}: {error}"),
+                "set SKEIN_HOME to a folder of your own",
+            )];
+        }
+    };
+    vec![
+        private(root, &metadata),
+        writable(root),
+        file_system(root),
+        space(root),
+    ]
+}
+
+fn private(root: &Path, metadata: &Metadata) -> Finding {
+    let shown = root.display();
+    if metadata.uid() != rustix::process::getuid().as_raw() {
+        return Finding::problem(
+            "home",
+            format!("{shown} belongs to another user"),
+            "set SKEIN_HOME to a folder of your own",
+        );
+    }
+    match metadata.permissions().mode() & 0o777 {
+        0o700 => Finding::ok("home", format!("{shown} is private")),
+        mode if mode & 0o077 != 0 => Finding::warning(
+            "home",
+            format!("{shown} is open to other users (mode {mode:03o})"),
+            format!("chmod 700 {shown}"),
+        ),
+        mode => Finding::warning(
+            "home",
+            format!("{shown} has the unusual mode {mode:03o}"),
+            format!("chmod 700 {shown}"),
+        ),
+    }
+}
+
+fn writable(root: &Path) -> Finding {
+    match tempfile::Builder::new()
+        .prefix(".doctor-")
+        .tempfile_in(root)
+    {
+        Ok(_) => Finding::ok("home", "it can be written to"),
+        Err(error) => Finding::problem(
+            "home",
+            format!("it cannot be written to: {error}"),
+            "give yourself write access, or set SKEIN_HOME to another folder",
+        ),
+    }
+}
+
+fn file_system(root: &Path) -> Finding {
+    let found = match rustix::fs::statfs(root) {
+        Ok(found) => found,
+        Err(error) => {
+            return Finding::warning(
+                "disk",
+                format!("cannot tell the file system: {error}"),
+                "make sure that SKEIN_HOME is on a local disk",
+            );
+        }
+    };
+    // The numbers are those of statfs(2); some have the sign bit set, so only the low 32 bits count.
+    let network = match found.f_type as u32 {
+        0x6969 => Some("NFS"),
+        0x517b | 0xff53_4d42 | 0xfe53_4d42 => Some("SMB"),
+        0x0102_1997 => Some("9P"),
+        0x00c3_6400 => Some("Ceph"),
+        0x0bd0_0bd0 => Some("Lustre"),
+        0x6b41_4653 | 0x5346_414f => Some("AFS"),
+        _ => None,
+    };
+    if let Some(name) = network {
+        return Finding::problem(
+            "disk",
+            format!("SKEIN_HOME is on {name}, where SQLite cannot keep its promises"),
+            "set SKEIN_HOME to a folder on a local disk",
+        );
+    }
+    let memory = matches!(found.f_type as u32, 0x0102_1994 | 0x8584_58f6);
+    if memory || root.starts_with("/tmp") || root.starts_with("/var/tmp") {
+        return Finding::warning(
+            "disk",
+            "SKEIN_HOME is in a temporary place and may vanish",
+            "set SKEIN_HOME to a folder that lasts",
+        );
+    }
+    Finding::ok("disk", "SKEIN_HOME is on a local file system")
+}
+
+fn space(root: &Path) -> Finding {
+    let Ok(found) = rustix::fs::statvfs(root) else {
+        return Finding::warning("disk", "cannot tell the free space", "look with `df`");
+    };
+    let free = found.f_bavail.saturating_mul(found.f_frsize);
+    let shown = format!("{} MiB free", text::number(free >> 20));
+    let fix = "make room; what is recorded is never lost, but nothing new can be";
+    match free {
+        ..FULL => Finding::problem("disk", shown, fix),
+        FULL..SCARCE => Finding::warning("disk", shown, fix),
+        _ => Finding::ok("disk", shown),
+    }
+}
+
+pub(super) fn socket(home: &Home) -> Option<Finding> {
+    let folder = home.socket_folder();
+    if folder != home.root()
+        && folder.exists()
+        && let Err(error) = crate::home::check_owner(&folder)
+    {
+        let body = error.to_body().error;
+        return Some(Finding::problem(
+            "socket",
+            body.message,
+            body.hints.join("; "),
+        ));
+    }
+    let path = home.socket();
+    let metadata = std::fs::symlink_metadata(&path).ok()?;
+    let mode = metadata.permissions().mode() & 0o777;
+    Some(if mode == 0o600 {
+        Finding::ok("socket", format!("{} is private", path.display()))
+    } else {
+        Finding::problem(
+            "socket",
+            format!("{} has mode {mode:03o}, not 600", path.display()),
+            "`skein daemon stop`; the next start makes it anew",
+        )
+    })
+}
+
+pub(super) fn database(home: &Home) -> Finding {
+    let path = home.database();
+    if !path.exists() {
+        return Finding::ok("database", "there is none yet");
+    }
+    let keep = "keep a copy of the file before anything else; `skein events verify` tells how far the history can be trusted";
+    match skein_store_sqlite::inspect(&path) {
+        Ok(found) if !found.findings.is_empty() => Finding::problem(
+            "database",
+            format!(
+                "{} in {}: {}",
+                text::count(found.findings.len(), "fault"),
+                path.display(),
+                found.findings[0]
+            ),
+            keep,
+        ),
+        Ok(found) if found.schema > SCHEMA => Finding::problem(
+            "database",
+            format!(
+                "it has schema {}, this build knows up to {SCHEMA}",
+                found.schema
+            ),
+            "use the newer build of skein that wrote it",
+        ),
+        Ok(found) => Finding::ok(
+            "database",
+            format!(
+                "{} KiB, schema {}, no faults",
+                text::number(found.bytes >> 10),
+                found.schema
+            ),
+        ),
+        Err(error) => Finding::problem("database", error.to_string(), keep),
+    }
+}
+
+pub(super) async fn daemon(context: &Context) -> Finding {
+    let client = match context.running().await {
+        Ok(client) => client,
+        Err(error) if start::may_start(&error) && context.is_local() => {
+            return match std::fs::symlink_metadata(context.home.socket()) {
+                Ok(_) => Finding::warning(
+                    "daemon",
+                    "it is not running, but its socket is still there",
+                    "`skein daemon start` starts it and replaces the socket",
+                ),
+                Err(_) => Finding::ok("daemon", "it is not running; the next command starts it"),
+            };
+        }
+        Err(error) => {
+            return Finding::problem(
+                "daemon",
+                error.to_string(),
+                error.hints().first().cloned().unwrap_or_default(),
+            );
+        }
+    };
+    status(client).await
+}
+
+async fn status(client: &Client) -> Finding {
+    match client.daemon_status().await {
+        Ok(status) if status.version == VERSION => Finding::ok(
+            "daemon",
+            format!(
+                "running as pid {} for {}",
+                status.pid,
+                when::span(status.uptime_s)
+            ),
+        ),
+        Ok(status) => Finding::warning(
+            "daemon",
+            format!(
+                "it runs version {}, this is version {VERSION}",
+                status.version
+            ),
+            "`skein daemon stop`; the next command starts the new one",
+        ),
+        Err(error) => Finding::problem(
+            "daemon",
+            format!("it listens but does not answer well: {error}"),
+            error
+                .hints()
+                .first()
+                .cloned()
+                .unwrap_or_else(|| "`skein daemon stop`, then try again".to_owned()),
+        ),
+    }
+}
+
+pub(super) fn clock(home: &Home) -> Finding {
+    let now = when::now();
+    let first: Timestamp = "2025-01-01T00:00:00Z".parse().expect("a constant");
+    let fix = "set the clock, e.g. with `timedatectl set-ntp true`";
+    if now < first {
+        return Finding::problem(
+            "clock",
+            format!("it says {now}, before this program was written"),
+            fix,
+        );
+    }
+    let written = ["skein.db", "skein.db-wal"]
+        .iter()
+        .filter_map(|name| std::fs::metadata(home.root().join(name)).ok())
+        .map(|metadata| metadata.mtime())
+        .max();
+    match written {
+        Some(written) if written > now.as_second() + CLOCK_SLACK => Finding::warning(
+            "clock",
+            format!(
+                "it is {} behind the last write to the database",
+                when::span(written.abs_diff(now.as_second()))
+            ),
+            fix,
+        ),
+        _ => Finding::ok("clock", format!("{now:.0}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_found_in_what_git_says() {
+        assert_eq!(version("git version 2.43.0"), Some((2, 43)));
+        assert_eq!(version("git version 2.39.5 (Apple Git-154)"), Some((2, 39)));
+        assert_eq!(version("git version 2.24.windows.1"), Some((2, 24)));
+        assert_eq!(version("nothing"), None);
+    }
+}
