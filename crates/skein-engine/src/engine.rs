@@ -82,22 +82,43 @@ impl Engine {
     }
 
     /// Undoes every handoff that a crash left half-done. Called before the first request is served, and by
-    /// the sweep for those whose undoing failed; handoffs at work in this process are left alone.
+    /// the sweep for those whose undoing failed; handoffs at work in this process are left alone. One that
+    /// cannot be undone does not keep the others waiting; the first error is told when all were tried.
+    /// Returns how many are over now.
     pub async fn recover(&self) -> Result<usize, Error> {
-        let mut undone = 0;
+        let mut over = 0;
+        let mut failed = None;
         for tenant in self.tenants()? {
-            let desk = self.system_desk(tenant);
-            let stale: Vec<Handoff> = desk.store.read(|r| r.all(&Filter::default())).await?;
-            for handoff in stale {
-                if self.shared.running.holds(&handoff.id) {
-                    continue;
-                }
-                desk.revert(&handoff, "the daemon stopped in between")
-                    .await?;
-                undone += 1;
+            match self.recover_tenant(&tenant, &mut failed).await {
+                Ok(count) => over += count,
+                Err(error) => drop(failed.get_or_insert(error)),
             }
         }
-        Ok(undone)
+        failed.map_or(Ok(over), Err)
+    }
+
+    async fn recover_tenant(
+        &self,
+        tenant: &TenantId,
+        failed: &mut Option<Error>,
+    ) -> Result<usize, Error> {
+        let desk = self.system_desk(tenant.clone());
+        let stale: Vec<Handoff> = desk.store.read(|r| r.all(&Filter::default())).await?;
+        let mut over = 0;
+        for handoff in stale {
+            if self.shared.running.holds(&handoff.id) {
+                continue;
+            }
+            let why = "the daemon stopped in between";
+            match desk.revert(&handoff.id, why).await {
+                Ok(done) => over += usize::from(done),
+                Err(error) => {
+                    tracing::warn!(%tenant, handoff = %handoff.id, %error, "a handoff could not be undone yet");
+                    failed.get_or_insert(error);
+                }
+            }
+        }
+        Ok(over)
     }
 
     /// Archives what retention says, forgets old replies, in every tenant. Errors of one tenant do not keep

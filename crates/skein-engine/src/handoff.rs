@@ -11,8 +11,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use skein_domain::session::NewSession;
 use skein_domain::{
-    Actor, AgentName, Handoff, HandoffId, Mode, Project, Role, Session, Step, capacity,
-    fact::Change,
+    Actor, AgentName, Handoff, HandoffId, Kind, Mode, Phase, Project, Role, Session, Step,
+    capacity, fact::Change,
 };
 use skein_store::Writer;
 use skein_store::reply::Earlier;
@@ -68,6 +68,23 @@ impl Running {
 
     pub(crate) fn holds(&self, id: &HandoffId) -> bool {
         self.lock().contains(id)
+    }
+
+    fn begin(&self, id: HandoffId) -> AtWork<'_> {
+        self.lock().insert(id.clone());
+        AtWork { running: self, id }
+    }
+}
+
+/// Ends with the saga, also when that panics or is aborted: from then on it is recovery's.
+struct AtWork<'a> {
+    running: &'a Running,
+    id: HandoffId,
+}
+
+impl Drop for AtWork<'_> {
+    fn drop(&mut self) {
+        self.running.lock().remove(&self.id);
     }
 }
 
@@ -138,12 +155,9 @@ impl Desk {
         expect_version: Option<u64>,
     ) -> Result<Answer, Error> {
         let id = HandoffId::from_random(self.shared.ids.bits());
-        self.shared.running.lock().insert(id.clone());
-        let result = self
-            .saga_steps(op, id.clone(), reference, mode, expect_version)
-            .await;
-        self.shared.running.lock().remove(&id);
-        result
+        let _at_work = self.shared.running.begin(id.clone());
+        self.saga_steps(op, id, reference, mode, expect_version)
+            .await
     }
 
     async fn saga_steps(
@@ -154,10 +168,17 @@ impl Desk {
         mode: Mode,
         expect_version: Option<u64>,
     ) -> Result<Answer, Error> {
-        let handoff = match self.lock(id, reference, mode, expect_version).await {
+        let lock = self.lock(id.clone(), reference, mode, expect_version);
+        let handoff = match lock.await {
             Ok(Locked::Now(handoff)) => handoff,
             Ok(Locked::Replayed(body)) => return Ok(Answer::Replayed(body)),
-            Err(error) => return Err(self.refused(op, error.into()).await),
+            Err(error) => {
+                // Only the answer may have been lost, and the lock be there.
+                if error.kind() == Kind::Unavailable {
+                    self.give_up(&id, &error.to_string()).await;
+                }
+                return Err(self.refused(op, error.into()).await);
+            }
         };
         let error = match self.shared.provisioner.prepare(&handoff).await {
             Err(why) => Error::HandoffUndone {
@@ -169,11 +190,15 @@ impl Desk {
                 Err(error) => Error::Store(error),
             },
         };
-        // A revert that fails is retried by the sweep; the first error is what the caller hears.
-        if let Err(failed) = self.revert(&handoff, &error.to_string()).await {
-            tracing::error!(handoff = %handoff.id, error = %failed, "a handoff could not be undone yet");
-        }
+        self.give_up(&handoff.id, &error.to_string()).await;
         Err(self.refused(op, error).await)
+    }
+
+    /// A revert that fails is retried by the sweep; the first error is what the caller hears.
+    async fn give_up(&self, id: &HandoffId, why: &str) {
+        if let Err(failed) = self.revert(id, why).await {
+            tracing::error!(handoff = %id, error = %failed, "a handoff could not be undone yet");
+        }
     }
 
     async fn lock(
@@ -251,35 +276,62 @@ impl Desk {
             .await
     }
 
-    /// Unlocks the session as it was before. Safe to repeat: once the journal row is gone it does nothing.
-    pub(crate) async fn revert(&self, handoff: &Handoff, why: &str) -> Result<(), Error> {
-        if let Err(error) = self.shared.provisioner.undo(handoff).await {
-            tracing::error!(handoff = %handoff.id, %error, "what a handoff prepared could not be undone");
+    /// Unlocks the session as it was before, and undoes what was prepared. Safe to repeat: without a journal
+    /// row the handoff is over, and if it was committed, what it prepared is in use. A session waits for no
+    /// undo; where that fails the row stays, for another try. Returns whether nothing is left to do.
+    pub(crate) async fn revert(&self, id: &HandoffId, why: &str) -> Result<bool, Error> {
+        let row = id.clone();
+        let found = self.store.read(move |r| r.find::<Handoff>(row.as_str()));
+        let Some(handoff) = found.await? else {
+            return Ok(true);
+        };
+        let undone = self.shared.provisioner.undo(&handoff).await;
+        if let Err(error) = &undone {
+            tracing::error!(handoff = %id, %error, "what a handoff prepared could not be undone");
         }
-        let (id, why) = (handoff.id.clone(), why.to_owned());
+        let (over, why) = (undone.is_ok(), why.to_owned());
         self.store
             .write(&self.caller.actor, self.now(), move |writer| {
-                let Some(handoff) = writer.reader().find::<Handoff>(id.as_str())? else {
-                    return Ok(());
-                };
-                let locked: Session = writer.reader().get(handoff.session.as_str())?;
-                let after = handoff.reverted(&locked, writer.now())?;
-                writer.update(&after)?;
-                writer.delete(&handoff)?;
-                if let Some(key) = &handoff.key {
-                    writer.forget_reply(key)?;
-                }
-                writer.tell(
-                    &Change::Reverted {
-                        handoff: handoff.id.clone(),
-                        why: why.clone(),
-                    }
-                    .of(&after),
-                )
+                write_revert(writer, &handoff.id, &why, &undone)
             })
             .await?;
-        Ok(())
+        Ok(over)
     }
+}
+
+fn write_revert(
+    writer: &mut Writer<'_>,
+    id: &HandoffId,
+    why: &str,
+    undone: &Result<(), String>,
+) -> StoreResult<()> {
+    let Some(handoff) = writer.reader().find::<Handoff>(id.as_str())? else {
+        return Ok(());
+    };
+    let session: Session = writer.reader().get(handoff.session.as_str())?;
+    let told = |why: String| Change::Reverted {
+        handoff: handoff.id.clone(),
+        why,
+    };
+    // An earlier try may have unlocked it already; then only the undo is left.
+    if session.phase == Phase::Locked(handoff.id.clone()) {
+        let after = handoff.reverted(&session, writer.now())?;
+        writer.update(&after)?;
+        if let Some(key) = &handoff.key {
+            writer.forget_reply(key)?;
+        }
+        let why = match undone {
+            Ok(()) => why.to_owned(),
+            Err(error) => format!("{why}; what it prepared is still to be undone: {error}"),
+        };
+        writer.tell(&told(why).of(&after))?;
+    } else if undone.is_ok() {
+        writer.tell(&told("what it prepared is undone now".into()).of(&session))?;
+    }
+    if undone.is_ok() {
+        writer.delete(&handoff)?;
+    }
+    Ok(())
 }
 
 /// Refuses a broadcast there is no room for, before anything is prepared. A locked session takes no other
