@@ -106,35 +106,30 @@ impl Desk {
 /// Takes a place and the budget's rest with the parent again. A parent that has ended takes nobody in, but
 /// holds nobody back either, unless it gave the budget back that the child would need.
 fn rejoin(writer: &mut Writer<'_>, parent: &Session, child: &Session) -> StoreResult<()> {
-    if !parent.phase.is_live() {
-        if parent.budget.is_limited() {
-            return Err(Refused::ParentEnded {
-                session: child.id.clone(),
-                parent: parent.id.clone(),
-            }
-            .into());
+    if parent.phase.is_live() {
+        check_delegates(parent)?;
+        let project: skein_domain::Project = writer.reader().get(parent.project.as_str())?;
+        let live = live_children(writer, parent)?;
+        capacity::check(&project.limits, &parent.id, parent.depth, live, 1)?;
+    } else if parent.budget.is_limited() {
+        return Err(Refused::ParentEnded {
+            session: child.id.clone(),
+            parent: parent.id.clone(),
         }
-        return Ok(());
+        .into());
     }
-    check_delegates(parent)?;
-    let project: skein_domain::Project = writer.reader().get(parent.project.as_str())?;
-    capacity::check(
-        &project.limits,
-        &parent.id,
-        parent.depth,
-        live_children(writer, parent)?,
-        1,
-    )?;
     let budget = parent
         .budget
         .reopen(&parent.id, &parent.usage, &child.budget, &child.usage)?;
-    if budget != parent.budget {
-        writer.update(&Session {
-            budget,
-            ..parent.next(writer.now())
-        })?;
+    if budget == parent.budget {
+        return Ok(());
     }
-    Ok(())
+    let after = Session {
+        budget,
+        ..parent.next(writer.now())
+    };
+    writer.update(&after)?;
+    recharge_ancestors(writer, parent, &after)
 }
 
 /// Live sessions below `session`, parents before children.
@@ -207,6 +202,8 @@ fn settle(writer: &mut Writer<'_>, parent: &Session, child: &Session) -> StoreRe
     }
     if let Some((broadcast, report)) = finished_broadcast(writer, parent, child)? {
         after.phase = parent.phase.on(&parent.id, Step::MergeDone)?;
+        // It waited and did not lie idle: retention counts from here.
+        after.last_activity_at = now;
         facts.push(Change::BroadcastFinished {
             handoff: broadcast,
             report,
