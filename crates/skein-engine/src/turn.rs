@@ -128,8 +128,10 @@ impl Desk {
     pub async fn answer(&self, reference: String, text: Reason) -> Result<Answer, Error> {
         let id = ReceiptId::from_random(self.shared.ids.bits());
         let key = self.caller.idempotency.as_ref().map(|i| i.key.clone());
+        let must_own = self.must_own(None);
         self.change("answer", Role::Operate, move |writer| {
             let before: Session = writer.reader().resolve(&reference)?;
+            before.check_owner(must_own.as_ref())?;
             let text = chosen(&before.phase, &text)?;
             let after = before.step(Step::Answer, writer.now())?;
             let receipt = accept(writer, id.clone(), &after, key.clone(), text.clone())?;
