@@ -1,7 +1,7 @@
 //! What sessions leave behind for those who build on them.
 
 use skein_domain::{
-    Conflict, Deliverable, NotFound, Phase, Role, Session, SessionId, Step, Summary, SummaryId,
+    Conflict, Deliverable, NotFound, Phase, Role, Session, SessionId, Summary, SummaryId,
     SummaryOutcome, fact::Change, summary,
 };
 use skein_store::Reader;
@@ -36,8 +36,12 @@ impl Desk {
                 .into());
             }
             if let Phase::Archived { .. } = session.phase {
-                // The phase function words the refusal; archived is final.
-                session.phase.on(&session.id, Step::Archive)?;
+                return Err(Conflict::WrongPhase {
+                    phase: session.phase.name(),
+                    session: session.id,
+                    wanted: "its summary can no longer be recorded",
+                }
+                .into());
             }
             let based_on = check_based_on(&writer.reader(), &session.id, new.based_on.as_deref())?;
             check_deliverables(&writer.reader(), &new.deliverables)?;
