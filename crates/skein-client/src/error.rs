@@ -103,6 +103,10 @@ impl Error {
         match self {
             Self::Answered { object, .. } => object.hints.clone(),
             Self::Url { .. } => vec!["it looks like `http://127.0.0.1:7433`".to_owned()],
+            Self::Unreachable { endpoint, .. } if endpoint.starts_with("http") => vec![
+                "`skein daemon start --listen ADDR` makes a daemon listen there".to_owned(),
+                "without SKEIN_URL the daemon of this machine is used".to_owned(),
+            ],
             Self::Unreachable { .. } => vec!["`skein daemon start` starts it".to_owned()],
             Self::Broken { .. } => vec![
                 "the same call with the same `--key` is safe to repeat".to_owned(),

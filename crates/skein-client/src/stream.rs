@@ -130,6 +130,10 @@ impl<'a> EventStream<'a> {
         })?;
         let seen = self.since;
         for frame in frames {
+            if frame.event.as_deref() == Some("error") {
+                let status = hyper::StatusCode::INTERNAL_SERVER_ERROR;
+                return Err(self.client.refusal(status, frame.data.as_bytes()));
+            }
             let event: Event = serde_json::from_str(&frame.data)
                 .map_err(|error| self.client.unreadable(error.to_string()))?;
             // A daemon that repeats itself after a reconnect must not repeat us.

@@ -83,6 +83,8 @@ impl Transport {
         &self,
         request: impl Fn() -> Result<Request<Body>, Error>,
     ) -> Result<(hyper::http::response::Parts, Bytes), Error> {
+        // What cannot be sent is told before anybody is looked for.
+        request()?;
         let work = async {
             if let Some(live) = self.take_idle() {
                 match self.exchange_on(live, request()?).await {
