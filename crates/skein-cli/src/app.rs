@@ -70,7 +70,8 @@ fn misuse(error: &clap::Error) -> UserError {
     let mut lines = text
         .lines()
         .map(str::trim)
-        .filter(|line| !line.is_empty() && !line.starts_with("Usage:"));
+        .filter(|line| !line.is_empty() && !line.starts_with("Usage:"))
+        .filter(|line| !line.starts_with("For more information"));
     let first = lines.next().unwrap_or("unusable command line");
     let mut built = UserError::misuse(first.strip_prefix("error: ").unwrap_or(first));
     for line in lines {

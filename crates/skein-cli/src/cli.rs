@@ -95,3 +95,40 @@ impl From<PageArgs> for skein_client::Page {
 pub fn command_tree() -> clap::Command {
     Cli::command()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The help of a command and of everything below it.
+    fn reference(command: &mut clap::Command, out: &mut String) {
+        out.push_str(&format!(
+            "{}\n{}\n",
+            "=".repeat(80),
+            command.render_long_help()
+        ));
+        for child in command.get_subcommands_mut() {
+            if child.get_name() != "help" && !child.is_hide_set() {
+                reference(child, out);
+            }
+        }
+    }
+
+    #[test]
+    fn the_command_line_is_as_documented() {
+        let mut tree = command_tree().term_width(100);
+        tree.build();
+        let mut out = String::new();
+        reference(&mut tree, &mut out);
+        let plain: String = out
+            .lines()
+            .map(|line| format!("{}\n", line.trim_end()))
+            .collect();
+        insta::assert_snapshot!("reference", plain);
+    }
+
+    #[test]
+    fn the_command_tree_is_sound() {
+        command_tree().debug_assert();
+    }
+}

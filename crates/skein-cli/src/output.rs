@@ -25,7 +25,7 @@ impl Paint {
     pub(crate) const PLAIN: Self = Self(false);
 
     pub(crate) fn apply(self, style: Style, text: &str) -> String {
-        if self.0 && style != Style::new() {
+        if self.0 && style != Style::new() && !text.is_empty() {
             format!("{style}{text}{style:#}")
         } else {
             text.to_owned()

@@ -1,7 +1,7 @@
 //! `skein kill`
 
 use clap::Args;
-use skein_wire::Kill;
+use skein_wire::{Kill, Session};
 
 use crate::cli::KeyArgs;
 use crate::context::Context;
@@ -33,5 +33,32 @@ pub(crate) async fn run(context: &Context, args: KillArgs) -> Result<(), UserErr
     let session = client.kill(&args.session, &body, &key).await?;
     context
         .out
-        .show(&session, |paint| view::session_line(&session, paint))
+        .show(&session, |paint| view::session_line(&session, paint))?;
+    tell_orphans(context, &session).await
+}
+
+/// Live children go on without their parent; people are told, programs see them in `skein tree`.
+pub(crate) async fn tell_orphans(context: &Context, session: &Session) -> Result<(), UserError> {
+    if context.out.is_json() {
+        return Ok(());
+    }
+    let tree = context.client().await?.tree(&session.id).await?;
+    let live: Vec<_> = tree
+        .root
+        .children
+        .iter()
+        .filter(|child| !matches!(child.session.phase.as_str(), "ended" | "archived"))
+        .map(|child| child.session.id.as_str())
+        .collect();
+    if !live.is_empty() {
+        context.out.note(&format!(
+            "{} on: {}; `skein kill --tree` takes them too",
+            match live.len() {
+                1 => "a live child goes".to_owned(),
+                n => format!("{n} live children go"),
+            },
+            live.join(", ")
+        ));
+    }
+    Ok(())
 }

@@ -90,6 +90,15 @@ struct LimitArgs {
     max_ended: Option<u32>,
 }
 
+impl LimitArgs {
+    fn is_empty(&self) -> bool {
+        self.depth.is_none()
+            && self.width.is_none()
+            && self.idle_ttl.is_none()
+            && self.max_ended.is_none()
+    }
+}
+
 pub(crate) async fn run(context: &Context, args: ProjectArgs) -> Result<(), UserError> {
     match args.command {
         ProjectCommand::Add(args) => add(context, args).await,
@@ -179,6 +188,10 @@ async fn ls(context: &Context, page: PageArgs) -> Result<(), UserError> {
 }
 
 async fn set(context: &Context, args: SetArgs) -> Result<(), UserError> {
+    if args.limits.is_empty() {
+        return Err(UserError::misuse("there is nothing to change")
+            .hint("`--depth`, `--width`, `--idle-ttl` and `--max-ended` can be set"));
+    }
     let body = SetProject {
         expect_version: args.expect_version,
         depth: args.limits.depth,

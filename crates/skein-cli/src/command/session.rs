@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand, ValueEnum};
 use skein_wire::{Ask, BeginTurn, EndSession, EndTurn, Session};
 
-use super::answer;
+use super::{answer, kill};
 use crate::cli::KeyArgs;
 use crate::context::Context;
 use crate::error::UserError;
@@ -192,10 +192,9 @@ async fn end(context: &Context, args: EndArgs) -> Result<(), UserError> {
     };
     let key = context.key(args.key.key.as_deref());
     let client = context.client().await?;
-    show(
-        context,
-        &client.end_session(&args.session, &body, &key).await?,
-    )
+    let session = client.end_session(&args.session, &body, &key).await?;
+    show(context, &session)?;
+    kill::tell_orphans(context, &session).await
 }
 
 fn show(context: &Context, session: &Session) -> Result<(), UserError> {

@@ -24,7 +24,7 @@ enum TokenCommand {
     Ls(PageArgs),
     /// Revoke a token at once
     Rm {
-        /// Id or name
+        /// Id
         token: String,
         #[command(flatten)]
         key: KeyArgs,

@@ -16,6 +16,8 @@ use crate::view;
 const PAUSE: Duration = Duration::from_millis(900);
 const EVENTS_SHOWN: usize = 6;
 const TAIL_SHOWN: usize = 12;
+/// On a narrower terminal the picture's lines would wrap, and could not be taken back by counting them.
+const NARROWEST: usize = 80;
 
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Step {
@@ -110,7 +112,7 @@ impl<'a> Stage<'a> {
         }
         self.erase()?;
         self.out.raw(&told)?;
-        if self.out.is_terminal() {
+        if self.out.width().is_some_and(|width| width >= NARROWEST) {
             let picture = self.picture(EVENTS_SHOWN).await?;
             self.drawn = picture.lines().count();
             self.out.raw(&picture)?;
