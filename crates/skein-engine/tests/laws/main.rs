@@ -1,0 +1,8 @@
+//! The ledger's laws, proven against the real engine over the in-memory backend and over SQLite.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
+
+mod budgets;
+mod caps;
+mod common;
+mod one_writer;
