@@ -5,4 +5,7 @@
 mod budgets;
 mod caps;
 mod common;
+mod crashes;
+mod idempotency;
 mod one_writer;
+mod saga;
