@@ -2,10 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 
+mod broadcast;
 mod budgets;
 mod caps;
 mod common;
 mod crashes;
+mod gates;
 mod idempotency;
 mod one_writer;
+mod retention;
 mod saga;
+mod summaries;
