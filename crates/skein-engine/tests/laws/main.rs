@@ -2,11 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 
+mod access;
+mod anything;
 mod broadcast;
 mod budgets;
 mod caps;
 mod common;
 mod crashes;
+mod followers;
 mod gates;
 mod idempotency;
 mod one_writer;
