@@ -7,7 +7,7 @@
 use std::net::SocketAddr;
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use skein_domain::{Actor, Kind, Refused, TenantId};
@@ -34,7 +34,7 @@ pub(crate) async fn keep(State(app): State<App>, mut request: Request, next: Nex
     let peer = request.extensions().get::<Peer>().copied();
     let decided = match peer {
         Some(Peer::Unix) => local(request.headers()),
-        Some(Peer::Tcp { local }) => match check_host(request.headers(), local) {
+        Some(Peer::Tcp { local }) => match check_host(request.uri(), request.headers(), local) {
             Ok(()) if OPEN.contains(&request.uri().path()) => return next.run(request).await,
             Ok(()) => remote(&app, request.headers()).await,
             Err(error) => Err(error),
@@ -82,7 +82,7 @@ async fn remote(app: &App, headers: &HeaderMap) -> Result<Caller, ApiError> {
 }
 
 /// A name that resolves to loopback by somebody else's DNS is not ours, and a page from elsewhere is not us.
-fn check_host(headers: &HeaderMap, local: SocketAddr) -> Result<(), ApiError> {
+fn check_host(uri: &Uri, headers: &HeaderMap, local: SocketAddr) -> Result<(), ApiError> {
     let port = local.port();
     let ours = [
         format!("127.0.0.1:{port}"),
@@ -97,9 +97,14 @@ fn check_host(headers: &HeaderMap, local: SocketAddr) -> Result<(), ApiError> {
         )
         .with_status(StatusCode::FORBIDDEN)
     };
+    let is_ours = |host: &str| ours.iter().any(|o| o.eq_ignore_ascii_case(host));
     match text(headers, header::HOST.as_str())? {
-        Some(host) if ours.iter().any(|o| o.eq_ignore_ascii_case(host)) => {}
+        Some(host) if is_ours(host) => {}
         host => return Err(foreign("host", host.unwrap_or(""))),
+    }
+    // A request line that names a host outranks the header.
+    if let Some(named) = uri.authority().filter(|a| !is_ours(a.as_str())) {
+        return Err(foreign("host", named.as_str()));
     }
     match text(headers, header::ORIGIN.as_str())? {
         None => Ok(()),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody as _};
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
@@ -82,12 +82,18 @@ impl<T: DeserializeOwned> FromRequest<App> for Change<T> {
 }
 
 async fn read(parts: &Parts, body: Body) -> Result<bytes::Bytes, ApiError> {
+    let too_large = || {
+        let message = format!("the body is larger than {MOST_BODY} bytes");
+        ApiError::misuse(message, &["send less at once"]).with_status(StatusCode::PAYLOAD_TOO_LARGE)
+    };
+    // What is announced as too large is not waited for.
+    if body.size_hint().lower() > MOST_BODY as u64 {
+        return Err(too_large());
+    }
     let bytes = match Limited::new(body, MOST_BODY).collect().await {
         Ok(collected) => collected.to_bytes(),
         Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => {
-            let message = format!("the body is larger than {MOST_BODY} bytes");
-            return Err(ApiError::misuse(message, &["send less at once"])
-                .with_status(StatusCode::PAYLOAD_TOO_LARGE));
+            return Err(too_large());
         }
         Err(_) => {
             return Err(ApiError::misuse(

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -22,6 +23,24 @@ const MOST_CONNECTIONS: usize = 4096;
 const HEAD_TIME: Duration = Duration::from_secs(10);
 /// Pause after a failed accept, such as for lack of file descriptors.
 const BACK_OFF: Duration = Duration::from_millis(50);
+
+/// How long a stop waits for a subscriber to take the end of its stream; a stalled one never does, and
+/// whoever is cut off resumes from its cursor.
+const STREAM_TIME: Duration = Duration::from_secs(1);
+
+/// Set by a handler whose answer goes on until somebody leaves.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Endless(Arc<AtomicBool>);
+
+impl Endless {
+    pub(crate) fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
 
 /// Serves the machine's own user until the tasks are stopped.
 pub fn unix(listener: UnixListener, router: Router, tasks: &Tasks) {
@@ -77,8 +96,10 @@ fn listen(name: &'static str, listener: impl Listener, router: Router, tasks: &T
                 return;
             };
             let accepted = tokio::select! {
-                accepted = listener.next() => accepted,
+                // First, so that nobody new is let in once the others are seen out.
+                biased;
                 () = &mut stopping => return,
+                accepted = listener.next() => accepted,
             };
             match accepted {
                 Ok((stream, peer)) => {
@@ -112,8 +133,11 @@ async fn connection<S>(stream: S, router: Router, peer: Peer, stopping: impl Fut
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
+    let endless = Endless::default();
+    let mark = endless.clone();
     let service = hyper::service::service_fn(move |mut request: hyper::Request<Incoming>| {
         request.extensions_mut().insert(peer);
+        request.extensions_mut().insert(mark.clone());
         router.clone().oneshot(request.map(Body::new))
     });
     let connection = hyper::server::conn::http1::Builder::new()
@@ -125,7 +149,12 @@ where
         ended = connection.as_mut() => ended,
         () = stopping => {
             connection.as_mut().graceful_shutdown();
-            connection.await
+            if endless.is_set() {
+                let ended = tokio::time::timeout(STREAM_TIME, connection).await;
+                ended.unwrap_or(Ok(()))
+            } else {
+                connection.await
+            }
         }
     };
     if let Err(error) = ended {

@@ -1,11 +1,11 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use futures_util::{Stream, StreamExt, stream};
 use serde::Deserialize;
 use skein_domain::{Invalid, TenantId};
@@ -22,6 +22,7 @@ use crate::door::text;
 use crate::error::ApiError;
 use crate::extract::{Change, Look, Query};
 use crate::render;
+use crate::serve::Endless;
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -50,6 +51,7 @@ async fn list(
     State(app): State<App>,
     Look(desk): Look,
     Query(query): Query<ListQuery>,
+    Extension(endless): Extension<Endless>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let wants_stream =
@@ -62,7 +64,9 @@ async fn list(
             ),
             None => query.since,
         };
-        return follow(&app, desk, resume, query.session).await;
+        let stream = follow(&app, desk, resume, query.session).await?;
+        endless.set();
+        return Ok(stream);
     }
     let limit = limit(query.limit)?;
     let events = desk
