@@ -36,7 +36,9 @@ impl Walls {
             tokio::pin!(stopping);
             loop {
                 let miss = tokio::select! {
+                    biased;
                     miss = queue.recv() => miss,
+                    // Only when nothing waits: an attempt is recorded even if a stop follows it at once.
                     () = &mut stopping => None,
                 };
                 let Some(miss) = miss else { return };
