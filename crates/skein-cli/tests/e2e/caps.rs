@@ -46,11 +46,19 @@ fn l8_racers_for_the_last_slot_one_wins_and_refusals_cost_nothing() {
     let ran = home.race(&vec![below(&parent, &["--budget", "10"]); 20]);
 
     assert_one_won(&ran, "width");
-    assert_eq!(population(&home), (2, 1), "refused ones left nothing behind");
+    assert_eq!(
+        population(&home),
+        (2, 1),
+        "refused ones left nothing behind"
+    );
     let tokens = &home.show(&parent)["budget"]["tokens"];
     assert_eq!(tokens["reserved"], 10.0, "refused ones cost nothing");
     assert_eq!(tokens["available"], 990.0);
-    let refusals = home.events().iter().filter(|e| e["kind"] == "audit.refused").count();
+    let refusals = home
+        .events()
+        .iter()
+        .filter(|e| e["kind"] == "audit.refused")
+        .count();
     assert_eq!(refusals, 19, "every refusal left its trace");
     home.assert_verified();
 
@@ -78,7 +86,15 @@ fn l8_racers_for_the_last_budget_one_wins() {
     let child = home.json(&["tree", &parent])["root"]["children"][0]["session"]["id"].clone();
     let child = child.as_str().unwrap();
     home.json(&["session", "begin-turn", child]);
-    home.json(&["session", "end-turn", child, "--input-tokens", "15", "--cost-usd", "0.25"]);
+    home.json(&[
+        "session",
+        "end-turn",
+        child,
+        "--input-tokens",
+        "15",
+        "--cost-usd",
+        "0.25",
+    ]);
     home.json(&["session", "end", child]);
     let budget = &home.show(&parent)["budget"];
     assert_eq!(budget["tokens"]["available"], 85.0);
@@ -133,10 +149,7 @@ fn race_archive(home: &Home, round: usize) {
                 // Begins to work at once, so that the gate has something to stop at.
                 if made.status == 201 {
                     let session = made.json()["id"].clone();
-                    let path = format!(
-                        "/api/v1/sessions/{}/begin-turn",
-                        session.as_str().unwrap()
-                    );
+                    let path = format!("/api/v1/sessions/{}/begin-turn", session.as_str().unwrap());
                     home.call(&Call::post(&path, &json!({})));
                 }
                 made
@@ -144,7 +157,13 @@ fn race_archive(home: &Home, round: usize) {
         };
         let racers: Vec<_> = (0..4).map(|_| begin(&spawn)).collect();
         let archived = begin(&archive).join().unwrap();
-        (archived, racers.into_iter().map(|r| r.join().unwrap()).collect::<Vec<_>>())
+        (
+            archived,
+            racers
+                .into_iter()
+                .map(|r| r.join().unwrap())
+                .collect::<Vec<_>>(),
+        )
     });
     for answer in &spawned {
         assert!(
@@ -152,10 +171,15 @@ fn race_archive(home: &Home, round: usize) {
             "{answer:?}"
         );
     }
-    assert!(archived.status == 200 || archived.status == 403, "{archived:?}");
+    assert!(
+        archived.status == 200 || archived.status == 403,
+        "{archived:?}"
+    );
     let state = home.call(&Call::get(&format!("/api/v1/threads/{id}"))).ok()["state"].clone();
     let sessions = home
-        .call(&Call::get(&format!("/api/v1/sessions?all=true&thread={id}")))
+        .call(&Call::get(&format!(
+            "/api/v1/sessions?all=true&thread={id}"
+        )))
         .ok();
     for session in sessions["data"].as_array().unwrap() {
         let phase = session["phase"].as_str().unwrap();

@@ -4,4 +4,4 @@ mod home;
 mod http;
 
 pub(crate) use home::{Daemon, Home, Ran, wait_until_released};
-pub(crate) use http::{Call, Response, Stream};
+pub(crate) use http::{Call, Response, Stream, read_all};

@@ -28,7 +28,8 @@ fn l9_a_stream_resumes_without_gap_or_repeat_across_kill_9() {
         let daemon = home.start(&[]);
         let last = seen.last().map_or(0, |e| e["seq"].as_u64().unwrap());
         // The header wins over the query, so that a browser's reconnect works.
-        let call = Call::get("/api/v1/events?since=999999").header("last-event-id", &last.to_string());
+        let call =
+            Call::get("/api/v1/events?since=999999").header("last-event-id", &last.to_string());
         let mut stream = Stream::open(&home.socket(), &call);
         let wanted = seen.len() + 25;
         thread::scope(|scope| {
@@ -154,7 +155,11 @@ fn l9_stalled_and_vanishing_subscribers_change_no_outcome() {
 
     let begun = std::time::Instant::now();
     home.stop();
-    assert!(begun.elapsed().as_secs() < 8, "stalled subscribers hold up a stop: {:?}", begun.elapsed());
+    assert!(
+        begun.elapsed().as_secs() < 8,
+        "stalled subscribers hold up a stop: {:?}",
+        begun.elapsed()
+    );
     assert!(!home.socket().exists());
     drop(stalled);
     assert_eq!(head_after_restart(&home), head);
@@ -192,9 +197,18 @@ fn verdict_after(tamper: &str) -> Value {
 
 #[test]
 fn l9_verify_names_a_changed_event() {
-    assert_eq!(verdict_after("UPDATE events SET data = replace(data, 'thread 3', 'thread X')"), 5);
-    assert_eq!(verdict_after("UPDATE events SET actor = 'user:evil' WHERE seq = 7"), 7);
-    assert_eq!(verdict_after("UPDATE events SET at = at + 1 WHERE seq = 1"), 1);
+    assert_eq!(
+        verdict_after("UPDATE events SET data = replace(data, 'thread 3', 'thread X')"),
+        5
+    );
+    assert_eq!(
+        verdict_after("UPDATE events SET actor = 'user:evil' WHERE seq = 7"),
+        7
+    );
+    assert_eq!(
+        verdict_after("UPDATE events SET at = at + 1 WHERE seq = 1"),
+        1
+    );
 }
 
 #[test]
@@ -226,14 +240,22 @@ fn l9_sealed_events_stay_part_of_the_chain() {
     let before = home.events();
     let sealed = home.json(&["events", "seal", "--keep", "5"]);
     assert_eq!(sealed["sealed"], 16);
-    assert_eq!(home.events()[..21], before[..], "sealed events can still be read");
+    assert_eq!(
+        home.events()[..21],
+        before[..],
+        "sealed events can still be read"
+    );
     home.assert_verified();
     let dropped = home.json(&["events", "seal", "--keep", "5", "--drop"]);
     assert_eq!(dropped["dropped"].as_u64().unwrap(), 17);
-    let report = home.json(&["events", "verify"]);
-    assert_eq!(report["ok"], true, "{report}");
     let error = home.error(5, &["events", "--since", "0"]);
     assert_eq!(error["details"]["rule"], "events_dropped");
+    let report = home.json(&["events", "verify"]);
+    assert_eq!(report["ok"], true, "{report}");
     home.stop();
-    assert_eq!(home.json(&["events", "verify"]), report, "a restart changes nothing");
+    assert_eq!(
+        home.json(&["events", "verify"]),
+        report,
+        "a restart changes nothing"
+    );
 }

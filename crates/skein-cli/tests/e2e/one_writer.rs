@@ -17,7 +17,7 @@ fn kinds(events: &[Value], session: &str, kind: &str) -> usize {
 }
 
 /// What the journal of handoffs holds; read from the file, for no call shows it.
-fn journal(home: &Home) -> u64 {
+fn journal(home: &Home) -> u32 {
     let database = rusqlite::Connection::open_with_flags(
         home.database(),
         rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY,
@@ -40,11 +40,18 @@ fn l1_fifty_concurrent_handoffs_one_wins() {
     let version = before["owner_version"].as_u64().unwrap();
     let commands: Vec<Vec<String>> = (0..RACERS)
         .map(|n| {
-            ["--json", "handoff", &session, "--to", &format!("user:racer{n}"), "--expect-version"]
-                .iter()
-                .map(ToString::to_string)
-                .chain([version.to_string()])
-                .collect()
+            [
+                "--json",
+                "handoff",
+                &session,
+                "--to",
+                &format!("user:racer{n}"),
+                "--expect-version",
+            ]
+            .iter()
+            .map(ToString::to_string)
+            .chain([version.to_string()])
+            .collect()
         })
         .collect();
 
@@ -109,7 +116,11 @@ fn l1_fifty_concurrent_broadcasts_one_wins() {
     assert_eq!(source["owner_version"], json!(version + 1));
     assert_eq!(source["previous_owners"], json!([]));
     let all = home.json(&["ls", "--all"]);
-    assert_eq!(all["data"].as_array().unwrap().len(), 3, "losers left nothing");
+    assert_eq!(
+        all["data"].as_array().unwrap().len(),
+        3,
+        "losers left nothing"
+    );
     let events = home.events();
     assert_eq!(kinds(&events, &session, "broadcast.committed"), 1);
     home.assert_verified();

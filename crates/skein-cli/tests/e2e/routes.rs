@@ -47,7 +47,10 @@ fn every_documented_call_is_answered_and_no_other_method_is() {
             } else {
                 let error = answer.error(405);
                 assert_eq!(error["kind"], "misuse");
-                assert!(answer.header("allow").is_some(), "{method} {path}: {answer:?}");
+                assert!(
+                    answer.header("allow").is_some(),
+                    "{method} {path}: {answer:?}"
+                );
             }
         }
     }
@@ -135,12 +138,18 @@ fn every_operation_documents_its_answers_and_mutations_take_a_key() {
     for (path, operations) in document(&home)["paths"].as_object().unwrap() {
         for (method, operation) in operations.as_object().unwrap() {
             let responses = operation["responses"].as_object().unwrap();
-            assert!(responses.keys().any(|s| s.starts_with('2')), "{method} {path}");
+            assert!(
+                responses.keys().any(|s| s.starts_with('2')),
+                "{method} {path}"
+            );
             if path != "/healthz" {
                 assert!(responses.contains_key("default"), "{method} {path}");
             }
             assert!(operation["summary"].is_string() || operation["description"].is_string());
-            let parameters = operation["parameters"].as_array().cloned().unwrap_or_default();
+            let parameters = operation["parameters"]
+                .as_array()
+                .cloned()
+                .unwrap_or_default();
             let takes_key = parameters.iter().any(|p| p["name"] == "Idempotency-Key");
             // These two do the same however often they are called.
             let repeatable = path.ends_with("/daemon/stop") || path.ends_with("/retention/run");
@@ -155,7 +164,10 @@ fn answers_carry_the_version_and_are_not_kept_by_browsers() {
     home.start(&[]);
     for path in ["/healthz", "/readyz", "/api/v1/daemon", "/nowhere"] {
         let answer = home.call(&Call::get(path));
-        assert_eq!(answer.header("skein-version"), Some(env!("CARGO_PKG_VERSION")));
+        assert_eq!(
+            answer.header("skein-version"),
+            Some(env!("CARGO_PKG_VERSION"))
+        );
         assert_eq!(answer.header("cache-control"), Some("no-store"));
         assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
         assert_eq!(answer.header("content-type"), Some("application/json"));

@@ -12,7 +12,10 @@ struct Secrets(BTreeMap<&'static str, String>);
 impl Secrets {
     fn make(home: &Home) -> Self {
         let own = |path: &str, body: &Value| home.call(&Call::post(path, body).tenant("a")).ok();
-        let project = own("/api/v1/projects", &json!({"name": "vault", "prefix": "zz"}));
+        let project = own(
+            "/api/v1/projects",
+            &json!({"name": "vault", "prefix": "zz"}),
+        );
         let spawn = json!({"task": "secret work", "project": "vault"});
         let session = own("/api/v1/sessions", &spawn);
         let summary = format!("/api/v1/sessions/{}/summary", id(&session));
@@ -65,7 +68,12 @@ fn body_of(method: &str, path: &str) -> Option<Value> {
 
 /// The answer with the id taken out of it, and without what a clock decides.
 fn blind(answer: &Response, id: &str) -> (u16, Vec<(String, String)>, String) {
-    let headers = answer.headers.iter().filter(|(n, _)| n != "date").cloned().collect();
+    let headers = answer
+        .headers
+        .iter()
+        .filter(|(n, _)| n != "date")
+        .cloned()
+        .collect();
     let body = String::from_utf8(answer.body.clone()).unwrap();
     (answer.status, headers, body.replace(id, "ID"))
 }
@@ -76,8 +84,14 @@ fn assert_alike(home: &Home, id: &str, make: impl Fn(&str) -> Call) {
     let foreign = blind(&home.call(&call), id);
     let absent = blind(&home.call(&make(&missing).tenant("b")), &missing);
     assert_eq!(foreign, absent, "{call:?}");
-    assert!(foreign.0 == 404 || foreign.2.contains("\"data\":[]"), "{call:?}: {foreign:?}");
-    assert!(!foreign.2.contains("secret") && !foreign.2.contains("vault"), "{foreign:?}");
+    assert!(
+        foreign.0 == 404 || foreign.2.contains("\"data\":[]"),
+        "{call:?}: {foreign:?}"
+    );
+    assert!(
+        !foreign.2.contains("secret") && !foreign.2.contains("vault"),
+        "{foreign:?}"
+    );
 }
 
 /// Reads a tenant's log until it has told of so many attempts.
@@ -131,17 +145,31 @@ fn l7_a_foreign_id_answers_like_a_missing_one_on_every_route() {
             });
         }
     }
-    assert!(expected.len() > 40, "the walk found the routes: {}", expected.len());
+    assert!(
+        expected.len() > 40,
+        "the walk found the routes: {}",
+        expected.len()
+    );
 
     let asked = attempts(&home, "a", expected.len());
     let told: Vec<Value> = asked.iter().map(|a| json!([a["what"], a["id"]])).collect();
     assert_eq!(told, expected, "the owner sees every attempt");
-    assert!(asked.iter().all(|a| a["asked_by"] == Value::Null), "but not whose");
+    assert!(
+        asked.iter().all(|a| a["asked_by"] == Value::Null),
+        "but not whose"
+    );
     let machine = attempts(&home, "machine", expected.len());
-    let told: Vec<Value> = machine.iter().map(|a| json!([a["what"], a["id"]])).collect();
+    let told: Vec<Value> = machine
+        .iter()
+        .map(|a| json!([a["what"], a["id"]]))
+        .collect();
     assert_eq!(told, expected, "the operator sees every attempt");
     assert!(machine.iter().all(|a| a["asked_by"] == "b"), "and whose");
-    assert_eq!(home.events_of("b"), Vec::<Value>::new(), "the asker sees none");
+    assert_eq!(
+        home.events_of("b"),
+        Vec::<Value>::new(),
+        "the asker sees none"
+    );
 }
 
 #[test]
@@ -152,7 +180,10 @@ fn l7_foreign_ids_inside_bodies_and_queries_answer_like_missing_ones() {
     let [project, thread, session] = ["project", "thread", "session"].map(|p| secrets.get(p));
     let own = |path: &str, body: &Value| home.call(&Call::post(path, body).tenant("b")).ok();
     own("/api/v1/projects", &json!({"name": "mine"}));
-    let mine = id(&own("/api/v1/sessions", &json!({"task": "work", "project": "mine"})));
+    let mine = id(&own(
+        "/api/v1/sessions",
+        &json!({"task": "work", "project": "mine"}),
+    ));
     let before = home.events_of("b");
 
     let post = |path: &str, make: &dyn Fn(&str) -> Value, id: &str| {
@@ -162,21 +193,39 @@ fn l7_foreign_ids_inside_bodies_and_queries_answer_like_missing_ones() {
     post(spawn, &|id| json!({"task": "x", "parent": id}), session);
     post(spawn, &|id| json!({"task": "x", "thread": id}), thread);
     post(spawn, &|id| json!({"task": "x", "project": id}), project);
-    post(spawn, &|id| json!({"task": "x", "project": "mine", "parent": id}), session);
-    post(spawn, &|id| json!({"task": "x", "project": "mine", "thread": id}), thread);
-    post(spawn, &|id| json!({"task": "x", "thread": id, "parent": mine}), thread);
-    post("/api/v1/threads", &|id| json!({"title": "x", "project": id}), project);
+    post(
+        spawn,
+        &|id| json!({"task": "x", "project": "mine", "parent": id}),
+        session,
+    );
+    post(
+        spawn,
+        &|id| json!({"task": "x", "project": "mine", "thread": id}),
+        thread,
+    );
+    post(
+        spawn,
+        &|id| json!({"task": "x", "thread": id, "parent": mine}),
+        thread,
+    );
+    post(
+        "/api/v1/threads",
+        &|id| json!({"title": "x", "project": id}),
+        project,
+    );
     let merge = format!("/api/v1/sessions/{mine}/merge");
     post(&merge, &|id| json!({"from": id}), session);
     let summary = format!("/api/v1/sessions/{mine}/summary");
     let put = |make: &dyn Fn(&str) -> Value| {
-        assert_alike(&home, session, |id| Call::new("PUT", &summary).json(&make(id)));
+        assert_alike(&home, session, |id| {
+            Call::new("PUT", &summary).json(&make(id))
+        });
     };
     put(&|id| json!({"text": "x", "based_on": id}));
     put(&|id| json!({"text": "x", "deliverables": [{"kind": "summary", "session": id}]}));
-    put(&|id| {
-        json!({"text": "x", "deliverables": [{"kind": "message", "session": id, "message": "1"}]})
-    });
+    put(
+        &|id| json!({"text": "x", "deliverables": [{"kind": "message", "session": id, "message": "1"}]}),
+    );
     let get = |query: &str, id: &str| {
         assert_alike(&home, id, |id| Call::get(&format!("/api/v1/{query}{id}")));
     };
@@ -189,8 +238,30 @@ fn l7_foreign_ids_inside_bodies_and_queries_answer_like_missing_ones() {
         Call::get(&format!("/api/v1/events?session={id}")).header("accept", "text/event-stream")
     });
 
-    assert_eq!(home.events_of("b"), before, "nothing changed, and the asker sees no trace");
+    assert_eq!(
+        home.events_of("b"),
+        before,
+        "nothing changed, and the asker sees no trace"
+    );
     assert_eq!(attempts(&home, "a", 17).len(), 17);
+}
+
+#[test]
+fn l7_attempts_are_recorded_even_if_a_stop_follows_at_once() {
+    let home = Home::new();
+    home.start(&[]);
+    let secrets = Secrets::make(&home);
+    let path = format!("/api/v1/sessions/{}", secrets.get("session"));
+    for _ in 0..100 {
+        home.call(&Call::get(&path).tenant("b")).error(404);
+    }
+    home.stop();
+    let told = home.events_of("a");
+    let told = told
+        .iter()
+        .filter(|e| e["kind"] == "audit.foreign_id")
+        .count();
+    assert_eq!(told, 100);
 }
 
 #[test]
@@ -199,21 +270,30 @@ fn l7_names_keys_prefixes_and_cursors_of_other_tenants_are_unknown() {
     home.start(&[]);
     Secrets::make(&home);
     // A name or prefix that is taken beyond the wall is free on this side.
-    let add = Call::post("/api/v1/projects", &json!({"name": "vault", "prefix": "zz"}));
+    let add = Call::post(
+        "/api/v1/projects",
+        &json!({"name": "vault", "prefix": "zz"}),
+    );
     let mine = home.call(&add.tenant("b")).ok();
     assert_eq!(mine["tenant"], "b");
     let list = |tenant: &str, what: &str| {
-        home.call(&Call::get(&format!("/api/v1/{what}")).tenant(tenant)).ok()["data"].clone()
+        home.call(&Call::get(&format!("/api/v1/{what}")).tenant(tenant))
+            .ok()["data"]
+            .clone()
     };
     assert_eq!(list("b", "sessions?all=true"), json!([]));
     assert_eq!(list("b", "threads?state=all"), json!([]));
     assert_eq!(list("b", "tokens"), json!([]));
     assert_eq!(list("b", "projects").as_array().unwrap().len(), 1);
     let status = home.call(&Call::get("/api/v1/daemon").tenant("b")).ok();
-    assert_eq!(status["sessions"], 0, "others' sessions are not even counted");
+    assert_eq!(
+        status["sessions"], 0,
+        "others' sessions are not even counted"
+    );
     // The same folder may be a project in each tenant.
     for tenant in ["a", "b"] {
         let add = json!({"name": "folder", "path": home.user()});
-        home.call(&Call::post("/api/v1/projects", &add).tenant(tenant)).ok();
+        home.call(&Call::post("/api/v1/projects", &add).tenant(tenant))
+            .ok();
     }
 }

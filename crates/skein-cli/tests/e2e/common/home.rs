@@ -49,10 +49,9 @@ impl Home {
 
     /// The same place with another `SKEIN_HOME`.
     pub(crate) fn with_root(root: impl Into<PathBuf>) -> Self {
-        Self {
-            root: root.into(),
-            ..Self::new()
-        }
+        let mut home = Self::new();
+        home.root = root.into();
+        home
     }
 
     /// With a project named `api`.
@@ -345,5 +344,8 @@ pub(super) fn assert_error_shape(body: &Value) {
 }
 
 pub(super) fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_else(|| panic!("{value}")).to_owned()
+    value
+        .as_str()
+        .unwrap_or_else(|| panic!("{value}"))
+        .to_owned()
 }

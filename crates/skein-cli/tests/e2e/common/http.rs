@@ -90,7 +90,10 @@ impl Call {
         }
         let answer = raw(stream, &call.bytes());
         Response::parse(&answer).unwrap_or_else(|| {
-            panic!("no answer to {self:?}: {:?}", String::from_utf8_lossy(&answer))
+            panic!(
+                "no answer to {self:?}: {:?}",
+                String::from_utf8_lossy(&answer)
+            )
         })
     }
 
@@ -115,16 +118,12 @@ impl Call {
 
 pub(crate) trait Connection: Read + Write {
     fn set_patience(&self, patience: Duration);
-    fn no_more_to_say(&self);
 }
 
 impl Connection for UnixStream {
     fn set_patience(&self, patience: Duration) {
         self.set_read_timeout(Some(patience)).unwrap();
         self.set_write_timeout(Some(patience)).unwrap();
-    }
-    fn no_more_to_say(&self) {
-        let _ = self.shutdown(std::net::Shutdown::Write);
     }
 }
 
@@ -133,27 +132,28 @@ impl Connection for TcpStream {
         self.set_read_timeout(Some(patience)).unwrap();
         self.set_write_timeout(Some(patience)).unwrap();
     }
-    fn no_more_to_say(&self) {
-        let _ = self.shutdown(std::net::Shutdown::Write);
-    }
 }
 
 /// Sends bytes and reads until the other side closes.
 pub(crate) fn raw(mut stream: impl Connection, bytes: &[u8]) -> Vec<u8> {
     stream.set_patience(PATIENCE);
     // The daemon may answer and close before it has read everything; what it answered counts.
-    let sent = stream.write_all(bytes);
+    let _ = stream.write_all(bytes);
+    read_all(stream)
+}
+
+/// Reads until the other side closes or breaks off.
+pub(crate) fn read_all(mut stream: impl Connection) -> Vec<u8> {
+    stream.set_patience(PATIENCE);
     let mut answer = vec![];
     let mut part = [0; 16 * 1024];
     loop {
         match stream.read(&mut part) {
-            Ok(0) => break,
-            Ok(n) => answer.extend_from_slice(&part[..n]),
-            Err(_) if sent.is_err() || !answer.is_empty() => break,
-            Err(e) => panic!("no answer: {e}"),
+            Ok(n) if n > 0 => answer.extend_from_slice(&part[..n]),
+            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => panic!("no answer for long"),
+            _ => return answer,
         }
     }
-    answer
 }
 
 impl Response {
@@ -182,7 +182,11 @@ impl Response {
 
     pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|e| {
-            panic!("{e}: {} {:?}", self.status, String::from_utf8_lossy(&self.body))
+            panic!(
+                "{e}: {} {:?}",
+                self.status,
+                String::from_utf8_lossy(&self.body)
+            )
         })
     }
 
@@ -251,13 +255,16 @@ impl Stream {
                 let message = String::from_utf8(message).unwrap();
                 let field = |name: &str| message.lines().find_map(|l| l.strip_prefix(name));
                 // Heartbeats have no data.
-                let Some(data) = field("data: ") else { continue };
+                let Some(data) = field("data: ") else {
+                    continue;
+                };
                 let event: Value = serde_json::from_str(data).unwrap();
                 assert_eq!(field("id: "), Some(event["seq"].to_string().as_str()));
                 assert_eq!(field("event: "), event["kind"].as_str());
                 return Some(event);
             }
-            self.pending.extend(self.chunk()?);
+            let chunk = self.chunk()?;
+            self.pending.extend(chunk);
         }
     }
 
