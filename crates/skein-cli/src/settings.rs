@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::duration::Seconds;
 use crate::env::Environment;
 use crate::error::UserError;
-pub(crate) use raw::RawConfig;
+pub(crate) use raw::{LEVELS, RawConfig};
 
 /// The settings file of a project's folder.
 pub(crate) const PROJECT_FILE: &str = "skein.toml";

@@ -31,7 +31,7 @@ pub(crate) struct Wanted {
 pub(crate) fn may_start(error: &Error) -> bool {
     matches!(error, Error::Unreachable { source, .. } if matches!(
         source.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::ConnectionRefused
     ))
 }
 

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 use crate::context::Context;
 use crate::daemon::RunOptions;
 use crate::error::UserError;
-use crate::settings::Settings;
+use crate::settings::{LEVELS, Settings};
 use crate::start::{self, Wanted};
 use crate::view;
 
@@ -49,8 +49,8 @@ pub(crate) struct RunArgs {
     /// Also listen on this TCP address, e.g. `127.0.0.1:7433`; needs tokens
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
-    /// What to log: `error`, `warn`, `info`, `debug` or `trace`
-    #[arg(long, value_name = "LEVEL")]
+    /// How much to log [default: the setting `log.level`]
+    #[arg(long, value_name = "LEVEL", value_parser = LEVELS)]
     log_level: Option<String>,
     /// Say `ready` or `error: …` on stdout, and leave the terminal
     #[arg(long, hide = true)]
@@ -115,6 +115,8 @@ async fn stop(context: &Context) -> Result<(), UserError> {
     let client = match context.running().await {
         Ok(client) => client,
         Err(error) if start::may_start(&error) && context.is_local() => {
+            // One that is on its way out has no socket any more, but still its lock.
+            released(&context.home.lock()).await?;
             let socket = context.home.socket();
             let nothing = json!({
                 "pid": null, "version": null, "uptime_s": null, "sessions": null,

@@ -7,6 +7,7 @@ use clap::Args;
 use serde::Serialize;
 use skein_client::{Client, Identity, Key};
 use skein_wire::Session;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::context::Context;
 use crate::error::UserError;
@@ -36,7 +37,7 @@ pub(crate) async fn run(context: &Context, args: DemoArgs) -> Result<(), UserErr
     let inner = throwaway(context, folder.path())?;
     let result = tokio::select! {
         result = play(context, &inner, args.fast) => result,
-        _ = tokio::signal::ctrl_c() => Err(UserError::failed("the demo was interrupted")),
+        () = interrupted() => Err(UserError::failed("the demo was interrupted")),
     };
     let stopped = clean(&inner).await;
     let removed = folder.close().map_err(|error| {
@@ -55,6 +56,25 @@ struct Played {
     sessions: Vec<Session>,
     events: u64,
     verified: bool,
+}
+
+/// Ends when somebody wants us gone, so that even then nothing is left behind.
+async fn interrupted() {
+    let [mut interrupt, mut terminate, mut hangup] = [
+        SignalKind::interrupt(),
+        SignalKind::terminate(),
+        SignalKind::hangup(),
+    ]
+    .map(|kind| signal(kind).ok());
+    let wait = async |signal: &mut Option<Signal>| match signal {
+        Some(signal) => _ = signal.recv().await,
+        None => std::future::pending().await,
+    };
+    tokio::select! {
+        () = wait(&mut interrupt) => {}
+        () = wait(&mut terminate) => {}
+        () = wait(&mut hangup) => {}
+    }
 }
 
 /// A context like the caller's, but with everything of its own.

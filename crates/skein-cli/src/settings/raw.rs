@@ -46,6 +46,7 @@ pub(crate) struct RawRetention {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct RawLog {
+    #[serde(deserialize_with = "level")]
     pub(crate) level: Option<String>,
 }
 
@@ -58,6 +59,22 @@ pub(crate) struct RawDaemon {
 fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Seconds>, D::Error> {
     let text = String::deserialize(deserializer)?;
     text.parse().map(Some).map_err(serde::de::Error::custom)
+}
+
+/// What a log can be limited to.
+pub(crate) const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
+
+fn level<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    if LEVELS.contains(&text.as_str()) {
+        Ok(Some(text))
+    } else {
+        Err(serde::de::Error::custom(format!(
+            "`{}` is no log level; expected one of {}",
+            text.escape_debug(),
+            LEVELS.join(", ")
+        )))
+    }
 }
 
 /// Which file a key may stand in.

@@ -224,7 +224,7 @@ pub(super) fn database(home: &Home) -> Finding {
     if !path.exists() {
         return Finding::ok("database", "there is none yet");
     }
-    let keep = "keep a copy of the file before anything else; `skein events verify` tells how far the history can be trusted";
+    let keep = "copy the file away first; then put a backup in its place, or start anew without it (no command overwrites it)";
     match skein_store_sqlite::inspect(&path) {
         Ok(found) if !found.findings.is_empty() => Finding::problem(
             "database",
