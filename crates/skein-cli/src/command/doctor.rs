@@ -72,7 +72,7 @@ pub(crate) async fn run(context: &Context, _args: DoctorArgs) -> Result<(), User
     let mut findings = vec![check::git()];
     findings.push(check::settings(context));
     findings.extend(check::home(&context.home));
-    findings.extend(check::socket(&context.home));
+    findings.push(check::socket(&context.home));
     findings.push(check::database(&context.home));
     findings.push(check::daemon(context).await);
     findings.push(check::clock(&context.home));

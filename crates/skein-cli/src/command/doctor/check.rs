@@ -80,10 +80,13 @@ pub(super) fn home(home: &Home) -> Vec<Finding> {
             )];
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return vec![Finding::ok(
+            let fresh = Finding::ok(
                 "home",
                 format!("{shown} does not exist yet; the first command makes it"),
-            )];
+            );
+            let place = root.ancestors().find(|folder| folder.is_dir());
+            let place = place.unwrap_or(Path::new("/"));
+            return vec![fresh, file_system(place), space(place)];
         }
         Err(error) => {
             return vec![Finding::problem(
@@ -168,10 +171,10 @@ fn file_system(root: &Path) -> Finding {
         );
     }
     let memory = matches!(found.f_type as u32, 0x0102_1994 | 0x8584_58f6);
-    if memory || root.starts_with("/tmp") || root.starts_with("/var/tmp") {
+    if memory {
         return Finding::warning(
             "disk",
-            "SKEIN_HOME is in a temporary place and may vanish",
+            "SKEIN_HOME is in memory and is gone with the next restart",
             "set SKEIN_HOME to a folder that lasts",
         );
     }
@@ -192,23 +195,21 @@ fn space(root: &Path) -> Finding {
     }
 }
 
-pub(super) fn socket(home: &Home) -> Option<Finding> {
+pub(super) fn socket(home: &Home) -> Finding {
     let folder = home.socket_folder();
     if folder != home.root()
         && folder.exists()
         && let Err(error) = crate::home::check_owner(&folder)
     {
         let body = error.to_body().error;
-        return Some(Finding::problem(
-            "socket",
-            body.message,
-            body.hints.join("; "),
-        ));
+        return Finding::problem("socket", body.message, body.hints.join("; "));
     }
     let path = home.socket();
-    let metadata = std::fs::symlink_metadata(&path).ok()?;
+    let Ok(metadata) = std::fs::symlink_metadata(&path) else {
+        return Finding::ok("socket", "there is none; the daemon makes it");
+    };
     let mode = metadata.permissions().mode() & 0o777;
-    Some(if mode == 0o600 {
+    if mode == 0o600 {
         Finding::ok("socket", format!("{} is private", path.display()))
     } else {
         Finding::problem(
@@ -216,7 +217,7 @@ pub(super) fn socket(home: &Home) -> Option<Finding> {
             format!("{} has mode {mode:03o}, not 600", path.display()),
             "`skein daemon stop`; the next start makes it anew",
         )
-    })
+    }
 }
 
 pub(super) fn database(home: &Home) -> Finding {
