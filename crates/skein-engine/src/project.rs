@@ -96,12 +96,7 @@ impl Desk {
         let id = ProjectId::from_random(self.shared.ids.bits());
         let (settings, prefix) = (add.settings, add.prefix);
         self.change("add a project", Role::Operate, move |writer| {
-            take(writer, "project-name", name.as_str(), &id, |project| {
-                Conflict::NameTaken {
-                    name: name.to_string(),
-                    project,
-                }
-            })?;
+            // The folder first: whoever adds it twice wants to hear of the folder, not of the name made from it.
             if let Some(path) = &path {
                 take(writer, "project-path", path, &id, |project| {
                     Conflict::PathTaken {
@@ -110,6 +105,12 @@ impl Desk {
                     }
                 })?;
             }
+            take(writer, "project-name", name.as_str(), &id, |project| {
+                Conflict::NameTaken {
+                    name: name.to_string(),
+                    project,
+                }
+            })?;
             let prefix = take_prefix(writer, prefix.as_ref(), &name, &id)?;
             let (mut limits, mut retention) = (Limits::default(), Retention::default());
             settings.apply(&mut limits, &mut retention);

@@ -1,6 +1,6 @@
 use axum::extract::State;
 use axum::{Extension, Json};
-use skein_domain::Refused;
+use skein_domain::Kind;
 use skein_wire as wire;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -66,11 +66,9 @@ async fn stop(
     Change(desk, Nothing {}): Change<Nothing>,
 ) -> Result<Json<wire::DaemonStatus>, ApiError> {
     if peer != Peer::Unix {
-        return Err(Refused::Role {
-            role: "token",
-            op: "stop the daemon",
-        }
-        .into());
+        let hints = ["`skein daemon stop` does it there"];
+        let message = "the daemon is stopped on its own machine only";
+        return Err(ApiError::new(Kind::Refused, message, &hints));
     }
     let status = describe(&app, &desk).await?;
     app.ask_stop();
