@@ -20,7 +20,7 @@ use skein_server::{App, AppOptions, serve};
 use skein_store::Store;
 use skein_store_sqlite::SqliteBackend;
 use tokio::net::{TcpListener, UnixListener};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::error::UserError;
 use crate::home::Home;
@@ -88,6 +88,7 @@ fn start(options: RunOptions) -> Result<(), UserError> {
 }
 
 async fn serve_until_stopped(options: &RunOptions, store: Store) -> Result<(), UserError> {
+    let stops = Stops::listen()?;
     let tasks = Tasks::default();
     let engine = Engine::new(store, tasks.clone());
     let undone = engine.recover().await.map_err(|e| from_engine(&e))?;
@@ -117,7 +118,7 @@ async fn serve_until_stopped(options: &RunOptions, store: Store) -> Result<(), U
     if options.announce {
         announce("ready");
     }
-    wait_for_stop(&app).await?;
+    stops.wait(&app).await;
     tracing::info!("stopping");
     // From here on nobody finds us; connections that are open are finished.
     let _ = std::fs::remove_file(&socket);
@@ -128,17 +129,30 @@ async fn serve_until_stopped(options: &RunOptions, store: Store) -> Result<(), U
     Ok(())
 }
 
-async fn wait_for_stop(app: &App) -> Result<(), UserError> {
-    let no_signals =
-        |e: std::io::Error| UserError::failed("cannot listen for signals").caused_by(&e);
-    let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
-    tokio::select! {
-        () = app.stop_asked() => {}
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+/// The ways to be told to stop. Listened for before we say `ready`, so that none comes too early.
+struct Stops {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Stops {
+    fn listen() -> Result<Self, UserError> {
+        let listen = |kind| {
+            signal(kind).map_err(|e| UserError::failed("cannot listen for signals").caused_by(&e))
+        };
+        Ok(Self {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+        })
     }
-    Ok(())
+
+    async fn wait(mut self, app: &App) {
+        tokio::select! {
+            () = app.stop_asked() => {}
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
 }
 
 fn start_sweeps(engine: Engine, tasks: &Tasks) {
