@@ -38,12 +38,7 @@ fn heavy_l4_l9_two_hundred_kills_lose_nothing() {
     println!("SKEIN_TEST_CRASH_SEED={seed} repeats this run");
     let mut random = Random::new(seed);
     let home = Home::new();
-    let mut storm = Storm {
-        world: set_up(&home),
-        ledger: Ledger::default(),
-        restarts: vec![],
-        kills: 0,
-    };
+    let mut storm = Storm::begin(&home);
     let started = Instant::now();
     for round in 0..rounds {
         storm.round(&home, round, &mut random);
@@ -54,25 +49,30 @@ fn heavy_l4_l9_two_hundred_kills_lose_nothing() {
 struct Storm {
     world: World,
     ledger: Ledger,
+    daemon: Daemon,
     restarts: Vec<Duration>,
     kills: usize,
 }
 
 impl Storm {
-    fn round(&mut self, home: &Home, round: usize, random: &mut Random) {
-        if random.one_in(10) {
-            // Killed while it starts, perhaps in the middle of clearing up after the last kill.
-            Daemon::launch(home).kill_after(Duration::from_micros(random.below(60_000)));
-            self.kills += 1;
+    fn begin(home: &Home) -> Self {
+        let (daemon, took) = Daemon::launch(home).wait_until_ready();
+        let mut connection = connect(home);
+        Self {
+            world: World::new(&mut connection),
+            ledger: Ledger::default(),
+            daemon,
+            restarts: vec![took],
+            kills: 0,
         }
-        let daemon = self.start(home);
-        let trigger = Trigger::random(random);
-        let records = load::run(&mut self.world, home, &daemon, round, trigger, random);
-        daemon.kill();
-        self.kills += 1;
+    }
 
-        let daemon = self.start(home);
-        let mut connection = Connection::open(&home.socket()).expect("a ready daemon takes calls");
+    fn round(&mut self, home: &Home, round: usize, random: &mut Random) {
+        let trigger = Trigger::random(random);
+        let records = load::run(&mut self.world, home, &self.daemon, round, trigger, random);
+        self.restart(home, random);
+
+        let mut connection = connect(home);
         self.ledger.read_events(&mut connection);
         self.ledger.check_settled(&mut connection);
         let settled = self.ledger.repeat_all(&mut connection, records);
@@ -82,16 +82,21 @@ impl Storm {
             self.ledger.check_everything(&mut connection);
         }
         self.world.refresh(&mut connection);
-        // The next round starts from a crash as well: nothing here was told to stop in order.
-        daemon.kill();
-        self.kills += 1;
     }
 
-    fn start(&mut self, home: &Home) -> Daemon {
+    /// Takes the place of the daemon that was killed.
+    fn restart(&mut self, home: &Home, random: &mut Random) {
+        self.daemon.kill();
+        self.kills += 1;
+        if random.one_in(8) {
+            // Killed again while it starts, perhaps in the middle of clearing up.
+            Daemon::launch(home).kill_after(Duration::from_micros(random.below(60_000)));
+            self.kills += 1;
+        }
         let (daemon, took) = Daemon::launch(home).wait_until_ready();
         assert!(took < READY, "a restart took {took:?}");
         self.restarts.push(took);
-        daemon
+        self.daemon = daemon;
     }
 
     fn report(mut self, took: Duration) {
@@ -109,11 +114,6 @@ impl Storm {
     }
 }
 
-/// Two projects, the second with narrow limits, so that caps are met as well as kept.
-fn set_up(home: &Home) -> World {
-    let (daemon, _) = Daemon::launch(home).wait_until_ready();
-    let mut connection = Connection::open(&home.socket()).expect("a ready daemon takes calls");
-    let world = World::new(&mut connection);
-    daemon.kill();
-    world
+fn connect(home: &Home) -> Connection {
+    Connection::open(&home.socket()).expect("a ready daemon takes calls")
 }

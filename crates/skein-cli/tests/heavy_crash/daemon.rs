@@ -7,26 +7,26 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-pub struct Home(tempfile::TempDir);
+pub(crate) struct Home(tempfile::TempDir);
 
 impl Home {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(tempfile::tempdir().expect("the system has a folder for temporary files"))
     }
 
-    pub fn socket(&self) -> PathBuf {
+    pub(crate) fn socket(&self) -> PathBuf {
         self.0.path().join("skeind.sock")
     }
 }
 
 /// A daemon's process; killed when dropped, so that a failing test leaves none behind.
-pub struct Daemon {
+pub(crate) struct Daemon {
     child: Child,
     since: Instant,
 }
 
 impl Daemon {
-    pub fn launch(home: &Home) -> Self {
+    pub(crate) fn launch(home: &Home) -> Self {
         let since = Instant::now();
         let child = Command::new(env!("CARGO_BIN_EXE_skein"))
             .args(["daemon", "run", "--announce"])
@@ -40,7 +40,7 @@ impl Daemon {
         Self { child, since }
     }
 
-    pub fn wait_until_ready(mut self) -> (Self, Duration) {
+    pub(crate) fn wait_until_ready(mut self) -> (Self, Duration) {
         let stdout = self.child.stdout.take().expect("stdout is a pipe");
         let mut line = String::new();
         let _ = BufReader::new(stdout).read_line(&mut line);
@@ -50,22 +50,18 @@ impl Daemon {
     }
 
     /// Kills it this long after its launch, ready or not.
-    pub fn kill_after(self, time: Duration) {
+    pub(crate) fn kill_after(mut self, time: Duration) {
         while self.since.elapsed() < time {
             std::hint::spin_loop();
         }
         self.kill();
     }
 
-    pub fn killer(&self) -> Killer {
+    pub(crate) fn killer(&self) -> Killer {
         Killer(Pid::from_child(&self.child))
     }
 
-    pub fn kill(mut self) {
-        self.end();
-    }
-
-    fn end(&mut self) {
+    pub(crate) fn kill(&mut self) {
         // Fails only for a process that is gone, which is what is wanted.
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -74,17 +70,17 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        self.end();
+        self.kill();
     }
 }
 
 /// The right to kill a daemon from any thread. The process is not waited for while one is held, so its
 /// number cannot be another's yet.
 #[derive(Clone, Copy, Debug)]
-pub struct Killer(Pid);
+pub(crate) struct Killer(Pid);
 
 impl Killer {
-    pub fn kill(self) {
+    pub(crate) fn kill(self) {
         let _ = kill_process(self.0, Signal::KILL);
     }
 }

@@ -9,16 +9,16 @@ use std::time::Duration;
 use serde_json::Value;
 
 #[derive(Clone, Debug)]
-pub struct Request {
-    pub method: &'static str,
-    pub path: String,
+pub(crate) struct Request {
+    pub(crate) method: &'static str,
+    pub(crate) path: String,
     /// Names the request in the event log, and as its idempotency key; empty for a read.
-    pub name: String,
-    pub body: Value,
+    pub(crate) name: String,
+    pub(crate) body: Value,
 }
 
 impl Request {
-    pub fn get(path: impl Into<String>) -> Self {
+    pub(crate) fn get(path: impl Into<String>) -> Self {
         Self {
             method: "GET",
             path: path.into(),
@@ -29,29 +29,29 @@ impl Request {
 }
 
 #[derive(Clone, Debug)]
-pub struct Answer {
-    pub status: u16,
-    pub replayed: bool,
-    pub body: Value,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) replayed: bool,
+    pub(crate) body: Value,
 }
 
 impl Answer {
-    pub fn is_success(&self) -> bool {
+    pub(crate) fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
 }
 
-pub struct Connection(BufReader<UnixStream>);
+pub(crate) struct Connection(BufReader<UnixStream>);
 
 impl Connection {
-    pub fn open(socket: &Path) -> io::Result<Self> {
+    pub(crate) fn open(socket: &Path) -> io::Result<Self> {
         let stream = UnixStream::connect(socket)?;
         stream.set_read_timeout(Some(Duration::from_secs(60)))?;
         Ok(Self(BufReader::new(stream)))
     }
 
     /// An error means that the answer is lost, not that nothing happened.
-    pub fn send(&mut self, request: &Request) -> io::Result<Answer> {
+    pub(crate) fn send(&mut self, request: &Request) -> io::Result<Answer> {
         let body = if request.body.is_null() {
             String::new()
         } else {
@@ -119,7 +119,7 @@ impl Connection {
     }
 
     /// Reads something that must be there.
-    pub fn get(&mut self, path: &str) -> Value {
+    pub(crate) fn get(&mut self, path: &str) -> Value {
         let answer = self
             .send(&Request::get(path))
             .expect("nobody kills the daemon now");
@@ -128,7 +128,7 @@ impl Connection {
     }
 
     /// All pages of a list; `path` ends in its query.
-    pub fn list(&mut self, path: &str) -> Vec<Value> {
+    pub(crate) fn list(&mut self, path: &str) -> Vec<Value> {
         let (mut all, mut cursor) = (vec![], String::new());
         loop {
             let mut page = self.get(&format!("{path}&limit=1000{cursor}"));

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ const CROWD: usize = 24;
 
 /// When the daemon dies.
 #[derive(Clone, Copy, Debug)]
-pub struct Trigger {
+pub(crate) struct Trigger {
     /// After so many acknowledged changes …
     answers: u64,
     /// … and so many turns of an empty loop,
@@ -30,7 +30,7 @@ pub struct Trigger {
 }
 
 impl Trigger {
-    pub fn random(random: &mut Random) -> Self {
+    pub(crate) fn random(random: &mut Random) -> Self {
         let answers = if random.one_in(8) {
             random.below(300)
         } else {
@@ -52,20 +52,21 @@ impl Trigger {
 
 /// A change that was sent, and its answer unless the daemon took it along.
 #[derive(Clone, Debug)]
-pub struct Record {
-    pub operation: Operation,
-    pub answer: Option<Answer>,
+pub(crate) struct Record {
+    pub(crate) operation: Operation,
+    pub(crate) answer: Option<Answer>,
 }
 
 /// What the clients know between them.
-pub struct World {
+pub(crate) struct World {
     projects: Vec<String>,
     threads: Vec<String>,
     sessions: BTreeMap<String, Value>,
 }
 
 impl World {
-    pub fn new(connection: &mut Connection) -> Self {
+    /// Two projects, the second with narrow limits, so that caps are met as well as kept.
+    pub(crate) fn new(connection: &mut Connection) -> Self {
         let add = |connection: &mut Connection, body: Value| {
             let name = format!("setup-{}", text(&body, "name"));
             let request = Request {
@@ -82,7 +83,10 @@ impl World {
         };
         let projects = vec![
             add(connection, json!({"name": "wide"})),
-            add(connection, json!({"name": "narrow", "width": 3, "depth": 2})),
+            add(
+                connection,
+                json!({"name": "narrow", "width": 3, "depth": 2}),
+            ),
         ];
         Self {
             projects,
@@ -92,7 +96,7 @@ impl World {
     }
 
     /// Starts the next round from what is true, with a crowd of recent sessions.
-    pub fn refresh(&mut self, connection: &mut Connection) {
+    pub(crate) fn refresh(&mut self, connection: &mut Connection) {
         let page = connection.get(&format!("/api/v1/sessions?all=true&limit={CROWD}"));
         self.sessions.clear();
         for session in page["data"].as_array().into_iter().flatten() {
@@ -112,7 +116,7 @@ impl World {
         }
     }
 
-    fn next(&self, mut draft: Draft<'_>) -> Operation {
+    fn next(&self, draft: Draft<'_>) -> Operation {
         let project = draft.random.pick(&self.projects).expect("there are two");
         let thread = draft.random.pick(&self.threads).map(String::as_str);
         let crowd: Vec<&Value> = self.sessions.values().collect();
@@ -131,7 +135,7 @@ impl World {
 }
 
 /// Runs clients until the daemon is dead. Returns all that they sent.
-pub fn run(
+pub(crate) fn run(
     world: &mut World,
     home: &Home,
     daemon: &Daemon,
@@ -174,7 +178,7 @@ struct Storm<'a> {
     trigger: Trigger,
 }
 
-impl Storm<'_> {
+impl<'w> Storm<'w> {
     fn client(
         &self,
         connection: io::Result<Connection>,
@@ -219,7 +223,7 @@ impl Storm<'_> {
         self.lock().note(&answer.body);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, &mut World> {
+    fn lock(&self) -> MutexGuard<'_, &'w mut World> {
         self.world.lock().expect("a client does not fail")
     }
 

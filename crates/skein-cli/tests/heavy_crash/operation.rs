@@ -8,15 +8,15 @@ use crate::random::Random;
 
 /// A change and the event that tells of it, exactly once if it was carried out.
 #[derive(Clone, Debug)]
-pub struct Operation {
-    pub request: Request,
-    pub tells: &'static str,
-    pub often: Often,
+pub(crate) struct Operation {
+    pub(crate) request: Request,
+    pub(crate) tells: &'static str,
+    pub(crate) often: Often,
 }
 
 /// How many events of its kind a successful operation tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Often {
+pub(crate) enum Often {
     Once,
     /// Repeating it changes nothing, so it may have found its work done.
     AtMostOnce,
@@ -25,9 +25,9 @@ pub enum Often {
 }
 
 /// Names the operation, and where it is sent.
-pub struct Draft<'a> {
-    pub name: String,
-    pub random: &'a mut Random,
+pub(crate) struct Draft<'a> {
+    pub(crate) name: String,
+    pub(crate) random: &'a mut Random,
 }
 
 impl Draft<'_> {
@@ -61,12 +61,12 @@ impl Draft<'_> {
         self.send("POST", path, tells, body)
     }
 
-    pub fn new_thread(self, project: &str) -> Operation {
+    pub(crate) fn new_thread(self, project: &str) -> Operation {
         let body = json!({"project": project, "title": format!("thread of {}", self.name)});
         self.send("POST", "/api/v1/threads".into(), "thread.opened", body)
     }
 
-    pub fn archive_or_reopen(self, thread: &str) -> Operation {
+    pub(crate) fn archive_or_reopen(self, thread: &str) -> Operation {
         let (verb, tells) = if self.random.one_in(2) {
             ("archive", "thread.archived")
         } else {
@@ -76,15 +76,14 @@ impl Draft<'_> {
         self.send("POST", path, tells, Value::Null)
     }
 
-    pub fn spawn(self, project: &str, thread: Option<&str>) -> Operation {
+    pub(crate) fn spawn(self, project: &str, thread: Option<&str>) -> Operation {
         let mut body = json!({"task": format!("task of {}", self.name), "owner": "user:ann"});
         match thread {
             Some(thread) => body["thread"] = thread.into(),
             None => body["project"] = project.into(),
         }
         if self.random.one_in(2) {
-            body["budget"] =
-                json!({"tokens": 1000 + self.random.below(100_000), "cost_usd": 12.5});
+            body["budget"] = json!({"tokens": 1000 + self.random.below(100_000), "cost_usd": 12.5});
         }
         self.send("POST", "/api/v1/sessions".into(), "session.spawned", body)
     }
@@ -100,7 +99,7 @@ impl Draft<'_> {
     }
 
     /// Something that `session`, as last seen, allows.
-    pub fn next(self, session: &Value, child: Option<&Value>) -> Operation {
+    pub(crate) fn next(self, session: &Value, child: Option<&Value>) -> Operation {
         let chance = self.random.below(100);
         match (text(session, "phase"), chance) {
             ("idle", 0..25) => self.act(session, "begin-turn", "session.turn_began", json!({})),
@@ -158,7 +157,7 @@ impl Draft<'_> {
     }
 }
 
-pub fn text<'a>(object: &'a Value, field: &str) -> &'a str {
+pub(crate) fn text<'a>(object: &'a Value, field: &str) -> &'a str {
     object[field]
         .as_str()
         .unwrap_or_else(|| panic!("no text `{field}` in {object}"))

@@ -4,15 +4,15 @@ use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 
 /// SplitMix64: small, and good enough to choose what to do next.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
 
     /// Another stream, for a thread of its own.
-    pub fn split(&mut self) -> Self {
+    pub(crate) fn split(&mut self) -> Self {
         Self(self.next())
     }
 
@@ -25,15 +25,15 @@ impl Random {
     }
 
     /// Below `end`, which is at least 1.
-    pub fn below(&mut self, end: u64) -> u64 {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
 
-    pub fn one_in(&mut self, n: u64) -> bool {
+    pub(crate) fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 
-    pub fn pick<'a, T>(&mut self, from: &'a [T]) -> Option<&'a T> {
+    pub(crate) fn pick<'a, T>(&mut self, from: &'a [T]) -> Option<&'a T> {
         if from.is_empty() {
             return None;
         }
@@ -41,7 +41,7 @@ impl Random {
     }
 }
 
-pub fn fresh_seed() -> u64 {
+pub(crate) fn fresh_seed() -> u64 {
     RandomState::new().build_hasher().finish() >> 16
 }
 
@@ -49,7 +49,7 @@ pub fn fresh_seed() -> u64 {
     clippy::disallowed_methods,
     reason = "a test's own settings, which the program never reads"
 )]
-pub fn setting(name: &str) -> Option<u64> {
+pub(crate) fn setting(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
     Some(
         text.parse()
