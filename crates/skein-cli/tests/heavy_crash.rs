@@ -43,7 +43,8 @@ fn heavy_l4_l9_two_hundred_kills_lose_nothing() {
     for round in 0..rounds {
         storm.round(&home, round, &mut random);
     }
-    storm.report(started.elapsed());
+    println!("{}", storm.report(started.elapsed()));
+    storm.ledger.expect_coverage(storm.kills);
 }
 
 struct Storm {
@@ -99,18 +100,14 @@ impl Storm {
         self.daemon = daemon;
     }
 
-    fn report(mut self, took: Duration) {
+    fn report(&mut self, took: Duration) -> String {
         self.restarts.sort();
         let at = |part: f64| self.restarts[((self.restarts.len() - 1) as f64 * part) as usize];
-        println!(
-            "{} kills in {took:.1?}; ready after a kill: p50 {:.1?}, p99 {:.1?}, max {:.1?}",
-            self.kills,
-            at(0.5),
-            at(0.99),
-            at(1.0)
-        );
-        println!("{}", self.ledger);
-        self.ledger.expect_coverage(self.kills);
+        let (p50, p99, max) = (at(0.5), at(0.99), at(1.0));
+        format!(
+            "{} kills in {took:.1?}; ready after a kill: p50 {p50:.1?}, p99 {p99:.1?}, max {max:.1?}\n{}",
+            self.kills, self.ledger
+        )
     }
 }
 
