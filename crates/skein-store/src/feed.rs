@@ -108,7 +108,8 @@ impl Feed {
         let tenants = self.lock();
         let ring = &tenants.as_ref()?.get(tenant)?.ring;
         let first = ring.front()?.seq;
-        if after + 1 < first || after >= ring.back()?.seq {
+        // The end first: a cursor is the reader's word and may be the largest number there is.
+        if after >= ring.back()?.seq || after + 1 < first {
             return None;
         }
         let skip = usize::try_from(after + 1 - first).ok()?;
@@ -118,5 +119,35 @@ impl Feed {
     /// Ends every subscription.
     pub(crate) fn close(&self) {
         *self.lock() = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use skein_domain::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn l13_a_cursor_beyond_everything_finds_nothing() {
+        let (feed, tenant) = (Feed::default(), TenantId::default_tenant());
+        let event = Event {
+            seq: 1,
+            at: Timestamp::from_micros(0),
+            kind: "thread.opened".into(),
+            project: None,
+            thread: None,
+            session: None,
+            actor: "system".into(),
+            data: "{}".into(),
+            prev_hash: [0; 32],
+            hash: [0; 32],
+        };
+        feed.publish(&tenant, vec![event]);
+        assert_eq!(
+            feed.recent(&tenant, 0, 9).map(|events| events.len()),
+            Some(1)
+        );
+        assert_eq!(feed.recent(&tenant, u64::MAX, 9), None);
     }
 }
