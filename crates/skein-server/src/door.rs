@@ -4,6 +4,7 @@
 //! admin and may name tenant and actor. On TCP a bearer token decides both, and Host and Origin are checked
 //! so that no web page a person visits can speak to the daemon.
 
+use std::fmt;
 use std::net::SocketAddr;
 
 use axum::extract::{Request, State};
@@ -26,6 +27,22 @@ pub enum Peer {
     Tcp { local: SocketAddr },
 }
 
+/// The token a remote caller came in with, for answers that stay open: it may be revoked meanwhile.
+#[derive(Clone)]
+pub(crate) struct Pass(String);
+
+impl fmt::Debug for Pass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Pass(…)")
+    }
+}
+
+impl Pass {
+    pub(crate) async fn holds(&self, app: &App) -> bool {
+        app.engine().authenticate(&self.0).await.is_ok()
+    }
+}
+
 /// Paths that answer without a token: they tell only that somebody is home.
 const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 
@@ -33,7 +50,7 @@ pub(crate) async fn keep(State(app): State<App>, mut request: Request, next: Nex
     // A connection without a peer would be a bug in `serve`; it gets no further than a stranger.
     let peer = request.extensions().get::<Peer>().copied();
     let decided = match peer {
-        Some(Peer::Unix) => local(request.headers()),
+        Some(Peer::Unix) => local(request.headers()).map(|caller| (caller, None)),
         Some(Peer::Tcp { local }) => match check_host(request.uri(), request.headers(), local) {
             Ok(()) if OPEN.contains(&request.uri().path()) => return next.run(request).await,
             Ok(()) => remote(&app, request.headers()).await,
@@ -45,8 +62,11 @@ pub(crate) async fn keep(State(app): State<App>, mut request: Request, next: Nex
         .into()),
     };
     match decided {
-        Ok(caller) => {
+        Ok((caller, pass)) => {
             request.extensions_mut().insert(caller);
+            if let Some(pass) = pass {
+                request.extensions_mut().insert(pass);
+            }
             next.run(request).await
         }
         Err(error) => error.into_response(),
@@ -65,19 +85,20 @@ fn local(headers: &HeaderMap) -> Result<Caller, ApiError> {
     Ok(Caller::local(tenant, actor))
 }
 
-async fn remote(app: &App, headers: &HeaderMap) -> Result<Caller, ApiError> {
+async fn remote(app: &App, headers: &HeaderMap) -> Result<(Caller, Option<Pass>), ApiError> {
     let bearer = text(headers, header::AUTHORIZATION.as_str())?
         .and_then(|value| value.strip_prefix("Bearer "))
         .ok_or(Refused::Unauthorized {
             why: "a bearer token is needed",
-        })?;
-    let caller = app.engine().authenticate(bearer.trim()).await?;
+        })?
+        .trim();
+    let caller = app.engine().authenticate(bearer).await?;
     match text(headers, TENANT_HEADER)? {
         Some(named) if named != caller.tenant.as_str() => Err(Refused::Unauthorized {
             why: "the token is not for this tenant",
         }
         .into()),
-        _ => Ok(caller),
+        _ => Ok((caller, Some(Pass(bearer.to_owned())))),
     }
 }
 

@@ -200,6 +200,43 @@ fn a_stop_finishes_the_request_under_way() {
     );
 }
 
+/// A command whose daemon is stopped under it may be told so; repeated with its key it acts once.
+#[test]
+fn stops_under_load_neither_lose_nor_double_anything() {
+    let home = Home::with_project();
+    let spawn = |task: &str| {
+        let args = ["--json", "spawn", task, "--project", "api", "--key", task];
+        for _ in 0..50 {
+            let ran = home.run(&args);
+            match ran.code {
+                0 => return,
+                code => assert_eq!(code, 6, "{ran:?}"),
+            }
+        }
+        panic!("{task} was never done");
+    };
+    let stop = Call::post("/api/v1/daemon/stop", &json!({})).header("host", "skein");
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..4)
+            .map(|worker| {
+                let spawn = &spawn;
+                scope.spawn(move || (0..12).for_each(|n| spawn(&format!("{worker}/{n}"))))
+            })
+            .collect();
+        // As often as there is somebody to stop, and without waiting for it: the next one starts meanwhile.
+        while !workers.iter().all(thread::ScopedJoinHandle::is_finished) {
+            // Time for some of them to get through.
+            (0..10).for_each(|_| drop(home.run(&["completion", "bash"])));
+            if let Ok(mut stream) = UnixStream::connect(home.socket()) {
+                let _ = stream.write_all(&stop.bytes());
+            }
+        }
+    });
+    let list = home.json(&["ls", "--limit", "1000"]);
+    assert_eq!(list["data"].as_array().unwrap().len(), 48);
+    home.assert_verified();
+}
+
 #[test]
 fn l15_the_home_is_private() {
     let home = Home::with_project();

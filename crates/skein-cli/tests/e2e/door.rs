@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::common::{Call, Home};
+use crate::common::{Call, Home, Stream};
 
 /// A home that listens on loopback, with its address.
 struct Door {
@@ -141,6 +141,24 @@ fn l15_revoked_and_expired_tokens_end_at_once() {
     door.home.start(&["--listen", &door.address]);
     assert_eq!(door.status(&revoked), 401);
     assert_eq!(door.status(&short), 401);
+}
+
+#[test]
+fn l15_an_open_stream_ends_with_its_token() {
+    let door = Door::open();
+    let secret = door.token(&["watcher", "--role", "read"]);
+    let call = Call::get("/api/v1/events").bearer(&secret);
+    let mut stream = Stream::open_tcp(&door.address, &call);
+    let open = |title: &str| {
+        door.home
+            .json(&["thread", "new", title, "--project", "api"])
+    };
+    open("seen");
+    assert_eq!(stream.next().unwrap()["kind"], "thread.opened");
+    let id = door.home.json(&["token", "ls"])["data"][0]["id"].clone();
+    door.home.json(&["token", "rm", id.as_str().unwrap()]);
+    open("unseen");
+    assert_eq!(stream.next(), None, "not even its own end is told");
 }
 
 #[test]

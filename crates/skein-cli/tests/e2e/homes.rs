@@ -258,6 +258,35 @@ fn l13_a_full_disk_is_told_and_nothing_acknowledged_is_lost() {
     );
 }
 
+#[test]
+fn l13_a_disk_without_any_room_is_told_at_the_start() {
+    let home = Home::new();
+    let script = r#"
+        mount -t tmpfs -o size=64k tmpfs "$SKEIN_HOME"
+        cd /
+        head -c 1000000 /dev/zero >"$SKEIN_HOME/filler" 2>/dev/null || true
+        code=0; "$SKEIN" --json ls || code=$?
+        # With room again it starts, whatever the attempt has left behind.
+        rm "$SKEIN_HOME/filler"
+        mount -o remount,size=10m "$SKEIN_HOME"
+        "$SKEIN" --json events verify >"$HOME/verify"
+        "$SKEIN" daemon stop >/dev/null
+        exit $code
+    "#;
+    let Some(ran) = on_a_disk(&home, script) else {
+        return full_without_mounts();
+    };
+    assert_eq!(ran.code, 6, "{ran:?}");
+    assert_eq!(last_error(&ran)["kind"], "unavailable");
+    assert!(
+        last_error(&ran)["message"]
+            .as_str()
+            .unwrap()
+            .contains("No space"),
+        "{ran:?}"
+    );
+}
+
 /// Where nothing can be mounted, a limit on the size of files stands in for the disk's.
 #[test]
 fn l13_a_file_that_may_not_grow_is_told() {

@@ -18,7 +18,7 @@ use utoipa_axum::routes;
 
 use super::limit;
 use crate::app::App;
-use crate::door::text;
+use crate::door::{Pass, text};
 use crate::error::ApiError;
 use crate::extract::{Change, Look, Query};
 use crate::render;
@@ -52,6 +52,7 @@ async fn list(
     Look(desk): Look,
     Query(query): Query<ListQuery>,
     Extension(endless): Extension<Endless>,
+    pass: Option<Extension<Pass>>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let wants_stream =
@@ -64,7 +65,8 @@ async fn list(
             ),
             None => query.since,
         };
-        let stream = follow(&app, desk, resume, query.session).await?;
+        let pass = pass.map(|Extension(pass)| pass);
+        let stream = follow(&app, desk, pass, resume, query.session).await?;
         endless.set();
         return Ok(stream);
     }
@@ -87,28 +89,53 @@ async fn list(
 async fn follow(
     app: &App,
     desk: Desk,
+    pass: Option<Pass>,
     since: Option<u64>,
     session: Option<String>,
 ) -> Result<Response, ApiError> {
     let tenant = desk.tenant().clone();
     let follower = desk.follow(since, session).await?;
     let stopping = Box::pin(app.tasks().stopping());
-    let events = messages(tenant, follower).take_until(stopping);
+    let watch = Watch {
+        app: app.clone(),
+        pass,
+    };
+    let events = messages(tenant, watch, follower).take_until(stopping);
     let sse = Sse::new(events).keep_alive(KeepAlive::new().interval(HEARTBEAT));
     Ok(sse.into_response())
 }
 
-/// Each event as one message; a reading error is told and ends the stream.
+/// Whether the reader of a stream may still read it.
+#[derive(Clone, Debug)]
+struct Watch {
+    app: App,
+    /// None on the Unix socket, where nothing can be revoked.
+    pass: Option<Pass>,
+}
+
+impl Watch {
+    async fn allows(&self) -> bool {
+        match &self.pass {
+            Some(pass) => pass.holds(&self.app).await,
+            None => true,
+        }
+    }
+}
+
+/// Each event as one message; a reading error is told and ends the stream, and so does the end of the
+/// reader's token, before anything that happened after it is sent.
 fn messages(
     tenant: TenantId,
+    watch: Watch,
     follower: Follower,
 ) -> impl Stream<Item = Result<SseEvent, Infallible>> {
     stream::unfold(Some(follower), move |follower| {
-        let tenant = tenant.clone();
+        let (tenant, watch) = (tenant.clone(), watch.clone());
         async move {
             let mut follower = follower?;
             match follower.next().await {
                 Ok(events) if events.is_empty() => None,
+                Ok(_) if !watch.allows().await => None,
                 Ok(events) => {
                     let messages: Vec<_> = events.iter().map(|e| message(&tenant, e)).collect();
                     Some((messages, Some(follower)))

@@ -215,24 +215,29 @@ impl Response {
 }
 
 /// One subscription to the events, read message by message.
-#[derive(Debug)]
 pub(crate) struct Stream {
-    reader: BufReader<UnixStream>,
-    /// What the current chunk still holds.
+    reader: BufReader<Box<dyn Read>>,
+    /// What was read of messages that are not complete yet.
     pending: Vec<u8>,
 }
 
 impl Stream {
-    /// Subscribes and waits until the daemon has begun to answer.
     pub(crate) fn open(socket: &std::path::Path, call: &Call) -> Self {
-        let mut stream = UnixStream::connect(socket).unwrap();
+        let call = call.clone().header("host", "skein");
+        Self::over(UnixStream::connect(socket).unwrap(), call)
+    }
+
+    pub(crate) fn open_tcp(address: &str, call: &Call) -> Self {
+        let call = call.clone().header("host", address);
+        Self::over(TcpStream::connect(address).unwrap(), call)
+    }
+
+    /// Subscribes and waits until the daemon has begun to answer.
+    fn over(mut stream: impl Connection + 'static, call: Call) -> Self {
         stream.set_patience(PATIENCE);
-        let call = call
-            .clone()
-            .header("host", "skein")
-            .header("accept", "text/event-stream");
+        let call = call.header("accept", "text/event-stream");
         stream.write_all(&call.bytes()).unwrap();
-        let mut reader = BufReader::new(stream);
+        let mut reader = BufReader::new(Box::new(stream) as Box<dyn Read>);
         let mut status = String::new();
         reader.read_line(&mut status).unwrap();
         assert!(status.contains(" 200 "), "{status}");
