@@ -78,8 +78,36 @@ pub struct Charge {
     cost: u64,
 }
 
-const TOKENS: &str = "tokens";
-const COST: &str = "millionths of a dollar";
+/// What an amount is counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Currency {
+    Tokens,
+    /// Millionths of a US dollar.
+    Cost,
+}
+
+impl Currency {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Tokens => "tokens",
+            Self::Cost => "usd_micros",
+        }
+    }
+
+    /// An amount as people write it.
+    pub fn show(self, amount: u64) -> String {
+        match self {
+            Self::Tokens => format!("{amount} tokens"),
+            Self::Cost => format!("${}.{:06}", amount / 1_000_000, amount % 1_000_000)
+                .trim_end_matches('0')
+                .trim_end_matches('.')
+                .to_owned(),
+        }
+    }
+}
+
+const TOKENS: Currency = Currency::Tokens;
+const COST: Currency = Currency::Cost;
 
 impl Budget {
     pub const fn new(allowance: Allowance) -> Self {
@@ -221,14 +249,14 @@ impl Budget {
 
     /// Refuses a new turn when nothing is left.
     pub fn check_left(&self, session: &SessionId, own: &Usage) -> Result<(), Refused> {
-        for (unit, account, own) in [
+        for (currency, account, own) in [
             (TOKENS, &self.tokens, own.tokens()),
             (COST, &self.cost, own.cost_micros),
         ] {
             if let (Some(limit), Some(0)) = (account.limit, account.available(own)) {
                 return Err(Refused::BudgetSpent {
                     session: session.clone(),
-                    unit,
+                    currency,
                     limit,
                 });
             }
@@ -239,14 +267,14 @@ impl Budget {
 
 fn share(
     session: &SessionId,
-    unit: &'static str,
+    currency: Currency,
     parent: &Account,
     own: u64,
     asked: Option<u64>,
 ) -> Result<Option<u64>, Refused> {
     let refuse = |asked, available| Refused::Budget {
         session: session.clone(),
-        unit,
+        currency,
         asked,
         available,
     };
@@ -254,9 +282,13 @@ fn share(
         (_, Some(0)) => Err(refuse(0, parent.available(own).unwrap_or(u64::MAX))),
         (None, asked) => Ok(asked),
         (Some(available), Some(asked)) if asked <= available => Ok(Some(asked)),
-        (Some(available), Some(asked)) => Err(refuse(asked, available)),
         (Some(available), None) if available / 2 > 0 => Ok(Some(available / 2)),
-        (Some(available), None) => Err(refuse(1, available / 2)),
+        (Some(0), _) => Err(Refused::BudgetSpent {
+            session: session.clone(),
+            currency,
+            limit: parent.limit.unwrap_or(0),
+        }),
+        (Some(available), asked) => Err(refuse(asked.unwrap_or(1), available)),
     }
 }
 
@@ -276,7 +308,7 @@ fn settle(parent: &mut Account, child: &Account, child_own: u64) {
 
 fn reopen(
     session: &SessionId,
-    unit: &'static str,
+    currency: Currency,
     parent: &mut Account,
     parent_own: u64,
     child: &Account,
@@ -290,7 +322,7 @@ fn reopen(
     {
         return Err(Refused::Budget {
             session: session.clone(),
-            unit,
+            currency,
             asked: share,
             available,
         });
@@ -331,7 +363,7 @@ mod tests {
             parent.reserve(&id(), &spent(10), tokens(31)),
             Err(Refused::Budget {
                 session: id(),
-                unit: TOKENS,
+                currency: TOKENS,
                 asked: 31,
                 available: 30
             })

@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use crate::actor::Actor;
+use crate::budget::Currency;
 use crate::id::{ProjectId, SessionId, ThreadId, quote};
 use crate::phase::PhaseName;
 
@@ -166,17 +167,17 @@ pub enum Refused {
         asked: u32,
         limit: u32,
     },
-    #[error("{asked} {unit} asked of `{session}`, {available} available")]
+    #[error("{} asked of session `{session}`, which has {} left to give", .currency.show(*.asked), .currency.show(*.available))]
     Budget {
         session: SessionId,
-        unit: &'static str,
+        currency: Currency,
         asked: u64,
         available: u64,
     },
-    #[error("session `{session}` has spent its budget of {limit} {unit}")]
+    #[error("session `{session}` has nothing left of its budget of {}", .currency.show(*.limit))]
     BudgetSpent {
         session: SessionId,
-        unit: &'static str,
+        currency: Currency,
         limit: u64,
     },
     #[error("thread `{thread}` is archived")]
@@ -266,12 +267,14 @@ fn text(value: impl ToString) -> Detail {
 
 impl NotFound {
     fn hints(&self) -> Vec<String> {
+        if self.what == "summary" {
+            return vec![format!("`skein summary set {} TEXT` records one", self.id)];
+        }
         let list = match self.what {
             "project" => "`skein project ls` lists the projects",
             "thread" => "`skein thread ls` lists the threads",
             "session" => "`skein ls --all` lists the sessions",
             "token" => "`skein token ls` lists the tokens",
-            "summary" => "`skein summary set SESSION` records one",
             _ => return vec![],
         };
         vec![list.into()]
@@ -289,7 +292,11 @@ impl Conflict {
             Self::OwnerVersion { session, .. } => {
                 vec![format!("`skein show {session}` tells who owns it now")]
             }
-            Self::WrongPhase { session, phase, .. } => match phase {
+            Self::WrongPhase {
+                session,
+                phase,
+                wanted,
+            } => match phase {
                 PhaseName::Ended => vec![format!("`skein restore {session}` brings it back")],
                 PhaseName::Active => {
                     vec![format!("`skein session end-turn {session}` ends the turn")]
@@ -302,9 +309,12 @@ impl Conflict {
                         "`skein tree {session}` shows the recipients it waits for"
                     )]
                 }
-                PhaseName::Idle => vec![format!(
-                    "`skein session begin-turn {session}` begins a turn"
-                )],
+                PhaseName::Idle if wanted.starts_with("only an active") => {
+                    vec![format!(
+                        "`skein session begin-turn {session}` begins a turn"
+                    )]
+                }
+                PhaseName::Idle => vec![],
                 PhaseName::Spawning | PhaseName::Locked | PhaseName::Archived => {
                     vec![format!("`skein show {session}` tells more")]
                 }
@@ -497,22 +507,22 @@ impl Refused {
             ]),
             Self::Budget {
                 session,
-                unit,
+                currency,
                 asked,
                 available,
             } => out.extend([
                 ("session", text(session)),
-                ("unit", text(unit)),
+                ("currency", text(currency.as_str())),
                 ("asked", Detail::Number(*asked)),
                 ("available", Detail::Number(*available)),
             ]),
             Self::BudgetSpent {
                 session,
-                unit,
+                currency,
                 limit,
             } => out.extend([
                 ("session", text(session)),
-                ("unit", text(unit)),
+                ("currency", text(currency.as_str())),
                 ("limit", Detail::Number(*limit)),
             ]),
             Self::ThreadArchived { thread } => out.push(("thread", text(thread))),

@@ -61,10 +61,16 @@ impl Desk {
             let session: Session = writer.reader().resolve(&reference)?;
             session.check_owner(must_own.as_ref())?;
             if tree {
-                for descendant in live_descendants(writer, &session)?.into_iter().rev() {
+                let below = live_descendants(writer, &session)?;
+                for descendant in below.iter().rev() {
                     // Read again: a child's end may have changed it.
                     let current: Session = writer.reader().get(descendant.id.as_str())?;
                     end_session(writer, &current, End::Killed, reason.clone())?;
+                }
+                if !session.phase.is_live() && !below.is_empty() {
+                    // It had ended already; taking what it left at work was all there was to do.
+                    let current = writer.reader().get(session.id.as_str())?;
+                    return Ok(Outcome::Session(Box::new(current)));
                 }
             }
             let current: Session = writer.reader().get(session.id.as_str())?;

@@ -4,7 +4,7 @@ use skein_domain::{
     Actor, Fact, Invalid, Name, Refused, Role, TenantId, Timestamp, Token, TokenId,
 };
 use skein_store::backend::{Filter, Order};
-use skein_store::{Page, Query};
+use skein_store::{Page, Query, Reader};
 use subtle::ConstantTimeEq;
 
 use crate::caller::{Answer, Caller, Outcome};
@@ -92,7 +92,7 @@ impl Desk {
     /// Revoked at once: the next request with it is refused. Doing it again changes nothing.
     pub async fn revoke_token(&self, reference: String) -> Result<Answer, Error> {
         self.change("revoke a token", Role::Admin, move |writer| {
-            let before: Token = writer.reader().resolve(&reference)?;
+            let before = named(&writer.reader(), &reference)?;
             if before.revoked_at.is_some() {
                 return Ok(Outcome::Token(before));
             }
@@ -108,6 +108,24 @@ impl Desk {
             Ok(Outcome::Token(after))
         })
         .await
+    }
+}
+
+/// A token by id, unique beginning of its id, or name if only one valid token has it.
+fn named(reader: &Reader<'_>, reference: &str) -> Result<Token, skein_store::Error> {
+    let live = Filter {
+        live: Some(true),
+        ..Filter::default()
+    };
+    let tokens: Vec<Token> = reader.all(&live)?;
+    let mut same = tokens.into_iter().filter(|t| t.name.as_str() == reference);
+    match (same.next(), same.next()) {
+        (Some(one), None) => Ok(one),
+        (Some(_), Some(_)) => {
+            let why = "several tokens have this name; give the id";
+            Err(Invalid::new("token", reference, why).into())
+        }
+        (None, _) => reader.resolve(reference),
     }
 }
 

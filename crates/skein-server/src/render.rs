@@ -61,14 +61,28 @@ pub(crate) fn thread(tenant: &TenantId, t: &domain::Thread) -> wire::Thread {
     }
 }
 
-fn account(a: &budget::Account, spent: u64, unit: impl Fn(u64) -> f64) -> wire::Account {
+fn available(a: &budget::Account, spent: u64) -> Option<u64> {
     let taken = spent.saturating_add(a.reserved).saturating_add(a.children);
-    wire::Account {
-        limit: a.limit.map(&unit),
-        spent: unit(spent),
-        reserved: unit(a.reserved),
-        children: unit(a.children),
-        available: a.limit.map(|limit| unit(limit.saturating_sub(taken))),
+    a.limit.map(|limit| limit.saturating_sub(taken))
+}
+
+fn tokens(a: &budget::Account, spent: u64) -> wire::TokenAccount {
+    wire::TokenAccount {
+        limit: a.limit,
+        spent,
+        reserved: a.reserved,
+        children: a.children,
+        available: available(a, spent),
+    }
+}
+
+fn cost(a: &budget::Account, spent: u64) -> wire::CostAccount {
+    wire::CostAccount {
+        limit: a.limit.map(dollars),
+        spent: dollars(spent),
+        reserved: dollars(a.reserved),
+        children: dollars(a.children),
+        available: available(a, spent).map(dollars),
     }
 }
 
@@ -127,8 +141,8 @@ pub(crate) fn session(tenant: &TenantId, s: &domain::Session) -> wire::Session {
             cost_usd: dollars(s.usage.cost_micros),
         },
         budget: wire::BudgetState {
-            tokens: account(&s.budget.tokens, s.usage.tokens(), |n| n as f64),
-            cost: account(&s.budget.cost, s.usage.cost_micros, dollars),
+            tokens: tokens(&s.budget.tokens, s.usage.tokens()),
+            cost: cost(&s.budget.cost, s.usage.cost_micros),
         },
         broadcast: waits_for.or(s.broadcast.as_ref()).map(ToString::to_string),
         merges: s

@@ -20,9 +20,9 @@ pub use error::{ErrorBody, ErrorObject};
 pub use event::{Event, SealEvents, SealReport, VerifyReport};
 pub use project::{AddProject, Limits, Project, Retention, SetProject};
 pub use session::{
-    Account, Answer, Ask, BeginTurn, Broadcast, BudgetAsked, BudgetState, EndSession, EndTurn,
+    Answer, Ask, BeginTurn, Broadcast, BudgetAsked, BudgetState, CostAccount, EndSession, EndTurn,
     Handoff, Kill, Merge, MergeDone, Question, Receipt, ReceiptStep, Restore, Runtime, Session,
-    Spawn, Tree, TreeNode, Usage, Workspace,
+    Spawn, TokenAccount, Tree, TreeNode, Usage, Workspace,
 };
 pub use summary::{Deliverable, SetSummary, Summary};
 pub use thread::{NewThread, Thread};

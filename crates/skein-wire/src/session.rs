@@ -71,16 +71,27 @@ pub struct Usage {
     pub cost_usd: f64,
 }
 
+/// In both currencies: `available = limit - spent - reserved - children`; no limit, no number.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct BudgetState {
-    pub tokens: Account,
-    /// In US dollars.
-    pub cost: Account,
+    pub tokens: TokenAccount,
+    pub cost: CostAccount,
 }
 
-/// `available = limit - spent - reserved - children`; no limit, no number.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Account {
+pub struct TokenAccount {
+    pub limit: Option<u64>,
+    pub spent: u64,
+    /// Set aside for live children.
+    pub reserved: u64,
+    /// Spent by ended children.
+    pub children: u64,
+    pub available: Option<u64>,
+}
+
+/// In US dollars.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct CostAccount {
     pub limit: Option<f64>,
     pub spent: f64,
     /// Set aside for live children.

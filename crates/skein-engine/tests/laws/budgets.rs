@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use proptest::prelude::*;
-use skein_domain::budget::Account;
+use skein_domain::budget::{Account, Currency};
 use skein_domain::{Allowance, Outcome, Refused, Session, SessionId, Usage};
 use skein_engine::project::Settings;
 
@@ -40,7 +40,7 @@ async fn l8_the_last_tokens_go_to_as_many_as_they_serve() {
                 refused(result),
                 Refused::Budget {
                     session: parent.id.clone(),
-                    unit: "tokens",
+                    currency: Currency::Tokens,
                     asked: 30,
                     available: 10
                 }
@@ -159,7 +159,7 @@ async fn l8_a_restored_child_takes_its_rest_again() {
         refused(world.desk().restore(child.id.to_string()).await),
         Refused::Budget {
             session: parent.id.clone(),
-            unit: "tokens",
+            currency: Currency::Tokens,
             asked: 60,
             available: 40
         }
@@ -220,7 +220,7 @@ async fn l8_a_spent_session_begins_no_turn_and_an_overspent_one_is_charged_in_fu
         refused(world.desk().begin_turn(id.clone(), fence()).await),
         Refused::BudgetSpent {
             session: child.id.clone(),
-            unit: "tokens",
+            currency: Currency::Tokens,
             limit: 60
         }
     );
