@@ -30,6 +30,21 @@ pub(crate) struct Look(pub(crate) Desk);
 #[derive(Debug)]
 pub(crate) struct Change<T>(pub(crate) Desk, pub(crate) T);
 
+/// The header that every change takes, as the document describes it; [`Key`] decides.
+#[derive(Debug, utoipa::IntoParams)]
+#[into_params(parameter_in = Header)]
+pub(crate) struct Keyed {
+    /// A request that is repeated under the same key is carried out once and answered alike.
+    #[param(
+        rename = "Idempotency-Key",
+        min_length = 1,
+        max_length = 255,
+        pattern = "^[!-~]+$"
+    )]
+    #[expect(dead_code, reason = "read from the headers, described here")]
+    idempotency_key: Option<String>,
+}
+
 /// The body of calls that take none; `{}` is fine too.
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -14,7 +14,7 @@ use crate::error::ApiError;
 
 /// Items in a page when the caller does not say.
 const PAGE: usize = 100;
-/// Most items in a page.
+/// Most items in a page; the document says so at every `limit`.
 const MOST_PAGE: usize = 1000;
 
 fn limit(asked: Option<usize>) -> Result<usize, ApiError> {

@@ -20,7 +20,7 @@ use super::limit;
 use crate::app::App;
 use crate::door::{Pass, text};
 use crate::error::ApiError;
-use crate::extract::{Change, Look, Query};
+use crate::extract::{Change, Keyed, Look, Query};
 use crate::render;
 use crate::serve::Endless;
 
@@ -40,6 +40,7 @@ struct ListQuery {
     /// Events after this number; as a stream, left out, only new ones.
     since: Option<u64>,
     session: Option<String>,
+    #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
 }
 
@@ -55,16 +56,17 @@ async fn list(
     pass: Option<Extension<Pass>>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
+    // Only a stream resumes there, but nobody is left in the belief that nonsense was understood.
+    let resume = match text(&headers, "last-event-id")? {
+        Some(id) => Some(
+            id.parse()
+                .map_err(|_| Invalid::new("Last-Event-ID", id, "expected an event's number"))?,
+        ),
+        None => query.since,
+    };
     let wants_stream =
         text(&headers, header::ACCEPT.as_str())?.is_some_and(|a| a.contains("text/event-stream"));
     if wants_stream {
-        let resume = match text(&headers, "last-event-id")? {
-            Some(id) => Some(
-                id.parse()
-                    .map_err(|_| Invalid::new("Last-Event-ID", id, "expected an event's number"))?,
-            ),
-            None => query.since,
-        };
         let pass = pass.map(|Extension(pass)| pass);
         let stream = follow(&app, desk, pass, resume, query.session).await?;
         endless.set();
@@ -181,7 +183,7 @@ async fn verify(Look(desk): Look) -> Result<Json<wire::VerifyReport>, ApiError> 
 
 /// Packs old events away without breaking the chain.
 #[utoipa::path(post, path = "/api/v1/events/seal", tag = "events", request_body = wire::SealEvents,
-    params(("Idempotency-Key" = Option<String>, Header)),
+    params(Keyed),
     responses((status = 200, body = wire::SealReport), (status = "default", body = wire::ErrorBody)))]
 async fn seal(Change(desk, body): Change<wire::SealEvents>) -> Result<Response, ApiError> {
     let answer = desk.seal_events(body.keep, body.drop).await?;

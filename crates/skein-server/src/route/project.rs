@@ -11,7 +11,7 @@ use utoipa_axum::routes;
 use super::{cursor, limit, optional};
 use crate::app::App;
 use crate::error::ApiError;
-use crate::extract::{Change, Look, Nothing, Path, Query};
+use crate::extract::{Change, Keyed, Look, Nothing, Path, Query};
 use crate::render;
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
@@ -24,6 +24,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct ListQuery {
+    #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
     cursor: Option<String>,
     /// Only the project whose folder is this absolute path, or the nearest one around it.
@@ -56,7 +57,7 @@ async fn list(
 
 /// Adds a project. A folder belongs to at most one.
 #[utoipa::path(post, path = "/api/v1/projects", tag = "projects", request_body = wire::AddProject,
-    params(("Idempotency-Key" = Option<String>, Header)),
+    params(Keyed),
     responses((status = 201, body = wire::Project), (status = "default", body = wire::ErrorBody)))]
 async fn add(Change(desk, body): Change<wire::AddProject>) -> Result<Response, ApiError> {
     let add = AddProject {
@@ -87,7 +88,7 @@ async fn get(
 
 /// Changes a project's limits and retention.
 #[utoipa::path(patch, path = "/api/v1/projects/{project}", tag = "projects", request_body = wire::SetProject,
-    params(("project" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    params(("project" = String, Path), Keyed),
     responses((status = 200, body = wire::Project), (status = "default", body = wire::ErrorBody)))]
 async fn set(
     Path(project): Path<String>,
@@ -107,7 +108,7 @@ async fn set(
 
 /// Forgets a project whose threads are all archived or deleted; its sessions stay readable.
 #[utoipa::path(delete, path = "/api/v1/projects/{project}", tag = "projects",
-    params(("project" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    params(("project" = String, Path), Keyed),
     responses((status = 200, body = wire::Project), (status = "default", body = wire::ErrorBody)))]
 async fn remove(
     Path(project): Path<String>,

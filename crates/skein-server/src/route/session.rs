@@ -17,7 +17,7 @@ use utoipa_axum::routes;
 use super::{cursor, limit, micros, optional};
 use crate::app::App;
 use crate::error::ApiError;
-use crate::extract::{Change, Look, Path, Query};
+use crate::extract::{Change, Keyed, Look, Path, Query};
 use crate::render;
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
@@ -49,6 +49,7 @@ struct ListQuery {
     all: bool,
     /// One or several statuses, with commas between.
     status: Option<String>,
+    #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
     cursor: Option<String>,
 }
@@ -93,7 +94,7 @@ async fn list(
 
 /// Makes a session, alone or below the one that delegates.
 #[utoipa::path(post, path = "/api/v1/sessions", tag = "sessions", request_body = wire::Spawn,
-    params(("Idempotency-Key" = Option<String>, Header)),
+    params(Keyed),
     responses((status = 201, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn spawn(Change(desk, body): Change<wire::Spawn>) -> Result<Response, ApiError> {
     let agent: AgentName = optional(body.agent)?.unwrap_or_else(AgentName::none);
@@ -144,7 +145,7 @@ fn ok(desk: &Desk, answer: Answer) -> Result<Response, ApiError> {
 
 /// Begins a turn of an idle session.
 #[utoipa::path(post, path = "/api/v1/sessions/{session}/begin-turn", tag = "sessions", request_body = wire::BeginTurn,
-    params(("session" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    params(("session" = String, Path), Keyed),
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn begin_turn(
     Path(session): Path<String>,
@@ -164,7 +165,7 @@ fn begin_fence(body: wire::BeginTurn) -> Result<Fence, Invalid> {
 
 /// Ends the turn and adds what it used.
 #[utoipa::path(post, path = "/api/v1/sessions/{session}/end-turn", tag = "sessions", request_body = wire::EndTurn,
-    params(("session" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    params(("session" = String, Path), Keyed),
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn end_turn(
     Path(session): Path<String>,
@@ -185,7 +186,7 @@ async fn end_turn(
 
 /// Asks people something; the session waits.
 #[utoipa::path(post, path = "/api/v1/sessions/{session}/ask", tag = "sessions", request_body = wire::Ask,
-    params(("session" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    params(("session" = String, Path), Keyed),
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn ask(
     Path(session): Path<String>,
@@ -210,7 +211,7 @@ async fn ask(
 
 /// Takes the question back; the session becomes idle.
 #[utoipa::path(post, path = "/api/v1/sessions/{session}/withdraw", tag = "sessions", request_body = wire::BeginTurn,
-    params(("session" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    params(("session" = String, Path), Keyed),
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn withdraw(
     Path(session): Path<String>,
@@ -222,7 +223,7 @@ async fn withdraw(
 
 /// Answers the session's question; where it gave options, one of them by text or number.
 #[utoipa::path(post, path = "/api/v1/sessions/{session}/answer", tag = "sessions", request_body = wire::Answer,
-    params(("session" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    params(("session" = String, Path), Keyed),
     responses((status = 200, body = wire::Receipt), (status = "default", body = wire::ErrorBody)))]
 async fn answer(
     Path(session): Path<String>,
@@ -233,7 +234,7 @@ async fn answer(
 
 /// Ends the session as done or failed. It can be restored.
 #[utoipa::path(post, path = "/api/v1/sessions/{session}/end", tag = "sessions", request_body = wire::EndSession,
-    params(("session" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    params(("session" = String, Path), Keyed),
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn end(
     Path(session): Path<String>,
@@ -256,7 +257,7 @@ async fn end(
 
 /// Ends the session from outside, with its live descendants if asked.
 #[utoipa::path(post, path = "/api/v1/sessions/{session}/kill", tag = "sessions", request_body = wire::Kill,
-    params(("session" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    params(("session" = String, Path), Keyed),
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn kill(
     Path(session): Path<String>,
@@ -271,7 +272,7 @@ async fn kill(
 
 /// Brings an ended session back, on its next run.
 #[utoipa::path(post, path = "/api/v1/sessions/{session}/restore", tag = "sessions", request_body = wire::Restore,
-    params(("session" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    params(("session" = String, Path), Keyed),
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn restore(
     Path(session): Path<String>,
@@ -282,7 +283,7 @@ async fn restore(
 
 /// Moves the session to a new owner.
 #[utoipa::path(post, path = "/api/v1/sessions/{session}/handoff", tag = "sessions", request_body = wire::Handoff,
-    params(("session" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    params(("session" = String, Path), Keyed),
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn handoff(
     Path(session): Path<String>,
@@ -297,7 +298,7 @@ async fn handoff(
 
 /// Gives each recipient a child session; answers with the children.
 #[utoipa::path(post, path = "/api/v1/sessions/{session}/broadcast", tag = "sessions", request_body = wire::Broadcast,
-    params(("session" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    params(("session" = String, Path), Keyed),
     responses((status = 200, body = wire::List<wire::Session>), (status = "default", body = wire::ErrorBody)))]
 async fn broadcast(
     Path(session): Path<String>,
@@ -316,7 +317,7 @@ async fn broadcast(
 
 /// Notes that a child's work is taken over.
 #[utoipa::path(post, path = "/api/v1/sessions/{session}/merge", tag = "sessions", request_body = wire::Merge,
-    params(("session" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    params(("session" = String, Path), Keyed),
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn merge(
     Path(session): Path<String>,

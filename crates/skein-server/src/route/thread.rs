@@ -12,7 +12,7 @@ use utoipa_axum::routes;
 use super::{cursor, limit};
 use crate::app::App;
 use crate::error::ApiError;
-use crate::extract::{Change, Look, Nothing, Path, Query};
+use crate::extract::{Change, Keyed, Look, Nothing, Path, Query};
 use crate::render;
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
@@ -30,6 +30,7 @@ struct ListQuery {
     project: Option<String>,
     /// `open` (default), `archived` or `all`.
     state: Option<String>,
+    #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
     cursor: Option<String>,
 }
@@ -69,7 +70,7 @@ async fn list(
 
 /// Opens a thread in a project.
 #[utoipa::path(post, path = "/api/v1/threads", tag = "threads", request_body = wire::NewThread,
-    params(("Idempotency-Key" = Option<String>, Header)),
+    params(Keyed),
     responses((status = 201, body = wire::Thread), (status = "default", body = wire::ErrorBody)))]
 async fn new(Change(desk, body): Change<wire::NewThread>) -> Result<Response, ApiError> {
     let answer = desk.new_thread(body.project, body.title.parse()?).await?;
@@ -86,7 +87,7 @@ async fn get(Look(desk): Look, Path(thread): Path<String>) -> Result<Json<wire::
 
 /// Deletes a thread that has no sessions. Repeating it changes nothing.
 #[utoipa::path(delete, path = "/api/v1/threads/{thread}", tag = "threads",
-    params(("thread" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    params(("thread" = String, Path), Keyed),
     responses((status = 200, body = wire::Thread), (status = "default", body = wire::ErrorBody)))]
 async fn delete(
     Path(thread): Path<String>,
@@ -98,7 +99,7 @@ async fn delete(
 
 /// Puts a thread away if nobody works on it. Repeating it changes nothing.
 #[utoipa::path(post, path = "/api/v1/threads/{thread}/archive", tag = "threads",
-    params(("thread" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    params(("thread" = String, Path), Keyed),
     responses((status = 200, body = wire::Thread), (status = "default", body = wire::ErrorBody)))]
 async fn archive(
     Path(thread): Path<String>,
@@ -110,7 +111,7 @@ async fn archive(
 
 /// Opens an archived thread again.
 #[utoipa::path(post, path = "/api/v1/threads/{thread}/reopen", tag = "threads",
-    params(("thread" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    params(("thread" = String, Path), Keyed),
     responses((status = 200, body = wire::Thread), (status = "default", body = wire::ErrorBody)))]
 async fn reopen(
     Path(thread): Path<String>,

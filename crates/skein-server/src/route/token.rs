@@ -12,7 +12,7 @@ use utoipa_axum::routes;
 use super::{cursor, limit, optional};
 use crate::app::App;
 use crate::error::ApiError;
-use crate::extract::{Change, Look, Nothing, Path, Query};
+use crate::extract::{Change, Keyed, Look, Nothing, Path, Query};
 use crate::render;
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
@@ -25,6 +25,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct ListQuery {
+    #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
     cursor: Option<String>,
 }
@@ -46,7 +47,7 @@ async fn list(
 
 /// Makes a token. Its secret is in this answer and nowhere else.
 #[utoipa::path(post, path = "/api/v1/tokens", tag = "tokens", request_body = wire::NewToken,
-    params(("Idempotency-Key" = Option<String>, Header)),
+    params(Keyed),
     responses((status = 201, body = wire::TokenSecret), (status = "default", body = wire::ErrorBody)))]
 async fn new(Change(desk, body): Change<wire::NewToken>) -> Result<Response, ApiError> {
     let word = body.role.as_deref().unwrap_or("operate");
@@ -64,7 +65,7 @@ async fn new(Change(desk, body): Change<wire::NewToken>) -> Result<Response, Api
 
 /// Revokes a token at once.
 #[utoipa::path(delete, path = "/api/v1/tokens/{token}", tag = "tokens",
-    params(("token" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    params(("token" = String, Path), Keyed),
     responses((status = 200, body = wire::Token), (status = "default", body = wire::ErrorBody)))]
 async fn revoke(
     Path(token): Path<String>,
