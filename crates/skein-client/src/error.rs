@@ -75,8 +75,9 @@ pub enum Error {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    #[error("{what} took longer than {} s", after.as_secs())]
-    TimedOut { what: &'static str, after: Duration },
+    /// Somebody listens, but says nothing.
+    #[error("the daemon does not answer; it was waited for {} s", after.as_secs())]
+    TimedOut { after: Duration },
     /// The daemon answered with an error object.
     #[error("{}", object.message)]
     Answered { status: u16, object: ErrorObject },
@@ -102,7 +103,7 @@ impl Error {
     pub fn hints(&self) -> Vec<String> {
         match self {
             Self::Answered { object, .. } => object.hints.clone(),
-            Self::Url { .. } => vec!["it looks like `http://127.0.0.1:7433`".to_owned()],
+            Self::Url { .. } => vec!["it looks like `http://127.0.0.1:7700`".to_owned()],
             Self::Unreachable { endpoint, .. } if endpoint.starts_with("http") => vec![
                 "`skein daemon start --listen ADDR` makes a daemon listen there".to_owned(),
                 "without SKEIN_URL the daemon of this machine is used".to_owned(),

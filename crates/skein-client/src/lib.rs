@@ -20,4 +20,4 @@ pub use endpoint::{Endpoint, Identity};
 pub use error::{Error, Kind};
 pub use key::Key;
 pub use query::Page;
-pub use stream::EventStream;
+pub use stream::{EventStream, Link};

@@ -17,7 +17,7 @@ use crate::sse::Parser;
 use crate::transport::drive;
 
 /// Without a byte for so long (heartbeats included) the connection is taken for dead.
-const SILENCE: Duration = Duration::from_secs(60);
+const SILENCE: Duration = Duration::from_secs(35);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -27,8 +27,16 @@ pub struct EventStream<'a> {
     since: Option<u64>,
     session: Option<String>,
     patience: Duration,
+    on_change: Option<Box<dyn Fn(Link) + 'a>>,
     live: Option<Live>,
     ready: VecDeque<Event>,
+}
+
+/// Whether the stream has a daemon at its other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    Lost,
+    Back,
 }
 
 struct Live {
@@ -53,6 +61,7 @@ impl<'a> EventStream<'a> {
             since,
             session: session.map(str::to_owned),
             patience: Duration::from_secs(10),
+            on_change: None,
             live: None,
             ready: VecDeque::new(),
         }
@@ -63,6 +72,19 @@ impl<'a> EventStream<'a> {
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
+    }
+
+    /// Called when the connection is lost and when it is back, once each.
+    #[must_use]
+    pub fn on_change(mut self, call: impl Fn(Link) + 'a) -> Self {
+        self.on_change = Some(Box::new(call));
+        self
+    }
+
+    fn tell(&self, link: Link) {
+        if let Some(call) = &self.on_change {
+            call(link);
+        }
     }
 
     /// The number of the last event given, where the stream goes on after a break.
@@ -90,11 +112,16 @@ impl<'a> EventStream<'a> {
             }
             match self.advance().await {
                 Ok(()) => {
-                    broken_since = None;
+                    if broken_since.take().is_some() {
+                        self.tell(Link::Back);
+                    }
                     pause = FIRST_PAUSE;
                 }
                 Err(error) if worth_waiting(&error) => {
                     self.live = None;
+                    if broken_since.is_none() {
+                        self.tell(Link::Lost);
+                    }
                     let since = *broken_since.get_or_insert_with(Instant::now);
                     if since.elapsed() >= self.patience {
                         return Err(error);
@@ -111,14 +138,15 @@ impl<'a> EventStream<'a> {
     }
 
     async fn advance(&mut self) -> Result<(), Error> {
-        if self.live.is_none() {
+        let Some(live) = self.live.as_mut() else {
+            // Told on its own, for the first byte may be long in coming.
             self.live = Some(self.connect().await?);
-        }
-        let live = self.live.as_mut().expect("connected just above");
+            return Ok(());
+        };
         let transport = self.client.transport();
         let frame = timeout(SILENCE, drive(&mut live.driver, live.body.frame()))
             .await
-            .map_err(|_| transport.broken("nothing was heard for a minute"))?
+            .map_err(|_| transport.broken("nothing was heard for too long"))?
             .ok_or_else(|| transport.broken("the daemon ended the stream"))?
             .map_err(|error| transport.broken(error))?;
         let Some(chunk) = frame.data_ref() else {

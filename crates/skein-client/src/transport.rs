@@ -19,6 +19,9 @@ use tokio::time::timeout;
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 
+const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
+/// The daemon answers every call within 30 s, if only with a refusal; who is later than that hangs.
+const CALL_DEADLINE: Duration = Duration::from_secs(35);
 /// Longest answer that is read into memory.
 const ANSWER_LIMIT: usize = 64 << 20;
 
@@ -51,8 +54,8 @@ impl Transport {
     pub(crate) fn new(endpoint: Endpoint) -> Self {
         Self {
             endpoint,
-            connect_deadline: Duration::from_secs(5),
-            call_deadline: Duration::from_secs(60),
+            connect_deadline: CONNECT_DEADLINE,
+            call_deadline: CALL_DEADLINE,
             idle: Mutex::new(None),
         }
     }
@@ -104,7 +107,6 @@ impl Transport {
         timeout(self.call_deadline, work)
             .await
             .unwrap_or(Err(Error::TimedOut {
-                what: "the call",
                 after: self.call_deadline,
             }))
     }
@@ -120,7 +122,6 @@ impl Transport {
         })
         .await
         .map_err(|_| Error::TimedOut {
-            what: "the call",
             after: self.call_deadline,
         })?;
         Ok((answer.map_err(|error| self.broken(error))?, live.driver))
@@ -147,10 +148,7 @@ impl Transport {
         let deadline = self.connect_deadline;
         timeout(deadline, self.open_unbounded())
             .await
-            .unwrap_or(Err(Error::TimedOut {
-                what: "connecting to the daemon",
-                after: deadline,
-            }))
+            .unwrap_or(Err(Error::TimedOut { after: deadline }))
     }
 
     async fn open_unbounded(&self) -> Result<Live, Error> {
