@@ -13,7 +13,7 @@ pub(crate) fn parse(text: &str) -> Result<BudgetAsked, String> {
         if twice {
             return Err(format!(
                 "`{}` names the same currency twice",
-                text.escape_debug()
+                crate::text::line(text)
             ));
         }
     }
@@ -70,7 +70,7 @@ fn tokens(part: &str) -> Result<u64, String> {
 fn refusal(part: &str) -> String {
     format!(
         "`{}` is no budget; write tokens (`200000`, `200k`), dollars (`5usd`) or both (`200k,5usd`)",
-        part.escape_debug()
+        crate::text::line(part)
     )
 }
 

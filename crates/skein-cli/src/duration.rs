@@ -13,7 +13,7 @@ impl std::str::FromStr for Seconds {
         let refuse = || {
             format!(
                 "`{}` is no duration; write e.g. `45s`, `30m`, `12h` or `7d`",
-                text.escape_debug()
+                crate::text::line(text)
             )
         };
         if text == "0" {
@@ -61,13 +61,11 @@ impl fmt::Display for Seconds {
         if rest == 0 {
             return f.write_str("0");
         }
-        for (letter, size) in [
-            ('w', 604_800),
-            ('d', 86_400),
-            ('h', 3600),
-            ('m', 60),
-            ('s', 1),
-        ] {
+        if rest.is_multiple_of(604_800) {
+            return write!(f, "{}w", rest / 604_800);
+        }
+        // Weeks and days together are hard to read: 30d is 30d, not 4w2d.
+        for (letter, size) in [('d', 86_400), ('h', 3600), ('m', 60), ('s', 1)] {
             if rest >= size {
                 write!(f, "{}{letter}", rest / size)?;
                 rest %= size;
@@ -109,5 +107,7 @@ mod tests {
             assert!(bad.parse::<Seconds>().is_err(), "{bad}");
         }
         assert_eq!(Seconds(5400).to_string(), "1h30m");
+        assert_eq!(Seconds(30 * 86_400).to_string(), "30d");
+        assert_eq!(Seconds(14 * 86_400).to_string(), "2w");
     }
 }

@@ -203,6 +203,15 @@ mod tests {
     }
 
     #[test]
+    fn numbers_are_called_numbers() {
+        let error = load("", "[limits]\ndepth = \"four\"\n").unwrap_err();
+        assert_eq!(
+            error.causes(),
+            ["invalid type: string \"four\", expected a whole number"]
+        );
+    }
+
+    #[test]
     fn wrong_types_and_broken_files_are_named() {
         for bad in [
             "[limits]\ndepth = \"x\"\n",

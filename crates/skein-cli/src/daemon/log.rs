@@ -27,7 +27,7 @@ pub(super) fn open(home: &Home, level: &str) -> Result<WorkerGuard, UserError> {
         .map_err(|e| failed(e.to_string()))?;
     let (writer, guard) = tracing_appender::non_blocking(file);
     let filter = EnvFilter::try_new(level).map_err(|e| {
-        UserError::misuse(format!("invalid log level `{}`", level.escape_debug()))
+        UserError::misuse(format!("invalid log level `{}`", crate::text::line(level)))
             .cause(e.to_string())
     })?;
     let subscriber = tracing_subscriber::fmt()

@@ -71,7 +71,7 @@ fn level<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D
     } else {
         Err(serde::de::Error::custom(format!(
             "`{}` is no log level; expected one of {}",
-            text.escape_debug(),
+            crate::text::line(&text),
             LEVELS.join(", ")
         )))
     }
@@ -130,12 +130,19 @@ impl RawConfig {
             UserError::misuse(format!(
                 "cannot read the settings in `{shown}`, line {line}"
             ))
-            .cause(error.message().trim())
+            .cause(plain(error.message().trim()))
         };
         let table: toml::Table = toml::from_str(&text).map_err(unreadable)?;
         check_keys(&table, scope, path)?;
         toml::from_str(&text).map(Some).map_err(unreadable)
     }
+}
+
+/// Types as people call them.
+fn plain(message: &str) -> String {
+    message
+        .replace("expected u32", "expected a whole number")
+        .replace("expected a string", "expected a text in quotes")
 }
 
 /// Finds unknown keys before the types are looked at, because it can name the nearest one.
@@ -173,7 +180,7 @@ fn misplaced(section: &str, belongs: Scope, path: &Path) -> UserError {
 fn unknown(key: &str, path: &Path) -> UserError {
     let error = UserError::misuse(format!(
         "unknown key `{}` in `{}`",
-        key.escape_debug(),
+        crate::text::line(key),
         path.display()
     ));
     match nearest(key) {
