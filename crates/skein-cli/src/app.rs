@@ -21,7 +21,11 @@ pub fn main() -> ExitCode {
     let format = wanted_format(&arguments);
     let result = parse(arguments);
     let verbose = matches!(&result, Ok(cli) if cli.global.verbose);
-    let output = Output::new(format, verbose, &environment);
+    let tenant = result
+        .as_ref()
+        .ok()
+        .and_then(|cli| cli.global.tenant.clone());
+    let output = Output::new(format, verbose, &environment).for_tenant(tenant);
     let result = match result {
         Ok(cli) => run(cli, environment, output.clone()),
         Err(error) => told_by_clap(&error, format, &output),
@@ -94,5 +98,5 @@ fn run(cli: Cli, environment: Environment, output: Output) -> Result<(), UserErr
         .map_err(|error| UserError::failed("cannot start the runtime").caused_by(&error))?;
     let result = runtime.block_on(Box::pin(command::dispatch(&context, cli.command)));
     context.compare_versions();
-    result
+    result.map_err(|error| context.explain(error))
 }

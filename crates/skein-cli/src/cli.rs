@@ -1,6 +1,9 @@
 //! What can be typed. No logic: each command reads its own arguments.
 
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
+
+use skein_domain::{PhaseName, Status};
 
 use crate::command::{
     answer, broadcast, completion, config, daemon, demo, doctor, events, handoff, kill, ls, man,
@@ -89,6 +92,31 @@ impl From<PageArgs> for skein_client::Page {
             cursor: args.cursor,
         }
     }
+}
+
+/// An id, the beginning of one, or a name. What is empty would be the beginning of everything.
+pub(crate) fn reference(text: &str) -> Result<String, String> {
+    if text.trim().is_empty() {
+        Err("an id or name cannot be empty".to_owned())
+    } else {
+        Ok(text.to_owned())
+    }
+}
+
+/// The statuses a session can have, for arguments that name some.
+pub(crate) fn statuses() -> PossibleValuesParser {
+    PossibleValuesParser::new(Status::ALL.map(Status::as_str))
+}
+
+/// Statuses and phases; completions and help show the statuses only.
+pub(crate) fn statuses_and_phases() -> PossibleValuesParser {
+    let phases = PhaseName::ALL
+        .into_iter()
+        .map(PhaseName::as_str)
+        .filter(|phase| Status::parse(phase).is_none())
+        .map(|phase| PossibleValue::new(phase).hide(true));
+    let statuses = Status::ALL.map(|status| PossibleValue::new(status.as_str()));
+    PossibleValuesParser::new(statuses.into_iter().chain(phases))
 }
 
 /// The whole command tree, for completions, man pages and the reference.

@@ -2,6 +2,7 @@
 
 use std::cell::OnceCell;
 use std::ffi::OsStr;
+use std::time::Duration;
 
 use skein_client::{Client, Endpoint, Identity, Key, Kind};
 
@@ -10,9 +11,32 @@ use crate::env::Environment;
 use crate::error::UserError;
 use crate::home::Home;
 use crate::output::Output;
+use crate::presence::{self, Presence};
 use crate::start;
 
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// How long a question about the daemon itself may take.
+const SOON: Duration = Duration::from_secs(5);
+
+/// What `Context::running` finds.
+#[derive(Debug)]
+pub(crate) enum Running<'a> {
+    Here(&'a Client),
+    Not(Presence),
+}
+
+impl<'a> Running<'a> {
+    /// The client, or why there is none.
+    pub(crate) fn client(self) -> Result<&'a Client, UserError> {
+        match self {
+            Self::Here(client) => Ok(client),
+            Self::Not(Presence::Absent) => Err(presence::not_running()),
+            Self::Not(Presence::Passing(pid)) => Err(presence::passing(pid)),
+            Self::Not(Presence::Serving(pid)) => Err(presence::socket_gone(pid)),
+        }
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct Context {
@@ -68,14 +92,49 @@ impl Context {
         Ok(self.client.get_or_init(|| client))
     }
 
-    /// A client if the daemon runs already, and why not otherwise.
-    pub(crate) async fn running(&self) -> Result<&Client, skein_client::Error> {
+    /// A client if the daemon runs already; one that answers soon, for questions about the daemon itself.
+    pub(crate) async fn running(&self) -> Result<Running<'_>, UserError> {
         if let Some(client) = self.client.get() {
-            return Ok(client);
+            return Ok(Running::Here(client));
         }
-        let client = self.new_client();
-        client.connect().await?;
-        Ok(self.client.get_or_init(|| client))
+        let client = self.new_client().with_deadlines(SOON, SOON);
+        match client.connect().await {
+            Ok(()) => {}
+            Err(error) if start::may_start(&error) && self.is_local() => {
+                return match self.presence(&client).await {
+                    Some(presence) => Ok(Running::Not(presence)),
+                    None => Ok(Running::Here(self.client.get_or_init(|| client))),
+                };
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Ok(Running::Here(self.client.get_or_init(|| client)))
+    }
+
+    /// What is there instead of a daemon that can be reached; none if it can be reached after all. Called when
+    /// `client` could not connect. A daemon serves once in its life, so one that serves before and after
+    /// another vain attempt has lost its socket.
+    pub(crate) async fn presence(&self, client: &Client) -> Option<Presence> {
+        let before = Presence::of(&self.home);
+        if !matches!(before, Presence::Serving(_)) {
+            return Some(before);
+        }
+        if client.connect().await.is_ok() {
+            return None;
+        }
+        let after = Presence::of(&self.home);
+        Some(match after {
+            Presence::Serving(pid) if after != before => Presence::Passing(pid),
+            other => other,
+        })
+    }
+
+    /// Says who it is that does not answer.
+    pub(crate) fn explain(&self, error: UserError) -> UserError {
+        if !error.is_silence() || !self.is_local() {
+            return error;
+        }
+        presence::silent(Presence::of(&self.home).pid())
     }
 
     pub(crate) fn new_client(&self) -> Client {
@@ -89,6 +148,16 @@ impl Context {
 
     /// The project named, else the one whose folder we are in.
     pub(crate) async fn project(&self, named: Option<String>) -> Result<String, UserError> {
+        let hint = "`--project NAME` names another; `skein project ls` lists them";
+        self.project_or(named, hint).await
+    }
+
+    /// As [`Context::project`], for commands that name a project in another way.
+    pub(crate) async fn project_or(
+        &self,
+        named: Option<String>,
+        hint: &str,
+    ) -> Result<String, UserError> {
         if let Some(project) = named {
             return Ok(project);
         }
@@ -100,7 +169,7 @@ impl Context {
                 format!("no project encloses the current folder `{folder}`"),
             )
             .hint("`skein project add` makes one of it")
-            .hint("`--project NAME` names another; `skein project ls` lists them")),
+            .hint(hint)),
         }
     }
 

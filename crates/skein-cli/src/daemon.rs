@@ -33,13 +33,14 @@ const DRAIN: Duration = Duration::from_secs(10);
 const SWEEP: Duration = Duration::from_secs(60);
 
 /// How the daemon of one home runs.
-#[derive(Clone, Debug)]
 pub(crate) struct RunOptions {
     pub(crate) home: Home,
     pub(crate) listen: Option<String>,
     /// Say `ready` or `error: …` in one line on stdout, for the command that started us.
     pub(crate) announce: bool,
     pub(crate) log_level: String,
+    /// How people in the foreground are told something.
+    pub(crate) tell: Box<dyn Fn(&str)>,
 }
 
 pub(crate) fn run(options: RunOptions) -> Result<(), UserError> {
@@ -93,6 +94,7 @@ async fn serve_until_stopped(options: &RunOptions, store: Store) -> Result<(), U
     let engine = Engine::new(store, tasks.clone());
     let undone = engine.recover().await.map_err(|e| from_engine(&e))?;
     let unix = bind_unix(&options.home.socket())?;
+    let serving = lock::serve(&options.home)?;
     let tcp = match &options.listen {
         Some(address) => Some(bind_tcp(address).await?),
         None => None,
@@ -117,16 +119,28 @@ async fn serve_until_stopped(options: &RunOptions, store: Store) -> Result<(), U
     tracing::info!(version = VERSION, socket = %socket.display(), ?listen, undone, "ready");
     if options.announce {
         announce("ready");
+    } else {
+        (options.tell)(&greeting(&socket, listen));
     }
     stops.wait(&app).await;
     tracing::info!("stopping");
     // From here on nobody finds us; connections that are open are finished.
+    drop(serving);
     let _ = std::fs::remove_file(&socket);
     if !tasks.drain(DRAIN).await {
         tracing::warn!("some requests were not finished in time");
     }
     tracing::info!("stopped");
     Ok(())
+}
+
+fn greeting(socket: &Path, listen: Option<SocketAddr>) -> String {
+    let mut out = format!("the daemon listens on {}", socket.display());
+    if let Some(listen) = listen {
+        out.push_str(&format!(" and http://{listen}"));
+    }
+    out.push_str("; Ctrl-C or `skein daemon stop` ends it");
+    out
 }
 
 /// The ways to be told to stop. Listened for before we say `ready`, so that none comes too early.
@@ -198,7 +212,8 @@ fn bind_unix(path: &Path) -> Result<UnixListener, UserError> {
 async fn bind_tcp(address: &str) -> Result<TcpListener, UserError> {
     let loopback = "expected a loopback address and a port, as in 127.0.0.1:7700";
     let parsed: SocketAddr = address.parse().map_err(|_| {
-        UserError::misuse(format!("invalid address `{}`", address.escape_debug())).hint(loopback)
+        UserError::misuse(format!("invalid address `{}`", crate::text::line(address)))
+            .hint(loopback)
     })?;
     if !parsed.ip().is_loopback() {
         return Err(

@@ -18,6 +18,8 @@ struct Inner {
     hints: Vec<String>,
     details: Map<String, Value>,
     voice: Voice,
+    /// The daemon was asked and said nothing.
+    silent: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +40,7 @@ impl UserError {
             hints: vec![],
             details: Map::new(),
             voice: Voice::Tell,
+            silent: false,
         }))
     }
 
@@ -102,6 +105,14 @@ impl UserError {
         self
     }
 
+    #[must_use]
+    pub(crate) fn map_hints(mut self, map: impl Fn(&str) -> String) -> Self {
+        for hint in &mut self.0.hints {
+            *hint = map(hint);
+        }
+        self
+    }
+
     pub fn kind(&self) -> Kind {
         self.0.kind
     }
@@ -120,6 +131,10 @@ impl UserError {
 
     pub fn details(&self) -> &Map<String, Value> {
         &self.0.details
+    }
+
+    pub(crate) fn is_silence(&self) -> bool {
+        self.0.silent
     }
 
     pub(crate) fn is_told(&self) -> bool {
@@ -152,6 +167,7 @@ impl From<Error> for UserError {
     fn from(error: Error) -> Self {
         let hints = error.hints();
         let kind = error.kind();
+        let silent = matches!(error, Error::TimedOut { .. });
         if let Error::Answered { object, .. } = error {
             return Self::from_object(object);
         }
@@ -160,6 +176,7 @@ impl From<Error> for UserError {
             built = built.caused_by(source);
         }
         built.0.hints = hints;
+        built.0.silent = silent;
         built
     }
 }

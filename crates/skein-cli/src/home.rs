@@ -55,6 +55,11 @@ impl Home {
         self.root.join("daemon.lock")
     }
 
+    /// Locked by the daemon while its socket is there.
+    pub fn serving(&self) -> PathBuf {
+        self.root.join("daemon.serving")
+    }
+
     pub fn logs(&self) -> PathBuf {
         self.root.join("logs")
     }

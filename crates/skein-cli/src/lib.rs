@@ -16,6 +16,7 @@ pub mod error;
 mod exit;
 pub mod home;
 mod output;
+mod presence;
 mod settings;
 mod start;
 mod table;

@@ -49,6 +49,8 @@ pub(crate) struct Output {
     stderr: Paint,
     /// Columns of the terminal on stdout, if it is one.
     width: Option<usize>,
+    /// The tenant named on the command line, which hints must name too.
+    tenant: Option<String>,
 }
 
 impl Output {
@@ -65,6 +67,21 @@ impl Output {
             stdout: colour(terminal),
             stderr: colour(io::stderr().is_terminal()),
             width: terminal.then(|| columns(io::stdout())).flatten(),
+            tenant: None,
+        }
+    }
+
+    #[must_use]
+    pub(crate) fn for_tenant(mut self, tenant: Option<String>) -> Self {
+        self.tenant = tenant;
+        self
+    }
+
+    /// A text whose commands work for this tenant when they are typed as they stand.
+    pub(crate) fn addressed(&self, text: &str) -> String {
+        match &self.tenant {
+            Some(tenant) => addressed(text, tenant),
+            None => text.to_owned(),
         }
     }
 
@@ -152,7 +169,7 @@ impl Output {
     /// A remark for people, kept off stdout; programs do not see it.
     pub(crate) fn note(&self, text: &str) {
         if self.format == Format::Human {
-            complain(&ended(text::block(text)));
+            complain(&ended(text::block(&self.addressed(text))));
         }
     }
 
@@ -163,7 +180,7 @@ impl Output {
             complain(&format!(
                 "{head} {}\n{foot} {}\n",
                 text::line(warning),
-                text::line(hint)
+                text::line(&self.addressed(hint))
             ));
         }
     }
@@ -183,6 +200,7 @@ impl Output {
         if error.is_told() {
             return;
         }
+        let error = &error.clone().map_hints(|hint| self.addressed(hint));
         match self.format {
             Format::Human => complain(&human_error(error, self.stderr)),
             Format::Json => {
@@ -230,6 +248,29 @@ fn human_error(error: &UserError, paint: Paint) -> String {
     out
 }
 
+/// Puts the tenant into every `skein …` that is about one.
+fn addressed(text: &str, tenant: &str) -> String {
+    const COMMAND: &str = "`skein ";
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if !tenant.chars().all(plain) {
+        return text.to_owned();
+    }
+    let mut parts = text.split(COMMAND);
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let word = part.split([' ', '`']).next().unwrap_or_default();
+        out.push_str(COMMAND);
+        if !matches!(
+            word,
+            "daemon" | "doctor" | "config" | "demo" | "man" | "completion"
+        ) {
+            out.push_str(&format!("--tenant {tenant} "));
+        }
+        out.push_str(part);
+    }
+    out
+}
+
 /// Nothing can be done about a stderr that cannot be written to.
 fn complain(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
@@ -253,6 +294,15 @@ fn columns(terminal: impl AsFd) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hints_name_the_tenant_that_was_named() {
+        assert_eq!(
+            addressed("`skein ls --all` or `skein daemon stop`", "acme"),
+            "`skein --tenant acme ls --all` or `skein daemon stop`"
+        );
+        assert_eq!(addressed("nothing to type", "acme"), "nothing to type");
+    }
 
     #[test]
     fn errors_say_what_why_and_what_next() {

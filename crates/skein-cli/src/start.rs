@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use crate::context::Context;
 use crate::env;
 use crate::error::UserError;
+use crate::presence::{self, Presence};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(25);
@@ -43,6 +44,11 @@ pub(crate) async fn start(
 ) -> Result<(), UserError> {
     context.home.create()?;
     let deadline = Instant::now() + PATIENCE;
+    match context.presence(client).await {
+        None => return Ok(()),
+        Some(Presence::Serving(pid)) => return Err(presence::socket_gone(pid)),
+        Some(Presence::Absent | Presence::Passing(_)) => {}
+    }
     loop {
         context.out.detail("starting the daemon");
         match launch(context, wanted, deadline).await? {
@@ -53,7 +59,7 @@ pub(crate) async fn start(
             Announced::Failed(error) if !is_locked(&error) => {
                 return Err(UserError::from_object(error));
             }
-            Announced::Failed(error) => {
+            Announced::Failed(_) => {
                 context
                     .out
                     .detail("another daemon holds the home; connecting to it");
@@ -61,8 +67,11 @@ pub(crate) async fn start(
                 if connected_by(client, until).await? {
                     return Ok(());
                 }
-                if Instant::now() >= deadline {
-                    return Err(UserError::from_object(error));
+                match context.presence(client).await {
+                    None => return Ok(()),
+                    Some(Presence::Serving(pid)) => return Err(presence::socket_gone(pid)),
+                    Some(Presence::Absent | Presence::Passing(_)) if Instant::now() < deadline => {}
+                    Some(other) => return Err(presence::passing(other.pid())),
                 }
             }
         }

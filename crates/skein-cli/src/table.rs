@@ -2,7 +2,7 @@
 
 use anstyle::Style;
 
-use crate::output::Paint;
+use crate::output::{DIM, Paint};
 use crate::text;
 
 /// Columns narrower than this are not worth reading.
@@ -11,6 +11,8 @@ const GAP: &str = "  ";
 
 #[derive(Clone, Debug)]
 pub(crate) struct Cell {
+    /// Drawn before the text, dimly.
+    lead: String,
     text: String,
     style: Style,
 }
@@ -23,9 +25,20 @@ impl Cell {
 
     pub(crate) fn styled(text: &str, style: Style) -> Self {
         Self {
+            lead: String::new(),
             text: text::line(text),
             style,
         }
+    }
+
+    #[must_use]
+    pub(crate) fn after(mut self, lead: &str) -> Self {
+        self.lead = lead.to_owned();
+        self
+    }
+
+    fn width(&self) -> usize {
+        text::width(&self.lead) + text::width(&self.text)
     }
 }
 
@@ -62,7 +75,7 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// A header line and one line per row. With a `width`, flexible columns are cut to fit.
+    /// A header line and one line per row. With a `width`, flexible columns are cut to fit, and then others.
     pub(crate) fn render(&self, width: Option<usize>, paint: Paint) -> String {
         let widths = self.widths(width);
         let header: Vec<Cell> = self
@@ -80,9 +93,15 @@ impl Table {
     fn line(&self, row: &[Cell], widths: &[usize], paint: Paint, out: &mut String) {
         let last = row.len().saturating_sub(1);
         for (n, cell) in row.iter().enumerate() {
-            let shown = text::fit(&cell.text, widths[n]);
-            let padding = " ".repeat(widths[n].saturating_sub(text::width(&shown)));
-            let painted = paint.apply(cell.style, &shown);
+            let lead = text::fit(&cell.lead, widths[n]);
+            let shown = text::fit(&cell.text, widths[n] - text::width(&lead));
+            let taken = text::width(&lead) + text::width(&shown);
+            let padding = " ".repeat(widths[n].saturating_sub(taken));
+            let painted = format!(
+                "{}{}",
+                paint.apply(DIM, &lead),
+                paint.apply(cell.style, &shown)
+            );
             match self.columns[n].1 {
                 Align::Right => {
                     out.push_str(&padding);
@@ -109,7 +128,7 @@ impl Table {
             .map(|n| {
                 self.rows
                     .iter()
-                    .map(|row| text::width(&row[n].text))
+                    .map(|row| row[n].width())
                     .chain([text::width(self.columns[n].0)])
                     .max()
                     .unwrap_or(0)
@@ -118,13 +137,20 @@ impl Table {
         let Some(limit) = limit else { return widths };
         let gaps = GAP.len() * widths.len().saturating_sub(1);
         let mut excess = (widths.iter().sum::<usize>() + gaps).saturating_sub(limit);
-        while excess > 0 {
-            let widest = (0..widths.len())
-                .filter(|&n| self.columns[n].1 == Align::Flex && widths[n] > NARROWEST)
-                .max_by_key(|&n| widths[n]);
-            let Some(n) = widest else { break };
-            widths[n] -= 1;
-            excess -= 1;
+        // The first column names the thing, so it gives way to nothing.
+        let flexible = |n: usize| self.columns[n].1 == Align::Flex;
+        let other = |n: usize| n > 0 && self.columns[n].1 == Align::Left;
+        let steps: [(&dyn Fn(usize) -> bool, usize); 2] =
+            [(&flexible, NARROWEST), (&other, NARROWEST - 2)];
+        for (may_give, narrowest) in steps {
+            while excess > 0 {
+                let widest = (0..widths.len())
+                    .filter(|&n| may_give(n) && widths[n] > narrowest)
+                    .max_by_key(|&n| widths[n]);
+                let Some(n) = widest else { break };
+                widths[n] -= 1;
+                excess -= 1;
+            }
         }
         widths
     }

@@ -68,6 +68,55 @@ pub(crate) fn number(value: u64) -> String {
     out
 }
 
+/// `$1,234.50`; what is less than a cent is not rounded away.
+pub(crate) fn dollars(usd: f64) -> String {
+    let small = (usd.max(0.0) * 10_000.0).round() as u64;
+    let (whole, part) = (small / 10_000, small % 10_000);
+    if part.is_multiple_of(100) {
+        format!("${}.{:02}", number(whole), part / 100)
+    } else {
+        format!("${}.{part:04}", number(whole))
+    }
+}
+
+/// The first line of a text, with `…` where more follow.
+pub(crate) fn first_line(text: &str) -> String {
+    let text = text.trim();
+    match text.split_once(['\n', '\r']) {
+        Some((first, _)) => format!("{} …", first.trim_end()),
+        None => text.to_owned(),
+    }
+}
+
+/// Breaks a line at spaces, and words that are longer than a line anywhere, so that each part takes at most
+/// so many columns.
+pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
+    let columns = columns.max(8);
+    let mut lines = vec![];
+    let mut rest = text;
+    while width(rest) > columns {
+        let mut used = 0;
+        let end = rest
+            .char_indices()
+            .find(|(_, c)| {
+                used += UnicodeWidthChar::width(*c).unwrap_or(0);
+                used > columns
+            })
+            .map_or(rest.len(), |(at, _)| at);
+        let at = rest[..end]
+            .rfind(' ')
+            .filter(|at| !rest[..*at].trim().is_empty())
+            .or_else(|| rest[end..].starts_with(' ').then_some(end))
+            .unwrap_or(end);
+        lines.push(rest[..at].trim_end().to_owned());
+        rest = rest[at..].trim_start();
+    }
+    if !rest.is_empty() || lines.is_empty() {
+        lines.push(rest.to_owned());
+    }
+    lines
+}
+
 /// `1 session`, `2 sessions`.
 pub(crate) fn count(n: usize, what: &str) -> String {
     if n == 1 {
@@ -99,6 +148,26 @@ mod tests {
         assert_eq!(fit("日本語", 5), "日本…");
         assert_eq!(fit("日本語", 4), "日…");
         assert_eq!(fit("x", 0), "");
+    }
+
+    #[test]
+    fn long_lines_are_broken_at_spaces() {
+        assert_eq!(wrap("short", 20), ["short"]);
+        assert_eq!(wrap("", 20), [""]);
+        assert_eq!(wrap("one two three", 8), ["one two", "three"]);
+        assert_eq!(
+            wrap("/a/very/long/path x", 8),
+            ["/a/very/", "long/pat", "h x"]
+        );
+        assert_eq!(first_line("a\nb"), "a …");
+        assert_eq!(first_line("a\n"), "a");
+    }
+
+    #[test]
+    fn money_has_thousands_and_small_change() {
+        assert_eq!(dollars(1234.5), "$1,234.50");
+        assert_eq!(dollars(0.0012), "$0.0012");
+        assert_eq!(dollars(0.0), "$0.00");
     }
 
     #[test]

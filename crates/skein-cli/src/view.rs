@@ -6,9 +6,9 @@ mod ledger;
 mod more;
 mod session;
 
-pub(crate) use event::event_line;
+pub(crate) use event::{Time, event_line};
 pub(crate) use ledger::{
     daemon, project, project_line, projects, summary, thread, thread_line, threads, tokens,
 };
 pub(crate) use more::more;
-pub(crate) use session::{session, session_line, sessions, tree};
+pub(crate) use session::{Around, overspent, session, session_line, sessions, tree};

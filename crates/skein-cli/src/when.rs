@@ -19,6 +19,14 @@ pub(crate) fn ago(time: &str, now: Timestamp) -> String {
     }
 }
 
+/// `12:34:56` in UTC.
+pub(crate) fn clock(time: &str) -> String {
+    match time.parse::<Timestamp>() {
+        Ok(at) => at.strftime("%H:%M:%S").to_string(),
+        Err(_) => crate::text::line(time),
+    }
+}
+
 /// The two largest units that matter: `45s`, `3m`, `5h`, `2d`, `6w`, `3y`.
 pub(crate) fn span(seconds: u64) -> String {
     const MINUTE: u64 = 60;

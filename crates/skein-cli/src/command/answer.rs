@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::Args;
 use skein_wire::Answer;
 
-use crate::cli::KeyArgs;
+use crate::cli::{KeyArgs, reference};
 use crate::context::Context;
 use crate::error::UserError;
 use crate::text;
@@ -14,6 +14,7 @@ use crate::text;
 #[derive(Debug, Args)]
 pub(crate) struct AnswerArgs {
     /// Session id
+    #[arg(value_parser = reference)]
     session: String,
     /// The answer; `-` takes it from stdin
     text: String,

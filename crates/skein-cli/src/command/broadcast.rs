@@ -3,7 +3,7 @@
 use clap::Args;
 use skein_wire::Broadcast;
 
-use crate::cli::KeyArgs;
+use crate::cli::{KeyArgs, reference};
 use crate::context::Context;
 use crate::error::UserError;
 use crate::text;
@@ -13,6 +13,7 @@ use crate::view;
 #[derive(Debug, Args)]
 pub(crate) struct BroadcastArgs {
     /// Session id
+    #[arg(value_parser = reference)]
     session: String,
     /// A recipient; at least two, all different
     #[arg(long, value_name = "ACTOR", required = true)]
@@ -33,11 +34,11 @@ pub(crate) async fn run(context: &Context, args: BroadcastArgs) -> Result<(), Us
     let client = context.client().await?;
     let children = client.broadcast(&args.session, &body, &key).await?;
     context.out.show(&children, |paint| {
-        let mut out = format!(
-            "{} at work; `skein merge {} --from CHILD` takes one over\n",
+        let mut out = context.out.addressed(&format!(
+            "{}; `skein merge {} --from CHILD` takes over the work of one that has ended\n",
             text::count(children.data.len(), "recipient"),
             text::line(&args.session),
-        );
+        ));
         for child in &children.data {
             out.push_str(&format!("  {}\n", view::session_line(child, paint)));
         }

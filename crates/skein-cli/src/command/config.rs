@@ -2,9 +2,10 @@
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use skein_wire::List;
+use skein_wire::{List, Project};
 
-use crate::context::{Context, current_folder};
+use crate::context::{Context, Running, current_folder};
+use crate::duration::Seconds;
 use crate::error::UserError;
 use crate::output::DIM;
 use crate::settings::{self, Setting, Settings};
@@ -20,6 +21,9 @@ pub(crate) struct ConfigArgs {
 #[derive(Debug, Subcommand)]
 enum ConfigCommand {
     /// Show every setting that holds here, with its origin
+    ///
+    /// Limits and retention are what a new project gets at `skein project add`; a project that exists keeps
+    /// its own, which `skein project show` shows and `skein project set` changes.
     Show,
 }
 
@@ -86,7 +90,56 @@ pub(crate) async fn run(context: &Context, args: ConfigArgs) -> Result<(), UserE
             }
         ));
     }
+    if !context.out.is_json()
+        && let Some(folder) = folder
+        && let Ok(Running::Here(client)) = context.running().await
+        && let Ok(Some(project)) = client.find_project_at(&folder).await
+    {
+        tell_differences(context, &settings, &project);
+    }
     Ok(())
+}
+
+/// Settings are read once, when a project is added; later changes of the file do not reach it.
+fn tell_differences(context: &Context, settings: &Settings, project: &Project) {
+    let show = |value: Option<String>| value.unwrap_or_else(|| "none".to_owned());
+    let ttl =
+        |seconds: Option<u64>| show(seconds.filter(|n| *n > 0).map(|n| Seconds(n).to_string()));
+    let most = |n: Option<u32>| show(n.filter(|n| *n > 0).map(|n| n.to_string()));
+    let recorded = &project.retention;
+    let differences: Vec<String> = [
+        (
+            "limits.depth",
+            settings.depth.value.to_string(),
+            project.limits.depth.to_string(),
+        ),
+        (
+            "limits.width",
+            settings.width.value.to_string(),
+            project.limits.width.to_string(),
+        ),
+        (
+            "retention.idle_ttl",
+            ttl(settings.idle_ttl.value.map(|ttl| ttl.0)),
+            ttl(recorded.idle_ttl_seconds),
+        ),
+        (
+            "retention.max_ended",
+            most(settings.max_ended.value),
+            most(recorded.max_ended),
+        ),
+    ]
+    .into_iter()
+    .filter(|(_, here, there)| here != there)
+    .map(|(key, _, there)| format!("{key} is {there}"))
+    .collect();
+    if !differences.is_empty() {
+        context.out.note(&format!(
+            "project {} was added with other values: {}; `skein project set` changes them",
+            project.name,
+            differences.join(", ")
+        ));
+    }
 }
 
 fn rows(context: &Context, settings: &Settings) -> Vec<Row> {
@@ -139,8 +192,8 @@ fn rows(context: &Context, settings: &Settings) -> Vec<Row> {
 fn table(rows: &[Row]) -> Table {
     let mut table = Table::new(&[
         ("KEY", Align::Left),
-        ("VALUE", Align::Left),
-        ("ORIGIN", Align::Left),
+        ("VALUE", Align::Flex),
+        ("ORIGIN", Align::Flex),
     ]);
     for row in rows {
         table.row(vec![

@@ -4,16 +4,16 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use skein_client::{Key, Kind};
 use skein_wire::DaemonStatus;
 use tokio::time::{Instant, sleep};
 
-use crate::context::Context;
+use crate::context::{Context, Running};
 use crate::daemon::RunOptions;
 use crate::error::UserError;
+use crate::presence::{self, Presence};
 use crate::settings::{LEVELS, Settings};
 use crate::start::{self, Wanted};
 use crate::view;
@@ -33,7 +33,7 @@ pub(crate) enum DaemonCommand {
     Run(RunArgs),
     /// Start it in the background, unless it runs already
     Start {
-        /// Also listen on this TCP address, e.g. `127.0.0.1:7433`; needs tokens
+        /// Also listen on this TCP address, e.g. `127.0.0.1:7700`; needs tokens
         #[arg(long, value_name = "ADDR")]
         listen: Option<String>,
     },
@@ -46,7 +46,7 @@ pub(crate) enum DaemonCommand {
 /// Run it here, in the foreground
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// Also listen on this TCP address, e.g. `127.0.0.1:7433`; needs tokens
+    /// Also listen on this TCP address, e.g. `127.0.0.1:7700`; needs tokens
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
     /// How much to log [default: the setting `log.level`]
@@ -72,6 +72,10 @@ pub(crate) fn run_here(context: &Context, args: &RunArgs) -> Result<(), UserErro
         listen: args.listen.clone().or(settings.listen.value),
         announce: args.announce,
         log_level: args.log_level.clone().unwrap_or(settings.log_level.value),
+        tell: {
+            let out = context.out.clone();
+            Box::new(move |text| out.note(text))
+        },
     })
 }
 
@@ -80,7 +84,7 @@ pub(crate) async fn run(context: &Context, args: DaemonArgs) -> Result<(), UserE
         DaemonCommand::Run(args) => run_here(context, &args),
         DaemonCommand::Start { listen } => start(context, listen).await,
         DaemonCommand::Status => {
-            let client = context.running().await?;
+            let client = context.running().await?.client()?;
             show(context, &client.daemon_status().await?)
         }
         DaemonCommand::Stop => stop(context).await,
@@ -88,33 +92,40 @@ pub(crate) async fn run(context: &Context, args: DaemonArgs) -> Result<(), UserE
 }
 
 async fn start(context: &Context, listen: Option<String>) -> Result<(), UserError> {
-    let running = context.running().await;
-    match running {
-        Ok(_) if listen.is_some() => context.out.warn(
+    match context.running().await? {
+        Running::Here(_) if listen.is_some() => context.out.warn(
             "the daemon runs already, so `--listen` changes nothing",
             "`skein daemon stop` first",
         ),
-        Ok(_) => {}
-        Err(error) if start::may_start(&error) && context.is_local() => {
+        Running::Here(_) => {}
+        Running::Not(_) => {
             let client = context.new_client();
-            start::start(context, &client, &Wanted { listen }).await?;
+            let wanted = Wanted {
+                listen: listen.clone(),
+            };
+            start::start(context, &client, &wanted).await?;
+            if let Some(listen) = &listen {
+                context.out.note(&format!(
+                    "it listens there until it stops; `[daemon] listen = \"{listen}\"` in config.toml makes it last"
+                ));
+            }
         }
-        Err(error) => return Err(error.into()),
     }
-    let client = context.running().await?;
+    let client = context.running().await?.client()?;
     show(context, &client.daemon_status().await?)
 }
 
 fn show(context: &Context, status: &DaemonStatus) -> Result<(), UserError> {
-    context
-        .out
-        .show(status, |paint| view::daemon(status, paint))
+    context.out.show(status, |paint| {
+        view::daemon(status, context.out.width(), paint)
+    })
 }
 
 async fn stop(context: &Context) -> Result<(), UserError> {
-    let client = match context.running().await {
-        Ok(client) => client,
-        Err(error) if start::may_start(&error) && context.is_local() => {
+    let client = match context.running().await? {
+        Running::Here(client) => client,
+        Running::Not(Presence::Serving(pid)) => return terminate(context, pid).await,
+        Running::Not(Presence::Absent | Presence::Passing(_)) => {
             // One that is on its way out has no socket any more, but still its lock.
             released(&context.home.lock()).await?;
             let socket = context.home.socket();
@@ -126,7 +137,6 @@ async fn stop(context: &Context) -> Result<(), UserError> {
                 .out
                 .show(&nothing, |_| "the daemon is not running".to_owned());
         }
-        Err(error) => return Err(error.into()),
     };
     let status = client.stop_daemon(&Key::random()).await?;
     if context.is_local() {
@@ -137,18 +147,32 @@ async fn stop(context: &Context) -> Result<(), UserError> {
     })
 }
 
+/// Ends a daemon that cannot be asked to stop, for its socket is gone. The lock, which is held, names it.
+async fn terminate(context: &Context, pid: Option<Pid>) -> Result<(), UserError> {
+    let Some(pid) = pid else {
+        return Err(presence::socket_gone(None).cause(format!(
+            "`{}` does not tell its process id",
+            context.home.lock().display()
+        )));
+    };
+    kill_process(pid, Signal::TERM).map_err(|error| {
+        UserError::failed(format!("cannot signal {}", presence::named(Some(pid)))).caused_by(&error)
+    })?;
+    released(&context.home.lock()).await?;
+    let number = pid.as_raw_nonzero().get();
+    let document = json!({
+        "pid": number, "version": null, "uptime_s": null, "sessions": null,
+        "socket": context.home.socket().to_string_lossy(),
+    });
+    context.out.show(&document, |_| {
+        format!("stopped the daemon (pid {number}), whose socket was gone")
+    })
+}
+
 /// Waits until nobody holds the lock, which is when the daemon is really gone.
 pub(crate) async fn released(lock: &Path) -> Result<(), UserError> {
-    let Ok(file) = std::fs::File::open(lock) else {
-        return Ok(());
-    };
     let deadline = Instant::now() + STOP_PATIENCE;
-    loop {
-        match flock(&file, FlockOperation::NonBlockingLockShared) {
-            Err(Errno::WOULDBLOCK | Errno::INTR) => {}
-            // Free, or a file system without locks, where there is nothing to wait for.
-            _ => return Ok(()),
-        }
+    while presence::is_held(lock) {
         if Instant::now() >= deadline {
             return Err(UserError::new(
                 Kind::TimedOut,
@@ -162,4 +186,5 @@ pub(crate) async fn released(lock: &Path) -> Result<(), UserError> {
         }
         sleep(PAUSE).await;
     }
+    Ok(())
 }

@@ -9,7 +9,7 @@ use skein_client::{Client, Identity, Key};
 use skein_wire::Session;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::context::Context;
+use crate::context::{Context, Running};
 use crate::error::UserError;
 use crate::output::{BOLD, GREEN};
 use crate::start::{self, Wanted};
@@ -142,7 +142,7 @@ fn tell(context: &Context, played: &Played) -> Result<(), UserError> {
 
 /// Stops the demo's daemon, if it ever ran, and removes what lies outside of its folder.
 async fn clean(inner: &Context) -> Result<(), UserError> {
-    if let Ok(client) = inner.running().await {
+    if let Ok(Running::Here(client)) = inner.running().await {
         client.stop_daemon(&Key::random()).await?;
         super::daemon::released(&inner.home.lock()).await?;
     }

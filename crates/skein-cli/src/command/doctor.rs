@@ -74,7 +74,12 @@ pub(crate) async fn run(context: &Context, _args: DoctorArgs) -> Result<(), User
     findings.extend(check::home(&context.home));
     findings.push(check::socket(&context.home));
     findings.push(check::database(&context.home));
-    findings.push(check::daemon(context).await);
+    let daemon = check::daemon(context).await;
+    let answers = daemon.state != State::Problem;
+    findings.push(daemon);
+    if answers {
+        findings.extend(check::events(context).await);
+    }
     findings.push(check::clock(&context.home));
     let problems = findings
         .iter()
@@ -84,7 +89,9 @@ pub(crate) async fn run(context: &Context, _args: DoctorArgs) -> Result<(), User
         ok: problems == 0,
         findings,
     };
-    context.out.show(&report, |paint| render(&report, paint))?;
+    context
+        .out
+        .show(&report, |paint| render(&report, context.out.width(), paint))?;
     match problems {
         0 => Ok(()),
         n => Err(UserError::new(
@@ -94,7 +101,16 @@ pub(crate) async fn run(context: &Context, _args: DoctorArgs) -> Result<(), User
     }
 }
 
-fn render(report: &Report, paint: Paint) -> String {
+fn render(report: &Report, width: Option<usize>, paint: Paint) -> String {
+    let hanging = |text: &str, column: usize| {
+        let text = text::line(text);
+        match width {
+            Some(width) => {
+                text::wrap(&text, width.saturating_sub(column)).join(&format!("\n{:column$}", ""))
+            }
+            None => text,
+        }
+    };
     let mut out = String::new();
     for finding in &report.findings {
         let (word, style) = match finding.state {
@@ -106,14 +122,14 @@ fn render(report: &Report, paint: Paint) -> String {
             "{}  {:<8}  {}\n",
             paint.apply(style, &format!("{word:<7}")),
             finding.check,
-            text::line(&finding.message)
+            hanging(&finding.message, 19)
         ));
         if let Some(fix) = &finding.fix {
             out.push_str(&format!(
                 "{:19}{} {}\n",
                 "",
                 paint.apply(DIM, "fix:"),
-                text::line(fix)
+                hanging(fix, 24)
             ));
         }
     }

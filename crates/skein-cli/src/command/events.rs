@@ -1,14 +1,17 @@
 //! `skein events`
 
+use std::cell::Cell;
+use std::collections::VecDeque;
+
 use clap::{Args, Subcommand};
 use skein_client::{Events, Kind};
-use skein_wire::{Event, SealEvents};
+use skein_wire::{Event, List, SealEvents};
 
-use crate::cli::KeyArgs;
+use crate::cli::{KeyArgs, reference};
 use crate::context::Context;
 use crate::error::UserError;
 use crate::text;
-use crate::view;
+use crate::view::{self, Time};
 
 /// Events fetched at a time when all are wanted.
 const PART: u32 = 500;
@@ -32,11 +35,14 @@ struct ListArgs {
     #[arg(long, value_name = "N", visible_alias = "cursor")]
     since: Option<u64>,
     /// Only this session's
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", value_parser = reference)]
     session: Option<String>,
     /// Show at most so many
     #[arg(long, value_name = "N")]
     limit: Option<u32>,
+    /// Only the newest so many; with `-f`: these first
+    #[arg(long, value_name = "N", conflicts_with = "limit")]
+    last: Option<usize>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -58,6 +64,7 @@ enum EventsCommand {
 
 pub(crate) async fn run(context: &Context, args: EventsArgs) -> Result<(), UserError> {
     match args.command {
+        None if args.list.last.is_some() => last(context, args.list).await,
         None if args.list.follow => follow(context, args.list).await,
         None if args.list.limit.is_some() => page(context, args.list).await,
         None => all(context, args.list).await,
@@ -87,7 +94,7 @@ async fn page(context: &Context, args: ListArgs) -> Result<(), UserError> {
     if context.out.is_json() {
         return context.out.document(&list);
     }
-    lines(context, &list.data)?;
+    lines(context, Time::Ago, &list.data)?;
     if list.data.is_empty() {
         context.out.note("no such events");
     }
@@ -113,7 +120,7 @@ async fn all(context: &Context, args: ListArgs) -> Result<(), UserError> {
         if context.out.is_json() {
             json_part(context, &list.data, shown)?;
         } else {
-            lines(context, &list.data)?;
+            lines(context, Time::Ago, &list.data)?;
         }
         shown += list.data.len();
         let next = list.next.and_then(|next| next.parse().ok());
@@ -150,9 +157,56 @@ fn json_part(context: &Context, events: &[Event], shown: usize) -> Result<(), Us
     context.out.raw(&out)
 }
 
+/// The newest events. Numbers have no gaps, but the last one is known only to who has paged to it.
+async fn last(context: &Context, mut args: ListArgs) -> Result<(), UserError> {
+    let most = args.last.unwrap_or(0);
+    let client = context.client().await?;
+    let mut which = Events {
+        since: args.since,
+        session: args.session.clone(),
+        limit: Some(PART),
+    };
+    let mut newest: VecDeque<Event> = VecDeque::new();
+    loop {
+        let list = client.list_events(&which).await?;
+        which.since = list.data.last().map(|event| event.seq).or(which.since);
+        let ended = list.next.is_none() || list.data.is_empty();
+        newest.extend(list.data);
+        newest.drain(..newest.len().saturating_sub(most));
+        if ended {
+            break;
+        }
+    }
+    let events: Vec<Event> = newest.into();
+    match (args.follow, context.out.is_json()) {
+        (false, true) => {
+            return context.out.document(&List {
+                data: events,
+                next: None,
+            });
+        }
+        (true, true) => events
+            .iter()
+            .try_for_each(|event| context.out.json_line(event))?,
+        (true, false) => lines(context, Time::Clock, &events)?,
+        (false, false) => lines(context, Time::Ago, &events)?,
+    }
+    if args.follow {
+        args.since = Some(which.since.unwrap_or(0));
+        return follow(context, args).await;
+    }
+    if events.is_empty() {
+        context.out.note("no such events");
+    }
+    Ok(())
+}
+
 async fn follow(context: &Context, args: ListArgs) -> Result<(), UserError> {
     let client = context.client().await?;
-    let mut stream = client.follow_events(args.since, args.session.as_deref());
+    let lost = Cell::new(false);
+    let mut stream = client
+        .follow_events(args.since, args.session.as_deref())
+        .on_change(|link| super::wait::told(context, link, &lost));
     stream.open().await?;
     let mut left = args.limit;
     while left != Some(0) {
@@ -160,18 +214,19 @@ async fn follow(context: &Context, args: ListArgs) -> Result<(), UserError> {
         if context.out.is_json() {
             context.out.json_line(&event)?;
         } else {
-            lines(context, std::slice::from_ref(&event))?;
+            lines(context, Time::Clock, std::slice::from_ref(&event))?;
         }
         left = left.map(|left| left - 1);
     }
     Ok(())
 }
 
-fn lines(context: &Context, events: &[Event]) -> Result<(), UserError> {
+fn lines(context: &Context, time: Time, events: &[Event]) -> Result<(), UserError> {
     let mut out = String::new();
     for event in events {
         out.push_str(&view::event_line(
             event,
+            time,
             context.out.width(),
             context.out.paint(),
         ));

@@ -3,7 +3,7 @@
 use clap::Args;
 use skein_wire::Handoff;
 
-use crate::cli::KeyArgs;
+use crate::cli::{KeyArgs, reference};
 use crate::context::Context;
 use crate::error::UserError;
 use crate::text;
@@ -13,6 +13,7 @@ use crate::view;
 #[derive(Debug, Args)]
 pub(crate) struct HandoffArgs {
     /// Session id
+    #[arg(value_parser = reference)]
     session: String,
     /// The new owner: `user:NAME` or `agent:NAME`
     #[arg(long, value_name = "ACTOR")]

@@ -3,7 +3,7 @@
 use clap::Args;
 use skein_wire::{Kill, Session};
 
-use crate::cli::KeyArgs;
+use crate::cli::{KeyArgs, reference};
 use crate::context::Context;
 use crate::error::UserError;
 use crate::view;
@@ -12,6 +12,7 @@ use crate::view;
 #[derive(Debug, Args)]
 pub(crate) struct KillArgs {
     /// Session id
+    #[arg(value_parser = reference)]
     session: String,
     /// Why, for the record
     #[arg(long)]
@@ -52,12 +53,14 @@ pub(crate) async fn tell_orphans(context: &Context, session: &Session) -> Result
         .collect();
     if !live.is_empty() {
         context.out.note(&format!(
-            "{} on: {}; `skein kill --tree` takes them too",
+            "{} on: {}; `skein kill --tree {}` ends {} and what is below",
             match live.len() {
                 1 => "a live child goes".to_owned(),
                 n => format!("{n} live children go"),
             },
-            live.join(", ")
+            live.join(", "),
+            live[0],
+            if live.len() == 1 { "it" } else { "the first" },
         ));
     }
     Ok(())

@@ -3,7 +3,7 @@
 use clap::Args;
 use skein_client::Sessions;
 
-use crate::cli::PageArgs;
+use crate::cli::{PageArgs, reference, statuses};
 use crate::context::Context;
 use crate::error::UserError;
 use crate::view;
@@ -15,13 +15,13 @@ pub(crate) struct LsArgs {
     #[arg(long)]
     all: bool,
     /// Only this project's, by id or name
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", value_parser = reference)]
     project: Option<String>,
     /// Only this thread's
-    #[arg(long, value_name = "T")]
+    #[arg(long, value_name = "T", value_parser = reference)]
     thread: Option<String>,
     /// Only those with one of these statuses, e.g. `idle,needs_input`
-    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = statuses())]
     status: Vec<String>,
     #[command(flatten)]
     page: PageArgs,

@@ -11,7 +11,7 @@ use crate::context::Context;
 use crate::error::UserError;
 use crate::text;
 
-/// Print the manual page, or write the pages of all commands into a folder
+/// Print the manual page (`skein man | man -l -` shows it), or write the pages of all commands into a folder
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
     /// Write one page per command into this folder
@@ -26,7 +26,15 @@ pub(crate) async fn run(context: &Context, args: ManArgs) -> Result<(), UserErro
         let mut page = Vec::new();
         Man::new(command_tree()).render(&mut page).map_err(failed)?;
         let page = String::from_utf8_lossy(&page).into_owned();
-        return context.out.show(&json!({ "page": page }), |_| page.clone());
+        context
+            .out
+            .show(&json!({ "page": page }), |_| page.clone())?;
+        if context.out.is_terminal() {
+            context
+                .out
+                .note("this is the source of the page; `skein man | man -l -` shows it");
+        }
+        return Ok(());
     };
     std::fs::create_dir_all(&folder).map_err(failed)?;
     let mut tree = command_tree().disable_help_subcommand(true);

@@ -3,18 +3,20 @@
 use clap::Args;
 use skein_wire::Merge;
 
-use crate::cli::KeyArgs;
+use crate::cli::{KeyArgs, reference};
 use crate::context::Context;
 use crate::error::UserError;
+use crate::text;
 use crate::view;
 
-/// Take over the work of one child of a broadcast
+/// Take over a child's work, as that of a recipient of a broadcast
 #[derive(Debug, Args)]
 pub(crate) struct MergeArgs {
-    /// The session that was broadcast
+    /// The session that takes it over: the child's parent
+    #[arg(value_parser = reference)]
     session: String,
-    /// The child whose work is taken over
-    #[arg(long, value_name = "CHILD")]
+    /// The child whose work is taken over; it has ended
+    #[arg(long, value_name = "CHILD", value_parser = reference)]
     from: String,
     #[command(flatten)]
     key: KeyArgs,
@@ -25,7 +27,34 @@ pub(crate) async fn run(context: &Context, args: MergeArgs) -> Result<(), UserEr
     let client = context.client().await?;
     let body = Merge { from: args.from };
     let session = client.merge(&args.session, &body, &key).await?;
-    context
-        .out
-        .show(&session, |paint| view::session_line(&session, paint))
+    if context.out.is_json() {
+        return context.out.document(&session);
+    }
+    let tree = client.tree(&session.id).await?;
+    let child = session.merges.last().map_or("", |merge| &merge.child);
+    let children = || tree.root.children.iter().map(|node| &node.session);
+    let owner = children()
+        .find(|found| found.id == child)
+        .map_or_else(String::new, |found| {
+            format!(" ({})", text::line(&found.owner))
+        });
+    context.out.show(&session, |paint| {
+        format!(
+            "merged {}{owner} into {}\n{}",
+            text::line(child),
+            text::line(&session.id),
+            view::session_line(&session, paint)
+        )
+    })?;
+    let live: Vec<String> = children()
+        .filter(|found| !matches!(found.phase.as_str(), "ended" | "archived"))
+        .map(|found| format!("{} ({})", found.id, found.owner))
+        .collect();
+    if !live.is_empty() {
+        context.out.note(&format!(
+            "still live: {}; `skein kill ID` ends one",
+            live.join(", ")
+        ));
+    }
+    Ok(())
 }

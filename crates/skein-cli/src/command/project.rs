@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use skein_wire::{AddProject, SetProject};
 
-use crate::cli::{KeyArgs, PageArgs};
+use crate::cli::{KeyArgs, PageArgs, reference};
 use crate::context::Context;
 use crate::duration::Seconds;
 use crate::error::UserError;
@@ -27,12 +27,14 @@ enum ProjectCommand {
     /// Show one project
     Show {
         /// Id or name [default: the current folder's]
+        #[arg(value_parser = reference)]
         project: Option<String>,
     },
     Set(SetArgs),
     /// Forget a project that has no threads and sessions; its folder stays
     Rm {
         /// Id or name
+        #[arg(value_parser = reference)]
         project: String,
         #[command(flatten)]
         key: KeyArgs,
@@ -64,6 +66,7 @@ struct AddArgs {
 #[derive(Debug, Args)]
 struct SetArgs {
     /// Id or name [default: the current folder's]
+    #[arg(value_parser = reference)]
     project: Option<String>,
     #[command(flatten)]
     limits: LimitArgs,
@@ -104,11 +107,12 @@ pub(crate) async fn run(context: &Context, args: ProjectArgs) -> Result<(), User
         ProjectCommand::Add(args) => add(context, args).await,
         ProjectCommand::Ls(page) => ls(context, page).await,
         ProjectCommand::Show { project } => {
-            let project = context.project(project).await?;
+            let named = "`skein project show NAME` shows another; `skein project ls` lists them";
+            let project = context.project_or(project, named).await?;
             let project = context.client().await?.get_project(&project).await?;
-            context
-                .out
-                .show(&project, |paint| view::project(&project, paint))
+            context.out.show(&project, |paint| {
+                view::project(&project, context.out.width(), paint)
+            })
         }
         ProjectCommand::Set(args) => set(context, args).await,
         ProjectCommand::Rm { project, key } => {
@@ -199,14 +203,15 @@ async fn set(context: &Context, args: SetArgs) -> Result<(), UserError> {
         idle_ttl_seconds: args.limits.idle_ttl.map(|ttl| ttl.0),
         max_ended: args.limits.max_ended,
     };
-    let project = context.project(args.project).await?;
+    let named = "`skein project set NAME …` changes another; `skein project ls` lists them";
+    let project = context.project_or(args.project, named).await?;
     let key = context.key(args.key.key.as_deref());
     let project = context
         .client()
         .await?
         .set_project(&project, &body, &key)
         .await?;
-    context
-        .out
-        .show(&project, |paint| view::project(&project, paint))
+    context.out.show(&project, |paint| {
+        view::project(&project, context.out.width(), paint)
+    })
 }

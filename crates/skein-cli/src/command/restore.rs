@@ -3,7 +3,7 @@
 use clap::Args;
 use skein_wire::Restore;
 
-use crate::cli::KeyArgs;
+use crate::cli::{KeyArgs, reference};
 use crate::context::Context;
 use crate::error::UserError;
 use crate::view;
@@ -12,6 +12,7 @@ use crate::view;
 #[derive(Debug, Args)]
 pub(crate) struct RestoreArgs {
     /// Session id
+    #[arg(value_parser = reference)]
     session: String,
     #[command(flatten)]
     key: KeyArgs,

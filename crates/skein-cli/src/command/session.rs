@@ -1,12 +1,20 @@
 //! `skein session`
 
-use clap::{Args, Subcommand, ValueEnum};
-use skein_wire::{Ask, BeginTurn, EndSession, EndTurn, Session};
+use std::cell::Cell;
+use std::time::Duration;
 
-use super::{answer, kill};
-use crate::cli::KeyArgs;
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::{Value, json};
+use skein_client::{Client, EventStream, Events, Kind};
+use skein_wire::{Ask, BeginTurn, EndSession, EndTurn, Session};
+use tokio::time::timeout;
+
+use super::{answer, kill, wait};
+use crate::cli::{KeyArgs, reference};
 use crate::context::Context;
+use crate::duration::Seconds;
 use crate::error::UserError;
+use crate::text;
 use crate::view;
 
 /// Drive the turns of a session without an agent, as a person or an external program
@@ -22,10 +30,10 @@ enum SessionCommand {
     BeginTurn(TurnArgs),
     /// End a turn, telling what it used
     EndTurn(EndTurnArgs),
-    /// Ask a question and wait for its answer
+    /// Ask a question; the session waits until somebody answers it (`skein answer`)
     Ask(AskArgs),
     Answer(answer::AnswerArgs),
-    /// Take a question back
+    /// Take a question back; its turn ends
     Withdraw(TurnArgs),
     /// End a session for good; `skein restore` brings it back
     End(EndArgs),
@@ -34,6 +42,7 @@ enum SessionCommand {
 #[derive(Debug, Args)]
 struct TurnArgs {
     /// Session id
+    #[arg(value_parser = reference)]
     session: String,
     /// Refuse unless ownership is still at this version
     #[arg(long, value_name = "N")]
@@ -57,6 +66,7 @@ struct FenceArgs {
 #[derive(Debug, Args)]
 struct EndTurnArgs {
     /// Session id
+    #[arg(value_parser = reference)]
     session: String,
     /// Tokens read in this turn
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -76,12 +86,19 @@ struct EndTurnArgs {
 #[derive(Debug, Args)]
 struct AskArgs {
     /// Session id
+    #[arg(value_parser = reference)]
     session: String,
     /// The question
     question: String,
     /// An answer to choose from; may be repeated
     #[arg(long = "option", value_name = "TEXT")]
     options: Vec<String>,
+    /// Wait for the answer and print it
+    #[arg(long)]
+    wait: bool,
+    /// Give up waiting after so long (exit code 7); the question stays
+    #[arg(long, value_name = "D", requires = "wait")]
+    timeout: Option<Seconds>,
     #[command(flatten)]
     fence: FenceArgs,
     #[command(flatten)]
@@ -91,6 +108,7 @@ struct AskArgs {
 #[derive(Debug, Args)]
 struct EndArgs {
     /// Session id
+    #[arg(value_parser = reference)]
     session: String,
     /// How it went
     #[arg(long, value_enum, default_value_t = EndOutcome::Done)]
@@ -162,7 +180,15 @@ async fn end_turn(context: &Context, args: EndTurnArgs) -> Result<(), UserError>
     };
     let key = context.key(args.key.key.as_deref());
     let client = context.client().await?;
-    show(context, &client.end_turn(&args.session, &body, &key).await?)
+    let session = client.end_turn(&args.session, &body, &key).await?;
+    show(context, &session)?;
+    if let Some(over) = view::overspent(&session) {
+        context.out.warn(
+            &format!("{} has spent {over} more than its budget", session.id),
+            &format!("`skein show {}` shows its budget", session.id),
+        );
+    }
+    Ok(())
 }
 
 async fn ask(context: &Context, args: AskArgs) -> Result<(), UserError> {
@@ -174,7 +200,93 @@ async fn ask(context: &Context, args: AskArgs) -> Result<(), UserError> {
     };
     let key = context.key(args.key.key.as_deref());
     let client = context.client().await?;
-    show(context, &client.ask(&args.session, &body, &key).await?)
+    if !args.wait {
+        return show(context, &client.ask(&args.session, &body, &key).await?);
+    }
+    // Listened for before the question is asked, so that no answer comes too early.
+    let id = client.get_session(&args.session).await?.id;
+    let lost = Cell::new(false);
+    let mut stream = client
+        .follow_events(None, Some(&id))
+        .on_change(|link| wait::told(context, link, &lost));
+    stream.open().await?;
+    client.ask(&id, &body, &key).await?;
+    context.out.note(&format!(
+        "{id} waits for an answer; `skein answer {id} TEXT` gives it"
+    ));
+    let answer = answered(client, &id, &mut stream);
+    let answer = match args.timeout {
+        None => answer.await?,
+        Some(limit) => timeout(Duration::from_secs(limit.0), answer)
+            .await
+            .map_err(|_| {
+                UserError::new(
+                    Kind::TimedOut,
+                    format!("nobody answered session `{id}` within {limit}"),
+                )
+                .hint(format!(
+                    "the question stays; `skein session withdraw {id}` takes it back"
+                ))
+            })??,
+    };
+    context.out.show(
+        &json!({ "session": id, "answer": answer["text"], "receipt": answer["receipt"] }),
+        |_| text::block(answer["text"].as_str().unwrap_or_default()),
+    )
+}
+
+/// The answer to the question that is open, or, when the same call was made before, to the one it asked.
+async fn answered(
+    client: &Client,
+    id: &str,
+    stream: &mut EventStream<'_>,
+) -> Result<Value, UserError> {
+    if client.get_session(id).await?.question.is_none()
+        && let Some(answer) = last_answer(client, id).await?
+    {
+        return Ok(answer);
+    }
+    loop {
+        let event = stream.next().await?;
+        match event.kind.as_str() {
+            "session.answered" => return Ok(event.data),
+            "session.withdrawn" | "session.ended" => {
+                return Err(UserError::new(
+                    Kind::Conflict,
+                    format!("the question of session `{id}` was not answered"),
+                )
+                .cause(match event.kind.as_str() {
+                    "session.ended" => "the session ended",
+                    _ => "it was taken back",
+                }));
+            }
+            _ => {}
+        }
+    }
+}
+
+async fn last_answer(client: &Client, id: &str) -> Result<Option<Value>, UserError> {
+    let mut which = Events {
+        session: Some(id.to_owned()),
+        limit: Some(500),
+        ..Events::default()
+    };
+    let mut answer = None;
+    loop {
+        let list = client.list_events(&which).await?;
+        which.since = list.data.last().map(|event| event.seq).or(which.since);
+        let ended = list.next.is_none() || list.data.is_empty();
+        for event in list.data {
+            match event.kind.as_str() {
+                "session.asked" => answer = None,
+                "session.answered" => answer = Some(event.data),
+                _ => {}
+            }
+        }
+        if ended {
+            return Ok(answer);
+        }
+    }
 }
 
 async fn end(context: &Context, args: EndArgs) -> Result<(), UserError> {

@@ -2,20 +2,32 @@
 
 use clap::Args;
 
+use crate::cli::reference;
 use crate::context::Context;
 use crate::error::UserError;
-use crate::view;
+use crate::view::{self, Around};
 
 /// Show one session
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
     /// Session id
+    #[arg(value_parser = reference)]
     session: String,
 }
 
 pub(crate) async fn run(context: &Context, args: ShowArgs) -> Result<(), UserError> {
-    let session = context.client().await?.get_session(&args.session).await?;
-    context
-        .out
-        .show(&session, |paint| view::session(&session, paint))
+    let client = context.client().await?;
+    let session = client.get_session(&args.session).await?;
+    // Only people need the names; programs have the ids.
+    let around = if context.out.is_json() {
+        Around::default()
+    } else {
+        Around {
+            project: client.get_project(&session.project).await.ok(),
+            thread: client.get_thread(&session.thread).await.ok(),
+        }
+    };
+    context.out.show(&session, |paint| {
+        view::session(&session, &around, context.out.width(), paint)
+    })
 }

@@ -8,7 +8,7 @@ use skein_client::Key;
 use skein_wire::{BudgetAsked, List, Session, Spawn};
 
 use crate::budget;
-use crate::cli::KeyArgs;
+use crate::cli::{KeyArgs, reference};
 use crate::context::Context;
 use crate::error::UserError;
 use crate::output::BOLD;
@@ -31,13 +31,13 @@ pub(crate) struct SpawnArgs {
     #[arg(long, value_name = "ACTOR")]
     owner: Option<String>,
     /// Id or name of the project [default: the parent's, the thread's or the current folder's]
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", value_parser = reference)]
     project: Option<String>,
     /// The thread to work on [default: the parent's, or one of its own]
-    #[arg(long, value_name = "T")]
+    #[arg(long, value_name = "T", value_parser = reference)]
     thread: Option<String>,
     /// The session that delegates the task
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", value_parser = reference)]
     parent: Option<String>,
     /// Where its files are
     #[arg(long, value_name = "KIND", default_value = "none")]
@@ -53,6 +53,12 @@ pub(crate) struct SpawnArgs {
 }
 
 pub(crate) async fn run(context: &Context, args: SpawnArgs) -> Result<(), UserError> {
+    let words = args.from.is_none()
+        && args.tasks.len() > 1
+        && !args
+            .tasks
+            .iter()
+            .any(|task| task.trim().contains(char::is_whitespace));
     let tasks = tasks(&args)?;
     let project = match (&args.project, &args.thread, &args.parent) {
         (None, None, None) => Some(context.project(None).await?),
@@ -93,7 +99,14 @@ pub(crate) async fn run(context: &Context, args: SpawnArgs) -> Result<(), UserEr
         }),
         last => {
             made.extend(last);
-            list(context, made)
+            let count = made.len();
+            list(context, made)?;
+            if words {
+                context.out.note(&format!(
+                    "made {count} sessions; quote a task of several words"
+                ));
+            }
+            Ok(())
         }
     }
 }

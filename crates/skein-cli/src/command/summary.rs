@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand, ValueEnum};
 use skein_wire::{Deliverable, SetSummary};
 
-use crate::cli::KeyArgs;
+use crate::cli::{KeyArgs, reference};
 use crate::context::Context;
 use crate::error::UserError;
 use crate::view;
@@ -23,6 +23,7 @@ enum SummaryCommand {
     /// Show a session's summary
     Show {
         /// Session id
+        #[arg(value_parser = reference)]
         session: String,
     },
 }
@@ -31,6 +32,7 @@ enum SummaryCommand {
 #[derive(Debug, Args)]
 struct SetArgs {
     /// Session id
+    #[arg(value_parser = reference)]
     session: String,
     /// The summary; `-` takes it from stdin
     #[arg(required_unless_present = "file", conflicts_with = "file")]
@@ -48,7 +50,7 @@ struct SetArgs {
     #[arg(long = "deliverable", value_name = "KIND:…", value_parser = deliverable)]
     deliverables: Vec<Deliverable>,
     /// The session whose summary this work started from
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", value_parser = reference)]
     based_on: Option<String>,
     #[command(flatten)]
     key: KeyArgs,
@@ -76,9 +78,9 @@ pub(crate) async fn run(context: &Context, args: SummaryArgs) -> Result<(), User
         SummaryCommand::Set(args) => set(context, args).await,
         SummaryCommand::Show { session } => {
             let summary = context.client().await?.get_summary(&session).await?;
-            context
-                .out
-                .show(&summary, |paint| view::summary(&summary, paint))
+            context.out.show(&summary, |paint| {
+                view::summary(&summary, context.out.width(), paint)
+            })
         }
     }
 }
@@ -99,16 +101,16 @@ async fn set(context: &Context, args: SetArgs) -> Result<(), UserError> {
     let key = context.key(args.key.key.as_deref());
     let client = context.client().await?;
     let summary = client.set_summary(&args.session, &body, &key).await?;
-    context
-        .out
-        .show(&summary, |paint| view::summary(&summary, paint))
+    context.out.show(&summary, |paint| {
+        view::summary(&summary, context.out.width(), paint)
+    })
 }
 
 fn deliverable(text: &str) -> Result<Deliverable, String> {
     let refuse = || {
         format!(
             "`{}` is no deliverable; write `file:PATH`, `message:SESSION/MESSAGE`, `summary:SESSION` or `blob:REFERENCE`",
-            text.escape_debug()
+            crate::text::line(text)
         )
     };
     let (kind, rest) = text.split_once(':').ok_or_else(refuse)?;

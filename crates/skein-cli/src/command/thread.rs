@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use skein_client::Threads;
 use skein_wire::{NewThread, Thread};
 
-use crate::cli::{KeyArgs, PageArgs};
+use crate::cli::{KeyArgs, PageArgs, reference};
 use crate::context::Context;
 use crate::error::UserError;
 use crate::view;
@@ -23,7 +23,7 @@ enum ThreadCommand {
         /// What the work is about
         title: String,
         /// Id or name of the project [default: the current folder's]
-        #[arg(long, value_name = "P")]
+        #[arg(long, value_name = "P", value_parser = reference)]
         project: Option<String>,
         #[command(flatten)]
         key: KeyArgs,
@@ -31,7 +31,7 @@ enum ThreadCommand {
     /// List threads
     Ls {
         /// Only this project's, by id or name
-        #[arg(long, value_name = "P")]
+        #[arg(long, value_name = "P", value_parser = reference)]
         project: Option<String>,
         /// Archived ones too
         #[arg(long)]
@@ -42,6 +42,7 @@ enum ThreadCommand {
     /// Show one thread
     Show {
         /// Id
+        #[arg(value_parser = reference)]
         thread: String,
     },
     /// Put a thread away; refused while a session on it is at work
@@ -55,6 +56,7 @@ enum ThreadCommand {
 #[derive(Debug, Args)]
 struct ChangeArgs {
     /// Id
+    #[arg(value_parser = reference)]
     thread: String,
     #[command(flatten)]
     key: KeyArgs,
@@ -79,9 +81,9 @@ pub(crate) async fn run(context: &Context, args: ThreadArgs) -> Result<(), UserE
         ThreadCommand::Ls { project, all, page } => ls(context, project, all, page).await,
         ThreadCommand::Show { thread } => {
             let thread = context.client().await?.get_thread(&thread).await?;
-            context
-                .out
-                .show(&thread, |paint| view::thread(&thread, paint))
+            context.out.show(&thread, |paint| {
+                view::thread(&thread, context.out.width(), paint)
+            })
         }
         ThreadCommand::Archive(args) => {
             let key = context.key(args.key.key.as_deref());

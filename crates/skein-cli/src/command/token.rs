@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand, ValueEnum};
 use skein_wire::NewToken;
 
-use crate::cli::{KeyArgs, PageArgs};
+use crate::cli::{KeyArgs, PageArgs, reference};
 use crate::context::Context;
 use crate::duration::Seconds;
 use crate::error::UserError;
@@ -25,6 +25,7 @@ enum TokenCommand {
     /// Revoke a token at once
     Rm {
         /// Id
+        #[arg(value_parser = reference)]
         token: String,
         #[command(flatten)]
         key: KeyArgs,

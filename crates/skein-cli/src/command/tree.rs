@@ -2,6 +2,7 @@
 
 use clap::Args;
 
+use crate::cli::reference;
 use crate::context::Context;
 use crate::error::UserError;
 use crate::view;
@@ -10,6 +11,7 @@ use crate::view;
 #[derive(Debug, Args)]
 pub(crate) struct TreeArgs {
     /// Session id
+    #[arg(value_parser = reference)]
     session: String,
 }
 
@@ -18,7 +20,7 @@ pub(crate) async fn run(context: &Context, args: TreeArgs) -> Result<(), UserErr
     let width = context.out.width();
     context
         .out
-        .show(&tree, |paint| view::tree(&tree, width, paint))?;
+        .show(&tree, |paint| view::tree(&tree).render(width, paint))?;
     if tree.truncated {
         context
             .out

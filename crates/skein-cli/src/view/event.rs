@@ -8,36 +8,79 @@ use crate::output::{BLUE, BOLD, CYAN, DIM, GREEN, Paint, RED, YELLOW};
 use crate::text::{self, line};
 use crate::when;
 
-/// Number, age, kind, what it is about, who, and the facts, cut to the terminal.
-pub(crate) fn event_line(event: &Event, width: Option<usize>, paint: Paint) -> String {
+/// How the time of an event is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Time {
+    /// How long ago it is.
+    Ago,
+    /// What the clock said, in UTC: what stays on the screen must not age.
+    Clock,
+}
+
+/// Columns of number, time, kind, what it is about and who: the usual width, and the least.
+const COLUMNS: [(usize, usize); 5] = [(5, 5), (8, 8), (23, 12), (20, 8), (12, 7)];
+/// Facts that are shorter than this say nothing.
+const FACTS: usize = 10;
+const GAP: usize = 2;
+
+/// Number, time, kind, what it is about, who, and the facts, cut to the terminal.
+pub(crate) fn event_line(event: &Event, time: Time, width: Option<usize>, paint: Paint) -> String {
     let about = [&event.session, &event.thread, &event.project]
         .into_iter()
         .find_map(Option::as_deref)
         .unwrap_or("–");
-    let number = format!("{:>5}", event.seq);
-    let age = format!("{:<8}", when::ago(&event.at, when::now()));
-    let kind = format!("{:<23}", line(&event.kind));
-    let about = format!("{:<20}", line(about));
-    let actor = format!("{:<12}", line(&event.actor));
+    let at = match time {
+        Time::Ago => when::ago(&event.at, when::now()),
+        Time::Clock => when::clock(&event.at),
+    };
+    let cells = [
+        (format!("{:>5}", event.seq), DIM),
+        (at, DIM),
+        (line(&event.kind), kind_style(&event.kind)),
+        (line(about), BOLD),
+        (line(&event.actor), BLUE),
+    ];
+    let widths = widths(width);
+    let mut out = String::new();
+    let mut taken = 0;
+    for ((cell, style), column) in cells.iter().zip(widths) {
+        let shown = match width {
+            Some(_) => text::fit(cell, column),
+            None => cell.clone(),
+        };
+        let wide = text::width(&shown).max(column);
+        if width.is_some_and(|width| taken + wide > width) {
+            break;
+        }
+        let padding = wide - text::width(&shown) + GAP;
+        out.push_str(&paint.apply(*style, &shown));
+        out.push_str(&" ".repeat(padding));
+        taken += wide + GAP;
+    }
     let facts = line(&compact(&event.data));
-    let taken = [&number, &age, &kind, &about, &actor]
-        .iter()
-        .map(|part| text::width(part) + 2)
-        .sum::<usize>();
-    let facts = width.map_or(facts.clone(), |width| {
-        text::fit(&facts, width.saturating_sub(taken))
-    });
-    format!(
-        "{}  {}  {}  {}  {}  {}",
-        paint.apply(DIM, &number),
-        paint.apply(DIM, &age),
-        paint.apply(kind_style(&event.kind), &kind),
-        paint.apply(BOLD, &about),
-        paint.apply(BLUE, &actor),
-        paint.apply(DIM, &facts)
-    )
-    .trim_end()
-    .to_owned()
+    let facts = match width {
+        Some(width) if width >= taken + FACTS => text::fit(&facts, width - taken),
+        Some(_) => String::new(),
+        None => facts,
+    };
+    out.push_str(&paint.apply(DIM, &facts));
+    out.trim_end().to_owned()
+}
+
+/// Every line has the same columns, whatever stands in it, because lines come one by one.
+fn widths(limit: Option<usize>) -> [usize; 5] {
+    let mut widths = COLUMNS.map(|(usual, _)| usual);
+    let Some(limit) = limit else { return widths };
+    loop {
+        let taken = widths.iter().sum::<usize>() + GAP * widths.len() + FACTS;
+        let widest = (0..widths.len())
+            .filter(|&n| widths[n] > COLUMNS[n].1)
+            .max_by_key(|&n| widths[n] - COLUMNS[n].1);
+        match widest {
+            Some(n) if taken > limit => widths[n] -= 1,
+            _ => return widths,
+        }
+    }
 }
 
 /// `name=value name=value`, without braces and quotes where they say nothing.
@@ -84,6 +127,32 @@ fn kind_style(kind: &str) -> Style {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_never_wrap() {
+        let event = Event {
+            seq: 12,
+            at: "2026-03-01T12:00:00Z".to_owned(),
+            tenant: "default".to_owned(),
+            kind: "session.budget_returned".to_owned(),
+            project: None,
+            thread: None,
+            session: Some("a-long-prefix-1".to_owned()),
+            actor: "user:somebody-else".to_owned(),
+            data: serde_json::json!({"child": "api-2", "unspent": {"tokens": 5}}),
+            prev_hash: String::new(),
+            hash: String::new(),
+        };
+        for width in [20, 40, 60, 80, 120] {
+            let shown = event_line(&event, Time::Clock, Some(width), Paint::PLAIN);
+            assert!(text::width(&shown) <= width, "{width}: {shown}");
+            assert!(shown.starts_with("   12  12:00:00"), "{shown}");
+        }
+        assert_eq!(
+            event_line(&event, Time::Clock, Some(60), Paint::PLAIN),
+            "   12  12:00:00  session.bud…  a-long-…  user:s…  child=api…"
+        );
+    }
 
     #[test]
     fn facts_are_short_and_say_something() {

@@ -9,6 +9,7 @@ use crate::text::{self, line};
 
 /// Names and values, one per line, the names in a column.
 pub(super) struct Facts {
+    width: Option<usize>,
     paint: Paint,
     out: String,
 }
@@ -16,8 +17,10 @@ pub(super) struct Facts {
 impl Facts {
     const COLUMN: usize = 10;
 
-    pub(super) fn new(paint: Paint) -> Self {
+    /// With a `width`, values that are too long go on below their beginning.
+    pub(super) fn new(width: Option<usize>, paint: Paint) -> Self {
         Self {
+            width,
             paint,
             out: String::new(),
         }
@@ -28,13 +31,21 @@ impl Facts {
     }
 
     pub(super) fn styled(&mut self, name: &str, value: &str, style: Style) {
-        let name = format!("{name:<width$}", width = Self::COLUMN);
-        let _ = writeln!(
-            self.out,
-            "{}{}",
-            self.paint.apply(DIM, &name),
-            self.paint.apply(style, &line(value))
-        );
+        let value = line(value);
+        let parts = match self.width {
+            Some(width) => text::wrap(&value, width.saturating_sub(Self::COLUMN)),
+            None => vec![value],
+        };
+        for (n, part) in parts.iter().enumerate() {
+            let name = if n == 0 { name } else { "" };
+            let name = format!("{name:<width$}", width = Self::COLUMN);
+            let _ = writeln!(
+                self.out,
+                "{}{}",
+                self.paint.apply(DIM, &name),
+                self.paint.apply(style, part)
+            );
+        }
     }
 
     pub(super) fn optional(&mut self, name: &str, value: Option<&str>) {

@@ -13,7 +13,7 @@ use crate::when;
 pub(crate) fn projects(projects: &[Project]) -> Table {
     let mut table = Table::new(&[
         ("PROJECT", Align::Left),
-        ("NAME", Align::Left),
+        ("NAME", Align::Flex),
         ("PREFIX", Align::Left),
         ("DEPTH", Align::Right),
         ("WIDTH", Align::Right),
@@ -38,14 +38,15 @@ pub(crate) fn project_line(project: &Project, paint: Paint) -> String {
         .as_deref()
         .map_or_else(String::new, |path| format!(" at {}", line(path)));
     format!(
-        "{}{place} ({})",
+        "{}{place} ({}; its sessions are {prefix}-1, {prefix}-2, …)",
         paint.apply(BOLD, &line(&project.name)),
-        line(&project.id)
+        line(&project.id),
+        prefix = line(&project.prefix),
     )
 }
 
-pub(crate) fn project(project: &Project, paint: Paint) -> String {
-    let mut facts = Facts::new(paint);
+pub(crate) fn project(project: &Project, width: Option<usize>, paint: Paint) -> String {
+    let mut facts = Facts::new(width, paint);
     facts.styled("project", &project.name, BOLD);
     facts.add("id", &project.id);
     facts.optional("folder", project.path.as_deref());
@@ -95,9 +96,9 @@ pub(crate) fn thread_line(thread: &Thread, paint: Paint) -> String {
     )
 }
 
-pub(crate) fn thread(thread: &Thread, paint: Paint) -> String {
+pub(crate) fn thread(thread: &Thread, width: Option<usize>, paint: Paint) -> String {
     let now = when::now();
-    let mut facts = Facts::new(paint);
+    let mut facts = Facts::new(width, paint);
     facts.styled("thread", &thread.id, BOLD);
     facts.add("title", &thread.title);
     facts.styled("state", &thread.state, state_style(&thread.state));
@@ -126,11 +127,11 @@ pub(crate) fn tokens(tokens: &[Token]) -> Table {
     let now = when::now();
     let mut table = Table::new(&[
         ("TOKEN", Align::Left),
-        ("NAME", Align::Left),
+        ("NAME", Align::Flex),
         ("ROLE", Align::Left),
         ("STATE", Align::Left),
         ("EXPIRES", Align::Left),
-        ("ACTOR", Align::Left),
+        ("ACTOR", Align::Flex),
     ]);
     for token in tokens {
         let (state, style) = token_state(token);
@@ -150,8 +151,8 @@ pub(crate) fn tokens(tokens: &[Token]) -> Table {
     table
 }
 
-pub(crate) fn summary(summary: &Summary, paint: Paint) -> String {
-    let mut facts = Facts::new(paint);
+pub(crate) fn summary(summary: &Summary, width: Option<usize>, paint: Paint) -> String {
+    let mut facts = Facts::new(width, paint);
     facts.styled("session", &summary.session, BOLD);
     let style = match summary.outcome.as_str() {
         "succeeded" => GREEN,
@@ -183,8 +184,8 @@ fn deliverable_line(deliverable: &Deliverable) -> String {
     }
 }
 
-pub(crate) fn daemon(status: &DaemonStatus, paint: Paint) -> String {
-    let mut facts = Facts::new(paint);
+pub(crate) fn daemon(status: &DaemonStatus, width: Option<usize>, paint: Paint) -> String {
+    let mut facts = Facts::new(width, paint);
     facts.styled("daemon", "running", GREEN);
     facts.add("pid", &status.pid.to_string());
     facts.add("version", &status.version);

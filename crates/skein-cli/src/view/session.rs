@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use anstyle::Style;
-use skein_wire::{Account, Session, Tree, TreeNode};
+use skein_wire::{Project, Session, Thread, Tree, TreeNode};
 
 use super::facts::Facts;
 use crate::output::{BLUE, BOLD, CYAN, DIM, GREEN, Paint, RED, YELLOW};
@@ -30,7 +30,7 @@ pub(crate) fn sessions(sessions: &[Session]) -> Table {
             Cell::styled(session.parent.as_deref().unwrap_or("–"), DIM),
             Cell::from(text::number(used(session))),
             Cell::from(when::ago(&session.last_activity_at, now)),
-            Cell::new(&session.display_name),
+            Cell::new(&text::first_line(&session.display_name)),
         ]);
     }
     table
@@ -43,15 +43,27 @@ pub(crate) fn session_line(session: &Session, paint: Paint) -> String {
         paint.apply(BOLD, &line(&session.id)),
         paint.apply(status_style(&session.status), &line(&session.status)),
         paint.apply(BLUE, &line(&session.owner)),
-        line(&session.display_name)
+        line(&text::first_line(&session.display_name))
     )
 }
 
-pub(crate) fn session(session: &Session, paint: Paint) -> String {
+/// What a session names by id only.
+#[derive(Debug, Default)]
+pub(crate) struct Around {
+    pub(crate) project: Option<Project>,
+    pub(crate) thread: Option<Thread>,
+}
+
+pub(crate) fn session(
+    session: &Session,
+    around: &Around,
+    width: Option<usize>,
+    paint: Paint,
+) -> String {
     let now = when::now();
-    let mut facts = Facts::new(paint);
+    let mut facts = Facts::new(width, paint);
     facts.styled("session", &session.id, BOLD);
-    facts.add("task", &session.display_name);
+    facts.add("task", &text::first_line(&session.display_name));
     facts.styled("status", &session.status, status_style(&session.status));
     facts.add("because", &session.status_reason);
     if session.phase != session.status {
@@ -70,8 +82,14 @@ pub(crate) fn session(session: &Session, paint: Paint) -> String {
     if !session.previous_owners.is_empty() {
         facts.add("before", &session.previous_owners.join(", "));
     }
-    facts.add("project", &session.project);
-    facts.add("thread", &session.thread);
+    let named = |name: Option<&String>, id: &str| match name {
+        Some(name) => format!("{name} ({id})"),
+        None => id.to_owned(),
+    };
+    let project = around.project.as_ref().map(|project| &project.name);
+    facts.add("project", &named(project, &session.project));
+    let thread = around.thread.as_ref().map(|thread| &thread.title);
+    facts.add("thread", &named(thread, &session.thread));
     facts.optional("parent", session.parent.as_deref());
     facts.add("agent", &session.agent);
     if session.workspace.kind != "none" {
@@ -83,10 +101,10 @@ pub(crate) fn session(session: &Session, paint: Paint) -> String {
     facts.add(
         "used",
         &format!(
-            "{} tokens in, {} out, ${:.2}",
+            "{} tokens in, {} out, {}",
             text::number(session.usage.input_tokens),
             text::number(session.usage.output_tokens),
-            session.usage.cost_usd
+            text::dollars(session.usage.cost_usd)
         ),
     );
     facts.optional("budget", budget(session).as_deref());
@@ -115,55 +133,106 @@ fn used(session: &Session) -> u64 {
         .saturating_add(session.usage.output_tokens)
 }
 
+/// What became of a budget, in parts that add up to it.
 fn budget(session: &Session) -> Option<String> {
-    let tokens = account(&session.budget.tokens, |n| {
-        format!("{} tokens", text::number(n as u64))
-    });
-    let cost = account(&session.budget.cost, |n| format!("${n:.2}"));
-    match (tokens, cost) {
-        (None, None) => None,
-        (one, None) | (None, one) => one,
-        (Some(tokens), Some(cost)) => Some(format!("{tokens}; {cost}")),
-    }
-}
-
-fn account(account: &Account, show: impl Fn(f64) -> String) -> Option<String> {
-    let limit = account.limit?;
-    let mut out = format!(
-        "{} left of {}",
-        show(account.available.unwrap_or(0.0)),
-        show(limit)
-    );
-    if account.reserved > 0.0 {
-        let _ = write!(out, ", {} set aside for children", show(account.reserved));
-    }
-    Some(out)
-}
-
-pub(crate) fn tree(tree: &Tree, width: Option<usize>, paint: Paint) -> String {
-    let mut out = String::new();
-    for (n, ancestor) in tree.ancestors.iter().enumerate() {
-        let lead = if n == 0 {
-            String::new()
-        } else {
-            format!("{}└─ ", "   ".repeat(n - 1))
-        };
-        branch(&lead, ancestor, width, paint, &mut out);
-    }
-    let depth = tree.ancestors.len();
-    let (lead, below) = match depth {
-        0 => (String::new(), String::new()),
-        _ => (
-            format!("{}└─ ", "   ".repeat(depth - 1)),
-            "   ".repeat(depth),
-        ),
+    let rest = match (session.phase.as_str(), &session.parent) {
+        ("ended" | "archived", Some(_)) => "returned",
+        ("ended" | "archived", None) => "not used",
+        _ => "left",
     };
-    branch(&lead, &tree.root.session, width, paint, &mut out);
-    children(&tree.root, &below, width, paint, &mut out);
+    let tokens = &session.budget.tokens;
+    let cost = &session.budget.cost;
+    // Money in hundredths of a cent, so that one function does for both.
+    let small = |usd: f64| (usd * 10_000.0).round() as u64;
+    let parts = [
+        tokens.limit.map(|limit| {
+            let parts = [tokens.spent, tokens.children, tokens.reserved];
+            account(limit, parts, rest, " tokens", text::number)
+        }),
+        cost.limit.map(|limit| {
+            let parts = [cost.spent, cost.children, cost.reserved].map(small);
+            account(small(limit), parts, rest, "", |n| {
+                text::dollars(n as f64 / 10_000.0)
+            })
+        }),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
+}
+
+fn account(
+    limit: u64,
+    [spent, children, reserved]: [u64; 3],
+    rest: &str,
+    unit: &str,
+    show: impl Fn(u64) -> String,
+) -> String {
+    let mut out = format!("{}{unit}: {} spent", show(limit), show(spent));
+    if children > 0 {
+        let _ = write!(out, ", {} spent by ended children", show(children));
+    }
+    if reserved > 0 {
+        let _ = write!(out, ", {} set aside for children", show(reserved));
+    }
+    let used = spent.saturating_add(children).saturating_add(reserved);
+    let _ = match limit.checked_sub(used) {
+        Some(left) => write!(out, ", {} {rest}", show(left)),
+        None => write!(out, ", {} too much", show(used - limit)),
+    };
     out
 }
 
-fn children(node: &TreeNode, indent: &str, width: Option<usize>, paint: Paint, out: &mut String) {
+/// By how much a session has spent more than it was given.
+pub(crate) fn overspent(session: &Session) -> Option<String> {
+    let tokens = &session.budget.tokens;
+    let cost = &session.budget.cost;
+    let used = tokens
+        .spent
+        .saturating_add(tokens.children)
+        .saturating_add(tokens.reserved);
+    let over = [
+        tokens
+            .limit
+            .and_then(|limit| used.checked_sub(limit))
+            .filter(|over| *over > 0)
+            .map(|over| format!("{} tokens", text::number(over))),
+        cost.limit
+            .map(|limit| cost.spent + cost.children + cost.reserved - limit)
+            .filter(|over| *over > 0.000_05)
+            .map(text::dollars),
+    ];
+    let over: Vec<String> = over.into_iter().flatten().collect();
+    (!over.is_empty()).then(|| over.join(" and "))
+}
+
+/// Ancestors, the session and everything below it, in a table whose first column is the tree.
+pub(crate) fn tree(tree: &Tree) -> Table {
+    let mut table = Table::new(&[
+        ("SESSION", Align::Left),
+        ("STATUS", Align::Left),
+        ("OWNER", Align::Left),
+        ("TOKENS", Align::Right),
+        ("TASK", Align::Flex),
+    ]);
+    let mut above: Option<&Session> = None;
+    for (n, ancestor) in tree.ancestors.iter().enumerate() {
+        branch(&stem(n), ancestor, above, &mut table);
+        above = Some(ancestor);
+    }
+    let depth = tree.ancestors.len();
+    branch(&stem(depth), &tree.root.session, above, &mut table);
+    children(&tree.root, &"   ".repeat(depth), &mut table);
+    table
+}
+
+fn stem(depth: usize) -> String {
+    match depth {
+        0 => String::new(),
+        n => format!("{}└─ ", "   ".repeat(n - 1)),
+    }
+}
+
+fn children(node: &TreeNode, indent: &str, table: &mut Table) {
     for (n, child) in node.children.iter().enumerate() {
         let last = n + 1 == node.children.len();
         let (lead, below) = if last {
@@ -171,40 +240,27 @@ fn children(node: &TreeNode, indent: &str, width: Option<usize>, paint: Paint, o
         } else {
             ("├─ ", "│  ")
         };
-        branch(
-            &format!("{indent}{lead}"),
-            &child.session,
-            width,
-            paint,
-            out,
-        );
-        children(child, &format!("{indent}{below}"), width, paint, out);
+        let lead = format!("{indent}{lead}");
+        branch(&lead, &child.session, Some(&node.session), table);
+        children(child, &format!("{indent}{below}"), table);
     }
 }
 
-fn branch(lead: &str, session: &Session, width: Option<usize>, paint: Paint, out: &mut String) {
-    let id = line(&session.id);
-    let status = line(&session.status);
-    let owner = line(&session.owner);
-    let used = match used(session) {
-        0 => String::new(),
-        n => format!(" {} tokens", text::number(n)),
+fn branch(lead: &str, session: &Session, parent: Option<&Session>, table: &mut Table) {
+    let merged =
+        parent.is_some_and(|parent| parent.merges.iter().any(|merge| merge.child == session.id));
+    let status = if merged {
+        format!("{}, merged", session.status)
+    } else {
+        session.status.clone()
     };
-    let taken = text::width(lead) + id.len() + status.len() + owner.len() + used.len() + 6;
-    let task = line(&session.display_name);
-    let task = width.map_or(task.clone(), |width| {
-        text::fit(&task, width.saturating_sub(taken).max(8))
-    });
-    let _ = writeln!(
-        out,
-        "{}{}  {}  {}{}  {}",
-        paint.apply(DIM, lead),
-        paint.apply(BOLD, &id),
-        paint.apply(status_style(&session.status), &status),
-        paint.apply(BLUE, &owner),
-        paint.apply(DIM, &used),
-        task
-    );
+    table.row(vec![
+        Cell::styled(&session.id, BOLD).after(lead),
+        Cell::styled(&status, status_style(&session.status)),
+        Cell::styled(&session.owner, BLUE),
+        Cell::styled(&text::number(used(session)), DIM),
+        Cell::new(&text::first_line(&session.display_name)),
+    ]);
 }
 
 fn status_style(status: &str) -> Style {
@@ -215,5 +271,23 @@ fn status_style(status: &str) -> Style {
         "idle" => CYAN,
         "done" | "archived" => DIM,
         _ => Style::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_of_a_budget_add_up() {
+        let show = |n: u64| text::number(n);
+        assert_eq!(
+            account(1000, [100, 200, 300], "left", " tokens", show),
+            "1,000 tokens: 100 spent, 200 spent by ended children, 300 set aside for children, 400 left"
+        );
+        assert_eq!(
+            account(1000, [1500, 0, 0], "returned", " tokens", show),
+            "1,000 tokens: 1,500 spent, 500 too much"
+        );
     }
 }

@@ -746,3 +746,107 @@ fn tenants_of_one_machine_do_not_mix() {
         1
     );
 }
+
+#[test]
+fn a_daemon_without_its_socket_is_told_and_can_be_stopped() {
+    let home = Home::with_project();
+    let pid = home.pid().unwrap().as_raw_nonzero().get();
+    std::fs::remove_file(home.socket()).unwrap();
+    let expected = format!("the daemon (pid {pid}) runs but its socket is gone");
+    for args in [&["ls"][..], &["daemon", "status"], &["daemon", "start"]] {
+        let error = home.error(6, args);
+        assert_eq!(error["message"], json!(expected), "{args:?}");
+        assert!(
+            error["hints"][0]
+                .as_str()
+                .unwrap()
+                .contains("skein daemon stop"),
+            "{error}"
+        );
+    }
+    let doctor = home.run(&["--json", "doctor"]);
+    assert_eq!(doctor.code, 1);
+    let findings = doctor.document()["findings"].clone();
+    let told = |f: &Value| f["check"] == "daemon" && f["message"] == json!(expected);
+    assert!(
+        findings.as_array().unwrap().iter().any(told),
+        "{findings:#}"
+    );
+    assert_eq!(home.json(&["daemon", "stop"])["pid"], json!(pid));
+    assert_eq!(home.json(&["daemon", "stop"])["pid"], Value::Null);
+    assert_eq!(
+        home.error(6, &["daemon", "status"])["message"],
+        "the daemon is not running"
+    );
+    assert_eq!(home.json(&["project", "ls"])["data"][0]["name"], "api");
+    home.assert_verified();
+}
+
+#[test]
+fn wait_knows_what_can_be_waited_for() {
+    let home = Home::with_project();
+    let session = home.spawn(&["work"]);
+    let error = home.error(2, &["wait", &session, "--until", "idle,sleepy"]);
+    assert!(error.to_string().contains("needs_input"), "{error}");
+    let waiting = home
+        .command(&["--json", "wait", &session, "--until", "done"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    home.json(&["kill", &session]);
+    let ran = Ran::from(waiting.wait_with_output().unwrap());
+    assert_eq!(ran.code, 4, "{ran:?}");
+    assert_eq!(
+        ran.error()["message"],
+        json!(format!("session {session} ended as killed"))
+    );
+    // Phases are waited for, too.
+    home.json(&["wait", &session, "--until", "ended"]);
+}
+
+#[test]
+fn a_question_can_be_waited_for() {
+    let home = Home::with_project();
+    let session = home.spawn(&["work"]);
+    home.json(&["session", "begin-turn", &session]);
+    let ask = [
+        "--json", "session", "ask", &session, "?", "--wait", "--key", "q",
+    ];
+    let asking = home
+        .command(&ask)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    home.json(&["wait", &session, "--until", "needs_input"]);
+    home.json(&["answer", &session, "go on"]);
+    let ran = Ran::from(asking.wait_with_output().unwrap());
+    assert_eq!(ran.document()["answer"], "go on", "{ran:?}");
+    // The same call again finds the same answer.
+    assert_eq!(home.json(&ask[1..])["answer"], "go on");
+}
+
+#[test]
+fn the_last_events_can_be_asked_for() {
+    let home = Home::with_project();
+    home.spawn(&["work"]);
+    let all = home.events();
+    let last = home.json(&["events", "--last", "2"]);
+    assert_eq!(last["data"], json!(all[all.len() - 2..]));
+    assert_eq!(home.json(&["events", "--last", "99"])["data"], json!(all));
+}
+
+#[test]
+fn empty_references_name_nothing() {
+    let home = Home::new();
+    for args in [
+        &["show", ""][..],
+        &["thread", "show", " "],
+        &["project", "rm", ""],
+        &["ls", "--project", ""],
+    ] {
+        let error = home.error(2, args);
+        assert!(error.to_string().contains("cannot be empty"), "{error}");
+    }
+}

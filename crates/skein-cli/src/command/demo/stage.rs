@@ -135,20 +135,28 @@ impl<'a> Stage<'a> {
             paint.apply(style, mark),
             paint.apply(DIM, &format!("{number:>2}")),
             paint.apply(BLUE, &format!("{actor:<12}")),
-            text::line(what)
+            self.hanging(what, 18)
         );
         if let Some((why, hints)) = refused {
-            let _ = writeln!(out, "       {}", paint.apply(YELLOW, &text::line(why)));
+            let why = self.hanging(why, 7);
+            let _ = writeln!(out, "       {}", paint.apply(YELLOW, &why));
             for hint in hints {
-                let _ = writeln!(
-                    out,
-                    "       {} {}",
-                    paint.apply(DIM, "hint:"),
-                    text::line(hint)
-                );
+                let head = paint.apply(DIM, "hint:");
+                let _ = writeln!(out, "       {head} {}", self.hanging(hint, 13));
             }
         }
         out
+    }
+
+    /// A text that begins in some column, and goes on below it where the terminal is too narrow.
+    fn hanging(&self, text: &str, column: usize) -> String {
+        let text = text::line(text);
+        match self.out.width() {
+            Some(width) => {
+                text::wrap(&text, width.saturating_sub(column)).join(&format!("\n{:column$}", ""))
+            }
+            None => text,
+        }
     }
 
     /// The last picture stays; elsewhere than on a terminal it is the only one.
@@ -168,7 +176,7 @@ impl<'a> Stage<'a> {
         if let Some(root) = &self.root {
             let tree = self.client.tree(root).await?;
             let _ = writeln!(out, "\n{}", paint.apply(BOLD, "tree"));
-            out.push_str(&view::tree(&tree, width, paint));
+            out.push_str(&view::tree(&tree).render(width, paint));
         }
         let which = Events {
             limit: Some(1000),
@@ -177,7 +185,11 @@ impl<'a> Stage<'a> {
         let events = self.client.list_events(&which).await?.data;
         let _ = writeln!(out, "\n{}", paint.apply(BOLD, "events"));
         for event in &events[events.len().saturating_sub(most)..] {
-            let _ = writeln!(out, "{}", view::event_line(event, width, paint));
+            let _ = writeln!(
+                out,
+                "{}",
+                view::event_line(event, view::Time::Ago, width, paint)
+            );
         }
         Ok(out)
     }

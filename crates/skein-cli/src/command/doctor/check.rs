@@ -6,14 +6,17 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use jiff::Timestamp;
-use skein_client::Client;
+use skein_client::Kind;
 use skein_store_sqlite::SCHEMA;
+use skein_wire::DaemonStatus;
 
 use super::Finding;
-use crate::context::{Context, VERSION};
+use crate::context::{Context, Running, VERSION};
+use crate::error::UserError;
 use crate::home::Home;
+use crate::presence::{self, Presence};
 use crate::settings::Settings;
-use crate::{start, text, when};
+use crate::{text, when};
 
 const OLDEST_GIT: (u32, u32) = (2, 25);
 const SCARCE: u64 = 1 << 30;
@@ -80,13 +83,9 @@ pub(super) fn home(home: &Home) -> Vec<Finding> {
             )];
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let fresh = Finding::ok(
-                "home",
-                format!("{shown} does not exist yet; the first command makes it"),
-            );
             let place = root.ancestors().find(|folder| folder.is_dir());
             let place = place.unwrap_or(Path::new("/"));
-            return vec![fresh, file_system(place), space(place)];
+            return vec![fresh(root, place), file_system(place), space(place)];
         }
         Err(error) => {
             return vec![Finding::problem(
@@ -102,6 +101,27 @@ pub(super) fn home(home: &Home) -> Vec<Finding> {
         file_system(root),
         space(root),
     ]
+}
+
+/// A home that is not there yet, but may be made in `place`.
+fn fresh(root: &Path, place: &Path) -> Finding {
+    let shown = root.display();
+    // What `access` says of /proc, where nobody can make a folder, is not the truth; the attempt is.
+    let attempt = place.join(format!(".skein-doctor-{}", std::process::id()));
+    match std::fs::create_dir(&attempt).and_then(|()| std::fs::remove_dir(&attempt)) {
+        Ok(_) => Finding::ok(
+            "home",
+            format!("{shown} does not exist yet; the first command makes it"),
+        ),
+        Err(error) => Finding::problem(
+            "home",
+            format!(
+                "{shown} does not exist and cannot be made in {}: {error}",
+                place.display()
+            ),
+            "set SKEIN_HOME to a folder of your own",
+        ),
+    }
 }
 
 fn private(root: &Path, metadata: &Metadata) -> Finding {
@@ -249,7 +269,7 @@ pub(super) fn database(home: &Home) -> Finding {
             "database",
             format!(
                 "{} KiB, schema {}, no faults",
-                text::number(found.bytes >> 10),
+                text::number((found.bytes + journal(&path)) >> 10),
                 found.schema
             ),
         ),
@@ -257,10 +277,31 @@ pub(super) fn database(home: &Home) -> Finding {
     }
 }
 
+/// What was written but not yet moved into the database file.
+fn journal(database: &Path) -> u64 {
+    let mut name = database.as_os_str().to_owned();
+    name.push("-wal");
+    std::fs::metadata(name).map_or(0, |found| found.len())
+}
+
 pub(super) async fn daemon(context: &Context) -> Finding {
     let client = match context.running().await {
-        Ok(client) => client,
-        Err(error) if start::may_start(&error) && context.is_local() => {
+        Ok(Running::Here(client)) => client,
+        Ok(Running::Not(Presence::Serving(pid))) => {
+            return Finding::problem(
+                "daemon",
+                format!("{} runs but its socket is gone", presence::named(pid)),
+                "`skein daemon stop` ends it; the next command starts a new one",
+            );
+        }
+        Ok(Running::Not(Presence::Passing(pid))) => {
+            return Finding::warning(
+                "daemon",
+                format!("{} is starting or stopping", presence::named(pid)),
+                "look again in a moment",
+            );
+        }
+        Ok(Running::Not(Presence::Absent)) => {
             return match std::fs::symlink_metadata(context.home.socket()) {
                 Ok(_) => Finding::warning(
                     "daemon",
@@ -270,45 +311,81 @@ pub(super) async fn daemon(context: &Context) -> Finding {
                 Err(_) => Finding::ok("daemon", "it is not running; the next command starts it"),
             };
         }
-        Err(error) => {
-            return Finding::problem(
-                "daemon",
-                error.to_string(),
-                error.hints().first().cloned().unwrap_or_default(),
-            );
-        }
+        Err(error) => return faulty(&context.explain(error)),
     };
-    status(client).await
+    match client.daemon_status().await {
+        Ok(found) => status(&found),
+        Err(error) => faulty(&context.explain(error.into())),
+    }
 }
 
-async fn status(client: &Client) -> Finding {
-    match client.daemon_status().await {
-        Ok(status) if status.version == VERSION => Finding::ok(
+fn faulty(error: &UserError) -> Finding {
+    let body = error.to_body().error;
+    let fix = if body.hints.is_empty() {
+        "`skein daemon stop`, then try again".to_owned()
+    } else {
+        body.hints.join("; ")
+    };
+    Finding::problem("daemon", body.message, fix)
+}
+
+fn status(status: &DaemonStatus) -> Finding {
+    if status.version == VERSION {
+        Finding::ok(
             "daemon",
             format!(
                 "running as pid {} for {}",
                 status.pid,
                 when::span(status.uptime_s)
             ),
-        ),
-        Ok(status) => Finding::warning(
+        )
+    } else {
+        Finding::warning(
             "daemon",
             format!(
                 "it runs version {}, this is version {VERSION}",
                 status.version
             ),
             "`skein daemon stop`; the next command starts the new one",
-        ),
-        Err(error) => Finding::problem(
-            "daemon",
-            format!("it listens but does not answer well: {error}"),
-            error
-                .hints()
-                .first()
-                .cloned()
-                .unwrap_or_else(|| "`skein daemon stop`, then try again".to_owned()),
-        ),
+        )
     }
+}
+
+/// Whether the tenant's events are as they were written; asked of a daemon that answers, else not at all.
+pub(super) async fn events(context: &Context) -> Option<Finding> {
+    let Ok(Running::Here(_)) = context.running().await else {
+        return None;
+    };
+    let client = context.new_client();
+    let tenant = &context.identity.tenant;
+    Some(match client.verify_events().await {
+        Ok(report) if report.ok => Finding::ok(
+            "events",
+            format!(
+                "all {} of tenant {tenant} are as they were written",
+                text::number(report.events)
+            ),
+        ),
+        Ok(report) => Finding::problem(
+            "events",
+            format!(
+                "the chain of tenant {tenant} is broken{}{}",
+                report
+                    .broken_at
+                    .map_or_else(String::new, |seq| format!(" at event {seq}")),
+                report
+                    .why
+                    .map_or_else(String::new, |why| format!(": {why}"))
+            ),
+            "what comes before that event can be trusted; compare the rest with a backup",
+        ),
+        Err(error) if error.kind() == Kind::Refused => return None,
+        Err(error) => Finding::warning(
+            "events",
+            format!("they could not be checked: {error}"),
+            "`skein events verify` checks them",
+        ),
+    })
 }
 
 pub(super) fn clock(home: &Home) -> Finding {
