@@ -39,6 +39,12 @@ pub enum Link {
     Back,
 }
 
+/// What one step of the stream brought.
+enum Advance {
+    Connected,
+    Heard,
+}
+
 struct Live {
     body: Incoming,
     driver: Option<Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>>,
@@ -104,6 +110,7 @@ impl<'a> EventStream<'a> {
     /// Cancel-safe: an event is taken from the queue only when it is returned.
     pub async fn next(&mut self) -> Result<Event, Error> {
         let mut broken_since = None;
+        let mut connected = None;
         let mut pause = FIRST_PAUSE;
         loop {
             if let Some(event) = self.ready.pop_front() {
@@ -111,15 +118,25 @@ impl<'a> EventStream<'a> {
                 return Ok(event);
             }
             match self.advance().await {
-                Ok(()) => {
-                    if broken_since.take().is_some() {
+                Ok(Advance::Connected) => {
+                    connected = Some(Instant::now());
+                    if broken_since.is_some() {
                         self.tell(Link::Back);
                     }
+                }
+                Ok(Advance::Heard) => {
+                    broken_since = None;
                     pause = FIRST_PAUSE;
                 }
                 Err(error) if worth_waiting(&error) => {
                     self.live = None;
-                    if broken_since.is_none() {
+                    let held = connected.take().map(|at: Instant| at.elapsed());
+                    if held.is_some_and(|held| held > LONGEST_PAUSE) {
+                        // A connection that held for a while was a good one, even if nothing happened on it.
+                        broken_since = None;
+                        pause = FIRST_PAUSE;
+                    }
+                    if broken_since.is_none() || held.is_some() {
                         self.tell(Link::Lost);
                     }
                     let since = *broken_since.get_or_insert_with(Instant::now);
@@ -137,11 +154,11 @@ impl<'a> EventStream<'a> {
         }
     }
 
-    async fn advance(&mut self) -> Result<(), Error> {
+    async fn advance(&mut self) -> Result<Advance, Error> {
         let Some(live) = self.live.as_mut() else {
             // Told on its own, for the first byte may be long in coming.
             self.live = Some(self.connect().await?);
-            return Ok(());
+            return Ok(Advance::Connected);
         };
         let transport = self.client.transport();
         let frame = timeout(SILENCE, drive(&mut live.driver, live.body.frame()))
@@ -150,7 +167,7 @@ impl<'a> EventStream<'a> {
             .ok_or_else(|| transport.broken("the daemon ended the stream"))?
             .map_err(|error| transport.broken(error))?;
         let Some(chunk) = frame.data_ref() else {
-            return Ok(());
+            return Ok(Advance::Heard);
         };
         let frames = live.parser.push(chunk).map_err(|_| {
             self.client
@@ -169,7 +186,7 @@ impl<'a> EventStream<'a> {
                 self.ready.push_back(event);
             }
         }
-        Ok(())
+        Ok(Advance::Heard)
     }
 
     async fn connect(&self) -> Result<Live, Error> {

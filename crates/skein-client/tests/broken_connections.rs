@@ -1,10 +1,11 @@
 //! What the client does when the connection breaks: the same key once more, the stream from its cursor.
 #![expect(clippy::unwrap_used, reason = "a test may fail anywhere")]
 
+use std::cell::RefCell;
 use std::path::Path;
 use std::time::Duration;
 
-use skein_client::{Client, Endpoint, Error, Identity, Key, Kind};
+use skein_client::{Client, Endpoint, Error, Identity, Key, Kind, Link};
 use skein_wire::{AddProject, Event};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
@@ -197,8 +198,11 @@ async fn a_stream_goes_on_after_a_break_without_gap_or_repeat() {
         (one, two, second)
     };
     let client = client(&socket);
+    let links = RefCell::new(vec![]);
     let read = async {
-        let mut stream = client.follow_events(Some(0), Some("api-1"));
+        let mut stream = client
+            .follow_events(Some(0), Some("api-1"))
+            .on_change(|link| links.borrow_mut().push(link));
         let mut seen = vec![];
         for _ in 0..3 {
             seen.push(stream.next().await.unwrap().seq);
@@ -207,6 +211,7 @@ async fn a_stream_goes_on_after_a_break_without_gap_or_repeat() {
     };
     let ((one, two, _open), seen) = tokio::join!(server, read);
     assert_eq!(seen, [1, 2, 3]);
+    assert_eq!(links.into_inner(), [Link::Lost, Link::Back]);
     assert!(one.contains("last-event-id: 0\r\n"), "{one}");
     assert!(two.contains("last-event-id: 2\r\n"), "{two}");
     assert!(
@@ -232,6 +237,40 @@ async fn an_error_within_a_stream_is_told_as_it_is() {
     let mut stream = client.follow_events(None, None);
     let (_open, result) = tokio::join!(server, stream.next());
     assert_eq!(result.unwrap_err().to_string(), "the disk broke");
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_daemon_that_says_nothing_is_not_waited_for_forever() {
+    let temp = tempfile::tempdir().unwrap();
+    let socket = temp.path().join("s");
+    // The kernel takes the connection; nobody ever looks at it.
+    let _listener = UnixListener::bind(&socket).unwrap();
+    let soon = Duration::from_millis(50);
+    let client = client(&socket).with_deadlines(soon, soon);
+    let error = client.daemon_status().await.unwrap_err();
+    assert_eq!(error.kind(), Kind::TimedOut);
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_stream_that_always_breaks_ends() {
+    let temp = tempfile::tempdir().unwrap();
+    let socket = temp.path().join("s");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let server = async {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            request(&mut stream).await;
+            stream.write_all(STREAM.as_bytes()).await.unwrap();
+        }
+    };
+    let client = client(&socket);
+    let mut stream = client
+        .follow_events(None, None)
+        .patience(Duration::from_millis(60));
+    tokio::select! {
+        () = server => {}
+        result = stream.next() => assert_eq!(result.unwrap_err().kind(), Kind::Unavailable),
+    }
 }
 
 #[tokio::test(flavor = "current_thread")]
