@@ -35,7 +35,7 @@ pub(crate) async fn run(context: &Context, args: BroadcastArgs) -> Result<(), Us
     let children = client.broadcast(&args.session, &body, &key).await?;
     context.out.show(&children, |paint| {
         let mut out = context.out.addressed(&format!(
-            "{}; `skein merge {} --from CHILD` takes over the work of one that has ended\n",
+            "{}; `skein merge {} --from CHILD` takes over the work of one\n",
             text::count(children.data.len(), "recipient"),
             text::line(&args.session),
         ));

@@ -33,7 +33,8 @@ pub(crate) enum DaemonCommand {
     Run(RunArgs),
     /// Start it in the background, unless it runs already
     Start {
-        /// Also listen on this TCP address, e.g. `127.0.0.1:7700`; needs tokens
+        /// Also listen on this TCP address until it stops, e.g. `127.0.0.1:7700`; needs tokens.
+        /// `[daemon] listen = "…"` in config.toml keeps it across restarts
         #[arg(long, value_name = "ADDR")]
         listen: Option<String>,
     },

@@ -15,7 +15,7 @@ pub(crate) struct MergeArgs {
     /// The session that takes it over: the child's parent
     #[arg(value_parser = reference)]
     session: String,
-    /// The child whose work is taken over; it has ended
+    /// The child whose work is taken over; it is idle or has ended
     #[arg(long, value_name = "CHILD", value_parser = reference)]
     from: String,
     #[command(flatten)]

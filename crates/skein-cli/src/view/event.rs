@@ -18,9 +18,11 @@ pub(crate) enum Time {
 }
 
 /// Columns of number, time, kind, what it is about and who: the usual width, and the least.
-const COLUMNS: [(usize, usize); 5] = [(5, 5), (8, 8), (23, 12), (20, 8), (12, 7)];
+const COLUMNS: [(usize, usize); 5] = [(5, 5), (8, 8), (23, 16), (20, 8), (12, 7)];
 /// Facts that are shorter than this say nothing.
 const FACTS: usize = 10;
+/// Narrower terminals show facts only where room is left.
+const ROOMY: usize = 80;
 const GAP: usize = 2;
 
 /// Number, time, kind, what it is about, who, and the facts, cut to the terminal.
@@ -71,8 +73,10 @@ pub(crate) fn event_line(event: &Event, time: Time, width: Option<usize>, paint:
 fn widths(limit: Option<usize>) -> [usize; 5] {
     let mut widths = COLUMNS.map(|(usual, _)| usual);
     let Some(limit) = limit else { return widths };
+    // What happened matters more than the first letters of its facts.
+    let facts = if limit < ROOMY { 0 } else { GAP + FACTS };
     loop {
-        let taken = widths.iter().sum::<usize>() + GAP * widths.len() + FACTS;
+        let taken = widths.iter().sum::<usize>() + GAP * (widths.len() - 1) + facts;
         let widest = (0..widths.len())
             .filter(|&n| widths[n] > COLUMNS[n].1)
             .max_by_key(|&n| widths[n] - COLUMNS[n].1);
@@ -150,7 +154,7 @@ mod tests {
         }
         assert_eq!(
             event_line(&event, Time::Clock, Some(60), Paint::PLAIN),
-            "   12  12:00:00  session.bud…  a-long-…  user:s…  child=api…"
+            "   12  12:00:00  session.budget_ret…  a-long-pre…  user:som…"
         );
     }
 

@@ -422,6 +422,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_home_that_cannot_be_made_is_a_problem() {
+        let found = home(&Home::at("/proc/nope"));
+        assert_eq!(found[0].state, super::super::State::Problem, "{found:?}");
+        let temp = tempfile::tempdir().unwrap();
+        let found = home(&Home::at(temp.path().join("a/b")));
+        assert_eq!(found[0].state, super::super::State::Ok, "{found:?}");
+        assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 0);
+    }
+
+    #[test]
     fn versions_are_found_in_what_git_says() {
         assert_eq!(version("git version 2.43.0"), Some((2, 43)));
         assert_eq!(version("git version 2.39.5 (Apple Git-154)"), Some((2, 39)));
