@@ -140,8 +140,11 @@ impl Table {
         // The first column names the thing, so it gives way to nothing.
         let flexible = |n: usize| self.columns[n].1 == Align::Flex;
         let other = |n: usize| n > 0 && self.columns[n].1 == Align::Left;
-        let steps: [(&dyn Fn(usize) -> bool, usize); 2] =
-            [(&flexible, NARROWEST), (&other, NARROWEST - 2)];
+        let steps: [(&dyn Fn(usize) -> bool, usize); 3] = [
+            (&flexible, NARROWEST),
+            (&other, NARROWEST - 2),
+            (&flexible, NARROWEST - 2),
+        ];
         for (may_give, narrowest) in steps {
             while excess > 0 {
                 let widest = (0..widths.len())
@@ -201,8 +204,8 @@ mod tests {
         assert_eq!(
             sample().render(Some(1), Paint::PLAIN),
             "ID       USED  TASK\n\
-             api-1       5  fix the…\n\
-             api-20  1,200  evil \\u…\n"
+             api-1       5  fix t…\n\
+             api-20  1,200  evil …\n"
         );
     }
 }
