@@ -39,6 +39,8 @@ pub(crate) struct RunOptions {
     /// Say `ready` or `error: …` in one line on stdout, for the command that started us.
     pub(crate) announce: bool,
     pub(crate) log_level: String,
+    /// Who acts on the socket when a request does not say: the machine's user.
+    pub(crate) user: String,
     /// How people in the foreground are told something.
     pub(crate) tell: Box<dyn Fn(&str)>,
 }
@@ -89,6 +91,10 @@ fn start(options: RunOptions) -> Result<(), UserError> {
 }
 
 async fn serve_until_stopped(options: &RunOptions, store: Store) -> Result<(), UserError> {
+    let user = options
+        .user
+        .parse()
+        .map_err(|e: skein_domain::Invalid| UserError::misuse(e.to_string()))?;
     let stops = Stops::listen()?;
     let tasks = Tasks::default();
     let engine = Engine::new(store, tasks.clone());
@@ -108,6 +114,7 @@ async fn serve_until_stopped(options: &RunOptions, store: Store) -> Result<(), U
             version: VERSION.to_owned(),
             socket: socket.clone(),
             listen,
+            user,
         },
     );
     let router = app.router();

@@ -57,6 +57,35 @@ impl Account {
             .saturating_add(self.children)
     }
 
+    /// What a session with this account weighs. What it set aside for children of its own counts as taken.
+    fn load(&self, own: u64, live: bool) -> Load {
+        let taken = self.taken(own);
+        if live {
+            let held = taken.max(self.limit.unwrap_or(0));
+            Load { held, charged: 0 }
+        } else {
+            Load {
+                held: 0,
+                charged: taken,
+            }
+        }
+    }
+
+    /// This account after a child's load changed. Without a limit nothing is held, so nothing is returned.
+    fn carry(&self, before: Load, after: Load) -> Self {
+        let swap =
+            |sum: u64, before: u64, after: u64| sum.saturating_sub(before).saturating_add(after);
+        let reserved = match self.limit {
+            Some(_) => swap(self.reserved, before.held, after.held),
+            None => self.reserved,
+        };
+        Self {
+            reserved,
+            children: swap(self.children, before.charged, after.charged),
+            ..*self
+        }
+    }
+
     /// What is left, `None` when there is no limit.
     fn available(&self, own: u64) -> Option<u64> {
         self.limit
@@ -71,11 +100,18 @@ pub struct Budget {
     pub cost: Account,
 }
 
-/// What an ended session weighs on its parent, in both currencies.
+/// What a session weighs on its parent's budget, in both currencies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Charge {
-    tokens: u64,
-    cost: u64,
+pub struct Weight {
+    tokens: Load,
+    cost: Load,
+}
+
+/// A live child holds its whole share, or more if it took more; an ended one is charged for what it took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Load {
+    held: u64,
+    charged: u64,
 }
 
 /// What an amount is counted in.
@@ -141,22 +177,12 @@ impl Budget {
             own.cost_micros,
             asked.cost_micros,
         )?;
-        let mut after = *self;
-        after.tokens.reserved = after
-            .tokens
-            .reserved
-            .saturating_add(counted(&self.tokens, tokens));
-        after.cost.reserved = after
-            .cost
-            .reserved
-            .saturating_add(counted(&self.cost, cost));
-        Ok((
-            after,
-            Allowance {
-                tokens,
-                cost_micros: cost,
-            },
-        ))
+        let allowance = Allowance {
+            tokens,
+            cost_micros: cost,
+        };
+        let child = Self::new(allowance).weight(&Usage::default(), true);
+        Ok((self.carry(None, child), allowance))
     }
 
     /// What each of `parts` children gets when they are made at once: equal shares, one of them kept back
@@ -170,67 +196,60 @@ impl Budget {
         }
     }
 
-    /// Takes back a child's share when it ends: its reservation is freed, what it took is charged. What it
-    /// had set aside for children of its own that go on counts as taken until they end.
-    #[must_use]
-    pub fn settle(&self, child: &Budget, child_usage: &Usage) -> Self {
-        let mut after = *self;
-        settle(&mut after.tokens, &child.tokens, child_usage.tokens());
-        settle(&mut after.cost, &child.cost, child_usage.cost_micros);
-        after
-    }
-
-    /// What a session that has ended weighs on its parent.
-    pub fn charge(&self, own: &Usage) -> Charge {
-        Charge {
-            tokens: self.tokens.taken(own.tokens()),
-            cost: self.cost.taken(own.cost_micros),
+    /// What a session with this budget weighs on its parent.
+    pub fn weight(&self, own: &Usage, live: bool) -> Weight {
+        Weight {
+            tokens: self.tokens.load(own.tokens(), live),
+            cost: self.cost.load(own.cost_micros, live),
         }
     }
 
-    /// Corrects the parent's account when a charge it already carries changes: a grandchild ended after
-    /// its parent did.
+    /// The parent's budget after a child's weight changed: it was made, spent more than its share, ended,
+    /// or came back. The one way a child touches its parent's budget.
     #[must_use]
-    pub fn recharge(&self, before: Charge, after: Charge) -> Self {
-        let mut corrected = *self;
-        let move_to = |children: u64, before: u64, after: u64| {
-            children.saturating_sub(before).saturating_add(after)
-        };
-        corrected.tokens.children = move_to(self.tokens.children, before.tokens, after.tokens);
-        corrected.cost.children = move_to(self.cost.children, before.cost, after.cost);
-        corrected
+    pub fn carry(&self, before: Option<Weight>, after: Weight) -> Self {
+        let tokens = before.map_or(Load::default(), |w| w.tokens);
+        let cost = before.map_or(Load::default(), |w| w.cost);
+        Self {
+            tokens: self.tokens.carry(tokens, after.tokens),
+            cost: self.cost.carry(cost, after.cost),
+        }
     }
 
     pub const fn is_limited(&self) -> bool {
         self.tokens.limit.is_some() || self.cost.limit.is_some()
     }
 
-    /// Takes the child's rest again when it is restored; the inverse of [`Budget::settle`].
-    pub fn reopen(
+    /// The parent's budget after an ended child came back, if there is enough for it.
+    pub fn take_back(
         &self,
         session: &SessionId,
         own: &Usage,
-        child: &Budget,
-        child_usage: &Usage,
+        before: Weight,
+        after: Weight,
     ) -> Result<Self, Refused> {
-        let mut after = *self;
-        reopen(
-            session,
+        let back = self.carry(Some(before), after);
+        let check = |currency, account: &Account, own, before: Load, after: Load| {
+            let without = account.carry(before, Load::default());
+            match without.available(own) {
+                Some(available) if after.held > available => Err(Refused::Budget {
+                    session: session.clone(),
+                    currency,
+                    asked: after.held,
+                    available,
+                }),
+                _ => Ok(()),
+            }
+        };
+        check(
             TOKENS,
-            &mut after.tokens,
+            &self.tokens,
             own.tokens(),
-            &child.tokens,
-            child_usage.tokens(),
+            before.tokens,
+            after.tokens,
         )?;
-        reopen(
-            session,
-            COST,
-            &mut after.cost,
-            own.cost_micros,
-            &child.cost,
-            child_usage.cost_micros,
-        )?;
-        Ok(after)
+        check(COST, &self.cost, own.cost_micros, before.cost, after.cost)?;
+        Ok(back)
     }
 
     /// What a child of this budget would return if it ended now.
@@ -292,45 +311,6 @@ fn share(
     }
 }
 
-/// A parent without a limit keeps no reservations, so there is nothing to return later.
-fn counted(parent: &Account, share: Option<u64>) -> u64 {
-    if parent.limit.is_some() {
-        share.unwrap_or(0)
-    } else {
-        0
-    }
-}
-
-fn settle(parent: &mut Account, child: &Account, child_own: u64) {
-    parent.reserved = parent.reserved.saturating_sub(counted(parent, child.limit));
-    parent.children = parent.children.saturating_add(child.taken(child_own));
-}
-
-fn reopen(
-    session: &SessionId,
-    currency: Currency,
-    parent: &mut Account,
-    parent_own: u64,
-    child: &Account,
-    child_own: u64,
-) -> Result<(), Refused> {
-    let consumed = child.taken(child_own);
-    parent.children = parent.children.saturating_sub(consumed);
-    let share = counted(parent, child.limit);
-    if let Some(available) = parent.available(parent_own)
-        && share > available
-    {
-        return Err(Refused::Budget {
-            session: session.clone(),
-            currency,
-            asked: share,
-            available,
-        });
-    }
-    parent.reserved = parent.reserved.saturating_add(share);
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -354,11 +334,25 @@ mod tests {
         }
     }
 
+    /// A child as its parent sees it.
+    #[derive(Clone, Copy, Debug)]
+    struct Child {
+        budget: Budget,
+        usage: Usage,
+        live: bool,
+    }
+
+    impl Child {
+        fn weight(&self) -> Weight {
+            self.budget.weight(&self.usage, self.live)
+        }
+    }
+
     #[test]
     fn a_share_is_taken_and_the_rest_returned() {
         let parent = Budget::new(tokens(100));
-        let (parent, child) = parent.reserve(&id(), &spent(10), tokens(60)).unwrap();
-        assert_eq!(child, tokens(60));
+        let (parent, share) = parent.reserve(&id(), &spent(10), tokens(60)).unwrap();
+        assert_eq!(share, tokens(60));
         assert_eq!(
             parent.reserve(&id(), &spent(10), tokens(31)),
             Err(Refused::Budget {
@@ -368,7 +362,12 @@ mod tests {
                 available: 30
             })
         );
-        let parent = parent.settle(&Budget::new(child), &spent(25));
+        let child = Budget::new(share);
+        let (live, ended) = (
+            child.weight(&spent(25), true),
+            child.weight(&spent(25), false),
+        );
+        let parent = parent.carry(Some(live), ended);
         assert_eq!(parent.unspent(&spent(10)), tokens(65));
         assert_eq!(
             parent.tokens,
@@ -377,6 +376,32 @@ mod tests {
                 reserved: 0,
                 children: 25
             }
+        );
+    }
+
+    #[test]
+    fn l8_a_child_that_took_too_much_gives_nothing_back_by_returning() {
+        let (parent, share) = Budget::new(tokens(100))
+            .reserve(&id(), &spent(0), tokens(50))
+            .unwrap();
+        let child = Budget::new(share);
+        let at = |used: u64, live: bool| child.weight(&spent(used), live);
+        // It spends 1000 of its 50: the parent feels it at once, when it ends, and when it would return.
+        let parent = parent.carry(Some(at(0, true)), at(1000, true));
+        assert_eq!(parent.unspent(&spent(0)), tokens(0));
+        let parent = parent.carry(Some(at(1000, true)), at(1000, false));
+        assert_eq!(
+            parent.tokens,
+            Account {
+                limit: Some(100),
+                reserved: 0,
+                children: 1000
+            }
+        );
+        assert!(
+            parent
+                .take_back(&id(), &spent(0), at(1000, false), at(1000, true))
+                .is_err()
         );
     }
 
@@ -398,35 +423,60 @@ mod tests {
         );
     }
 
+    #[test]
+    fn amounts_are_shown_as_people_write_them() {
+        for (micros, shown) in [
+            (0, "$0"),
+            (5_000_000, "$5"),
+            (1_250_000, "$1.25"),
+            (1, "$0.000001"),
+        ] {
+            assert_eq!(Currency::Cost.show(micros), shown);
+        }
+        assert_eq!(Currency::Tokens.show(7), "7 tokens");
+    }
+
     proptest! {
-        /// Reserve, spend, settle, reopen in any order: reservations never exceed the limit, and once all
-        /// children are settled nothing stays reserved.
+        /// Make, spend (also too much), end and bring back in any order: the parent's account is always the
+        /// sum of what its children weigh, and what is given out never exceeds what is there.
         #[test]
-        fn l8_reservations_always_balance(limit in 1u64..1000, asks in prop::collection::vec((1u64..400, 0u64..500, any::<bool>()), 0..20)) {
+        fn l8_reservations_always_balance(
+            limit in 1u64..1000,
+            steps in prop::collection::vec((0u8..4, 0usize..6, 1u64..400), 0..40),
+        ) {
             let mut parent = Budget::new(tokens(limit));
-            let mut live: Vec<(Budget, Usage)> = vec![];
-            let mut total_spent = 0u64;
-            for (ask, use_, keep) in asks {
-                if let Ok((after, share)) = parent.reserve(&id(), &spent(0), tokens(ask)) {
-                    prop_assert!(after.tokens.reserved + after.tokens.children <= limit);
-                    parent = after;
-                    let used = use_.min(ask);
-                    if keep {
-                        live.push((Budget::new(share), spent(used)));
-                    } else {
-                        parent = parent.settle(&Budget::new(share), &spent(used));
-                        let settled = parent;
-                        let reopened = parent.reopen(&id(), &spent(0), &Budget::new(share), &spent(used)).unwrap();
-                        prop_assert_eq!(reopened.settle(&Budget::new(share), &spent(used)), settled);
+            let mut children: Vec<Child> = vec![];
+            for (step, which, amount) in steps {
+                let before = parent;
+                if step == 0 {
+                    if let Ok((after, share)) = parent.reserve(&id(), &spent(0), tokens(amount)) {
+                        prop_assert!(after.tokens.taken(0) <= limit);
+                        parent = after;
+                        children.push(Child { budget: Budget::new(share), usage: spent(0), live: true });
                     }
-                    total_spent += used;
+                } else if let Some(child) = children.get_mut(which) {
+                    let old = child.weight();
+                    match step {
+                        1 if child.live => child.usage = child.usage.plus(spent(amount)),
+                        2 => child.live = false,
+                        3 if !child.live => {
+                            let back = Child { live: true, ..*child };
+                            match parent.take_back(&id(), &spent(0), old, back.weight()) {
+                                Ok(after) => {
+                                    prop_assert!(after.tokens.taken(0) <= limit);
+                                    *child = back;
+                                }
+                                Err(_) => prop_assert!(before == parent),
+                            }
+                        }
+                        _ => {}
+                    }
+                    parent = parent.carry(Some(old), child.weight());
                 }
+                let held: u64 = children.iter().map(|c| c.weight().tokens.held).sum();
+                let charged: u64 = children.iter().map(|c| c.weight().tokens.charged).sum();
+                prop_assert_eq!((parent.tokens.reserved, parent.tokens.children), (held, charged));
             }
-            for (budget, usage) in live {
-                parent = parent.settle(&budget, &usage);
-            }
-            prop_assert_eq!(parent.tokens.reserved, 0);
-            prop_assert_eq!(parent.tokens.children, total_spent);
         }
     }
 }

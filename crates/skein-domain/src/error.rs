@@ -191,10 +191,12 @@ pub enum Refused {
         offenders: Vec<(SessionId, PhaseName)>,
         total: u64,
     },
-    #[error("cannot remove project `{project}`: {total} open {} in the way", if *.total == 1 { "thread is" } else { "threads are" })]
+    #[error("cannot remove project `{project}`: {total} {what} in the way")]
     ProjectNotEmpty {
         project: ProjectId,
-        offenders: Vec<ThreadId>,
+        /// What is in the way, with its verb: `open thread is`, `live sessions are`.
+        what: &'static str,
+        offenders: Vec<String>,
         total: u64,
     },
     #[error("session `{session}` is owned by {owner}, not by {actor}")]
@@ -454,9 +456,11 @@ impl Refused {
                     "`skein thread archive {thread}` puts it away and keeps its sessions"
                 )],
             },
-            Self::ProjectNotEmpty { .. } => {
+            Self::ProjectNotEmpty { what, .. } if what.contains("thread") => {
                 vec!["`skein thread archive THREAD` or `skein thread rm THREAD` first".into()]
             }
+            Self::ProjectNotEmpty { .. } => vec!["`skein kill SESSION` ends one".into()],
+
             Self::NotOwner { session, .. } => vec![format!(
                 "`skein handoff {session} --to ACTOR` gives it to someone"
             )],
@@ -552,6 +556,7 @@ impl Refused {
                 project,
                 offenders,
                 total,
+                ..
             } => out.extend([
                 ("project", text(project)),
                 ("total", Detail::Number(*total)),
@@ -560,7 +565,7 @@ impl Refused {
                     Detail::Rows(
                         offenders
                             .iter()
-                            .map(|t| vec![("thread", t.to_string())])
+                            .map(|id| vec![("id", id.clone())])
                             .collect(),
                     ),
                 ),

@@ -35,8 +35,10 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Largest value either limit can be set to.
-    pub const MOST: u32 = 10_000;
+    /// Deepest delegation a project can allow; keeps trees small enough to show.
+    pub const MOST_DEPTH: u32 = 32;
+    /// Widest delegation a project can allow.
+    pub const MOST_WIDTH: u32 = 10_000;
 }
 
 /// When sessions are archived without being asked; `None` keeps them.

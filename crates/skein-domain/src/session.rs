@@ -1,7 +1,7 @@
 //! One agent or person at work on a thread: one owner, one transcript, at most one live run.
 
 use crate::actor::Actor;
-use crate::budget::{Allowance, Budget, Usage};
+use crate::budget::{Allowance, Budget, Usage, Weight};
 use crate::error::{Conflict, Refused};
 use crate::id::{HandoffId, ProjectId, SessionId, SummaryId, ThreadId};
 use crate::phase::{Phase, Step};
@@ -26,6 +26,8 @@ pub struct Session {
     pub agent: AgentName,
     /// Number of the current or last run; fences writes made on its behalf.
     pub run: u64,
+    /// Turns begun, over all runs.
+    pub turns: u64,
     pub task: Task,
     pub budget: Budget,
     pub usage: Usage,
@@ -42,8 +44,8 @@ pub struct Session {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Merge {
     pub child: SessionId,
-    /// The child's record version at that moment: a child that changed since may be merged again.
-    pub child_version: u64,
+    /// The child's turns at that moment: a child that worked since may be merged again.
+    pub child_turns: u64,
     pub at: Timestamp,
 }
 
@@ -79,6 +81,7 @@ impl Session {
             phase: Phase::Idle,
             agent: new.agent,
             run: 1,
+            turns: 0,
             task: new.task,
             budget: Budget::new(new.allowance),
             usage: Usage::default(),
@@ -93,9 +96,11 @@ impl Session {
 
     /// The record after `step`, one version further.
     pub fn step(&self, step: Step, at: Timestamp) -> Result<Self, Conflict> {
+        let turns = self.turns + u64::from(step == Step::BeginTurn);
         let phase = self.phase.on(&self.id, step)?;
         Ok(Self {
             phase,
+            turns,
             last_activity_at: at,
             ..self.next(at)
         })
@@ -118,6 +123,11 @@ impl Session {
             updated_at: at,
             ..self.clone()
         }
+    }
+
+    /// What this session weighs on its parent's budget.
+    pub fn weight(&self) -> Weight {
+        self.budget.weight(&self.usage, self.phase.is_live())
     }
 
     pub fn check_run(&self, expected: Option<u64>) -> Result<(), Conflict> {

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use skein_domain::{Actor, Key, Project, Receipt, Role, Session, Summary, TenantId, Thread, Token};
+use skein_domain::{
+    Actor, Key, Project, Receipt, Role, Session, SessionId, Summary, TenantId, Thread, Token,
+};
 
 /// One authenticated caller with one request.
 #[derive(Clone, Debug)]
@@ -12,6 +14,8 @@ pub struct Caller {
     pub role: Role,
     /// Set for tokens bound to an actor: it may drive only sessions this actor owns.
     pub bound: bool,
+    /// Set for the machine's own user, who can look at its disk in any case.
+    pub local: bool,
     pub idempotency: Option<Idempotency>,
 }
 
@@ -23,6 +27,7 @@ impl Caller {
             actor,
             role: Role::Admin,
             bound: false,
+            local: true,
             idempotency: None,
         }
     }
@@ -61,6 +66,10 @@ pub enum Outcome {
         token: Token,
         secret: String,
     },
+    /// What retention archived.
+    Archived(Vec<SessionId>),
+    /// An answer the surface wrote itself.
+    Rendered(serde_json::Value),
     Sealed {
         sealed: u64,
         dropped: u64,
@@ -86,6 +95,13 @@ impl Answer {
     pub fn session(self) -> Option<Session> {
         match self {
             Self::Fresh(Outcome::Session(session)) => Some(*session),
+            _ => None,
+        }
+    }
+
+    pub fn archived(self) -> Option<Vec<SessionId>> {
+        match self {
+            Self::Fresh(Outcome::Archived(sessions)) => Some(sessions),
             _ => None,
         }
     }

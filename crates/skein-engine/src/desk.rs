@@ -47,6 +47,15 @@ impl Desk {
         }
     }
 
+    /// Refuses what touches more than sessions of its own to a token bound to an actor.
+    pub(crate) async fn refuse_bound(&self, op: &'static str) -> Result<(), Error> {
+        if self.caller.bound && self.caller.role < Role::Admin {
+            let role = "operate, bound to an actor,";
+            return Err(self.refused(op, Refused::Role { role, op }.into()).await);
+        }
+        Ok(())
+    }
+
     /// Runs a change: checks the role, replays an earlier answer, writes, keeps the answer.
     pub(crate) async fn change(
         &self,
@@ -82,33 +91,71 @@ impl Desk {
         }
     }
 
+    /// The answer given before under the caller's key, for work that is not one transaction.
+    pub(crate) async fn earlier(&self) -> Result<Option<Answer>, Error> {
+        let Some(request) = self.caller.idempotency.clone() else {
+            return Ok(None);
+        };
+        self.look(move |reader| {
+            Ok(match reader.earlier(&request.key, &request.fingerprint)? {
+                Earlier::Answered(body) => Some(Answer::Replayed(body)),
+                Earlier::Never => None,
+            })
+        })
+        .await
+    }
+
+    /// Keeps the answer of something the surface does itself, so that a repeated request is recognised.
+    pub async fn acknowledge(
+        &self,
+        op: &'static str,
+        answer: serde_json::Value,
+    ) -> Result<Answer, Error> {
+        self.change(op, Role::Admin, move |_| {
+            Ok(Outcome::Rendered(answer.clone()))
+        })
+        .await
+    }
+
     pub(crate) async fn look<T: Send + 'static>(
         &self,
         job: impl FnOnce(&Reader<'_>) -> StoreResult<T> + Send + 'static,
     ) -> Result<T, Error> {
         match self.store.read(job).await {
             Ok(value) => Ok(value),
-            Err(error) => Err(self.refused("read", error.into()).await),
+            Err(error) => {
+                let error = error.into();
+                self.missed(&error);
+                Err(error)
+            }
         }
     }
 
-    /// Leaves a trace of a refusal in the log, and of an id that belongs to another tenant behind the wall.
-    /// Gives the error back unchanged: a failing audit does not hide it.
+    /// Leaves a trace of a refused change in the log. Gives the error back unchanged: a failing audit does
+    /// not hide it. Who keeps asking for what their role does not allow is recorded once a minute.
     pub(crate) async fn refused(&self, op: &'static str, error: Error) -> Error {
-        match error.domain() {
-            Some(skein_domain::Error::Refused(refused)) => {
-                if let Err(failed) = self.tell_refusal(op, refused.clone()).await {
-                    tracing::warn!(op, error = %failed, "a refusal could not be recorded");
-                }
-            }
-            Some(skein_domain::Error::NotFound(missing)) => {
-                self.shared
-                    .walls
-                    .missed(&self.caller.tenant, missing.what, &missing.id);
-            }
-            _ => {}
+        self.missed(&error);
+        let Some(skein_domain::Error::Refused(refused)) = error.domain() else {
+            return error;
+        };
+        let by_role = matches!(refused, Refused::Role { .. });
+        let who = || format!("{} {} {op}", self.caller.tenant, self.caller.actor);
+        if by_role && !self.shared.trespasses.is_new(who(), self.now()) {
+            return error;
+        }
+        if let Err(failed) = self.tell_refusal(op, refused.clone()).await {
+            tracing::warn!(op, error = %failed, "a refusal could not be recorded");
         }
         error
+    }
+
+    /// An id that is not there may be somebody else's.
+    fn missed(&self, error: &Error) {
+        if let Some(skein_domain::Error::NotFound(missing)) = error.domain() {
+            self.shared
+                .walls
+                .missed(&self.caller.tenant, missing.what, &missing.id);
+        }
     }
 
     async fn tell_refusal(&self, op: &'static str, refused: Refused) -> StoreResult<()> {

@@ -65,6 +65,7 @@ impl Desk {
                 for descendant in below.iter().rev() {
                     // Read again: a child's end may have changed it.
                     let current: Session = writer.reader().get(descendant.id.as_str())?;
+                    current.check_owner(must_own.as_ref())?;
                     end_session(writer, &current, End::Killed, reason.clone())?;
                 }
                 if !session.phase.is_live() && !below.is_empty() {
@@ -95,7 +96,7 @@ impl Desk {
             require_open_thread(&writer.reader(), &before)?;
             if let Some(parent) = &before.parent {
                 let parent: Session = writer.reader().get(parent.as_str())?;
-                rejoin(writer, &parent, &before)?;
+                rejoin(writer, &parent, &before, &after)?;
             }
             let after = Session {
                 run: after.run + 1,
@@ -111,7 +112,12 @@ impl Desk {
 
 /// Takes a place and the budget's rest with the parent again. A parent that has ended takes nobody in, but
 /// holds nobody back either, unless it gave the budget back that the child would need.
-fn rejoin(writer: &mut Writer<'_>, parent: &Session, child: &Session) -> StoreResult<()> {
+fn rejoin(
+    writer: &mut Writer<'_>,
+    parent: &Session,
+    before: &Session,
+    after: &Session,
+) -> StoreResult<()> {
     if parent.phase.is_live() {
         check_delegates(parent)?;
         let project: skein_domain::Project = writer.reader().get(parent.project.as_str())?;
@@ -119,23 +125,15 @@ fn rejoin(writer: &mut Writer<'_>, parent: &Session, child: &Session) -> StoreRe
         capacity::check(&project.limits, &parent.id, parent.depth, live, 1)?;
     } else if parent.budget.is_limited() {
         return Err(Refused::ParentEnded {
-            session: child.id.clone(),
+            session: before.id.clone(),
             parent: parent.id.clone(),
         }
         .into());
     }
-    let budget = parent
+    parent
         .budget
-        .reopen(&parent.id, &parent.usage, &child.budget, &child.usage)?;
-    if budget == parent.budget {
-        return Ok(());
-    }
-    let after = Session {
-        budget,
-        ..parent.next(writer.now())
-    };
-    writer.update(&after)?;
-    recharge_ancestors(writer, parent, &after)
+        .take_back(&parent.id, &parent.usage, before.weight(), after.weight())?;
+    carry_up(writer, before, after)
 }
 
 /// Live sessions below `session`, parents before children.
@@ -185,72 +183,55 @@ pub(crate) fn end_session(
         }
         .of(&after),
     )?;
-    if let Some(parent) = &after.parent {
-        let parent: Session = writer.reader().get(parent.as_str())?;
-        settle(writer, &parent, &after)?;
-    }
+    settle(writer, session, &after)?;
     Ok(after)
 }
 
-fn settle(writer: &mut Writer<'_>, parent: &Session, child: &Session) -> StoreResult<()> {
-    let now = writer.now();
-    let mut after = Session {
-        budget: parent.budget.settle(&child.budget, &child.usage),
-        ..parent.next(now)
-    };
-    let mut facts = vec![];
-    if parent.budget.is_limited() {
-        let unspent = child.budget.unspent(&child.usage);
-        facts.push(Change::BudgetReturned {
-            child: child.id.clone(),
-            unspent,
-        });
-    }
-    if let Some((broadcast, report)) = finished_broadcast(writer, parent, child)? {
-        after.phase = parent.phase.on(&parent.id, Step::MergeDone)?;
-        // It waited and did not lie idle: retention counts from here.
-        after.last_activity_at = now;
-        facts.push(Change::BroadcastFinished {
-            handoff: broadcast,
-            report,
-        });
-    }
-    if after.budget == parent.budget && after.phase == parent.phase {
+/// What the parent learns of a child's end: its budget's rest, and that a broadcast is over.
+fn settle(writer: &mut Writer<'_>, before: &Session, after: &Session) -> StoreResult<()> {
+    let Some(parent) = &after.parent else {
         return Ok(());
+    };
+    let parent: Session = writer.reader().get(parent.as_str())?;
+    carry_up(writer, before, after)?;
+    if parent.budget.is_limited() {
+        let unspent = after.budget.unspent(&after.usage);
+        let child = after.id.clone();
+        writer.tell(&Change::BudgetReturned { child, unspent }.of(&parent))?;
     }
-    writer.update(&after)?;
-    for fact in facts {
-        writer.tell(&fact.of(&after))?;
+    if let Some((broadcast, report)) = finished_broadcast(writer, &parent, after)? {
+        let parent: Session = writer.reader().get(parent.id.as_str())?;
+        // It waited and did not lie idle: retention counts from here, so this is activity of its own.
+        let idle = parent.step(Step::MergeDone, writer.now())?;
+        writer.update(&idle)?;
+        let handoff = broadcast;
+        writer.tell(&Change::BroadcastFinished { handoff, report }.of(&idle))?;
     }
-    recharge_ancestors(writer, parent, &after)
+    Ok(())
 }
 
-/// A parent that ended before its child carries the child's reservation as its charge; when the child ends,
-/// what comes back goes on to the next ancestor that is still there to use it.
-fn recharge_ancestors(
+/// Passes a change of a session's weight on to its parent's budget, and on from there as far as it is felt:
+/// a parent that has ended, or took more than its share, weighs differently for it.
+pub(crate) fn carry_up(
     writer: &mut Writer<'_>,
     before: &Session,
     after: &Session,
 ) -> StoreResult<()> {
     let (mut before, mut after) = (before.clone(), after.clone());
-    while !after.phase.is_live() {
-        let Some(grandparent) = &after.parent else {
-            return Ok(());
-        };
-        let grandparent: Session = writer.reader().get(grandparent.as_str())?;
-        let budget = grandparent.budget.recharge(
-            before.budget.charge(&before.usage),
-            after.budget.charge(&after.usage),
-        );
-        if budget == grandparent.budget {
+    while let Some(parent) = &after.parent
+        && before.weight() != after.weight()
+    {
+        let parent: Session = writer.reader().get(parent.as_str())?;
+        let budget = parent.budget.carry(Some(before.weight()), after.weight());
+        if budget == parent.budget {
             return Ok(());
         }
-        let recharged = Session {
+        let carried = Session {
             budget,
-            ..grandparent.next(writer.now())
+            ..parent.next(writer.now())
         };
-        writer.update(&recharged)?;
-        (before, after) = (grandparent, recharged);
+        writer.update(&carried)?;
+        (before, after) = (parent, carried);
     }
     Ok(())
 }
@@ -313,9 +294,8 @@ pub(crate) fn archive_session(
     let after = session.quiet_step(Step::Archive, writer.now())?;
     writer.update(&after)?;
     writer.tell(&Change::Archived { why }.of(&after))?;
-    if let (true, Some(parent)) = (was_live, &after.parent) {
-        let parent: Session = writer.reader().get(parent.as_str())?;
-        settle(writer, &parent, &after)?;
+    if was_live {
+        settle(writer, session, &after)?;
     }
     Ok(after)
 }

@@ -6,10 +6,13 @@ use skein_domain::{Handoff, TenantId};
 use skein_store::Store;
 use skein_store::backend::Filter;
 
+use tokio::sync::Semaphore;
+
 use crate::caller::Caller;
 use crate::desk::Desk;
 use crate::error::Error;
 use crate::handoff::{NoWorkspaces, Provisioner, Running};
+use crate::recent::Recent;
 use crate::source::{Clock, Ids, SystemClock, SystemIds};
 use crate::tasks::Tasks;
 use crate::walls::Walls;
@@ -29,6 +32,8 @@ pub(crate) struct Shared {
     pub(crate) running: Running,
     pub(crate) tasks: Tasks,
     pub(crate) walls: Walls,
+    pub(crate) verifying: Semaphore,
+    pub(crate) trespasses: Recent,
 }
 
 impl Engine {
@@ -57,6 +62,8 @@ impl Engine {
             running: Running::default(),
             tasks,
             walls,
+            verifying: Semaphore::new(1),
+            trespasses: Recent::default(),
         };
         Self {
             store,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use skein_domain::{Role, Session};
-use skein_store::{Event, Subscription, Verdict};
+use skein_store::{Event, Page, Subscription, Verdict, Writer};
 
 use crate::caller::{Answer, Outcome};
 use crate::desk::Desk;
@@ -27,13 +27,13 @@ impl Desk {
         since: u64,
         session: Option<String>,
         limit: usize,
-    ) -> Result<Vec<Event>, Error> {
+    ) -> Result<Page<Event>, Error> {
         self.look(move |reader| {
             let session = match session {
                 Some(reference) => Some(reader.resolve::<Session>(&reference)?.id),
                 None => None,
             };
-            reader.events(since, session.as_ref(), limit)
+            reader.events_page(since, session.as_ref(), limit)
         })
         .await
     }
@@ -62,23 +62,53 @@ impl Desk {
         })
     }
 
+    /// One at a time: it reads the whole log, and readers of other things must not wait for it.
     pub async fn verify_events(&self) -> Result<Verdict, Error> {
+        let _turn = self
+            .shared
+            .verifying
+            .acquire()
+            .await
+            .map_err(|_| Error::Stopped)?;
         self.look(|reader| reader.verify()).await
     }
 
     /// Packs all but the newest `keep` events away; with `drop` their bodies are forgotten.
     pub async fn seal_events(&self, keep: u64, drop: bool) -> Result<Answer, Error> {
-        self.change("seal events", Role::Admin, move |writer| {
-            let through = writer.reader().head()?.seq.saturating_sub(keep);
-            let sealed = writer.seal_events(through)?;
-            let dropped = if drop {
-                writer.drop_sealed_events(through)?
-            } else {
-                0
-            };
-            Ok(Outcome::Sealed { sealed, dropped })
-        })
-        .await
+        let op = "seal events";
+        if let Err(refused) = self.caller.role.require(Role::Admin, op) {
+            return Err(self.refused(op, refused.into()).await);
+        }
+        let through = self
+            .look(move |r| Ok(r.head()?.seq.saturating_sub(keep)))
+            .await?;
+        let mut sealed = 0;
+        loop {
+            // In steps, so that others' writes come in between.
+            let job = move |writer: &mut Writer<'_>| writer.seal_events(through);
+            match self
+                .store
+                .write(&self.caller.actor, self.now(), job)
+                .await?
+            {
+                0 => break,
+                some => sealed += some,
+            }
+        }
+        let answer = self
+            .change(op, Role::Admin, move |writer| {
+                let dropped = if drop {
+                    writer.drop_sealed_events(through)?
+                } else {
+                    0
+                };
+                Ok(Outcome::Sealed { sealed, dropped })
+            })
+            .await?;
+        if drop {
+            self.store.forget_recent_events();
+        }
+        Ok(answer)
     }
 }
 

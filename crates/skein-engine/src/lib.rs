@@ -15,6 +15,7 @@ pub mod events;
 pub mod handoff;
 mod merge;
 pub mod project;
+mod recent;
 mod retention;
 pub mod session;
 pub mod source;

@@ -19,16 +19,23 @@ impl Desk {
             check(&before, &child)?;
             require_open_thread(&writer.reader(), &before)?;
             let now = writer.now();
-            let mut after = match &before.phase {
-                Phase::AwaitingMerge(_) => before.step(Step::MergeDone, now)?,
-                _ => Session {
+            // Only a recipient's work is what a broadcast waits for; another child's is merged beside it.
+            let awaited = match &before.phase {
+                Phase::AwaitingMerge(broadcast) if child.broadcast.as_ref() == Some(broadcast) => {
+                    Some(broadcast.clone())
+                }
+                _ => None,
+            };
+            let mut after = match awaited {
+                Some(_) => before.step(Step::MergeDone, now)?,
+                None => Session {
                     last_activity_at: now,
                     ..before.next(now)
                 },
             };
             after.merges.push(Merge {
                 child: child.id.clone(),
-                child_version: child.version,
+                child_turns: child.turns,
                 at: now,
             });
             writer.update(&after)?;
@@ -38,15 +45,9 @@ impl Desk {
                 }
                 .of(&after),
             )?;
-            if let Phase::AwaitingMerge(broadcast) = &before.phase {
-                let report = report(writer, &before, broadcast)?;
-                writer.tell(
-                    &Change::BroadcastFinished {
-                        handoff: broadcast.clone(),
-                        report,
-                    }
-                    .of(&after),
-                )?;
+            if let Some(handoff) = awaited {
+                let report = report(writer, &before, &handoff)?;
+                writer.tell(&Change::BroadcastFinished { handoff, report }.of(&after))?;
             }
             Ok(Outcome::Session(Box::new(after)))
         })
@@ -86,7 +87,7 @@ fn check(session: &Session, child: &Session) -> Result<(), skein_store::Error> {
     if session
         .merges
         .iter()
-        .any(|m| m.child == child.id && m.child_version == child.version)
+        .any(|m| m.child == child.id && m.child_turns == child.turns)
     {
         return Err(Conflict::AlreadyMerged {
             session: session.id.clone(),

@@ -2,10 +2,10 @@
 
 use skein_domain::{
     Conflict, Fact, Invalid, Limits, Name, NotFound, Prefix, Project, ProjectId, Refused,
-    Retention, Role, Thread, gate,
+    Retention, Role, Session, Thread, gate,
 };
 use skein_store::backend::{Filter, Order};
-use skein_store::{Page, Query, Reader, Writer};
+use skein_store::{Entity, Page, Query, Reader, Writer};
 
 use crate::caller::{Answer, Outcome};
 use crate::desk::Desk;
@@ -31,15 +31,16 @@ pub struct Settings {
 
 impl Settings {
     fn check(&self) -> Result<(), Invalid> {
-        for (what, value) in [("depth", self.depth), ("width", self.width)] {
+        let limits = [
+            ("depth", self.depth, Limits::MOST_DEPTH),
+            ("width", self.width, Limits::MOST_WIDTH),
+        ];
+        for (what, value, most) in limits {
             if let Some(value) = value
-                && value > Limits::MOST
+                && value > most
             {
-                return Err(Invalid::new(
-                    what,
-                    &value.to_string(),
-                    format!("the most is {}", Limits::MOST),
-                ));
+                let why = format!("the most is {most}");
+                return Err(Invalid::new(what, &value.to_string(), why));
             }
         }
         Ok(())
@@ -65,11 +66,15 @@ fn claim((kind, value): (&str, &str)) -> String {
     format!("{kind}:{value}")
 }
 
-/// Finds a project by id, unique beginning of its id, or name.
+/// Finds a project by id, name, or unique beginning of its id, in this order: a name cannot stand in for
+/// an id.
 pub(crate) fn resolve(reader: &Reader<'_>, reference: &str) -> Result<Project, skein_store::Error> {
-    let project: Project = match reader.claimed_by(&claim(by_name(reference)))? {
-        Some(id) => reader.get(&id)?,
-        None => reader.resolve(reference)?,
+    let project: Project = match reader.find(reference)? {
+        Some(project) => project,
+        None => match reader.claimed_by(&claim(by_name(reference)))? {
+            Some(id) => reader.get(&id)?,
+            None => reader.resolve(reference)?,
+        },
     };
     if project.removed_at.is_some() {
         return Err(NotFound::new("project", reference).into());
@@ -80,6 +85,12 @@ pub(crate) fn resolve(reader: &Reader<'_>, reference: &str) -> Result<Project, s
 impl Desk {
     pub async fn add_project(&self, add: AddProject) -> Result<Answer, Error> {
         add.settings.check()?;
+        if add.path.is_some() && !self.caller.local {
+            let op = "add a folder of the daemon's machine";
+            if let Err(refused) = self.caller.role.require(Role::Admin, op) {
+                return Err(self.refused(op, refused.into()).await);
+            }
+        }
         let path = match add.path {
             Some(path) => Some(canonical(path).await?),
             None => None,
@@ -145,7 +156,7 @@ impl Desk {
         settings: Settings,
     ) -> Result<Answer, Error> {
         settings.check()?;
-        self.change("change a project", Role::Operate, move |writer| {
+        self.change("change a project", Role::Admin, move |writer| {
             let before = resolve(&writer.reader(), &reference)?;
             if let Some(expected) = expect_version
                 && expected != before.version
@@ -182,26 +193,10 @@ impl Desk {
     /// Forgets a project whose threads are all put away. Its folder and name are free again, its prefix is
     /// not: ids are never given twice. Its threads and sessions stay readable.
     pub async fn remove_project(&self, reference: String) -> Result<Answer, Error> {
-        self.change("remove a project", Role::Operate, move |writer| {
+        self.change("remove a project", Role::Admin, move |writer| {
             let before = resolve(&writer.reader(), &reference)?;
-            let open = Filter {
-                project: Some(before.id.to_string()),
-                live: Some(true),
-                ..Filter::default()
-            };
-            let total = writer.reader().count::<Thread>(&open)?;
-            if total > 0 {
-                let page = writer
-                    .reader()
-                    .list::<Thread>(&Query::oldest_first(open, gate::SAMPLE))?;
-                let offenders = page.items.into_iter().map(|t| t.id).collect();
-                return Err(Refused::ProjectNotEmpty {
-                    project: before.id,
-                    offenders,
-                    total,
-                }
-                .into());
-            }
+            refuse_if_any::<Thread>(writer, &before, ["open thread is", "open threads are"])?;
+            refuse_if_any::<Session>(writer, &before, ["live session is", "live sessions are"])?;
             let now = writer.now();
             let after = Project {
                 version: before.version + 1,
@@ -246,9 +241,14 @@ impl Desk {
         .await
     }
 
-    /// The project whose folder is `path` or the nearest one around it.
+    /// The project whose folder is `path` or the nearest one around it. Links are followed for the machine's
+    /// own user; for others the path is only compared, so that nobody learns what is on the disk.
     pub async fn project_around(&self, path: String) -> Result<Option<Project>, Error> {
-        let path = canonical(path).await?;
+        let path = if self.caller.local {
+            canonical(path).await?
+        } else {
+            path
+        };
         self.look(move |reader| {
             for folder in std::path::Path::new(&path)
                 .ancestors()
@@ -262,6 +262,32 @@ impl Desk {
         })
         .await
     }
+}
+
+/// A project is not removed from under what is still going on in it.
+fn refuse_if_any<E: Entity>(
+    writer: &Writer<'_>,
+    project: &Project,
+    [one, several]: [&'static str; 2],
+) -> Result<(), skein_store::Error> {
+    let live = Filter {
+        project: Some(project.id.to_string()),
+        live: Some(true),
+        ..Filter::default()
+    };
+    let total = writer.reader().count::<E>(&live)?;
+    if total == 0 {
+        return Ok(());
+    }
+    let sample = Query::oldest_first(live, gate::SAMPLE);
+    let offenders = writer.reader().list::<E>(&sample)?.items;
+    Err(Refused::ProjectNotEmpty {
+        project: project.id.clone(),
+        what: if total == 1 { one } else { several },
+        offenders: offenders.iter().map(|e| e.id().to_owned()).collect(),
+        total,
+    }
+    .into())
 }
 
 fn take(

@@ -5,6 +5,7 @@ use skein_store::Reader;
 use skein_store::backend::Filter;
 use skein_store::reply::KEPT_SECONDS;
 
+use crate::caller::{Answer, Outcome};
 use crate::desk::Desk;
 use crate::ending::archive_session;
 use crate::error::Error;
@@ -34,12 +35,20 @@ impl Desk {
         Ok(archived)
     }
 
-    /// Applies every project's retention now. Returns the sessions that were archived.
-    pub async fn run_retention(&self) -> Result<Vec<SessionId>, Error> {
-        if let Err(refused) = self.caller.role.require(Role::Admin, "run retention") {
-            return Err(self.refused("run retention", refused.into()).await);
+    /// Applies every project's retention now. Answers with the sessions that were archived.
+    pub async fn run_retention(&self) -> Result<Answer, Error> {
+        let op = "run retention";
+        if let Err(refused) = self.caller.role.require(Role::Admin, op) {
+            return Err(self.refused(op, refused.into()).await);
         }
-        self.sweep().await
+        if let Some(earlier) = self.earlier().await? {
+            return Ok(earlier);
+        }
+        let archived = self.sweep().await?;
+        self.change(op, Role::Admin, move |_| {
+            Ok(Outcome::Archived(archived.clone()))
+        })
+        .await
     }
 
     /// One round: bounded, so that nothing is read that will not be used.
@@ -48,6 +57,7 @@ impl Desk {
         let due = self.look(move |reader| due(reader, now)).await?;
         let mut archived = vec![];
         for due in due {
+            let id = due.session.clone();
             // One transaction each; what was touched since it was chosen is left alone.
             let done = self
                 .store
@@ -62,8 +72,14 @@ impl Desk {
                         _ => Ok(None),
                     }
                 })
-                .await?;
-            archived.extend(done);
+                .await;
+            match done {
+                Ok(done) => archived.extend(done),
+                // One that cannot be archived keeps neither the others nor the rest of the sweep waiting.
+                Err(error) => {
+                    tracing::warn!(session = %id, %error, "a session could not be archived")
+                }
+            }
         }
         Ok(archived)
     }
@@ -154,6 +170,6 @@ fn surplus(
         })
     };
     Ok(Some(
-        ended.into_iter().enumerate().map_while(is_due).collect(),
+        ended.into_iter().enumerate().filter_map(is_due).collect(),
     ))
 }

@@ -82,6 +82,7 @@ impl Desk {
 
     /// Puts a thread away if nobody works on it. Doing it again changes nothing.
     pub async fn archive_thread(&self, reference: String) -> Result<Answer, Error> {
+        self.refuse_bound("archive a thread").await?;
         self.change("archive a thread", Role::Operate, move |writer| {
             let before: Thread = writer.reader().resolve(&reference)?;
             if before.state != ThreadState::Open {
@@ -109,6 +110,7 @@ impl Desk {
     }
 
     pub async fn reopen_thread(&self, reference: String) -> Result<Answer, Error> {
+        self.refuse_bound("reopen a thread").await?;
         self.change("reopen a thread", Role::Operate, move |writer| {
             let before: Thread = writer.reader().resolve(&reference)?;
             if before.state == ThreadState::Open {
@@ -140,6 +142,7 @@ impl Desk {
 
     /// Deletes a thread that never had a session. Deleting it again changes nothing.
     pub async fn delete_thread(&self, reference: String) -> Result<Answer, Error> {
+        self.refuse_bound("delete a thread").await?;
         self.change("delete a thread", Role::Operate, move |writer| {
             if let Some(deleted) = deleted_before(&writer.reader(), &reference)? {
                 return Ok(Outcome::Thread(deleted));

@@ -164,6 +164,7 @@ impl Engine {
             {
                 Ok(Caller {
                     tenant,
+                    local: false,
                     bound: token.actor.is_some(),
                     actor: match token.actor {
                         Some(actor) => actor,

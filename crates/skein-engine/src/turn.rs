@@ -8,6 +8,7 @@ use skein_store::{Reader, Writer};
 
 use crate::caller::{Answer, Outcome};
 use crate::desk::Desk;
+use crate::ending::carry_up;
 use crate::error::Error;
 
 /// What must still be true for a program's write to count.
@@ -78,6 +79,11 @@ impl Desk {
                 Invalid::new("options", &count, format!("the most is {MOST_OPTIONS}")).into(),
             );
         }
+        let bytes: usize = question.options.iter().map(|o| o.as_str().len()).sum();
+        if bytes > Reason::MOST {
+            let why = format!("together they may have {} bytes", Reason::MOST);
+            return Err(Invalid::new("options", &bytes.to_string(), why).into());
+        }
         self.turn("ask", reference, fence, move |_, _| {
             Ok((
                 Step::Ask(question.clone()),
@@ -117,6 +123,7 @@ impl Desk {
                 ..after
             };
             writer.update(&after)?;
+            carry_up(writer, &before, &after)?;
             writer.tell(&change.of(&after))?;
             Ok(Outcome::Session(Box::new(after)))
         })

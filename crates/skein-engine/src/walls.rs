@@ -10,6 +10,7 @@ use skein_domain::{Actor, Fact, TenantId};
 use skein_store::{Entity, Store};
 use tokio::sync::mpsc;
 
+use crate::recent::Recent;
 use crate::source::Clock;
 use crate::tasks::Tasks;
 
@@ -32,6 +33,7 @@ impl Walls {
     pub(crate) fn new(store: Store, clock: Arc<dyn Clock>, tasks: &Tasks) -> Self {
         let (misses, mut queue) = mpsc::channel::<Miss>(QUEUE);
         let stopping = tasks.stopping();
+        let recent = Recent::default();
         tasks.start("walls", async move {
             tokio::pin!(stopping);
             loop {
@@ -42,6 +44,10 @@ impl Walls {
                     () = &mut stopping => None,
                 };
                 let Some(miss) = miss else { return };
+                let same = format!("{} {} {}", miss.asked_by, miss.what, miss.id);
+                if !recent.is_new(same, clock.now()) {
+                    continue;
+                }
                 if let Err(error) = look_into(&store, clock.as_ref(), &miss).await {
                     tracing::warn!(%error, "an attempt across tenants could not be recorded");
                 }
@@ -57,7 +63,7 @@ impl Walls {
             id: id.to_owned(),
         };
         if self.misses.try_send(miss).is_err() {
-            tracing::debug!("too many missing ids at once; one was not looked into");
+            tracing::warn!("too many missing ids at once; one was not looked into");
         }
     }
 }

@@ -27,6 +27,8 @@ pub struct AppOptions {
     pub version: String,
     pub socket: PathBuf,
     pub listen: Option<std::net::SocketAddr>,
+    /// Who acts on the Unix socket when a request does not say.
+    pub user: skein_domain::Actor,
 }
 
 /// What handlers share.

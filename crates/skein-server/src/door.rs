@@ -11,7 +11,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use skein_domain::{Actor, Kind, Refused, TenantId};
+use skein_domain::{Kind, Refused, TenantId};
 use skein_engine::Caller;
 use skein_wire::{ACTOR_HEADER, TENANT_HEADER};
 
@@ -50,7 +50,7 @@ pub(crate) async fn keep(State(app): State<App>, mut request: Request, next: Nex
     // A connection without a peer would be a bug in `serve`; it gets no further than a stranger.
     let peer = request.extensions().get::<Peer>().copied();
     let decided = match peer {
-        Some(Peer::Unix) => local(request.headers()).map(|caller| (caller, None)),
+        Some(Peer::Unix) => local(&app, request.headers()).map(|caller| (caller, None)),
         Some(Peer::Tcp { local }) => match check_host(request.uri(), request.headers(), local) {
             Ok(()) if OPEN.contains(&request.uri().path()) => return next.run(request).await,
             Ok(()) => remote(&app, request.headers()).await,
@@ -73,14 +73,14 @@ pub(crate) async fn keep(State(app): State<App>, mut request: Request, next: Nex
     }
 }
 
-fn local(headers: &HeaderMap) -> Result<Caller, ApiError> {
+fn local(app: &App, headers: &HeaderMap) -> Result<Caller, ApiError> {
     let tenant = match text(headers, TENANT_HEADER)? {
         Some(name) => name.parse()?,
         None => TenantId::default_tenant(),
     };
     let actor = match text(headers, ACTOR_HEADER)? {
         Some(name) => name.parse()?,
-        None => Actor::System,
+        None => app.options().user.clone(),
     };
     Ok(Caller::local(tenant, actor))
 }
@@ -106,6 +106,7 @@ async fn remote(app: &App, headers: &HeaderMap) -> Result<(Caller, Option<Pass>)
 fn check_host(uri: &Uri, headers: &HeaderMap, local: SocketAddr) -> Result<(), ApiError> {
     let port = local.port();
     let ours = [
+        local.to_string(),
         format!("127.0.0.1:{port}"),
         format!("localhost:{port}"),
         format!("[::1]:{port}"),

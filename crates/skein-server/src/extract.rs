@@ -79,6 +79,14 @@ impl<T: DeserializeOwned> FromRequest<App> for Change<T> {
     async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
         let (parts, body) = request.into_parts();
         let mut caller = caller(&parts)?;
+        if let Some(query) = parts.uri.query().filter(|q| !q.is_empty()) {
+            // Somebody who writes `?dry_run=true` must not be taken at less than their word.
+            let message = format!("this call takes no query, not `{}`", query.escape_debug());
+            return Err(ApiError::misuse(
+                message,
+                &["`/api/v1/openapi.json` describes every call"],
+            ));
+        }
         let key = text(&parts.headers, IDEMPOTENCY_KEY)?
             .map(str::parse::<Key>)
             .transpose()?;

@@ -134,7 +134,8 @@ pub(crate) fn session(tenant: &TenantId, s: &domain::Session) -> wire::Session {
         },
         run: s.run,
         display_name: s.task.display_name(),
-        task: s.task.to_string(),
+        turns: s.turns,
+        task: Some(s.task.to_string()),
         usage: wire::Usage {
             input_tokens: s.usage.input_tokens,
             output_tokens: s.usage.output_tokens,
@@ -157,6 +158,14 @@ pub(crate) fn session(tenant: &TenantId, s: &domain::Session) -> wire::Session {
         created_at: time(s.created_at),
         updated_at: time(s.updated_at),
         last_activity_at: time(s.last_activity_at),
+    }
+}
+
+/// Lists leave the task out: a page of long ones would be large, and its first line is the display name.
+pub(crate) fn session_in_list(tenant: &TenantId, s: &domain::Session) -> wire::Session {
+    wire::Session {
+        task: None,
+        ..session(tenant, s)
     }
 }
 
@@ -243,7 +252,11 @@ pub(crate) fn event(tenant: &TenantId, e: &skein_store::Event) -> wire::Event {
 
 pub(crate) fn tree(tenant: &TenantId, t: &skein_engine::Tree) -> wire::Tree {
     wire::Tree {
-        ancestors: t.ancestors.iter().map(|s| session(tenant, s)).collect(),
+        ancestors: t
+            .ancestors
+            .iter()
+            .map(|s| session_in_list(tenant, s))
+            .collect(),
         root: node(tenant, &t.root),
         truncated: t.truncated,
     }
@@ -251,7 +264,7 @@ pub(crate) fn tree(tenant: &TenantId, t: &skein_engine::Tree) -> wire::Tree {
 
 fn node(tenant: &TenantId, n: &skein_engine::Node) -> wire::TreeNode {
     wire::TreeNode {
-        session: session(tenant, &n.session),
+        session: session_in_list(tenant, &n.session),
         children: n.children.iter().map(|c| node(tenant, c)).collect(),
     }
 }
@@ -281,6 +294,10 @@ pub(crate) fn outcome(tenant: &TenantId, outcome: &Outcome) -> Value {
             token: token(tenant, t),
             secret: "(shown once, when the token was made)".into(),
         }),
+        Outcome::Archived(sessions) => serde_json::to_value(wire::RetentionReport {
+            archived: sessions.iter().map(ToString::to_string).collect(),
+        }),
+        Outcome::Rendered(value) => return value.clone(),
         Outcome::Sealed { sealed, dropped } => serde_json::to_value(wire::SealReport {
             sealed: *sealed,
             dropped: *dropped,

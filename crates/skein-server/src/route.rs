@@ -49,14 +49,66 @@ fn optional<T: std::str::FromStr<Err = Invalid>>(
 /// Most dollars anything can cost here; keeps the sum of millionths exact.
 const MOST_DOLLARS: f64 = 1e9;
 
-fn micros(dollars: f64) -> Result<u64, Invalid> {
-    if dollars.is_finite() && (0.0..=MOST_DOLLARS).contains(&dollars) {
-        Ok((dollars * 1e6).round() as u64)
+/// Which way a fraction of a millionth goes: what is spent up, what may be spent down, so that nothing is
+/// free and nothing is given away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fraction {
+    Up,
+    Down,
+}
+
+fn micros(dollars: f64, fraction: Fraction) -> Result<u64, Invalid> {
+    if !dollars.is_finite() || !(0.0..=MOST_DOLLARS).contains(&dollars) {
+        let why = format!("expected 0 to {MOST_DOLLARS} dollars");
+        return Err(Invalid::new("cost", &dollars.to_string(), why));
+    }
+    let exact = dollars * 1e6;
+    // 0.11 dollars are 110000.00000000001 millionths to a computer, and 110000 to everybody else.
+    let whole = if exact >= 1.0 && (exact - exact.round()).abs() < 1e-3 {
+        exact.round()
     } else {
-        Err(Invalid::new(
-            "cost",
-            &dollars.to_string(),
-            format!("expected 0 to {MOST_DOLLARS} dollars"),
-        ))
+        match fraction {
+            Fraction::Up => exact.ceil(),
+            Fraction::Down => exact.floor(),
+        }
+    };
+    Ok(whole as u64)
+}
+
+/// Most tokens one turn can report; more is a mistake of the reporter.
+const MOST_TOKENS: u64 = 1_000_000_000_000;
+
+fn tokens(count: u64) -> Result<u64, Invalid> {
+    if count > MOST_TOKENS {
+        let why = format!("one turn uses at most {MOST_TOKENS}");
+        return Err(Invalid::new("tokens", &count.to_string(), why));
+    }
+    Ok(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn l8_fractions_of_a_millionth_are_not_free() {
+        for (dollars, up, down) in [
+            (0.0, 0, 0),
+            (0.11, 110_000, 110_000),
+            (0.000_000_4, 1, 0),
+            (1e-12, 1, 0),
+            (2.5, 2_500_000, 2_500_000),
+            (0.000_001_5, 2, 1),
+        ] {
+            assert_eq!(micros(dollars, Fraction::Up).unwrap(), up, "{dollars} up");
+            assert_eq!(
+                micros(dollars, Fraction::Down).unwrap(),
+                down,
+                "{dollars} down"
+            );
+        }
+        for bad in [-0.1, f64::NAN, f64::INFINITY, 1e10] {
+            assert!(micros(bad, Fraction::Up).is_err(), "{bad}");
+        }
     }
 }

@@ -56,6 +56,13 @@ impl<T> Page<T> {
     }
 }
 
+/// Most bytes of records or events in one page, but for the last one; large ones make it end early.
+const PAGE_BYTES: usize = 4 << 20;
+/// Events fetched at a time; each may be as large as a question with its options.
+const EVENT_CHUNK: usize = 128;
+/// Seals made in one transaction, so that nobody waits long for the writer.
+const SEALS_AT_ONCE: usize = 4;
+
 /// Rows fetched at a time when a list is filtered or counted beyond what the index knows.
 const CHUNK: usize = 256;
 
@@ -124,25 +131,7 @@ impl<'a> Reader<'a> {
     }
 
     pub fn list<E: Entity>(&self, query: &Query) -> Result<Page<E>> {
-        let rows = self.raw.scan(&Scan {
-            table: E::TABLE,
-            filter: query.filter.clone(),
-            order: query.order,
-            after: query.after,
-            limit: query.limit + 1,
-        })?;
-        let more = rows.len() > query.limit;
-        let kept = &rows[..rows.len().min(query.limit)];
-        let next = if more {
-            kept.last().map(|p| p.ordinal)
-        } else {
-            None
-        };
-        let items = kept
-            .iter()
-            .map(|p| E::decode(&p.row.body))
-            .collect::<Result<_>>()?;
-        Ok(Page { items, next })
+        self.list_where(query, |_| true)
     }
 
     /// As [`Reader::list`], keeping only what `keep` accepts; reads on until the page is full.
@@ -152,27 +141,29 @@ impl<'a> Reader<'a> {
         mut keep: impl FnMut(&E) -> bool,
     ) -> Result<Page<E>> {
         let mut items = Vec::new();
+        let mut bytes = 0;
         let mut after = query.after;
         loop {
+            // One more than the page holds tells whether there is a next one.
+            let chunk = CHUNK.min((query.limit - items.len()).saturating_add(1));
             let rows = self.raw.scan(&Scan {
                 table: E::TABLE,
                 filter: query.filter.clone(),
                 order: query.order,
                 after,
-                limit: CHUNK,
+                limit: chunk,
             })?;
-            let last = rows.len() < CHUNK;
+            let last = rows.len() < chunk;
             for placed in rows {
                 let item = E::decode(&placed.row.body)?;
-                if !keep(&item) {
-                    after = Some(placed.ordinal);
-                    continue;
-                }
-                if items.len() == query.limit {
-                    return Ok(Page { items, next: after });
+                if keep(&item) {
+                    if items.len() == query.limit || bytes > PAGE_BYTES {
+                        return Ok(Page { items, next: after });
+                    }
+                    bytes += placed.row.body.len();
+                    items.push(item);
                 }
                 after = Some(placed.ordinal);
-                items.push(item);
             }
             if last {
                 return Ok(Page { items, next: None });
@@ -240,40 +231,59 @@ impl<'a> Reader<'a> {
         self.raw.head()
     }
 
-    /// Up to `limit` events with `seq > after`, sealed ones included.
+    /// Up to `limit` events with `seq > after`, sealed ones included. 0 begins with the first that is kept;
+    /// a cursor among dropped ones is refused, so that nobody overlooks a hole.
     pub fn events(
         &self,
         after: u64,
         session: Option<&SessionId>,
         limit: usize,
     ) -> Result<Vec<Event>> {
-        let mut out: Vec<Event> = Vec::new();
-        for seal in self.raw.seals()?.into_iter().filter(|s| s.to > after) {
-            if out.len() >= limit {
-                return Ok(out);
-            }
+        Ok(self.events_page(after, session, limit)?.items)
+    }
+
+    /// As [`Reader::events`], with where the rest begins. Ends early when the events are large.
+    pub fn events_page(
+        &self,
+        after: u64,
+        session: Option<&SessionId>,
+        limit: usize,
+    ) -> Result<Page<Event>> {
+        let seals = self.raw.seals()?;
+        let first_kept = seals.iter().filter(|s| s.dropped).map(|s| s.to).max();
+        let after = if after == 0 {
+            first_kept.unwrap_or(0)
+        } else {
+            after
+        };
+        let mut page = EventPage::new(limit);
+        for seal in seals.iter().filter(|s| s.to > after) {
             let Some(body) = self.raw.seal_body(seal.from)? else {
                 return Err(skein_domain::Refused::EventsDropped { through: seal.to }.into());
             };
-            let events = seal::unpack(&seal, &body).map_err(|why| {
-                Error::Bug(format!(
-                    "seal {}..{} cannot be read: {why}",
-                    seal.from, seal.to
-                ))
+            let events = seal::unpack(seal, &body).map_err(|why| {
+                let range = format!("{}..{}", seal.from, seal.to);
+                Error::Bug(format!("seal {range} cannot be read: {why}"))
             })?;
-            out.extend(events.into_iter().filter(|e| {
-                e.seq > after && session.is_none_or(|s| e.session.as_deref() == Some(s.as_str()))
-            }));
+            let wanted = |e: &Event| {
+                let of_session = session.is_none_or(|s| e.session.as_deref() == Some(s.as_str()));
+                e.seq > after && of_session
+            };
+            if page.fill(events.into_iter().filter(wanted)) {
+                return Ok(page.finish());
+            }
         }
-        if out.len() < limit {
-            let rest = limit - out.len();
-            out.extend(
-                self.raw
-                    .events(after, session.map(SessionId::as_str), rest)?,
-            );
+        let mut after = after;
+        loop {
+            let events = self
+                .raw
+                .events(after, session.map(SessionId::as_str), EVENT_CHUNK)?;
+            let last = events.len() < EVENT_CHUNK;
+            after = events.last().map_or(after, |e| e.seq);
+            if page.fill(events) || last {
+                return Ok(page.finish());
+            }
         }
-        out.truncate(limit);
-        Ok(out)
     }
 
     /// Recomputes the whole chain and names the first event that is not as it was written.
@@ -510,18 +520,18 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Packs the unsealed events up to `through` into seals. Returns how many were packed.
+    /// Packs some of the unsealed events up to `through` into seals, oldest first. Returns how many were
+    /// packed; call it until that is none.
     pub fn seal_events(&mut self, through: u64) -> Result<u64> {
         let mut count = 0;
-        let mut after = self.raw.seals()?.last().map_or(0, |s| s.to);
         // Not what is told here, or sealing would go on for ever.
         let through = through.min(self.raw.head()?.seq);
-        while after < through {
-            let mut events = self.raw.events(after, None, seal::MOST_EVENTS)?;
-            events.retain(|e| e.seq <= through);
-            events.truncate(seal::fitting(&events));
-            let Some(last) = events.last() else { break };
-            after = last.seq;
+        for _ in 0..SEALS_AT_ONCE {
+            let after = self.raw.seals()?.last().map_or(0, |s| s.to);
+            let events = self.sealable(after, through)?;
+            if events.is_empty() {
+                break;
+            }
             count += events.len() as u64;
             let (seal, body) = seal::pack(&events, self.now)?;
             self.raw.seal(&seal, &body)?;
@@ -532,6 +542,24 @@ impl<'a> Writer<'a> {
             })?;
         }
         Ok(count)
+    }
+
+    /// What goes into the next seal.
+    fn sealable(&self, mut after: u64, through: u64) -> Result<Vec<Event>> {
+        let mut events: Vec<Event> = vec![];
+        while after < through && events.len() < seal::MOST_EVENTS {
+            let chunk = self.raw.events(after, None, EVENT_CHUNK)?;
+            let Some(last) = chunk.last() else { break };
+            after = last.seq;
+            events.extend(chunk.into_iter().filter(|e| e.seq <= through));
+            let fitting = seal::fitting(&events);
+            if fitting < events.len() {
+                events.truncate(fitting);
+                break;
+            }
+        }
+        events.truncate(seal::MOST_EVENTS);
+        Ok(events)
     }
 
     /// Forgets the bodies of seals that end at or before `through`. Returns how many events they held.
@@ -560,6 +588,46 @@ impl<'a> Writer<'a> {
             return Err(Error::Bug("a record was changed without an event".into()));
         }
         Ok(self.events)
+    }
+}
+
+/// Gathers events until there are enough of them, or enough bytes.
+struct EventPage {
+    items: Vec<Event>,
+    bytes: usize,
+    limit: usize,
+    more: bool,
+}
+
+impl EventPage {
+    fn new(limit: usize) -> Self {
+        Self {
+            items: vec![],
+            bytes: 0,
+            limit,
+            more: false,
+        }
+    }
+
+    /// Returns whether the page is full.
+    fn fill(&mut self, events: impl IntoIterator<Item = Event>) -> bool {
+        for event in events {
+            if self.items.len() == self.limit || self.bytes > PAGE_BYTES {
+                self.more = true;
+                return true;
+            }
+            self.bytes += event.data.len();
+            self.items.push(event);
+        }
+        false
+    }
+
+    fn finish(self) -> Page<Event> {
+        let next = self.items.last().filter(|_| self.more).map(|e| e.seq);
+        Page {
+            items: self.items,
+            next,
+        }
     }
 }
 

@@ -12,7 +12,9 @@ use tokio::sync::watch;
 
 use crate::event::Event;
 
+/// Most recent events kept per tenant, and most bytes of them.
 const RING: usize = 1024;
+const RING_BYTES: usize = 1 << 20;
 
 #[derive(Debug)]
 pub struct Feed {
@@ -31,6 +33,7 @@ impl Default for Feed {
 #[derive(Debug)]
 struct Channel {
     ring: VecDeque<Arc<Event>>,
+    bytes: usize,
     newest: watch::Sender<u64>,
 }
 
@@ -38,7 +41,26 @@ impl Default for Channel {
     fn default() -> Self {
         Self {
             ring: VecDeque::new(),
+            bytes: 0,
             newest: watch::Sender::new(0),
+        }
+    }
+}
+
+impl Channel {
+    fn clear(&mut self) {
+        self.ring.clear();
+        self.bytes = 0;
+    }
+
+    fn push(&mut self, event: Event) {
+        self.bytes += event.data.len();
+        self.ring.push_back(Arc::new(event));
+        while self.ring.len() > RING || self.bytes > RING_BYTES {
+            let Some(oldest) = self.ring.pop_front() else {
+                return;
+            };
+            self.bytes -= oldest.data.len();
         }
     }
 }
@@ -78,12 +100,9 @@ impl Feed {
                 .back()
                 .is_some_and(|back| back.seq + 1 != event.seq)
             {
-                channel.ring.clear();
+                channel.clear();
             }
-            if channel.ring.len() == RING {
-                channel.ring.pop_front();
-            }
-            channel.ring.push_back(Arc::new(event));
+            channel.push(event);
         }
         channel
             .newest
@@ -114,6 +133,13 @@ impl Feed {
         }
         let skip = usize::try_from(after + 1 - first).ok()?;
         Some(ring.iter().skip(skip).take(limit).cloned().collect())
+    }
+
+    /// Forgets what is kept in memory, so that readers see what the store still has.
+    pub(crate) fn forget(&self, tenant: &TenantId) {
+        if let Some(channel) = self.lock().as_mut().and_then(|t| t.get_mut(tenant)) {
+            channel.clear();
+        }
     }
 
     /// Ends every subscription.

@@ -274,7 +274,7 @@ impl From<AccountV1> for Account {
 #[derive(Serialize, Deserialize)]
 struct MergeV1 {
     child: String,
-    child_version: u64,
+    child_turns: u64,
     at: i64,
 }
 
@@ -293,6 +293,7 @@ pub(crate) struct SessionV1 {
     phase: PhaseV1,
     agent: String,
     run: u64,
+    turns: u64,
     task: String,
     tokens: AccountV1,
     cost: AccountV1,
@@ -323,6 +324,7 @@ impl From<&Session> for SessionV1 {
             phase: (&s.phase).into(),
             agent: s.agent.to_string(),
             run: s.run,
+            turns: s.turns,
             task: s.task.to_string(),
             tokens: s.budget.tokens.into(),
             cost: s.budget.cost.into(),
@@ -335,7 +337,7 @@ impl From<&Session> for SessionV1 {
                 .iter()
                 .map(|m| MergeV1 {
                     child: m.child.to_string(),
-                    child_version: m.child_version,
+                    child_turns: m.child_turns,
                     at: m.at.as_micros(),
                 })
                 .collect(),
@@ -363,6 +365,7 @@ impl TryFrom<SessionV1> for Session {
             phase: r.phase.try_into()?,
             agent: parse(&r.agent)?,
             run: r.run,
+            turns: r.turns,
             task: parse(&r.task)?,
             budget: Budget {
                 tokens: r.tokens.into(),
@@ -380,7 +383,7 @@ impl TryFrom<SessionV1> for Session {
                 .map(|m| {
                     Ok(Merge {
                         child: parse(&m.child)?,
-                        child_version: m.child_version,
+                        child_turns: m.child_turns,
                         at: Timestamp::from_micros(m.at),
                     })
                 })

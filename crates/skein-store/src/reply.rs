@@ -27,7 +27,7 @@ struct ReplyV1 {
     v: u8,
     /// Of the request; another request under the same key is refused.
     fingerprint: String,
-    /// Set while a saga is still at work on it.
+    /// The saga at work on it, for people who look into the database.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     saga: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -112,7 +112,7 @@ impl Writer<'_> {
         )
     }
 
-    /// Forgets up to `limit` answers older than `before`, and the pending ones of sagas that are gone.
+    /// Forgets up to `limit` answers older than `before`.
     pub fn forget_replies(&mut self, before: Timestamp, limit: usize) -> Result<usize> {
         let rows = self.scan_rows(&Scan {
             table: Table::Reply,

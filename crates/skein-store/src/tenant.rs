@@ -168,6 +168,11 @@ impl TenantStore {
         self.store.feed.subscribe(&self.tenant)
     }
 
+    /// Forgets recent events kept in memory; called when their bodies were dropped.
+    pub fn forget_recent_events(&self) {
+        self.store.feed.forget(&self.tenant);
+    }
+
     /// Up to `limit` events after `after`, from memory where possible.
     pub async fn events_after(&self, after: u64, limit: usize) -> Result<Vec<Arc<Event>>> {
         if let Some(recent) = self.store.feed.recent(&self.tenant, after, limit) {

@@ -28,8 +28,12 @@ pub struct Session {
     pub runtime: Runtime,
     pub workspace: Workspace,
     pub run: u64,
+    /// Turns begun, over all runs.
+    pub turns: u64,
     pub display_name: String,
-    pub task: String,
+    /// The whole task; left out of lists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<String>,
     pub usage: Usage,
     pub budget: BudgetState,
     /// The broadcast that made it, or that it waits for.
@@ -224,6 +228,9 @@ pub struct Restore {}
 #[serde(deny_unknown_fields)]
 pub struct Handoff {
     pub to: String,
+    /// `keep` (default): the recipient goes on where the files are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<String>,
     /// Refuses unless ownership is still at this version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expect_version: Option<u64>,

@@ -72,6 +72,7 @@ pub(crate) fn run_here(context: &Context, args: &RunArgs) -> Result<(), UserErro
         home: context.home.clone(),
         listen: args.listen.clone().or(settings.listen.value),
         announce: args.announce,
+        user: context.identity.actor.clone(),
         log_level: args.log_level.clone().unwrap_or(settings.log_level.value),
         tell: {
             let out = context.out.clone();

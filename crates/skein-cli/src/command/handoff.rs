@@ -21,12 +21,16 @@ pub(crate) struct HandoffArgs {
     /// Refuse unless ownership is still at this version
     #[arg(long, value_name = "N")]
     expect_version: Option<u64>,
+    /// Whether the new owner goes on in the same workspace, or in a branch of it [default: keep]
+    #[arg(long, value_name = "KIND", value_parser = ["keep", "branch"])]
+    workspace: Option<String>,
     #[command(flatten)]
     key: KeyArgs,
 }
 
 pub(crate) async fn run(context: &Context, args: HandoffArgs) -> Result<(), UserError> {
     let body = Handoff {
+        workspace: args.workspace,
         to: args.to,
         expect_version: args.expect_version,
     };

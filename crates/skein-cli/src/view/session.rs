@@ -120,8 +120,12 @@ pub(crate) fn session(
     }
     facts.add("made", &when::ago(&session.created_at, now));
     facts.add("active", &when::ago(&session.last_activity_at, now));
-    if session.task.trim() != session.display_name.trim() {
-        facts.block("text", &session.task);
+    if let Some(task) = session
+        .task
+        .as_deref()
+        .filter(|task| task.trim() != session.display_name.trim())
+    {
+        facts.block("text", task);
     }
     facts.finish()
 }

@@ -419,7 +419,8 @@ fn check_account(unit: &str, session: &Value, live: &[&Value], over: &[&Value]) 
     );
     let limits = live
         .iter()
-        .map(|child| amount(&child["budget"][unit], "limit"));
+        .map(|child| &child["budget"][unit])
+        .map(|account| taken(account).max(amount(account, "limit")));
     let reserved = if account["limit"].is_null() {
         0
     } else {

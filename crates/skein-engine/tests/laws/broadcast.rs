@@ -81,7 +81,13 @@ async fn the_source_returns_when_the_last_recipient_ends() {
     };
     world.set(settings).await;
     world.clock.forward(61);
-    world.desk().run_retention().await.unwrap();
+    world
+        .desk()
+        .run_retention()
+        .await
+        .unwrap()
+        .archived()
+        .unwrap();
 
     assert!(matches!(
         world.session(&children[3].id).phase,
@@ -98,7 +104,13 @@ async fn the_source_returns_when_the_last_recipient_ends() {
     assert_eq!(world.count("broadcast.finished"), 1);
 
     // Coming back is a sign of life: the report is not swept away before anyone can read it.
-    world.desk().run_retention().await.unwrap();
+    world
+        .desk()
+        .run_retention()
+        .await
+        .unwrap()
+        .archived()
+        .unwrap();
     assert_eq!(world.session(&source.id).phase, Phase::Idle);
     world.audit();
 }

@@ -116,7 +116,7 @@ async fn l8_every_end_gives_the_rest_back() {
                 let busy = parent.id.to_string();
                 desk.begin_turn(busy, fence()).await.unwrap();
                 world.clock.forward(2);
-                desk.run_retention().await.unwrap();
+                desk.run_retention().await.unwrap().archived().unwrap();
             }
         }
         assert!(!world.session(&child.id).phase.is_live(), "{way}");
@@ -436,17 +436,24 @@ async fn perform(world: &World, op: Op) {
     }
 }
 
-fn reservations(world: &World) -> HashMap<SessionId, u64> {
-    let sessions = world.all::<Session>().into_iter();
-    sessions.map(|s| (s.id, s.budget.tokens.reserved)).collect()
+/// How many live children each session has.
+fn families(world: &World) -> HashMap<SessionId, usize> {
+    let mut families = HashMap::new();
+    for session in world.all::<Session>() {
+        if let (true, Some(parent)) = (session.phase.is_live(), session.parent) {
+            *families.entry(parent).or_default() += 1;
+        }
+    }
+    families
 }
 
-/// Whoever sets something aside has it. What children overspend later is another matter.
-fn nobody_gives_what_is_not_there(world: &World, before: &HashMap<SessionId, u64>) {
+/// Whoever takes a child in has its share. What children overspend later is another matter.
+fn nobody_gives_what_is_not_there(world: &World, before: &HashMap<SessionId, usize>) {
+    let now = families(world);
     for session in world.all::<Session>() {
         let account = session.budget.tokens;
         let Some(limit) = account.limit else { continue };
-        let gave = account.reserved > before.get(&session.id).copied().unwrap_or(0);
+        let gave = now.get(&session.id) > before.get(&session.id);
         let taken = account.reserved + account.children + session.usage.tokens();
         assert!(!gave || taken <= limit, "{session:?}");
     }
@@ -461,7 +468,7 @@ proptest! {
         runtime.block_on(async {
             let world = World::new().await;
             for op in ops {
-                let before = reservations(&world);
+                let before = families(&world);
                 perform(&world, op).await;
                 world.audit_budgets();
                 nobody_gives_what_is_not_there(&world, &before);
@@ -469,4 +476,19 @@ proptest! {
             world.audit();
         });
     }
+}
+
+/// What a child overspends weighs on its parent at once, and coming back does not lighten it.
+#[tokio::test]
+async fn l8_an_overspent_child_gives_nothing_back_by_returning() {
+    let world = World::new().await;
+    let parent = world.root_with(tokens(100)).await;
+    let child = world.child(&parent.id, tokens(50)).await;
+    world.spend(&child.id, 1000).await;
+    refused(world.desk().begin_turn(parent.id.to_string(), fence()).await);
+    world.end(&child.id).await;
+    refused(world.desk().begin_turn(parent.id.to_string(), fence()).await);
+    refused(world.desk().restore(child.id.to_string()).await);
+    assert_eq!(world.session(&parent.id).budget.tokens, account(100, 0, 1000));
+    world.audit();
 }

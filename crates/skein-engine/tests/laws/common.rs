@@ -334,7 +334,8 @@ impl World {
                 for child in &children {
                     let (account, own) = pick(child);
                     if child.phase.is_live() {
-                        let share = account.limit.unwrap_or(0);
+                        let taken = own + account.reserved + account.children;
+                        let share = taken.max(account.limit.unwrap_or(0));
                         reserved += if limit.is_some() { share } else { 0 };
                         assert!(
                             limit.is_none() || account.limit.is_some(),

@@ -129,8 +129,13 @@ async fn l9_a_follower_reads_through_seals() {
     world.desk().seal_events(0, true).await.unwrap();
     world.audit_events();
     let again = World::over(world.backend.clone(), Arc::new(Prepared::default()));
-    let mut lost = again.desk().follow(Some(0), None).await.unwrap();
+    let mut lost = again.desk().follow(Some(1), None).await.unwrap();
     assert_eq!(refused(lost.next().await).rule(), "events_dropped");
+    // Whoever asks for all there is gets what is kept, also where memory still had more.
+    for world in [again, world] {
+        let mut all = world.desk().follow(Some(0), None).await.unwrap();
+        assert_eq!(all.next().await.unwrap()[0].kind, "events.sealed");
+    }
 }
 
 #[tokio::test]

@@ -56,7 +56,7 @@ async fn sessions_idle_for_too_long_are_archived_and_others_left() {
     world.engine.sweep().await.unwrap();
     assert_eq!(world.count("session.archived"), 0);
     world.clock.forward(700);
-    let mut gone = desk.run_retention().await.unwrap();
+    let mut gone = desk.run_retention().await.unwrap().archived().unwrap();
     gone.sort();
     assert_eq!(gone, vec![idle.id.clone(), ended.id.clone()]);
     for (session, expected) in [
@@ -72,7 +72,10 @@ async fn sessions_idle_for_too_long_are_archived_and_others_left() {
     // It is final, and doing it again does nothing.
     let back = desk.restore(ended.id.to_string()).await;
     assert_eq!(back.unwrap_err().kind(), Kind::Conflict);
-    assert_eq!(desk.run_retention().await.unwrap(), vec![]);
+    assert_eq!(
+        desk.run_retention().await.unwrap().archived().unwrap(),
+        vec![]
+    );
     assert_eq!(world.count("session.archived"), 2);
     world.audit();
 }
@@ -111,7 +114,16 @@ async fn zero_switches_a_rule_off() {
     world.set(ttl(0)).await;
     world.root().await;
     world.clock.forward(1_000_000);
-    assert_eq!(world.desk().run_retention().await.unwrap(), vec![]);
+    assert_eq!(
+        world
+            .desk()
+            .run_retention()
+            .await
+            .unwrap()
+            .archived()
+            .unwrap(),
+        vec![]
+    );
 }
 
 #[tokio::test]
@@ -139,7 +151,13 @@ async fn a_child_of_an_archived_parent_still_settles() {
     world.set(most(1)).await;
     let other = world.child(&root.id, UNLIMITED).await;
     world.end(&other.id).await;
-    world.desk().run_retention().await.unwrap();
+    world
+        .desk()
+        .run_retention()
+        .await
+        .unwrap()
+        .archived()
+        .unwrap();
     assert_eq!(phase(&world, &parent.id), PhaseName::Archived);
     let usage = crate::common::used(5);
     world.desk().end_turn(id, fence(), usage).await.unwrap();
@@ -212,12 +230,27 @@ async fn l1_a_session_used_meanwhile_is_not_archived() {
         tokio::task::block_in_place(|| runtime.block_on(busy.spend(&id, 3)));
     });
     *before.plan.lock().unwrap() = Some((1, hook));
-    assert_eq!(world.desk().run_retention().await.unwrap(), vec![]);
+    assert_eq!(
+        world
+            .desk()
+            .run_retention()
+            .await
+            .unwrap()
+            .archived()
+            .unwrap(),
+        vec![]
+    );
     let after: Session = world.session(&session.id);
     assert_eq!((after.phase, after.usage.tokens()), (Phase::Idle, 3));
     world.clock.forward(61);
     assert_eq!(
-        world.desk().run_retention().await.unwrap(),
+        world
+            .desk()
+            .run_retention()
+            .await
+            .unwrap()
+            .archived()
+            .unwrap(),
         vec![session.id]
     );
 }

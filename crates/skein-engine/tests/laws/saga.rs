@@ -197,7 +197,6 @@ async fn l8_a_broadcast_whose_budget_goes_meanwhile_is_refused_and_undone() {
     let world = with(held.clone()).await;
     let parent = world.root_with(tokens(100)).await;
     let child = world.child(&parent.id, tokens(60)).await;
-    world.spend(&child.id, 99).await;
     let mut caller = JoinSet::new();
     let (desk, id) = (world.desk(), parent.id.to_string());
     caller.spawn(async move {
@@ -205,7 +204,8 @@ async fn l8_a_broadcast_whose_budget_goes_meanwhile_is_refused_and_undone() {
             .await
     });
     held.entered.notified().await;
-    world.end(&child.id).await;
+    // It takes more than its share, and so what the recipients were to have.
+    world.spend(&child.id, 99).await;
     held.go.add_permits(1);
     let result = caller.join_next().await.unwrap().unwrap();
     assert_eq!(crate::common::refused(result).rule(), "budget");

@@ -202,7 +202,13 @@ async fn an_ended_session_can_be_summarized_and_an_archived_one_not() {
         ..Settings::default()
     };
     world.set(settings).await;
-    let gone = world.desk().run_retention().await.unwrap();
+    let gone = world
+        .desk()
+        .run_retention()
+        .await
+        .unwrap()
+        .archived()
+        .unwrap();
     assert_eq!(gone, vec![archived.id.clone()]);
     let desk = world.desk();
     desk.set_summary(ended.id.to_string(), text("done"))

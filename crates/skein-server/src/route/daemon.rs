@@ -1,6 +1,9 @@
 use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
 use axum::{Extension, Json};
 use skein_domain::Kind;
+use skein_engine::Answer;
 use skein_wire as wire;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -9,6 +12,7 @@ use crate::app::App;
 use crate::door::Peer;
 use crate::error::ApiError;
 use crate::extract::{Change, Look, Nothing};
+use crate::render;
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -59,30 +63,33 @@ async fn describe(
 
 /// Stops the daemon in order. On the Unix socket only.
 #[utoipa::path(post, path = "/api/v1/daemon/stop", tag = "daemon",
+    params(("Idempotency-Key" = Option<String>, Header)),
     responses((status = 200, body = wire::DaemonStatus), (status = "default", body = wire::ErrorBody)))]
 async fn stop(
     State(app): State<App>,
     Extension(peer): Extension<Peer>,
     Change(desk, Nothing {}): Change<Nothing>,
-) -> Result<Json<wire::DaemonStatus>, ApiError> {
+) -> Result<Response, ApiError> {
     if peer != Peer::Unix {
         let hints = ["`skein daemon stop` does it there"];
         let message = "the daemon is stopped on its own machine only";
         return Err(ApiError::new(Kind::Refused, message, &hints));
     }
-    let status = describe(&app, &desk).await?;
-    app.ask_stop();
-    Ok(status)
+    let Json(status) = describe(&app, &desk).await?;
+    let body = serde_json::to_value(status).unwrap_or_default();
+    let answer = desk.acknowledge("stop the daemon", body).await?;
+    // A repeated request was answered by an earlier daemon, which has stopped; this one was not meant.
+    if matches!(answer, Answer::Fresh(_)) {
+        app.ask_stop();
+    }
+    Ok(render::answer(StatusCode::OK, desk.tenant(), answer))
 }
 
 /// Applies every project's retention now, instead of at the next sweep.
 #[utoipa::path(post, path = "/api/v1/retention/run", tag = "daemon",
+    params(("Idempotency-Key" = Option<String>, Header)),
     responses((status = 200, body = wire::RetentionReport), (status = "default", body = wire::ErrorBody)))]
-async fn retention(
-    Change(desk, Nothing {}): Change<Nothing>,
-) -> Result<Json<wire::RetentionReport>, ApiError> {
-    let archived = desk.run_retention().await?;
-    Ok(Json(wire::RetentionReport {
-        archived: archived.iter().map(ToString::to_string).collect(),
-    }))
+async fn retention(Change(desk, Nothing {}): Change<Nothing>) -> Result<Response, ApiError> {
+    let answer = desk.run_retention().await?;
+    Ok(render::answer(StatusCode::OK, desk.tenant(), answer))
 }

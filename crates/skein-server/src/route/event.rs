@@ -73,19 +73,11 @@ async fn list(
         return Ok(stream);
     }
     let limit = limit(query.limit)?;
-    let events = desk
+    let page = desk
         .events(query.since.unwrap_or(0), query.session, limit)
         .await?;
-    let next = if events.len() == limit {
-        events.last().map(|e| e.seq.to_string())
-    } else {
-        None
-    };
-    let data = events
-        .iter()
-        .map(|e| render::event(desk.tenant(), e))
-        .collect();
-    Ok(Json(wire::List { data, next }).into_response())
+    let list = render::list(page, |e| render::event(desk.tenant(), e));
+    Ok(Json(list).into_response())
 }
 
 async fn follow(

@@ -14,7 +14,7 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{cursor, limit, micros, optional};
+use super::{Fraction, cursor, limit, micros, optional, tokens};
 use crate::app::App;
 use crate::error::ApiError;
 use crate::extract::{Change, Keyed, Look, Path, Query};
@@ -88,7 +88,7 @@ async fn list(
         )
         .await?;
     Ok(Json(render::list(page, |s| {
-        render::session(desk.tenant(), s)
+        render::session_in_list(desk.tenant(), s)
     })))
 }
 
@@ -121,7 +121,10 @@ async fn spawn(Change(desk, body): Change<wire::Spawn>) -> Result<Response, ApiE
         agent,
         allowance: Allowance {
             tokens: asked.tokens,
-            cost_micros: asked.cost_usd.map(micros).transpose()?,
+            cost_micros: asked
+                .cost_usd
+                .map(|c| micros(c, Fraction::Down))
+                .transpose()?,
         },
     };
     let answer = desk.spawn(spawn).await?;
@@ -177,9 +180,9 @@ async fn end_turn(
         owner: optional(body.as_actor)?,
     };
     let usage = Usage {
-        input_tokens: body.input_tokens,
-        output_tokens: body.output_tokens,
-        cost_micros: micros(body.cost_usd)?,
+        input_tokens: tokens(body.input_tokens)?,
+        output_tokens: tokens(body.output_tokens)?,
+        cost_micros: micros(body.cost_usd, Fraction::Up)?,
     };
     ok(&desk, desk.end_turn(session, fence, usage).await?)
 }
@@ -289,6 +292,16 @@ async fn handoff(
     Path(session): Path<String>,
     Change(desk, body): Change<wire::Handoff>,
 ) -> Result<Response, ApiError> {
+    match body.workspace.as_deref() {
+        None | Some("keep") => {}
+        Some("branch") => {
+            let why = "this session has no workspace to branch; `keep` hands it over as it is";
+            return Err(Invalid::new("workspace", "branch", why).into());
+        }
+        Some(other) => {
+            return Err(Invalid::new("workspace", other, "expected `keep` or `branch`").into());
+        }
+    }
     ok(
         &desk,
         desk.handoff(session, body.to.parse()?, body.expect_version)

@@ -208,6 +208,7 @@ async fn finish_children(
 
 async fn hand_over(stage: &mut Stage<'_>, cast: &Cast, root: &Session) -> Result<(), UserError> {
     let handoff = |to: &str| Handoff {
+        workspace: None,
         to: to.to_owned(),
         expect_version: Some(root.owner_version),
     };
