@@ -103,14 +103,18 @@ impl<'a> Access<'a> {
         })
     }
 
-    fn next_ordinal(&self) -> Result<i64> {
-        let next = self.find(
+    /// Notes that [`RawWrite::insert`] gave the next ordinal away.
+    fn take_ordinal(&self) -> Result<()> {
+        self.execute(
             "INSERT INTO heads (tenant, seq, hash, at, last_ordinal) VALUES (?1, 0, ?2, ?3, 1)
-             ON CONFLICT (tenant) DO UPDATE SET last_ordinal = last_ordinal + 1 RETURNING last_ordinal",
-            params![self.tenant.as_str(), Head::START.hash, Head::START.at.as_micros()],
-            |row| row.get(0),
-        )?;
-        next.ok_or_else(|| Error::Bug("no ordinal was given".into()))
+             ON CONFLICT (tenant) DO UPDATE SET last_ordinal = last_ordinal + 1",
+            params![
+                self.tenant.as_str(),
+                Head::START.hash,
+                Head::START.at.as_micros()
+            ],
+        )
+        .map(|_| ())
     }
 }
 
@@ -325,19 +329,16 @@ impl RawRead for Access<'_> {
 
 impl RawWrite for Access<'_> {
     fn insert(&mut self, table: Table, row: &Row) -> Result<Insert> {
-        if self.version(table, &row.id)?.is_some() {
-            return Ok(Insert::Exists);
-        }
-        let ordinal = self.next_ordinal()?;
-        self.execute(
+        let inserted = self.execute(
             "INSERT INTO records
              (tenant, kind, id, ordinal, version, project, thread, parent, live, touched_at, body)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+             VALUES (?1, ?2, ?3, 1 + ifnull((SELECT last_ordinal FROM heads WHERE tenant = ?1), 0),
+                     ?4, ?5, ?6, ?7, ?8, ?9, ?10)
+             ON CONFLICT (tenant, kind, id) DO NOTHING",
             params![
                 self.tenant.as_str(),
                 table.as_str(),
                 row.id,
-                ordinal,
                 signed(row.version)?,
                 row.index.project,
                 row.index.thread,
@@ -347,6 +348,10 @@ impl RawWrite for Access<'_> {
                 row.body,
             ],
         )?;
+        if inserted == 0 {
+            return Ok(Insert::Exists);
+        }
+        self.take_ordinal()?;
         Ok(Insert::Done)
     }
 
