@@ -145,8 +145,18 @@ struct Service {
 
 /// A job that ran in the open transaction; its reply waits for the commit.
 struct Ran {
-    reply: WriteReply,
+    job: Job,
     result: Result<()>,
+}
+
+/// How a failed job's writes are undone without those of the jobs before it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Undo {
+    /// By rolling the batch back and running the others again. Costs nothing until it happens, and few jobs
+    /// fail after they have written.
+    Redo,
+    /// By a savepoint before every job, once a batch was redone: it happens at most once.
+    Savepoint,
 }
 
 impl Service {
@@ -170,13 +180,13 @@ impl Service {
             // Should even this fail, the next BEGIN does too and every job is told so.
             let _ = self.execute("ROLLBACK");
         }
-        for Ran { reply, result } in batch {
+        for Ran { job, result } in batch {
             let result = match &outcome {
                 Ok(()) => result,
                 Err(e) => Err(e.clone()),
             };
             // A reply that panics is its caller's loss, not the next one's.
-            let _ = catch_unwind(AssertUnwindSafe(|| reply(result)));
+            let _ = catch_unwind(AssertUnwindSafe(|| (job.reply)(result)));
         }
     }
 
@@ -184,22 +194,17 @@ impl Service {
     fn fill(&self, first: Job, queue: &Shared, batch: &mut Vec<Ran>) -> Result<()> {
         let begun = self.execute("BEGIN IMMEDIATE");
         let mut next = Some(first);
-        // Whether an earlier job's writes are in the transaction and must outlive a failure.
-        let mut shared = false;
+        let mut undo = Undo::Redo;
         while let Some(mut job) = next {
-            let ran = match &begun {
-                Ok(()) if shared => self.run_beside_others(&mut job),
-                Ok(()) => self.run_alone(&mut job),
+            let ran = match (&begun, undo) {
+                (Ok(()), Undo::Redo) => self.run_or_redo(&mut job, batch, &mut undo),
+                (Ok(()), Undo::Savepoint) => self.run_beside_others(&mut job),
                 // All who waited are told now, or each would wait for the lock in turn.
-                Err(_) => Ok(Ok(())),
+                (Err(_), _) => Ok(Ok(())),
             };
             let fatal = ran.as_ref().err().cloned();
             let result = ran.and_then(|result| result);
-            shared |= result.is_ok();
-            batch.push(Ran {
-                reply: job.reply,
-                result,
-            });
+            batch.push(Ran { job, result });
             if let Some(e) = fatal {
                 return Err(e);
             }
@@ -212,15 +217,32 @@ impl Service {
         begun
     }
 
-    /// Nothing else is in the transaction: a failed job takes it down as a whole and a new one begins,
-    /// which spares the common case a savepoint. The outer error is the transaction's.
-    fn run_alone(&self, job: &mut Job) -> Result<Result<()>> {
+    /// A job that fails before it writes leaves nothing behind. After one that fails later the transaction
+    /// begins anew with the jobs before it. The outer error is the transaction's.
+    fn run_or_redo(&self, job: &mut Job, batch: &mut [Ran], undo: &mut Undo) -> Result<Result<()>> {
+        let before = self.connection.total_changes();
         let result = self.run(job);
-        if result.is_err() {
-            if !self.connection.is_autocommit() {
-                self.execute("ROLLBACK")?;
-            }
-            self.execute("BEGIN IMMEDIATE")?;
+        let Err(cause) = &result else {
+            return Ok(result);
+        };
+        let gave_up = self.connection.is_autocommit();
+        if !gave_up && self.connection.total_changes() == before {
+            return Ok(result);
+        }
+        let mut others = batch.iter_mut().filter(|ran| ran.result.is_ok()).peekable();
+        if gave_up && others.peek().is_some() {
+            // SQLite gave the whole transaction up, and the jobs before with it.
+            return Err(lost(cause.clone()));
+        }
+        if !gave_up {
+            self.execute("ROLLBACK")?;
+        }
+        self.execute("BEGIN IMMEDIATE")?;
+        if others.peek().is_some() {
+            *undo = Undo::Savepoint;
+        }
+        for other in others {
+            other.result = self.run_beside_others(&mut other.job)?;
         }
         Ok(result)
     }
@@ -363,6 +385,48 @@ mod tests {
         full(1_000_000).unwrap();
         service.batch(job("d", 100_000, &send), &Shared::default());
         assert!(receive.try_iter().last().unwrap().1.is_ok());
+    }
+
+    /// Fails after it has written.
+    fn half(id: &str, replies: &mpsc::Sender<(String, Result<()>)>) -> Job {
+        let mut job = job(id, 1, replies);
+        let mut write = job.run;
+        job.run = Box::new(move |raw| {
+            write(raw)?;
+            Err(Error::Bug("changed its mind".into()))
+        });
+        job
+    }
+
+    #[test]
+    fn l4_a_job_that_fails_late_takes_no_other_along() {
+        let folder = tempfile::tempdir().unwrap();
+        let service = service(&folder);
+        let (send, receive) = mpsc::channel();
+        let queue = Shared::default();
+        let all = ["half-1", "b", "half-2", "c", "half-3", "b", "d"];
+        queue.lock().jobs.extend(all.map(|id| match id {
+            half_done if half_done.starts_with("half") => half(half_done, &send),
+            whole => job(whole, 10, &send),
+        }));
+        service.batch(job("a", 10, &send), &queue);
+        let replies: Vec<_> = receive
+            .try_iter()
+            .map(|(id, result)| (id, result.is_ok()))
+            .collect();
+        let expected = [
+            ("a", true),
+            ("half-1", false),
+            ("b", true),
+            ("half-2", false),
+            ("c", true),
+            ("half-3", false),
+            // Finds its row there, which is not its failure.
+            ("b", true),
+            ("d", true),
+        ];
+        assert_eq!(replies, expected.map(|(id, ok)| (id.to_owned(), ok)));
+        assert_eq!(stored(&service), ["a", "b", "c", "d"]);
     }
 
     #[test]
