@@ -507,9 +507,13 @@ fn l13_absurd_numbers_are_refused_or_kept_exactly() {
         home.call(&call).error(400);
     }
     assert_eq!(home.show(&session)["phase"], "active");
-    let most = json!({"input_tokens": u64::MAX, "output_tokens": u64::MAX});
+    let beyond = json!({"input_tokens": u64::MAX, "output_tokens": u64::MAX});
+    home.call(&Call::post(&end, &beyond)).error(400);
+    assert_eq!(home.show(&session)["phase"], "active");
+    let most = json!({"input_tokens": 500_000_000_000_u64, "cost_usd": 0.1});
     let after = home.call(&Call::post(&end, &most)).ok();
-    assert_eq!(after["usage"]["input_tokens"], json!(u64::MAX));
+    assert_eq!(after["usage"]["input_tokens"], 500_000_000_000_u64);
+    assert_eq!(after["usage"]["cost_usd"], 0.1);
     // Spent beyond all measure, it can do no more, but nothing overflowed.
     let error = home.error(5, &["session", "begin-turn", &session]);
     assert_eq!(error["details"]["rule"], "budget");

@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -254,7 +254,10 @@ impl Stream {
 
     /// The next event, or none when the stream has ended.
     pub(crate) fn next(&mut self) -> Option<Value> {
+        // Heartbeats keep the socket's own patience alive, so this one is counted here.
+        let begun = Instant::now();
         loop {
+            assert!(begun.elapsed() < PATIENCE, "no event for long");
             if let Some(end) = self.pending.windows(2).position(|w| w == b"\n\n") {
                 let message: Vec<u8> = self.pending.drain(..end + 2).collect();
                 let message = String::from_utf8(message).unwrap();
