@@ -1,0 +1,87 @@
+//! The load driver: runs the released `skein` on homes of its own and prints what it measured as a table.
+//!
+//! Each measurement is a module with one `measure`; each row compares with a limit or a peer that was measured
+//! beside it. How to repeat it: `docs/benchmarks.md`.
+
+mod daemon;
+mod durable;
+mod latency;
+mod list;
+mod startup;
+mod stats;
+mod table;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, ValueEnum};
+use tokio::runtime::Builder;
+
+use crate::daemon::Program;
+use crate::table::Row;
+
+/// Measures Skein against physical limits and peers
+#[derive(Debug, Parser)]
+struct Args {
+    /// The program to measure; default: the `skein` beside this one
+    #[arg(long, value_name = "PATH")]
+    skein: Option<PathBuf>,
+    /// Sessions in the largest home
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    most: u64,
+    /// Measure only these
+    #[arg(value_enum)]
+    only: Vec<What>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// Durable changes, in this process and through the API
+    Durable,
+    /// Lists, memory, restart and idling with few and many sessions
+    List,
+    /// From an answer to a hundred subscribers
+    Latency,
+    /// Starting the command line
+    Startup,
+}
+
+type Failure = Box<dyn std::error::Error>;
+
+#[expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "the driver's table is its output"
+)]
+fn main() -> ExitCode {
+    match measure(&Args::parse()) {
+        Ok(rows) => {
+            print!("{}", table::render(&rows));
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure(args: &Args) -> Result<Vec<Row>, Failure> {
+    let program = Program::new(args.skein.clone())?;
+    let runtime = Builder::new_multi_thread().enable_all().build()?;
+    let wanted = |what| args.only.is_empty() || args.only.contains(&what);
+    let mut rows = vec![];
+    if wanted(What::Startup) {
+        rows.extend(startup::measure(&program)?);
+    }
+    if wanted(What::Durable) {
+        rows.extend(runtime.block_on(durable::measure(&program))?);
+    }
+    if wanted(What::Latency) {
+        rows.extend(runtime.block_on(latency::measure(&program))?);
+    }
+    if wanted(What::List) {
+        rows.extend(runtime.block_on(list::measure(&program, args.most))?);
+    }
+    Ok(rows)
+}
