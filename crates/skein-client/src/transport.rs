@@ -157,6 +157,11 @@ impl Transport {
                 let stream = UnixStream::connect(path)
                     .await
                     .map_err(|error| self.unreachable(error))?;
+                if !is_ours(&stream) {
+                    let why = "the socket is served by another user";
+                    let refused = io::Error::new(io::ErrorKind::PermissionDenied, why);
+                    return Err(self.unreachable(refused));
+                }
                 self.shake(stream).await
             }
             Endpoint::Tcp { addr, .. } => {
@@ -229,4 +234,12 @@ pub(crate) async fn drive<F: Future>(driver: &mut Option<Driver>, work: F) -> F:
             work.await
         }
     }
+}
+
+/// Whoever serves the socket hears everything we say: it must be us, or root.
+fn is_ours(stream: &UnixStream) -> bool {
+    let us = rustix::process::geteuid().as_raw();
+    stream
+        .peer_cred()
+        .is_ok_and(|peer| peer.uid() == us || peer.uid() == 0)
 }

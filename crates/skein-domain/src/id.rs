@@ -4,16 +4,21 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::error::Invalid;
+use crate::text::is_invisible;
 
 /// Longest value quoted back in an error message; the rest is cut.
 const QUOTE: usize = 80;
 
 pub(crate) fn quote(value: &str) -> String {
-    let mut out: String = value
-        .chars()
-        .take(QUOTE)
-        .flat_map(char::escape_debug)
-        .collect();
+    let mut out = String::new();
+    for c in value.chars().take(QUOTE) {
+        // Quotes and letters as they are; what would not be seen, or would play tricks, as its code.
+        if c.is_control() || is_invisible(c) {
+            out.extend(c.escape_unicode());
+        } else {
+            out.push(c);
+        }
+    }
     if value.chars().count() > QUOTE {
         out.push('…');
     }

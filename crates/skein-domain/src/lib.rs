@@ -18,6 +18,7 @@ pub mod id;
 pub mod phase;
 pub mod project;
 pub mod receipt;
+mod redact;
 pub mod session;
 pub mod status;
 pub mod summary;

@@ -5,9 +5,10 @@ use std::str::FromStr;
 
 use crate::error::Invalid;
 use crate::id::text_type;
+use crate::redact::redacted;
 
 /// Characters that change how the text around them is shown, or that show as nothing.
-fn is_invisible(c: char) -> bool {
+pub(crate) fn is_invisible(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
         | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
@@ -124,7 +125,7 @@ impl Task {
     /// Most code points of a display name.
     pub const DISPLAY: usize = 80;
 
-    /// The first meaningful line, heading marks removed, white space folded, cut at 80 code points.
+    /// The first meaningful line, what looks like a secret and heading marks removed, white space folded, cut at 80 code points.
     pub fn display_name(&self) -> String {
         let line = self
             .as_str()
@@ -133,7 +134,11 @@ impl Task {
             .find(|l| l.chars().any(char::is_alphanumeric))
             .unwrap_or("task");
         let visible: String = line.chars().filter(|c| !is_invisible(*c)).collect();
-        let folded = visible.split_whitespace().collect::<Vec<_>>().join(" ");
+        let folded = visible
+            .split_whitespace()
+            .map(redacted)
+            .collect::<Vec<_>>()
+            .join(" ");
         let folded = if folded.is_empty() {
             "task".to_owned()
         } else {

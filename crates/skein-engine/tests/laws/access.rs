@@ -396,3 +396,74 @@ async fn refusals_are_audited_where_they_happened() {
     assert!(event.data.contains("\"rule\":\"budget\""), "{}", event.data);
     assert!(event.data.contains("11 tokens asked"), "{}", event.data);
 }
+
+/// What a token bound to an actor may not touch: limits, other people's threads, what they left at work.
+#[tokio::test]
+async fn l15_a_bound_token_lifts_no_limits_and_ends_nobody_elses_work() {
+    let world = World::new().await;
+    let (_, secret) = token(&world, Role::Operate, Some(actor("agent:x")), None).await;
+    let desk = enter(&world, &secret).await;
+    let mine = world.root().await;
+    let mine = world
+        .desk()
+        .handoff(mine.id.to_string(), actor("agent:x"), None)
+        .await;
+    let mine = mine.unwrap().session().unwrap();
+    let theirs = world.child(&mine.id, UNLIMITED).await;
+    assert_eq!(
+        refused(desk.kill(mine.id.to_string(), None, true).await).rule(),
+        "not_owner"
+    );
+    assert!(world.session(&theirs.id).phase.is_live());
+    let wide = Settings {
+        width: Some(10_000),
+        ..Settings::default()
+    };
+    assert_eq!(
+        refused(desk.set_project("api".into(), None, wide).await).rule(),
+        "role"
+    );
+    assert_eq!(
+        refused(desk.remove_project("api".into()).await).rule(),
+        "role"
+    );
+    let thread = theirs.thread.to_string();
+    assert_eq!(
+        refused(desk.archive_thread(thread.clone()).await).rule(),
+        "role"
+    );
+    assert_eq!(refused(desk.delete_thread(thread).await).rule(), "role");
+    let folder = AddProject {
+        path: Some("/etc".into()),
+        ..AddProject::default()
+    };
+    assert_eq!(refused(desk.add_project(folder).await).rule(), "role");
+    world.audit();
+}
+
+#[tokio::test]
+async fn a_name_cannot_stand_in_for_an_id() {
+    let world = World::new().await;
+    let real = world.desk().get_project("api".into()).await.unwrap();
+    let impostor = AddProject {
+        name: Some(real.id.as_str().parse().unwrap()),
+        ..AddProject::default()
+    };
+    world.desk().add_project(impostor).await.unwrap();
+    assert_eq!(
+        world.desk().get_project(real.id.to_string()).await.unwrap(),
+        real
+    );
+}
+
+/// Whoever keeps trying what their role does not allow does not fill the log.
+#[tokio::test]
+async fn a_repeated_trespass_is_recorded_once() {
+    let world = World::new().await;
+    let (_, secret) = token(&world, Role::Read, None, None).await;
+    let desk = enter(&world, &secret).await;
+    for _ in 0..5 {
+        refused(desk.remove_project("api".into()).await);
+    }
+    assert_eq!(world.refusals("role"), 1);
+}

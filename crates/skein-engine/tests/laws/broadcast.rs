@@ -1,6 +1,6 @@
 //! A broadcast makes one child for each recipient and waits for them.
 
-use skein_domain::{Conflict, HandoffId, Outcome as End, Phase, Refused, Session};
+use skein_domain::{Conflict, HandoffId, Outcome as End, Phase, PhaseName, Refused, Session};
 use skein_engine::project::Settings;
 
 use crate::common::{UNLIMITED, World, actor, actors, conflict, fence, refused};
@@ -258,4 +258,49 @@ async fn recipients_outlive_a_source_that_is_killed() {
         .await
         .unwrap();
     world.audit();
+}
+
+/// Only a recipient's work is what a broadcast waits for.
+#[tokio::test]
+async fn merging_another_child_leaves_the_broadcast_waiting() {
+    let world = World::new().await;
+    let source = world.root().await;
+    let other = world.child(&source.id, UNLIMITED).await;
+    let recipients = world.broadcast(&source.id, &TWO).await;
+    let merge = async |from: &Session| {
+        let (desk, source) = (world.desk(), source.id.to_string());
+        desk.merge(source, from.id.to_string()).await.unwrap();
+    };
+    merge(&other).await;
+    assert_eq!(
+        world.session(&source.id).phase.name(),
+        PhaseName::AwaitingMerge
+    );
+    assert_eq!(world.count("broadcast.finished"), 0);
+    merge(&recipients[0]).await;
+    assert_eq!(world.session(&source.id).phase.name(), PhaseName::Idle);
+    assert_eq!(world.count("broadcast.finished"), 1);
+}
+
+/// A tree whose root has ended can still be cleared.
+#[tokio::test]
+async fn killing_the_tree_of_an_ended_session_takes_what_it_left_at_work() {
+    let world = World::new().await;
+    let root = world.root().await;
+    let child = world.child(&root.id, UNLIMITED).await;
+    world.end(&root.id).await;
+    let killed = world
+        .desk()
+        .kill(root.id.to_string(), None, true)
+        .await
+        .unwrap();
+    assert_eq!(killed.session().unwrap().id, root.id);
+    assert!(!world.session(&child.id).phase.is_live());
+    assert!(
+        world
+            .desk()
+            .kill(root.id.to_string(), None, true)
+            .await
+            .is_err()
+    );
 }

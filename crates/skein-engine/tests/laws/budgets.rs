@@ -485,10 +485,23 @@ async fn l8_an_overspent_child_gives_nothing_back_by_returning() {
     let parent = world.root_with(tokens(100)).await;
     let child = world.child(&parent.id, tokens(50)).await;
     world.spend(&child.id, 1000).await;
-    refused(world.desk().begin_turn(parent.id.to_string(), fence()).await);
+    refused(
+        world
+            .desk()
+            .begin_turn(parent.id.to_string(), fence())
+            .await,
+    );
     world.end(&child.id).await;
-    refused(world.desk().begin_turn(parent.id.to_string(), fence()).await);
+    refused(
+        world
+            .desk()
+            .begin_turn(parent.id.to_string(), fence())
+            .await,
+    );
     refused(world.desk().restore(child.id.to_string()).await);
-    assert_eq!(world.session(&parent.id).budget.tokens, account(100, 0, 1000));
+    assert_eq!(
+        world.session(&parent.id).budget.tokens,
+        account(100, 0, 1000)
+    );
     world.audit();
 }
