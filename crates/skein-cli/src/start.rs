@@ -106,8 +106,11 @@ async fn launch(
     deadline: Instant,
 ) -> Result<Announced, UserError> {
     let log = context.home.logs().join("start.log");
-    let failed =
-        |error: &io::Error| UserError::unavailable("cannot start the daemon").caused_by(error);
+    let failed = |error: &io::Error| {
+        UserError::unavailable("cannot start the daemon")
+            .caused_by(error)
+            .hint("SKEIN_HOME must be a folder you can write to")
+    };
     let mut child = spawn(context, wanted, &log).map_err(|error| failed(&error))?;
     let stdout = child.stdout.take().expect("the child's stdout is a pipe");
     let pipe = pipe::Receiver::from_owned_fd(stdout.into()).map_err(|error| failed(&error))?;
@@ -174,7 +177,8 @@ fn spawn(context: &Context, wanted: &Wanted, log: &std::path::Path) -> io::Resul
         command.env(env::XDG_CONFIG_HOME, config);
     }
     if let Some(listen) = &wanted.listen {
-        command.arg("--listen").arg(listen);
+        // In one argument, so that a value that begins like an option is still a value.
+        command.arg(format!("--listen={listen}"));
     }
     for name in env::CALLER_ONLY {
         command.env_remove(name);

@@ -1,6 +1,5 @@
 //! `skein daemon`
 
-use std::path::Path;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -13,6 +12,7 @@ use tokio::time::{Instant, sleep};
 use crate::context::{Context, Running};
 use crate::daemon::RunOptions;
 use crate::error::UserError;
+use crate::home::Home;
 use crate::presence::{self, Presence};
 use crate::settings::{LEVELS, Settings};
 use crate::start::{self, Wanted};
@@ -129,7 +129,7 @@ async fn stop(context: &Context) -> Result<(), UserError> {
         Running::Not(Presence::Serving(pid)) => return terminate(context, pid).await,
         Running::Not(Presence::Absent | Presence::Passing(_)) => {
             // One that is on its way out has no socket any more, but still its lock.
-            released(&context.home.lock()).await?;
+            released(&context.home, None).await?;
             let socket = context.home.socket();
             let nothing = json!({
                 "pid": null, "version": null, "uptime_s": null, "sessions": null,
@@ -142,7 +142,8 @@ async fn stop(context: &Context) -> Result<(), UserError> {
     };
     let status = client.stop_daemon(&Key::random()).await?;
     if context.is_local() {
-        released(&context.home.lock()).await?;
+        let stopped = i32::try_from(status.pid).ok().and_then(Pid::from_raw);
+        released(&context.home, stopped).await?;
     }
     context.out.show(&status, |_| {
         format!("stopped the daemon (pid {})", status.pid)
@@ -160,7 +161,7 @@ async fn terminate(context: &Context, pid: Option<Pid>) -> Result<(), UserError>
     kill_process(pid, Signal::TERM).map_err(|error| {
         UserError::failed(format!("cannot signal {}", presence::named(Some(pid)))).caused_by(&error)
     })?;
-    released(&context.home.lock()).await?;
+    released(&context.home, Some(pid)).await?;
     let number = pid.as_raw_nonzero().get();
     let document = json!({
         "pid": number, "version": null, "uptime_s": null, "sessions": null,
@@ -171,10 +172,15 @@ async fn terminate(context: &Context, pid: Option<Pid>) -> Result<(), UserError>
     })
 }
 
-/// Waits until nobody holds the lock, which is when the daemon is really gone.
-pub(crate) async fn released(lock: &Path) -> Result<(), UserError> {
+/// Waits until nobody holds the lock, which is when the daemon is really gone, or until somebody else than
+/// the one that was stopped does: another command may have started a new one meanwhile.
+pub(crate) async fn released(home: &Home, stopped: Option<Pid>) -> Result<(), UserError> {
     let deadline = Instant::now() + STOP_PATIENCE;
-    while presence::is_held(lock) {
+    while presence::is_held(&home.lock()) {
+        let holder = Presence::of(home).pid();
+        if stopped.is_some() && holder.is_some() && holder != stopped {
+            return Ok(());
+        }
         if Instant::now() >= deadline {
             return Err(UserError::new(
                 Kind::TimedOut,

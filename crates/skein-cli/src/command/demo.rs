@@ -144,7 +144,7 @@ fn tell(context: &Context, played: &Played) -> Result<(), UserError> {
 async fn clean(inner: &Context) -> Result<(), UserError> {
     if let Ok(Running::Here(client)) = inner.running().await {
         client.stop_daemon(&Key::random()).await?;
-        super::daemon::released(&inner.home.lock()).await?;
+        super::daemon::released(&inner.home, None).await?;
     }
     let socket = inner.home.socket_folder();
     if socket != inner.home.root() {
