@@ -16,4 +16,5 @@ mod homes;
 mod idempotency;
 mod one_writer;
 mod routes;
+mod tools;
 mod walls;
