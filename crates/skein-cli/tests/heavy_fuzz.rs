@@ -4,6 +4,8 @@
 //! `SKEIN_TEST_SCHEMATHESIS` names the program; `./test` installs it. A second pass with ids that exist takes
 //! the fuzzer behind the first "not found".
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
+
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
