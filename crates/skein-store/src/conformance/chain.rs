@@ -98,10 +98,12 @@ pub fn l9_sealing_keeps_the_chain_and_reads(subject: &mut Subject) {
         write(&world.tenant, |w| w.drop_sealed_events(11)).unwrap(),
         6
     );
+    // A cursor among them is refused; from the beginning is from the first that is kept.
     let refused = world
         .tenant
-        .read_blocking(|r| r.events(0, None, 5))
+        .read_blocking(|r| r.events(1, None, 5))
         .unwrap_err();
+    assert_eq!(events(&world, 0, 14), before[6..]);
     let dropped = Refused::EventsDropped { through: 6 };
     assert!(
         matches!(&refused, Error::Domain(DomainError::Refused(e)) if *e == dropped),
