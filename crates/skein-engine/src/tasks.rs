@@ -65,15 +65,21 @@ impl Tasks {
     /// Waits for all tasks, at most `deadline`, then aborts the rest. Returns whether all ended by themselves.
     pub async fn drain(&self, deadline: Duration) -> bool {
         self.signal();
-        let mut set = std::mem::take(&mut *self.set.lock().unwrap_or_else(PoisonError::into_inner));
-        let all =
-            tokio::time::timeout(deadline, async { while set.join_next().await.is_some() {} })
-                .await
-                .is_ok();
-        if !all {
-            set.shutdown().await;
+        let take = || std::mem::take(&mut *self.set.lock().unwrap_or_else(PoisonError::into_inner));
+        let until = tokio::time::Instant::now() + deadline;
+        loop {
+            let mut set = take();
+            if set.is_empty() {
+                return true;
+            }
+            let ended = async { while set.join_next().await.is_some() {} };
+            if tokio::time::timeout_at(until, ended).await.is_err() {
+                set.shutdown().await;
+                take().shutdown().await;
+                return false;
+            }
+            // What started while we waited is waited for as well.
         }
-        all
     }
 }
 
