@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -146,7 +146,8 @@ pub(crate) fn run(
     let storm = Storm {
         world: Mutex::new(world),
         answers: AtomicU64::new(0),
-        over: AtomicBool::new(false),
+        over: Mutex::new(false),
+        ended: Condvar::new(),
         killer: daemon.killer(),
         trigger,
     };
@@ -173,7 +174,8 @@ pub(crate) fn run(
 struct Storm<'a> {
     world: Mutex<&'a mut World>,
     answers: AtomicU64,
-    over: AtomicBool,
+    over: Mutex<bool>,
+    ended: Condvar,
     killer: Killer,
     trigger: Trigger,
 }
@@ -229,16 +231,21 @@ impl<'w> Storm<'w> {
 
     fn kill(&self) {
         self.killer.kill();
-        self.over.store(true, Ordering::Release);
+        *self.over.lock().expect("a client does not fail") = true;
+        self.ended.notify_all();
     }
 
+    /// Waits until enough was acknowledged, or for as long as this round may take at most.
     fn wait_for_the_end(&self) {
-        let since = Instant::now();
-        while !self.over.load(Ordering::Acquire) {
-            if since.elapsed() > self.trigger.latest {
-                self.kill();
-            }
-            thread::sleep(Duration::from_micros(200));
+        let over = self.over.lock().expect("a client does not fail");
+        let (over, _) = self
+            .ended
+            .wait_timeout_while(over, self.trigger.latest, |over| !*over)
+            .expect("a client does not fail");
+        let in_time = *over;
+        drop(over);
+        if !in_time {
+            self.kill();
         }
     }
 }
