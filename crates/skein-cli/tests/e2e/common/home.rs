@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -223,10 +224,11 @@ impl Home {
         let text = std::fs::read_to_string(self.lock()).ok()?;
         let number: i32 = text.trim().parse().ok()?;
         let environment = std::fs::read(format!("/proc/{number}/environ")).ok()?;
-        let ours = format!("SKEIN_HOME={}", self.root.canonicalize().ok()?.display());
-        let is_ours = environment
-            .split(|byte| *byte == 0)
-            .any(|variable| variable == ours.as_bytes());
+        let root = self.root.canonicalize().ok()?;
+        let is_ours = environment.split(|byte| *byte == 0).any(|variable| {
+            // As bytes: a home's name need not be text.
+            variable.strip_prefix(b"SKEIN_HOME=") == Some(root.as_os_str().as_bytes())
+        });
         is_ours.then(|| Pid::from_raw(number)).flatten()
     }
 
