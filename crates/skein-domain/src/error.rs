@@ -456,11 +456,18 @@ impl Refused {
                     "`skein thread archive {thread}` puts it away and keeps its sessions"
                 )],
             },
-            Self::ProjectNotEmpty { what, .. } if what.contains("thread") => {
-                vec!["`skein thread archive THREAD` or `skein thread rm THREAD` first".into()]
+            Self::ProjectNotEmpty {
+                what, offenders, ..
+            } => {
+                let first = offenders.first().map_or("ID", String::as_str);
+                if what.contains("thread") {
+                    vec![format!(
+                        "`skein thread archive {first}` puts one away, `skein thread rm {first}` deletes one without sessions"
+                    )]
+                } else {
+                    vec![format!("`skein kill {first}` ends one")]
+                }
             }
-            Self::ProjectNotEmpty { .. } => vec!["`skein kill SESSION` ends one".into()],
-
             Self::NotOwner { session, .. } => vec![format!(
                 "`skein handoff {session} --to ACTOR` gives it to someone"
             )],

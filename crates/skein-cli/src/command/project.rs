@@ -31,7 +31,7 @@ enum ProjectCommand {
         project: Option<String>,
     },
     Set(SetArgs),
-    /// Forget a project that has no threads and sessions; its folder stays
+    /// Forget a project without open threads and live sessions; its folder stays
     Rm {
         /// Id or name
         #[arg(value_parser = reference)]
