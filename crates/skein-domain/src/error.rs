@@ -42,6 +42,10 @@ impl Kind {
             Self::Failed => "failed",
         }
     }
+
+    pub fn parse(value: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|k| k.as_str() == value)
+    }
 }
 
 /// A fact about an error, for machines.
@@ -128,6 +132,13 @@ pub enum Conflict {
         phase: PhaseName,
         wanted: &'static str,
     },
+    #[error("session `{session}` is busy: a {saga} is under way")]
+    Busy {
+        session: SessionId,
+        saga: &'static str,
+    },
+    #[error("session `{session}` has no agent running")]
+    NoRun { session: SessionId },
     #[error("folder `{path}` already belongs to project `{project}`")]
     PathTaken { path: String, project: ProjectId },
     #[error("name `{name}` already belongs to project `{project}`")]
@@ -180,6 +191,19 @@ pub enum Refused {
         currency: Currency,
         limit: u64,
     },
+    #[error("session `{session}` was not made by an agent program: {why}")]
+    NoAgent {
+        session: SessionId,
+        why: &'static str,
+    },
+    #[error("{agent} needs about {needed} MB of memory, and {free} MB are free")]
+    Memory {
+        agent: String,
+        needed: u64,
+        free: u64,
+    },
+    #[error("{what}")]
+    Workspace { what: String, hints: Vec<String> },
     #[error("thread `{thread}` is archived")]
     ThreadArchived { thread: ThreadId },
     #[error("project `{project}` was removed")]
@@ -321,6 +345,10 @@ impl Conflict {
                     vec![format!("`skein show {session}` tells more")]
                 }
             },
+            Self::Busy { session, .. } => {
+                vec![format!("`skein why {session}` tells how far it is")]
+            }
+            Self::NoRun { session } => vec![format!("`skein restore {session}` starts its agent")],
             Self::PathTaken { project, .. } => {
                 vec![format!("`skein project show {project}` shows it")]
             }
@@ -365,6 +393,10 @@ impl Conflict {
             Self::WrongPhase { session, phase, .. } => {
                 vec![("session", text(session)), ("phase", text(phase.as_str()))]
             }
+            Self::Busy { session, saga } => {
+                vec![("session", text(session)), ("saga", text(saga))]
+            }
+            Self::NoRun { session } => vec![("session", text(session))],
             Self::PathTaken { path, project } => {
                 vec![("path", text(path)), ("project", text(project))]
             }
@@ -391,6 +423,9 @@ impl Refused {
             Self::Depth { .. } => "depth",
             Self::Width { .. } => "width",
             Self::Budget { .. } | Self::BudgetSpent { .. } => "budget",
+            Self::NoAgent { .. } => "no_agent",
+            Self::Memory { .. } => "memory",
+            Self::Workspace { .. } => "workspace",
             Self::ThreadArchived { .. } => "thread_archived",
             Self::ProjectRemoved { .. } => "project_removed",
             Self::ThreadNotEmpty { .. } => "thread_not_empty",
@@ -417,8 +452,11 @@ impl Refused {
             | Self::NotOwner { session, .. }
             | Self::SameOwner { session, .. }
             | Self::ParentEnded { session, .. }
+            | Self::NoAgent { session, .. }
             | Self::NotAChild { session, .. } => Some(session),
-            Self::ThreadArchived { .. }
+            Self::Memory { .. }
+            | Self::Workspace { .. }
+            | Self::ThreadArchived { .. }
             | Self::ProjectRemoved { .. }
             | Self::ThreadNotEmpty { .. }
             | Self::ProjectNotEmpty { .. }
@@ -445,6 +483,12 @@ impl Refused {
             Self::BudgetSpent { session, .. } => vec![format!(
                 "`skein session end {session}` ends it and frees its place"
             )],
+            Self::NoAgent { session, .. } => vec![format!("`skein show {session}` tells more")],
+            Self::Memory { .. } => vec![
+                "`skein ls` shows what runs; `skein kill SESSION` frees memory".into(),
+                "`memory_mb` of the agent in skein.toml says how much one takes".into(),
+            ],
+            Self::Workspace { hints, .. } => hints.clone(),
             Self::ThreadArchived { thread } => {
                 vec![format!("`skein thread reopen {thread}` opens it again")]
             }
@@ -536,6 +580,17 @@ impl Refused {
                 ("currency", text(currency.as_str())),
                 ("limit", Detail::Number(*limit)),
             ]),
+            Self::NoAgent { session, .. } => out.push(("session", text(session))),
+            Self::Memory {
+                agent,
+                needed,
+                free,
+            } => out.extend([
+                ("agent", text(agent)),
+                ("needed_mb", Detail::Number(*needed)),
+                ("free_mb", Detail::Number(*free)),
+            ]),
+            Self::Workspace { .. } => {}
             Self::ThreadArchived { thread } => out.push(("thread", text(thread))),
             Self::ProjectRemoved { project } => out.push(("project", text(project))),
             Self::ThreadNotEmpty {

@@ -2,13 +2,18 @@
 
 use crate::actor::Actor;
 use crate::budget::{Allowance, Usage};
+use crate::error::Kind;
 use crate::handoff::BroadcastReport;
-use crate::id::{HandoffId, ProjectId, ReceiptId, SessionId, SummaryId, ThreadId, TokenId};
+use crate::id::{HandoffId, ProjectId, ReceiptId, SagaId, SessionId, SummaryId, ThreadId, TokenId};
 use crate::phase::{Outcome, Question};
 use crate::project::{Limits, Retention};
+use crate::receipt::{Delivery, Purpose};
+use crate::run::{NativeId, RuntimeKind};
+use crate::saga::{SagaKind, Step};
 use crate::session::Session;
 use crate::text::{Name, Reason, Title};
 use crate::token::Role;
+use crate::workspace::WorkspaceKind;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fact {
@@ -161,6 +166,88 @@ pub enum Change {
         summary: SummaryId,
         based_on: Option<SessionId>,
     },
+    /// A saga on the session moved.
+    Saga {
+        saga: SagaId,
+        kind: SagaKind,
+        change: SagaChange,
+    },
+    /// The workspace is there, anew or again.
+    WorkspaceReady {
+        kind: WorkspaceKind,
+        path: String,
+        branch: Option<String>,
+    },
+    WorkspaceRemoved {
+        path: String,
+    },
+    /// Work was kept under a ref before its folder was touched.
+    BackedUp {
+        name: String,
+        commit: String,
+    },
+    /// The agent's process was started.
+    Launched {
+        run: u64,
+        runtime: RuntimeKind,
+        /// Why the conversation did not go on, when it should have.
+        fresh: Option<Reason>,
+    },
+    /// A message was accepted for delivery.
+    Sent {
+        receipt: ReceiptId,
+        purpose: Purpose,
+        from: Option<SessionId>,
+        bytes: u64,
+    },
+    /// More is known of a message.
+    Delivered {
+        receipt: ReceiptId,
+        state: Delivery,
+        note: Option<Reason>,
+    },
+    Interrupted {
+        run: u64,
+    },
+    /// The agent's own name for its conversation became known.
+    Named {
+        native: NativeId,
+    },
+    /// A reading of the agent's usage since the last.
+    UsageRead {
+        usage: Usage,
+    },
+    /// A hand-made workspace was taken over.
+    Adopted {
+        path: String,
+    },
+}
+
+/// How a saga moved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SagaChange {
+    Queued,
+    Began {
+        step: Step,
+    },
+    /// It turned round; the first error.
+    Failed {
+        step: Step,
+        kind: Kind,
+        why: Reason,
+    },
+    /// An undo did not work; it is tried again later.
+    UndoFailed {
+        step: Step,
+        why: Reason,
+    },
+    /// A step of a saga that only goes forward did not work and was left out.
+    LeftOut {
+        step: Step,
+        why: Reason,
+    },
+    Done,
+    Undone,
 }
 
 impl Fact {
@@ -180,6 +267,20 @@ impl Fact {
             Self::Refused { .. } => "audit.refused",
             Self::ForeignId { .. } => "audit.foreign_id",
             Self::EventsSealed { .. } => "events.sealed",
+        }
+    }
+}
+
+impl SagaChange {
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Queued => "saga.queued",
+            Self::Began { .. } => "saga.step",
+            Self::Failed { .. } => "saga.failed",
+            Self::UndoFailed { .. } => "saga.undo_failed",
+            Self::LeftOut { .. } => "saga.left_out",
+            Self::Done => "saga.done",
+            Self::Undone => "saga.undone",
         }
     }
 }
@@ -204,6 +305,17 @@ impl Change {
             Self::BroadcastFinished { .. } => "broadcast.finished",
             Self::Merged { .. } => "session.merged",
             Self::Summarized { .. } => "summary.recorded",
+            Self::Saga { change, .. } => change.kind(),
+            Self::WorkspaceReady { .. } => "workspace.ready",
+            Self::WorkspaceRemoved { .. } => "workspace.removed",
+            Self::BackedUp { .. } => "workspace.backed_up",
+            Self::Launched { .. } => "session.launched",
+            Self::Sent { .. } => "message.accepted",
+            Self::Delivered { .. } => "message.delivered",
+            Self::Interrupted { .. } => "session.interrupted",
+            Self::Named { .. } => "session.named",
+            Self::UsageRead { .. } => "session.usage",
+            Self::Adopted { .. } => "session.adopted",
         }
     }
 

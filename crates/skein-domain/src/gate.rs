@@ -7,17 +7,25 @@ use crate::phase::PhaseName;
 /// Most offenders named in a refusal; the total is always exact.
 pub const SAMPLE: usize = 50;
 
+/// Whether an agent's process, or a saga, belongs to a session: putting it away would orphan it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Run {
+    None,
+    Live,
+}
+
 /// Refuses to archive a thread while someone works on it.
 pub fn archive_thread(
     thread: &ThreadId,
-    sessions: impl IntoIterator<Item = (SessionId, PhaseName)>,
+    sessions: impl IntoIterator<Item = (SessionId, PhaseName, Run)>,
 ) -> Result<(), Refused> {
     refuse_any(
         thread,
         "archive",
         sessions
             .into_iter()
-            .filter(|(_, phase)| phase.blocks_archive()),
+            .filter(|(_, phase, run)| phase.blocks_archive() || *run == Run::Live)
+            .map(|(session, phase, _)| (session, phase)),
     )
 }
 
@@ -61,7 +69,13 @@ mod tests {
     #[test]
     fn the_refusal_names_fifty_and_counts_all() {
         let thread = ThreadId::from_random([0; 10]);
-        let many = (1..=60).map(|n| (format!("api-{n}").parse().unwrap(), PhaseName::Active));
+        let many = (1..=60).map(|n| {
+            (
+                format!("api-{n}").parse().unwrap(),
+                PhaseName::Active,
+                Run::None,
+            )
+        });
         match archive_thread(&thread, many) {
             Err(Refused::ThreadNotEmpty {
                 offenders, total, ..
@@ -81,7 +95,13 @@ mod tests {
                 phase,
                 PhaseName::Idle | PhaseName::Ended | PhaseName::Archived
             );
-            assert_eq!(archive_thread(&thread, one()).is_ok(), free, "{phase}");
+            let with = |run| one().map(|(session, phase)| (session, phase, run));
+            assert_eq!(
+                archive_thread(&thread, with(Run::None)).is_ok(),
+                free,
+                "{phase}"
+            );
+            assert!(archive_thread(&thread, with(Run::Live)).is_err(), "{phase}");
             assert!(delete_thread(&thread, one()).is_err(), "{phase}");
         }
     }

@@ -262,6 +262,10 @@ random_id! {
     HandoffId, "handoff id", "hof_"
 }
 random_id! { ReceiptId, "receipt id", "rcp_" }
+random_id! {
+    /// One spawn, restore, kill or clean-up under way.
+    SagaId, "saga id", "sag_"
+}
 random_id! { TokenId, "token id", "tok_" }
 
 #[cfg(test)]

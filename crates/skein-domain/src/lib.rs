@@ -13,12 +13,16 @@ pub mod capacity;
 pub mod error;
 pub mod fact;
 pub mod gate;
+pub mod gear;
 pub mod handoff;
 pub mod id;
+pub mod observed;
 pub mod phase;
 pub mod project;
 pub mod receipt;
 mod redact;
+pub mod run;
+pub mod saga;
 pub mod session;
 pub mod status;
 pub mod summary;
@@ -26,22 +30,35 @@ pub mod text;
 pub mod thread;
 pub mod time;
 pub mod token;
+pub mod workspace;
 
 pub use actor::Actor;
 pub use budget::{Allowance, Budget, Usage};
 pub use error::{Conflict, Detail, Error, Invalid, Kind, NotFound, Refused};
 pub use fact::Fact;
+pub use gear::Gear;
 pub use handoff::{BroadcastReport, Handoff, Mode};
 pub use id::{
-    HandoffId, Prefix, ProjectId, ReceiptId, SessionId, SummaryId, TenantId, ThreadId, TokenId,
+    HandoffId, Prefix, ProjectId, ReceiptId, SagaId, SessionId, SummaryId, TenantId, ThreadId,
+    TokenId,
 };
+pub use observed::{Activity, Exit, Observed, Patience, RuntimeState};
 pub use phase::{Outcome, Phase, PhaseName, Question, Step};
 pub use project::{Limits, Project, Retention};
-pub use receipt::{Delivery, Receipt};
+pub use receipt::{Delivery, Purpose, Receipt, Written};
+pub use run::{
+    CommandLine, EnvVar, LaunchSettings, ModelName, NativeId, Permission, PromptVia, RunHandle,
+    RuntimeKind,
+};
+pub use saga::{Saga, SagaKind, SagaState};
 pub use session::{Merge, Session};
-pub use status::Status;
+pub use status::{Derived, Status};
 pub use summary::{Deliverable, Summary, SummaryOutcome};
-pub use text::{AgentName, Key, Name, Reason, Task, Title};
+pub use text::{AgentName, Key, Message, Name, Reason, Task, Title};
 pub use thread::{Thread, ThreadState};
 pub use time::Timestamp;
 pub use token::{Role, Token};
+pub use workspace::{
+    AbsPath, Backup, BranchName, CommitId, Origin, Revision, Workspace, WorkspaceKind,
+    WorkspaceState,
+};

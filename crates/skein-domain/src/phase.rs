@@ -131,7 +131,7 @@ impl PhaseName {
                 P::AwaitingInput => matches!(next, P::Active | P::Idle | P::Ended),
                 P::Locked => matches!(next, P::Idle | P::AwaitingMerge),
                 P::AwaitingMerge => matches!(next, P::Idle | P::Ended),
-                P::Ended => matches!(next, P::Active | P::Idle | P::Archived),
+                P::Ended => matches!(next, P::Spawning | P::Active | P::Idle | P::Archived),
                 P::Archived => false,
             }
     }
@@ -165,6 +165,8 @@ pub enum Step {
     MergeDone,
     End(Outcome, Option<Reason>),
     Restore,
+    /// A restore that has an agent to launch first; as at a spawn, it is not at work yet.
+    Relaunch,
     Archive,
 }
 
@@ -211,6 +213,7 @@ impl Phase {
                 Step::End(outcome, reason),
             ) => Ok(Self::Ended { outcome, reason }),
             (Self::Ended { .. }, Step::Restore) => Ok(Self::Idle),
+            (Self::Ended { .. }, Step::Relaunch) => Ok(Self::Spawning),
             (Self::Idle, Step::Archive) => Ok(Self::Archived { outcome: None }),
             (Self::Ended { outcome, .. }, Step::Archive) => Ok(Self::Archived {
                 outcome: Some(*outcome),
@@ -240,7 +243,7 @@ impl Step {
             }
             Self::MergeDone => "only a session that awaits a merge can finish it",
             Self::End(..) => "only a live session that is not being handed over can end",
-            Self::Restore => "only an ended session can be restored",
+            Self::Restore | Self::Relaunch => "only an ended session can be restored",
             Self::Archive => "only an idle or ended session can be archived",
         }
     }
@@ -283,6 +286,7 @@ mod tests {
             ]
             .prop_map(|o| Step::End(o, None)),
             Just(Step::Restore),
+            Just(Step::Relaunch),
             Just(Step::Archive),
         ]
     }
@@ -300,7 +304,7 @@ mod tests {
                         prop_assert!(phase.name().may_become(next.name()), "{phase:?} -{step:?}-> {next:?}");
                         prop_assert_ne!(phase.name(), PhaseName::Archived);
                         if let Phase::Ended { .. } = phase {
-                            prop_assert!(matches!(step, Step::Restore | Step::Archive));
+                            prop_assert!(matches!(step, Step::Restore | Step::Relaunch | Step::Archive));
                         }
                         if let Phase::Locked(held) = &phase {
                             prop_assert!(matches!(&step, Step::Unlock(h) | Step::AwaitMerge(h) if h == held));
@@ -334,7 +338,8 @@ mod tests {
             (P::AwaitingInput, vec![P::Active, P::Idle, P::Ended]),
             (P::Locked, vec![P::Idle, P::AwaitingMerge]),
             (P::AwaitingMerge, vec![P::Idle, P::Ended]),
-            (P::Ended, vec![P::Active, P::Idle, P::Archived]),
+            // Back through `spawning`: see docs/decisions.
+            (P::Ended, vec![P::Spawning, P::Active, P::Idle, P::Archived]),
             (P::Archived, vec![]),
         ];
         for (from, to) in allowed {

@@ -3,6 +3,7 @@
 use crate::actor::Actor;
 use crate::budget::{Allowance, Budget, Usage, Weight};
 use crate::error::{Conflict, Refused};
+use crate::gear::Gear;
 use crate::id::{HandoffId, ProjectId, SessionId, SummaryId, ThreadId};
 use crate::phase::{Phase, Step};
 use crate::text::{AgentName, Task};
@@ -35,6 +36,8 @@ pub struct Session {
     pub broadcast: Option<HandoffId>,
     pub merges: Vec<Merge>,
     pub summary: Option<SummaryId>,
+    /// What a session with an agent has; none for those that people or external programs drive.
+    pub gear: Option<Box<Gear>>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
     pub last_activity_at: Timestamp,
@@ -88,9 +91,20 @@ impl Session {
             broadcast: new.broadcast,
             merges: vec![],
             summary: None,
+            gear: None,
             created_at: new.at,
             updated_at: new.at,
             last_activity_at: new.at,
+        }
+    }
+
+    /// A session with an agent: being set up by its spawn saga, not running yet.
+    pub fn spawning(new: NewSession, gear: Gear) -> Self {
+        Self {
+            phase: Phase::Spawning,
+            run: 0,
+            gear: Some(Box::new(gear)),
+            ..Self::ready(new)
         }
     }
 

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
+use crate::observed::{Activity, Observed, Patience, RuntimeState};
 use crate::phase::{Outcome, Phase};
+use crate::time::Timestamp;
 
 /// What people see of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -12,6 +14,9 @@ pub enum Status {
     Idle,
     NeedsInput,
     Blocked,
+    Stuck,
+    NoSignal,
+    Detecting,
     Done,
     Killed,
     Failed,
@@ -19,13 +24,25 @@ pub enum Status {
     Archived,
 }
 
+/// A status, why, and by which rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Derived {
+    pub status: Status,
+    pub reason: String,
+    /// The rule that decided, for `skein why`.
+    pub rule: &'static str,
+}
+
 impl Status {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 13] = [
         Self::Spawning,
         Self::Working,
         Self::Idle,
         Self::NeedsInput,
         Self::Blocked,
+        Self::Stuck,
+        Self::NoSignal,
+        Self::Detecting,
         Self::Done,
         Self::Killed,
         Self::Failed,
@@ -40,6 +57,9 @@ impl Status {
             Self::Idle => "idle",
             Self::NeedsInput => "needs_input",
             Self::Blocked => "blocked",
+            Self::Stuck => "stuck",
+            Self::NoSignal => "no_signal",
+            Self::Detecting => "detecting",
             Self::Done => "done",
             Self::Killed => "killed",
             Self::Failed => "failed",
@@ -52,19 +72,40 @@ impl Status {
         Self::ALL.into_iter().find(|s| s.as_str() == value)
     }
 
-    /// Derives the status and the reason for it.
-    pub fn derive(phase: &Phase) -> (Self, String) {
+    /// Derives the status from the phase, what was seen, and how long ago. `has_agent` says whether an
+    /// agent's process belongs to the session: without one nothing is to be seen and the phase is all.
+    pub fn derive(
+        phase: &Phase,
+        has_agent: bool,
+        seen: &Observed,
+        patience: &Patience,
+        now: Timestamp,
+    ) -> Derived {
+        if has_agent
+            && phase.is_live()
+            && let Some(derived) = doubted(phase, seen, patience, now)
+        {
+            return derived;
+        }
         match phase {
-            Phase::Spawning => (Self::Spawning, "being set up".into()),
-            Phase::Active => (Self::Working, "a turn is running".into()),
-            Phase::Idle => (Self::Idle, "between turns".into()),
-            Phase::AwaitingInput(question) => {
-                (Self::NeedsInput, format!("asks: {}", question.text))
-            }
-            Phase::Locked(handoff) => (Self::Blocked, format!("handoff {handoff} in progress")),
-            Phase::AwaitingMerge(broadcast) => (
+            Phase::Spawning => spawning(seen),
+            Phase::Active if has_agent => working(seen, patience, now),
+            Phase::Active => derived(Self::Working, "a turn is running", "phase active"),
+            Phase::Idle => idle(seen),
+            Phase::AwaitingInput(question) => derived(
+                Self::NeedsInput,
+                format!("asks: {}", question.text),
+                "phase awaiting_input",
+            ),
+            Phase::Locked(handoff) => derived(
+                Self::Blocked,
+                format!("handoff {handoff} in progress"),
+                "phase locked",
+            ),
+            Phase::AwaitingMerge(broadcast) => derived(
                 Self::Blocked,
                 format!("waits for the recipients of broadcast {broadcast}"),
+                "phase awaiting_merge",
             ),
             Phase::Ended { outcome, reason } => {
                 let status = match outcome {
@@ -73,21 +114,159 @@ impl Status {
                     Outcome::Failed => Self::Failed,
                     Outcome::Lost => Self::Lost,
                 };
-                (
-                    status,
-                    reason
-                        .as_ref()
-                        .map_or_else(|| "no reason given".into(), ToString::to_string),
-                )
+                let reason = reason
+                    .as_ref()
+                    .map_or_else(|| "no reason given".into(), ToString::to_string);
+                derived(status, reason, "phase ended")
             }
-            Phase::Archived { outcome } => (
+            Phase::Archived { outcome } => derived(
                 Self::Archived,
                 outcome.map_or_else(
                     || "archived while idle".into(),
                     |o| format!("archived after it was {}", o.as_str()),
                 ),
+                "phase archived",
             ),
         }
+    }
+}
+
+fn derived(status: Status, reason: impl Into<String>, rule: &'static str) -> Derived {
+    Derived {
+        status,
+        reason: reason.into(),
+        rule,
+    }
+}
+
+/// What makes us doubt that the phase still tells the truth (L3).
+fn doubted(phase: &Phase, seen: &Observed, patience: &Patience, now: Timestamp) -> Option<Derived> {
+    // While a saga is at work the process comes and goes by its doing.
+    if seen.saga.is_some() || matches!(phase, Phase::Spawning) {
+        return None;
+    }
+    if let Some(doubt) = &seen.doubt {
+        let age = now.seconds_since(doubt.since);
+        let given_up = doubt.looks >= Patience::LOOKS || age >= patience.doubt_seconds;
+        return Some(if given_up {
+            let reason = format!(
+                "{}; looked {} times in {}",
+                doubt.why,
+                doubt.looks,
+                ago(age)
+            );
+            derived(Status::Stuck, reason, "doubt lasted too long")
+        } else {
+            derived(
+                Status::Detecting,
+                doubt.why.clone(),
+                "runtime and record disagree",
+            )
+        });
+    }
+    match seen.runtime.as_ref().map(|r| &r.what) {
+        None => Some(derived(
+            Status::Detecting,
+            "its agent has not been looked at yet",
+            "runtime not seen yet",
+        )),
+        Some(RuntimeState::Unobserved { why }) => Some(derived(
+            Status::NoSignal,
+            format!("its agent cannot be looked at: {why}"),
+            "runtime unobserved",
+        )),
+        Some(RuntimeState::Missing | RuntimeState::Exited(_)) => Some(derived(
+            Status::Detecting,
+            "its agent's process is gone; its end is being recorded",
+            "runtime over, phase live",
+        )),
+        Some(RuntimeState::Alive { .. }) => None,
+    }
+}
+
+fn spawning(seen: &Observed) -> Derived {
+    let Some(saga) = &seen.saga else {
+        return derived(Status::Spawning, "being set up", "phase spawning");
+    };
+    let why = saga
+        .why
+        .as_ref()
+        .map_or(String::new(), |w| format!(": {w}"));
+    match (saga.place, saga.step) {
+        (Some(place), _) => derived(
+            Status::Spawning,
+            format!("queued at place {place}{why}"),
+            "saga queued",
+        ),
+        (None, Some(step)) => derived(
+            Status::Spawning,
+            format!("{}: {}{why}", saga.kind.as_str(), step.as_str()),
+            "saga at work",
+        ),
+        (None, None) => derived(Status::Spawning, format!("queued{why}"), "saga queued"),
+    }
+}
+
+fn working(seen: &Observed, patience: &Patience, now: Timestamp) -> Derived {
+    let silent = seen.output_at.map(|at| now.seconds_since(at));
+    if let Some(activity) = &seen.activity
+        && activity.what.activity == Activity::Blocked
+    {
+        let detail = activity
+            .what
+            .detail
+            .as_deref()
+            .unwrap_or("it cannot go on by itself");
+        return derived(Status::Blocked, detail, "activity blocked");
+    }
+    if !seen.has_signal {
+        let reason = match silent {
+            Some(silent) => format!(
+                "nothing tells what it does; last output {} ago",
+                ago(silent)
+            ),
+            None => "nothing tells what it does; no output yet".into(),
+        };
+        return derived(Status::NoSignal, reason, "agent without signals");
+    }
+    match silent {
+        Some(silent) if silent >= patience.stall_seconds => derived(
+            Status::Stuck,
+            format!("a turn is running, but nothing came for {}", ago(silent)),
+            "no output for longer than the stall threshold",
+        ),
+        _ => derived(Status::Working, "a turn is running", "phase active"),
+    }
+}
+
+fn idle(seen: &Observed) -> Derived {
+    if let Some(activity) = &seen.activity
+        && activity.what.activity == Activity::Blocked
+    {
+        let detail = activity
+            .what
+            .detail
+            .as_deref()
+            .unwrap_or("it cannot go on by itself");
+        return derived(Status::Blocked, detail, "activity blocked");
+    }
+    match seen.queued {
+        0 => derived(Status::Idle, "between turns", "phase idle"),
+        1 => derived(Status::Idle, "between turns; 1 message waits", "phase idle"),
+        n => derived(
+            Status::Idle,
+            format!("between turns; {n} messages wait"),
+            "phase idle",
+        ),
+    }
+}
+
+/// A span of time as people say it.
+fn ago(seconds: u64) -> String {
+    match seconds {
+        0..=119 => format!("{seconds} s"),
+        120..=7199 => format!("{} min", seconds / 60),
+        _ => format!("{} h", seconds / 3600),
     }
 }
 
@@ -101,7 +280,24 @@ impl fmt::Display for Status {
 mod tests {
     use super::*;
     use crate::id::HandoffId;
+    use crate::observed::{ActivitySeen, Doubt, Exit, SagaSeen, Seen, Source};
     use crate::phase::Question;
+    use crate::saga::{SagaKind, Step};
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_micros(seconds * 1_000_000)
+    }
+
+    fn bare(phase: &Phase) -> Status {
+        Status::derive(
+            phase,
+            false,
+            &Observed::default(),
+            &Patience::default(),
+            at(0),
+        )
+        .status
+    }
 
     #[test]
     fn l2_every_phase_has_one_status() {
@@ -129,7 +325,129 @@ mod tests {
             (ended(Outcome::Lost), Status::Lost),
             (Phase::Archived { outcome: None }, Status::Archived),
         ] {
-            assert_eq!(Status::derive(&phase).0, expected, "{phase:?}");
+            assert_eq!(bare(&phase), expected, "{phase:?}");
+        }
+    }
+
+    fn alive() -> Observed {
+        Observed {
+            runtime: Some(Seen {
+                what: RuntimeState::Alive { pid: Some(7) },
+                at: at(0),
+            }),
+            has_signal: true,
+            output_at: Some(at(0)),
+            ..Observed::default()
+        }
+    }
+
+    fn doubt(looks: u32, since: i64) -> Observed {
+        Observed {
+            doubt: Some(Doubt {
+                since: at(since),
+                looks,
+                why: "holder gone, process there".into(),
+            }),
+            ..alive()
+        }
+    }
+
+    fn runtime(what: RuntimeState) -> Observed {
+        Observed {
+            runtime: Some(Seen { what, at: at(0) }),
+            ..alive()
+        }
+    }
+
+    fn blocked() -> Observed {
+        Observed {
+            activity: Some(Seen {
+                what: ActivitySeen {
+                    activity: Activity::Blocked,
+                    source: Source::Hook,
+                    rule: "limit".into(),
+                    detail: Some("usage limit until 15:00".into()),
+                },
+                at: at(0),
+            }),
+            ..alive()
+        }
+    }
+
+    #[test]
+    fn l2_l3_what_is_seen_decides_the_status_of_an_agent() {
+        let queued = Observed {
+            saga: Some(SagaSeen {
+                kind: SagaKind::Spawn,
+                step: None,
+                place: Some(3),
+                why: None,
+            }),
+            ..Observed::default()
+        };
+        let launching = Observed {
+            saga: Some(SagaSeen {
+                kind: SagaKind::Spawn,
+                step: Some(Step::Launch),
+                place: None,
+                why: None,
+            }),
+            ..Observed::default()
+        };
+        let dumb = Observed {
+            has_signal: false,
+            ..alive()
+        };
+        let unobserved = RuntimeState::Unobserved { why: "no".into() };
+        for (name, phase, seen, now, expected) in [
+            ("queued", Phase::Spawning, queued, 0, Status::Spawning),
+            ("launching", Phase::Spawning, launching, 0, Status::Spawning),
+            ("works", Phase::Active, alive(), 599, Status::Working),
+            ("stalls", Phase::Active, alive(), 600, Status::Stuck),
+            (
+                "idle may be silent",
+                Phase::Idle,
+                alive(),
+                9999,
+                Status::Idle,
+            ),
+            ("tells nothing", Phase::Active, dumb, 1, Status::NoSignal),
+            (
+                "never looked at",
+                Phase::Active,
+                Observed::default(),
+                1,
+                Status::Detecting,
+            ),
+            (
+                "cannot look",
+                Phase::Idle,
+                runtime(unobserved),
+                1,
+                Status::NoSignal,
+            ),
+            (
+                "missing",
+                Phase::Idle,
+                runtime(RuntimeState::Missing),
+                1,
+                Status::Detecting,
+            ),
+            (
+                "exited",
+                Phase::Active,
+                runtime(RuntimeState::Exited(Exit::Code(0))),
+                1,
+                Status::Detecting,
+            ),
+            ("doubt", Phase::Active, doubt(1, 0), 299, Status::Detecting),
+            ("old doubt", Phase::Active, doubt(1, 0), 300, Status::Stuck),
+            ("three looks", Phase::Active, doubt(3, 0), 1, Status::Stuck),
+            ("limit", Phase::Active, blocked(), 1, Status::Blocked),
+            ("limit, idle", Phase::Idle, blocked(), 1, Status::Blocked),
+        ] {
+            let derived = Status::derive(&phase, true, &seen, &Patience::default(), at(now));
+            assert_eq!(derived.status, expected, "{name}: {derived:?}");
         }
     }
 }

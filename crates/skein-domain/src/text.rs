@@ -69,6 +69,10 @@ fn task(value: &str) -> Result<(), &'static str> {
     lines(value, Task::MOST)
 }
 
+fn message(value: &str) -> Result<(), &'static str> {
+    lines(value, Message::MOST)
+}
+
 fn key(value: &str) -> Result<(), &'static str> {
     let ok = (1..=255).contains(&value.len()) && value.bytes().all(|b| b.is_ascii_graphic());
     if ok {
@@ -99,6 +103,11 @@ text_type! {
     Task, "task", task
 }
 text_type! {
+    /// What is said to an agent. Holds no control characters but line breaks and tabs, so it can neither
+    /// end a bracketed paste early nor press a key.
+    Message, "message", message
+}
+text_type! {
     /// Chosen by the caller so that a repeated call has one effect.
     Key, "idempotency key", key
 }
@@ -117,6 +126,23 @@ impl Title {
 impl Reason {
     /// Most bytes of a reason, question or answer.
     pub const MOST: usize = 64 * 1024;
+}
+
+impl Message {
+    /// Most bytes of one message.
+    pub const MOST: usize = 4 * 1024 * 1024;
+}
+
+impl From<&Task> for Message {
+    fn from(task: &Task) -> Self {
+        Self(task.as_str().to_owned())
+    }
+}
+
+impl From<&Reason> for Message {
+    fn from(reason: &Reason) -> Self {
+        Self(reason.as_str().to_owned())
+    }
 }
 
 impl Task {

@@ -23,4 +23,14 @@ impl Timestamp {
             Self(earlier as i64)
         }
     }
+
+    /// Whole seconds from `earlier` to this moment; 0 if it was later.
+    pub const fn seconds_since(self, earlier: Self) -> u64 {
+        let micros = self.0 as i128 - earlier.0 as i128;
+        if micros > 0 {
+            (micros / 1_000_000) as u64
+        } else {
+            0
+        }
+    }
 }

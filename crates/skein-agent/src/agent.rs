@@ -1,0 +1,189 @@
+//! What Skein knows of an agent program. Called by the engine; implemented once per program.
+//!
+//! An implementation knows how to start its program, how to read what it does, and which keys mean what.
+//! It starts nothing itself and keeps no state: what it needs to remember is in the session's record. What
+//! a program cannot do is said in [`Abilities`]; the engine asks there before it calls.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use skein_domain::{
+    Activity, AgentName, LaunchSettings, Message, NativeId, PromptVia, Question, Reason, SessionId,
+    Usage,
+};
+
+use crate::error::Error;
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What the program can do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Abilities {
+    /// The ways its task can reach it; the first is the default.
+    pub prompt: Vec<PromptVia>,
+    /// Whether an earlier conversation can be continued.
+    pub resume: bool,
+    /// Whether a conversation can be copied natively.
+    pub fork: bool,
+    /// Whether it calls `skein hook`.
+    pub hooks: bool,
+    /// Whether its screens tell what it does.
+    pub screens: bool,
+    /// Whether files it writes tell what it does; see [`Agent::sources`].
+    pub files: bool,
+    /// Whether it reports tokens or cost.
+    pub usage: bool,
+    /// Protocols it can be driven by instead of a terminal.
+    pub protocols: Vec<&'static str>,
+}
+
+impl Abilities {
+    /// Whether anything tells what the agent does.
+    pub fn has_signal(&self) -> bool {
+        self.hooks || self.screens || self.files || !self.protocols.is_empty()
+    }
+}
+
+/// Everything a launch may need to know.
+#[derive(Clone, Debug)]
+pub struct Order {
+    pub session: SessionId,
+    pub run: u64,
+    pub task: Message,
+    pub settings: LaunchSettings,
+    /// Where it starts.
+    pub workspace: PathBuf,
+    /// A private folder of this session for settings files; exists, survives runs.
+    pub private: PathBuf,
+    /// The program to be called for hooks, as `SKEIN hook …`.
+    pub skein: PathBuf,
+    /// PATH as the agent will have it.
+    pub path: String,
+    /// The agent's own name for the conversation, if it is known.
+    pub native: Option<NativeId>,
+}
+
+/// How to start the program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Start {
+    pub argv: Vec<String>,
+    pub env: BTreeMap<String, String>,
+    /// Files to be written below `Order::private` before: relative path and content, mode 0600.
+    pub files: Vec<(PathBuf, Vec<u8>)>,
+    /// Relative path below `Order::private` of the file that is its standard input.
+    pub stdin: Option<PathBuf>,
+    /// How the task gets in; `Typed` leaves it to the courier.
+    pub prompt: Option<PromptVia>,
+    /// Known already, because we chose it.
+    pub native: Option<NativeId>,
+}
+
+/// What the terminal shows, as rules see it.
+#[derive(Clone, Copy, Debug)]
+pub struct Picture<'a> {
+    pub rows: &'a [String],
+    pub cursor: (u16, u16),
+}
+
+/// Something an agent was seen to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reading {
+    Activity {
+        activity: Activity,
+        /// The rule or hook that says so.
+        rule: String,
+        detail: Option<String>,
+    },
+    /// It took a prompt; the beginning of the text if it is known.
+    PromptTaken {
+        text: Option<String>,
+    },
+    /// A turn is over.
+    TurnEnded,
+    Asks(Question),
+    /// The question is no longer asked.
+    AnswerTaken,
+    Native(NativeId),
+    /// Tokens and cost since the last reading of this kind.
+    Usage(Usage),
+    /// Totals of the conversation so far; what was counted before is not counted again.
+    UsageTotal(Usage),
+    /// It says it is done for good and how; the process may still live a moment.
+    Finished {
+        failed: bool,
+        reason: Option<Reason>,
+    },
+}
+
+/// What is in the program's input box.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Draft {
+    /// No input box is to be seen, or what is in it cannot be told.
+    Unseen,
+    Empty,
+    /// Something is in it; shown as far as it can be read.
+    Holds(String),
+}
+
+/// A file the engine watches for the agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    pub path: PathBuf,
+    /// For [`Agent::read_source`].
+    pub kind: &'static str,
+}
+
+/// What was found of the program on this machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    pub program: Option<PathBuf>,
+    pub version: Option<String>,
+    /// Whether it is built in or configured rather than installed.
+    pub built_in: bool,
+    /// What is missing, and the command that installs it.
+    pub missing: Option<String>,
+    pub install: Option<String>,
+}
+
+pub trait Agent: Send + Sync + fmt::Debug {
+    fn name(&self) -> &AgentName;
+    fn abilities(&self) -> &Abilities;
+    /// Looks for the program in `path`; runs nothing longer than a moment.
+    fn find(&self, path: &str) -> Found;
+    /// Megabytes one of it is expected to take.
+    fn memory_mb(&self) -> u64;
+
+    /// The first launch, or one where nothing can be resumed.
+    fn start(&self, order: &Order) -> Result<Start>;
+    /// Continues the conversation; `Err(CannotResume)` says why it must start fresh.
+    fn resume(&self, order: &Order) -> Result<Start>;
+    /// Starts in a copy of another's conversation; only with `abilities().fork`.
+    fn fork(&self, order: &Order, from: &NativeId) -> Result<Start>;
+
+    /// What a hook's call says. `event` and `payload` are as the program gave them.
+    fn read_hook(&self, event: &str, payload: &str) -> Vec<Reading>;
+    /// What the screen says; empty when nothing is recognised.
+    fn read_screen(&self, picture: Picture<'_>) -> Vec<Reading>;
+    /// What is in the input box.
+    fn draft(&self, picture: Picture<'_>) -> Draft;
+    /// Files to watch while it runs.
+    fn sources(&self, order: &Order) -> Vec<Source>;
+    /// What was added to a watched file.
+    fn read_source(&self, kind: &str, added: &str) -> Vec<Reading>;
+
+    /// Keys that submit what is in the input box.
+    fn submit(&self) -> Vec<u8>;
+    /// Keys that stop a running turn.
+    fn interrupt(&self) -> Vec<u8>;
+    /// Keys or text that answer a question; `option` counts from 0.
+    fn answer(&self, question: &Question, option: Option<usize>, text: &Reason) -> Reply;
+}
+
+/// How a question is answered at the terminal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    Keys(Vec<u8>),
+    /// Pasted and submitted like a message.
+    Text(Message),
+}

@@ -1,0 +1,7 @@
+//! What can go wrong.
+
+use thiserror::Error;
+
+#[derive(Debug, Error)]
+#[error("unfinished")]
+pub struct Error;

@@ -1,0 +1,4 @@
+//! Agents.
+
+pub mod agent;
+pub mod error;

@@ -1,0 +1,55 @@
+//! What a session with an agent has besides its record: a workspace, a way to start the agent, and while
+//! it runs a handle on the run.
+
+use crate::error::Conflict;
+use crate::id::SagaId;
+use crate::run::{LaunchSettings, NativeId, RunHandle, RuntimeKind};
+use crate::saga::SagaKind;
+use crate::session::Session;
+use crate::text::Reason;
+use crate::time::Timestamp;
+use crate::workspace::Workspace;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gear {
+    pub runtime: RuntimeKind,
+    pub launch: LaunchSettings,
+    pub workspace: Workspace,
+    /// The run that was launched last and is not known to be over.
+    pub handle: Option<RunHandle>,
+    /// The agent's own name for its conversation, once it has one.
+    pub native: Option<NativeId>,
+    /// The saga at work on this session; nothing else changes its gear meanwhile.
+    pub saga: Option<(SagaId, SagaKind)>,
+    /// The highest input number given out for the current run; see [`crate::receipt::Written`].
+    pub input: u64,
+    /// Something people should know: launched fresh, workspace left behind.
+    pub note: Option<Reason>,
+}
+
+impl Session {
+    /// The record with other gear, one version further.
+    #[must_use]
+    pub fn with_gear(&self, gear: Gear, at: Timestamp) -> Self {
+        Self {
+            gear: Some(Box::new(gear)),
+            ..self.next(at)
+        }
+    }
+
+    /// Refuses while a saga is at work on the session.
+    pub fn check_free(&self) -> Result<(), Conflict> {
+        match self.gear.as_ref().and_then(|g| g.saga.as_ref()) {
+            Some((_, kind)) => Err(Conflict::Busy {
+                session: self.id.clone(),
+                saga: kind.as_str(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether an agent's process belongs to it now.
+    pub fn has_run(&self) -> bool {
+        self.gear.as_ref().is_some_and(|g| g.handle.is_some())
+    }
+}

@@ -1,0 +1,315 @@
+//! Where a session's files are, as far as the record knows.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::error::Invalid;
+use crate::id::{SessionId, text_type};
+use crate::time::Timestamp;
+
+/// How a session's files are kept apart from everybody else's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WorkspaceKind {
+    /// A git worktree with a branch of its own.
+    Worktree,
+    /// A clone that shares nothing with the project's repository.
+    Clone,
+    /// The project's folder itself.
+    Dir,
+    /// No files: an empty folder to stand in.
+    None,
+}
+
+impl WorkspaceKind {
+    pub const ALL: [Self; 4] = [Self::Worktree, Self::Clone, Self::Dir, Self::None];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Worktree => "worktree",
+            Self::Clone => "clone",
+            Self::Dir => "dir",
+            Self::None => "none",
+        }
+    }
+
+    pub fn parse(value: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|k| k.as_str() == value)
+    }
+}
+
+fn abs_path(value: &str) -> Result<(), &'static str> {
+    if !value.starts_with('/') {
+        return Err("expected an absolute path");
+    }
+    if value.len() > 4096 {
+        return Err("it is too long");
+    }
+    if value.chars().any(char::is_control) {
+        return Err("it holds control characters");
+    }
+    if value.split('/').any(|part| part == ".." || part == ".") {
+        return Err("it holds `.` or `..`");
+    }
+    Ok(())
+}
+
+/// git's own rules (`git check-ref-format --branch`), and no leading `-`.
+fn branch(value: &str) -> Result<(), &'static str> {
+    revision(value)?;
+    let bad_part = |part: &str| {
+        part.is_empty() || part.starts_with('.') || part.ends_with('.') || part.ends_with(".lock")
+    };
+    if value.split('/').any(bad_part) {
+        return Err("a part of it is empty, begins or ends with `.`, or ends with `.lock`");
+    }
+    if value.contains("..") || value.contains("@{") || value == "@" {
+        return Err("it holds `..` or `@{`");
+    }
+    if value
+        .bytes()
+        .any(|b| matches!(b, b'~' | b'^' | b':' | b'?' | b'*' | b'[' | b'\\'))
+    {
+        return Err("it holds one of ~ ^ : ? * [ \\");
+    }
+    if value.starts_with("refs/") || value == "HEAD" {
+        return Err("give the branch's short name");
+    }
+    Ok(())
+}
+
+fn revision(value: &str) -> Result<(), &'static str> {
+    if value.is_empty() || value.len() > 200 {
+        return Err("expected 1 to 200 characters");
+    }
+    if value.starts_with('-') {
+        return Err("it begins with `-`");
+    }
+    if value
+        .chars()
+        .any(|c| c.is_control() || c.is_whitespace() || crate::text::is_invisible(c))
+    {
+        return Err("it holds white space, control or invisible characters");
+    }
+    Ok(())
+}
+
+fn commit(value: &str) -> Result<(), &'static str> {
+    let hex = value
+        .bytes()
+        .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+    if hex && (value.len() == 40 || value.len() == 64) {
+        Ok(())
+    } else {
+        Err("expected 40 or 64 hex digits")
+    }
+}
+
+text_type! {
+    /// An absolute path without `.` or `..`.
+    AbsPath, "path", abs_path
+}
+text_type! {
+    /// A branch's short name, as in `skein/api-7`.
+    BranchName, "branch", branch
+}
+text_type! {
+    /// What git can resolve to a commit: a branch, a tag, a hash, `HEAD~2`.
+    Revision, "revision", revision
+}
+text_type! {
+    /// A full object id.
+    CommitId, "commit", commit
+}
+
+impl BranchName {
+    /// The branch of a session that asked for no other.
+    pub fn of_session(session: &SessionId) -> Self {
+        Self(format!("skein/{session}"))
+    }
+}
+
+/// Where the folder came from; what we did not make we never remove.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    Made,
+    /// Made by hand, taken over by `adopt`.
+    Adopted,
+    /// The project's own folder.
+    Given,
+}
+
+impl Origin {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Made => "made",
+            Self::Adopted => "adopted",
+            Self::Given => "given",
+        }
+    }
+
+    pub fn parse(value: &str) -> Option<Self> {
+        [Self::Made, Self::Adopted, Self::Given]
+            .into_iter()
+            .find(|o| o.as_str() == value)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkspaceState {
+    /// Its place is decided; it may or may not be there yet.
+    Planned,
+    Ready,
+    /// Removed by us; `branch` and `backups` say how to get it back.
+    Gone,
+}
+
+impl WorkspaceState {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Planned => "planned",
+            Self::Ready => "ready",
+            Self::Gone => "gone",
+        }
+    }
+
+    pub fn parse(value: &str) -> Option<Self> {
+        [Self::Planned, Self::Ready, Self::Gone]
+            .into_iter()
+            .find(|s| s.as_str() == value)
+    }
+}
+
+/// A session's workspace as recorded. Planned in the transaction that makes the session, so that whatever a
+/// crash leaves on the disk is named by a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workspace {
+    pub kind: WorkspaceKind,
+    /// Where the agent starts.
+    pub path: AbsPath,
+    /// The repository the branch and the backups live in; none outside git.
+    pub repo: Option<AbsPath>,
+    pub branch: Option<BranchName>,
+    /// Whether the branch is ours: made by us, so an empty one may go again.
+    pub branch_made: bool,
+    /// What the branch was to start from, as asked.
+    pub base: Option<Revision>,
+    /// The commit the branch started from, once it is known.
+    pub base_commit: Option<CommitId>,
+    pub origin: Origin,
+    pub state: WorkspaceState,
+    pub backups: Vec<Backup>,
+}
+
+/// Work kept under a ref before its folder was touched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Backup {
+    /// Numbered from 1 per session.
+    pub n: u64,
+    pub commit: CommitId,
+    pub at: Timestamp,
+}
+
+impl Backup {
+    /// `refs/skein/backup/<session>/<n>`.
+    pub fn name(&self, session: &SessionId) -> String {
+        backup_ref(session, self.n)
+    }
+}
+
+pub fn backup_ref(session: &SessionId, n: u64) -> String {
+    format!("refs/skein/backup/{session}/{n}")
+}
+
+impl fmt::Display for WorkspaceKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Workspace {
+    /// Whether the folder is ours to remove.
+    pub fn is_managed(&self) -> bool {
+        self.origin == Origin::Made
+    }
+
+    #[must_use]
+    pub fn with_backup(&self, backup: Option<Backup>) -> Self {
+        let mut after = self.clone();
+        // A step that is repeated finds its backup made already.
+        if let Some(backup) = backup
+            && !after.backups.iter().any(|b| b.n == backup.n)
+        {
+            after.backups.push(backup);
+        }
+        after
+    }
+
+    #[must_use]
+    pub fn in_state(&self, state: WorkspaceState) -> Self {
+        Self {
+            state,
+            ..self.clone()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn l15_no_branch_is_an_option_or_a_path() {
+        for bad in [
+            "",
+            "-b",
+            "--upload-pack=x",
+            "a..b",
+            "a b",
+            "a\nb",
+            "/a",
+            "a/",
+            "a//b",
+            ".a",
+            "a/.b",
+            "a.lock",
+            "a.lock/b",
+            "a~1",
+            "a^",
+            "a:b",
+            "a?",
+            "a*",
+            "a[",
+            "a\\b",
+            "@",
+            "a@{1}",
+            "HEAD",
+            "refs/heads/a",
+            "a\u{200b}b",
+        ] {
+            assert!(bad.parse::<BranchName>().is_err(), "{bad:?}");
+        }
+        for good in ["main", "skein/api-7", "feature/x.y", "дом", "a@b"] {
+            assert!(good.parse::<BranchName>().is_ok(), "{good:?}");
+        }
+    }
+
+    #[test]
+    fn l15_paths_are_absolute_and_straight() {
+        for bad in ["", "a", "./a", "/a/../b", "/a/.", "/a\nb", "/a\0"] {
+            assert!(bad.parse::<AbsPath>().is_err(), "{bad:?}");
+        }
+        for good in ["/", "/a b/c", "/a/..b"] {
+            assert!(good.parse::<AbsPath>().is_ok(), "{good:?}");
+        }
+    }
+
+    #[test]
+    fn l15_revisions_are_no_options() {
+        for bad in ["", "-x", "--all", "a b", "a\tb"] {
+            assert!(bad.parse::<Revision>().is_err(), "{bad:?}");
+        }
+        for good in ["main", "origin/main", "HEAD~2", "v1.0^{commit}"] {
+            assert!(good.parse::<Revision>().is_ok(), "{good:?}");
+        }
+    }
+}

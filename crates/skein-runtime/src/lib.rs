@@ -1,0 +1,4 @@
+//! Runtimes.
+
+pub mod error;
+pub mod runtime;

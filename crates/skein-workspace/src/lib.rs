@@ -1,0 +1,4 @@
+//! Workspaces.
+
+pub mod error;
+pub mod provider;
