@@ -424,6 +424,7 @@ impl Refused {
             Self::Width { .. } => "width",
             Self::Budget { .. } | Self::BudgetSpent { .. } => "budget",
             Self::NoAgent { .. } => "no_agent",
+            Self::AgentDrives { .. } => "agent_drives",
             Self::Memory { .. } => "memory",
             Self::Workspace { .. } => "workspace",
             Self::ThreadArchived { .. } => "thread_archived",
@@ -453,6 +454,7 @@ impl Refused {
             | Self::SameOwner { session, .. }
             | Self::ParentEnded { session, .. }
             | Self::NoAgent { session, .. }
+            | Self::AgentDrives { session }
             | Self::NotAChild { session, .. } => Some(session),
             Self::Memory { .. }
             | Self::Workspace { .. }
@@ -484,6 +486,9 @@ impl Refused {
                 "`skein session end {session}` ends it and frees its place"
             )],
             Self::NoAgent { session, .. } => vec![format!("`skein show {session}` tells more")],
+            Self::AgentDrives { session } => vec![format!(
+                "`skein send {session} TEXT` talks to it, `skein kill {session}` ends it"
+            )],
             Self::Memory { .. } => vec![
                 "`skein ls` shows what runs; `skein kill SESSION` frees memory".into(),
                 "`memory_mb` of the agent in skein.toml says how much one takes".into(),
@@ -580,7 +585,9 @@ impl Refused {
                 ("currency", text(currency.as_str())),
                 ("limit", Detail::Number(*limit)),
             ]),
-            Self::NoAgent { session, .. } => out.push(("session", text(session))),
+            Self::NoAgent { session, .. } | Self::AgentDrives { session } => {
+                out.push(("session", text(session)));
+            }
             Self::Memory {
                 agent,
                 needed,

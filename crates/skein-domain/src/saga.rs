@@ -138,7 +138,12 @@ pub enum SagaState {
     /// About to do, or doing, this step.
     Doing(Step),
     /// About to undo, or undoing, this step.
-    Undoing { step: Step, why: Failure },
+    /// `failed` are the steps whose undo did not work so far.
+    Undoing {
+        step: Step,
+        why: Failure,
+        failed: Vec<Step>,
+    },
     /// Over, but for undos that failed; tried again now and then.
     Leftover { steps: Vec<Step>, why: Failure },
 }
@@ -149,6 +154,8 @@ pub struct Failure {
     pub step: Step,
     pub kind: Kind,
     pub text: Reason,
+    /// How the session is to end for it: `failed`, or `killed` when somebody stopped it.
+    pub outcome: Outcome,
 }
 
 impl Saga {
