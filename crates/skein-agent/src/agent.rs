@@ -7,10 +7,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use skein_domain::{
     Activity, AgentName, LaunchSettings, Message, NativeId, PromptVia, Question, Reason, SessionId,
-    Usage,
+    Timestamp, Usage,
 };
 
 use crate::error::Error;
@@ -34,8 +35,26 @@ pub struct Abilities {
     pub files: bool,
     /// Whether it reports tokens or cost.
     pub usage: bool,
-    /// Protocols it can be driven by instead of a terminal.
+    /// Protocols it can be driven by instead of a terminal; see [`Agent::speak`].
     pub protocols: Vec<&'static str>,
+    /// What it does with a message submitted while a turn runs.
+    pub during_turn: DuringTurn,
+    /// How long after a paste the submit key counts as a key and not as part of the paste.
+    pub enter_after: Duration,
+    /// Variables of the user's environment it needs, by name: credentials, its own settings.
+    pub inherits: Vec<String>,
+}
+
+/// What becomes of a message that is submitted while a turn runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DuringTurn {
+    /// Not known, or it gets lost: nothing is to be sent then.
+    #[default]
+    Unsafe,
+    /// Kept by the program and taken after the turn.
+    Queues,
+    /// Cuts into the running turn.
+    Steers,
 }
 
 impl Abilities {
@@ -83,7 +102,10 @@ pub struct Start {
 #[derive(Clone, Copy, Debug)]
 pub struct Picture<'a> {
     pub rows: &'a [String],
+    /// Row and column, from 0.
     pub cursor: (u16, u16),
+    /// The window's title where the runtime knows it: some programs tell their state there.
+    pub title: Option<&'a str>,
 }
 
 /// Something an agent was seen to do.
@@ -102,6 +124,12 @@ pub enum Reading {
     /// A turn is over.
     TurnEnded,
     Asks(Question),
+    /// What the question asked in the same reading is for; comes right before it.
+    Wants(Wanted),
+    /// It may not go on before its quota is renewed; comes with an activity of `blocked`.
+    Limited {
+        resets: Option<Resets>,
+    },
     /// The question is no longer asked.
     AnswerTaken,
     Native(NativeId),
@@ -114,6 +142,28 @@ pub enum Reading {
         failed: bool,
         reason: Option<Reason>,
     },
+}
+
+/// What an answer is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Wanted {
+    /// To allow or deny something it wants to do. Never answered by text.
+    Permission,
+    /// One of its options.
+    Choice,
+    /// Any text.
+    Text,
+}
+
+/// When a quota is renewed, as far as the program says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Resets {
+    At(Timestamp),
+    In {
+        seconds: u64,
+    },
+    /// In words that are only good for people.
+    Said(String),
 }
 
 /// What is in the program's input box.
@@ -129,9 +179,33 @@ pub enum Draft {
 /// A file the engine watches for the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
+    /// May hold [`Source::PID`] for the process id of the run's program; see [`Source::at`].
     pub path: PathBuf,
     /// For [`Agent::read_source`].
     pub kind: &'static str,
+    pub reach: Reach,
+}
+
+/// How much of a watched file is read when it changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reach {
+    /// It grows: the whole lines that were added since the last time.
+    Added,
+    /// It is replaced: all of it, each time.
+    Whole,
+}
+
+impl Source {
+    pub const PID: &'static str = "{pid}";
+
+    /// The path for a program with this process id; `None` when one is needed and none is known.
+    pub fn at(&self, pid: Option<u32>) -> Option<PathBuf> {
+        let path = self.path.to_string_lossy();
+        if !path.contains(Self::PID) {
+            return Some(self.path.clone());
+        }
+        Some(PathBuf::from(path.replace(Self::PID, &pid?.to_string())))
+    }
 }
 
 /// What was found of the program on this machine.
@@ -160,6 +234,8 @@ pub trait Agent: Send + Sync + fmt::Debug {
     fn resume(&self, order: &Order) -> Result<Start>;
     /// Starts in a copy of another's conversation; only with `abilities().fork`.
     fn fork(&self, order: &Order, from: &NativeId) -> Result<Start>;
+    /// A launch that speaks one of `abilities().protocols` on its standard input and output.
+    fn speak(&self, order: &Order, protocol: &str) -> Result<Start>;
 
     /// What a hook's call says. `event` and `payload` are as the program gave them.
     fn read_hook(&self, event: &str, payload: &str) -> Vec<Reading>;
@@ -167,7 +243,7 @@ pub trait Agent: Send + Sync + fmt::Debug {
     fn read_screen(&self, picture: Picture<'_>) -> Vec<Reading>;
     /// What is in the input box.
     fn draft(&self, picture: Picture<'_>) -> Draft;
-    /// Files to watch while it runs.
+    /// Files to watch while it runs; asked again once the native id is known, for it may be in the path.
     fn sources(&self, order: &Order) -> Vec<Source>;
     /// What was added to a watched file.
     fn read_source(&self, kind: &str, added: &str) -> Vec<Reading>;
@@ -186,4 +262,8 @@ pub enum Reply {
     Keys(Vec<u8>),
     /// Pasted and submitted like a message.
     Text(Message),
+    /// No key means this answer, and text would be taken for another one.
+    Cannot {
+        why: String,
+    },
 }
