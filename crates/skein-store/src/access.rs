@@ -441,32 +441,39 @@ impl<'a> Writer<'a> {
 
     /// The next session id of `project`. Numbers are never given twice, not even after a removal.
     pub fn next_session_id(&mut self, project: &Project) -> Result<SessionId> {
+        self.next_session_id_above(project, 0)
+    }
+
+    /// As [`Writer::next_session_id`], with a number above `floor` too: numbers that others have used,
+    /// such as on remote branches, are not given out either.
+    pub fn next_session_id_above(&mut self, project: &Project, floor: u64) -> Result<SessionId> {
         let counter = format!("session-number:{}", project.prefix);
-        let n = match self.raw.get(Table::Claim, &counter)? {
-            None => {
-                let row = Row {
-                    id: counter,
-                    version: 1,
-                    index: Index::default(),
-                    body: "1".into(),
-                };
-                self.raw.insert(Table::Claim, &row)?;
-                1
-            }
-            Some(row) => {
-                let last: u64 = row
-                    .body
-                    .parse()
-                    .map_err(|_| Error::Bug(format!("counter `{counter}` holds `{}`", row.body)))?;
-                let next = Row {
-                    version: row.version + 1,
-                    body: (last + 1).to_string(),
-                    ..row.clone()
-                };
-                self.raw.replace(Table::Claim, &next, row.version)?;
-                last + 1
-            }
+        let stored = self.raw.get(Table::Claim, &counter)?;
+        let last: u64 = match &stored {
+            None => 0,
+            Some(row) => row
+                .body
+                .parse()
+                .map_err(|_| Error::Bug(format!("counter `{counter}` holds `{}`", row.body)))?,
         };
+        let Some(n) = last.max(floor).checked_add(1) else {
+            return Err(
+                Invalid::new("session number", &floor.to_string(), "none is above it").into(),
+            );
+        };
+        let next = Row {
+            id: counter,
+            version: stored.as_ref().map_or(1, |row| row.version + 1),
+            index: Index::default(),
+            body: n.to_string(),
+        };
+        match stored {
+            None => self.raw.insert(Table::Claim, &next).map(|_| ())?,
+            Some(row) => self
+                .raw
+                .replace(Table::Claim, &next, row.version)
+                .map(|_| ())?,
+        }
         Ok(SessionId::new(&project.prefix, n))
     }
 

@@ -33,6 +33,8 @@ pub enum Table {
     Ended,
     /// Handoffs under way; removed when they are over.
     Handoff,
+    /// Journal rows of sagas under way; removed when they are over.
+    Saga,
     /// Answers kept for repeated requests.
     Reply,
     /// Things only one record may have: a project's folder, its name, its session prefix.
@@ -50,6 +52,7 @@ impl Table {
             Self::Token => "token",
             Self::Ended => "ended",
             Self::Handoff => "handoff",
+            Self::Saga => "saga",
             Self::Reply => "reply",
             Self::Claim => "claim",
         }

@@ -1,7 +1,7 @@
 //! What the typed layer knows of each kind of record.
 
 use skein_domain::{
-    Handoff, PhaseName, Project, Receipt, Session, Summary, Thread, ThreadState, Token,
+    Handoff, PhaseName, Project, Receipt, Saga, Session, Summary, Thread, ThreadState, Token,
 };
 
 use crate::backend::{Index, Result, Row, Table};
@@ -134,10 +134,10 @@ impl Entity for Session {
         }
     }
     fn encode(&self) -> Result<String> {
-        record::encode(&record::SessionV1::from(self))
+        record::gear::encode(self)
     }
     fn decode(body: &str) -> Result<Self> {
-        record::decode::<record::SessionV1, _>(Self::WHAT, body)
+        record::gear::decode(body)
     }
     fn check_change(before: &Self, after: &Self) -> std::result::Result<(), String> {
         unchanged("project", &before.project, &after.project)?;
@@ -161,7 +161,14 @@ impl Entity for Session {
         if before.summary.is_some() && before.summary != after.summary {
             return Err("its summary is written once".into());
         }
-        Ok(())
+        match (&before.gear, &after.gear) {
+            (Some(_), None) => Err("its gear never disappears".into()),
+            // A number that is given out twice would let the runtime swallow a message.
+            (Some(old), Some(new)) if before.run == after.run && new.input < old.input => {
+                Err("its input number only grows within a run".into())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Ended sessions are listed in the order of their ends, so that retention finds the oldest without
@@ -226,28 +233,47 @@ impl Entity for Receipt {
         self.id.as_str()
     }
     fn version(&self) -> u64 {
-        self.history.len() as u64
+        self.version
     }
+    /// Live while something is to be done for it, so that the courier finds its work in order.
     fn index(&self) -> Index {
         Index {
-            live: true,
+            parent: Some(self.session.to_string()),
+            live: self.is_open(),
+            touched_at: self.history.last().map_or(0, |(_, at)| at.as_micros()),
             ..Index::default()
         }
     }
     fn encode(&self) -> Result<String> {
-        record::encode(&record::ReceiptV1::from(self))
+        record::receipt::encode(self)
     }
     fn decode(body: &str) -> Result<Self> {
-        record::decode::<record::ReceiptV1, _>(Self::WHAT, body)
+        record::receipt::decode(body)
     }
     fn check_change(before: &Self, after: &Self) -> std::result::Result<(), String> {
         unchanged("session", &before.session, &after.session)?;
+        unchanged("key", &before.key, &after.key)?;
+        unchanged("purpose", &before.purpose, &after.purpose)?;
+        unchanged("sender", &before.from, &after.from)?;
         unchanged("text", &before.text, &after.text)?;
-        if after.history.starts_with(&before.history) {
-            Ok(())
-        } else {
-            Err("its history is only added to".into())
+        if before.written.is_some() {
+            unchanged("input number", &before.written, &after.written)?;
         }
+        let Some(added) = after.history.strip_prefix(before.history.as_slice()) else {
+            return Err("its history is only added to".into());
+        };
+        let mut state = before.state;
+        for (next, _) in added {
+            if !state.may_become(*next) {
+                return Err(format!(
+                    "{} does not become {}",
+                    state.as_str(),
+                    next.as_str()
+                ));
+            }
+            state = *next;
+        }
+        unchanged("state without a line of history", &state, &after.state)
     }
 }
 
@@ -310,5 +336,38 @@ impl Entity for Handoff {
     }
     fn check_change(before: &Self, after: &Self) -> std::result::Result<(), String> {
         write_once(before, after)
+    }
+}
+
+impl Entity for Saga {
+    const TABLE: Table = Table::Saga;
+    const WHAT: &'static str = "saga";
+
+    fn id(&self) -> &str {
+        self.id.as_str()
+    }
+    fn version(&self) -> u64 {
+        self.version
+    }
+    fn index(&self) -> Index {
+        Index {
+            parent: Some(self.session.to_string()),
+            live: true,
+            touched_at: self.at.as_micros(),
+            ..Index::default()
+        }
+    }
+    fn encode(&self) -> Result<String> {
+        record::saga::encode(self)
+    }
+    fn decode(body: &str) -> Result<Self> {
+        record::saga::decode(body)
+    }
+    fn check_change(before: &Self, after: &Self) -> std::result::Result<(), String> {
+        unchanged("session", &before.session, &after.session)?;
+        unchanged("kind", &before.kind, &after.kind)?;
+        unchanged("order", &before.order, &after.order)?;
+        unchanged("actor", &before.actor, &after.actor)?;
+        unchanged("beginning", &before.at, &after.at)
     }
 }

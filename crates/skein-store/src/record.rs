@@ -3,6 +3,9 @@
 //! `tests/golden/` hold one of each.
 
 mod fact;
+pub(crate) mod gear;
+pub(crate) mod receipt;
+pub(crate) mod saga;
 
 use std::str::FromStr;
 
@@ -10,9 +13,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use skein_domain::budget::Account;
 use skein_domain::{
-    Budget, Deliverable, Delivery, Handoff, Limits, Merge, Mode, Outcome, Phase, Project, Question,
-    Receipt, Retention, Role, Session, Summary, SummaryOutcome, Thread, ThreadState, Timestamp,
-    Token, Usage,
+    Budget, Deliverable, Handoff, Limits, Merge, Mode, Outcome, Phase, Project, Question,
+    Retention, Role, Session, Summary, SummaryOutcome, Thread, ThreadState, Timestamp, Token,
+    Usage,
 };
 
 use crate::backend::Result;
@@ -32,6 +35,23 @@ where
     let unreadable = |why: String| Error::Bug(format!("a stored {what} cannot be read: {why}"));
     let record: R = serde_json::from_str(body).map_err(|e| unreadable(e.to_string()))?;
     T::try_from(record).map_err(unreadable)
+}
+
+/// Which form a stored record has, for those that have had more than one.
+fn form(what: &str, body: &str) -> Result<u8> {
+    #[derive(Deserialize)]
+    struct Form {
+        v: u8,
+    }
+    let form: Form = serde_json::from_str(body)
+        .map_err(|e| Error::Bug(format!("a stored {what} cannot be read: {e}")))?;
+    Ok(form.v)
+}
+
+fn unknown_form(what: &str, v: u8) -> Error {
+    Error::Bug(format!(
+        "a stored {what} cannot be read: this build does not know form {v}"
+    ))
 }
 
 fn parse<T: FromStr<Err = skein_domain::Invalid>>(text: &str) -> std::result::Result<T, String> {
@@ -391,6 +411,7 @@ impl TryFrom<SessionV1> for Session {
                 })
                 .collect::<std::result::Result<_, String>>()?,
             summary: parse_opt(r.summary.as_ref())?,
+            gear: None,
             created_at: Timestamp::from_micros(r.created_at),
             updated_at: Timestamp::from_micros(r.updated_at),
             last_activity_at: Timestamp::from_micros(r.last_activity_at),
@@ -506,56 +527,6 @@ impl TryFrom<SummaryV1> for Summary {
                 .collect::<std::result::Result<_, String>>()?,
             based_on: parse_opt(r.based_on.as_ref())?,
             at: Timestamp::from_micros(r.at),
-        })
-    }
-}
-
-#[derive(Serialize, Deserialize)]
-pub(crate) struct ReceiptV1 {
-    v: u8,
-    id: String,
-    session: String,
-    key: Option<String>,
-    text: String,
-    attempts: u32,
-    history: Vec<(String, i64)>,
-}
-
-impl From<&Receipt> for ReceiptV1 {
-    fn from(r: &Receipt) -> Self {
-        Self {
-            v: 1,
-            id: r.id.to_string(),
-            session: r.session.to_string(),
-            key: r.key.as_ref().map(ToString::to_string),
-            text: r.text.to_string(),
-            attempts: r.attempts,
-            history: r
-                .history
-                .iter()
-                .map(|(s, at)| (s.as_str().to_owned(), at.as_micros()))
-                .collect(),
-        }
-    }
-}
-
-impl TryFrom<ReceiptV1> for Receipt {
-    type Error = String;
-    fn try_from(r: ReceiptV1) -> std::result::Result<Self, String> {
-        let history: Vec<(Delivery, Timestamp)> = r
-            .history
-            .iter()
-            .map(|(s, at)| Ok((word(s, Delivery::parse(s))?, Timestamp::from_micros(*at))))
-            .collect::<std::result::Result<_, String>>()?;
-        let state = history.last().ok_or("it has no history")?.0;
-        Ok(Self {
-            id: parse(&r.id)?,
-            session: parse(&r.session)?,
-            key: parse_opt(r.key.as_ref())?,
-            text: parse(&r.text)?,
-            state,
-            attempts: r.attempts,
-            history,
         })
     }
 }

@@ -1,8 +1,8 @@
 //! How facts are written into events. The names of the fields are part of the interface.
 
 use serde_json::{Value, json};
-use skein_domain::fact::{Change, Place};
-use skein_domain::{Allowance, Fact, Outcome};
+use skein_domain::fact::{Change, Place, SagaChange};
+use skein_domain::{Allowance, Fact, Outcome, Reason, SagaId, SagaKind, Usage};
 
 /// Where an event belongs.
 #[derive(Default)]
@@ -96,6 +96,34 @@ fn allowance(a: &Allowance) -> Value {
     json!({"tokens": a.tokens, "cost_micros": a.cost_micros})
 }
 
+fn usage(u: &Usage) -> Value {
+    json!({
+        "input_tokens": u.input_tokens, "output_tokens": u.output_tokens, "cost_micros": u.cost_micros,
+    })
+}
+
+fn saga(id: &SagaId, kind: SagaKind, change: &SagaChange) -> Value {
+    let (id, kind) = (id.as_str(), kind.as_str());
+    match change {
+        SagaChange::Queued | SagaChange::Done | SagaChange::Undone => {
+            json!({"saga": id, "saga_kind": kind})
+        }
+        SagaChange::Began { step } => {
+            json!({"saga": id, "saga_kind": kind, "step": step.as_str()})
+        }
+        SagaChange::Failed {
+            step,
+            kind: error,
+            why,
+        } => json!({
+            "saga": id, "saga_kind": kind, "step": step.as_str(), "error_kind": error.as_str(), "why": why.as_str(),
+        }),
+        SagaChange::UndoFailed { step, why } | SagaChange::LeftOut { step, why } => {
+            json!({"saga": id, "saga_kind": kind, "step": step.as_str(), "why": why.as_str()})
+        }
+    }
+}
+
 fn change(change: &Change) -> Value {
     match change {
         Change::Spawned {
@@ -109,9 +137,7 @@ fn change(change: &Change) -> Value {
             "depth": depth, "budget": allowance(budget),
         }),
         Change::TurnBegan { run } | Change::Restored { run } => json!({"run": run}),
-        Change::TurnEnded { usage } => json!({
-            "input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens, "cost_micros": usage.cost_micros,
-        }),
+        Change::TurnEnded { usage: spent } | Change::UsageRead { usage: spent } => usage(spent),
         Change::Asked(question) => {
             json!({"question": question.text.as_str(), "options": super::strings(&question.options)})
         }
@@ -160,5 +186,41 @@ fn change(change: &Change) -> Value {
         Change::Summarized { summary, based_on } => {
             json!({"summary": summary.as_str(), "based_on": based_on.as_ref().map(ToString::to_string)})
         }
+        Change::Saga {
+            saga: id,
+            kind,
+            change,
+        } => saga(id, *kind, change),
+        Change::WorkspaceReady { kind, path, branch } => {
+            json!({"kind": kind.as_str(), "path": path, "branch": branch})
+        }
+        Change::WorkspaceRemoved { path } | Change::Adopted { path } => json!({"path": path}),
+        Change::BackedUp { name, commit } => json!({"ref": name, "commit": commit}),
+        Change::Launched {
+            run,
+            runtime,
+            fresh,
+        } => json!({
+            "run": run, "runtime": runtime.as_str(), "fresh": fresh.as_ref().map(Reason::as_str),
+        }),
+        // Never the text: it may hold what is nobody's business but the agent's (L14).
+        Change::Sent {
+            receipt,
+            purpose,
+            from,
+            bytes,
+        } => json!({
+            "receipt": receipt.as_str(), "purpose": purpose.as_str(),
+            "from": from.as_ref().map(ToString::to_string), "bytes": bytes,
+        }),
+        Change::Delivered {
+            receipt,
+            state,
+            note,
+        } => json!({
+            "receipt": receipt.as_str(), "state": state.as_str(), "note": note.as_ref().map(Reason::as_str),
+        }),
+        Change::Interrupted { run } => json!({"run": run}),
+        Change::Named { native } => json!({"native": native.as_str()}),
     }
 }
