@@ -191,11 +191,13 @@ pub enum Refused {
         currency: Currency,
         limit: u64,
     },
-    #[error("session `{session}` was not made by an agent program: {why}")]
+    #[error("session `{session}` has no agent program: {why}")]
     NoAgent {
         session: SessionId,
         why: &'static str,
     },
+    #[error("the turns of session `{session}` are its agent's")]
+    AgentDrives { session: SessionId },
     #[error("{agent} needs about {needed} MB of memory, and {free} MB are free")]
     Memory {
         agent: String,
