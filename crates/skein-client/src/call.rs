@@ -330,7 +330,7 @@ impl Client {
             .await
     }
 
-    async fn act<T: DeserializeOwned>(
+    pub(crate) async fn act<T: DeserializeOwned>(
         &self,
         session: &str,
         verb: &str,
@@ -341,11 +341,11 @@ impl Client {
             .await
     }
 
-    async fn get<T: DeserializeOwned>(&self, target: &Target) -> Result<T, Error> {
+    pub(crate) async fn get<T: DeserializeOwned>(&self, target: &Target) -> Result<T, Error> {
         self.call(Method::GET, target, None::<&()>, None).await
     }
 
-    async fn post<T: DeserializeOwned>(
+    pub(crate) async fn post<T: DeserializeOwned>(
         &self,
         target: &Target,
         body: &impl Serialize,
@@ -368,7 +368,7 @@ impl Client {
             .await
     }
 
-    async fn call<T: DeserializeOwned>(
+    pub(crate) async fn call<T: DeserializeOwned>(
         &self,
         method: Method,
         target: &Target,

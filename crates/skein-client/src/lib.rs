@@ -9,6 +9,7 @@
 mod call;
 mod endpoint;
 mod error;
+mod fleet;
 mod key;
 mod query;
 mod sse;

@@ -6,7 +6,9 @@
 mod daemon;
 mod error;
 mod event;
+mod fleet;
 mod project;
+mod receipt;
 mod session;
 mod summary;
 mod thread;
@@ -18,11 +20,16 @@ use utoipa::ToSchema;
 pub use daemon::{DaemonStatus, Health, RetentionReport};
 pub use error::{ErrorBody, ErrorObject};
 pub use event::{Event, SealEvents, SealReport, VerifyReport};
+pub use fleet::{
+    Abilities, Agent, Cursor, Diff, Gc, GcItem, GcReport, Hook, HookTaken, Interrupt, Screen,
+    Terminal, Why, WhyFact,
+};
 pub use project::{AddProject, Limits, Project, Retention, SetProject};
+pub use receipt::{Receipt, ReceiptStep, Send};
 pub use session::{
-    Answer, Ask, BeginTurn, Broadcast, BudgetAsked, BudgetState, CostAccount, EndSession, EndTurn,
-    Handoff, Kill, Merge, MergeDone, Question, Receipt, ReceiptStep, Restore, Runtime, Session,
-    Spawn, TokenAccount, Tree, TreeNode, Usage, Workspace,
+    Answer, Ask, Backup, BeginTurn, Broadcast, BudgetAsked, BudgetState, CostAccount, EndSession,
+    EndTurn, Handoff, Kill, Merge, MergeDone, Question, Restore, Runtime, Saga, Session, Spawn,
+    TokenAccount, Tree, TreeNode, Usage, Workspace,
 };
 pub use summary::{Deliverable, SetSummary, Summary};
 pub use thread::{NewThread, Thread};

@@ -1,3 +1,7 @@
+//! Sessions, and what is asked of them.
+
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -30,6 +34,18 @@ pub struct Session {
     pub run: u64,
     /// Turns begun, over all runs.
     pub turns: u64,
+    /// The agent program's own name for its conversation, once it has one.
+    #[serde(default)]
+    pub native: Option<String>,
+    /// What is under way with it: a spawn, a restore, a kill, a clean-up.
+    #[serde(default)]
+    pub saga: Option<Saga>,
+    /// Messages that wait for delivery.
+    #[serde(default)]
+    pub queued: u64,
+    /// Something people should know: launched fresh, workspace left behind.
+    #[serde(default)]
+    pub note: Option<String>,
     pub display_name: String,
     /// The whole task; left out of lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -51,10 +67,12 @@ pub struct Question {
     pub options: Vec<String>,
 }
 
-/// What holds the agent's process.
+/// What holds the agent's process; kind `none` for sessions that people or external programs drive.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Runtime {
+    /// `pty`, `tmux` or `none`.
     pub kind: String,
+    /// `alive`, `exited`, `missing` or `unobserved`.
     pub state: String,
     pub pid: Option<u32>,
 }
@@ -62,10 +80,41 @@ pub struct Runtime {
 /// Where the session's files are.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Workspace {
+    /// `worktree`, `clone`, `dir` or `none`.
     pub kind: String,
     pub path: Option<String>,
     pub branch: Option<String>,
-    pub dirty: bool,
+    /// Null when nobody looked.
+    pub dirty: Option<bool>,
+    /// `planned`, `ready` or `gone`.
+    #[serde(default)]
+    pub state: Option<String>,
+    /// What was kept before the folder was touched.
+    #[serde(default)]
+    pub backups: Vec<Backup>,
+}
+
+/// Work kept under a git ref.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Backup {
+    #[serde(rename = "ref")]
+    pub name: String,
+    pub commit: String,
+    pub at: String,
+}
+
+/// A multi-step operation at work on a session.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Saga {
+    pub id: String,
+    /// `spawn`, `restore`, `kill` or `gc`.
+    pub kind: String,
+    /// Null while it waits for a place.
+    pub step: Option<String>,
+    /// Its place in the queue, from 1.
+    pub place: Option<u64>,
+    /// What it waits for, or what failed.
+    pub why: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -137,12 +186,44 @@ pub struct Spawn {
     /// `user:NAME`, `agent:NAME` or `system`; default: the caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// Default: `none`, a session that people or external programs drive.
+    /// Default: the project's, else `none`, a session that people or external programs drive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// Default: `none`.
+    /// A command line instead of the agent's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    /// How the task reaches the agent: `typed`, `argv` or `stdin`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt_via: Option<String>,
+    /// `worktree`, `clone`, `dir` or `none`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
+    /// Default: `skein/SESSION`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+    /// What a new branch starts from; default: the project's, else the default branch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<String>,
+    /// `pty` or `tmux`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<String>,
+    /// How the agent is driven; only `terminal` for now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub via: Option<String>,
+    /// Variables for the agent's environment.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// What the agent may do without asking: `ask`, `edits` or `full`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permission: Option<String>,
+    /// Where programs are looked for: the PATH of whoever asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// A worktree made by hand that the session takes over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adopt: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<BudgetAsked>,
 }
@@ -218,6 +299,9 @@ pub struct Kill {
     /// Takes the descendants too, deepest first.
     #[serde(default)]
     pub tree: bool,
+    /// Drops work that is not committed instead of keeping it.
+    #[serde(default)]
+    pub discard: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -250,23 +334,6 @@ pub struct Broadcast {
 pub struct Merge {
     /// The child whose work is taken over.
     pub from: String,
-}
-
-/// What is known of the delivery of one message.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Receipt {
-    pub id: String,
-    pub session: String,
-    pub key: Option<String>,
-    pub state: String,
-    pub attempts: u32,
-    pub history: Vec<ReceiptStep>,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct ReceiptStep {
-    pub state: String,
-    pub at: String,
 }
 
 /// A session with its ancestors, root first, and everything below it.

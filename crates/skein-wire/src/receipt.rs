@@ -1,0 +1,41 @@
+//! Messages to sessions, and what is known of their delivery.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Send {
+    pub text: String,
+    /// The session that sends it, if one does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+}
+
+/// What is known of the delivery of one message; never its text.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Receipt {
+    pub id: String,
+    pub session: String,
+    pub key: Option<String>,
+    /// `task`, `message` or `answer`.
+    #[serde(default)]
+    pub purpose: String,
+    /// The session that sent it, if one did.
+    #[serde(default)]
+    pub from: Option<String>,
+    /// `accepted`, `written`, `echoed`, `submitted`, `turn_started` or `unknown`.
+    pub state: String,
+    /// How often it was submitted.
+    pub attempts: u32,
+    /// Why it is not further.
+    #[serde(default)]
+    pub note: Option<String>,
+    pub history: Vec<ReceiptStep>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ReceiptStep {
+    pub state: String,
+    pub at: String,
+}
