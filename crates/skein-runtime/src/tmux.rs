@@ -1,0 +1,1 @@
+//! Runs held by tmux.
