@@ -11,6 +11,7 @@
 mod chain;
 mod durable;
 mod fixture;
+mod fleet;
 mod lists;
 mod model;
 mod one_writer;
@@ -25,6 +26,7 @@ pub mod cases {
     //! The cases, for [`crate::store_conformance`].
     pub use super::chain::*;
     pub use super::durable::*;
+    pub use super::fleet::*;
     pub use super::lists::*;
     pub use super::model::*;
     pub use super::one_writer::*;
@@ -76,6 +78,13 @@ macro_rules! store_conformance {
             l1_the_backend_itself_compares_versions,
             l1_replies_come_in_order,
             l1_missing_and_existing_records_are_told_apart,
+            l1_gear_never_disappears,
+            l4_sagas_are_journalled_and_listed_in_order,
+            l4_a_saga_row_of_another_version_is_a_conflict,
+            l4_what_a_saga_was_begun_with_never_changes,
+            l6_receipts_only_climb,
+            l6_what_a_message_is_never_changes,
+            l6_open_receipts_of_a_session_come_in_order,
             l7_tenants_do_not_see_each_other,
             l7_tenants_cannot_change_each_other,
             l8_racers_for_the_last_slot_one_wins,
@@ -87,6 +96,7 @@ macro_rules! store_conformance {
             l9_subscribers_are_woken_and_told_of_the_end,
             event_time_never_goes_back,
             acknowledged_writes_survive_reopen,
+            fleets_survive_reopen,
             a_closed_store_is_unavailable,
             a_dropped_caller_does_not_stop_its_write,
             snapshots_do_not_move,
@@ -96,6 +106,7 @@ macro_rules! store_conformance {
             prefixes_resolve_or_are_ambiguous,
             ordinals_are_never_reused,
             session_numbers_are_never_reused,
+            session_numbers_stay_above_those_of_others,
             claims_belong_to_one_holder,
             replies_are_kept_and_forgotten,
             faults_lose_the_reply_or_the_write_but_never_half,

@@ -4,11 +4,14 @@ use std::sync::Barrier;
 use std::thread;
 
 use skein_domain::fact::Change;
+use skein_domain::saga::Order;
 use skein_domain::session::NewSession;
 use skein_domain::{
-    Actor, AgentName, Allowance, Fact, HandoffId, Limits, Outcome, Phase, PhaseName, Project,
-    ProjectId, Question, Retention, Session, SessionId, TenantId, Thread, ThreadId, ThreadState,
-    Timestamp,
+    Actor, AgentName, Allowance, Backup, Delivery, EnvVar, Fact, Gear, HandoffId, LaunchSettings,
+    Limits, Origin, Outcome, Permission, Phase, PhaseName, Project, ProjectId, PromptVia, Purpose,
+    Question, Receipt, ReceiptId, Retention, RuntimeKind, Saga, SagaId, SagaKind, SagaState,
+    Session, SessionId, TenantId, Thread, ThreadId, ThreadState, Timestamp, Workspace,
+    WorkspaceKind, WorkspaceState,
 };
 
 use crate::access::Writer;
@@ -62,7 +65,11 @@ pub(super) fn handoff_id() -> HandoffId {
 }
 
 pub(super) fn session(n: u64, parent: Option<u64>) -> Session {
-    Session::ready(NewSession {
+    Session::ready(new_session(n, parent))
+}
+
+fn new_session(n: u64, parent: Option<u64>) -> NewSession {
+    NewSession {
         id: session_id(n),
         project: project().id,
         thread: thread(1).id,
@@ -74,7 +81,89 @@ pub(super) fn session(n: u64, parent: Option<u64>) -> Session {
         allowance: Allowance::UNLIMITED,
         broadcast: None,
         at: at(i64::try_from(n).unwrap()),
-    })
+    }
+}
+
+/// A session with an agent, nothing of its gear left out.
+pub(super) fn geared(n: u64) -> Session {
+    let workspace = Workspace {
+        kind: WorkspaceKind::Worktree,
+        path: format!("/managed/{}", session_id(n)).parse().unwrap(),
+        repo: Some("/src/api".parse().unwrap()),
+        branch: Some(format!("skein/{}", session_id(n)).parse().unwrap()),
+        branch_made: true,
+        base: Some("origin/main".parse().unwrap()),
+        base_commit: Some("0a".repeat(20).parse().unwrap()),
+        origin: Origin::Made,
+        state: WorkspaceState::Ready,
+        backups: vec![Backup {
+            n: 1,
+            commit: "0b".repeat(32).parse().unwrap(),
+            at: at(3),
+        }],
+    };
+    let launch = LaunchSettings {
+        command: Some("agent --fast\n".parse().unwrap()),
+        prompt_via: Some(PromptVia::Typed),
+        model: Some("large".parse().unwrap()),
+        permission: Permission::Edits,
+        env: vec![EnvVar::new("A", "b=c\n\"").unwrap()],
+        path: Some("/bin:/usr/bin".into()),
+    };
+    let gear = Gear {
+        runtime: RuntimeKind::Pty,
+        launch,
+        workspace,
+        handle: Some("/run/holder.sock".parse().unwrap()),
+        native: Some("c0ffee".parse().unwrap()),
+        saga: Some((saga_id(n), SagaKind::Spawn)),
+        input: 4,
+        note: Some("launched fresh".parse().unwrap()),
+    };
+    Session::spawning(new_session(n, None), gear)
+}
+
+/// Ids that fall as `n` grows, so that an order by id is not mistaken for the order of creation.
+fn falling(n: u64) -> [u8; 10] {
+    [u8::MAX - u8::try_from(n).unwrap(); 10]
+}
+
+pub(super) fn saga_id(n: u64) -> SagaId {
+    SagaId::from_random(falling(n))
+}
+
+pub(super) fn saga(n: u64, session: u64) -> Saga {
+    Saga {
+        id: saga_id(n),
+        session: session_id(session),
+        kind: SagaKind::Spawn,
+        state: SagaState::Queued,
+        order: Order {
+            memory: 512 << 20,
+            receipt: Some(receipt(n, session).id),
+            ..Order::default()
+        },
+        actor: Actor::System,
+        version: 1,
+        at: at(10),
+    }
+}
+
+pub(super) fn receipt(n: u64, session: u64) -> Receipt {
+    Receipt {
+        id: ReceiptId::from_random(falling(n)),
+        session: session_id(session),
+        key: Some(format!("key-{n}").parse().unwrap()),
+        purpose: Purpose::Message,
+        from: Some(session_id(99)),
+        text: format!("message {n}\n\tand more").parse().unwrap(),
+        state: Delivery::Accepted,
+        attempts: 0,
+        history: vec![(Delivery::Accepted, at(20))],
+        written: None,
+        note: None,
+        version: 1,
+    }
 }
 
 pub(super) fn phase(name: PhaseName) -> Phase {
