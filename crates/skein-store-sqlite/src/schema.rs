@@ -3,13 +3,13 @@
 use rusqlite::{Connection, TransactionBehavior};
 
 /// The schema this build writes; a file's `user_version`.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
 /// Marks a SQLite file as ours: `Skn1`.
 pub(crate) const APPLICATION_ID: u32 = 0x536b_6e31;
 
 /// Step `n` leads from schema `n` to `n + 1`. Steps are only ever added.
-const STEPS: [&str; SCHEMA as usize] = [FIRST];
+const STEPS: [&str; SCHEMA as usize] = [FIRST, SECOND];
 
 /// Every index on `records` ends in the ordinal behind `live`, so the first page of a list is one short
 /// walk however much lies on the other side of `live`. Lists of both sides merge two such walks (see
@@ -73,6 +73,20 @@ CREATE TABLE seals (
     body      BLOB,
     PRIMARY KEY (tenant, from_seq)
 ) STRICT;
+";
+
+/// Receipts are found by their session and by whether something is to be done for them. Those of the
+/// first schema were answers, all of them accepted and thus open.
+///
+/// The number itself matters as much: a build that knows only the first schema would read a session with
+/// an agent as one without, and write it back so.
+const SECOND: &str = "
+UPDATE records
+SET parent = body ->> '$.session', touched_at = body ->> '$.history[#-1][1]'
+-- A row that cannot be read stays as it is: reading it will say so.
+WHERE kind = 'receipt' AND CASE WHEN json_valid(body) THEN
+    json_type(body, '$.session') = 'text' AND json_type(body, '$.history[#-1][1]') = 'integer'
+END;
 ";
 
 pub(crate) fn version(connection: &Connection) -> rusqlite::Result<u32> {
