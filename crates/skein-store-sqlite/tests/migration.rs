@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rusqlite::Connection;
+use rusqlite::{Connection, OpenFlags};
 use skein_domain::{
     Actor, Delivery, Fact, Purpose, Receipt, Session, TenantId, Timestamp, Written,
 };
@@ -93,11 +93,16 @@ const RECEIPTS: [(&str, &str); 3] = [
     ),
 ];
 
+fn raw(path: &Path) -> Connection {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+    Connection::open_with_flags(path, flags).unwrap()
+}
+
 /// A file of the first schema: a session and three receipts, indexed as they were then, and no events.
 fn first() -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("skein.db");
-    let connection = Connection::open(&path).unwrap();
+    let connection = raw(&path);
     connection.execute_batch(FIRST).unwrap();
     let session = "INSERT INTO records VALUES ('default', 'session', 'api-7', 1, 3,
         'prj_0123456789abcdef', 'thr_0123456789abcdef', NULL, 1, 11, ?1)";
@@ -188,7 +193,7 @@ fn receipts_of_the_first_schema_go_on() {
 #[test]
 fn a_receipt_that_cannot_be_read_stops_no_migration() {
     let (_folder, path) = first();
-    let connection = Connection::open(&path).unwrap();
+    let connection = raw(&path);
     for (id, body) in [("rcp_a", "not json"), ("rcp_b", "{\"history\":[]}")] {
         let row = "INSERT INTO records VALUES ('default', 'receipt', ?1, (SELECT max(ordinal) + 1 FROM records),
             1, NULL, NULL, NULL, 1, 0, ?2)";

@@ -294,11 +294,9 @@ pub fn l6_receipts_only_climb(subject: &mut Subject) {
         assert_eq!(get::<Receipt>(&world, expected.id.as_str()), expected);
     }
     // A state that history does not tell of, and a past that is edited.
-    let made = receipts().swap_remove(2);
-    let next = || made.moved(Delivery::Submitted, at(90));
     let made = Receipt {
         id: receipt(100, 1).id,
-        ..made.clone()
+        ..receipts().swap_remove(2)
     };
     insert(&world, &made).unwrap();
     let untold = Receipt {
@@ -307,10 +305,12 @@ pub fn l6_receipts_only_climb(subject: &mut Subject) {
         ..made.clone()
     };
     is_bug("untold", &update(&world, &untold));
-    let mut edited = Receipt {
-        id: made.id.clone(),
-        ..next()
+    let untold = Receipt {
+        id: receipt(101, 1).id,
+        ..untold
     };
+    is_bug("untold from the start", &insert(&world, &untold));
+    let mut edited = made.moved(Delivery::Submitted, at(90));
     edited.history.remove(0);
     is_bug("edited", &update(&world, &edited));
     assert_eq!(get::<Receipt>(&world, made.id.as_str()), made);
