@@ -1,4 +1,33 @@
-//! Agents.
+//! Agents: what Skein knows of the programs it runs.
+//!
+//! Purpose: one trait, [`agent::Agent`], says how a program is started and resumed, what its screens, hooks
+//! and files mean, and which keys do what. [`scripted`] and [`custom`] implement it; [`registry`] finds them.
+//!
+//! Non-goals: nothing here starts an agent, watches one, or keeps state; the engine and the runtimes do.
+//! The one program in here is the scripted agent itself, which `skein scripted` runs.
+//!
+//! Read first: [`agent`], then [`custom`]; [`rules`] for screens, [`hooks`] for events.
 
 pub mod agent;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+pub mod custom;
 pub mod error;
+pub mod hooks;
+pub mod launch;
+pub mod program;
+pub mod registry;
+pub mod rules;
+pub mod scripted;
+pub mod settings;
+
+pub use agent::{
+    Abilities, Agent, Draft, DuringTurn, Found, Order, Picture, Reach, Reading, Reply, Resets,
+    Result, Source, Start, Wanted,
+};
+pub use custom::Custom;
+pub use error::Error;
+pub use registry::Registry;
+pub use rules::Rules;
+pub use scripted::Scripted;
+pub use settings::AgentSettings;

@@ -1,0 +1,207 @@
+//! The events `scripted` and `custom` agents tell Skein by `$SKEIN_BIN hook EVENT`, payload on standard input.
+//!
+//! | event | payload | means |
+//! |---|---|---|
+//! | `prompt` | `{"text": …}` | it took a prompt; a turn begins |
+//! | `turn-end` | `{}` | the turn is over |
+//! | `ask` | `{"text": …, "options": […], "wants": "permission"\|"choice"\|"text"}` | it asks |
+//! | `answered` | `{}` | it asks no more |
+//! | `usage` | `{"input_tokens": …, "output_tokens": …, "cost_usd": …}` | used since the last call |
+//! | `limit` | `{"text": …, "resets_in": seconds}` | a quota is used up |
+//! | `native` | `{"id": …}` | its own name for the conversation |
+//! | `finished` | `{"failed": …, "reason": …}` | done for good |
+//!
+//! Keys may be left out but for `id` and the `text` of `ask`. What cannot be read says nothing.
+
+use std::str::FromStr;
+
+use serde_json::Value;
+use skein_domain::{Activity, NativeId, Question, Reason, Usage};
+
+use crate::agent::{Reading, Resets, Wanted};
+
+/// What a call says; nothing when the event is unknown or the payload is not what it should be.
+pub fn read(event: &str, payload: &str) -> Vec<Reading> {
+    let payload = match payload.trim() {
+        "" => Value::Null,
+        text => match serde_json::from_str(text) {
+            Ok(payload) => payload,
+            Err(_) => return vec![],
+        },
+    };
+    let text = |key: &str| payload.get(key).and_then(Value::as_str);
+    let number = |key: &str| payload.get(key).and_then(Value::as_u64);
+    let does = |activity, detail: Option<&str>| Reading::Activity {
+        activity,
+        rule: format!("hook {event}"),
+        detail: detail.map(str::to_owned),
+    };
+    match event {
+        "prompt" => vec![
+            Reading::PromptTaken {
+                text: text("text").map(str::to_owned),
+            },
+            does(Activity::Active, None),
+        ],
+        "turn-end" => vec![Reading::TurnEnded, does(Activity::Ready, None)],
+        "ask" => match question(&payload) {
+            Some((wanted, question)) => vec![
+                does(Activity::WaitingInput, None),
+                Reading::Wants(wanted),
+                Reading::Asks(question),
+            ],
+            None => vec![does(Activity::WaitingInput, None)],
+        },
+        "answered" => vec![Reading::AnswerTaken, does(Activity::Active, None)],
+        "usage" => vec![Reading::Usage(Usage {
+            input_tokens: number("input_tokens").unwrap_or(0),
+            output_tokens: number("output_tokens").unwrap_or(0),
+            cost_micros: payload
+                .get("cost_usd")
+                .and_then(|cost| micros(&cost.to_string()))
+                .unwrap_or(0),
+        })],
+        "limit" => vec![
+            does(Activity::Blocked, text("text")),
+            Reading::Limited {
+                resets: number("resets_in").map(|seconds| Resets::In { seconds }),
+            },
+        ],
+        "native" => text("id")
+            .and_then(|id| NativeId::from_str(id).ok())
+            .map(Reading::Native)
+            .into_iter()
+            .collect(),
+        "finished" => vec![Reading::Finished {
+            failed: payload
+                .get("failed")
+                .and_then(Value::as_bool)
+                .unwrap_or(false),
+            reason: text("reason").and_then(|reason| Reason::from_str(reason).ok()),
+        }],
+        _ => vec![],
+    }
+}
+
+fn question(payload: &Value) -> Option<(Wanted, Question)> {
+    let text = Reason::from_str(payload.get("text")?.as_str()?).ok()?;
+    let options: Vec<Reason> = payload
+        .get("options")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(|option| Reason::from_str(option.as_str()?).ok())
+        .collect();
+    let wanted = match payload.get("wants").and_then(Value::as_str) {
+        Some("permission") => Wanted::Permission,
+        Some("choice") => Wanted::Choice,
+        Some("text") => Wanted::Text,
+        _ if options.is_empty() => Wanted::Text,
+        _ => Wanted::Choice,
+    };
+    Some((wanted, Question { text, options }))
+}
+
+/// An amount of dollars in millionths, exactly: `0.25` is 250,000. Nothing for what is no such amount.
+pub(crate) fn micros(dollars: &str) -> Option<u64> {
+    let (whole, part) = dollars
+        .trim()
+        .split_once('.')
+        .unwrap_or((dollars.trim(), ""));
+    let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
+    if (whole.is_empty() && part.is_empty()) || !digits(whole) || !digits(part) {
+        return None;
+    }
+    let whole: u64 = if whole.is_empty() {
+        0
+    } else {
+        whole.parse().ok()?
+    };
+    let six: String = part.chars().chain("000000".chars()).take(6).collect();
+    whole.checked_mul(1_000_000)?.checked_add(six.parse().ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_say_what_the_table_says() {
+        let says = |event: &str, payload: &str| read(event, payload);
+        assert_eq!(
+            says("prompt", r#"{"text":"do it"}"#)[0],
+            Reading::PromptTaken {
+                text: Some("do it".into())
+            }
+        );
+        assert_eq!(says("turn-end", "{}")[0], Reading::TurnEnded);
+        assert_eq!(says("turn-end", "")[0], Reading::TurnEnded);
+        assert_eq!(says("answered", "{}")[0], Reading::AnswerTaken);
+        assert_eq!(
+            says("ask", r#"{"text":"a?","options":["yes","no"]}"#)[1..],
+            [
+                Reading::Wants(Wanted::Choice),
+                Reading::Asks(Question {
+                    text: "a?".parse().unwrap(),
+                    options: vec!["yes".parse().unwrap(), "no".parse().unwrap()],
+                }),
+            ]
+        );
+        assert_eq!(
+            says(
+                "usage",
+                r#"{"input_tokens":1,"output_tokens":2,"cost_usd":0.25}"#
+            ),
+            [Reading::Usage(Usage {
+                input_tokens: 1,
+                output_tokens: 2,
+                cost_micros: 250_000
+            })]
+        );
+        assert_eq!(
+            says("native", r#"{"id":"x-1"}"#),
+            [Reading::Native("x-1".parse().unwrap())]
+        );
+        assert_eq!(
+            says("finished", r#"{"failed":true,"reason":"no"}"#),
+            [Reading::Finished {
+                failed: true,
+                reason: Some("no".parse().unwrap())
+            }]
+        );
+        assert_eq!(
+            says("limit", r#"{"resets_in":5}"#)[1],
+            Reading::Limited {
+                resets: Some(Resets::In { seconds: 5 })
+            }
+        );
+    }
+
+    #[test]
+    fn l13_what_cannot_be_read_says_nothing() {
+        for (event, payload) in [
+            ("native", r#"{"id":"--evil"}"#),
+            ("native", "{}"),
+            ("prompt", "not json"),
+            ("nonsense", "{}"),
+        ] {
+            assert_eq!(read(event, payload), [], "{event} {payload}");
+        }
+    }
+
+    #[test]
+    fn dollars_become_millionths_exactly() {
+        for (dollars, expected) in [
+            ("0.25", Some(250_000)),
+            ("3", Some(3_000_000)),
+            ("0.1234567", Some(123_456)),
+            (".5", Some(500_000)),
+            ("-1", None),
+            ("", None),
+            ("1e3", None),
+            ("99999999999999999999", None),
+        ] {
+            assert_eq!(micros(dollars), expected, "{dollars}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What every implementation does alike when it says how to start its program.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use skein_domain::{AgentName, Message, NativeId, PromptVia};
+
+use crate::agent::{Abilities, Order, Result, Start};
+use crate::error::Error;
+
+/// Longest argument the system takes is 128 KiB with its end.
+pub const LONGEST_ARGUMENT: usize = 128 * 1024 - 1;
+
+/// The name of the file, below the private folder, that carries a prompt for standard input.
+const PROMPT_FILE: &str = "prompt.txt";
+
+/// Whether a launch carries the task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Prompt {
+    Task,
+    /// The conversation goes on as it is.
+    Nothing,
+}
+
+/// The way the task is to go in: as ordered, else the agent's own.
+pub fn via(agent: &AgentName, abilities: &Abilities, order: &Order) -> Result<PromptVia> {
+    let own = abilities.prompt.first().copied();
+    let via = order
+        .settings
+        .prompt_via
+        .or(own)
+        .unwrap_or(PromptVia::Typed);
+    if abilities.prompt.contains(&via) {
+        return Ok(via);
+    }
+    Err(Error::NoPrompt {
+        agent: agent.to_string(),
+        via,
+        can: abilities.prompt.clone(),
+    })
+}
+
+/// Puts the task where it belongs: last in the arguments, into a file for standard input, or nowhere, when
+/// it is typed later. Never into the text of a shell command.
+pub fn deliver(agent: &AgentName, start: &mut Start, via: PromptVia, task: &Message) -> Result<()> {
+    let text = task.as_str();
+    match via {
+        PromptVia::Typed => {}
+        PromptVia::Argv if text.len() > LONGEST_ARGUMENT => {
+            return Err(Error::PromptTooLong {
+                agent: agent.to_string(),
+                bytes: text.len(),
+            });
+        }
+        PromptVia::Argv => start.argv.push(text.to_owned()),
+        PromptVia::Stdin => {
+            let file = PathBuf::from(PROMPT_FILE);
+            start.files.push((file.clone(), text.as_bytes().to_vec()));
+            start.stdin = Some(file);
+        }
+    }
+    start.prompt = Some(via);
+    Ok(())
+}
+
+/// A name for the conversation that is the same for the same run and looks like what real programs use.
+pub fn native_of(order: &Order) -> NativeId {
+    let seed = format!("{}/{}", order.session, order.run);
+    // FNV-1a of 128 bits: stable for ever, and no secret hangs on it.
+    let hash = seed.bytes().fold(
+        0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128,
+        |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(0x0100_0000_0000_0000_0000_013b),
+    );
+    let hex = format!("{hash:032x}");
+    let parts = [
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..],
+    ];
+    NativeId::from_str(&parts.join("-")).expect("hex digits and dashes")
+}
+
+/// A path as an argument.
+pub(crate) fn text(path: &Path, what: &str) -> Result<String> {
+    let text = path.to_str().ok_or_else(|| Error::BadSettings {
+        place: what.to_owned(),
+        why: format!("`{}` is not text", path.display()),
+        hints: vec![],
+    })?;
+    Ok(text.to_owned())
+}
+
+pub(crate) fn no_protocol(agent: &AgentName, protocol: &str) -> Error {
+    Error::NoProtocol {
+        agent: agent.to_string(),
+        protocol: protocol.to_owned(),
+    }
+}

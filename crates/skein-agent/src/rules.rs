@@ -1,0 +1,221 @@
+//! Screen rules: what a terminal's picture says about the program in it, as data.
+//!
+//! A rules file is TOML. Its rules are tried from the top; the first one that fits says what the agent
+//! does. Rules that say `usage` are read besides.
+//!
+//! ```toml
+//! [[rule]]
+//! name = "permission"              # shown by `skein why`
+//! says = "question"                # active, ready, waiting_input, blocked, question or usage
+//! in = "bottom 20"                 # any (default), cursor, title, or the last N rows that hold text
+//! all = ["Do you want to proceed?"]            # every one of these is there
+//! any = ["Esc to cancel", { regex = "^ *❯" }]  # and at least one of these
+//! not = ["esc to interrupt"]                   # and none of these
+//! wants = "permission"             # permission, choice or text
+//! text = '(Do you want to .*\?)'   # rows that match are the question; a group is the part that counts
+//! option = '^[❯ ]*\d+\. (.+)$'     # every row that matches is an option
+//! # Or, where the options are always the same, with the keys that choose them:
+//! # options = ["yes", "no"]
+//! # keys = ["y", "n"]
+//!
+//! [[rule]]
+//! name = "limit"
+//! says = "blocked"
+//! all = ["limit reached"]
+//! detail = 'limit reached.*'       # what people are told
+//! resets_in = 'in (\d+) s'         # seconds until it goes on
+//!
+//! [[rule]]
+//! name = "cost"
+//! says = "usage"                   # totals of the conversation
+//! input = '(\d+) in'
+//! output = '(\d+) out'
+//! cost = '\$(\d+\.\d+)'
+//!
+//! [box]                            # where the draft is
+//! in = "bottom 12"
+//! prompt = '^> ?'                  # the last row that begins like this is the box
+//! more = '^  '                     # how further rows of the box begin
+//! trim = "│"                       # signs at the ends of a row that are only decoration
+//! empty = ["Type your message"]    # texts that mean that nothing is in it
+//! hidden_by = ["permission"]       # while one of these rules fits there is no box
+//!
+//! [answer]
+//! by = "number"                    # number, number_enter, arrows or text
+//! ```
+//!
+//! Texts are found inside a row, as they are; a `{ regex = "…" }` is matched against each row.
+
+mod matching;
+mod parse;
+mod reader;
+
+pub(crate) use reader::nearest;
+use regex::Regex;
+use skein_domain::{Activity, Message, Question, Reason};
+
+use crate::agent::{Reply, Wanted};
+
+/// What a program's screens mean.
+#[derive(Clone, Debug, Default)]
+pub struct Rules {
+    rules: Vec<Rule>,
+    input_box: Option<InputBox>,
+    answer: AnswerBy,
+}
+
+#[derive(Clone, Debug)]
+struct Rule {
+    name: String,
+    region: Region,
+    all: Vec<Pattern>,
+    any: Vec<Pattern>,
+    not: Vec<Pattern>,
+    says: Says,
+}
+
+#[derive(Clone, Debug)]
+enum Says {
+    Activity {
+        activity: Activity,
+        detail: Option<Regex>,
+        resets_in: Option<Regex>,
+    },
+    Question(Asked),
+    Usage {
+        input: Option<Regex>,
+        output: Option<Regex>,
+        cost: Option<Regex>,
+    },
+}
+
+#[derive(Clone, Debug)]
+struct Asked {
+    wants: Option<Wanted>,
+    text: Option<Regex>,
+    option: Option<Regex>,
+    options: Vec<Reason>,
+    keys: Vec<String>,
+}
+
+/// Which rows a rule looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Region {
+    Any,
+    Cursor,
+    Title,
+    /// The last so many rows that hold text: programs that draw inline do not reach the bottom.
+    Bottom(usize),
+}
+
+#[derive(Clone, Debug)]
+enum Pattern {
+    Text(String),
+    Regex(Regex),
+}
+
+#[derive(Clone, Debug)]
+struct InputBox {
+    region: Region,
+    prompt: Regex,
+    more: Option<Regex>,
+    trim: String,
+    empty: Vec<Pattern>,
+    hidden_by: Vec<String>,
+}
+
+/// How one of several options is chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum AnswerBy {
+    #[default]
+    Number,
+    NumberEnter,
+    Arrows,
+    Text,
+}
+
+impl Rules {
+    /// Whether any rule could ever say something about the agent.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// Whether any rule reads tokens or cost.
+    pub fn tells_usage(&self) -> bool {
+        let usage = |rule: &Rule| matches!(rule.says, Says::Usage { .. });
+        self.rules.iter().any(usage)
+    }
+
+    /// How the answer is given at the terminal. `option` counts from 0; without it `text` may be the
+    /// words or the number of one.
+    pub fn answer(&self, question: &Question, option: Option<usize>, text: &Reason) -> Reply {
+        let typed = || Reply::Text(Message::from(text));
+        if question.options.is_empty() {
+            return typed();
+        }
+        let Some(chosen) = option.or_else(|| meant(question, text)) else {
+            return match self.answer {
+                AnswerBy::Text => typed(),
+                _ => Reply::Cannot {
+                    why: format!(
+                        "`{}` is none of the {} options",
+                        short(text.as_str()),
+                        question.options.len()
+                    ),
+                },
+            };
+        };
+        if chosen >= question.options.len() {
+            return Reply::Cannot {
+                why: format!("there are only {} options", question.options.len()),
+            };
+        }
+        if let Some(keys) = self.fixed_keys(question, chosen) {
+            return Reply::Keys(keys);
+        }
+        match self.answer {
+            AnswerBy::Number if chosen < 9 => Reply::Keys((chosen + 1).to_string().into_bytes()),
+            AnswerBy::Number | AnswerBy::NumberEnter => {
+                Reply::Keys(format!("{}\r", chosen + 1).into_bytes())
+            }
+            AnswerBy::Arrows => {
+                let mut keys = b"\x1b[B".repeat(chosen);
+                keys.push(b'\r');
+                Reply::Keys(keys)
+            }
+            AnswerBy::Text => Reply::Text(Message::from(&question.options[chosen])),
+        }
+    }
+
+    /// The key of an option that a rule names itself.
+    fn fixed_keys(&self, question: &Question, chosen: usize) -> Option<Vec<u8>> {
+        self.rules.iter().find_map(|rule| match &rule.says {
+            Says::Question(asked) if asked.options == question.options => asked
+                .keys
+                .get(chosen)
+                .filter(|keys| !keys.is_empty())
+                .map(|keys| keys.clone().into_bytes()),
+            _ => None,
+        })
+    }
+}
+
+/// The option that a text means: its words, or its number.
+pub(crate) fn meant(question: &Question, text: &Reason) -> Option<usize> {
+    let text = text.as_str().trim();
+    let same = |option: &Reason| option.as_str().trim().eq_ignore_ascii_case(text);
+    question.options.iter().position(same).or_else(|| {
+        let number: usize = text.parse().ok()?;
+        (1..=question.options.len())
+            .contains(&number)
+            .then(|| number - 1)
+    })
+}
+
+fn short(text: &str) -> String {
+    let mut cut: String = text.chars().take(40).collect();
+    if cut.len() < text.len() {
+        cut.push('…');
+    }
+    cut
+}

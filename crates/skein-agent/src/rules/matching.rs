@@ -1,0 +1,232 @@
+//! Applies rules to a picture.
+
+use std::ops::Range;
+use std::str::FromStr;
+
+use regex::Regex;
+use skein_domain::{Activity, Question, Reason, Usage};
+
+use super::{Asked, InputBox, Pattern, Region, Rule, Rules, Says};
+use crate::agent::{Draft, Picture, Reading, Resets, Wanted};
+
+impl Rules {
+    /// What the picture says: the first rule that fits, and all that tell usage.
+    pub fn read(&self, picture: Picture<'_>) -> Vec<Reading> {
+        let mut readings = Vec::new();
+        let speaks = |rule: &&Rule| !matches!(rule.says, Says::Usage { .. });
+        if let Some(rule) = self
+            .rules
+            .iter()
+            .filter(speaks)
+            .find(|rule| rule.fits(picture))
+        {
+            rule.tell(picture, &mut readings);
+        }
+        for rule in self.rules.iter().filter(|rule| !speaks(rule)) {
+            if rule.fits(picture) {
+                rule.tell(picture, &mut readings);
+            }
+        }
+        readings
+    }
+
+    /// What is in the input box.
+    pub fn draft(&self, picture: Picture<'_>) -> Draft {
+        let Some(input_box) = &self.input_box else {
+            return Draft::Unseen;
+        };
+        let hidden = |rule: &&Rule| input_box.hidden_by.contains(&rule.name);
+        if self.rules.iter().filter(hidden).any(|r| r.fits(picture)) {
+            return Draft::Unseen;
+        }
+        input_box.draft(picture)
+    }
+}
+
+impl Region {
+    fn rows(self, picture: Picture<'_>) -> &[String] {
+        let rows = picture.rows;
+        let range: Range<usize> = match self {
+            Self::Any => 0..rows.len(),
+            Self::Title => 0..0,
+            Self::Cursor => {
+                let row = usize::from(picture.cursor.0);
+                row.min(rows.len())..(row + 1).min(rows.len())
+            }
+            Self::Bottom(n) => {
+                let end = rows
+                    .iter()
+                    .rposition(|row| !row.trim().is_empty())
+                    .map_or(0, |last| last + 1);
+                end.saturating_sub(n)..end
+            }
+        };
+        &rows[range]
+    }
+}
+
+impl Pattern {
+    fn is_in(&self, row: &str) -> bool {
+        match self {
+            Self::Text(text) => row.contains(text.as_str()),
+            Self::Regex(regex) => regex.is_match(row),
+        }
+    }
+}
+
+impl Rule {
+    fn fits(&self, picture: Picture<'_>) -> bool {
+        let rows = self.region.rows(picture);
+        let title = picture.title.filter(|_| self.region == Region::Title);
+        let there = |pattern: &Pattern| {
+            rows.iter().any(|row| pattern.is_in(row)) || title.is_some_and(|t| pattern.is_in(t))
+        };
+        self.all.iter().all(there)
+            && (self.any.is_empty() || self.any.iter().any(there))
+            && !self.not.iter().any(there)
+    }
+
+    fn tell(&self, picture: Picture<'_>, readings: &mut Vec<Reading>) {
+        let rows = match self.region {
+            // What a title announces is shown on the screen.
+            Region::Title => picture.rows,
+            region => region.rows(picture),
+        };
+        match &self.says {
+            Says::Activity {
+                activity,
+                detail,
+                resets_in,
+            } => {
+                readings.push(Reading::Activity {
+                    activity: *activity,
+                    rule: self.name.clone(),
+                    detail: detail.as_ref().and_then(|regex| first(regex, rows)),
+                });
+                if let Some(resets_in) = resets_in {
+                    let seconds = first(resets_in, rows).and_then(|text| text.parse().ok());
+                    readings.push(Reading::Limited {
+                        resets: seconds.map(|seconds| Resets::In { seconds }),
+                    });
+                }
+            }
+            Says::Question(asked) => {
+                readings.push(Reading::Activity {
+                    activity: Activity::WaitingInput,
+                    rule: self.name.clone(),
+                    detail: None,
+                });
+                if let Some(question) = asked.question(rows, &self.name) {
+                    readings.push(Reading::Wants(asked.wants(&question)));
+                    readings.push(Reading::Asks(question));
+                }
+            }
+            Says::Usage {
+                input,
+                output,
+                cost,
+            } => readings.extend(usage(rows, [input, output, cost])),
+        }
+    }
+}
+
+impl Asked {
+    fn question(&self, rows: &[String], name: &str) -> Option<Question> {
+        let text = self.text.as_ref().map(|regex| run_of(regex, rows));
+        let text = text.filter(|text| !text.trim().is_empty());
+        let text = text.as_deref().unwrap_or(name);
+        let options = match &self.option {
+            Some(regex) => rows
+                .iter()
+                .filter_map(|row| captured(regex, row))
+                .filter_map(|text| Reason::from_str(text.trim()).ok())
+                .collect(),
+            None => self.options.clone(),
+        };
+        // A screen can hold what a question may not; then there is a question nobody can read.
+        Some(Question {
+            text: Reason::from_str(text).ok()?,
+            options,
+        })
+    }
+
+    fn wants(&self, question: &Question) -> Wanted {
+        match self.wants {
+            Some(wanted) => wanted,
+            None if question.options.is_empty() => Wanted::Text,
+            None => Wanted::Choice,
+        }
+    }
+}
+
+impl InputBox {
+    fn draft(&self, picture: Picture<'_>) -> Draft {
+        let rows = self.region.rows(picture);
+        let bare: Vec<&str> = rows
+            .iter()
+            .map(|row| row.trim_matches(|c: char| self.trim.contains(c)).trim_end())
+            .collect();
+        let Some((start, held)) = bare.iter().enumerate().rev().find_map(|(index, row)| {
+            let found = self.prompt.find(row)?;
+            Some((index, &row[found.end()..]))
+        }) else {
+            return Draft::Unseen;
+        };
+        let mut draft = held.to_owned();
+        if let Some(more) = &self.more {
+            for row in &bare[start + 1..] {
+                let Some(found) = more.find(row) else { break };
+                draft.push('\n');
+                draft.push_str(&row[found.end()..]);
+            }
+        }
+        let draft = draft.trim();
+        if draft.is_empty() || self.empty.iter().any(|pattern| pattern.is_in(draft)) {
+            Draft::Empty
+        } else {
+            Draft::Holds(draft.to_owned())
+        }
+    }
+}
+
+/// The part of a row that counts: the last group that took part, or all that matched.
+fn captured<'a>(regex: &Regex, row: &'a str) -> Option<&'a str> {
+    let groups = regex.captures(row)?;
+    let whole = groups.get(0)?;
+    let last = groups.iter().skip(1).flatten().last();
+    Some(last.unwrap_or(whole).as_str())
+}
+
+fn first(regex: &Regex, rows: &[String]) -> Option<String> {
+    rows.iter()
+        .find_map(|row| captured(regex, row))
+        .map(|text| text.trim().to_owned())
+}
+
+/// The first rows in a row that match, as one text: a long question is wrapped.
+fn run_of(regex: &Regex, rows: &[String]) -> String {
+    let parts: Vec<&str> = rows
+        .iter()
+        .map(|row| captured(regex, row).map(str::trim))
+        .skip_while(Option::is_none)
+        .map_while(|part| part)
+        .collect();
+    parts.join(" ")
+}
+
+fn usage(rows: &[String], [input, output, cost]: [&Option<Regex>; 3]) -> Option<Reading> {
+    let number = |regex: &Option<Regex>| first(regex.as_ref()?, rows);
+    let (input, output, cost) = (number(input), number(output), number(cost));
+    if input.is_none() && output.is_none() && cost.is_none() {
+        return None;
+    }
+    let tokens = |text: Option<String>| {
+        text.and_then(|t| t.replace([',', '_'], "").parse().ok())
+            .unwrap_or(0)
+    };
+    Some(Reading::UsageTotal(Usage {
+        input_tokens: tokens(input),
+        output_tokens: tokens(output),
+        cost_micros: cost.and_then(|t| crate::hooks::micros(&t)).unwrap_or(0),
+    }))
+}

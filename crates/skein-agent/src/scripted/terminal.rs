@@ -1,0 +1,93 @@
+//! The terminal of the scripted program: raw mode, waiting for input, size.
+
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+
+#[derive(Debug)]
+pub(super) struct Terminal {
+    before: Option<Termios>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Input {
+    Bytes(Vec<u8>),
+    /// The time is over.
+    Nothing,
+    /// Nobody is at the other end any more.
+    Gone,
+}
+
+impl Terminal {
+    /// Raw mode, unless standard input is no terminal.
+    pub(super) fn open() -> Self {
+        let stdin = io::stdin();
+        let before = tcgetattr(&stdin).ok().filter(|_| stdin.is_terminal());
+        if let Some(before) = &before {
+            let mut raw = before.clone();
+            raw.make_raw();
+            let _ = tcsetattr(&stdin, OptionalActions::Now, &raw);
+        }
+        Self { before }
+    }
+
+    pub(super) fn restore(&mut self) {
+        if let Some(before) = self.before.take() {
+            let _ = tcsetattr(io::stdin(), OptionalActions::Now, &before);
+        }
+    }
+
+    /// Rows and columns.
+    pub(super) fn size(&self) -> (usize, usize) {
+        match tcgetwinsize(io::stdout()) {
+            Ok(size) if size.ws_row > 0 && size.ws_col > 0 => {
+                (size.ws_row.into(), size.ws_col.into())
+            }
+            _ => (24, 80),
+        }
+    }
+
+    /// Waits for input, for ever when there is no deadline. At most `most` bytes are taken.
+    pub(super) fn wait(&self, deadline: Option<Instant>, most: usize) -> io::Result<Input> {
+        let stdin = io::stdin();
+        loop {
+            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+            let left = left.map(timespec);
+            let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+            match poll(&mut fds, left.as_ref()) {
+                Ok(0) => return Ok(Input::Nothing),
+                Ok(_) => break,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let mut buffer = vec![0; most];
+        loop {
+            match rustix::io::read(&stdin, &mut buffer) {
+                Ok(0) | Err(Errno::IO) => return Ok(Input::Gone),
+                Ok(n) => {
+                    buffer.truncate(n);
+                    return Ok(Input::Bytes(buffer));
+                }
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    pub(super) fn write(&self, bytes: &[u8]) -> io::Result<()> {
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(bytes)?;
+        stdout.flush()
+    }
+}
+
+fn timespec(duration: Duration) -> Timespec {
+    Timespec {
+        tv_sec: duration.as_secs().try_into().unwrap_or(i64::MAX),
+        tv_nsec: duration.subsec_nanos().into(),
+    }
+}
