@@ -11,6 +11,12 @@
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod error;
+mod folder;
+mod frame;
+pub mod holder;
+pub mod log;
+mod process;
+pub mod pty;
 pub mod runtime;
 pub mod tmux;
 

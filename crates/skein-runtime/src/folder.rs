@@ -1,0 +1,259 @@
+//! A run's folder: what its holder writes there, and what can be told from it without the holder.
+//!
+//! `lock` is held as long as the holder lives, by the kernel's word, so nobody has to guess from process ids.
+//! `run.json` names the agent, `exit.json` says how it ended, `screen.json` what it showed last.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use skein_domain::{RunHandle, SessionId, TenantId};
+
+use crate::error::Error;
+use crate::frame::{Ended, Shown};
+use crate::process::Process;
+
+const SOCKET: &str = "socket";
+const PREFIX: &str = "pty:";
+
+/// `run.json`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct RunRecord {
+    pub(crate) mark: String,
+    pub(crate) holder: i32,
+    /// None until the program was started.
+    pub(crate) agent: Option<AgentRecord>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct AgentRecord {
+    pub(crate) pid: i32,
+    pub(crate) start: u64,
+}
+
+impl From<AgentRecord> for Process {
+    fn from(agent: AgentRecord) -> Self {
+        Self {
+            pid: agent.pid,
+            start: agent.start,
+        }
+    }
+}
+
+/// `exit.json`.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct ExitRecord {
+    pub(crate) exit: Ended,
+    pub(crate) bytes: u64,
+    pub(crate) output_at: Option<i64>,
+    pub(crate) input: u64,
+    /// Whether nothing of its tree is left; false while the holder still sees to that.
+    pub(crate) swept: bool,
+}
+
+/// What can be told of a run by looking at its folder.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum State {
+    Absent,
+    /// Its holder lives.
+    Live,
+    Over(ExitRecord),
+    /// Its holder died without saying how the run ended.
+    Lost,
+}
+
+/// Which run, in words that are safe in a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Name {
+    pub(crate) tenant: TenantId,
+    pub(crate) session: SessionId,
+    pub(crate) run: u64,
+}
+
+impl Name {
+    pub(crate) fn parse(handle: &RunHandle) -> Result<Self, Error> {
+        let parts: Option<Vec<&str>> = handle
+            .as_str()
+            .strip_prefix(PREFIX)
+            .map(|rest| rest.split('/').collect());
+        let name = match parts.as_deref() {
+            Some([tenant, session, run]) => Self::from_parts(tenant, session, run),
+            _ => None,
+        };
+        name.ok_or_else(|| Error::refused(format!("`{handle}` is no run of the pty runtime")))
+    }
+
+    pub(crate) fn from_parts(tenant: &str, session: &str, run: &str) -> Option<Self> {
+        Some(Self {
+            tenant: tenant.parse().ok()?,
+            session: session.parse().ok()?,
+            run: run.parse().ok()?,
+        })
+    }
+
+    pub(crate) fn handle(&self) -> RunHandle {
+        handle(self.tenant.as_str(), &self.session, self.run)
+    }
+}
+
+pub(crate) fn handle(tenant: &str, session: &SessionId, run: u64) -> RunHandle {
+    // A tenant that is none of ours makes a handle that no run has.
+    let tenant: String = tenant.chars().filter(|c| !c.is_control()).collect();
+    format!("{PREFIX}{tenant}/{session}/{run}")
+        .parse()
+        .expect("it is short and has no control characters")
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Folder {
+    path: PathBuf,
+}
+
+impl Folder {
+    pub(crate) fn new(root: &Path, name: &Name) -> Self {
+        let path = root
+            .join(name.tenant.as_str())
+            .join(name.session.as_str())
+            .join(name.run.to_string());
+        Self { path }
+    }
+
+    pub(crate) fn at(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn create(&self) -> io::Result<()> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.path)
+    }
+
+    /// The lock, held from now on; none when somebody has it.
+    pub(crate) fn lock(&self) -> io::Result<Option<File>> {
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(self.path.join("lock"))?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(file)),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Whether its holder lives.
+    pub(crate) fn held(&self) -> io::Result<bool> {
+        let file = match File::open(self.path.join("lock")) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        match flock(&file, FlockOperation::NonBlockingLockShared) {
+            Ok(()) => Ok(false),
+            Err(Errno::WOULDBLOCK) => Ok(true),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(crate) fn state(&self) -> io::Result<State> {
+        if let Some(exit) = self.exit()? {
+            return Ok(State::Over(exit));
+        }
+        if self.held()? {
+            return Ok(State::Live);
+        }
+        // It may have ended between the two looks.
+        if let Some(exit) = self.exit()? {
+            return Ok(State::Over(exit));
+        }
+        Ok(match self.record()? {
+            // Without an agent nothing was started, or nobody knows of it.
+            Some(record) if record.agent.is_some() => State::Lost,
+            _ => State::Absent,
+        })
+    }
+
+    pub(crate) fn record(&self) -> io::Result<Option<RunRecord>> {
+        self.read("run.json")
+    }
+
+    pub(crate) fn exit(&self) -> io::Result<Option<ExitRecord>> {
+        self.read("exit.json")
+    }
+
+    pub(crate) fn screen(&self) -> io::Result<Option<Shown>> {
+        self.read("screen.json")
+    }
+
+    pub(crate) fn write_record(&self, record: &RunRecord) -> io::Result<()> {
+        self.write("run.json", record)
+    }
+
+    pub(crate) fn write_exit(&self, exit: &ExitRecord) -> io::Result<()> {
+        self.write("exit.json", exit)
+    }
+
+    pub(crate) fn write_screen(&self, screen: &Shown) -> io::Result<()> {
+        self.write("screen.json", screen)
+    }
+
+    /// The socket by a path that is always short enough, and what keeps that path valid. An address holds
+    /// 107 bytes; a folder deep in somebody's home may be longer.
+    pub(crate) fn socket(&self) -> io::Result<(PathBuf, File)> {
+        let folder = File::open(&self.path)?;
+        let path = format!("/proc/self/fd/{}/{SOCKET}", folder.as_raw_fd());
+        Ok((path.into(), folder))
+    }
+
+    pub(crate) fn remove_socket(&self) {
+        let _ = fs::remove_file(self.path.join(SOCKET));
+    }
+
+    /// Removes the folder, and those above it up to `root` that became empty.
+    pub(crate) fn remove(&self) -> io::Result<()> {
+        match fs::remove_dir_all(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        for parent in self.path.ancestors().skip(1).take(2) {
+            if fs::remove_dir(parent).is_err() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn read<T: DeserializeOwned>(&self, name: &str) -> io::Result<Option<T>> {
+        match fs::read(self.path.join(name)) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(Into::into),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whole or not at all: a reader never sees half a file.
+    fn write<T: Serialize>(&self, name: &str, value: &T) -> io::Result<()> {
+        let new = self.path.join(format!("{name}.new"));
+        let mut file = OpenOptions::new()
+            .create(true)
+            .truncate(true)
+            .write(true)
+            .mode(0o600)
+            .open(&new)?;
+        file.write_all(&serde_json::to_vec(value)?)?;
+        fs::rename(new, self.path.join(name))
+    }
+}

@@ -1,0 +1,255 @@
+//! The messages between a holder and its clients, and how they lie on the wire.
+//!
+//! A frame is two lengths (32 bit, little endian: the frame without the first length, and its head), a head in
+//! JSON and a body of bytes. A holder outlives the daemon that started it, so heads gain fields and are never
+//! changed otherwise; unknown fields are passed over.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use skein_domain::Exit;
+
+pub(crate) const VERSION: u32 = 1;
+/// Longest frame that is taken: a paste of 16 MB and change.
+pub(crate) const MOST: usize = 17 << 20;
+const MOST_HEAD: usize = 1 << 20;
+
+/// What clients say.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "ask", rename_all = "snake_case")]
+pub(crate) enum Ask {
+    /// First. Changes are told from then on.
+    Hello {
+        version: u32,
+    },
+    /// The text or the keys are the body.
+    Write {
+        request: u64,
+        number: u64,
+        paste: bool,
+    },
+    Screen {
+        request: u64,
+    },
+    Resize {
+        request: u64,
+        rows: u16,
+        cols: u16,
+    },
+    End {
+        request: u64,
+        grace_ms: u64,
+    },
+    /// First, of one who looks on.
+    View {
+        version: u32,
+        name: String,
+        take: bool,
+        read_only: bool,
+        rows: u16,
+        cols: u16,
+    },
+    /// What a viewer typed is the body.
+    Keys,
+    /// The room a viewer has.
+    Viewport {
+        rows: u16,
+        cols: u16,
+    },
+    /// A viewer wants to type.
+    Take,
+}
+
+/// What the holder says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "tell", rename_all = "snake_case")]
+pub(crate) enum Tell {
+    Sight {
+        bytes: u64,
+        output_at: Option<i64>,
+        input: u64,
+        pid: Option<u32>,
+        exit: Option<Ended>,
+    },
+    Taken {
+        request: u64,
+        before: bool,
+    },
+    Screen {
+        request: u64,
+        screen: Shown,
+    },
+    Done {
+        request: u64,
+    },
+    Refused {
+        request: u64,
+        why: String,
+    },
+    Over {
+        request: u64,
+        exit: Ended,
+    },
+    /// What a viewer's terminal is to be sent is the body.
+    Draw,
+    /// For the viewer's status line.
+    State {
+        typist: Option<String>,
+        typing: bool,
+        viewers: u32,
+        note: Option<String>,
+    },
+    /// The last frame: the run is over.
+    Ended {
+        exit: Ended,
+    },
+}
+
+/// [`Exit`] as it is written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Ended {
+    Code(i32),
+    Signal(i32),
+    Unseen,
+}
+
+impl From<Exit> for Ended {
+    fn from(exit: Exit) -> Self {
+        match exit {
+            Exit::Code(code) => Self::Code(code),
+            Exit::Signal(signal) => Self::Signal(signal),
+            Exit::Unseen => Self::Unseen,
+        }
+    }
+}
+
+impl From<Ended> for Exit {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::Code(code) => Self::Code(code),
+            Ended::Signal(signal) => Self::Signal(signal),
+            Ended::Unseen => Self::Unseen,
+        }
+    }
+}
+
+/// [`crate::runtime::Screen`] as it is written down.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Shown {
+    pub(crate) rows: Vec<String>,
+    pub(crate) cursor: (u16, u16),
+    pub(crate) bracketed_paste: bool,
+    pub(crate) bytes: u64,
+}
+
+impl From<Shown> for crate::runtime::Screen {
+    fn from(shown: Shown) -> Self {
+        Self {
+            rows: shown.rows,
+            cursor: shown.cursor,
+            bracketed_paste: shown.bracketed_paste,
+            bytes: shown.bytes,
+        }
+    }
+}
+
+/// One frame; `None` when it would be too long to be taken.
+pub(crate) fn encode<T: Serialize>(head: &T, body: &[u8]) -> Option<Vec<u8>> {
+    let head = serde_json::to_vec(head).ok()?;
+    let length = 4 + head.len() + body.len();
+    if length > MOST || head.len() > MOST_HEAD {
+        return None;
+    }
+    let mut frame = Vec::with_capacity(4 + length);
+    frame.extend(u32::try_from(length).ok()?.to_le_bytes());
+    frame.extend(u32::try_from(head.len()).ok()?.to_le_bytes());
+    frame.extend(head);
+    frame.extend(body);
+    Some(frame)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Malformed;
+
+/// Takes bytes as they come and gives frames.
+#[derive(Debug, Default)]
+pub(crate) struct Decoder {
+    bytes: Vec<u8>,
+}
+
+impl Decoder {
+    pub(crate) fn feed(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    pub(crate) fn next<T: DeserializeOwned>(&mut self) -> Result<Option<(T, Vec<u8>)>, Malformed> {
+        let Some(length) = number(&self.bytes, 0) else {
+            return Ok(None);
+        };
+        if !(4..=MOST).contains(&length) {
+            return Err(Malformed);
+        }
+        let Some(frame) = self.bytes.get(4..4 + length) else {
+            return Ok(None);
+        };
+        let head = number(frame, 0).ok_or(Malformed)?;
+        let body = frame.get(4 + head..).ok_or(Malformed)?.to_vec();
+        let head = serde_json::from_slice(&frame[4..4 + head]).map_err(|_| Malformed)?;
+        self.bytes.drain(..4 + length);
+        // A megabyte that came once need not be kept for ever.
+        if self.bytes.is_empty() && self.bytes.capacity() > 64 << 10 {
+            self.bytes = Vec::new();
+        }
+        Ok(Some((head, body)))
+    }
+}
+
+fn number(bytes: &[u8], at: usize) -> Option<usize> {
+    let four: [u8; 4] = bytes.get(at..at + 4)?.try_into().ok()?;
+    usize::try_from(u32::from_le_bytes(four)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_survive_any_cutting() {
+        let first = Ask::Write {
+            request: 1,
+            number: 2,
+            paste: true,
+        };
+        let mut wire = encode(&first, b"hello").unwrap();
+        wire.extend(encode(&Ask::Take, b"").unwrap());
+        for cut in 0..wire.len() {
+            let mut decoder = Decoder::default();
+            let mut got = vec![];
+            for part in [&wire[..cut], &wire[cut..]] {
+                decoder.feed(part);
+                while let Some(frame) = decoder.next::<Ask>().unwrap() {
+                    got.push(frame);
+                }
+            }
+            assert_eq!(
+                got,
+                [(first.clone(), b"hello".to_vec()), (Ask::Take, vec![])]
+            );
+        }
+    }
+
+    #[test]
+    fn l13_malformed_frames_are_errors() {
+        let long = u32::MAX.to_le_bytes().to_vec();
+        let short = 3u32.to_le_bytes().to_vec();
+        let mut head_too_long = 8u32.to_le_bytes().to_vec();
+        head_too_long.extend(100u32.to_le_bytes());
+        head_too_long.extend([0; 4]);
+        let no_json = encode(&"x", b"").unwrap();
+        for bad in [long, short, head_too_long, no_json] {
+            let mut decoder = Decoder::default();
+            decoder.feed(&bad);
+            assert!(decoder.next::<Ask>().is_err(), "{bad:?}");
+        }
+    }
+}

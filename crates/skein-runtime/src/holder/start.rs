@@ -1,0 +1,269 @@
+//! From a specification to a started agent.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::process::{set_child_subreaper, setsid};
+use rustix::termios::{Winsize, tcsetwinsize};
+use serde::{Deserialize, Serialize};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
+
+use super::hold::{Holder, Parts};
+use super::terminal::Terminal;
+use crate::folder::{AgentRecord, Folder, RunRecord};
+use crate::log::Log;
+use crate::process::{MARK, Process, STUBBORN, sweep};
+use crate::runtime::Size;
+
+/// What to start, as the runtime says it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Spec {
+    pub(crate) folder: PathBuf,
+    pub(crate) argv: Vec<String>,
+    pub(crate) env: BTreeMap<String, String>,
+    pub(crate) cwd: PathBuf,
+    pub(crate) stdin: Option<PathBuf>,
+    pub(crate) rows: u16,
+    pub(crate) cols: u16,
+    pub(crate) log: PathBuf,
+    /// `<tenant>/<session>/<run>`, to which the holder adds something random.
+    pub(crate) mark: String,
+}
+
+/// How it went.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Report {
+    Started {
+        pid: i32,
+    },
+    /// Somebody else holds this run.
+    Running,
+    /// It was started before and is over.
+    Over,
+    CannotStart {
+        program: String,
+        why: String,
+    },
+    Failed {
+        why: String,
+    },
+}
+
+impl Report {
+    fn failed(what: &str, error: impl std::fmt::Display) -> Self {
+        Self::Failed {
+            why: format!("{what}: {error}"),
+        }
+    }
+}
+
+/// Says how it went; the exit code for it.
+pub(super) fn report(report: &Report) -> i32 {
+    let mut line = serde_json::to_vec(report).unwrap_or_default();
+    line.push(b'\n');
+    let _ = io::stdout().write_all(&line);
+    let _ = io::stdout().flush();
+    i32::from(!matches!(report, Report::Started { .. }))
+}
+
+pub(super) fn main() -> i32 {
+    let spec = match read() {
+        Ok(spec) => spec,
+        Err(error) => return report(&Report::failed("no specification", error)),
+    };
+    match start(&spec) {
+        Ok(holder) => {
+            let code = report(&Report::Started { pid: holder.pid() });
+            let_go_of_stdio();
+            holder.hold();
+            code
+        }
+        Err(refusal) => report(&refusal),
+    }
+}
+
+fn read() -> io::Result<Spec> {
+    let mut text = String::new();
+    io::stdin().read_to_string(&mut text)?;
+    Ok(serde_json::from_str(&text)?)
+}
+
+fn let_go_of_stdio() {
+    if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
+        let _ = rustix::stdio::dup2_stdin(&null);
+        let _ = rustix::stdio::dup2_stdout(&null);
+        let _ = rustix::stdio::dup2_stderr(&null);
+    }
+}
+
+fn start(spec: &Spec) -> Result<Holder, Report> {
+    // Already a leader when started by hand; that is as good.
+    let _ = setsid();
+    let _ = rustix::thread::set_name(c"skein-holder");
+    set_child_subreaper(rustix::process::Pid::from_raw(1))
+        .map_err(|e| Report::failed("cannot become the tree's reaper", e))?;
+    let folder = Folder::at(spec.folder.clone());
+    folder
+        .create()
+        .map_err(|e| Report::failed("cannot make the run's folder", e))?;
+    let Some(lock) = lock(&folder).map_err(|e| Report::failed("cannot lock the run", e))? else {
+        return Err(Report::Running);
+    };
+    let before = |e| Report::failed("cannot read what was before", e);
+    if folder.exit().map_err(before)?.is_some() {
+        return Err(Report::Over);
+    }
+    if let Some(record) = folder.record().map_err(before)? {
+        if record.agent.is_some() {
+            return Err(Report::Over);
+        }
+        // A holder died while it started its agent; nobody was told of that one.
+        sweep(&record.mark, None, Duration::ZERO);
+    }
+    begin(spec, &folder, lock).inspect_err(|_| {
+        let _ = folder.remove();
+    })
+}
+
+/// Those who only look hold the lock for an instant; a holder holds it for good.
+fn lock(folder: &Folder) -> io::Result<Option<File>> {
+    for _ in 0..20 {
+        if let Some(lock) = folder.lock()? {
+            return Ok(Some(lock));
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    Ok(None)
+}
+
+fn begin(spec: &Spec, folder: &Folder, lock: File) -> Result<Holder, Report> {
+    let Some(program) = spec.argv.first() else {
+        return Err(Report::CannotStart {
+            program: String::new(),
+            why: "no program was given".into(),
+        });
+    };
+    let cannot = |why: String| Report::CannotStart {
+        program: program.clone(),
+        why,
+    };
+    if !spec.cwd.is_dir() {
+        return Err(cannot(format!("no folder `{}`", spec.cwd.display())));
+    }
+    let log =
+        Log::open(&spec.log).map_err(|e| cannot(format!("log `{}`: {e}", spec.log.display())))?;
+    let failed = |what: &'static str| move |e: io::Error| Report::failed(what, e);
+    let listener = listen(folder).map_err(failed("cannot listen"))?;
+    let signals = signals().map_err(failed("cannot watch signals"))?;
+
+    let mut random = [0u8; 8];
+    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
+        .map_err(|e| Report::failed("no randomness", e))?;
+    let mut record = RunRecord {
+        mark: format!("{}/{:016x}", spec.mark, u64::from_ne_bytes(random)),
+        holder: i32::try_from(std::process::id()).unwrap_or_default(),
+        agent: None,
+    };
+    folder
+        .write_record(&record)
+        .map_err(failed("cannot write the run down"))?;
+
+    let (master, pts, pid) = spawn(spec, &record.mark).map_err(cannot)?;
+    // None when it ended at once; its id cannot be another's before we have waited for it.
+    let start = Process::find(pid).map_or(0, |process| process.start);
+    record.agent = Some(AgentRecord { pid, start });
+    if let Err(error) = folder.write_record(&record) {
+        // Nobody could find it again, so it must not go on.
+        sweep(&record.mark, Process::find(pid), STUBBORN);
+        return Err(Report::failed("cannot write the run down", error));
+    }
+    Ok(Holder::new(Parts {
+        folder: folder.clone(),
+        lock,
+        listener,
+        signals,
+        master,
+        pts,
+        pid,
+        terminal: Terminal::new(size(spec)),
+        log,
+    }))
+}
+
+fn size(spec: &Spec) -> Size {
+    Size {
+        rows: spec.rows,
+        cols: spec.cols,
+    }
+}
+
+fn listen(folder: &Folder) -> io::Result<UnixListener> {
+    folder.remove_socket();
+    let (path, _folder) = folder.socket()?;
+    let listener = UnixListener::bind(&path)?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// Two ends that become readable: a child ended; somebody wants us to end.
+fn signals() -> io::Result<[UnixStream; 2]> {
+    let (child, child_writer) = UnixStream::pair()?;
+    let (end, end_writer) = UnixStream::pair()?;
+    child.set_nonblocking(true)?;
+    end.set_nonblocking(true)?;
+    signal_hook::low_level::pipe::register(SIGCHLD, child_writer)?;
+    for signal in [SIGTERM, SIGINT, SIGHUP] {
+        signal_hook::low_level::pipe::register(signal, end_writer.try_clone()?)?;
+    }
+    Ok([child, end])
+}
+
+/// The agent in a session of its own, with the pty as its controlling terminal.
+fn spawn(spec: &Spec, mark: &str) -> Result<(OwnedFd, pty_process::blocking::Pts, i32), String> {
+    let (pty, pts) = pty_process::blocking::open().map_err(|e| format!("no terminal: {e}"))?;
+    let master = OwnedFd::from(pty);
+    let (rows, cols) = (spec.rows.max(1), spec.cols.max(1));
+    let winsize = Winsize {
+        ws_row: rows,
+        ws_col: cols,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    tcsetwinsize(&master, winsize).map_err(|e| format!("no terminal: {e}"))?;
+    fcntl_getfl(&master)
+        .and_then(|flags| fcntl_setfl(&master, flags | OFlags::NONBLOCK))
+        .map_err(|e| format!("no terminal: {e}"))?;
+    let [program, arguments @ ..] = spec.argv.as_slice() else {
+        return Err("no program was given".into());
+    };
+    let mut command = pty_process::blocking::Command::new(program)
+        .args(arguments)
+        .env_clear()
+        .envs(&spec.env)
+        .env("TERM", "xterm-256color")
+        .env("COLORTERM", "truecolor")
+        .env(MARK, mark)
+        .current_dir(&spec.cwd);
+    if let Some(stdin) = &spec.stdin {
+        let file = File::open(stdin).map_err(|e| format!("`{}`: {e}", stdin.display()))?;
+        command = command.stdin(file);
+    }
+    let child = command.spawn_borrowed(&pts).map_err(|e| match e {
+        pty_process::Error::Io(e) if e.kind() == io::ErrorKind::NotFound => {
+            "no such program".to_owned()
+        }
+        e => e.to_string(),
+    })?;
+    let pid = i32::try_from(child.id()).map_err(|e| e.to_string())?;
+    Ok((master, pts, pid))
+}

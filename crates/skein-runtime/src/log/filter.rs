@@ -1,0 +1,243 @@
+//! Lets text, colours and line ends through and nothing else.
+//!
+//! A state machine over what a terminal would read: sequences are recognised whole, also when they come in
+//! pieces, and dropped, so that no part of one is ever taken for text. Two kinds leave a trace because a
+//! history would be unreadable without: moving right becomes spaces, moving to another row a line end.
+
+/// Longest run of colour parameters that is kept; real ones are short.
+const LONGEST: usize = 64;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Text,
+    Escape,
+    /// After `ESC (` and its like, one more byte belongs to it.
+    EscapeMore,
+    Control,
+    /// Title, clipboard, device strings: until BEL, ST or a cancel.
+    Device,
+    DeviceEscape,
+}
+
+#[derive(Debug, Default)]
+pub struct Filter {
+    state: State,
+    parameters: Vec<u8>,
+    /// Bytes of a character that has not come whole yet.
+    partial: Vec<u8>,
+    mid_line: bool,
+}
+
+impl Filter {
+    /// What is left of `output`. Call it with the output in order, cut anywhere.
+    pub fn text(&mut self, output: &[u8]) -> String {
+        let mut kept = String::with_capacity(output.len());
+        for byte in output {
+            self.byte(*byte, &mut kept);
+        }
+        kept
+    }
+
+    fn byte(&mut self, byte: u8, kept: &mut String) {
+        // Cancel and substitute end any sequence; escape begins another.
+        match (self.state, byte) {
+            (_, 0x18 | 0x1a) => return self.state = State::Text,
+            (State::Device, 0x1b) => return self.state = State::DeviceEscape,
+            (_, 0x1b) => {
+                self.broken(kept);
+                return self.state = State::Escape;
+            }
+            _ => {}
+        }
+        match self.state {
+            State::Text => self.plain(byte, kept),
+            State::Escape => self.escape(byte, kept),
+            State::EscapeMore => self.state = State::Text,
+            State::Control => self.control(byte, kept),
+            State::Device => {
+                if byte == 0x07 {
+                    self.state = State::Text;
+                }
+            }
+            State::DeviceEscape => {
+                if byte == b'\\' {
+                    self.state = State::Text;
+                } else {
+                    self.escape(byte, kept);
+                }
+            }
+        }
+    }
+
+    fn escape(&mut self, byte: u8, kept: &mut String) {
+        self.state = match byte {
+            b'[' => {
+                self.parameters.clear();
+                State::Control
+            }
+            b']' | b'P' | b'X' | b'^' | b'_' => State::Device,
+            b' '..=b'/' => State::EscapeMore,
+            b'D' | b'E' => {
+                self.line_end(kept);
+                State::Text
+            }
+            _ => State::Text,
+        };
+    }
+
+    fn control(&mut self, byte: u8, kept: &mut String) {
+        match byte {
+            b' '..=b'?' => {
+                if self.parameters.len() < LONGEST {
+                    self.parameters.push(byte);
+                } else {
+                    // Marked, so that it is not taken for a colour.
+                    self.parameters[0] = b'?';
+                }
+            }
+            b'@'..=b'~' => {
+                self.state = State::Text;
+                self.finish(byte, kept);
+            }
+            // A terminal obeys these in the middle of a sequence.
+            b'\n' | b'\r' | b'\t' => self.plain(byte, kept),
+            0x80.. => self.state = State::Text,
+            _ => {}
+        }
+    }
+
+    fn finish(&mut self, byte: u8, kept: &mut String) {
+        let colours = |b: &u8| matches!(b, b'0'..=b'9' | b';' | b':');
+        if !self.parameters.iter().all(colours) {
+            return;
+        }
+        let parameters = std::str::from_utf8(&self.parameters).unwrap_or("");
+        match byte {
+            b'm' => {
+                kept.push_str("\x1b[");
+                kept.push_str(parameters);
+                kept.push('m');
+            }
+            b'C' => {
+                let columns = parameters.parse().unwrap_or(1).clamp(1, 200);
+                kept.extend(std::iter::repeat_n(' ', columns));
+                self.mid_line = true;
+            }
+            b'A' | b'B' | b'E' | b'F' | b'H' | b'd' | b'f' => self.line_end(kept),
+            _ => {}
+        }
+    }
+
+    fn line_end(&mut self, kept: &mut String) {
+        if self.mid_line {
+            kept.push('\n');
+            self.mid_line = false;
+        }
+    }
+
+    fn plain(&mut self, byte: u8, kept: &mut String) {
+        match byte {
+            b'\n' | b'\r' | b'\t' | b' '..=b'~' => {
+                self.broken(kept);
+                kept.push(char::from(byte));
+                self.mid_line = byte != b'\n';
+            }
+            0x80.. => self.piece(byte, kept),
+            _ => self.broken(kept),
+        }
+    }
+
+    /// One byte of a character that takes several.
+    fn piece(&mut self, byte: u8, kept: &mut String) {
+        self.partial.push(byte);
+        match std::str::from_utf8(&self.partial) {
+            Ok(text) => {
+                kept.extend(text.chars().filter(|c| !acts(*c)));
+                self.partial.clear();
+                self.mid_line = true;
+            }
+            Err(error) if error.error_len().is_some() => {
+                let again = self.partial.len() > 1 && byte >= 0xc0;
+                self.partial.clear();
+                kept.push(char::REPLACEMENT_CHARACTER);
+                if again {
+                    self.partial.push(byte);
+                }
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// What was begun is not going to be a character.
+    fn broken(&mut self, kept: &mut String) {
+        if !self.partial.is_empty() {
+            self.partial.clear();
+            kept.push(char::REPLACEMENT_CHARACTER);
+        }
+    }
+}
+
+/// Characters that do something instead of being seen: controls, and those that turn the direction of text.
+pub(crate) fn acts(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn l15_only_text_colours_and_line_ends_pass() {
+        for (output, expected) in [
+            ("plain\r\n\ttext", "plain\r\n\ttext"),
+            ("\x1b[1;31mred\x1b[0m", "\x1b[1;31mred\x1b[0m"),
+            ("\x1b[38:2:1:2:3mrgb\x1b[m", "\x1b[38:2:1:2:3mrgb\x1b[m"),
+            ("\x1b]0;title\x07a", "a"),
+            ("\x1b]52;c;RVZJTA==\x1b\\a", "a"),
+            (
+                "\x1bP+q54\x1b\\a\x1b_x\x1b\\b\x1b^y\x1b\\c\x1bXz\x1b\\d",
+                "abcd",
+            ),
+            ("\x1b]0;x\x1b[31mred", "\x1b[31mred"),
+            ("\x1b[6n\x1b[c\x1b[>c\x1b[?6n\x1b[21ta", "a"),
+            ("\x1b[?25l\x1b[?1049h\x1b[2J\x1b[Ka", "a"),
+            ("\x1b[?1m\x1b[>4;2ma\x1b[1$mb", "ab"),
+            ("a\x1b[2Cb", "a  b"),
+            ("a\x1b[5;1Hb\x1b[6;1H\x1b[7;1Hc", "a\nb\nc"),
+            ("a\x08\x07\x0e\x7fb", "ab"),
+            ("\x1b(Ba\x1b=b\x1b7c", "abc"),
+            ("\x1b]0;never ending", ""),
+            ("\x1b]0;cut\x18a", "a"),
+            ("größe 漢字 🦆", "größe 漢字 🦆"),
+            ("\u{9d}0;x\u{9c}a", "0;xa"),
+            ("a\u{202e}b\u{2066}c", "abc"),
+            ("\x1b[99999999999999999999Ca", " a"),
+        ] {
+            let whole = Filter::default().text(output.as_bytes());
+            assert_eq!(whole, expected, "{output:?}");
+            let mut filter = Filter::default();
+            let pieces: String = output.bytes().map(|b| filter.text(&[b])).collect();
+            assert_eq!(pieces, expected, "{output:?} byte by byte");
+        }
+    }
+
+    #[test]
+    fn broken_characters_are_replaced() {
+        for (output, expected) in [
+            (&b"a\xffb"[..], "a\u{fffd}b"),
+            (b"a\xc3(b", "a\u{fffd}(b"),
+            (b"\x9b31ma", "\u{fffd}31ma"),
+            (b"\xe6\xc3\xb6", "\u{fffd}ö"),
+            (b"\xe6\x1b[31mx", "\u{fffd}\x1b[31mx"),
+        ] {
+            assert_eq!(Filter::default().text(output), expected, "{output:?}");
+        }
+    }
+
+    #[test]
+    fn a_long_run_of_parameters_is_dropped() {
+        let long = format!("\x1b[{}ma", "1;".repeat(1000));
+        assert_eq!(Filter::default().text(long.as_bytes()), "a");
+    }
+}

@@ -1,0 +1,365 @@
+//! Runs in holders of our own: the client's side.
+//!
+//! Everything about a run lies in its folder `<root>/<tenant>/<session>/<run>/`; nothing is kept in memory
+//! but open connections, so a daemon that starts anew finds what its predecessor left.
+
+mod connection;
+mod over;
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use skein_domain::{Exit, RunHandle, RuntimeKind, SessionId};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::Command;
+use tokio::time::{Instant, sleep, timeout};
+
+use self::connection::Connection;
+use self::over::Over;
+use crate::error::Error;
+use crate::folder::{ExitRecord, Folder, Name, State, handle};
+use crate::frame::{Ask, Ended};
+use crate::holder::{Report, Spec};
+use crate::process;
+use crate::runtime::{Found, Grace, Launch, Result, Run, Runtime, Task};
+
+/// A holder that does not say within this how it went is not going to.
+const START: Duration = Duration::from_secs(30);
+/// An answer that takes no work from the agent.
+const ANSWER: Duration = Duration::from_secs(10);
+/// After the grace: killing, the last output, writing it down.
+const AFTERMATH: Duration = Duration::from_secs(20);
+
+#[derive(Clone, Debug)]
+pub struct PtyOptions {
+    /// The holder's program and its first arguments, as in `skein holder`.
+    pub holder: Vec<OsString>,
+    /// Where the runs' folders are; made when needed.
+    pub root: PathBuf,
+}
+
+#[derive(Debug)]
+pub struct PtyRuntime {
+    options: PtyOptions,
+}
+
+impl PtyRuntime {
+    pub fn new(options: PtyOptions) -> Self {
+        Self { options }
+    }
+
+    fn folder(&self, name: &Name) -> Folder {
+        Folder::new(&self.options.root, name)
+    }
+
+    async fn launch_run(&self, launch: Launch) -> Result<RunHandle> {
+        let run = launch.run.to_string();
+        let name = Name::from_parts(&launch.tenant, launch.session.as_str(), &run)
+            .ok_or_else(|| Error::refused(format!("`{}` is no tenant", launch.tenant)))?;
+        let folder = self.folder(&name);
+        let spec = spec(&folder, &name, launch)?;
+        let deadline = Instant::now() + START;
+        loop {
+            match state(&folder)? {
+                State::Over(_) | State::Lost => return Ok(name.handle()),
+                State::Live => {
+                    // Started by somebody; it counts once its agent runs.
+                    let record = folder.record().ok().flatten();
+                    if record.is_some_and(|record| record.agent.is_some()) {
+                        return Ok(name.handle());
+                    }
+                }
+                State::Absent => match self.start(&spec).await? {
+                    Report::Started { .. } | Report::Over => return Ok(name.handle()),
+                    Report::Running => {}
+                    Report::CannotStart { program, why } => {
+                        return Err(Error::CannotStart { program, why });
+                    }
+                    Report::Failed { why } => return Err(Error::unobserved(why)),
+                },
+            }
+            if Instant::now() >= deadline {
+                return Err(Error::unobserved("another holder of it does not get ready"));
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Starts a holder; it goes on by itself, the process we started only starts it.
+    async fn start(&self, spec: &Spec) -> Result<Report> {
+        let [program, arguments @ ..] = self.options.holder.as_slice() else {
+            return Err(Error::unobserved("no holder program is set"));
+        };
+        let failed = |error| Error::io("cannot run the holder", program, error);
+        let mut child = Command::new(program)
+            .args(arguments)
+            .env_clear()
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(failed)?;
+        let text = serde_json::to_vec(spec).map_err(|e| failed(e.into()))?;
+        let mut stdin = child.stdin.take();
+        let mut stdout = child.stdout.take();
+        let talk = async {
+            if let Some(stdin) = &mut stdin {
+                // One that ends early says why on its output.
+                let _ = stdin.write_all(&text).await;
+            }
+            drop(stdin);
+            let mut answer = Vec::new();
+            if let Some(stdout) = &mut stdout {
+                stdout.read_to_end(&mut answer).await?;
+            }
+            child.wait().await?;
+            io::Result::Ok(answer)
+        };
+        let answer = timeout(START, talk)
+            .await
+            .map_err(|_| Error::unobserved("the holder does not say whether it started"))?
+            .map_err(failed)?;
+        serde_json::from_slice(&answer)
+            .map_err(|_| Error::unobserved("the holder ended without a word"))
+    }
+
+    async fn connect_run(&self, handle: &RunHandle) -> Result<Arc<dyn Run>> {
+        let name = Name::parse(handle)?;
+        let folder = self.folder(&name);
+        let deadline = Instant::now() + ANSWER;
+        loop {
+            let why = match state(&folder)? {
+                State::Absent | State::Lost => return Err(Error::Missing),
+                State::Over(exit) => return Ok(Arc::new(Over::new(folder, exit))),
+                State::Live => match Connection::open(&folder, deadline).await {
+                    Ok(connection) => return Ok(Arc::new(connection)),
+                    // Not there yet, or just ending; its folder will tell.
+                    Err(why) => why,
+                },
+            };
+            if Instant::now() >= deadline {
+                return Err(Error::unobserved(why));
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    async fn end_run(&self, handle: &RunHandle, grace: Grace) -> Result<Exit> {
+        let name = Name::parse(handle)?;
+        let folder = self.folder(&name);
+        let deadline = Instant::now() + grace.terminate + AFTERMATH;
+        let mut asked = false;
+        while held(&folder)? {
+            if !asked {
+                asked = ask_to_end(&folder, grace, deadline).await;
+            }
+            if Instant::now() >= deadline {
+                return Err(Error::unobserved("it does not end"));
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+        let exit = match state(&folder)? {
+            State::Absent => return self.end_unstarted(&folder, grace).await,
+            State::Over(exit) if exit.swept => return Ok(exit.exit.into()),
+            State::Over(exit) => exit,
+            State::Lost | State::Live => ExitRecord {
+                exit: Ended::Unseen,
+                bytes: 0,
+                output_at: None,
+                input: 0,
+                swept: false,
+            },
+        };
+        sweep(&folder, grace).await?;
+        folder.remove_socket();
+        let swept = ExitRecord {
+            swept: true,
+            ..exit
+        };
+        folder
+            .write_exit(&swept)
+            .map_err(|e| Error::io("cannot write", folder.path(), e))?;
+        Ok(exit.exit.into())
+    }
+
+    /// Of a holder that died before it said what it started.
+    async fn end_unstarted(&self, folder: &Folder, grace: Grace) -> Result<Exit> {
+        sweep(folder, grace).await?;
+        folder
+            .remove()
+            .map_err(|e| Error::io("cannot remove", folder.path(), e))?;
+        Err(Error::Missing)
+    }
+
+    async fn forget_run(&self, handle: &RunHandle) -> Result<()> {
+        let name = Name::parse(handle)?;
+        let folder = self.folder(&name);
+        // Its end may be known while its holder still sees to what the agent left.
+        let deadline = Instant::now() + Grace::default().terminate + AFTERMATH;
+        while held(&folder)? {
+            if !matches!(state(&folder)?, State::Over(_)) {
+                return Err(Error::refused(format!("run `{handle}` is not over")));
+            }
+            if Instant::now() >= deadline {
+                return Err(Error::unobserved("its holder does not end"));
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+        folder
+            .remove()
+            .map_err(|e| Error::io("cannot remove", folder.path(), e))
+    }
+
+    fn list_runs(&self) -> Result<Vec<Found>> {
+        let mut found = vec![];
+        let root = &self.options.root;
+        for tenant in names(root)? {
+            for session in names(&root.join(&tenant))? {
+                for run in names(&root.join(&tenant).join(&session))? {
+                    if let Some(name) = Name::from_parts(&tenant, &session, &run) {
+                        found.extend(self.found(&name)?);
+                    }
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn found(&self, name: &Name) -> Result<Option<Found>> {
+        let folder = self.folder(name);
+        let (pid, exit) = match state(&folder)? {
+            State::Absent => return Ok(None),
+            State::Live => {
+                let record = folder.record().ok().flatten();
+                let agent = record.and_then(|record| record.agent);
+                (agent.and_then(|agent| u32::try_from(agent.pid).ok()), None)
+            }
+            State::Over(exit) => (None, Some(exit.exit.into())),
+            State::Lost => (None, Some(Exit::Unseen)),
+        };
+        Ok(Some(Found {
+            handle: name.handle(),
+            tenant: name.tenant.to_string(),
+            session: name.session.clone(),
+            run: name.run,
+            pid,
+            exit,
+        }))
+    }
+}
+
+impl Runtime for PtyRuntime {
+    fn kind(&self) -> RuntimeKind {
+        RuntimeKind::Pty
+    }
+
+    fn handle(&self, tenant: &str, session: &SessionId, run: u64) -> RunHandle {
+        handle(tenant, session, run)
+    }
+
+    fn launch(&self, launch: Launch) -> Task<'_, RunHandle> {
+        Box::pin(self.launch_run(launch))
+    }
+
+    fn connect<'a>(&'a self, handle: &'a RunHandle) -> Task<'a, Arc<dyn Run>> {
+        Box::pin(self.connect_run(handle))
+    }
+
+    fn list(&self) -> Task<'_, Vec<Found>> {
+        Box::pin(async { self.list_runs() })
+    }
+
+    fn end<'a>(&'a self, handle: &'a RunHandle, grace: Grace) -> Task<'a, Exit> {
+        Box::pin(self.end_run(handle, grace))
+    }
+
+    fn forget<'a>(&'a self, handle: &'a RunHandle) -> Task<'a, ()> {
+        Box::pin(self.forget_run(handle))
+    }
+}
+
+/// The run's folder under `root`, as the attach view needs it.
+pub(crate) fn folder_of(root: &Path, handle: &RunHandle) -> Result<Folder> {
+    Ok(Folder::new(root, &Name::parse(handle)?))
+}
+
+pub(crate) fn state(folder: &Folder) -> Result<State> {
+    folder
+        .state()
+        .map_err(|e| Error::unobserved(format!("`{}`: {e}", folder.path().display())))
+}
+
+fn held(folder: &Folder) -> Result<bool> {
+    folder
+        .held()
+        .map_err(|e| Error::unobserved(format!("`{}`: {e}", folder.path().display())))
+}
+
+fn spec(folder: &Folder, name: &Name, launch: Launch) -> Result<Spec> {
+    // The holder stands in another folder.
+    let absolute =
+        |path: &Path| std::path::absolute(path).map_err(|e| Error::io("cannot find", path, e));
+    Ok(Spec {
+        folder: absolute(folder.path())?,
+        cwd: absolute(&launch.cwd)?,
+        stdin: launch.stdin.as_deref().map(absolute).transpose()?,
+        log: absolute(&launch.log)?,
+        argv: launch.argv,
+        env: launch.env,
+        rows: launch.size.rows,
+        cols: launch.size.cols,
+        mark: format!("{}/{}/{}", name.tenant, name.session, name.run),
+    })
+}
+
+/// Whether the holder heard it.
+async fn ask_to_end(folder: &Folder, grace: Grace, deadline: Instant) -> bool {
+    let Ok(connection) = Connection::open(folder, deadline.min(Instant::now() + ANSWER)).await
+    else {
+        return false;
+    };
+    let grace_ms = u64::try_from(grace.terminate.as_millis()).unwrap_or(u64::MAX);
+    let end = |request| Ask::End { request, grace_ms };
+    connection.ask(end, &[], ANSWER).await.is_ok()
+}
+
+/// Ends what a dead holder left.
+async fn sweep(folder: &Folder, grace: Grace) -> Result<()> {
+    let record = folder
+        .record()
+        .map_err(|e| Error::unobserved(e.to_string()))?;
+    let Some(record) = record else {
+        return Ok(());
+    };
+    let agent = record.agent.filter(|agent| agent.start > 0).map(Into::into);
+    let swept =
+        tokio::task::spawn_blocking(move || process::sweep(&record.mark, agent, grace.terminate));
+    match swept.await {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Error::unobserved("processes of it cannot be ended")),
+        Err(error) => Err(Error::unobserved(error.to_string())),
+    }
+}
+
+/// The names in a folder; one that is not there has none.
+fn names(path: &Path) -> Result<Vec<String>> {
+    let entries = match fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(vec![]),
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Ok(vec![]),
+        Err(error) => {
+            return Err(Error::unobserved(format!("`{}`: {error}", path.display())));
+        }
+    };
+    let mut names: Vec<String> = entries
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .collect();
+    names.sort();
+    Ok(names)
+}

@@ -1,0 +1,254 @@
+//! A connection to a living holder: questions with numbers, and changes as they come.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::error::Error;
+use crate::folder::Folder;
+use crate::frame::{Ask, Decoder, Tell, VERSION, encode};
+use crate::runtime::{Input, Result, Run, Screen, Sight, Size, Taken, Task};
+
+const ANSWER: Duration = Duration::from_secs(10);
+/// A program takes what is typed when it reads it, which may be late.
+const TAKE: Duration = Duration::from_secs(60);
+
+/// Those who wait for an answer; none once the connection is gone.
+type Waiting = Arc<Mutex<Option<HashMap<u64, oneshot::Sender<Tell>>>>>;
+
+#[derive(Debug)]
+pub(super) struct Connection {
+    writer: tokio::sync::Mutex<OwnedWriteHalf>,
+    waiting: Waiting,
+    next: std::sync::atomic::AtomicU64,
+    sight: watch::Sender<Sight>,
+    reader: JoinHandle<()>,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.reader.abort();
+    }
+}
+
+impl Connection {
+    /// Connects and waits for the first sight; else why not.
+    pub(super) async fn open(
+        folder: &Folder,
+        deadline: Instant,
+    ) -> std::result::Result<Self, String> {
+        let connect = async {
+            let (path, _folder) = folder.socket()?;
+            UnixStream::connect(path).await
+        };
+        let stream = timeout_at(deadline, connect)
+            .await
+            .map_err(|_| "its holder does not answer".to_owned())?
+            .map_err(|e| format!("its holder's socket: {e}"))?;
+        let (reader, mut writer) = stream.into_split();
+        let hello = encode(&Ask::Hello { version: VERSION }, &[]).unwrap_or_default();
+        writer
+            .write_all(&hello)
+            .await
+            .map_err(|e| format!("its holder's socket: {e}"))?;
+        let waiting = Arc::new(Mutex::new(Some(HashMap::new())));
+        let sight = watch::Sender::new(Sight::default());
+        let (greeted, greeting) = oneshot::channel();
+        let reading = read(reader, Arc::clone(&waiting), sight.clone(), greeted);
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the reader belongs to this connection and is aborted with it"
+        )]
+        let reader = tokio::spawn(reading);
+        let connection = Self {
+            writer: tokio::sync::Mutex::new(writer),
+            waiting,
+            next: 1.into(),
+            sight,
+            reader,
+        };
+        match timeout_at(deadline, greeting).await {
+            Ok(Ok(())) => Ok(connection),
+            Ok(Err(_)) => Err("its holder hung up".into()),
+            Err(_) => Err("its holder does not answer".into()),
+        }
+    }
+
+    /// Asks and waits for the answer.
+    pub(super) async fn ask(
+        &self,
+        ask: impl FnOnce(u64) -> Ask,
+        body: &[u8],
+        patience: Duration,
+    ) -> Result<Tell> {
+        let request = self.next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let frame = encode(&ask(request), body)
+            .ok_or_else(|| Error::refused("the text is longer than a terminal takes"))?;
+        let (answer, answered) = oneshot::channel();
+        match &mut *lock(&self.waiting) {
+            Some(waiting) => drop(waiting.insert(request, answer)),
+            None => return Err(hung_up()),
+        }
+        let talk = async {
+            let mut writer = self.writer.lock().await;
+            // Not to be left half written: dropped here, the connection would be of no use to others.
+            writer.write_all(&frame).await.map_err(|_| hung_up())?;
+            drop(writer);
+            answered.await.map_err(|_| hung_up())
+        };
+        let outcome = timeout(patience, talk).await;
+        if let Some(waiting) = &mut *lock(&self.waiting) {
+            waiting.remove(&request);
+        }
+        match outcome {
+            Ok(Ok(Tell::Refused { why, .. })) => Err(Error::refused(why)),
+            Ok(Ok(Tell::Over { exit, .. })) => Err(Error::Over { exit: exit.into() }),
+            Ok(answer) => answer,
+            Err(_) => Err(Error::unobserved("its holder has not answered yet")),
+        }
+    }
+}
+
+impl Run for Connection {
+    fn write(&self, number: u64, input: Input) -> Task<'_, Taken> {
+        Box::pin(async move {
+            let (paste, body) = match input {
+                Input::Paste(text) => (true, text.into_bytes()),
+                Input::Keys(bytes) => (false, bytes),
+            };
+            let write = |request| Ask::Write {
+                request,
+                number,
+                paste,
+            };
+            match self.ask(write, &body, TAKE).await? {
+                Tell::Taken { before: false, .. } => Ok(Taken::Now),
+                Tell::Taken { before: true, .. } => Ok(Taken::Before),
+                other => Err(strange(&other)),
+            }
+        })
+    }
+
+    fn screen(&self) -> Task<'_, Screen> {
+        Box::pin(async {
+            match self
+                .ask(|request| Ask::Screen { request }, &[], ANSWER)
+                .await?
+            {
+                Tell::Screen { screen, .. } => Ok(screen.into()),
+                other => Err(strange(&other)),
+            }
+        })
+    }
+
+    fn resize(&self, size: Size) -> Task<'_, ()> {
+        Box::pin(async move {
+            let resize = |request| Ask::Resize {
+                request,
+                rows: size.rows,
+                cols: size.cols,
+            };
+            self.ask(resize, &[], ANSWER).await.map(drop)
+        })
+    }
+
+    fn sight(&self) -> watch::Receiver<Sight> {
+        self.sight.subscribe()
+    }
+}
+
+/// Reads until the holder is gone. Whoever waits then is told by its sender being dropped.
+async fn read(
+    mut stream: OwnedReadHalf,
+    waiting: Waiting,
+    sight: watch::Sender<Sight>,
+    greeted: oneshot::Sender<()>,
+) {
+    let mut greeted = Some(greeted);
+    let mut decoder = Decoder::default();
+    let mut buffer = vec![0; 8 << 10];
+    'connection: loop {
+        match stream.read(&mut buffer).await {
+            Ok(count) if count > 0 => decoder.feed(&buffer[..count]),
+            _ => break,
+        }
+        loop {
+            match decoder.next::<Tell>() {
+                Ok(Some((tell, _))) => take(tell, &waiting, &sight, &mut greeted),
+                Ok(None) => break,
+                Err(_) => break 'connection,
+            }
+        }
+    }
+    *lock(&waiting) = None;
+    sight.send_if_modified(|sight| {
+        sight.cut_off = sight.exit.is_none();
+        sight.cut_off
+    });
+}
+
+fn take(
+    tell: Tell,
+    waiting: &Waiting,
+    sight: &watch::Sender<Sight>,
+    greeted: &mut Option<oneshot::Sender<()>>,
+) {
+    let request = match &tell {
+        Tell::Sight {
+            bytes,
+            output_at,
+            input,
+            pid,
+            exit,
+        } => {
+            sight.send_replace(Sight {
+                bytes: *bytes,
+                output_at: *output_at,
+                input: *input,
+                pid: *pid,
+                exit: exit.map(Into::into),
+                cut_off: false,
+            });
+            if let Some(greeted) = greeted.take() {
+                let _ = greeted.send(());
+            }
+            return;
+        }
+        Tell::Ended { exit } => {
+            sight.send_modify(|sight| {
+                sight.exit = Some((*exit).into());
+                sight.pid = None;
+            });
+            return;
+        }
+        Tell::Taken { request, .. }
+        | Tell::Screen { request, .. }
+        | Tell::Done { request }
+        | Tell::Refused { request, .. }
+        | Tell::Over { request, .. } => *request,
+        Tell::Draw | Tell::State { .. } => return,
+    };
+    let waiter = lock(waiting).as_mut().and_then(|w| w.remove(&request));
+    if let Some(waiter) = waiter {
+        let _ = waiter.send(tell);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn hung_up() -> Error {
+    Error::unobserved("its holder hung up")
+}
+
+fn strange(tell: &Tell) -> Error {
+    Error::unobserved(format!("its holder gave a strange answer: {tell:?}"))
+}

@@ -1,0 +1,66 @@
+//! A run that is over but not forgotten.
+
+use skein_domain::Exit;
+use tokio::sync::watch;
+
+use crate::error::Error;
+use crate::folder::{ExitRecord, Folder};
+use crate::runtime::{Input, Run, Screen, Sight, Size, Taken, Task};
+
+#[derive(Debug)]
+pub(super) struct Over {
+    folder: Folder,
+    exit: Exit,
+    input: u64,
+    sight: watch::Sender<Sight>,
+}
+
+impl Over {
+    pub(super) fn new(folder: Folder, record: ExitRecord) -> Self {
+        let exit = record.exit.into();
+        let sight = Sight {
+            bytes: record.bytes,
+            output_at: record.output_at,
+            input: record.input,
+            pid: None,
+            exit: Some(exit),
+            cut_off: false,
+        };
+        Self {
+            folder,
+            exit,
+            input: record.input,
+            sight: watch::Sender::new(sight),
+        }
+    }
+}
+
+impl Run for Over {
+    fn write(&self, number: u64, _: Input) -> Task<'_, Taken> {
+        Box::pin(async move {
+            if number <= self.input {
+                Ok(Taken::Before)
+            } else {
+                Err(Error::Over { exit: self.exit })
+            }
+        })
+    }
+
+    /// What it showed last.
+    fn screen(&self) -> Task<'_, Screen> {
+        Box::pin(async {
+            match self.folder.screen() {
+                Ok(screen) => Ok(screen.unwrap_or_default().into()),
+                Err(error) => Err(Error::unobserved(error.to_string())),
+            }
+        })
+    }
+
+    fn resize(&self, _: Size) -> Task<'_, ()> {
+        Box::pin(async { Err(Error::Over { exit: self.exit }) })
+    }
+
+    fn sight(&self) -> watch::Receiver<Sight> {
+        self.sight.subscribe()
+    }
+}
