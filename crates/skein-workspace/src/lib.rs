@@ -1,4 +1,38 @@
-//! Workspaces.
+//! Where sessions' files are: git worktrees, clones, plain folders, or nowhere.
+//!
+//! Everything here goes by L5: work is never lost. What would go with a folder is kept under a ref first,
+//! branches are never moved, and nothing outside the managed root is removed. git is run through the `git`
+//! program, so worktrees, filters and sparse checkouts behave as users expect.
+//!
+//! Not here: when a workspace is made or removed, and what is recorded of it; that is the engine's.
+//!
+//! First places to read: [`provider`] (the contract), [`worktree`] (the default kind), then `snapshot` (how
+//! work is kept without touching it).
 
+pub mod backup;
+mod base;
+mod branch;
 pub mod error;
+mod furnish;
+pub mod git;
+mod lock;
+mod note;
+pub mod options;
+pub mod pool;
+mod process;
 pub mod provider;
+mod repo;
+mod restore;
+mod root;
+mod scratch;
+mod snapshot;
+mod state;
+mod submodule;
+pub mod worktree;
+
+pub use backup::{backups, drop_backup, how_to_get_back, next_backup};
+pub use error::Error;
+pub use git::Git;
+pub use options::Options;
+pub use pool::Pool;
+pub use worktree::Worktree;

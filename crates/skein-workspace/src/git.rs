@@ -1,0 +1,351 @@
+//! The one place that runs git: never asks, never runs the user's hooks, takes no option from a name, is
+//! bounded in time and output, and does not see the caller's `GIT_…` environment.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use skein_domain::CommitId;
+
+use crate::error::{Error, shown};
+use crate::lock::Lock;
+use crate::process::{self, Leftovers, Stream};
+use crate::provider::Result;
+
+/// Settings that hold for every run. Hooks and programs of the user belong to the user's own commits, not to
+/// our book-keeping; submodules are handled one by one, where their failures can be told.
+const SETTINGS: [&str; 12] = [
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "core.safecrlf=false",
+    "core.editor=true",
+    "core.pager=cat",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "commit.gpgSign=false",
+    "tag.gpgSign=false",
+    "submodule.recurse=false",
+    "fetch.recurseSubmodules=false",
+    "advice.detachedHead=false",
+];
+
+/// Of the caller's `GIT_…` variables these say how git is installed and how it reaches a remote; all others
+/// would point it to another repository or index.
+const KEPT: [&str; 9] = [
+    "GIT_CONFIG_GLOBAL",
+    "GIT_CONFIG_SYSTEM",
+    "GIT_CONFIG_NOSYSTEM",
+    "GIT_EXEC_PATH",
+    "GIT_SSH",
+    "GIT_SSH_COMMAND",
+    "GIT_SSL_CAINFO",
+    "GIT_SSL_NO_VERIFY",
+    "GIT_PROXY_COMMAND",
+];
+
+const OUTPUT: usize = 64 << 20;
+const STDERR: usize = 64 << 10;
+/// Another git may hold a lock for a moment; what lasts longer was left behind.
+const PATIENCE: [u64; 7] = [10, 20, 40, 80, 160, 320, 640];
+
+/// How git is run.
+#[derive(Clone, Debug)]
+pub struct Git {
+    /// Set on top of the caller's environment.
+    pub env: BTreeMap<String, String>,
+    /// For calls that only read.
+    pub read: Duration,
+    /// For calls that write: a checkout of a large repository takes its time.
+    pub write: Duration,
+}
+
+impl Default for Git {
+    fn default() -> Self {
+        Self {
+            env: BTreeMap::new(),
+            read: Duration::from_secs(120),
+            write: Duration::from_secs(30 * 60),
+        }
+    }
+}
+
+impl Git {
+    /// A call that reads, in `folder`.
+    pub(crate) fn read<'a>(&'a self, folder: impl AsRef<Path>, subcommand: &str) -> Call<'a> {
+        let mut call = Call::new(self, folder.as_ref(), subcommand, self.read);
+        call.env.push(("GIT_OPTIONAL_LOCKS".into(), "0".into()));
+        call
+    }
+
+    /// A call that writes, in `folder`.
+    pub(crate) fn write<'a>(&'a self, folder: impl AsRef<Path>, subcommand: &str) -> Call<'a> {
+        Call::new(self, folder.as_ref(), subcommand, self.write)
+    }
+
+    /// The commit a revision names, if it names one.
+    pub(crate) fn commit(
+        &self,
+        folder: impl AsRef<Path>,
+        revision: &str,
+    ) -> Result<Option<CommitId>> {
+        self.read(folder, "rev-parse")
+            .args(["--verify", "--quiet", "--end-of-options"])
+            .arg(format!("{revision}^{{commit}}"))
+            .find()?
+            .map(|id| Ok(id.parse()?))
+            .transpose()
+    }
+}
+
+/// One run of git being put together.
+#[derive(Debug)]
+pub(crate) struct Call<'a> {
+    git: &'a Git,
+    folder: PathBuf,
+    what: String,
+    settings: Vec<String>,
+    args: Vec<OsString>,
+    env: Vec<(OsString, OsString)>,
+    limit: Duration,
+    input: Option<Vec<u8>>,
+    lock: Option<&'a Lock>,
+    most: usize,
+}
+
+/// What git said and how it ended.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) stderr: Vec<u8>,
+    pub(crate) cut: bool,
+}
+
+impl<'a> Call<'a> {
+    fn new(git: &'a Git, folder: &Path, subcommand: &str, limit: Duration) -> Self {
+        Self {
+            git,
+            folder: folder.to_owned(),
+            what: format!("git {subcommand}"),
+            settings: Vec::new(),
+            args: vec![subcommand.into()],
+            env: Vec::new(),
+            limit,
+            input: None,
+            lock: None,
+            most: OUTPUT,
+        }
+    }
+
+    pub(crate) fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
+        self.args.push(arg.as_ref().into());
+        self
+    }
+
+    pub(crate) fn args<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(mut self, args: I) -> Self {
+        self.args
+            .extend(args.into_iter().map(|a| a.as_ref().into()));
+        self
+    }
+
+    pub(crate) fn setting(mut self, setting: impl Into<String>) -> Self {
+        self.settings.push(setting.into());
+        self
+    }
+
+    pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.env.push((name.into(), value.as_ref().into()));
+        self
+    }
+
+    /// Works with another index than the folder's own.
+    pub(crate) fn index(self, index: &Path) -> Self {
+        self.env("GIT_INDEX_FILE", index)
+    }
+
+    pub(crate) fn limit(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    pub(crate) fn most(mut self, bytes: usize) -> Self {
+        self.most = bytes;
+        self
+    }
+
+    pub(crate) fn input(mut self, input: Vec<u8>) -> Self {
+        self.input = Some(input);
+        self
+    }
+
+    /// Keeps the session's lock for as long as this git lives, even if we do not.
+    pub(crate) fn holding(mut self, lock: &'a Lock) -> Self {
+        self.lock = Some(lock);
+        self
+    }
+
+    /// Whether the user has said how ssh is to be run.
+    pub(crate) fn sets_ssh(&self) -> bool {
+        let setting = self.git.read(&self.folder, "config");
+        let found = setting.args(["--get", "core.sshCommand"]).find();
+        self.git.env.contains_key("GIT_SSH_COMMAND") || found.is_ok_and(|f| f.is_some())
+    }
+
+    /// Runs it; an error when it failed.
+    pub(crate) fn run(self) -> Result<Said> {
+        let what = self.what.clone();
+        let said = self.said()?;
+        if said.code == Some(0) {
+            Ok(said)
+        } else {
+            Err(said.failure(what))
+        }
+    }
+
+    /// What it printed, without the last line's end.
+    pub(crate) fn text(self) -> Result<String> {
+        Ok(self.run()?.text())
+    }
+
+    /// What it printed; none when it failed.
+    pub(crate) fn find(self) -> Result<Option<String>> {
+        let said = self.said()?;
+        Ok((said.code == Some(0)).then(|| said.text()))
+    }
+
+    /// Runs it and leaves it to the caller what its end means.
+    pub(crate) fn said(self) -> Result<Said> {
+        for pause in PATIENCE {
+            let said = self.once()?;
+            if said.code == Some(0) || said.lock_file().is_none() {
+                return Ok(said);
+            }
+            thread::sleep(Duration::from_millis(pause));
+        }
+        self.once()
+    }
+
+    fn once(&self) -> Result<Said> {
+        let mut said = Said {
+            code: None,
+            stdout: Vec::new(),
+            stderr: Vec::new(),
+            cut: false,
+        };
+        let mut command = self.command()?;
+        let status = process::run(
+            &mut command,
+            self.limit,
+            self.input.clone(),
+            Leftovers::Leave,
+            &mut |stream, bytes| said.take(stream, bytes, self.most),
+        )
+        .map_err(Error::io("run git in", &self.folder))?;
+        match status {
+            Some(status) => said.code = status.code(),
+            None => {
+                return Err(Error::TimedOut {
+                    what: self.what.clone(),
+                    seconds: self.limit.as_secs(),
+                });
+            }
+        }
+        Ok(said)
+    }
+
+    fn command(&self) -> Result<Command> {
+        let mut command = Command::new("git");
+        for (name, _) in std::env::vars_os() {
+            let ours = name.as_bytes().starts_with(b"GIT_");
+            if ours && !KEPT.iter().any(|k| name == **k) {
+                command.env_remove(name);
+            }
+        }
+        command
+            .env("LC_ALL", "C")
+            .env("GIT_TERMINAL_PROMPT", "0")
+            .env("GIT_ASKPASS", "true")
+            .env("SSH_ASKPASS", "true")
+            .env("SSH_ASKPASS_REQUIRE", "force")
+            .envs(&self.git.env)
+            .envs(self.env.iter().map(|(k, v)| (k, v)));
+        command.arg("-C").arg(&self.folder);
+        for setting in SETTINGS
+            .iter()
+            .copied()
+            .chain(self.settings.iter().map(String::as_str))
+        {
+            command.arg("-c").arg(setting);
+        }
+        command.args(&self.args);
+        // The daemon's own folder may be gone; git only needs one that is there.
+        command.current_dir("/");
+        match self.lock {
+            Some(lock) => command.stdin(lock.stdin()?),
+            None => command.stdin(Stdio::null()),
+        };
+        Ok(command)
+    }
+}
+
+impl Said {
+    fn take(&mut self, stream: Stream, bytes: &[u8], most: usize) {
+        let (kept, most) = match stream {
+            Stream::Out => (&mut self.stdout, most),
+            Stream::Err => (&mut self.stderr, STDERR),
+        };
+        let room = most.saturating_sub(kept.len());
+        if bytes.len() > room && stream == Stream::Out {
+            self.cut = true;
+        }
+        kept.extend_from_slice(&bytes[..bytes.len().min(room)]);
+    }
+
+    pub(crate) fn text(&self) -> String {
+        let text = String::from_utf8_lossy(&self.stdout);
+        text.strip_suffix('\n').unwrap_or(&text).to_owned()
+    }
+
+    /// The parts of `-z` output.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &[u8]> {
+        self.stdout.split(|b| *b == 0).filter(|p| !p.is_empty())
+    }
+
+    pub(crate) fn failure(&self, what: String) -> Error {
+        if let Some(file) = self.lock_file() {
+            return Error::Locked { what, file };
+        }
+        let said = shown(&self.stderr);
+        let stderr = if said.is_empty() {
+            match self.code {
+                Some(code) => format!("it ended with status {code}"),
+                None => "it was killed".into(),
+            }
+        } else {
+            said
+        };
+        Error::GitFailed { what, stderr }
+    }
+
+    /// The lock file that was in the way, if one was.
+    fn lock_file(&self) -> Option<PathBuf> {
+        let text = String::from_utf8_lossy(&self.stderr);
+        let line = text.lines().find(|l| l.contains("File exists"))?;
+        if let Some((_, rest)) = line.split_once("Unable to create '") {
+            let (file, _) = rest.split_once("': File exists")?;
+            return Some(file.into());
+        }
+        let (_, rest) = line.split_once("could not lock config file ")?;
+        let (file, _) = rest.split_once(": File exists")?;
+        Some(format!("{file}.lock").into())
+    }
+}
+
+/// A path out of git's `-z` output.
+pub(crate) fn path(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(OsStr::from_bytes(bytes))
+}

@@ -1,0 +1,74 @@
+//! One of ours at a time at work on a session's workspace, also across our own crashes.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+use crate::error::Error;
+use crate::provider::Result;
+
+/// Held while it lives. A git that was given it as its standard input holds it too, so after a kill -9 of
+/// ours the next `make` waits for the checkout that is still running instead of working against it.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    file: File,
+    path: PathBuf,
+}
+
+impl Lock {
+    pub(crate) fn acquire(path: &Path, patience: Duration) -> Result<Self> {
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent).map_err(Error::io("make", parent))?;
+        }
+        let deadline = Instant::now() + patience;
+        loop {
+            let file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(path)
+                .map_err(Error::io("open", path))?;
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                // Whoever held it may have deleted it meanwhile; then this is a lock on nothing.
+                Ok(()) if is_same(&file, path) => {
+                    return Ok(Self {
+                        file,
+                        path: path.to_owned(),
+                    });
+                }
+                Ok(()) | Err(Errno::INTR) => {}
+                Err(Errno::WOULDBLOCK) if Instant::now() < deadline => {
+                    thread::sleep(Duration::from_millis(20));
+                }
+                Err(Errno::WOULDBLOCK) => return Err(Error::Busy { path: path.into() }),
+                Err(e) => return Err(Error::io("lock", path)(e.into())),
+            }
+        }
+    }
+
+    /// An empty standard input that carries the lock.
+    pub(crate) fn stdin(&self) -> Result<Stdio> {
+        let file = self.file.try_clone();
+        Ok(file.map_err(Error::io("share", &self.path))?.into())
+    }
+
+    /// Ends it and leaves no file behind.
+    pub(crate) fn delete(self) {
+        // A file that stays is found by the next one; it means nothing by itself.
+        drop(fs::remove_file(&self.path));
+    }
+}
+
+fn is_same(file: &File, path: &Path) -> bool {
+    match (file.metadata(), fs::metadata(path)) {
+        (Ok(held), Ok(named)) => held.ino() == named.ino() && held.dev() == named.dev(),
+        _ => false,
+    }
+}

@@ -1,0 +1,176 @@
+//! The message of a snapshot's commit: which parent keeps what. Written and read here only.
+
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use skein_domain::CommitId;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Note {
+    /// The branch that was checked out, in full; none when the head was detached.
+    pub(crate) head: Option<String>,
+    /// The head's commit; none before the first one.
+    pub(crate) commit: Option<CommitId>,
+    pub(crate) in_progress: Option<String>,
+    pub(crate) parts: Vec<(CommitId, Part)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Index,
+    Raw,
+    Nested(PathBuf),
+    Ref(String),
+    Loose,
+}
+
+impl Note {
+    pub(crate) fn write(&self, name: &str) -> String {
+        let mut text = format!("skein: backup of {name}\n\n");
+        let mut line = |key: &str, value: &str| {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "Skein-{key}: {value}");
+        };
+        line("Head", self.head.as_deref().unwrap_or("detached"));
+        if let Some(commit) = &self.commit {
+            line("Commit", commit.as_str());
+        }
+        if let Some(what) = &self.in_progress {
+            line("In-Progress", what);
+        }
+        for (commit, part) in &self.parts {
+            match part {
+                Part::Index => line("Index", commit.as_str()),
+                Part::Raw => line("Raw", commit.as_str()),
+                Part::Nested(path) => line("Nested", &format!("{commit} {}", encode(path))),
+                Part::Ref(name) => line("Ref", &format!("{commit} {name}")),
+                Part::Loose => line("Loose", commit.as_str()),
+            }
+        }
+        text
+    }
+
+    pub(crate) fn read(text: &str) -> Self {
+        let mut note = Self::default();
+        for line in text.lines() {
+            let Some((key, value)) = line.strip_prefix("Skein-").and_then(|l| l.split_once(": "))
+            else {
+                continue;
+            };
+            let (id, rest) = value.split_once(' ').unwrap_or((value, ""));
+            match key {
+                "Head" => note.head = (value != "detached").then(|| value.to_owned()),
+                "Commit" => note.commit = id.parse().ok(),
+                "In-Progress" => note.in_progress = Some(value.to_owned()),
+                _ => note.take(key, id, rest),
+            }
+        }
+        note
+    }
+
+    fn take(&mut self, key: &str, id: &str, rest: &str) {
+        let Ok(commit) = id.parse::<CommitId>() else {
+            return;
+        };
+        let part = match key {
+            "Index" => Part::Index,
+            "Raw" => Part::Raw,
+            "Nested" => Part::Nested(decode(rest)),
+            "Ref" => Part::Ref(rest.to_owned()),
+            "Loose" => Part::Loose,
+            _ => return,
+        };
+        self.parts.push((commit, part));
+    }
+
+    pub(crate) fn index(&self) -> Option<&CommitId> {
+        self.find(&Part::Index)
+    }
+
+    pub(crate) fn raw(&self) -> Option<&CommitId> {
+        self.find(&Part::Raw)
+    }
+
+    pub(crate) fn nested(&self) -> impl Iterator<Item = (&Path, &CommitId)> {
+        self.parts.iter().filter_map(|(commit, part)| match part {
+            Part::Nested(path) => Some((path.as_path(), commit)),
+            Part::Index | Part::Raw | Part::Ref(_) | Part::Loose => None,
+        })
+    }
+
+    pub(crate) fn refs(&self) -> impl Iterator<Item = (&str, &CommitId)> {
+        self.parts.iter().filter_map(|(commit, part)| match part {
+            Part::Ref(name) => Some((name.as_str(), commit)),
+            Part::Index | Part::Raw | Part::Nested(_) | Part::Loose => None,
+        })
+    }
+
+    fn find(&self, wanted: &Part) -> Option<&CommitId> {
+        let mut parts = self.parts.iter();
+        parts
+            .find(|(_, part)| part == wanted)
+            .map(|(commit, _)| commit)
+    }
+}
+
+/// One line of plain characters for any path.
+fn encode(path: &Path) -> String {
+    let mut out = String::new();
+    for byte in path.as_os_str().as_bytes() {
+        if byte.is_ascii_graphic() && *byte != b'%' {
+            out.push(char::from(*byte));
+        } else {
+            let _ = write!(out, "%{byte:02x}");
+        }
+    }
+    out
+}
+
+fn decode(text: &str) -> PathBuf {
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let hex = text
+            .get(at + 1..at + 3)
+            .and_then(|h| u8::from_str_radix(h, 16).ok());
+        match (bytes[at], hex) {
+            (b'%', Some(byte)) => {
+                out.push(byte);
+                at += 3;
+            }
+            (byte, _) => {
+                out.push(byte);
+                at += 1;
+            }
+        }
+    }
+    PathBuf::from(OsString::from_vec(out))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let id: CommitId = "0123456789abcdef0123456789abcdef01234567".parse().unwrap();
+        let strange = PathBuf::from(OsString::from_vec(b"a b/%\xff\nc".to_vec()));
+        let note = Note {
+            head: Some("refs/heads/x".into()),
+            commit: Some(id.clone()),
+            in_progress: Some("rebase".into()),
+            parts: vec![
+                (id.clone(), Part::Index),
+                (id.clone(), Part::Raw),
+                (id.clone(), Part::Nested(strange)),
+                (id.clone(), Part::Ref("refs/heads/дом".into())),
+                (id, Part::Loose),
+            ],
+        };
+        assert_eq!(Note::read(&note.write("api-7")), note);
+        assert_eq!(Note::read(&Note::default().write("api-7")), Note::default());
+    }
+}

@@ -1,0 +1,215 @@
+//! What is known of a repository: where it is, its branches and its worktrees.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use skein_domain::{AbsPath, BranchName, CommitId};
+
+use crate::error::Error;
+use crate::git::{self, Git};
+use crate::provider::Result;
+use crate::root::{erase, is_same};
+
+/// A repository, seen from a folder in it.
+#[derive(Clone, Debug)]
+pub(crate) struct Repo<'a> {
+    pub(crate) git: &'a Git,
+    /// The folder it was opened by.
+    pub(crate) folder: PathBuf,
+    /// This folder's own git directory.
+    pub(crate) dir: PathBuf,
+    /// The one all worktrees share.
+    pub(crate) common: PathBuf,
+}
+
+impl<'a> Repo<'a> {
+    pub(crate) fn open(git: &'a Git, folder: impl AsRef<Path>) -> Result<Self> {
+        let folder = folder.as_ref();
+        if !folder.is_dir() {
+            return Err(Error::Missing {
+                path: folder.into(),
+            });
+        }
+        let said = git
+            .read(folder, "rev-parse")
+            .args(["--is-bare-repository", "--is-inside-work-tree"])
+            .args([
+                "--path-format=absolute",
+                "--absolute-git-dir",
+                "--git-common-dir",
+            ])
+            .said()?;
+        if said.code != Some(0) {
+            let text = String::from_utf8_lossy(&said.stderr).to_lowercase();
+            if text.contains("not a git repository") {
+                return Err(Error::NotARepository {
+                    path: folder.into(),
+                });
+            }
+            return Err(said.failure("git rev-parse".into()));
+        }
+        let text = said.text();
+        let lines: Vec<&str> = text.lines().collect();
+        let [bare, inside, dir, common] = lines[..] else {
+            return Err(said.failure("git rev-parse".into()));
+        };
+        if bare == "true" {
+            return Err(Error::Bare {
+                path: folder.into(),
+            });
+        }
+        if inside != "true" {
+            return Err(Error::NotARepository {
+                path: folder.into(),
+            });
+        }
+        Ok(Self {
+            git,
+            folder: folder.into(),
+            dir: dir.into(),
+            common: common.into(),
+        })
+    }
+
+    pub(crate) fn find_ref(&self, name: &str) -> Result<Option<CommitId>> {
+        self.git.commit(&self.folder, name)
+    }
+
+    pub(crate) fn tip(&self, branch: &BranchName) -> Result<Option<CommitId>> {
+        self.find_ref(&format!("refs/heads/{branch}"))
+    }
+
+    /// Refuses a branch that cannot be made because of another one's name.
+    pub(crate) fn check_room(&self, branch: &BranchName) -> Result<()> {
+        let top = branch.as_str().split('/').next().unwrap_or_default();
+        let said = self
+            .git
+            .read(&self.folder, "for-each-ref")
+            .args(["--format=%(refname:lstrip=2)", "--"])
+            .args([format!("refs/heads/{top}"), format!("refs/heads/{top}/")])
+            .text()?;
+        let beside = |one: &str, other: &str| {
+            one.strip_prefix(other)
+                .is_some_and(|rest| rest.starts_with('/'))
+        };
+        match said
+            .lines()
+            .find(|other| beside(branch.as_str(), other) || beside(other, branch.as_str()))
+        {
+            Some(other) => Err(Error::BranchInTheWay {
+                branch: branch.to_string(),
+                other: other.to_owned(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Where a branch is checked out, if it is.
+    pub(crate) fn user_of(&self, branch: &BranchName) -> Result<Option<PathBuf>> {
+        let said = self
+            .git
+            .read(&self.folder, "worktree")
+            .args(["list", "--porcelain", "-z"])
+            .run()?;
+        let wanted = format!("branch refs/heads/{branch}");
+        let mut folder = None;
+        for part in said.parts() {
+            if let Some(path) = part.strip_prefix(b"worktree ") {
+                folder = Some(git::path(path));
+            } else if part == wanted.as_bytes() {
+                return Ok(folder);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Refuses a branch that another folder than `but` has checked out.
+    pub(crate) fn check_unused(&self, branch: &BranchName, but: &Path) -> Result<()> {
+        match self.user_of(branch)? {
+            Some(path) if !is_same(&path, but) => Err(Error::BranchInUse {
+                branch: branch.to_string(),
+                path,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The worktrees git knows, read from their files: half-made ones are on no list of git's.
+    pub(crate) fn registrations(&self) -> Vec<Registration> {
+        let entries = fs::read_dir(self.common.join("worktrees"));
+        let entries = entries.into_iter().flatten().flatten();
+        entries.map(|e| Registration::read(e.path())).collect()
+    }
+
+    pub(crate) fn registration(&self, folder: &Path) -> Option<Registration> {
+        let mut all = self.registrations().into_iter();
+        all.find(|r| r.folder.as_deref().is_some_and(|f| is_same(f, folder)))
+    }
+
+    /// Deletes a ref if it still is what we saw.
+    pub(crate) fn delete_ref(&self, name: &str, seen: &CommitId) -> Result<()> {
+        self.git
+            .write(&self.folder, "update-ref")
+            .args(["--no-deref", "-d", name, seen.as_str()])
+            .run()?;
+        Ok(())
+    }
+
+    pub(crate) fn set_ref(&self, name: &str, to: &CommitId) -> Result<()> {
+        self.git
+            .write(&self.folder, "update-ref")
+            .setting("core.fsync=all")
+            .args(["--no-deref", name, to.as_str()])
+            .run()?;
+        Ok(())
+    }
+
+    /// Whether one commit is part of another's history.
+    pub(crate) fn is_ancestor(&self, one: &CommitId, of: &CommitId) -> Result<bool> {
+        let said = self
+            .git
+            .read(&self.folder, "merge-base")
+            .args(["--is-ancestor", one.as_str(), of.as_str()])
+            .said()?;
+        Ok(said.code == Some(0))
+    }
+}
+
+/// What git keeps of one linked worktree, `.git/worktrees/<id>`.
+#[derive(Clone, Debug)]
+pub(crate) struct Registration {
+    pub(crate) dir: PathBuf,
+    pub(crate) folder: Option<PathBuf>,
+    /// Why it is locked, if it is.
+    pub(crate) lock: Option<String>,
+}
+
+impl Registration {
+    fn read(dir: PathBuf) -> Self {
+        let text = |name| fs::read_to_string(dir.join(name)).ok();
+        let folder = text("gitdir").and_then(|file| {
+            let file = file.trim_end_matches('\n');
+            // May be written relative to the registration.
+            let file = dir.join(file);
+            (!file.as_os_str().is_empty()).then(|| file.parent().map(Path::to_owned))?
+        });
+        let lock = text("locked").map(|reason| reason.trim().to_owned());
+        Self { dir, folder, lock }
+    }
+
+    /// Removes this registration and no other; what `git worktree remove` does, for half-made ones too.
+    pub(crate) fn remove(&self) -> Result<()> {
+        erase(&self.dir)?;
+        if let Some(all) = self.dir.parent() {
+            // It stays if others are in it.
+            drop(fs::remove_dir(all));
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn folder_of(project: Option<&AbsPath>) -> Result<&Path> {
+    project
+        .map(|p| Path::new(p.as_str()))
+        .ok_or(Error::NoFolder)
+}

@@ -1,0 +1,219 @@
+//! Brings a snapshot's files back into a work tree, uncommitted, as they were.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use skein_domain::CommitId;
+
+use crate::error::Error;
+use crate::git;
+use crate::note::Note;
+use crate::provider::Result;
+use crate::repo::Repo;
+use crate::root::erase;
+use crate::scratch::Scratch;
+use crate::snapshot::{fetch, tree_of};
+
+/// What a snapshot says of itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Kept {
+    pub(crate) commit: CommitId,
+    pub(crate) note: Note,
+}
+
+impl Kept {
+    pub(crate) fn read(repo: &Repo<'_>, commit: &CommitId) -> Result<Self> {
+        let text = repo
+            .git
+            .read(&repo.folder, "cat-file")
+            .args(["commit", commit.as_str()])
+            .text()?;
+        let (_, message) = text.split_once("\n\n").unwrap_or((&text, ""));
+        Ok(Self {
+            commit: commit.clone(),
+            note: Note::read(message),
+        })
+    }
+
+    /// The head's commit at the time; none when there was none yet.
+    pub(crate) fn head(&self) -> Option<&CommitId> {
+        self.note.commit.as_ref()
+    }
+}
+
+/// The work tree must be clean and at the snapshot's head.
+pub(crate) fn apply(repo: &Repo<'_>, kept: &Kept, name: &str, inner_ref: &str) -> Result<()> {
+    let staged = match kept.note.index().or(kept.head()) {
+        Some(commit) => tree_of(repo, commit)?,
+        None => crate::snapshot::empty_tree(repo)?,
+    };
+    repo.git
+        .write(&repo.folder, "read-tree")
+        .args(["--reset", "-u", &staged])
+        .run()?;
+    let nested: Vec<(&Path, &CommitId)> = kept.note.nested().collect();
+    let within = |path: &Path| nested.iter().any(|(n, _)| path.starts_with(n));
+    write_files(repo, kept, name, &within)?;
+    remove_files(repo, &staged, &kept.commit, &within)?;
+    if let Some(raw) = kept.note.raw() {
+        write_raw(repo, raw)?;
+    }
+    for (path, commit) in nested {
+        bring_nested(repo, path, commit, name, inner_ref)?;
+    }
+    repo.git
+        .write(&repo.folder, "update-index")
+        .args(["-q", "--refresh"])
+        .said()?;
+    Ok(())
+}
+
+fn write_files(
+    repo: &Repo<'_>,
+    kept: &Kept,
+    name: &str,
+    within: &dyn Fn(&Path) -> bool,
+) -> Result<()> {
+    let files = Scratch::empty(repo, name)?;
+    files
+        .call(repo, "read-tree")
+        .arg(kept.commit.as_str())
+        .run()?;
+    let all = repo
+        .git
+        .read(&repo.folder, "ls-files")
+        .args(["--cached", "-z"])
+        .index(files.index())
+        .most(1 << 30)
+        .run()?;
+    let mut input = Vec::new();
+    for path in all.parts() {
+        if !within(&git::path(path)) {
+            input.extend(path.iter().copied().chain([0]));
+        }
+    }
+    files
+        .call(repo, "checkout-index")
+        .args(["--force", "-z", "--stdin"])
+        .input(input)
+        .run()?;
+    Ok(())
+}
+
+/// Files that were staged or committed, and deleted on the disk.
+fn remove_files(
+    repo: &Repo<'_>,
+    staged: &str,
+    snapshot: &CommitId,
+    within: &dyn Fn(&Path) -> bool,
+) -> Result<()> {
+    let gone = repo
+        .git
+        .read(&repo.folder, "diff-tree")
+        .args(["-r", "-z", "--no-renames", "--name-only", "--diff-filter=D"])
+        .args([staged, snapshot.as_str()])
+        .most(1 << 30)
+        .run()?;
+    for path in gone.parts().map(git::path).filter(|p| !within(p)) {
+        let mut file = repo.folder.join(path);
+        if !file.is_dir() || file.is_symlink() {
+            erase(&file)?;
+        }
+        // git keeps no empty folders, so neither do we.
+        while file.pop() && file != repo.folder && fs::remove_dir(&file).is_ok() {}
+    }
+    Ok(())
+}
+
+fn write_raw(repo: &Repo<'_>, raw: &CommitId) -> Result<()> {
+    for (object, path) in raw_files(repo, raw)? {
+        let bytes = repo
+            .git
+            .read(&repo.folder, "cat-file")
+            .args(["blob", &object])
+            .most(4 << 30)
+            .run()?;
+        let file = repo.folder.join(path);
+        // Written in place, which keeps its mode.
+        fs::write(&file, bytes.stdout).map_err(Error::io("write", &file))?;
+    }
+    Ok(())
+}
+
+pub(crate) fn raw_files(repo: &Repo<'_>, raw: &CommitId) -> Result<Vec<(String, PathBuf)>> {
+    let said = repo
+        .git
+        .read(&repo.folder, "ls-tree")
+        .args(["-r", "-z", "--full-tree", raw.as_str()])
+        .run()?;
+    let entry = |line: &[u8]| {
+        let tab = line.iter().position(|b| *b == b'\t')?;
+        let head = String::from_utf8_lossy(&line[..tab]).into_owned();
+        Some((
+            head.split(' ').nth(2)?.to_owned(),
+            git::path(&line[tab + 1..]),
+        ))
+    };
+    Ok(said.parts().filter_map(entry).collect())
+}
+
+/// A repository inside: there already as a submodule, or made again; then its own snapshot in it.
+fn bring_nested(
+    repo: &Repo<'_>,
+    path: &Path,
+    commit: &CommitId,
+    name: &str,
+    inner_ref: &str,
+) -> Result<()> {
+    let folder = repo.folder.join(path);
+    fs::create_dir_all(&folder).map_err(Error::io("make", &folder))?;
+    if !folder.join(".git").exists() {
+        repo.git.write(&folder, "init").arg("--quiet").run()?;
+    }
+    let inner = Repo::open(repo.git, &folder)?;
+    let shared = Repo {
+        folder: repo.common.clone(),
+        ..repo.clone()
+    };
+    shared.set_ref(inner_ref, commit)?;
+    let fetched = fetch(&inner, &repo.common, &format!("+{inner_ref}:{inner_ref}"));
+    shared.delete_ref(inner_ref, commit)?;
+    fetched?;
+    let kept = Kept::read(&inner, commit)?;
+    // Stashes are noted newest first and stored oldest first.
+    let refs: Vec<_> = kept.note.refs().collect();
+    for (name, tip) in refs.into_iter().rev() {
+        if name == "refs/stash" {
+            inner
+                .git
+                .write(&folder, "stash")
+                .args(["store", "-q", tip.as_str()])
+                .said()?;
+        } else if inner.find_ref(name)?.is_none() {
+            inner.set_ref(name, tip)?;
+        }
+    }
+    check_out(&inner, &kept)?;
+    apply(&inner, &kept, name, inner_ref)?;
+    inner.delete_ref(inner_ref, commit)
+}
+
+/// Puts the head of a repository of ours where it was.
+fn check_out(repo: &Repo<'_>, kept: &Kept) -> Result<()> {
+    let Some(head) = kept.head() else {
+        return Ok(());
+    };
+    repo.git
+        .write(&repo.folder, "checkout")
+        .args(["--quiet", "--force", "--detach", head.as_str()])
+        .run()?;
+    if let Some(branch) = &kept.note.head
+        && repo.find_ref(branch)?.as_ref() == Some(head)
+    {
+        repo.git
+            .write(&repo.folder, "symbolic-ref")
+            .args(["HEAD", branch])
+            .run()?;
+    }
+    Ok(())
+}

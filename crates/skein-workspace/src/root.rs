@@ -1,0 +1,202 @@
+//! The managed root: which folders are ours, and how they are removed.
+//!
+//! `<root>/<tenant>/<session>` are workspaces. Names that begin with `.` are our own book-keeping: `.locks`,
+//! `.making` (not finished), `.trash` (being removed), `.pool` (prepared worktrees).
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
+
+use skein_domain::{AbsPath, SessionId, TenantId};
+
+use crate::error::Error;
+use crate::lock::Lock;
+use crate::provider::Result;
+
+/// How long a lock is waited for: an interrupted checkout of ours may still be running.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+#[derive(Clone, Debug)]
+pub(crate) struct Root(PathBuf);
+
+/// A workspace's place below the root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) tenant: TenantId,
+    pub(crate) session: SessionId,
+    pub(crate) folder: PathBuf,
+}
+
+impl Root {
+    pub(crate) fn new(root: PathBuf) -> Self {
+        Self(root)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub(crate) fn place(&self, tenant: &str, session: &SessionId) -> Result<Place> {
+        let tenant: TenantId = tenant.parse()?;
+        let folder = self.0.join(tenant.as_str()).join(session.as_str());
+        Ok(Place {
+            tenant,
+            session: session.clone(),
+            folder,
+        })
+    }
+
+    /// The place a recorded path stands for; an error when it is not below this root.
+    pub(crate) fn managed(&self, path: &AbsPath) -> Result<Place> {
+        let unmanaged = || Error::Unmanaged {
+            path: path.as_str().into(),
+        };
+        let rest = Path::new(path.as_str())
+            .strip_prefix(&self.0)
+            .map_err(|_| unmanaged())?;
+        let mut parts = rest.components();
+        let (Some(Component::Normal(tenant)), Some(Component::Normal(session)), None) =
+            (parts.next(), parts.next(), parts.next())
+        else {
+            return Err(unmanaged());
+        };
+        let tenant: TenantId = tenant
+            .to_str()
+            .and_then(|t| t.parse().ok())
+            .ok_or_else(unmanaged)?;
+        let session = session
+            .to_str()
+            .and_then(|s| s.parse().ok())
+            .ok_or_else(unmanaged)?;
+        // A link in the way would lead out of the root.
+        let parent = self.0.join(tenant.as_str());
+        if fs::symlink_metadata(&parent).is_ok_and(|m| m.is_symlink()) {
+            return Err(unmanaged());
+        }
+        self.place(tenant.as_str(), &session)
+    }
+
+    pub(crate) fn lock(&self, place: &Place) -> Result<Lock> {
+        Lock::acquire(&self.own(".locks", place), PATIENCE)
+    }
+
+    /// Where a workspace is put together before it is moved to its place.
+    pub(crate) fn making(&self, place: &Place) -> PathBuf {
+        self.own(".making", place)
+    }
+
+    fn own(&self, kind: &str, place: &Place) -> PathBuf {
+        self.0
+            .join(kind)
+            .join(format!("{}.{}", place.tenant, place.session))
+    }
+
+    /// Removes a folder of ours: away from its place at once, then piece by piece, so that an interrupted
+    /// removal never leaves half a workspace that looks like work.
+    pub(crate) fn remove(&self, place: &Place, folder: &Path) -> Result<()> {
+        let trash = self.own(".trash", place);
+        self.empty_trash(place)?;
+        if let Some(parent) = trash.parent() {
+            fs::create_dir_all(parent).map_err(Error::io("make", parent))?;
+        }
+        match fs::rename(folder, &trash) {
+            Ok(()) => self.empty_trash(place),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(e) => Err(Error::io("remove", folder)(e)),
+        }
+    }
+
+    /// Completes a removal that was cut short.
+    pub(crate) fn empty_trash(&self, place: &Place) -> Result<()> {
+        erase(&self.own(".trash", place))
+    }
+
+    /// Takes away what is empty: the tenant's folder and the book-keeping.
+    pub(crate) fn tidy(&self, place: &Place) {
+        for folder in [place.tenant.as_str(), ".trash", ".making"] {
+            // It stays if others are in it.
+            drop(fs::remove_dir(self.0.join(folder)));
+        }
+    }
+}
+
+/// Removes a folder and everything in it, read-only folders too. Links are removed, not followed.
+pub(crate) fn erase(folder: &Path) -> Result<()> {
+    let remove = || match fs::symlink_metadata(folder) {
+        Ok(m) if m.is_dir() => fs::remove_dir_all(folder),
+        Ok(_) => fs::remove_file(folder),
+        Err(e) => Err(e),
+    };
+    match remove() {
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+            open_up(folder);
+            gone(remove()).map_err(Error::io("remove", folder))
+        }
+        other => gone(other).map_err(Error::io("remove", folder)),
+    }
+}
+
+fn gone(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+/// Module caches are often read-only; what cannot be opened up is reported by the removal that follows.
+fn open_up(folder: &Path) {
+    drop(fs::set_permissions(
+        folder,
+        fs::Permissions::from_mode(0o700),
+    ));
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    for entry in entries {
+        if entry.file_type().is_ok_and(|t| t.is_dir()) {
+            open_up(&entry.path());
+        }
+    }
+}
+
+pub(crate) fn abs(path: &Path) -> Result<AbsPath> {
+    Ok(path.to_string_lossy().parse()?)
+}
+
+/// Whether two paths name the same folder, existing or not; links above it do not matter.
+pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
+    one == other || real(one) == real(other)
+}
+
+fn real(path: &Path) -> PathBuf {
+    if let Ok(real) = path.canonicalize() {
+        return real;
+    }
+    match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => real(parent).join(name),
+        _ => path.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn l5_only_a_sessions_own_place_is_managed() {
+        let root = Root::new("/home/u/worktrees".into());
+        for (path, managed) in [
+            ("/home/u/worktrees/default/api-7", true),
+            ("/home/u/worktrees/default", false),
+            ("/home/u/worktrees", false),
+            ("/home/u/worktrees/default/api-7/src", false),
+            ("/home/u/worktrees/.pool/api-7", false),
+            ("/home/u/worktrees2/default/api-7", false),
+            ("/home/u/worktrees/default/notasession", false),
+            ("/", false),
+        ] {
+            let place = root.managed(&path.parse().unwrap());
+            assert_eq!(place.is_ok(), managed, "{path}");
+        }
+    }
+}

@@ -1,0 +1,471 @@
+//! A commit of everything a work tree holds, made without touching its files or its index.
+//!
+//! Its tree is the files as they are: tracked, untracked, changed copies of ignored ones, and the files of
+//! repositories inside. Its first parent is the head; the others keep what the tree cannot show, and the
+//! message says which is which:
+//! - `Index`: the staged state.
+//! - `Raw`: files whose bytes would not survive a checkout (line ends, filters), as on the disk.
+//! - `Nested`: the snapshot of a repository inside, with the path it stands at.
+//! - `Ref`: a branch or stash of a repository that goes with the folder.
+//! - `Loose`: what a merge or rebase half-way refers to.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use skein_domain::CommitId;
+
+use crate::error::Error;
+use crate::furnish;
+use crate::git::{self, Git};
+use crate::note::{Note, Part};
+use crate::provider::Result;
+use crate::repo::Repo;
+use crate::scratch::Scratch;
+use crate::state::{Entries, Refs, head_branch, in_progress, loose_commits};
+
+/// What a snapshot is made for.
+#[derive(Clone, Debug)]
+pub(crate) struct Order<'a> {
+    /// Tells its temporary files apart from others'; part of the message.
+    pub(crate) name: &'a str,
+    /// The ref a repository inside keeps its own snapshot under.
+    pub(crate) inner_ref: &'a str,
+    pub(crate) seconds: i64,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) commit: CommitId,
+    pub(crate) tree: String,
+    /// Whether it keeps anything that would not stay without it.
+    pub(crate) needed: bool,
+}
+
+pub(crate) fn take(repo: &Repo<'_>, refs: Refs, order: &Order<'_>) -> Result<Snapshot> {
+    let entries = Entries::read(repo)?;
+    let head = repo.find_ref("HEAD")?;
+    let mut note = Note {
+        head: head_branch(repo)?,
+        commit: head.clone(),
+        in_progress: in_progress(repo),
+        parts: Vec::new(),
+    };
+    let staged = staged_tree(repo, &entries, order)?;
+    let files = Scratch::copy(repo, order.name)?;
+    let nested = add_files(repo, &files, &entries, order)?;
+    let tree = files.write_tree(repo)?;
+    let head_tree = match &head {
+        Some(head) => tree_of(repo, head)?,
+        None => empty_tree(repo)?,
+    };
+    let mut needed = tree != head_tree || note.in_progress.is_some();
+    if staged != head_tree {
+        needed = true;
+        let parents: Vec<&CommitId> = head.iter().collect();
+        let commit = commit(repo, &staged, &parents, "skein: what was staged", order)?;
+        note.parts.push((commit, Part::Index));
+    }
+    if let Some(commit) = raw(repo, &files, &head_tree, &tree, &nested, order)? {
+        note.parts.push((commit, Part::Raw));
+    }
+    for (path, commit) in nested {
+        needed = true;
+        note.parts.push((commit, Part::Nested(path)));
+    }
+    for commit in loose_commits(repo)? {
+        note.parts.push((commit, Part::Loose));
+    }
+    let kept_refs = match refs {
+        Refs::Shared => Vec::new(),
+        Refs::Own => own_refs(repo)?,
+    };
+    needed |= !kept_refs.is_empty();
+    note.parts.extend(
+        kept_refs
+            .into_iter()
+            .map(|(commit, name)| (commit, Part::Ref(name))),
+    );
+    if let Some(head) = &head {
+        needed |= !is_kept(repo, refs, &note, head)?;
+    }
+    let mut parents: Vec<&CommitId> = head.iter().collect();
+    for (commit, _) in &note.parts {
+        if !parents.contains(&commit) {
+            parents.push(commit);
+        }
+    }
+    let text = note.write(order.name);
+    Ok(Snapshot {
+        commit: commit(repo, &tree, &parents, &text, order)?,
+        tree,
+        needed,
+    })
+}
+
+/// The tree of everything a work tree holds, for comparing.
+pub(crate) fn tree(repo: &Repo<'_>, order: &Order<'_>) -> Result<String> {
+    let entries = Entries::read(repo)?;
+    let files = Scratch::copy(repo, order.name)?;
+    add_files(repo, &files, &entries, order)?;
+    files.write_tree(repo)
+}
+
+fn staged_tree(repo: &Repo<'_>, entries: &Entries, order: &Order<'_>) -> Result<String> {
+    let staged = Scratch::copy(repo, order.name)?;
+    if entries.unmerged.is_empty() {
+        return staged.write_tree(repo);
+    }
+    // A tree has no room for conflicts: our side stands for them, or theirs where we have none. The work
+    // tree's version is in the snapshot itself.
+    let mut input = Vec::new();
+    for (i, entry) in entries.unmerged.iter().enumerate() {
+        let others = &entries.unmerged[..i];
+        if !others.iter().any(|o| o.path == entry.path) {
+            input.extend(format!("0 {}\t", "0".repeat(entry.object.len())).into_bytes());
+            input.extend(entry.path.iter().copied().chain([0]));
+        }
+        let better = |o: &crate::state::Unmerged| o.path == entry.path && o.stage == 2;
+        if entry.stage == 2 || entry.stage == 3 && !entries.unmerged.iter().any(better) {
+            input.extend(format!("{} {} 0\t", entry.mode, entry.object).into_bytes());
+            input.extend(entry.path.iter().copied().chain([0]));
+        }
+    }
+    staged
+        .call(repo, "update-index")
+        .args(["-z", "--index-info"])
+        .input(input)
+        .run()?;
+    staged.write_tree(repo)
+}
+
+/// Brings the index to the state of the files. Returns the repositories inside that had to be kept.
+fn add_files(
+    repo: &Repo<'_>,
+    files: &Scratch,
+    entries: &Entries,
+    order: &Order<'_>,
+) -> Result<Vec<(PathBuf, CommitId)>> {
+    files.uncover(repo, entries)?;
+    files
+        .call(repo, "add")
+        .args(["--update", "--sparse"])
+        .run()?;
+    let untracked = repo
+        .git
+        .read(&repo.folder, "ls-files")
+        .args(["--others", "--exclude-standard", "-z"])
+        .index(files.index())
+        .most(1 << 30)
+        .run()?;
+    let mut input = Vec::new();
+    let mut inside = entries.links.clone();
+    for path in untracked.parts() {
+        match path.strip_suffix(b"/") {
+            Some(repository) => inside.push(git::path(repository)),
+            None => input.extend(path.iter().copied().chain([0])),
+        }
+    }
+    for path in furnish::changed_copies(repo)? {
+        input.extend(path.as_os_str().as_bytes().iter().copied().chain([0]));
+    }
+    if !input.is_empty() {
+        files
+            .call(repo, "update-index")
+            .args(["--add", "--replace", "-z", "--stdin"])
+            .input(input)
+            .run()?;
+    }
+    let mut kept = Vec::new();
+    for path in inside {
+        if repo.folder.join(&path).join(".git").exists()
+            && let Some(commit) = add_nested(repo, files, &path, order)?
+        {
+            kept.push((path, commit));
+        }
+    }
+    Ok(kept)
+}
+
+/// A repository inside goes away with the folder, so its work is kept here: its files in our tree, its
+/// commits by being our parents.
+fn add_nested(
+    repo: &Repo<'_>,
+    files: &Scratch,
+    path: &Path,
+    order: &Order<'_>,
+) -> Result<Option<CommitId>> {
+    let inner = Repo::open(repo.git, repo.folder.join(path))?;
+    let snapshot = take(&inner, Refs::Own, order)?;
+    if !snapshot.needed {
+        return Ok(None);
+    }
+    let mut commit_id = snapshot.commit;
+    if inner.common.join("shallow").exists() {
+        // Its history ends somewhere, so it cannot be given on; the files can.
+        if crate::state::look(&inner, Refs::Own, order.name)?
+            .contents
+            .own_commits
+            > 0
+        {
+            return Err(Error::HoldsWork {
+                path: inner.folder,
+                what: "commits in a shallow repository, which cannot be backed up".into(),
+            });
+        }
+        commit_id = commit(
+            &inner,
+            &snapshot.tree,
+            &[],
+            "skein: files of a shallow repository",
+            order,
+        )?;
+    }
+    inner.set_ref(order.inner_ref, &commit_id)?;
+    fetch(repo, &inner.common, order.inner_ref)?;
+    inner.delete_ref(order.inner_ref, &commit_id)?;
+    files
+        .call(repo, "rm")
+        .args(["--cached", "-r", "-q", "--ignore-unmatch", "--sparse", "--"])
+        .arg(path)
+        .run()?;
+    let mut prefix = path.as_os_str().to_owned();
+    prefix.push("/");
+    let mut option = std::ffi::OsString::from("--prefix=");
+    option.push(prefix);
+    files
+        .call(repo, "read-tree")
+        .arg(option)
+        .arg(&snapshot.tree)
+        .run()?;
+    Ok(Some(commit_id))
+}
+
+/// Brings a ref's objects from one repository on this disk into another.
+pub(crate) fn fetch(into: &Repo<'_>, from: &Path, refspec: &str) -> Result<()> {
+    into.git
+        .write(&into.folder, "fetch")
+        .setting("protocol.file.allow=always")
+        .setting("core.fsync=all")
+        .args([
+            "--quiet",
+            "--no-tags",
+            "--no-write-fetch-head",
+            "--no-auto-maintenance",
+            "--",
+        ])
+        .arg(from)
+        .arg(refspec)
+        .run()?;
+    Ok(())
+}
+
+/// Files that a checkout of `tree` would write with other bytes than they have.
+fn raw(
+    repo: &Repo<'_>,
+    files: &Scratch,
+    head_tree: &str,
+    tree: &str,
+    nested: &[(PathBuf, CommitId)],
+    order: &Order<'_>,
+) -> Result<Option<CommitId>> {
+    let changed = repo
+        .git
+        .read(&repo.folder, "diff-tree")
+        .args(["-r", "-z", "--no-renames", "--name-only", "--diff-filter=d"])
+        .args([head_tree, tree])
+        .most(1 << 30)
+        .run()?;
+    let is_plain = |path: &Path| {
+        let on_disk = fs::symlink_metadata(repo.folder.join(path));
+        on_disk.is_ok_and(|m| m.is_file()) && !nested.iter().any(|(n, _)| path.starts_with(n))
+    };
+    let changed: Vec<PathBuf> = changed
+        .parts()
+        .map(git::path)
+        .filter(|p| is_plain(p))
+        .collect();
+    if changed.is_empty() {
+        return Ok(None);
+    }
+    let folder = files.folder();
+    crate::root::erase(&folder)?;
+    let mut prefix = std::ffi::OsString::from("--prefix=");
+    prefix.push(&folder);
+    prefix.push("/");
+    let input = changed
+        .iter()
+        .flat_map(|p| p.as_os_str().as_bytes().iter().copied().chain([0]));
+    files
+        .call(repo, "checkout-index")
+        .args(["--force", "-z", "--stdin"])
+        .arg(prefix)
+        .input(input.collect())
+        .run()?;
+    let mut input = Vec::new();
+    for path in changed {
+        let on_disk = repo.folder.join(&path);
+        if furnish::is_equal(&on_disk, &folder.join(&path)) {
+            continue;
+        }
+        let object = repo
+            .git
+            .write(&repo.folder, "hash-object")
+            .setting("core.fsync=all")
+            .args(["-w", "--no-filters", "--"])
+            .arg(&on_disk)
+            .text()?;
+        input.extend(format!("100644 {object} 0\t").into_bytes());
+        input.extend(path.as_os_str().as_bytes().iter().copied().chain([0]));
+    }
+    if input.is_empty() {
+        return Ok(None);
+    }
+    let exact = Scratch::empty(repo, &format!("{}-raw", order.name))?;
+    exact
+        .call(repo, "update-index")
+        .args(["-z", "--index-info"])
+        .input(input)
+        .run()?;
+    let tree = exact.write_tree(repo)?;
+    commit(repo, &tree, &[], "skein: bytes as on the disk", order).map(Some)
+}
+
+/// Branches and stashes with commits that no remote has.
+fn own_refs(repo: &Repo<'_>) -> Result<Vec<(CommitId, String)>> {
+    let branches = repo
+        .git
+        .read(&repo.folder, "for-each-ref")
+        .args(["--format=%(objectname) %(refname)", "refs/heads/"])
+        .text()?;
+    let stashes = repo
+        .git
+        .read(&repo.folder, "rev-list")
+        .args(["--walk-reflogs", "refs/stash"])
+        .find()?
+        .unwrap_or_default();
+    let stashes = stashes.lines().map(|id| format!("{id} refs/stash"));
+    let mut own = Vec::new();
+    for line in branches.lines().map(str::to_owned).chain(stashes) {
+        let Some((id, name)) = line.split_once(' ') else {
+            continue;
+        };
+        let Ok(id) = id.parse::<CommitId>() else {
+            continue;
+        };
+        let beyond = repo
+            .git
+            .read(&repo.folder, "rev-list")
+            .args(["--max-count=1", id.as_str(), "--not", "--remotes"])
+            .text()?;
+        if !beyond.is_empty() {
+            own.push((id, name.to_owned()));
+        }
+    }
+    Ok(own)
+}
+
+/// Whether the head's commit stays without a snapshot.
+fn is_kept(repo: &Repo<'_>, refs: Refs, note: &Note, head: &CommitId) -> Result<bool> {
+    if refs == Refs::Shared && note.head.is_some() {
+        return Ok(true);
+    }
+    let call = repo.git.read(&repo.folder, "rev-list").args([
+        "--max-count=1",
+        head.as_str(),
+        "--not",
+        "--remotes",
+    ]);
+    let call = match refs {
+        Refs::Shared => call.args(["--branches", "--tags"]),
+        Refs::Own => call,
+    };
+    Ok(call.text()?.is_empty())
+}
+
+pub(crate) fn tree_of(repo: &Repo<'_>, commit: &CommitId) -> Result<String> {
+    repo.git
+        .read(&repo.folder, "rev-parse")
+        .args(["--verify", "--quiet", "--end-of-options"])
+        .arg(format!("{commit}^{{tree}}"))
+        .text()
+}
+
+pub(crate) fn empty_tree(repo: &Repo<'_>) -> Result<String> {
+    repo.git
+        .write(&repo.folder, "mktree")
+        .input(Vec::new())
+        .text()
+}
+
+fn commit(
+    repo: &Repo<'_>,
+    tree: &str,
+    parents: &[&CommitId],
+    text: &str,
+    order: &Order<'_>,
+) -> Result<CommitId> {
+    let call = repo.git.write(&repo.folder, "commit-tree");
+    let mut call = signed(call, order.seconds)
+        .setting("core.fsync=all")
+        .arg(tree);
+    for parent in parents {
+        call = call.args(["-p", parent.as_str()]);
+    }
+    Ok(call.input(text.as_bytes().to_vec()).text()?.parse()?)
+}
+
+/// Our own name and time: the user may have none, and the time is the caller's.
+fn signed(call: git::Call<'_>, seconds: i64) -> git::Call<'_> {
+    let date = format!("@{} +0000", seconds.max(0));
+    call.setting("i18n.commitEncoding=UTF-8")
+        .env("GIT_AUTHOR_NAME", "Skein")
+        .env("GIT_AUTHOR_EMAIL", "skein@localhost")
+        .env("GIT_COMMITTER_NAME", "Skein")
+        .env("GIT_COMMITTER_EMAIL", "skein@localhost")
+        .env("GIT_AUTHOR_DATE", &date)
+        .env("GIT_COMMITTER_DATE", &date)
+}
+
+/// The difference between a commit and the files as they are.
+pub(crate) fn diff(
+    git: &Git,
+    repo: &Repo<'_>,
+    base: Option<&CommitId>,
+    name: &str,
+    stat: bool,
+) -> Result<String> {
+    const MOST: usize = 16 << 20;
+    let order = Order {
+        name,
+        inner_ref: "refs/skein/scratch",
+        seconds: 0,
+    };
+    let tree = tree(repo, &order)?;
+    let base = match base {
+        Some(base) => base.to_string(),
+        None => match repo.find_ref("HEAD")? {
+            Some(head) => head.to_string(),
+            None => empty_tree(repo)?,
+        },
+    };
+    let said = git
+        .read(&repo.folder, "diff-tree")
+        .args([
+            "-r",
+            "-M",
+            "--no-ext-diff",
+            "--no-textconv",
+            "--no-color",
+            "--no-relative",
+        ])
+        .arg(if stat { "--stat=100" } else { "--patch" })
+        .args(["--end-of-options", &base, &tree])
+        .most(MOST)
+        .run()?;
+    let mut text = String::from_utf8_lossy(&said.stdout).into_owned();
+    if said.cut {
+        text.push_str("\n[the rest is left out]\n");
+    }
+    Ok(text)
+}

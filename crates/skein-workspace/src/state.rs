@@ -1,0 +1,241 @@
+//! What a work tree holds: its index read entry by entry, what is half-way, what lies in repositories
+//! inside it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use skein_domain::CommitId;
+
+use crate::error::Error;
+use crate::git;
+use crate::provider::{Contents, Result};
+use crate::repo::Repo;
+use crate::scratch::Scratch;
+
+/// What of the index needs care.
+#[derive(Debug, Default)]
+pub(crate) struct Entries {
+    /// Where other repositories are checked out, submodules for the most part.
+    pub(crate) links: Vec<PathBuf>,
+    /// Files git was told not to look at, present on the disk all the same.
+    pub(crate) hidden: Vec<Vec<u8>>,
+    pub(crate) unmerged: Vec<Unmerged>,
+}
+
+/// One side of a conflict.
+#[derive(Debug)]
+pub(crate) struct Unmerged {
+    pub(crate) mode: String,
+    pub(crate) object: String,
+    pub(crate) stage: u8,
+    pub(crate) path: Vec<u8>,
+}
+
+impl Entries {
+    pub(crate) fn read(repo: &Repo<'_>) -> Result<Self> {
+        let said = repo
+            .git
+            .read(&repo.folder, "ls-files")
+            .args(["--stage", "-v", "-z"])
+            .most(1 << 30)
+            .run()?;
+        let mut entries = Self::default();
+        for line in said.parts() {
+            entries.take(line, &repo.folder);
+        }
+        Ok(entries)
+    }
+
+    /// `H 100644 <object> 0\t<path>`
+    fn take(&mut self, line: &[u8], folder: &Path) {
+        let Some(tab) = line.iter().position(|b| *b == b'\t') else {
+            return;
+        };
+        let (head, path) = (&line[..tab], &line[tab + 1..]);
+        let head = String::from_utf8_lossy(head);
+        let mut words = head.split(' ');
+        let (Some(tag), Some(mode), Some(object), Some(stage)) =
+            (words.next(), words.next(), words.next(), words.next())
+        else {
+            return;
+        };
+        let on_disk = || fs::symlink_metadata(folder.join(git::path(path))).is_ok();
+        if mode == "160000" {
+            self.links.push(git::path(path));
+        } else if stage != "0" {
+            self.unmerged.push(Unmerged {
+                mode: mode.into(),
+                object: object.into(),
+                stage: stage.parse().unwrap_or(0),
+                path: path.into(),
+            });
+        } else if tag.starts_with(|c: char| c.is_ascii_lowercase()) || tag == "S" && on_disk() {
+            self.hidden.push(path.into());
+        }
+    }
+}
+
+/// Files of a git directory that mean an operation is half-way.
+const HALF_WAY: [(&str, &str); 7] = [
+    ("rebase-merge", "rebase"),
+    ("rebase-apply", "rebase"),
+    ("MERGE_HEAD", "merge"),
+    ("CHERRY_PICK_HEAD", "cherry-pick"),
+    ("REVERT_HEAD", "revert"),
+    ("sequencer", "cherry-pick"),
+    ("BISECT_LOG", "bisect"),
+];
+
+pub(crate) fn in_progress(repo: &Repo<'_>) -> Option<String> {
+    HALF_WAY
+        .iter()
+        .find(|(file, _)| repo.dir.join(file).exists())
+        .map(|(_, what)| (*what).to_owned())
+}
+
+/// Commits that only a half-finished operation refers to.
+pub(crate) fn loose_commits(repo: &Repo<'_>) -> Result<Vec<CommitId>> {
+    let mut found = Vec::new();
+    for file in [
+        "MERGE_HEAD",
+        "CHERRY_PICK_HEAD",
+        "REVERT_HEAD",
+        "REBASE_HEAD",
+        "MERGE_AUTOSTASH",
+        "rebase-merge/autostash",
+        "rebase-merge/orig-head",
+        "rebase-merge/stopped-sha",
+        "rebase-apply/autostash",
+        "rebase-apply/orig-head",
+    ] {
+        let text = fs::read_to_string(repo.dir.join(file)).unwrap_or_default();
+        for word in text.lines() {
+            // A left-over file may name what is no longer there.
+            if word.parse::<CommitId>().is_ok()
+                && let Some(commit) = repo.find_ref(word)?
+            {
+                found.push(commit);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The branch that is checked out; none when the head is detached.
+pub(crate) fn head_branch(repo: &Repo<'_>) -> Result<Option<String>> {
+    repo.git
+        .read(&repo.folder, "symbolic-ref")
+        .args(["--quiet", "HEAD"])
+        .find()
+}
+
+/// Whose refs a work tree's commits are kept by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refs {
+    /// The project's repository: its branches outlive the folder.
+    Shared,
+    /// Its own, which go with the folder: only what remotes have is safe.
+    Own,
+}
+
+#[derive(Debug)]
+pub(crate) struct Look {
+    pub(crate) contents: Contents,
+    /// What would be lost with the folder, in words.
+    pub(crate) work: Vec<String>,
+}
+
+/// Looks at a work tree and the repositories inside it.
+pub(crate) fn look(repo: &Repo<'_>, refs: Refs, name: &str) -> Result<Look> {
+    let entries = Entries::read(repo)?;
+    let mut work = Vec::new();
+    let changed = changes(repo, &entries, name)?;
+    if changed > 0 {
+        work.push(format!("{changed} changed or untracked files"));
+    }
+    let copied = crate::furnish::changed_copies(repo)?;
+    if !copied.is_empty() {
+        work.push(format!("{} changed copies of ignored files", copied.len()));
+    }
+    for link in &entries.links {
+        let folder = repo.folder.join(link);
+        if folder.join(".git").exists() {
+            let inner = Repo::open(repo.git, &folder)?;
+            let found = look(&inner, Refs::Own, name)?;
+            let found = found.work.into_iter();
+            work.extend(found.map(|w| format!("{w} in `{}`", link.display())));
+        }
+    }
+    let in_progress = in_progress(repo);
+    if let Some(what) = &in_progress {
+        work.push(format!("a {what} half-way"));
+    }
+    let dirty = !work.is_empty();
+    let branch = head_branch(repo)?;
+    let own_commits = own_commits(repo, refs, branch.as_deref())?;
+    // A branch of the project's repository keeps its commits when the folder goes.
+    if own_commits > 0 && (refs == Refs::Own || branch.is_none()) {
+        work.push(format!("{own_commits} commits that nothing else holds"));
+    }
+    Ok(Look {
+        contents: Contents {
+            dirty,
+            own_commits,
+            in_progress,
+        },
+        work,
+    })
+}
+
+fn changes(repo: &Repo<'_>, entries: &Entries, name: &str) -> Result<usize> {
+    let scratch = match entries.hidden.is_empty() {
+        true => None,
+        false => Some(Scratch::copy(repo, name)?),
+    };
+    let mut call = repo
+        .git
+        .read(&repo.folder, "status")
+        .args(["--porcelain", "-z", "--untracked-files=all"])
+        .args(["--ignore-submodules=none", "--no-renames"]);
+    if let Some(scratch) = &scratch {
+        scratch.uncover(repo, entries)?;
+        call = call.index(scratch.index());
+    }
+    Ok(call.run()?.parts().count())
+}
+
+/// Commits no other ref that stays behind holds.
+fn own_commits(repo: &Repo<'_>, refs: Refs, branch: Option<&str>) -> Result<u64> {
+    if repo.find_ref("HEAD")?.is_none() {
+        return Ok(0);
+    }
+    let call = repo.git.read(&repo.folder, "rev-list").arg("--count");
+    let call = match refs {
+        Refs::Own => call.args([
+            "HEAD",
+            "--branches",
+            "--glob=refs/stas[h]",
+            "--not",
+            "--remotes",
+        ]),
+        Refs::Shared => {
+            let call = call.args(["HEAD", "--not"]);
+            let own = branch.and_then(|b| b.strip_prefix("refs/heads/"));
+            let call = match own {
+                Some(own) => call.arg(format!("--exclude={own}")),
+                None => call,
+            };
+            call.args([
+                "--branches",
+                "--remotes",
+                "--tags",
+                "--glob=refs/skein/backup/*",
+            ])
+        }
+    };
+    let text = call.text()?;
+    text.trim().parse().map_err(|_| Error::GitFailed {
+        what: "git rev-list".into(),
+        stderr: "it printed no number".into(),
+    })
+}

@@ -1,0 +1,441 @@
+//! The default: a git worktree with a branch of its own.
+
+mod bring_back;
+mod half_made;
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use skein_domain::{
+    Backup, Origin, SessionId, Timestamp, Workspace, WorkspaceKind, WorkspaceState,
+};
+
+use crate::backup;
+use crate::base::Remotes;
+use crate::branch;
+use crate::error::Error;
+use crate::furnish;
+use crate::git::Git;
+use crate::lock::Lock;
+use crate::options::Options;
+use crate::provider::{Contents, Furnishing, Made, Plan, Provider, Removal, Result};
+use crate::repo::{Registration, Repo, folder_of};
+use crate::root::{Place, Root, abs};
+use crate::snapshot;
+use crate::state::{self, Refs};
+use crate::submodule;
+
+use bring_back::{Head, Start};
+
+#[derive(Debug)]
+pub struct Worktree {
+    root: Root,
+    options: Options,
+    remotes: Remotes,
+    /// Where a planned workspace starts from, in words, until it is made.
+    notes: Mutex<HashMap<PathBuf, String>>,
+}
+
+impl Worktree {
+    /// `root` is the managed root: whatever of the right shape is below it is ours.
+    pub fn new(root: PathBuf, options: Options) -> Self {
+        Self {
+            root: Root::new(root),
+            remotes: Remotes::new(options.fetch),
+            options,
+            notes: Mutex::default(),
+        }
+    }
+
+    fn git(&self) -> &Git {
+        &self.options.git
+    }
+
+    fn repo(&self, workspace: &Workspace) -> Result<Repo<'_>> {
+        Repo::open(self.git(), folder_of(workspace.repo.as_ref())?)
+    }
+
+    fn open(&self, workspace: &Workspace) -> Result<Repo<'_>> {
+        let folder = Path::new(workspace.path.as_str());
+        backup::check_there(folder)?;
+        let repo = Repo::open(self.git(), folder)?;
+        // Without its own `.git` the folder would be taken for a part of whatever repository it lies in.
+        if fs::symlink_metadata(folder.join(".git")).is_err() {
+            return Err(Error::NotARepository {
+                path: folder.into(),
+            });
+        }
+        Ok(repo)
+    }
+
+    fn note(&self, place: &Place) -> Option<String> {
+        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        notes.remove(&place.folder)
+    }
+
+    /// Makes the folder, which is not there.
+    fn build(
+        &self,
+        repo: &Repo<'_>,
+        place: &Place,
+        workspace: &Workspace,
+        lock: &Lock,
+    ) -> Result<Option<String>> {
+        let Start { head, kept, note } = bring_back::start(repo, place, workspace)?;
+        let mut notes: Vec<String> = self.note(place).into_iter().chain(note).collect();
+        if !self.take_from_pool(repo, place, &head, lock)? {
+            self.add(repo, &place.folder, place, &head, &[], lock)?;
+        }
+        let own = Repo::open(self.git(), &place.folder)?;
+        notes.extend(submodule::bring(&own, self.options.submodules, lock)?);
+        if let Some(kept) = &kept {
+            let inner_ref = format!("refs/skein/scratch/{}", place.session);
+            crate::restore::apply(&own, kept, place.session.as_str(), &inner_ref)?;
+        }
+        Ok((!notes.is_empty()).then(|| notes.join("; ")))
+    }
+
+    fn take_from_pool(
+        &self,
+        repo: &Repo<'_>,
+        place: &Place,
+        head: &Head,
+        lock: &Lock,
+    ) -> Result<bool> {
+        let Some(pool) = &self.options.pool else {
+            return Ok(false);
+        };
+        if !pool.take(repo, place, lock)? {
+            return Ok(false);
+        }
+        let call = repo
+            .git
+            .write(&place.folder, "switch")
+            .args(["--quiet", "--no-guess"])
+            .holding(lock);
+        let call = match head {
+            Head::New(branch, at) => call.args(["--no-track", "-c", branch.as_str(), at.as_str()]),
+            Head::Branch(branch) => call.arg(branch.as_str()),
+            Head::Detached(at) => call.args(["--detach", at.as_str()]),
+        };
+        call.run()?;
+        Ok(true)
+    }
+
+    fn add(
+        &self,
+        repo: &Repo<'_>,
+        folder: &Path,
+        place: &Place,
+        head: &Head,
+        more: &[&str],
+        lock: &Lock,
+    ) -> Result<()> {
+        if let Some(parent) = folder.parent() {
+            fs::create_dir_all(parent).map_err(Error::io("make", parent))?;
+        }
+        let call = repo
+            .git
+            .write(&repo.folder, "worktree")
+            .args(["add", "--quiet", "--lock", "--reason"])
+            .arg(half_made::making(place))
+            .args(more)
+            .holding(lock);
+        let call = match head {
+            Head::New(branch, at) => call
+                .args(["--no-track", "-b", branch.as_str(), "--"])
+                .arg(folder)
+                .arg(at.as_str()),
+            Head::Branch(branch) => call.arg("--").arg(folder).arg(branch.as_str()),
+            Head::Detached(at) => call.args(["--detach", "--"]).arg(folder).arg(at.as_str()),
+        };
+        let said = call.said()?;
+        if said.code == Some(0) {
+            return Ok(());
+        }
+        Err(refused(&said, head).unwrap_or_else(|| said.failure("git worktree add".into())))
+    }
+
+    /// A folder with files that git knows nothing of any more: registered again around the files.
+    fn salvage(
+        &self,
+        repo: &Repo<'_>,
+        place: &Place,
+        workspace: &Workspace,
+        lock: &Lock,
+    ) -> Result<String> {
+        let dot_git = place.folder.join(".git");
+        if dot_git.is_dir() {
+            return Err(Error::HoldsWork {
+                path: place.folder.clone(),
+                what: "a repository of its own".into(),
+            });
+        }
+        let Start { head, .. } = bring_back::start(repo, place, workspace)?;
+        let making = self.root.making(place);
+        crate::root::erase(&making)?;
+        self.add(repo, &making, place, &head, &["--no-checkout"], lock)?;
+        let registration = repo.registration(&making).ok_or_else(|| Error::Missing {
+            path: making.clone(),
+        })?;
+        half_made::bind(&registration, &place.folder)?;
+        crate::root::erase(&making)?;
+        repo.git
+            .write(&place.folder, "read-tree")
+            .arg("HEAD")
+            .holding(lock)
+            .run()?;
+        repo.git
+            .write(&place.folder, "checkout-index")
+            .args(["--all", "--quiet"])
+            .holding(lock)
+            // It says no for every file that is there, which is what is wanted.
+            .said()?;
+        Ok("git had forgotten the folder; its files are as they were".into())
+    }
+}
+
+/// What git's refusal means.
+fn refused(said: &crate::git::Said, head: &Head) -> Option<Error> {
+    let text = String::from_utf8_lossy(&said.stderr);
+    let branch = match head {
+        Head::New(branch, _) | Head::Branch(branch) => branch.to_string(),
+        Head::Detached(_) => return None,
+    };
+    for marker in ["already used by worktree at '", "already checked out at '"] {
+        if let Some((path, _)) = text
+            .split_once(marker)
+            .and_then(|(_, r)| r.split_once('\''))
+        {
+            return Some(Error::BranchInUse {
+                branch,
+                path: path.into(),
+            });
+        }
+    }
+    let exists = text.contains("a branch named '") && text.contains("already exists");
+    exists.then_some(Error::BranchExists { branch })
+}
+
+impl Provider for Worktree {
+    fn kind(&self) -> WorkspaceKind {
+        WorkspaceKind::Worktree
+    }
+
+    fn plan(&self, plan: &Plan) -> Result<Workspace> {
+        let place = self.root.place(&plan.tenant, &plan.session)?;
+        let project = folder_of(plan.project.as_ref())?;
+        let repo = Repo::open(self.git(), project)?;
+        let choice = branch::choose(&repo, &self.remotes, plan)?;
+        repo.check_unused(&choice.branch, &place.folder)?;
+        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        notes.insert(place.folder.clone(), choice.note);
+        Ok(Workspace {
+            kind: WorkspaceKind::Worktree,
+            path: abs(&place.folder)?,
+            repo: plan.project.clone(),
+            branch: Some(choice.branch),
+            branch_made: choice.made,
+            base: plan.base.clone(),
+            base_commit: Some(choice.base),
+            origin: Origin::Made,
+            state: WorkspaceState::Planned,
+            backups: Vec::new(),
+        })
+    }
+
+    fn make(&self, session: &SessionId, workspace: &Workspace) -> Result<Made> {
+        let ready = workspace.in_state(WorkspaceState::Ready);
+        if !workspace.is_managed() {
+            self.open(workspace)?;
+            return Ok(Made {
+                workspace: ready,
+                anew: false,
+                note: None,
+            });
+        }
+        let place = self.root.managed(&workspace.path)?;
+        if place.session != *session {
+            return Err(Error::Unmanaged { path: place.folder });
+        }
+        let repo = self.repo(workspace)?;
+        let lock = self.root.lock(&place)?;
+        self.root.empty_trash(&place)?;
+        half_made::clear(&self.root, &repo, &place, workspace)?;
+        let (anew, note) = match half_made::find(&repo, &place)? {
+            // Found, but nobody was told of it yet, so it may lack its furniture.
+            half_made::Found::Whole => {
+                (workspace.state != WorkspaceState::Ready, self.note(&place))
+            }
+            half_made::Found::Nothing => (true, self.build(&repo, &place, workspace, &lock)?),
+            half_made::Found::Files => (true, Some(self.salvage(&repo, &place, workspace, &lock)?)),
+        };
+        half_made::finish(&repo, &place)?;
+        if anew && let Some(left) = repo.find_ref(&backup::left_ref(session))? {
+            repo.delete_ref(&backup::left_ref(session), &left)?;
+        }
+        Ok(Made {
+            workspace: ready,
+            anew,
+            note,
+        })
+    }
+
+    fn furnish(
+        &self,
+        workspace: &Workspace,
+        furnishing: &Furnishing,
+        tell: &mut dyn FnMut(&str),
+    ) -> Result<()> {
+        let folder = Path::new(workspace.path.as_str());
+        let project = folder_of(workspace.repo.as_ref())?;
+        backup::check_there(folder)?;
+        furnish::bring(self.git(), project, folder, furnishing, tell)?;
+        furnish::set_up(folder, furnishing, tell)
+    }
+
+    fn look(&self, workspace: &Workspace) -> Result<Contents> {
+        let own = self.open(workspace)?;
+        Ok(state::look(&own, Refs::Shared, "look")?.contents)
+    }
+
+    fn backup(
+        &self,
+        session: &SessionId,
+        workspace: &Workspace,
+        n: u64,
+        now: Timestamp,
+    ) -> Result<Option<Backup>> {
+        if !Path::new(workspace.path.as_str()).is_dir() {
+            return backup::find(self.git(), folder_of(workspace.repo.as_ref())?, session, n);
+        }
+        backup::keep(&self.open(workspace)?, session, n, now)
+    }
+
+    fn remove(&self, workspace: &Workspace, removal: Removal) -> Result<()> {
+        let unmanaged = || Error::Unmanaged {
+            path: workspace.path.as_str().into(),
+        };
+        if !workspace.is_managed() {
+            return Err(unmanaged());
+        }
+        let place = self.root.managed(&workspace.path)?;
+        let repo = self.repo(workspace)?;
+        let lock = self.root.lock(&place)?;
+        self.root.empty_trash(&place)?;
+        half_made::clear(&self.root, &repo, &place, workspace)?;
+        if fs::symlink_metadata(&place.folder).is_ok() {
+            self.leave(&repo, &place, workspace, removal)?;
+            self.root.remove(&place, &place.folder)?;
+        }
+        if let Some(registration) = repo.registration(&place.folder) {
+            registration.remove()?;
+        }
+        remove_branch(&repo, workspace)?;
+        crate::root::erase(&self.root.making(&place))?;
+        self.root.tidy(&place);
+        self.note(&place);
+        lock.delete();
+        Ok(())
+    }
+
+    fn diff(&self, workspace: &Workspace, stat: bool) -> Result<String> {
+        let own = self.open(workspace)?;
+        snapshot::diff(
+            self.git(),
+            &own,
+            workspace.base_commit.as_ref(),
+            "diff",
+            stat,
+        )
+    }
+}
+
+impl Worktree {
+    /// Refuses what would be lost, and remembers which backup belongs back into the folder.
+    fn leave(
+        &self,
+        repo: &Repo<'_>,
+        place: &Place,
+        workspace: &Workspace,
+        removal: Removal,
+    ) -> Result<()> {
+        let own = match self.open(workspace) {
+            Ok(own) => own,
+            Err(e) if removal == Removal::Discard => {
+                tracing::warn!(path = %workspace.path, error = %e, "removed without a look");
+                return Ok(());
+            }
+            Err(_) if is_empty(&place.folder) => return Ok(()),
+            Err(_) => {
+                return Err(Error::HoldsWork {
+                    path: place.folder.clone(),
+                    what: "files git knows nothing of".into(),
+                });
+            }
+        };
+        let found = state::look(&own, Refs::Shared, "look");
+        let work = match (found, removal) {
+            (Ok(look), _) => look.work,
+            // Whatever it is, it was to be dropped.
+            (Err(_), Removal::Discard) => return Ok(()),
+            (Err(e), Removal::KeepWork) => return Err(e),
+        };
+        if removal == Removal::KeepWork && !work.is_empty() {
+            return Err(Error::HoldsWork {
+                path: place.folder.clone(),
+                what: work.join(", "),
+            });
+        }
+        let left = backup::left_ref(&place.session);
+        match work.is_empty() {
+            false => match backup::matching(&own, repo, &place.session)? {
+                Some(backup) => repo.set_ref(&left, &backup.commit),
+                None => forget(repo, &left),
+            },
+            true => forget(repo, &left),
+        }
+    }
+}
+
+fn forget(repo: &Repo<'_>, name: &str) -> Result<()> {
+    match repo.find_ref(name)? {
+        Some(commit) => repo.delete_ref(name, &commit),
+        None => Ok(()),
+    }
+}
+
+pub(crate) fn is_empty(folder: &Path) -> bool {
+    fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none())
+}
+
+/// Only a branch of ours that holds nothing of its own, and that nobody else uses by now.
+fn remove_branch(repo: &Repo<'_>, workspace: &Workspace) -> Result<()> {
+    let (true, Some(branch), Some(base)) = (
+        workspace.branch_made,
+        &workspace.branch,
+        &workspace.base_commit,
+    ) else {
+        return Ok(());
+    };
+    let Some(tip) = repo.tip(branch)? else {
+        return Ok(());
+    };
+    if repo.is_ancestor(&tip, base)? && repo.user_of(branch)?.is_none() {
+        repo.delete_ref(&format!("refs/heads/{branch}"), &tip)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn lock_reason(session: &SessionId) -> String {
+    format!("skein {session}")
+}
+
+pub(crate) fn write_lock(registration: &Registration, reason: &str) -> Result<()> {
+    let file = registration.dir.join("locked");
+    let part = registration.dir.join("locked.new");
+    fs::write(&part, reason).map_err(Error::io("write", &part))?;
+    fs::rename(&part, &file).map_err(Error::io("write", file))
+}

@@ -1,0 +1,179 @@
+//! What a worktree starts with: a new branch, its branch as it is, or a backup.
+
+use skein_domain::{BranchName, CommitId, Workspace, WorkspaceState};
+
+use crate::backup;
+use crate::error::Error;
+use crate::provider::Result;
+use crate::repo::Repo;
+use crate::restore::Kept;
+use crate::root::Place;
+
+/// What the head is to be.
+#[derive(Clone, Debug)]
+pub(super) enum Head {
+    New(BranchName, CommitId),
+    Branch(BranchName),
+    Detached(CommitId),
+}
+
+#[derive(Debug)]
+pub(super) struct Start {
+    pub(super) head: Head,
+    /// Files to bring back, uncommitted.
+    pub(super) kept: Option<Kept>,
+    pub(super) note: Option<String>,
+}
+
+pub(super) fn start(repo: &Repo<'_>, place: &Place, workspace: &Workspace) -> Result<Start> {
+    let Some(branch) = &workspace.branch else {
+        return Err(Error::Missing {
+            path: place.folder.clone(),
+        });
+    };
+    let tip = repo.tip(branch)?;
+    if workspace.state == WorkspaceState::Planned {
+        return first(repo, workspace, branch, tip);
+    }
+    if let Some(left) = repo.find_ref(&backup::left_ref(&place.session))? {
+        let kept = Kept::read(repo, &left)?;
+        return from_left(repo, branch, tip, kept);
+    }
+    match tip {
+        Some(_) => Ok(Start {
+            head: Head::Branch(branch.clone()),
+            kept: None,
+            note: Some(format!("rebuilt from branch {branch}")),
+        }),
+        None => without_branch(repo, place, workspace, branch),
+    }
+}
+
+fn first(
+    repo: &Repo<'_>,
+    workspace: &Workspace,
+    branch: &BranchName,
+    tip: Option<CommitId>,
+) -> Result<Start> {
+    let base = base(repo, workspace)?;
+    let head = match tip {
+        None => Head::New(branch.clone(), base),
+        // Made by a call that was cut short; anybody else's would be somewhere else.
+        Some(tip) if !workspace.branch_made || tip == base => Head::Branch(branch.clone()),
+        Some(_) => {
+            return Err(Error::BranchExists {
+                branch: branch.to_string(),
+            });
+        }
+    };
+    Ok(Start {
+        head,
+        kept: None,
+        note: None,
+    })
+}
+
+fn base(repo: &Repo<'_>, workspace: &Workspace) -> Result<CommitId> {
+    let name = match (&workspace.base_commit, &workspace.base) {
+        (Some(commit), _) => commit.to_string(),
+        (None, Some(base)) => base.to_string(),
+        (None, None) => "HEAD".into(),
+    };
+    repo.find_ref(&name)?.ok_or_else(|| Error::UnknownBase {
+        base: name,
+        path: repo.folder.clone(),
+    })
+}
+
+/// The folder was removed with work in it, which is in a backup.
+fn from_left(
+    repo: &Repo<'_>,
+    branch: &BranchName,
+    tip: Option<CommitId>,
+    kept: Kept,
+) -> Result<Start> {
+    let was_on = kept.note.head.clone();
+    let own = format!("refs/heads/{branch}");
+    let head = match (kept.head(), tip) {
+        (Some(head), None) if was_on.as_ref() == Some(&own) => {
+            Head::New(branch.clone(), head.clone())
+        }
+        (Some(head), Some(tip)) if was_on.as_ref() == Some(&own) => {
+            if tip != *head {
+                return Ok(Start {
+                    head: Head::Branch(branch.clone()),
+                    kept: None,
+                    note: Some(format!(
+                        "branch {branch} has moved on, so the uncommitted work stays in backup {}",
+                        kept.commit
+                    )),
+                });
+            }
+            Head::Branch(branch.clone())
+        }
+        (Some(head), _) => other_head(repo, was_on.as_deref(), head)?,
+        (None, Some(_)) => Head::Branch(branch.clone()),
+        (None, None) => {
+            return Err(Error::UnknownBase {
+                base: branch.to_string(),
+                path: repo.folder.clone(),
+            });
+        }
+    };
+    let mut note = "uncommitted work is back from its backup".to_owned();
+    if let Some(what) = &kept.note.in_progress {
+        note.push_str(&format!(
+            "; a {what} was half-way: its files are here, to be finished by hand"
+        ));
+    }
+    Ok(Start {
+        head,
+        kept: Some(kept),
+        note: Some(note),
+    })
+}
+
+/// It was not on its own branch: on another, if that is still as it was, else detached.
+fn other_head(repo: &Repo<'_>, was_on: Option<&str>, head: &CommitId) -> Result<Head> {
+    let branch = was_on.and_then(|name| name.strip_prefix("refs/heads/"));
+    if let Some(branch) = branch.and_then(|b| b.parse::<BranchName>().ok())
+        && repo.tip(&branch)?.as_ref() == Some(head)
+        && repo.user_of(&branch)?.is_none()
+    {
+        return Ok(Head::Branch(branch));
+    }
+    Ok(Head::Detached(head.clone()))
+}
+
+/// The branch is gone: taken away by us because it held nothing, or by somebody.
+fn without_branch(
+    repo: &Repo<'_>,
+    place: &Place,
+    workspace: &Workspace,
+    branch: &BranchName,
+) -> Result<Start> {
+    let base = base(repo, workspace);
+    if let Some(newest) = backup::newest(repo.git, &repo.folder, &place.session)? {
+        let kept = Kept::read(repo, &newest.commit)?;
+        let beyond = match (&base, kept.head()) {
+            (Ok(base), Some(head)) => !repo.is_ancestor(head, base)?,
+            (Err(_), Some(_)) => true,
+            (_, None) => false,
+        };
+        if let (true, Some(head)) = (beyond, kept.head().cloned()) {
+            return Ok(Start {
+                head: Head::New(branch.clone(), head),
+                note: Some(format!(
+                    "branch {branch} was gone: rebuilt from backup {}",
+                    newest.n
+                )),
+                kept: Some(kept),
+            });
+        }
+    }
+    Ok(Start {
+        head: Head::New(branch.clone(), base?),
+        kept: None,
+        note: Some(format!("branch {branch} begins anew at its base")),
+    })
+}

@@ -1,0 +1,119 @@
+//! What a kill -9 in the middle of making a worktree leaves behind, and how it is told from finished ones.
+//!
+//! From its first moment until it is finished a worktree of ours is locked with a reason that says so. What
+//! carries that reason was never handed to anybody, so it holds no work and is made again from nothing.
+
+use std::fs;
+use std::path::Path;
+
+use skein_domain::{BranchName, Workspace, WorkspaceState};
+
+use crate::error::Error;
+use crate::provider::Result;
+use crate::repo::{Registration, Repo};
+use crate::root::{Place, Root, erase, is_same};
+use crate::worktree::{is_empty, lock_reason, write_lock};
+
+/// The reason a worktree is locked with until it is finished.
+pub(crate) fn making(place: &Place) -> String {
+    let reason = lock_reason(&place.session);
+    format!("{reason}: being made for {}", place.folder.display())
+}
+
+/// What git writes while it adds a worktree, should our own reason not be there yet.
+const GITS_OWN: &str = "initializing";
+
+pub(super) enum Found {
+    Nothing,
+    Whole,
+    /// Files, but git knows nothing of them.
+    Files,
+}
+
+/// Removes what is half-made for this place, and nothing else.
+pub(super) fn clear(
+    root: &Root,
+    repo: &Repo<'_>,
+    place: &Place,
+    workspace: &Workspace,
+) -> Result<()> {
+    for registration in repo.registrations() {
+        let folder = registration.folder.as_deref();
+        let here = folder.is_some_and(|f| is_same(f, &place.folder));
+        let half = match registration.lock.as_deref() {
+            Some(GITS_OWN) => here,
+            Some(reason) => reason == making(place),
+            None => false,
+        };
+        if half {
+            if let Some(folder) = folder.filter(|f| f.starts_with(root.path())) {
+                root.remove(place, folder)?;
+            }
+            registration.remove()?;
+        } else if here && fs::symlink_metadata(&place.folder).is_err() {
+            registration.remove()?;
+        } else if is_of(&registration, place) && is_empty(&registration.dir) {
+            registration.remove()?;
+        }
+    }
+    erase(&root.making(place))?;
+    clear_ref_lock(repo, place, workspace)
+}
+
+/// The very first thing git makes is an empty registration named after the folder.
+fn is_of(registration: &Registration, place: &Place) -> bool {
+    let name = registration.dir.file_name().and_then(|n| n.to_str());
+    name.and_then(|n| n.strip_prefix(place.session.as_str()))
+        .is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// The lock of a branch that only we make, left by a git of ours: the session's lock is held, so none lives.
+fn clear_ref_lock(repo: &Repo<'_>, place: &Place, workspace: &Workspace) -> Result<()> {
+    let own = BranchName::of_session(&place.session);
+    let ours = workspace.branch_made && workspace.branch.as_ref() == Some(&own);
+    if ours && workspace.state == WorkspaceState::Planned {
+        erase(&repo.common.join(format!("refs/heads/{own}.lock")))?;
+    }
+    Ok(())
+}
+
+pub(super) fn find(repo: &Repo<'_>, place: &Place) -> Result<Found> {
+    let folder = &place.folder;
+    if fs::symlink_metadata(folder).is_err() {
+        return Ok(Found::Nothing);
+    }
+    if let Some(registration) = repo.registration(folder) {
+        if fs::symlink_metadata(folder.join(".git")).is_err() {
+            bind(&registration, folder)?;
+        }
+        return Ok(Found::Whole);
+    }
+    if is_empty(folder) {
+        fs::remove_dir(folder).map_err(Error::io("remove", folder))?;
+        return Ok(Found::Nothing);
+    }
+    Ok(Found::Files)
+}
+
+/// Makes a folder and a registration name each other.
+pub(super) fn bind(registration: &Registration, folder: &Path) -> Result<()> {
+    let dot_git = folder.join(".git");
+    let there = format!("gitdir: {}\n", registration.dir.display());
+    fs::write(&dot_git, there).map_err(Error::io("write", &dot_git))?;
+    let back = registration.dir.join("gitdir");
+    let here = format!("{}\n", dot_git.display());
+    fs::write(&back, here).map_err(Error::io("write", back))
+}
+
+/// Locked against `git worktree prune`, and thereby finished. Somebody else's lock is left as it is.
+pub(super) fn finish(repo: &Repo<'_>, place: &Place) -> Result<()> {
+    let Some(registration) = repo.registration(&place.folder) else {
+        return Err(Error::Missing {
+            path: place.folder.clone(),
+        });
+    };
+    match registration.lock.as_deref() {
+        Some(reason) if reason != making(place) => Ok(()),
+        _ => write_lock(&registration, &lock_reason(&place.session)),
+    }
+}
