@@ -1,0 +1,106 @@
+//! A place to start agents in, where the program is one that writes down what it was given.
+
+#![expect(clippy::unwrap_used, reason = "only tests use the suite")]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use skein_domain::{LaunchSettings, Message, PromptVia};
+use tempfile::TempDir;
+
+use super::Subject;
+use crate::agent::{Order, Start};
+
+const STUB: &str = "#!/bin/sh\n{ for word; do printf '%s\\0' \"$word\"; done; } > \"$STUB_ARGS\"\ncat > \"$STUB_INPUT\"\n";
+
+pub(super) struct Place {
+    folder: TempDir,
+}
+
+/// What a program saw.
+pub(super) struct Saw {
+    pub(super) args: Vec<Vec<u8>>,
+    pub(super) input: Vec<u8>,
+}
+
+impl Place {
+    pub(super) fn new(subject: &Subject) -> Self {
+        let place = Self {
+            folder: TempDir::new().unwrap(),
+        };
+        for folder in ["bin", "workspace", "private"] {
+            fs::create_dir(place.at(folder)).unwrap();
+        }
+        for name in [subject.program, "skein"] {
+            let file = place.at("bin").join(name);
+            fs::write(&file, STUB).unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        place
+    }
+
+    pub(super) fn at(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(super) fn path(&self) -> String {
+        format!("{}:/usr/local/bin:/usr/bin:/bin", self.at("bin").display())
+    }
+
+    pub(super) fn order(&self, task: &str, via: Option<PromptVia>) -> Order {
+        Order {
+            session: "api-7".parse().unwrap(),
+            run: 1,
+            task: task.parse::<Message>().unwrap(),
+            settings: LaunchSettings {
+                prompt_via: via,
+                ..LaunchSettings::default()
+            },
+            workspace: self.at("workspace"),
+            private: self.at("private"),
+            skein: self.at("bin").join("skein"),
+            path: self.path(),
+            native: None,
+        }
+    }
+
+    /// Starts it as a runtime would, and waits for its end.
+    pub(super) fn run(&self, start: &Start) -> Saw {
+        for (file, content) in &start.files {
+            let file = self.at("private").join(file);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, content).unwrap();
+        }
+        let stdin = match &start.stdin {
+            Some(file) => fs::File::open(self.at("private").join(file))
+                .unwrap()
+                .into(),
+            None => Stdio::null(),
+        };
+        let status = Command::new(&start.argv[0])
+            .args(&start.argv[1..])
+            .env_clear()
+            .envs(&start.env)
+            .env("PATH", self.path())
+            .env("STUB_ARGS", self.at("args"))
+            .env("STUB_INPUT", self.at("input"))
+            .current_dir(self.at("workspace"))
+            .stdin(stdin)
+            .status()
+            .unwrap();
+        assert!(status.success(), "{:?}: {status}", start.argv);
+        Saw {
+            args: words(&self.at("args")),
+            input: fs::read(self.at("input")).unwrap(),
+        }
+    }
+}
+
+fn words(file: &Path) -> Vec<Vec<u8>> {
+    let bytes = fs::read(file).unwrap();
+    let mut words: Vec<Vec<u8>> = bytes.split(|b| *b == 0).map(<[u8]>::to_vec).collect();
+    words.pop();
+    words
+}

@@ -1,0 +1,111 @@
+//! The agents of this crate hold what every agent must hold.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use skein_agent::conformance::Subject;
+use skein_agent::{Agent, AgentSettings, Custom, Order, Scripted};
+
+fn custom(settings: &str) -> Arc<dyn Agent> {
+    let settings: AgentSettings = toml::from_str(settings).unwrap();
+    Arc::new(Custom::configured("stub".parse().unwrap(), settings, Path::new("/")).unwrap())
+}
+
+fn nothing(_order: &Order) {}
+
+/// What a first run of the scripted program leaves.
+fn conversation(order: &Order) {
+    let native = Scripted::new().start(order).unwrap().native.unwrap();
+    let line = format!("{{\"native\":\"{native}\"}}\n");
+    std::fs::write(order.private.join("conversation.jsonl"), line).unwrap();
+}
+
+mod scripted {
+    use super::*;
+
+    fn fresh() -> Subject {
+        Subject {
+            agent: Arc::new(Scripted::new()),
+            program: "skein",
+            first_run: conversation,
+        }
+    }
+    skein_agent::agent_conformance!(fresh);
+}
+
+mod scripted_with_hooks {
+    use super::*;
+
+    fn fresh() -> Subject {
+        Subject {
+            agent: Arc::new(Scripted::with_hooks()),
+            program: "skein",
+            first_run: conversation,
+        }
+    }
+    skein_agent::agent_conformance!(fresh);
+}
+
+mod a_bare_command {
+    use super::*;
+
+    fn fresh() -> Subject {
+        Subject {
+            agent: custom("command = 'stub --flag \"a b\"'"),
+            program: "stub",
+            first_run: nothing,
+        }
+    }
+    skein_agent::agent_conformance!(fresh);
+}
+
+mod a_command_with_everything {
+    use super::*;
+
+    const SETTINGS: &str = r#"
+        command = "stub --id {native}"
+        resume = "stub --resume {native}"
+        prompt = "argv"
+        separator = "--"
+        env = { NO_COLOR = "1" }
+        install = "make stub"
+        submit = ["esc", "enter"]
+        interrupt = "ctrl-c"
+        during_turn = "queues"
+        hooks = true
+        [[rules.rule]]
+        name = "ready"
+        says = "ready"
+        all = ["[ready]"]
+        [rules.box]
+        prompt = '^> '
+        [rules.answer]
+        by = "arrows"
+    "#;
+
+    fn fresh() -> Subject {
+        Subject {
+            agent: custom(SETTINGS),
+            program: "stub",
+            first_run: nothing,
+        }
+    }
+    skein_agent::agent_conformance!(fresh);
+}
+
+mod a_shell_line {
+    use super::*;
+
+    fn fresh() -> Subject {
+        Subject {
+            agent: custom(
+                "command = 'export A=1; cd . && stub'\nprompt = 'stdin'\nsubmit = 'enter'",
+            ),
+            program: "stub",
+            first_run: nothing,
+        }
+    }
+    skein_agent::agent_conformance!(fresh);
+}
