@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "only tests use the suite")]
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -13,7 +13,9 @@ use tempfile::TempDir;
 use super::Subject;
 use crate::agent::{Order, Start};
 
-const STUB: &str = "#!/bin/sh\n{ for word; do printf '%s\\0' \"$word\"; done; } > \"$STUB_ARGS\"\ncat > \"$STUB_INPUT\"\n";
+/// Linked, not written: a file just written may still be open for writing in a process another test
+/// started, and could not be run then.
+const STUB: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/data/stub.sh");
 
 pub(super) struct Place {
     folder: TempDir,
@@ -34,9 +36,8 @@ impl Place {
             fs::create_dir(place.at(folder)).unwrap();
         }
         for name in [subject.program, "skein"] {
-            let file = place.at("bin").join(name);
-            fs::write(&file, STUB).unwrap();
-            fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+            // Some programs are called `skein` themselves.
+            let _ = symlink(STUB, place.at("bin").join(name));
         }
         place
     }
