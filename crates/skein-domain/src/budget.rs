@@ -25,6 +25,16 @@ impl Usage {
             cost_micros: self.cost_micros.saturating_add(other.cost_micros),
         }
     }
+
+    /// What this is more than `other`, in each currency at least nothing.
+    #[must_use]
+    pub const fn minus(self, other: Self) -> Self {
+        Self {
+            input_tokens: self.input_tokens.saturating_sub(other.input_tokens),
+            output_tokens: self.output_tokens.saturating_sub(other.output_tokens),
+            cost_micros: self.cost_micros.saturating_sub(other.cost_micros),
+        }
+    }
 }
 
 /// What may be spent; `None` is no limit in that currency.

@@ -1,8 +1,10 @@
 //! Ends of sessions, and beginnings anew.
 
+use skein_domain::fact::{Change, SagaChange};
+use skein_domain::saga::{Failure, Order};
 use skein_domain::{
-    BroadcastReport, HandoffId, Invalid, Outcome as End, Phase, Reason, Refused, Role, Session,
-    Step, capacity, fact::Change,
+    BroadcastReport, HandoffId, Invalid, Kind, Outcome as End, Phase, Reason, ReceiptId, Refused,
+    Role, Saga, SagaId, SagaKind, SagaState, Session, Step, capacity,
 };
 use skein_store::Writer;
 use skein_store::backend::Filter;
@@ -10,8 +12,9 @@ use skein_store::backend::Filter;
 use crate::caller::{Answer, Outcome};
 use crate::desk::Desk;
 use crate::error::Error;
+use crate::fleet::{reason, tell_saga, turn_round};
 use crate::spawn::{check_delegates, live_children};
-use crate::turn::{Fence, require_open_thread};
+use crate::turn::{Fence, refuse_agents, require_open_thread};
 
 type StoreResult<T> = Result<T, skein_store::Error>;
 
@@ -39,6 +42,7 @@ impl Desk {
         self.change("end a session", Role::Operate, move |writer| {
             let session: Session = writer.reader().resolve(&reference)?;
             fence.check(&session)?;
+            refuse_agents(&session)?;
             Ok(Outcome::Session(Box::new(end_session(
                 writer,
                 &session,
@@ -50,64 +54,204 @@ impl Desk {
     }
 
     /// Ends a session from outside; with `tree` its live descendants too, deepest first.
-    pub async fn kill(
-        &self,
-        reference: String,
-        reason: Option<Reason>,
-        tree: bool,
-    ) -> Result<Answer, Error> {
+    ///
+    /// A session with an agent ends when its process is gone and its work is safe; the answer comes when
+    /// that is journalled.
+    pub async fn kill(&self, reference: String, order: KillOrder) -> Result<Answer, Error> {
         let must_own = self.must_own(None);
-        self.change("kill a session", Role::Operate, move |writer| {
-            let session: Session = writer.reader().resolve(&reference)?;
-            session.check_owner(must_own.as_ref())?;
-            if tree {
-                let below = live_descendants(writer, &session)?;
-                for descendant in below.iter().rev() {
-                    // Read again: a child's end may have changed it.
-                    let current: Session = writer.reader().get(descendant.id.as_str())?;
-                    current.check_owner(must_own.as_ref())?;
-                    end_session(writer, &current, End::Killed, reason.clone())?;
+        let ids = self.shared.ids.clone();
+        let answer = self
+            .change("kill a session", Role::Operate, move |writer| {
+                let session: Session = writer.reader().resolve(&reference)?;
+                session.check_owner(must_own.as_ref())?;
+                if order.tree {
+                    let below = live_descendants(writer, &session)?;
+                    for descendant in below.iter().rev() {
+                        // Read again: a child's end may have changed it.
+                        let current: Session = writer.reader().get(descendant.id.as_str())?;
+                        current.check_owner(must_own.as_ref())?;
+                        kill_one(writer, &current, &order, SagaId::from_random(ids.bits()))?;
+                    }
+                    if !session.phase.is_live() && !below.is_empty() {
+                        // It had ended already; taking what it left at work was all there was to do.
+                        let current = writer.reader().get(session.id.as_str())?;
+                        return Ok(Outcome::Session(Box::new(current)));
+                    }
                 }
-                if !session.phase.is_live() && !below.is_empty() {
-                    // It had ended already; taking what it left at work was all there was to do.
-                    let current = writer.reader().get(session.id.as_str())?;
-                    return Ok(Outcome::Session(Box::new(current)));
-                }
-            }
-            let current: Session = writer.reader().get(session.id.as_str())?;
-            Ok(Outcome::Session(Box::new(end_session(
-                writer,
-                &current,
-                End::Killed,
-                reason.clone(),
-            )?)))
-        })
-        .await
+                let current: Session = writer.reader().get(session.id.as_str())?;
+                let killed = kill_one(writer, &current, &order, SagaId::from_random(ids.bits()))?;
+                Ok(Outcome::Session(Box::new(killed)))
+            })
+            .await?;
+        if let Some(fleet) = self.shared.fleet.get() {
+            fleet.tell_turned();
+            fleet.ring();
+        }
+        Ok(answer)
     }
 
     /// Brings an ended session back, on its next run. It needs a place with its parent again, and the rest
     /// of its budget.
+    ///
+    /// A session with an agent is `spawning` until its agent runs again.
     pub async fn restore(&self, reference: String) -> Result<Answer, Error> {
         let must_own = self.must_own(None);
-        self.change("restore a session", Role::Operate, move |writer| {
-            let before: Session = writer.reader().resolve(&reference)?;
-            before.check_owner(must_own.as_ref())?;
-            let after = before.step(Step::Restore, writer.now())?;
-            require_open_thread(&writer.reader(), &before)?;
-            if let Some(parent) = &before.parent {
-                let parent: Session = writer.reader().get(parent.as_str())?;
-                rejoin(writer, &parent, &before, &after)?;
-            }
-            let after = Session {
-                run: after.run + 1,
-                ..after
-            };
-            writer.update(&after)?;
-            writer.tell(&Change::Restored { run: after.run }.of(&after))?;
-            Ok(Outcome::Session(Box::new(after)))
-        })
-        .await
+        let ids = self.shared.ids.clone();
+        let answer = self
+            .change("restore a session", Role::Operate, move |writer| {
+                let before: Session = writer.reader().resolve(&reference)?;
+                before.check_owner(must_own.as_ref())?;
+                before.check_free()?;
+                let step = match &before.gear {
+                    Some(_) => Step::Relaunch,
+                    None => Step::Restore,
+                };
+                let after = before.step(step, writer.now())?;
+                require_open_thread(&writer.reader(), &before)?;
+                if let Some(parent) = &before.parent {
+                    let parent: Session = writer.reader().get(parent.as_str())?;
+                    rejoin(writer, &parent, &before, &after)?;
+                }
+                if let (Some(gear), Phase::Ended { outcome, reason }) = (&after.gear, &before.phase)
+                {
+                    let order = Order {
+                        receipt: Some(ReceiptId::from_random(ids.bits())),
+                        ended: Some((*outcome, reason.clone())),
+                        ..Order::default()
+                    };
+                    let saga = SagaId::from_random(ids.bits());
+                    let mut gear = gear.clone();
+                    gear.saga = Some((saga.clone(), SagaKind::Restore));
+                    gear.note = None;
+                    let after = Session {
+                        gear: Some(gear),
+                        ..after
+                    };
+                    writer.update(&after)?;
+                    let saga = new_saga(writer, saga, &after, SagaKind::Restore, order);
+                    begin_saga(writer, &saga, &after)?;
+                    return Ok(Outcome::Session(Box::new(after)));
+                }
+                let after = Session {
+                    run: after.run + 1,
+                    ..after
+                };
+                writer.update(&after)?;
+                writer.tell(&Change::Restored { run: after.run }.of(&after))?;
+                Ok(Outcome::Session(Box::new(after)))
+            })
+            .await?;
+        if let Some(fleet) = self.shared.fleet.get() {
+            fleet.ring();
+        }
+        Ok(answer)
     }
+}
+
+/// How a session is to be killed.
+#[derive(Clone, Debug, Default)]
+pub struct KillOrder {
+    pub reason: Option<Reason>,
+    /// Its live descendants too, deepest first.
+    pub tree: bool,
+    /// Drop uncommitted work with its folder.
+    pub discard: bool,
+}
+
+/// Ends one session: at once without an agent, by a saga with one.
+fn kill_one(
+    writer: &mut Writer<'_>,
+    session: &Session,
+    order: &KillOrder,
+    saga: SagaId,
+) -> StoreResult<Session> {
+    let Some(gear) = session.gear.as_deref() else {
+        return end_session(writer, session, End::Killed, order.reason.clone());
+    };
+    // Ends here if it cannot end at all: ended already, or being handed over.
+    session
+        .phase
+        .on(&session.id, Step::End(End::Killed, order.reason.clone()))?;
+    if let Some((running, kind)) = &gear.saga {
+        return kill_saga(writer, session, running, *kind, order);
+    }
+    let mut gear = gear.clone();
+    gear.saga = Some((saga.clone(), SagaKind::Kill));
+    let after = session.with_gear(gear, writer.now());
+    writer.update(&after)?;
+    let order = Order {
+        discard: order.discard,
+        reason: order.reason.clone(),
+        ..Order::default()
+    };
+    let saga = Saga {
+        state: SagaState::Doing(SagaKind::Kill.steps()[0]),
+        ..new_saga(writer, saga, &after, SagaKind::Kill, order)
+    };
+    begin_saga(writer, &saga, &after)?;
+    Ok(after)
+}
+
+/// A session that is still being set up is killed by turning its saga round.
+fn kill_saga(
+    writer: &mut Writer<'_>,
+    session: &Session,
+    saga: &SagaId,
+    kind: SagaKind,
+    order: &KillOrder,
+) -> StoreResult<Session> {
+    let saga: Saga = writer.reader().get(saga.as_str())?;
+    let (SagaKind::Spawn | SagaKind::Restore, SagaState::Doing(_) | SagaState::Queued) =
+        (kind, &saga.state)
+    else {
+        // On its way out already.
+        session.check_free()?;
+        return Ok(session.clone());
+    };
+    let text = order
+        .reason
+        .clone()
+        .unwrap_or_else(|| reason("it was killed while it was being set up"));
+    let step = match &saga.state {
+        SagaState::Doing(step) => *step,
+        _ => kind.steps()[0],
+    };
+    let why = Failure {
+        step,
+        kind: Kind::Conflict,
+        text,
+        outcome: End::Killed,
+    };
+    turn_round(writer, &saga, session, why)?;
+    Ok(session.clone())
+}
+
+pub(crate) fn new_saga(
+    writer: &Writer<'_>,
+    id: SagaId,
+    session: &Session,
+    kind: SagaKind,
+    order: Order,
+) -> Saga {
+    Saga {
+        id,
+        session: session.id.clone(),
+        kind,
+        state: SagaState::Queued,
+        order,
+        actor: writer.actor().clone(),
+        version: 1,
+        at: writer.now(),
+    }
+}
+
+pub(crate) fn begin_saga(
+    writer: &mut Writer<'_>,
+    saga: &Saga,
+    session: &Session,
+) -> StoreResult<()> {
+    writer.insert(saga)?;
+    tell_saga(writer, saga, session, SagaChange::Queued)
 }
 
 /// Takes a place and the budget's rest with the parent again. A parent that has ended takes nobody in, but

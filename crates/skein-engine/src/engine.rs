@@ -1,6 +1,6 @@
 //! The engine: what the composition root holds. Hands out desks and does what belongs to no caller.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use skein_domain::{Handoff, TenantId};
 use skein_store::Store;
@@ -11,6 +11,7 @@ use tokio::sync::Semaphore;
 use crate::caller::Caller;
 use crate::desk::Desk;
 use crate::error::Error;
+use crate::fleet::{Fleet, FleetParts};
 use crate::handoff::{NoWorkspaces, Provisioner, Running};
 use crate::recent::Recent;
 use crate::source::{Clock, Ids, SystemClock, SystemIds};
@@ -34,6 +35,8 @@ pub(crate) struct Shared {
     pub(crate) walls: Walls,
     pub(crate) verifying: Semaphore,
     pub(crate) trespasses: Recent,
+    /// Set once by the composition root of a daemon that runs agents.
+    pub(crate) fleet: OnceLock<Arc<Fleet>>,
 }
 
 impl Engine {
@@ -64,11 +67,19 @@ impl Engine {
             walls,
             verifying: Semaphore::new(1),
             trespasses: Recent::default(),
+            fleet: OnceLock::new(),
         };
         Self {
             store,
             shared: Arc::new(shared),
         }
+    }
+
+    /// Lets sessions have agents. Once, before anything is served.
+    #[must_use]
+    pub fn with_fleet(self, parts: FleetParts) -> Self {
+        let _ = self.shared.fleet.set(Arc::new(Fleet::new(parts)));
+        self
     }
 
     /// A desk for one request of `caller`.

@@ -19,6 +19,37 @@ pub enum Error {
     Folder { path: String, why: String },
     #[error("the work was stopped before it was done")]
     Stopped,
+    #[error(transparent)]
+    Workspace(std::sync::Arc<skein_workspace::error::Error>),
+    #[error(transparent)]
+    Runtime(std::sync::Arc<skein_runtime::error::Error>),
+    #[error(transparent)]
+    Agent(std::sync::Arc<skein_agent::error::Error>),
+    #[error(transparent)]
+    Settings(crate::fleet::SettingsError),
+    #[error("this daemon has no {what}")]
+    NoFleet { what: String },
+    /// A step that must work did not; the saga is tried again.
+    #[error("{why}")]
+    Saga { why: String },
+}
+
+impl From<skein_workspace::error::Error> for Error {
+    fn from(error: skein_workspace::error::Error) -> Self {
+        Self::Workspace(error.into())
+    }
+}
+
+impl From<skein_runtime::error::Error> for Error {
+    fn from(error: skein_runtime::error::Error) -> Self {
+        Self::Runtime(error.into())
+    }
+}
+
+impl From<skein_agent::error::Error> for Error {
+    fn from(error: skein_agent::error::Error) -> Self {
+        Self::Agent(error.into())
+    }
 }
 
 impl Error {
@@ -27,7 +58,12 @@ impl Error {
             Self::Store(e) => e.kind(),
             Self::HandoffUndone { .. } => Kind::Failed,
             Self::Folder { .. } => Kind::Misuse,
-            Self::Stopped => Kind::Unavailable,
+            Self::Stopped | Self::NoFleet { .. } => Kind::Unavailable,
+            Self::Workspace(e) => e.kind(),
+            Self::Runtime(e) => e.kind(),
+            Self::Agent(e) => e.kind(),
+            Self::Settings(_) => Kind::Misuse,
+            Self::Saga { .. } => Kind::Failed,
         }
     }
 
@@ -38,7 +74,12 @@ impl Error {
             Self::Folder { .. } => {
                 vec!["give the path of a folder that exists on the daemon's machine".into()]
             }
-            Self::Stopped => vec!["try again".into()],
+            Self::Stopped | Self::Saga { .. } => vec!["try again".into()],
+            Self::Workspace(e) => e.hints(),
+            Self::Runtime(e) => e.hints(),
+            Self::Agent(e) => e.hints(),
+            Self::Settings(e) => e.hints.clone(),
+            Self::NoFleet { .. } => vec![],
         }
     }
 

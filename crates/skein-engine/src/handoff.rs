@@ -223,6 +223,7 @@ impl Desk {
                 let session: Session = writer.reader().resolve(&reference)?;
                 session.check_owner(must_own.as_ref())?;
                 session.check_owner_version(expect_version)?;
+                session.check_free()?;
                 let handoff = Handoff {
                     id: id.clone(),
                     session: session.id.clone(),

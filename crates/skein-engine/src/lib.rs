@@ -4,7 +4,9 @@
 //! the caller's role, decided by `skein-domain`, and written with its events in one transaction.
 //! A handoff takes two transactions with work between them and is therefore a saga ([`handoff`]).
 //!
-//! First places to read: [`desk`] (what a request goes through), [`spawn`], [`handoff`].
+//! Sessions with agents are the [`fleet`]'s: sagas, keepers, delivery.
+//!
+//! First places to read: [`desk`] (what a request goes through), [`spawn`], [`handoff`], [`fleet`].
 
 pub mod caller;
 pub mod desk;
@@ -12,6 +14,7 @@ mod ending;
 pub mod engine;
 pub mod error;
 pub mod events;
+pub mod fleet;
 pub mod handoff;
 mod merge;
 pub mod project;
@@ -30,8 +33,10 @@ mod walls;
 
 pub use caller::{Answer, Caller, Idempotency, Outcome};
 pub use desk::Desk;
+pub use ending::KillOrder;
 pub use engine::Engine;
 pub use error::Error;
+pub use fleet::{Fleet, FleetParts};
 pub use handoff::Provisioner;
 pub use source::{Clock, Ids, SystemClock, SystemIds};
 pub use tasks::Tasks;

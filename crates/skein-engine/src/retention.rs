@@ -64,6 +64,8 @@ impl Desk {
                 .write(&self.caller.actor, self.now(), move |writer| {
                     let session: Session = writer.reader().get(due.session.as_str())?;
                     match session.phase {
+                        // An agent's process or a saga would be orphaned.
+                        _ if session.has_run() || session.check_free().is_err() => Ok(None),
                         Phase::Idle | Phase::Ended { .. }
                             if session.last_activity_at == due.touched =>
                         {

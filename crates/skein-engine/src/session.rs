@@ -32,6 +32,7 @@ impl Desk {
         after: Option<u64>,
         limit: usize,
     ) -> Result<Page<Session>, Error> {
+        let desk = self.clone();
         self.look(move |reader| {
             let thread = match &asked.thread {
                 Some(reference) => Some(reader.resolve::<Thread>(reference)?),
@@ -88,7 +89,7 @@ impl Desk {
                 reader.list(&query)
             } else {
                 reader.list_where(&query, |s: &Session| {
-                    asked.status.contains(&Status::derive(&s.phase).0)
+                    asked.status.contains(&desk.derive(s).status)
                 })
             }
         })

@@ -1,16 +1,20 @@
 //! Making sessions: alone, or below one that delegates.
 
+use skein_domain::saga::Order;
 use skein_domain::session::NewSession;
 use skein_domain::{
-    Actor, AgentName, Allowance, Conflict, Invalid, PhaseName, Project, Role, Session, Task,
-    Thread, ThreadId, Title, capacity, fact::Change,
+    Actor, AgentName, Allowance, Conflict, Invalid, PhaseName, Project, ReceiptId, Role, SagaId,
+    SagaKind, Session, Task, Thread, ThreadId, Title, capacity, fact::Change,
 };
 use skein_store::Writer;
 use skein_store::backend::Filter;
 
 use crate::caller::{Answer, Outcome};
 use crate::desk::Desk;
+use crate::ending::{begin_saga, new_saga};
 use crate::error::Error;
+use crate::fleet::equip::{Equip, Prepared};
+use crate::tasks::blocking;
 use crate::{project, thread};
 
 #[derive(Clone, Debug)]
@@ -21,8 +25,11 @@ pub struct Spawn {
     pub parent: Option<String>,
     /// Default: the caller.
     pub owner: Option<Actor>,
-    pub agent: AgentName,
+    /// Default: the project's, else `none`.
+    pub agent: Option<AgentName>,
     pub allowance: Allowance,
+    /// What a session with an agent is to have.
+    pub equip: Equip,
 }
 
 /// How many of a session's children are live.
@@ -39,14 +46,52 @@ pub(crate) fn live_children(
 }
 
 impl Desk {
+    /// Makes a session. One without an agent is ready at once; one with an agent is `spawning`, and the
+    /// answer comes as soon as that is journalled: its saga does the rest.
     pub async fn spawn(&self, spawn: Spawn) -> Result<Answer, Error> {
+        if let Some(earlier) = self.earlier().await? {
+            return Ok(earlier);
+        }
+        let agent = self.choose_agent(&spawn).await?;
+        if !agent.is_none() {
+            return self.spawn_agent(spawn, agent).await;
+        }
+        if !spawn.equip.is_plain() {
+            let why = "workspaces, branches, runtimes and commands go with an agent; name one with --agent";
+            return Err(Invalid::new("agent", "none", why).into());
+        }
+        self.record_spawn(spawn, agent, None).await
+    }
+
+    async fn spawn_agent(&self, spawn: Spawn, agent: AgentName) -> Result<Answer, Error> {
+        let fleet = self.fleet()?.clone();
+        let project = self.project_of(&spawn).await?;
+        let prepared = match fleet
+            .prepare(self.tenant(), &project, &agent, spawn.equip.clone())
+            .await
+        {
+            Ok(prepared) => prepared,
+            Err(error) => return Err(self.refused("spawn a session", error).await),
+        };
+        let answer = self.record_spawn(spawn, agent, Some(prepared)).await?;
+        fleet.ring();
+        Ok(answer)
+    }
+
+    async fn record_spawn(
+        &self,
+        spawn: Spawn,
+        agent: AgentName,
+        prepared: Option<Prepared>,
+    ) -> Result<Answer, Error> {
         let own_thread = ThreadId::from_random(self.shared.ids.bits());
         let owner = match &spawn.owner {
             Some(owner) => owner.clone(),
-            None if spawn.agent.is_none() => self.caller.actor.clone(),
-            None => format!("agent:{}", spawn.agent).parse()?,
+            None if agent.is_none() => self.caller.actor.clone(),
+            None => format!("agent:{agent}").parse()?,
         };
         let must_own = self.must_own(None);
+        let ids = self.shared.ids.clone();
         self.change("spawn a session", Role::Operate, move |writer| {
             let place = find_place(writer, &spawn, &own_thread, must_own.as_ref())?;
             let (parent, allowance) = match place.parent {
@@ -58,24 +103,89 @@ impl Desk {
                     (Some(parent), allowance)
                 }
             };
-            let session = Session::ready(NewSession {
-                id: writer.next_session_id(&place.project)?,
+            let floor = prepared.as_ref().map_or(0, |p| p.floor);
+            let new = NewSession {
+                id: writer.next_session_id_above(&place.project, floor)?,
                 project: place.project.id,
                 thread: place.thread.id,
                 depth: parent.as_ref().map_or(0, |p| p.depth + 1),
                 parent: parent.map(|p| p.id),
                 owner: owner.clone(),
-                agent: spawn.agent.clone(),
+                agent: agent.clone(),
                 task: spawn.task.clone(),
                 allowance,
                 broadcast: None,
                 at: writer.now(),
-            });
+            };
+            let Some(prepared) = &prepared else {
+                let session = Session::ready(new);
+                insert(writer, &session, allowance)?;
+                return Ok(Outcome::Session(Box::new(session)));
+            };
+            let saga = SagaId::from_random(ids.bits());
+            let mut gear = prepared.of(&new.id)?;
+            gear.saga = Some((saga.clone(), SagaKind::Spawn));
+            let session = Session::spawning(new, gear);
             insert(writer, &session, allowance)?;
+            let order = Order {
+                receipt: prepared.typed.then(|| ReceiptId::from_random(ids.bits())),
+                memory: prepared.memory_mb,
+                ..Order::default()
+            };
+            let saga = new_saga(writer, saga, &session, SagaKind::Spawn, order);
+            begin_saga(writer, &saga, &session)?;
             Ok(Outcome::Session(Box::new(session)))
         })
         .await
     }
+
+    /// The agent named, else the one the project's settings name, else none.
+    async fn choose_agent(&self, spawn: &Spawn) -> Result<AgentName, Error> {
+        if let Some(agent) = &spawn.agent {
+            return Ok(agent.clone());
+        }
+        let none: AgentName = "none".parse()?;
+        let Some(fleet) = self.shared.fleet.get().cloned() else {
+            return Ok(none);
+        };
+        if spawn.equip.launch.command.is_some() {
+            return Ok("custom".parse()?);
+        }
+        let project = self.project_of(spawn).await?;
+        let settings = blocking(move || fleet.settings.project(&project))
+            .await
+            .map_err(|_| Error::Stopped)?
+            .map_err(Error::Settings)?;
+        Ok(settings.agent.unwrap_or(none))
+    }
+
+    /// The project a spawn is for, as far as it can be told beforehand.
+    async fn project_of(&self, spawn: &Spawn) -> Result<Project, Error> {
+        let (project, thread, parent) = (
+            spawn.project.clone(),
+            spawn.thread.clone(),
+            spawn.parent.clone(),
+        );
+        self.look(move |reader| {
+            if let Some(parent) = parent {
+                let parent: Session = reader.resolve(&parent)?;
+                return reader.get(parent.project.as_str());
+            }
+            if let Some(thread) = thread {
+                let thread: Thread = reader.resolve(&thread)?;
+                return reader.get(thread.project.as_str());
+            }
+            match project {
+                Some(reference) => project::resolve(reader, &reference),
+                None => Err(no_project().into()),
+            }
+        })
+        .await
+    }
+}
+
+fn no_project() -> Invalid {
+    Invalid::new("project", "", "name a project, a thread or a parent")
 }
 
 struct Place {
@@ -108,7 +218,7 @@ fn find_place(
         (Some(thread), _) => writer.reader().get(thread.project.as_str())?,
         (None, Some(reference)) => project::resolve(&writer.reader(), reference)?,
         (None, None) => {
-            return Err(Invalid::new("project", "", "name a project, a thread or a parent").into());
+            return Err(no_project().into());
         }
     };
     if let Some(reference) = &spawn.project

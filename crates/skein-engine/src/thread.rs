@@ -23,20 +23,46 @@ fn grave(id: &ThreadId) -> String {
     format!("thread-deleted:{id}")
 }
 
-fn phases(
+fn sessions_of(
     reader: &Reader<'_>,
     thread: &ThreadId,
     live: Option<bool>,
-) -> Result<Vec<(SessionId, PhaseName)>, skein_store::Error> {
+) -> Result<Vec<Session>, skein_store::Error> {
     let filter = Filter {
         thread: Some(thread.to_string()),
         live,
         ..Filter::default()
     };
-    Ok(reader
-        .all::<Session>(&filter)?
+    reader.all(&filter)
+}
+
+fn phases(
+    reader: &Reader<'_>,
+    thread: &ThreadId,
+) -> Result<Vec<(SessionId, PhaseName)>, skein_store::Error> {
+    let sessions = sessions_of(reader, thread, None)?;
+    Ok(sessions
         .into_iter()
         .map(|s| (s.id, s.phase.name()))
+        .collect())
+}
+
+/// Live sessions, and whether a process or a saga belongs to each.
+fn at_work(
+    reader: &Reader<'_>,
+    thread: &ThreadId,
+) -> Result<Vec<(SessionId, PhaseName, gate::Run)>, skein_store::Error> {
+    let sessions = sessions_of(reader, thread, Some(true))?;
+    Ok(sessions
+        .into_iter()
+        .map(|s| {
+            let run = if s.has_run() || s.check_free().is_err() {
+                gate::Run::Live
+            } else {
+                gate::Run::None
+            };
+            (s.id, s.phase.name(), run)
+        })
         .collect())
 }
 
@@ -88,10 +114,7 @@ impl Desk {
             if before.state != ThreadState::Open {
                 return Ok(Outcome::Thread(before));
             }
-            gate::archive_thread(
-                &before.id,
-                phases(&writer.reader(), &before.id, Some(true))?,
-            )?;
+            gate::archive_thread(&before.id, at_work(&writer.reader(), &before.id)?)?;
             let now = writer.now();
             let after = Thread {
                 state: ThreadState::Archived { at: now },
@@ -148,7 +171,7 @@ impl Desk {
                 return Ok(Outcome::Thread(deleted));
             }
             let thread: Thread = writer.reader().resolve(&reference)?;
-            gate::delete_thread(&thread.id, phases(&writer.reader(), &thread.id, None)?)?;
+            gate::delete_thread(&thread.id, phases(&writer.reader(), &thread.id)?)?;
             writer.delete(&thread)?;
             // The record itself is the holder, so that the second answer is the first one.
             let body = skein_store::Entity::encode(&thread)?;

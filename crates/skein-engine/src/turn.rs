@@ -1,15 +1,17 @@
 //! Turns of sessions that people and external programs drive.
 
 use skein_domain::{
-    Actor, Delivery, Invalid, Key, Phase, Question, Reason, Receipt, ReceiptId, Role, Session,
-    Step, Thread, Usage, fact::Change,
+    Actor, Conflict, Invalid, Message, Phase, Purpose, Question, Reason, Receipt, ReceiptId,
+    Refused, Role, Session, Step, Thread, Usage, fact::Change,
 };
+use skein_store::backend::Filter;
 use skein_store::{Reader, Writer};
 
 use crate::caller::{Answer, Outcome};
 use crate::desk::Desk;
 use crate::ending::carry_up;
 use crate::error::Error;
+use crate::fleet::{insert_receipt, new_receipt};
 
 /// What must still be true for a program's write to count.
 #[derive(Clone, Debug, Default)]
@@ -116,6 +118,7 @@ impl Desk {
         self.change(op, Role::Operate, move |writer| {
             let before: Session = writer.reader().resolve(&reference)?;
             fence.check(&before)?;
+            refuse_agents(&before)?;
             let (step, usage, change) = decide(&writer.reader(), &before)?;
             let after = before.step(step, writer.now())?;
             let after = Session {
@@ -136,24 +139,70 @@ impl Desk {
         let id = ReceiptId::from_random(self.shared.ids.bits());
         let key = self.caller.idempotency.as_ref().map(|i| i.key.clone());
         let must_own = self.must_own(None);
-        self.change("answer", Role::Operate, move |writer| {
-            let before: Session = writer.reader().resolve(&reference)?;
-            before.check_owner(must_own.as_ref())?;
-            let text = chosen(&before.phase, &text)?;
-            let after = before.step(Step::Answer, writer.now())?;
-            let receipt = accept(writer, id.clone(), &after, key.clone(), text.clone())?;
-            writer.update(&after)?;
-            writer.tell(
-                &Change::Answered {
-                    receipt: receipt.id.clone(),
-                    text,
+        let answer = self
+            .change("answer", Role::Operate, move |writer| {
+                let before: Session = writer.reader().resolve(&reference)?;
+                before.check_owner(must_own.as_ref())?;
+                let text = chosen(&before.phase, &text)?;
+                let after = before.step(Step::Answer, writer.now())?;
+                let mut receipt = new_receipt(
+                    writer,
+                    id.clone(),
+                    &before,
+                    Purpose::Answer,
+                    Message::from(&text),
+                );
+                receipt.key = key.clone();
+                if before.gear.is_some() {
+                    // It is typed into the agent's terminal; the question is answered when the agent took it.
+                    refuse_second_answer(writer, &before)?;
+                    insert_receipt(writer, &before, &receipt)?;
+                    return Ok(Outcome::Receipt(receipt));
                 }
-                .of(&after),
-            )?;
-            Ok(Outcome::Receipt(receipt))
-        })
-        .await
+                receipt.attempts = 1;
+                writer.insert(&receipt)?;
+                writer.update(&after)?;
+                writer.tell(
+                    &Change::Answered {
+                        receipt: receipt.id.clone(),
+                        text,
+                    }
+                    .of(&after),
+                )?;
+                Ok(Outcome::Receipt(receipt))
+            })
+            .await?;
+        self.wake(&answer);
+        Ok(answer)
     }
+}
+
+/// The turns of a session with an agent are the agent's.
+pub(crate) fn refuse_agents(session: &Session) -> Result<(), Refused> {
+    match &session.gear {
+        Some(_) => Err(Refused::AgentDrives {
+            session: session.id.clone(),
+        }),
+        None => Ok(()),
+    }
+}
+
+/// A question is answered once; the next answer waits for the next question.
+fn refuse_second_answer(writer: &Writer<'_>, session: &Session) -> Result<(), skein_store::Error> {
+    let open = Filter {
+        parent: Some(session.id.to_string()),
+        live: Some(true),
+        ..Filter::default()
+    };
+    let under_way = |r: &Receipt| r.purpose == Purpose::Answer && r.is_open();
+    if writer.reader().all::<Receipt>(&open)?.iter().any(under_way) {
+        return Err(Conflict::Busy {
+            session: session.id.clone(),
+            saga: "answer",
+        }
+        .into());
+    }
+    Ok(())
 }
 
 /// A question with options takes one of them, by its text or its number.
@@ -182,24 +231,4 @@ fn chosen(phase: &Phase, text: &Reason) -> Result<Reason, Invalid> {
             format!("choose one of {}", list.join(", ")),
         )
     })
-}
-
-fn accept(
-    writer: &mut Writer<'_>,
-    id: ReceiptId,
-    session: &Session,
-    key: Option<Key>,
-    text: Reason,
-) -> Result<Receipt, skein_store::Error> {
-    let receipt = Receipt {
-        id,
-        session: session.id.clone(),
-        key,
-        text,
-        state: Delivery::Accepted,
-        attempts: 1,
-        history: vec![(Delivery::Accepted, writer.now())],
-    };
-    writer.insert(&receipt)?;
-    Ok(receipt)
 }

@@ -1,0 +1,160 @@
+//! The fleet: agents in workspaces and terminals, the sagas that make and end them, the keepers that watch
+//! them and bring them their messages.
+//!
+//! Reading order: [`parts`] (what the composition root brings), [`equip`] (what a new session gets),
+//! [`journal`] (how a saga moves), [`step`] (what each step does), [`dispatch`] (who begins when),
+//! [`keeper`] (one task per run), [`courier`] (how a message is brought, as a pure decision).
+
+mod activity;
+pub mod board;
+mod courier;
+mod deliver;
+mod dispatch;
+pub mod equip;
+mod gc;
+mod journal;
+mod keeper;
+mod outside;
+pub mod parts;
+mod places;
+mod request;
+pub mod settings;
+mod step;
+mod undo;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use skein_agent::agent::Agent;
+use skein_domain::{Project, RuntimeKind, SagaId, Session, SessionId, TenantId, WorkspaceKind};
+use skein_runtime::runtime::Runtime;
+use skein_workspace::provider::Provider;
+use tokio::sync::{Notify, watch};
+
+use crate::error::Error;
+
+pub use gc::GcOrder;
+pub(crate) use journal::{reason, tell as tell_saga, turn_round};
+pub use parts::{FleetParts, Memory, NoPoints, Points};
+pub use request::{AgentView, Hook, Terminal, Why};
+pub(crate) use request::{insert_receipt, new_receipt};
+pub use settings::{MachineSettings, ProjectSettings, Settings, SettingsError};
+
+/// One session of one tenant.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Member {
+    pub tenant: TenantId,
+    pub session: SessionId,
+}
+
+/// What all desks of an engine with agents share.
+#[derive(Debug)]
+pub struct Fleet {
+    providers: HashMap<WorkspaceKind, Arc<dyn Provider>>,
+    runtimes: HashMap<RuntimeKind, Arc<dyn Runtime>>,
+    pub(crate) settings: Arc<dyn Settings>,
+    memory: Arc<dyn Memory>,
+    points: Arc<dyn Points>,
+    private: PathBuf,
+    logs: PathBuf,
+    home: PathBuf,
+    roots: Vec<PathBuf>,
+    skein: PathBuf,
+    environment: BTreeMap<String, String>,
+    pub(crate) board: board::Board,
+    places: places::Places,
+    /// Sagas at work in this process.
+    at_work: Mutex<HashSet<SagaId>>,
+    keepers: Mutex<HashMap<Member, keeper::Handle>>,
+    /// Rung when a saga may begin.
+    bell: Notify,
+    /// Counts sagas that somebody turned round.
+    turned: watch::Sender<u64>,
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Fleet {
+    pub fn new(parts: FleetParts) -> Self {
+        Self {
+            providers: parts.providers.into_iter().map(|p| (p.kind(), p)).collect(),
+            runtimes: parts.runtimes.into_iter().map(|r| (r.kind(), r)).collect(),
+            settings: parts.settings,
+            memory: parts.memory,
+            points: parts.points,
+            private: parts.private,
+            logs: parts.logs,
+            home: parts.home,
+            roots: parts.roots,
+            skein: parts.skein,
+            environment: parts.environment,
+            board: board::Board::default(),
+            places: places::Places::default(),
+            at_work: Mutex::default(),
+            keepers: Mutex::default(),
+            bell: Notify::new(),
+            turned: watch::Sender::new(0),
+        }
+    }
+
+    fn provider(&self, kind: WorkspaceKind) -> Result<Arc<dyn Provider>, Error> {
+        self.providers
+            .get(&kind)
+            .cloned()
+            .ok_or_else(|| Error::NoFleet {
+                what: format!("workspace `{kind}`"),
+            })
+    }
+
+    fn runtime(&self, kind: RuntimeKind) -> Result<Arc<dyn Runtime>, Error> {
+        self.runtimes
+            .get(&kind)
+            .cloned()
+            .ok_or_else(|| Error::NoFleet {
+                what: format!("runtime `{}`", kind.as_str()),
+            })
+    }
+
+    /// What the project's settings say; read anew each time, since people edit them.
+    fn settings_of(&self, project: &Project) -> Result<ProjectSettings, Error> {
+        self.settings.project(project).map_err(Error::Settings)
+    }
+
+    fn agent(&self, session: &Session, project: &Project) -> Result<Arc<dyn Agent>, Error> {
+        let settings = self.settings_of(project)?;
+        equip::agent_named(&settings, &session.agent)
+    }
+
+    /// The session's folder for settings files, which only we write.
+    fn private_of(&self, member: &Member) -> PathBuf {
+        place_below(&self.private, member)
+    }
+
+    /// Where the history of one run is kept.
+    fn log_of(&self, member: &Member, run: u64) -> PathBuf {
+        place_below(&self.logs, member).join(format!("{run}.log"))
+    }
+
+    /// Tells whoever follows that something may begin.
+    pub(crate) fn ring(&self) {
+        self.bell.notify_one();
+    }
+
+    /// Tells carriers that a saga was turned round by somebody else.
+    pub(crate) fn tell_turned(&self) {
+        self.turned.send_modify(|n| *n += 1);
+    }
+
+    /// For tests that end the process here; nothing otherwise.
+    fn point(&self, name: &str) {
+        self.points.reach(name);
+    }
+}
+
+fn place_below(root: &Path, member: &Member) -> PathBuf {
+    root.join(member.tenant.as_str())
+        .join(member.session.as_str())
+}

@@ -1,0 +1,229 @@
+//! How one message is brought to an agent, as a pure decision: what is known in, the next act out (L6).
+//!
+//! The ladder is `accepted → written → echoed → submitted → turn_started`, or `unknown`. Nothing is claimed
+//! that was not seen, nothing is typed into a dialog, and every input has a number, so that an act repeated
+//! after a crash is done once.
+
+use skein_domain::{Activity, Delivery, Purpose, Receipt};
+
+/// Numbers set aside for one message: its paste, and Enter as often as it may be swallowed.
+pub(crate) const NUMBERS: u64 = 32;
+/// How often Enter is pressed for one message.
+const ENTERS: u64 = 12;
+/// How long an echo is waited for, besides what a long paste takes.
+const ECHO_MS: u64 = 5_000;
+/// After Enter, how long until it counts as swallowed; grows with each try.
+const SWALLOWED_MS: u64 = 1_000;
+/// How long after Enter the end of a message may stay unseen.
+const UNSEEN_MS: u64 = 30_000;
+/// As long as this nothing tells more about an agent that shows nothing.
+const BLIND_MS: u64 = 2_000;
+/// An agent that says nothing about itself is taken for ready when it was silent this long.
+const QUIET_MS: u64 = 700;
+/// Or when it has not said a word for this long.
+const MUTE_MS: u64 = 3_000;
+/// After a submit, a `ready` that is still on the screen is not believed for this long.
+pub(crate) const SETTLE_MS: u64 = 2_000;
+
+/// Where we are with the message in hand, within this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Waiting,
+    Pasted { at: u64 },
+    Entered { number: u64, at: u64, tries: u64 },
+}
+
+/// What the input box shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum InputBox {
+    Unseen,
+    Empty,
+    Holds,
+}
+
+/// Everything the decision depends on. Times are milliseconds on one clock.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    pub(crate) now: u64,
+    pub(crate) run: u64,
+    pub(crate) activity: Option<Activity>,
+    /// Whether the activity can be told at all.
+    pub(crate) has_signal: bool,
+    pub(crate) input_box: InputBox,
+    /// Whether the agent said that it took a prompt, since Enter was pressed.
+    pub(crate) prompt_taken: bool,
+    /// Whether it was seen working since Enter was pressed.
+    pub(crate) worked: bool,
+    /// When the last output came; none if there was none.
+    pub(crate) output_at: Option<u64>,
+    /// When the run was first looked at.
+    pub(crate) since: u64,
+    /// When the last message was submitted, if the agent has not been seen working since.
+    pub(crate) unsettled: Option<u64>,
+    /// How long after a paste Enter counts as a key of its own.
+    pub(crate) enter_after: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Act {
+    /// Until something changes, or this moment.
+    Wait(Option<u64>),
+    Paste,
+    Enter {
+        number: u64,
+    },
+    Say(Delivery),
+    /// It is over, and nobody knows how: `unknown`.
+    Close(&'static str),
+}
+
+/// What to do next for `receipt`, whose purpose is a task or a message.
+pub(crate) fn decide(receipt: &Receipt, stage: Stage, facts: &Facts) -> Act {
+    if let Some(written) = receipt.written
+        && written.run != facts.run
+    {
+        return Act::Close("the run it was written to is over");
+    }
+    match receipt.state {
+        Delivery::Accepted => accepted(receipt, facts),
+        Delivery::Written | Delivery::Echoed => under_way(receipt, stage, facts),
+        Delivery::Submitted | Delivery::TurnStarted | Delivery::Unknown => Act::Wait(None),
+    }
+}
+
+fn accepted(receipt: &Receipt, facts: &Facts) -> Act {
+    if facts.activity == Some(Activity::WaitingInput) {
+        return Act::Wait(None);
+    }
+    if receipt.written.is_some() {
+        // The right to write was recorded before a crash; the number says whether it was used.
+        return Act::Paste;
+    }
+    if let Some(at) = facts.unsettled
+        && facts.now < at + SETTLE_MS
+    {
+        return Act::Wait(Some(at + SETTLE_MS));
+    }
+    match facts.activity {
+        Some(Activity::Ready) if facts.input_box != InputBox::Holds => Act::Paste,
+        // Somebody is typing there.
+        Some(Activity::Ready) => Act::Wait(None),
+        Some(Activity::Active | Activity::WaitingInput | Activity::Blocked) => Act::Wait(None),
+        None | Some(Activity::Unknown) if facts.has_signal => Act::Wait(None),
+        None | Some(Activity::Unknown) => {
+            let due = match facts.output_at {
+                Some(at) => at + QUIET_MS,
+                None => facts.since + MUTE_MS,
+            };
+            if facts.now >= due {
+                Act::Paste
+            } else {
+                Act::Wait(Some(due))
+            }
+        }
+    }
+}
+
+fn under_way(receipt: &Receipt, stage: Stage, facts: &Facts) -> Act {
+    if facts.prompt_taken {
+        return Act::Say(Delivery::TurnStarted);
+    }
+    match stage {
+        // Only reached when the stage was forgotten; the carrier sets it from the input number.
+        Stage::Waiting => Act::Wait(None),
+        Stage::Pasted { at } => pasted(receipt, at, facts),
+        Stage::Entered { number, at, tries } => entered(receipt, number, at, tries, facts),
+    }
+}
+
+fn pasted(receipt: &Receipt, at: u64, facts: &Facts) -> Act {
+    if facts.activity == Some(Activity::WaitingInput) {
+        return Act::Wait(None);
+    }
+    let first = receipt.written.map_or(0, |w| w.input) + 1;
+    let enter = |due: u64| {
+        if facts.now >= due {
+            Act::Enter { number: first }
+        } else {
+            Act::Wait(Some(due))
+        }
+    };
+    match (receipt.state, facts.input_box) {
+        (Delivery::Written, InputBox::Holds) => Act::Say(Delivery::Echoed),
+        (Delivery::Echoed, _) => enter(at + facts.enter_after),
+        (_, InputBox::Empty | InputBox::Unseen) if facts.has_signal => {
+            // Not seen in the box yet: an agent may echo late, or show a paste in some other way.
+            enter(at + ECHO_MS + receipt.text.as_str().len() as u64 / 50)
+        }
+        // Nothing can be seen at all.
+        _ => enter(at.max(facts.output_at.unwrap_or(0)) + facts.enter_after.max(150)),
+    }
+}
+
+fn entered(receipt: &Receipt, number: u64, at: u64, tries: u64, facts: &Facts) -> Act {
+    if facts.worked {
+        return Act::Say(Delivery::TurnStarted);
+    }
+    if facts.activity == Some(Activity::WaitingInput) {
+        // What asks may be the agent at work on the message, or something else; time will tell.
+        return Act::Wait(None);
+    }
+    let last = receipt.written.map_or(0, |w| w.input) + ENTERS;
+    match facts.input_box {
+        InputBox::Empty if facts.has_signal => Act::Say(Delivery::Submitted),
+        InputBox::Holds => {
+            let due = at + SWALLOWED_MS * tries.max(1);
+            if facts.now < due {
+                Act::Wait(Some(due))
+            } else if number < last {
+                Act::Enter { number: number + 1 }
+            } else {
+                Act::Close("it is in the agent's input box, and Enter does nothing")
+            }
+        }
+        InputBox::Empty | InputBox::Unseen => {
+            let patience = if facts.has_signal {
+                UNSEEN_MS
+            } else {
+                BLIND_MS
+            };
+            if facts.now >= at + patience {
+                Act::Close("it was typed, and nothing tells whether the agent took it")
+            } else {
+                Act::Wait(Some(at + patience))
+            }
+        }
+    }
+}
+
+/// What to do next for an answer to a question.
+pub(crate) fn decide_answer(receipt: &Receipt, stage: Stage, asked: bool, facts: &Facts) -> Act {
+    debug_assert_eq!(receipt.purpose, Purpose::Answer);
+    if let Some(written) = receipt.written
+        && written.run != facts.run
+    {
+        return Act::Close("the run it was written to is over");
+    }
+    match (receipt.state, stage) {
+        (Delivery::Accepted, _) if receipt.written.is_none() && !asked => {
+            Act::Close("the question was gone before anything was typed; nothing was typed")
+        }
+        (Delivery::Accepted, _) => Act::Paste,
+        (Delivery::Written | Delivery::Echoed, _) if !asked => Act::Say(Delivery::Submitted),
+        (
+            Delivery::Written | Delivery::Echoed,
+            Stage::Pasted { at } | Stage::Entered { at, .. },
+        ) => {
+            if facts.now >= at + UNSEEN_MS / 3 {
+                Act::Close("it was typed, and the question is still there")
+            } else {
+                Act::Wait(Some(at + UNSEEN_MS / 3))
+            }
+        }
+        _ => Act::Wait(None),
+    }
+}
+
+#[cfg(test)]
+#[path = "courier/tests.rs"]
+mod tests;

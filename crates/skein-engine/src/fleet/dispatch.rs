@@ -1,0 +1,259 @@
+//! Who begins when: sagas wait in the order they were accepted for a place in their project and on the
+//! machine, and for memory.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use skein_domain::fact::SagaChange;
+use skein_domain::observed::SagaSeen;
+use skein_domain::{Project, ProjectId, Saga, SagaState, Session, TenantId};
+use skein_store::backend::Filter;
+
+use super::journal::{Carrier, tell};
+use super::{Fleet, Member, lock};
+use crate::engine::Engine;
+use crate::error::Error;
+
+/// How often the queue is looked at while something waits for memory, which nobody announces.
+const FOR_MEMORY: Duration = Duration::from_secs(2);
+
+/// What keeps a saga waiting.
+enum Wait {
+    /// The project is full; others may go.
+    Project(String),
+    /// Nobody may go.
+    Machine(String),
+    Memory(String),
+}
+
+impl Engine {
+    /// Finds everything that runs and everything half-done, and goes on with it. Called once, before the
+    /// first request is served.
+    pub async fn start_fleet(&self) -> Result<(), Error> {
+        let Some(fleet) = self.shared.fleet.get().cloned() else {
+            return Ok(());
+        };
+        for tenant in self.tenants()? {
+            self.take_up(&fleet, &tenant).await?;
+        }
+        let (engine, stopping) = (self.clone(), self.shared.tasks.stopping());
+        self.shared.tasks.start("dispatch", async move {
+            tokio::pin!(stopping);
+            let mut again = None;
+            loop {
+                let fleet = fleet.clone();
+                tokio::select! {
+                    () = fleet.bell.notified() => {}
+                    () = pause(again) => {}
+                    () = &mut stopping => return,
+                }
+                again = engine.dispatch(&fleet).await;
+            }
+        });
+        self.ring();
+        Ok(())
+    }
+
+    fn ring(&self) {
+        if let Some(fleet) = self.shared.fleet.get() {
+            fleet.ring();
+        }
+    }
+
+    /// Sagas that rest because something failed are taken up again.
+    pub fn retry_sagas(&self) {
+        self.ring();
+    }
+
+    /// Whoever has a run, or is being given one, has a place; runs are watched from now on.
+    async fn take_up(&self, fleet: &std::sync::Arc<Fleet>, tenant: &TenantId) -> Result<(), Error> {
+        let desk = self.system_desk(tenant.clone());
+        let live = Filter {
+            live: Some(true),
+            ..Filter::default()
+        };
+        let sessions: Vec<Session> = desk.store.read(move |r| r.all(&live)).await?;
+        for session in sessions.iter().filter(|s| s.has_run()) {
+            let member = Member {
+                tenant: tenant.clone(),
+                session: session.id.clone(),
+            };
+            fleet.places.take(&member, &session.project, 0);
+            fleet.keep(&desk, session);
+        }
+        Ok(())
+    }
+
+    /// One round over all sagas. Returns when to look again without being rung for.
+    async fn dispatch(&self, fleet: &std::sync::Arc<Fleet>) -> Option<Duration> {
+        let mut again = None;
+        let tenants = match self.tenants() {
+            Ok(tenants) => tenants,
+            Err(error) => {
+                tracing::warn!(%error, "the queue could not be read");
+                return Some(FOR_MEMORY);
+            }
+        };
+        for tenant in tenants {
+            match self.dispatch_tenant(fleet, &tenant).await {
+                Ok(Some(pause)) => again = Some(pause),
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::warn!(%tenant, %error, "the queue could not be looked after");
+                    again = Some(FOR_MEMORY);
+                }
+            }
+        }
+        again
+    }
+
+    async fn dispatch_tenant(
+        &self,
+        fleet: &std::sync::Arc<Fleet>,
+        tenant: &TenantId,
+    ) -> Result<Option<Duration>, Error> {
+        let desk = self.system_desk(tenant.clone());
+        let sagas: Vec<Saga> = desk.store.read(|r| r.all(&Filter::default())).await?;
+        let (mut place, mut closed, mut again) = (0, None, None);
+        let mut full: HashSet<ProjectId> = HashSet::new();
+        for saga in sagas {
+            if lock(&fleet.at_work).contains(&saga.id) {
+                continue;
+            }
+            let member = Member {
+                tenant: tenant.clone(),
+                session: saga.session.clone(),
+            };
+            let carrier = Carrier {
+                desk: desk.clone(),
+                fleet: fleet.clone(),
+                member: member.clone(),
+            };
+            if saga.state != SagaState::Queued {
+                if saga.kind.queues() && !matches!(saga.state, SagaState::Leftover { .. }) {
+                    let session = carrier.session().await?;
+                    fleet.places.take(&member, &session.project, 0);
+                }
+                self.shared.tasks.start("saga", carrier.carry(saga));
+                continue;
+            }
+            place += 1;
+            let session = carrier.session().await?;
+            let wait = match &closed {
+                Some(why) => Some(Wait::Machine(String::clone(why))),
+                None if full.contains(&session.project) => {
+                    Some(Wait::Project("its project is full".into()))
+                }
+                None => self.waits(fleet, &carrier, &saga, &session).await?,
+            };
+            match wait {
+                None => {
+                    place -= 1;
+                    let mb = saga.order.memory;
+                    fleet.places.take(&member, &session.project, mb);
+                    match carrier.begin(&saga).await? {
+                        Some(begun) => self.shared.tasks.start("saga", carrier.carry(begun)),
+                        None => drop(fleet.places.leave(&member)),
+                    }
+                }
+                Some(wait) => {
+                    let why = match wait {
+                        Wait::Project(why) => {
+                            full.insert(session.project.clone());
+                            why
+                        }
+                        Wait::Machine(why) => {
+                            closed = Some(why.clone());
+                            why
+                        }
+                        Wait::Memory(why) => {
+                            again = Some(FOR_MEMORY);
+                            closed = Some(why.clone());
+                            why
+                        }
+                    };
+                    let seen = SagaSeen {
+                        kind: saga.kind,
+                        step: None,
+                        place: Some(place),
+                        why: Some(why),
+                    };
+                    fleet.board.saga(&member, Some(seen));
+                }
+            }
+        }
+        Ok(again)
+    }
+
+    async fn waits(
+        &self,
+        fleet: &std::sync::Arc<Fleet>,
+        carrier: &Carrier,
+        saga: &Saga,
+        session: &Session,
+    ) -> Result<Option<Wait>, Error> {
+        let project: Project = carrier.project(session).await?;
+        let machine = fleet.settings.machine();
+        // Settings that cannot be read now hold nobody back; the saga's own steps will say what is wrong.
+        let limit = fleet.settings_of(&project).ok().and_then(|s| s.concurrency);
+        let taken = fleet.places.taken(&session.project);
+        if let Some(limit) = limit.filter(|limit| taken.project >= *limit) {
+            let why = format!(
+                "{} of {limit} agents of the project are at work",
+                taken.project
+            );
+            return Ok(Some(Wait::Project(why)));
+        }
+        if let Some(limit) = machine.concurrency.filter(|limit| taken.machine >= *limit) {
+            let why = format!(
+                "{} of {limit} agents of this machine are at work",
+                taken.machine
+            );
+            return Ok(Some(Wait::Machine(why)));
+        }
+        let needed = saga.order.memory + taken.starting_mb + machine.memory_reserve_mb;
+        match fleet.memory.free_mb() {
+            // An empty machine takes whoever comes; waiting would help nobody.
+            Some(free) if free < needed && taken.machine > 0 => {
+                let why = format!("{needed} MB of memory are needed, {free} MB are free");
+                Ok(Some(Wait::Memory(why)))
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+async fn pause(again: Option<Duration>) {
+    match again {
+        Some(duration) => tokio::time::sleep(duration).await,
+        None => std::future::pending().await,
+    }
+}
+
+impl Carrier {
+    /// Takes a saga out of the queue; none when somebody cancelled it.
+    async fn begin(&self, saga: &Saga) -> Result<Option<Saga>, Error> {
+        let expected = saga.clone();
+        let begun = self
+            .desk
+            .store
+            .write(&saga.actor.clone(), self.desk.now(), move |writer| {
+                let Some(current) = writer.reader().find::<Saga>(expected.id.as_str())? else {
+                    return Ok(None);
+                };
+                if current.version != expected.version {
+                    return Ok(None);
+                }
+                let step = current.kind.steps()[0];
+                let next = current.in_state(SagaState::Doing(step));
+                writer.update(&next)?;
+                let session: Session = writer.reader().get(current.session.as_str())?;
+                tell(writer, &next, &session, SagaChange::Began { step })?;
+                Ok(Some(next))
+            })
+            .await?;
+        self.fleet
+            .point(&format!("{}.queued.recorded", saga.kind.as_str()));
+        Ok(begun)
+    }
+}

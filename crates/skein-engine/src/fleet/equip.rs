@@ -1,0 +1,246 @@
+//! What a new session with an agent gets: decided and checked before anything is journalled.
+
+use std::sync::Arc;
+
+use skein_agent::agent::Agent;
+use skein_domain::{
+    AbsPath, AgentName, BranchName, Gear, Invalid, LaunchSettings, Origin, Project, PromptVia,
+    Refused, Revision, RuntimeKind, SessionId, TenantId, Workspace, WorkspaceKind,
+};
+use skein_workspace::provider::Plan;
+
+use super::settings::ProjectSettings;
+use super::{Fleet, outside};
+use crate::error::Error;
+use crate::tasks::blocking;
+
+/// What was asked for besides the task.
+#[derive(Clone, Debug, Default)]
+pub struct Equip {
+    pub workspace: Option<WorkspaceKind>,
+    pub branch: Option<BranchName>,
+    pub base: Option<Revision>,
+    pub runtime: Option<RuntimeKind>,
+    pub launch: LaunchSettings,
+    /// A hand-made worktree to take over.
+    pub adopt: Option<AbsPath>,
+}
+
+impl Equip {
+    /// Whether anything was asked for that only a session with an agent has.
+    pub fn is_plain(&self) -> bool {
+        self.workspace.is_none_or(|w| w == WorkspaceKind::None)
+            && self.branch.is_none()
+            && self.base.is_none()
+            && self.runtime.is_none()
+            && self.adopt.is_none()
+            && self.launch.command.is_none()
+    }
+}
+
+/// Gear for a session whose number is not known yet.
+#[derive(Clone, Debug)]
+pub(crate) struct Prepared {
+    gear: Gear,
+    own_branch: bool,
+    pub(crate) memory_mb: u64,
+    /// Whether the task will be typed, and so needs a receipt.
+    pub(crate) typed: bool,
+    /// Session numbers up to this one are taken by branches.
+    pub(crate) floor: u64,
+}
+
+impl Prepared {
+    /// The gear of session `id`: folder and branch are named after it.
+    pub(crate) fn of(&self, id: &SessionId) -> Result<Gear, Invalid> {
+        let mut gear = self.gear.clone();
+        if gear.workspace.origin == Origin::Made {
+            gear.workspace.path = beside(&gear.workspace.path, id)?;
+        }
+        if self.own_branch {
+            gear.workspace.branch = Some(BranchName::of_session(id));
+        }
+        Ok(gear)
+    }
+}
+
+/// Managed folders are called after their session.
+fn beside(path: &AbsPath, id: &SessionId) -> Result<AbsPath, Invalid> {
+    let parent = path.as_str().rsplit_once('/').map_or("", |(p, _)| p);
+    format!("{parent}/{id}").parse()
+}
+
+pub(crate) fn agent_named(
+    settings: &ProjectSettings,
+    name: &AgentName,
+) -> Result<Arc<dyn Agent>, Error> {
+    Ok(settings.agents.get(name)?)
+}
+
+impl Fleet {
+    /// Looks at everything a spawn needs and refuses what cannot work; makes nothing.
+    pub(crate) async fn prepare(
+        self: &Arc<Self>,
+        tenant: &TenantId,
+        project: &Project,
+        agent: &AgentName,
+        equip: Equip,
+    ) -> Result<Prepared, Error> {
+        let (fleet, tenant, project) = (self.clone(), tenant.clone(), project.clone());
+        let agent = agent.clone();
+        blocking(move || fleet.prepare_now(&tenant, &project, &agent, equip))
+            .await
+            .map_err(|_| Error::Stopped)?
+    }
+
+    fn prepare_now(
+        &self,
+        tenant: &TenantId,
+        project: &Project,
+        name: &AgentName,
+        equip: Equip,
+    ) -> Result<Prepared, Error> {
+        let settings = self.settings_of(project)?;
+        let agent = agent_named(&settings, name)?;
+        let mut launch = equip.launch;
+        let via = prompt_via(&*agent, &launch)?;
+        launch.prompt_via = Some(via);
+        launch.model = launch.model.or_else(|| settings.model.clone());
+        if launch.command.is_none() {
+            self.check_installed(&*agent, &launch)?;
+        }
+        let memory_mb = agent.memory_mb();
+        self.check_memory(&*agent)?;
+        let runtime = equip
+            .runtime
+            .or(settings.runtime)
+            .unwrap_or(RuntimeKind::Pty);
+        self.runtime(runtime)?;
+        let workspace = self.plan(
+            tenant,
+            project,
+            &settings,
+            &equip.workspace,
+            &equip.branch,
+            &equip.base,
+            &equip.adopt,
+        )?;
+        let floor = match project.path.as_deref().map(str::parse::<AbsPath>) {
+            Some(Ok(path)) => outside::highest_session(&path, project.prefix.as_str()),
+            _ => 0,
+        };
+        Ok(Prepared {
+            own_branch: equip.branch.is_none()
+                && workspace.origin == Origin::Made
+                && workspace.branch.is_some(),
+            gear: Gear {
+                runtime,
+                launch,
+                workspace,
+                handle: None,
+                native: None,
+                saga: None,
+                input: 0,
+                note: None,
+            },
+            memory_mb,
+            typed: via == PromptVia::Typed,
+            floor,
+        })
+    }
+
+    fn check_installed(&self, agent: &dyn Agent, launch: &LaunchSettings) -> Result<(), Error> {
+        let path = launch.path.clone().unwrap_or_else(|| self.usual_path());
+        let found = agent.find(&path);
+        if found.built_in || found.program.is_some() {
+            return Ok(());
+        }
+        let what = found
+            .missing
+            .unwrap_or_else(|| format!("agent `{}` is not installed", agent.name()));
+        let hints = found.install.map(|i| format!("`{i}` installs it"));
+        Err(Refused::Workspace {
+            what,
+            hints: hints.into_iter().collect(),
+        }
+        .into())
+    }
+
+    pub(crate) fn usual_path(&self) -> String {
+        self.environment
+            .get("PATH")
+            .cloned()
+            .unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into())
+    }
+
+    fn check_memory(&self, agent: &dyn Agent) -> Result<(), Refused> {
+        let reserve = self.settings.machine().memory_reserve_mb;
+        match self.memory.free_mb() {
+            Some(free) if agent.memory_mb() > free.saturating_sub(reserve) => {
+                Err(Refused::Memory {
+                    agent: agent.name().to_string(),
+                    needed: agent.memory_mb(),
+                    free: free.saturating_sub(reserve),
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one per thing people can ask for"
+    )]
+    fn plan(
+        &self,
+        tenant: &TenantId,
+        project: &Project,
+        settings: &ProjectSettings,
+        kind: &Option<WorkspaceKind>,
+        branch: &Option<BranchName>,
+        base: &Option<Revision>,
+        adopt: &Option<AbsPath>,
+    ) -> Result<Workspace, Error> {
+        let folder: Option<AbsPath> = project.path.as_deref().map(str::parse).transpose()?;
+        if let Some(path) = adopt {
+            let Some(folder) = &folder else {
+                return Err(
+                    Invalid::new("project", project.name.as_str(), "it has no folder").into(),
+                );
+            };
+            return outside::adopt(folder, path);
+        }
+        let kind = kind.or(settings.workspace).unwrap_or(match &folder {
+            Some(folder) if outside::is_repository(folder) => WorkspaceKind::Worktree,
+            Some(_) => WorkspaceKind::Dir,
+            None => WorkspaceKind::None,
+        });
+        let plan = Plan {
+            // Stands in for the number that is given later; no branch or folder is called so.
+            session: SessionId::new(&project.prefix, u64::MAX >> 1),
+            tenant: tenant.to_string(),
+            project: folder,
+            branch: branch.clone(),
+            base: base.clone().or_else(|| settings.base.clone()),
+        };
+        Ok(self.provider(kind)?.plan(&plan)?)
+    }
+}
+
+/// How the task will reach the agent; refuses a way it does not know.
+fn prompt_via(agent: &dyn Agent, launch: &LaunchSettings) -> Result<PromptVia, Invalid> {
+    let known = &agent.abilities().prompt;
+    match launch.prompt_via {
+        None => Ok(known.first().copied().unwrap_or(PromptVia::Typed)),
+        Some(via) if known.contains(&via) => Ok(via),
+        Some(via) => {
+            let names: Vec<&str> = known.iter().map(|v| v.as_str()).collect();
+            let why = format!(
+                "agent `{}` takes its task {}",
+                agent.name(),
+                names.join(" or ")
+            );
+            Err(Invalid::new("prompt delivery", via.as_str(), why))
+        }
+    }
+}

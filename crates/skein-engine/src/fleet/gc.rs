@@ -1,0 +1,349 @@
+//! Cleaning up: workspaces of ended sessions, old backups, folders and runs that no record knows. Takes
+//! only what we made; says why for each; doing it again changes nothing.
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::{Value, json};
+use skein_domain::fact::SagaChange;
+use skein_domain::saga::Order;
+use skein_domain::{
+    AbsPath, Phase, Project, Role, Saga, SagaId, SagaKind, SagaState, Session, SessionId,
+    WorkspaceState,
+};
+use skein_runtime::runtime::Grace;
+use skein_store::backend::Filter;
+
+use super::journal::tell;
+use super::step::off;
+use super::{Fleet, outside};
+use crate::caller::{Answer, Outcome};
+use crate::desk::Desk;
+use crate::error::Error;
+
+/// What to clean up.
+#[derive(Clone, Copy, Debug)]
+pub struct GcOrder {
+    pub dry_run: bool,
+    /// Only sessions that ended at least this long ago.
+    pub ended_for_seconds: u64,
+    pub backups_older_than_seconds: u64,
+}
+
+struct Item {
+    what: &'static str,
+    id: String,
+    path: Option<String>,
+    action: &'static str,
+    reason: String,
+}
+
+impl Item {
+    fn render(&self) -> Value {
+        json!({
+            "what": self.what,
+            "id": self.id,
+            "path": self.path,
+            "action": self.action,
+            "reason": self.reason,
+        })
+    }
+}
+
+/// The ledger at one moment.
+struct Ledger {
+    sessions: Vec<Session>,
+    projects: Vec<Project>,
+}
+
+impl Desk {
+    pub async fn gc(&self, order: GcOrder) -> Result<Answer, Error> {
+        let op = "clean up";
+        if let Err(refused) = self.caller.role.require(Role::Admin, op) {
+            return Err(self.refused(op, refused.into()).await);
+        }
+        if let Some(earlier) = self.earlier().await? {
+            return Ok(earlier);
+        }
+        let fleet = self.fleet()?.clone();
+        let ledger = self
+            .look(|r| {
+                Ok(Ledger {
+                    sessions: r.all(&Filter::default())?,
+                    projects: r.all(&Filter::default())?,
+                })
+            })
+            .await?;
+        let mut items = self.gc_sessions(&fleet, &ledger, order).await?;
+        items.extend(self.gc_backups(&ledger, order).await?);
+        items.extend(self.gc_folders(&fleet, &ledger, order).await?);
+        items.extend(self.gc_runs(&fleet, &ledger, order).await?);
+        let data: Vec<Value> = items.iter().map(Item::render).collect();
+        let body = json!({"data": data, "next": null, "dry_run": order.dry_run});
+        self.change(op, Role::Admin, move |_| {
+            Ok(Outcome::Rendered(body.clone()))
+        })
+        .await
+    }
+
+    /// Ended sessions give their folders up; work in them is kept under a ref first.
+    async fn gc_sessions(
+        &self,
+        fleet: &std::sync::Arc<Fleet>,
+        ledger: &Ledger,
+        order: GcOrder,
+    ) -> Result<Vec<Item>, Error> {
+        let before = self.now().minus_seconds(order.ended_for_seconds);
+        let mut items = vec![];
+        for session in &ledger.sessions {
+            let Some(gear) = session.gear.as_deref() else {
+                continue;
+            };
+            let over = matches!(session.phase, Phase::Ended { .. } | Phase::Archived { .. });
+            let there = gear.workspace.state != WorkspaceState::Gone;
+            if !over || !there || !gear.workspace.is_managed() || gear.saga.is_some() {
+                continue;
+            }
+            if session.last_activity_at > before {
+                continue;
+            }
+            items.push(Item {
+                what: "workspace",
+                id: session.id.to_string(),
+                path: Some(gear.workspace.path.to_string()),
+                action: "remove",
+                reason: "its session has ended; uncommitted work is kept under a backup ref".into(),
+            });
+            if !order.dry_run {
+                self.begin_gc(session).await?;
+            }
+        }
+        if !order.dry_run && !items.is_empty() {
+            fleet.ring();
+            self.until_gone(&items).await;
+        }
+        Ok(items)
+    }
+
+    async fn begin_gc(&self, session: &Session) -> Result<(), Error> {
+        let saga = SagaId::from_random(self.shared.ids.bits());
+        let (id, actor) = (session.id.clone(), self.caller.actor.clone());
+        self.store
+            .write(&self.caller.actor, self.now(), move |writer| {
+                let session: Session = writer.reader().get(id.as_str())?;
+                // Restored or taken by another clean-up meanwhile: then it is not ours to take.
+                if session.phase.is_live() || session.check_free().is_err() {
+                    return Ok(());
+                }
+                let Some(gear) = session.gear.as_deref() else {
+                    return Ok(());
+                };
+                let mut gear = gear.clone();
+                gear.saga = Some((saga.clone(), SagaKind::Gc));
+                let after = session.with_gear(gear, writer.now());
+                writer.update(&after)?;
+                let saga = Saga {
+                    id: saga.clone(),
+                    session: id.clone(),
+                    kind: SagaKind::Gc,
+                    state: SagaState::Doing(SagaKind::Gc.steps()[0]),
+                    order: Order::default(),
+                    actor: actor.clone(),
+                    version: 1,
+                    at: writer.now(),
+                };
+                writer.insert(&saga)?;
+                tell(writer, &saga, &after, SagaChange::Queued)
+            })
+            .await?;
+        Ok(())
+    }
+
+    /// Waits until the clean-ups are over, at most a minute: whatever rests is taken up later.
+    async fn until_gone(&self, items: &[Item]) {
+        let ids: Vec<String> = items.iter().map(|i| i.id.clone()).collect();
+        let wait = async {
+            let mut feed = self.store.subscribe();
+            loop {
+                let wanted = ids.clone();
+                let look = self
+                    .look(move |r| {
+                        let head = r.head()?.seq;
+                        let mut busy = false;
+                        for id in &wanted {
+                            let session: Session = r.get(id)?;
+                            busy |= session.check_free().is_err();
+                        }
+                        Ok((head, busy))
+                    })
+                    .await;
+                match look {
+                    Ok((head, true)) => {
+                        if !feed.beyond(head).await {
+                            return;
+                        }
+                    }
+                    Ok((_, false)) | Err(_) => return,
+                }
+            }
+        };
+        let _ = tokio::time::timeout(std::time::Duration::from_secs(60), wait).await;
+    }
+
+    /// Backups that are old, of sessions that are over.
+    async fn gc_backups(&self, ledger: &Ledger, order: GcOrder) -> Result<Vec<Item>, Error> {
+        let before = self.now().minus_seconds(order.backups_older_than_seconds);
+        let live: HashSet<SessionId> = ledger
+            .sessions
+            .iter()
+            .filter(|s| s.phase.is_live() || s.check_free().is_err())
+            .map(|s| s.id.clone())
+            .collect();
+        let ours: HashSet<SessionId> = ledger.sessions.iter().map(|s| s.id.clone()).collect();
+        let mut items = vec![];
+        for repo in repositories(ledger) {
+            let (live, ours) = (live.clone(), ours.clone());
+            let found = off(move || {
+                let mut items = vec![];
+                for backup in outside::backups(&repo) {
+                    let old = backup.at < before;
+                    let over = ours.contains(&backup.session) && !live.contains(&backup.session);
+                    if !old || !over {
+                        continue;
+                    }
+                    if !order.dry_run && !outside::drop_backup(&repo, &backup) {
+                        continue;
+                    }
+                    items.push(Item {
+                        what: "backup",
+                        id: skein_domain::workspace::backup_ref(&backup.session, backup.n),
+                        path: Some(repo.to_string()),
+                        action: "remove",
+                        reason: format!(
+                            "it is older than {}",
+                            days(order.backups_older_than_seconds)
+                        ),
+                    });
+                }
+                items
+            })
+            .await?;
+            items.extend(found);
+        }
+        Ok(items)
+    }
+
+    /// Folders below our roots that no record knows. Those that hold work are only named.
+    async fn gc_folders(
+        &self,
+        fleet: &std::sync::Arc<Fleet>,
+        ledger: &Ledger,
+        order: GcOrder,
+    ) -> Result<Vec<Item>, Error> {
+        let known: HashMap<SessionId, &Session> =
+            ledger.sessions.iter().map(|s| (s.id.clone(), s)).collect();
+        let tenant = self.tenant().to_string();
+        let mut items = vec![];
+        for root in fleet.roots.clone() {
+            let root_of = root.clone();
+            let found = off(move || outside::managed(&root_of)).await?;
+            for folder in found.into_iter().filter(|f| f.tenant == tenant) {
+                let mine = known
+                    .get(&folder.session)
+                    .and_then(|s| s.gear.as_deref())
+                    .is_some_and(|g| g.workspace.state != WorkspaceState::Gone);
+                if mine {
+                    continue;
+                }
+                let path = folder.path.display().to_string();
+                let (id, dry) = (folder.session.to_string(), order.dry_run);
+                let root = root.clone();
+                let removed = off(move || outside::clear(&root, &folder, dry)).await?;
+                let (action, reason) = match removed {
+                    Ok(()) => (
+                        "remove",
+                        "no session knows this folder, and no work is in it".into(),
+                    ),
+                    Err(why) => ("keep", format!("no session knows this folder, but {why}")),
+                };
+                items.push(Item {
+                    what: "folder",
+                    id,
+                    path: Some(path),
+                    action,
+                    reason,
+                });
+            }
+        }
+        Ok(items)
+    }
+
+    /// Runs that no record holds on to.
+    async fn gc_runs(
+        &self,
+        fleet: &std::sync::Arc<Fleet>,
+        ledger: &Ledger,
+        order: GcOrder,
+    ) -> Result<Vec<Item>, Error> {
+        let known: HashMap<&SessionId, &Session> =
+            ledger.sessions.iter().map(|s| (&s.id, s)).collect();
+        let mut items = vec![];
+        for runtime in fleet.runtimes.values() {
+            let found = match runtime.list().await {
+                Ok(found) => found,
+                Err(error) => {
+                    tracing::warn!(%error, "runs could not be listed");
+                    continue;
+                }
+            };
+            for run in found {
+                let held = known.get(&run.session).is_some_and(|s| {
+                    s.check_free().is_err()
+                        || s.gear
+                            .as_ref()
+                            .is_some_and(|g| g.handle.as_ref() == Some(&run.handle))
+                });
+                if held || run.tenant != self.tenant().as_str() {
+                    continue;
+                }
+                if !order.dry_run {
+                    let _ = runtime.end(&run.handle, Grace::default()).await;
+                    runtime.forget(&run.handle).await?;
+                }
+                items.push(Item {
+                    what: "run",
+                    id: format!("{}/{}", run.session, run.run),
+                    path: None,
+                    action: "end",
+                    reason: match run.pid {
+                        Some(pid) => format!("no session holds on to it; process {pid}"),
+                        None => "it is over, and no session holds on to it".into(),
+                    },
+                });
+            }
+        }
+        Ok(items)
+    }
+}
+
+/// The repositories sessions have worked in.
+fn repositories(ledger: &Ledger) -> Vec<AbsPath> {
+    let of_sessions = ledger
+        .sessions
+        .iter()
+        .filter_map(|s| s.gear.as_ref()?.workspace.repo.clone());
+    let of_projects = ledger
+        .projects
+        .iter()
+        .filter_map(|p| p.path.as_deref()?.parse().ok());
+    let mut all: Vec<AbsPath> = of_sessions.chain(of_projects).collect();
+    all.sort();
+    all.dedup();
+    all
+}
+
+fn days(seconds: u64) -> String {
+    match seconds {
+        0..=86_399 => format!("{seconds} s"),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}

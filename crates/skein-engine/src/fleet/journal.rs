@@ -1,0 +1,500 @@
+//! How a saga moves: one step, one transaction, and the way back when a step fails (L4).
+//!
+//! A saga is carried by one task of this process at a time. After a crash the next process finds its row
+//! and does the row's step again; every step and undo can be repeated. Other requests change a saga only
+//! by turning it round (a kill); its carrier notices by the version.
+
+use std::sync::Arc;
+
+use skein_domain::fact::{Change, SagaChange};
+use skein_domain::observed::SagaSeen;
+use skein_domain::saga::{Failure, Step};
+use skein_domain::{Gear, Kind, Outcome, Reason, Saga, SagaState, Session, WorkspaceState};
+use skein_store::Writer;
+
+use super::step::{Done, Finish, StepError};
+use super::{Fleet, Member, lock};
+use crate::desk::Desk;
+use crate::ending::end_session;
+use crate::error::Error;
+
+type StoreResult<T> = Result<T, skein_store::Error>;
+
+/// One saga in the hands of its carrier.
+#[derive(Clone, Debug)]
+pub(crate) struct Carrier {
+    pub(crate) desk: Desk,
+    pub(crate) fleet: Arc<Fleet>,
+    pub(crate) member: Member,
+}
+
+/// Where a saga stands after a transaction.
+enum Moved {
+    On(Saga),
+    Over,
+}
+
+impl Carrier {
+    /// Carries the saga to its end, or until the store fails; the row stays then and is found again.
+    pub(crate) async fn carry(self, mut saga: Saga) {
+        let id = saga.id.clone();
+        if !lock(&self.fleet.at_work).insert(id.clone()) {
+            return;
+        }
+        loop {
+            match self.advance(&saga).await {
+                Ok(Moved::On(next)) => saga = next,
+                Ok(Moved::Over) => break,
+                Err(error) => {
+                    tracing::warn!(saga = %id, session = %self.member.session, %error, "a saga rests");
+                    break;
+                }
+            }
+        }
+        lock(&self.fleet.at_work).remove(&id);
+        self.fleet.ring();
+    }
+
+    async fn advance(&self, saga: &Saga) -> Result<Moved, Error> {
+        self.show(saga);
+        match &saga.state {
+            SagaState::Queued => Ok(Moved::Over),
+            SagaState::Doing(step) => self.go_on(saga, *step).await,
+            SagaState::Undoing { step, why, failed } => {
+                self.go_back(saga, *step, why.clone(), failed.clone()).await
+            }
+            SagaState::Leftover { steps, why } => {
+                self.clear_up(saga, steps.clone(), why.clone()).await
+            }
+        }
+    }
+
+    fn show(&self, saga: &Saga) {
+        let (step, why) = match &saga.state {
+            SagaState::Queued => (None, None),
+            SagaState::Doing(step) => (Some(*step), None),
+            SagaState::Undoing { step, why, .. } => {
+                (Some(*step), Some(format!("undone, because {}", why.text)))
+            }
+            SagaState::Leftover { .. } => return,
+        };
+        let seen = SagaSeen {
+            kind: saga.kind,
+            step,
+            place: None,
+            why,
+        };
+        self.fleet.board.saga(&self.member, Some(seen));
+    }
+
+    fn name(saga: &Saga, step: Step, what: &str) -> String {
+        format!("{}.{}.{what}", saga.kind.as_str(), step.as_str())
+    }
+
+    async fn go_on(&self, saga: &Saga, step: Step) -> Result<Moved, Error> {
+        self.fleet.point(&Self::name(saga, step, "begin"));
+        let session = self.session().await?;
+        let done = self.perform(saga, step, &session).await;
+        self.fleet.point(&Self::name(saga, step, "done"));
+        let moved = match done {
+            Ok(done) => self.record(saga, step, done).await?,
+            Err(StepError::Store(error)) => return Err(error),
+            Err(StepError::Failed { kind, text }) if saga.kind.turns_back() => {
+                let why = Failure {
+                    step,
+                    kind,
+                    text,
+                    outcome: Outcome::Failed,
+                };
+                self.turn_round(saga, why).await?
+            }
+            Err(StepError::Failed { text, .. }) => self.leave_out(saga, step, text).await?,
+        };
+        self.fleet.point(&Self::name(saga, step, "recorded"));
+        Ok(moved)
+    }
+
+    pub(crate) async fn session(&self) -> Result<Session, Error> {
+        let id = self.member.session.clone();
+        self.desk.look(move |r| r.get(id.as_str())).await
+    }
+
+    /// Writes in the saga's name if it is still where we left it; else says where it is now.
+    async fn write(
+        &self,
+        saga: &Saga,
+        job: impl Fn(&mut Writer<'_>, &Session, Gear) -> StoreResult<Option<Saga>> + Send + 'static,
+    ) -> Result<Moved, Error> {
+        let expected = saga.clone();
+        let actor = saga.actor.clone();
+        let result = self
+            .desk
+            .store
+            .write(&actor, self.desk.now(), move |writer| {
+                let Some(current) = writer.reader().find::<Saga>(expected.id.as_str())? else {
+                    return Ok(None);
+                };
+                if current.version != expected.version {
+                    return Ok(Some(current));
+                }
+                let session: Session = writer.reader().get(expected.session.as_str())?;
+                let gear = session.gear.as_deref().cloned().ok_or_else(|| {
+                    skein_store::Error::Bug(format!("session {} lost its gear", session.id))
+                })?;
+                job(writer, &session, gear)
+            })
+            .await?;
+        Ok(match result {
+            Some(saga) => Moved::On(saga),
+            None => {
+                self.fleet.board.saga(&self.member, None);
+                Moved::Over
+            }
+        })
+    }
+
+    /// The step's result and the move to the next one, in one transaction.
+    async fn record(&self, saga: &Saga, step: Step, done: Done) -> Result<Moved, Error> {
+        let saga_now = saga.clone();
+        let (fleet, member) = (self.fleet.clone(), self.member.clone());
+        let finish = done.finish.clone();
+        let moved = self
+            .write(saga, move |writer, session, mut gear| {
+                (done.patch)(&mut gear);
+                let next = saga_now.after(step);
+                let mut run = session.run;
+                if next == Some(Step::Launch) {
+                    // The run gets its number and its handle before it exists, so that whatever a crash
+                    // leaves behind is named here.
+                    run += 1;
+                    gear.input = 0;
+                    let runtime = fleet
+                        .runtime(gear.runtime)
+                        .map_err(|e| skein_store::Error::Bug(e.to_string()))?;
+                    gear.handle = Some(runtime.handle(member.tenant.as_str(), &session.id, run));
+                }
+                if next.is_none() {
+                    gear.saga = None;
+                }
+                let after = Session {
+                    run,
+                    ..session.with_gear(gear, writer.now())
+                };
+                let after = finish_step(writer, &after, next.is_none(), &finish)?;
+                for change in &done.changes {
+                    writer.tell(&change.clone().of(&after))?;
+                }
+                finish_saga(writer, &saga_now, &after, next)
+            })
+            .await?;
+        if matches!(moved, Moved::Over) {
+            self.over(saga).await;
+        }
+        Ok(moved)
+    }
+
+    /// What follows the end of a saga outside the store.
+    async fn over(&self, saga: &Saga) {
+        if let Ok(session) = self.session().await {
+            if session.has_run() {
+                self.fleet.places.started(&self.member);
+                self.fleet.keep(&self.desk, &session);
+                self.fleet.wake_keeper(&self.member);
+            } else if self.fleet.places.leave(&self.member) {
+                self.fleet.ring();
+            }
+        }
+        tracing::debug!(saga = %saga.id, kind = saga.kind.as_str(), "a saga is over");
+    }
+
+    async fn turn_round(&self, saga: &Saga, why: Failure) -> Result<Moved, Error> {
+        let now = saga.clone();
+        self.write(saga, move |writer, session, _| {
+            turn_round(writer, &now, session, why.clone()).map(Some)
+        })
+        .await
+    }
+
+    /// A step of a saga that only goes forward did not work: say so and go on without it.
+    async fn leave_out(&self, saga: &Saga, step: Step, text: Reason) -> Result<Moved, Error> {
+        if matches!(step, Step::Stop | Step::End) {
+            // Without these it would be a lie to go on; it is tried again later.
+            self.fleet.board.tell(&self.member, text.as_str());
+            let why = format!("{} of {}: {text}", step.as_str(), saga.session);
+            return Err(Error::Saga { why });
+        }
+        let now = saga.clone();
+        self.write(saga, move |writer, session, mut gear| {
+            gear.note = Some(text.clone());
+            // What could not be backed up is not removed.
+            let next = Step::End;
+            let after = session.with_gear(gear, writer.now());
+            writer.update(&after)?;
+            tell(
+                writer,
+                &now,
+                &after,
+                SagaChange::LeftOut {
+                    step,
+                    why: text.clone(),
+                },
+            )?;
+            finish_saga(writer, &now, &after, Some(next))
+        })
+        .await
+    }
+
+    async fn go_back(
+        &self,
+        saga: &Saga,
+        step: Step,
+        why: Failure,
+        mut failed: Vec<Step>,
+    ) -> Result<Moved, Error> {
+        self.fleet.point(&Self::name(saga, step, "undo"));
+        let session = self.session().await?;
+        let undone = self.undo(saga, step, &session).await;
+        self.fleet.point(&Self::name(saga, step, "undone"));
+        let (patch, error) = match undone {
+            Ok(patch) => (Some(patch), None),
+            Err(StepError::Store(error)) => return Err(error),
+            Err(StepError::Failed { text, .. }) => {
+                failed.push(step);
+                (None, Some(text))
+            }
+        };
+        let now = saga.clone();
+        let moved = self
+            .write(saga, move |writer, session, mut gear| {
+                if let Some(patch) = &patch {
+                    patch(&mut gear);
+                }
+                let before = now.before(step);
+                let last = before.is_none();
+                if last {
+                    gear.saga = None;
+                    gear.note = Some(why.text.clone());
+                }
+                let mut after = session.with_gear(gear, writer.now());
+                writer.update(&after)?;
+                if let Some(text) = &error {
+                    let change = SagaChange::UndoFailed {
+                        step,
+                        why: text.clone(),
+                    };
+                    tell(writer, &now, &after, change)?;
+                }
+                let state = match before {
+                    Some(step) => SagaState::Undoing {
+                        step,
+                        why: why.clone(),
+                        failed: failed.clone(),
+                    },
+                    None if failed.is_empty() => {
+                        after = undone_end(writer, &now, &after, &why)?;
+                        tell(writer, &now, &after, SagaChange::Undone)?;
+                        writer.delete(&now)?;
+                        return Ok(None);
+                    }
+                    None => {
+                        after = undone_end(writer, &now, &after, &why)?;
+                        SagaState::Leftover {
+                            steps: failed.clone(),
+                            why: why.clone(),
+                        }
+                    }
+                };
+                let next = now.in_state(state);
+                writer.update(&next)?;
+                if before.is_some() {
+                    tell(writer, &now, &after, SagaChange::Began { step })?;
+                    Ok(Some(next))
+                } else {
+                    Ok(None)
+                }
+            })
+            .await?;
+        self.fleet.point(&Self::name(saga, step, "undo_recorded"));
+        if matches!(moved, Moved::Over) {
+            self.fleet.release(&self.member).await;
+            self.over(saga).await;
+        }
+        Ok(moved)
+    }
+
+    /// Undos that failed are tried again, once each time the saga is picked up.
+    async fn clear_up(&self, saga: &Saga, steps: Vec<Step>, why: Failure) -> Result<Moved, Error> {
+        let session = self.session().await?;
+        let mut left = vec![];
+        let mut patches = vec![];
+        for step in steps.iter().copied() {
+            match self.undo(saga, step, &session).await {
+                Ok(patch) => patches.push(patch),
+                Err(StepError::Store(error)) => return Err(error),
+                Err(StepError::Failed { .. }) => left.push(step),
+            }
+        }
+        if left == steps {
+            return Ok(Moved::Over);
+        }
+        let now = saga.clone();
+        self.write(saga, move |writer, session, mut gear| {
+            for patch in &patches {
+                patch(&mut gear);
+            }
+            let after = session.with_gear(gear, writer.now());
+            writer.update(&after)?;
+            if left.is_empty() {
+                tell(writer, &now, &after, SagaChange::Undone)?;
+                writer.delete(&now)?;
+            } else {
+                let (steps, why) = (left.clone(), why.clone());
+                writer.update(&now.in_state(SagaState::Leftover { steps, why }))?;
+                tell(writer, &now, &after, SagaChange::Began { step: left[0] })?;
+            }
+            Ok(None)
+        })
+        .await
+    }
+}
+
+pub(crate) fn tell(
+    writer: &mut Writer<'_>,
+    saga: &Saga,
+    session: &Session,
+    change: SagaChange,
+) -> StoreResult<()> {
+    let change = Change::Saga {
+        saga: saga.id.clone(),
+        kind: saga.kind,
+        change,
+    };
+    writer.tell(&change.of(session))
+}
+
+/// Makes a saga go back from where it is; the first error is what people are told.
+pub(crate) fn turn_round(
+    writer: &mut Writer<'_>,
+    saga: &Saga,
+    session: &Session,
+    why: Failure,
+) -> StoreResult<Saga> {
+    let change = SagaChange::Failed {
+        step: why.step,
+        kind: why.kind,
+        why: why.text.clone(),
+    };
+    tell(writer, saga, session, change)?;
+    let next = saga.in_state(SagaState::Undoing {
+        step: why.step,
+        why,
+        failed: vec![],
+    });
+    writer.update(&next)?;
+    Ok(next)
+}
+
+/// The session's own part of a step: its phase.
+fn finish_step(
+    writer: &mut Writer<'_>,
+    after: &Session,
+    last: bool,
+    finish: &Finish,
+) -> StoreResult<Session> {
+    let stepped = match finish {
+        Finish::Nothing => after.clone(),
+        Finish::Phase(step) => {
+            // One version for the whole transaction.
+            let phase = after.phase.on(&after.id, step.clone())?;
+            let turns = after.turns + u64::from(*step == skein_domain::Step::Launched);
+            Session {
+                phase,
+                turns,
+                last_activity_at: writer.now(),
+                ..after.clone()
+            }
+        }
+        Finish::End(outcome, reason) if after.phase.is_live() && last => {
+            writer.update(after)?;
+            return end_session(writer, after, *outcome, reason.clone());
+        }
+        Finish::End(..) => after.clone(),
+    };
+    writer.update(&stepped)?;
+    Ok(stepped)
+}
+
+fn finish_saga(
+    writer: &mut Writer<'_>,
+    saga: &Saga,
+    session: &Session,
+    next: Option<Step>,
+) -> StoreResult<Option<Saga>> {
+    match next {
+        Some(step) => {
+            let next = saga.in_state(SagaState::Doing(step));
+            writer.update(&next)?;
+            tell(writer, saga, session, SagaChange::Began { step })?;
+            Ok(Some(next))
+        }
+        None => {
+            writer.delete(saga)?;
+            tell(writer, saga, session, SagaChange::Done)?;
+            Ok(None)
+        }
+    }
+}
+
+/// How a session stands after its saga was undone.
+fn undone_end(
+    writer: &mut Writer<'_>,
+    saga: &Saga,
+    session: &Session,
+    why: &Failure,
+) -> StoreResult<Session> {
+    if !session.phase.is_live() {
+        return Ok(session.clone());
+    }
+    let (outcome, reason) = match (&saga.order.ended, why.outcome) {
+        // An undone restore puts back what was, so that it can be tried again.
+        (Some((outcome, reason)), Outcome::Failed) => (*outcome, reason.clone()),
+        (_, outcome) => (outcome, Some(why.text.clone())),
+    };
+    end_session(writer, session, outcome, reason)
+}
+
+/// A text fit for people: what is not printable becomes a space.
+pub(crate) fn reason(text: &str) -> Reason {
+    let clean: String = text
+        .chars()
+        .map(|c| {
+            if c.is_control() && c != '\n' && c != '\t' {
+                ' '
+            } else {
+                c
+            }
+        })
+        .take(8_000)
+        .collect();
+    let clean = clean.trim();
+    let clean = if clean.is_empty() {
+        "no reason given"
+    } else {
+        clean
+    };
+    clean
+        .parse()
+        .unwrap_or_else(|_| "it failed".parse().expect("a short plain text is a reason"))
+}
+
+pub(crate) fn failed(kind: Kind, text: impl std::fmt::Display) -> StepError {
+    StepError::Failed {
+        kind,
+        text: reason(&text.to_string()),
+    }
+}
+
+/// A workspace that was removed.
+pub(crate) fn gone(gear: &mut Gear) {
+    gear.workspace = gear.workspace.in_state(WorkspaceState::Gone);
+}

@@ -1,0 +1,472 @@
+//! One task per run: woken by its runtime, by hooks and by new messages, never by a clock of its own while
+//! nothing happens (L12). It records what the agent does as turns, questions and the end of the run, and
+//! brings messages.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use skein_agent::agent::{Agent, Picture, Reading};
+use skein_domain::observed::{Doubt, Seen};
+use skein_domain::{Activity, Exit, Kind, ReceiptId, RunHandle, RuntimeState, Session, Timestamp};
+use skein_runtime::runtime::{Run, Runtime, Screen, Sight};
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+
+use super::activity::Sightings;
+use super::courier::{SETTLE_MS, Stage};
+use super::journal::failed;
+use super::step::StepError;
+use super::{Fleet, Member, lock};
+use crate::desk::Desk;
+use crate::error::Error;
+
+/// How many hooks and wakes may wait for a keeper; more are let go, and the screen tells the rest.
+const INBOX: usize = 64;
+/// How long a spawn waits for its agent to take the task before the session counts as at work.
+const TASK: Duration = Duration::from_secs(60);
+/// Between two looks at a run that cannot be reached.
+const AGAIN: [u64; 6] = [200, 1_000, 2_000, 5_000, 15_000, 60_000];
+/// A run that is definitely gone is looked for this often before that is believed.
+const LOOKS: u32 = 3;
+
+/// How others reach a keeper.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    run: u64,
+    inbox: mpsc::Sender<Call>,
+    stop: watch::Sender<bool>,
+    told: watch::Receiver<Told>,
+}
+
+#[derive(Debug)]
+enum Call {
+    Hook(u64, Vec<Reading>),
+    Wake,
+}
+
+/// What a keeper tells whoever waits for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) activity: Option<Activity>,
+    pub(crate) exit: Option<Exit>,
+    /// Counts receipts that moved.
+    pub(crate) moves: u64,
+    /// The task has ended.
+    pub(crate) gone: bool,
+}
+
+pub(crate) struct Keeper {
+    pub(super) desk: Desk,
+    pub(super) fleet: Arc<Fleet>,
+    pub(super) member: Member,
+    runtime: Arc<dyn Runtime>,
+    handle: RunHandle,
+    pub(super) run: u64,
+    pub(super) agent: Option<Arc<dyn Agent>>,
+    inbox: mpsc::Receiver<Call>,
+    stop: watch::Receiver<bool>,
+    told: watch::Sender<Told>,
+    pub(super) seen: Sightings,
+    pub(super) screen: Screen,
+    pub(super) sight: Sight,
+    pub(super) stage: Option<(ReceiptId, Stage)>,
+    began: Instant,
+    looks: u32,
+    /// Usage totals counted so far in this process.
+    pub(super) counted: Option<skein_domain::Usage>,
+}
+
+/// Why a keeper let go of a connection.
+enum Left {
+    Over(Exit),
+    CutOff,
+    Stopped,
+}
+
+impl Fleet {
+    /// Watches the session's run from now on; nothing if it is watched already.
+    pub(crate) fn keep(self: &Arc<Self>, desk: &Desk, session: &Session) {
+        let Some(gear) = session.gear.as_deref() else {
+            return;
+        };
+        let (Some(handle), Ok(runtime)) = (gear.handle.clone(), self.runtime(gear.runtime)) else {
+            return;
+        };
+        let member = Member {
+            tenant: desk.tenant().clone(),
+            session: session.id.clone(),
+        };
+        let (inbox, calls) = mpsc::channel(INBOX);
+        let (stop, stopped) = watch::channel(false);
+        let (told, listen) = watch::channel(Told::default());
+        {
+            let mut keepers = lock(&self.keepers);
+            if let Some(known) = keepers.get(&member)
+                && known.run == session.run
+                && !known.told.borrow().gone
+            {
+                return;
+            }
+            let handle = Handle {
+                run: session.run,
+                inbox,
+                stop,
+                told: listen,
+            };
+            keepers.insert(member.clone(), handle);
+        }
+        let keeper = Keeper {
+            desk: desk.system(),
+            fleet: self.clone(),
+            member,
+            runtime,
+            handle,
+            run: session.run,
+            agent: None,
+            inbox: calls,
+            stop: stopped,
+            told,
+            seen: Sightings::default(),
+            screen: Screen::default(),
+            sight: Sight::default(),
+            stage: None,
+            began: Instant::now(),
+            looks: 0,
+            counted: None,
+        };
+        desk.shared.tasks.start("keeper", keeper.keep());
+    }
+
+    /// Something changed that the keeper should look at.
+    pub(crate) fn wake_keeper(&self, member: &Member) {
+        if let Some(handle) = lock(&self.keepers).get(member) {
+            // A full inbox wakes it as well.
+            let _ = handle.inbox.try_send(Call::Wake);
+        }
+    }
+
+    pub(crate) fn heard(&self, member: &Member, run: u64, readings: Vec<Reading>) -> bool {
+        match lock(&self.keepers).get(member) {
+            Some(handle) => handle.inbox.try_send(Call::Hook(run, readings)).is_ok(),
+            None => false,
+        }
+    }
+
+    /// Stops watching and waits until nothing is written any more.
+    pub(crate) async fn release(&self, member: &Member) {
+        let Some(handle) = lock(&self.keepers).remove(member) else {
+            return;
+        };
+        handle.stop.send_replace(true);
+        let mut told = handle.told.clone();
+        let _ = told.wait_for(|t| t.gone).await;
+    }
+
+    /// Waits until the agent took its task, shows a dialog, or lets us wait too long. An agent that dies
+    /// before is an error.
+    pub(crate) async fn task_taken(
+        &self,
+        desk: &Desk,
+        member: &Member,
+        receipt: &ReceiptId,
+    ) -> Result<(), StepError> {
+        let told = lock(&self.keepers).get(member).map(|h| h.told.clone());
+        let Some(mut told) = told else {
+            return Ok(());
+        };
+        let until = Instant::now() + TASK;
+        let mut turned = self.turned.subscribe();
+        loop {
+            let now = told.borrow_and_update().clone();
+            let state = desk.get_receipt(receipt.to_string()).await?.state;
+            if state >= skein_domain::Delivery::Submitted
+                || now.activity == Some(Activity::WaitingInput)
+            {
+                return Ok(());
+            }
+            if let Some(exit) = now.exit {
+                let text = format!("the agent {exit} before it took its task");
+                return Err(failed(Kind::Failed, text));
+            }
+            if now.gone {
+                return Ok(());
+            }
+            tokio::select! {
+                changed = told.changed() => if changed.is_err() { return Ok(()) },
+                _ = turned.changed() => return Ok(()),
+                () = tokio::time::sleep_until(until) => return Ok(()),
+            }
+        }
+    }
+}
+
+impl Keeper {
+    async fn keep(mut self) {
+        let exit = self.watch().await;
+        if let Some(exit) = exit {
+            self.told.send_modify(|t| t.exit = Some(exit));
+            self.finish(exit).await;
+        }
+        self.told.send_modify(|t| t.gone = true);
+    }
+
+    /// Until the run is over, or we are told to let go.
+    async fn watch(&mut self) -> Option<Exit> {
+        loop {
+            if *self.stop.borrow() {
+                return None;
+            }
+            match self.runtime.connect(&self.handle).await {
+                Ok(run) => {
+                    self.looks = 0;
+                    self.fleet.board.change(&self.member, |o| o.doubt = None);
+                    match self.attend(run).await {
+                        Left::Over(exit) => return Some(exit),
+                        Left::Stopped => return None,
+                        Left::CutOff => {}
+                    }
+                }
+                Err(skein_runtime::error::Error::Missing { .. }) if self.looks + 1 >= LOOKS => {
+                    self.saw(RuntimeState::Missing);
+                    return Some(Exit::Unseen);
+                }
+                Err(error) => self.doubts(&error.to_string()),
+            }
+            if self.rest().await {
+                return None;
+            }
+        }
+    }
+
+    fn doubts(&mut self, why: &str) {
+        self.looks += 1;
+        let (now, looks) = (self.desk.now(), self.looks);
+        self.fleet.board.change(&self.member, |o| {
+            let since = o.doubt.as_ref().map_or(now, |d| d.since);
+            o.doubt = Some(Doubt {
+                since,
+                looks: looks.saturating_sub(1),
+                why: why.to_owned(),
+            });
+        });
+    }
+
+    /// Waits before the next look; longer each time. True when we are told to let go.
+    async fn rest(&mut self) -> bool {
+        let index = usize::try_from(self.looks)
+            .unwrap_or(usize::MAX)
+            .min(AGAIN.len() - 1);
+        let pause = Duration::from_millis(AGAIN[index]);
+        let stopping = self.desk.shared.tasks.stopping();
+        tokio::select! {
+            () = tokio::time::sleep(pause) => false,
+            _ = self.stop.changed() => true,
+            () = stopping => true,
+        }
+    }
+
+    fn saw(&self, state: RuntimeState) {
+        let at = self.desk.now();
+        let output_at = self.sight.output_at.map(Timestamp::from_micros);
+        let has_signal = self.has_signal();
+        self.fleet.board.change(&self.member, |o| {
+            o.runtime = Some(Seen { what: state, at });
+            o.output_at = output_at.or(o.output_at);
+            o.has_signal = has_signal;
+        });
+    }
+
+    pub(super) fn has_signal(&self) -> bool {
+        self.agent
+            .as_ref()
+            .is_some_and(|a| a.abilities().has_signal())
+    }
+
+    pub(super) fn now(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// One connection, from its first sight to its last.
+    async fn attend(&mut self, run: Arc<dyn Run>) -> Left {
+        let mut sights = run.sight();
+        let stopping = self.desk.shared.tasks.stopping();
+        tokio::pin!(stopping);
+        let mut look = true;
+        loop {
+            self.sight = sights.borrow_and_update().clone();
+            if let Some(exit) = self.sight.exit {
+                self.saw(RuntimeState::Exited(exit));
+                return Left::Over(exit);
+            }
+            if self.sight.cut_off {
+                return Left::CutOff;
+            }
+            self.saw(RuntimeState::Alive {
+                pid: self.sight.pid,
+            });
+            let next = match self.attend_once(&run, look).await {
+                Ok(next) => next,
+                Err(Error::Runtime(_)) => return Left::CutOff,
+                Err(error) => {
+                    tracing::warn!(session = %self.member.session, %error, "a keeper could not record");
+                    Some(Instant::now() + Duration::from_secs(1))
+                }
+            };
+            tokio::select! {
+                biased;
+                _ = self.stop.changed() => return Left::Stopped,
+                () = &mut stopping => return Left::Stopped,
+                changed = sights.changed() => {
+                    if changed.is_err() {
+                        return Left::CutOff;
+                    }
+                    look = sights.borrow().bytes != self.screen.bytes;
+                }
+                call = self.inbox.recv() => {
+                    self.called(call);
+                    look = true;
+                }
+                () = sleep_until(next) => look = true,
+            }
+        }
+    }
+
+    fn called(&mut self, call: Option<Call>) {
+        let mut next = call;
+        while let Some(call) = next {
+            match call {
+                // A hook of an earlier run says nothing about this one.
+                Call::Hook(run, readings) if run == self.run => self.seen.heard(readings),
+                Call::Hook(..) | Call::Wake => {}
+            }
+            next = self.inbox.try_recv().ok();
+        }
+    }
+
+    /// Looks, records what was seen, brings messages. Returns when to look again.
+    async fn attend_once(
+        &mut self,
+        run: &Arc<dyn Run>,
+        look: bool,
+    ) -> Result<Option<Instant>, Error> {
+        let session = self.session().await?;
+        self.know_agent(&session).await;
+        if look {
+            self.screen = run.screen().await?;
+        }
+        self.read_screen();
+        let session = self.record(session).await?;
+        let due = self.deliver(run, session).await?;
+        let again = [due, self.seen.look_again(), self.settles()];
+        let unknown = self.agent.is_none().then(|| self.now() + 5_000);
+        let earliest = again.into_iter().flatten().chain(unknown).min();
+        Ok(earliest.map(|at| self.began + Duration::from_millis(at)))
+    }
+
+    /// After a submit the screen's `ready` is believed again at this moment, if nothing else happens.
+    fn settles(&self) -> Option<u64> {
+        let at = self.seen.prompted_at? + SETTLE_MS;
+        (!self.seen.worked && at >= self.now()).then_some(at)
+    }
+
+    pub(super) async fn session(&self) -> Result<Session, Error> {
+        let id = self.member.session.clone();
+        self.desk.look(move |r| r.get(id.as_str())).await
+    }
+
+    /// The agent's own knowledge; settings that are broken for a while do not stop the watch.
+    async fn know_agent(&mut self, session: &Session) {
+        if self.agent.is_some() {
+            return;
+        }
+        let id = session.project.clone();
+        let Ok(project) = self
+            .desk
+            .look(move |r| r.get::<skein_domain::Project>(id.as_str()))
+            .await
+        else {
+            return;
+        };
+        match self.fleet.agent(session, &project) {
+            Ok(agent) => self.agent = Some(agent),
+            Err(error) => tracing::warn!(%error, "an agent's settings cannot be read"),
+        }
+        if let Ok(settings) = self.fleet.settings_of(&project) {
+            self.fleet
+                .board
+                .set_patience(&self.member, settings.patience);
+        }
+        let has_signal = self.has_signal();
+        self.fleet
+            .board
+            .change(&self.member, |o| o.has_signal = has_signal);
+    }
+
+    fn read_screen(&mut self) {
+        let Some(agent) = &self.agent else {
+            return;
+        };
+        let picture = Picture {
+            rows: &self.screen.rows,
+            cursor: self.screen.cursor,
+            title: None,
+        };
+        let readings = agent.read_screen(picture);
+        let now = self.now();
+        self.seen.looked(readings, now);
+        let at = self.desk.now();
+        if let Some(what) = self.seen.now.clone() {
+            let activity = what.activity;
+            self.fleet.board.change(&self.member, |o| {
+                if o.activity.as_ref().is_none_or(|a| a.what != what) {
+                    o.activity = Some(Seen { what, at });
+                }
+            });
+            self.tell(|t| t.activity = Some(activity));
+        }
+    }
+
+    pub(super) fn tell(&self, change: impl FnOnce(&mut Told)) {
+        self.told.send_if_modified(|told| {
+            let before = told.clone();
+            change(told);
+            *told != before
+        });
+    }
+
+    /// The run is over: its end is recorded, unless a saga is at work on the session and does it.
+    async fn finish(&mut self, exit: Exit) {
+        if exit == Exit::Unseen {
+            // Its holder is gone; what is left of it must not go on unseen.
+            let _ = self
+                .runtime
+                .end(&self.handle, skein_runtime::runtime::Grace::default())
+                .await;
+        }
+        loop {
+            match self.record_end(exit).await {
+                Ok(true) => break,
+                // Being handed over; that is over soon.
+                Ok(false) => {}
+                Err(error) => {
+                    tracing::warn!(session = %self.member.session, %error, "an end could not be recorded");
+                }
+            }
+            self.looks = 1;
+            if self.rest().await {
+                return;
+            }
+        }
+    }
+
+    pub(super) fn runtime_parts(&self) -> (Arc<dyn Runtime>, RunHandle) {
+        (self.runtime.clone(), self.handle.clone())
+    }
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}

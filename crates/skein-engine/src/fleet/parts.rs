@@ -1,0 +1,48 @@
+//! What the composition root brings.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use skein_runtime::runtime::Runtime;
+use skein_workspace::provider::Provider;
+
+use super::settings::Settings;
+
+#[derive(Debug)]
+pub struct FleetParts {
+    pub providers: Vec<Arc<dyn Provider>>,
+    pub runtimes: Vec<Arc<dyn Runtime>>,
+    pub settings: Arc<dyn Settings>,
+    pub memory: Arc<dyn Memory>,
+    /// Below it, one folder per session for what its agent needs.
+    pub private: PathBuf,
+    pub logs: PathBuf,
+    pub home: PathBuf,
+    /// The folders managed workspaces are made in.
+    pub roots: Vec<PathBuf>,
+    /// This program, for hooks and built-in agents.
+    pub skein: PathBuf,
+    /// What agents get of the daemon's environment.
+    pub environment: BTreeMap<String, String>,
+    pub points: Arc<dyn Points>,
+}
+
+/// How much memory is free.
+pub trait Memory: Send + Sync + fmt::Debug {
+    /// Megabytes; none when it cannot be told, which refuses nothing.
+    fn free_mb(&self) -> Option<u64>;
+}
+
+/// Named places between the steps of a saga, where tests end the process.
+pub trait Points: Send + Sync + fmt::Debug {
+    fn reach(&self, name: &str);
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoPoints;
+
+impl Points for NoPoints {
+    fn reach(&self, _: &str) {}
+}

@@ -1,0 +1,518 @@
+//! What each step does. Every one can be repeated after being cut short anywhere.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use skein_agent::agent::{Agent, Order, Start};
+use skein_domain::fact::Change;
+use skein_domain::saga::Step;
+use skein_domain::{
+    Gear, Kind, Message, Outcome, Project, PromptVia, Purpose, Reason, Saga, SagaKind, Session,
+    WorkspaceState,
+};
+use skein_runtime::runtime::{Grace, Launch, Size};
+use skein_workspace::provider::Removal;
+
+use super::journal::{Carrier, failed, gone, reason};
+use super::settings::ProjectSettings;
+use super::{Fleet, Member};
+use crate::error::Error;
+use crate::tasks::blocking;
+
+pub(crate) type Patch = Box<dyn Fn(&mut Gear) + Send + Sync>;
+
+/// What a step did, to be recorded.
+pub(crate) struct Done {
+    pub(crate) patch: Patch,
+    pub(crate) changes: Vec<Change>,
+    pub(crate) finish: Finish,
+}
+
+/// What the last step does to the session itself.
+#[derive(Clone, Debug)]
+pub(crate) enum Finish {
+    Nothing,
+    Phase(skein_domain::Step),
+    End(Outcome, Option<Reason>),
+}
+
+pub(crate) enum StepError {
+    /// The step did not work; the saga turns round or goes on without it.
+    Failed { kind: Kind, text: Reason },
+    /// The store did not work; the saga rests where it is.
+    Store(Error),
+}
+
+impl From<Error> for StepError {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Store(_) | Error::Stopped => Self::Store(error),
+            other => {
+                let mut text = other.to_string();
+                for hint in other.hints() {
+                    text.push_str("; ");
+                    text.push_str(&hint);
+                }
+                failed(other.kind(), text)
+            }
+        }
+    }
+}
+
+impl From<skein_workspace::error::Error> for StepError {
+    fn from(error: skein_workspace::error::Error) -> Self {
+        Error::from(error).into()
+    }
+}
+
+impl From<skein_runtime::error::Error> for StepError {
+    fn from(error: skein_runtime::error::Error) -> Self {
+        Error::from(error).into()
+    }
+}
+
+fn nothing() -> Done {
+    Done {
+        patch: Box::new(|_| {}),
+        changes: vec![],
+        finish: Finish::Nothing,
+    }
+}
+
+/// How the agent of a session is to be started now.
+pub(crate) struct Opening {
+    pub(crate) start: Start,
+    /// Why it does not continue its conversation, when it should.
+    pub(crate) fresh: Option<Reason>,
+    /// How the task gets in; none when the conversation goes on by itself.
+    pub(crate) prompt: Option<PromptVia>,
+}
+
+impl Carrier {
+    pub(crate) async fn perform(
+        &self,
+        saga: &Saga,
+        step: Step,
+        session: &Session,
+    ) -> Result<Done, StepError> {
+        let gear = gear_of(session)?;
+        match step {
+            Step::Workspace => self.make_workspace(session, gear).await,
+            Step::Setup => self.set_up(session, gear).await,
+            Step::Launch => self.launch(saga, session, gear).await,
+            Step::Prompt => self.prompt(saga, session).await,
+            Step::Stop => self.stop(gear).await,
+            Step::Backup => self.back_up(session, gear).await,
+            Step::Remove => self.remove(saga, session, gear).await,
+            Step::End => Ok(self.end(saga)),
+        }
+    }
+
+    async fn make_workspace(&self, session: &Session, gear: &Gear) -> Result<Done, StepError> {
+        let provider = self.fleet.provider(gear.workspace.kind)?;
+        let (id, workspace) = (session.id.clone(), gear.workspace.clone());
+        let made = off(move || provider.make(&id, &workspace)).await??;
+        // Furnishing is still to be done when it was made now, or was never finished.
+        let unfurnished = made.anew || gear.workspace.state == WorkspaceState::Planned;
+        let state = if unfurnished {
+            WorkspaceState::Planned
+        } else {
+            WorkspaceState::Ready
+        };
+        let workspace = made.workspace.in_state(state);
+        let change = Change::WorkspaceReady {
+            kind: workspace.kind,
+            path: workspace.path.to_string(),
+            branch: workspace.branch.as_ref().map(ToString::to_string),
+        };
+        let note = made.note.as_deref().map(reason);
+        Ok(Done {
+            patch: Box::new(move |gear| {
+                gear.workspace = workspace.clone();
+                gear.note = note.clone();
+            }),
+            changes: vec![change],
+            finish: Finish::Nothing,
+        })
+    }
+
+    async fn set_up(&self, session: &Session, gear: &Gear) -> Result<Done, StepError> {
+        if gear.workspace.state == WorkspaceState::Planned {
+            let settings = self.settings(session).await?;
+            let provider = self.fleet.provider(gear.workspace.kind)?;
+            let workspace = gear.workspace.clone();
+            let mut furnishing = settings.furnishing;
+            let path = gear.launch.path.clone();
+            furnishing
+                .env
+                .entry("PATH".into())
+                .or_insert_with(|| path.unwrap_or_else(|| self.fleet.usual_path()));
+            for (name, value) in &self.fleet.environment {
+                furnishing
+                    .env
+                    .entry(name.clone())
+                    .or_insert_with(|| value.clone());
+            }
+            let (fleet, member) = (self.fleet.clone(), self.member.clone());
+            off(move || {
+                provider.furnish(&workspace, &furnishing, &mut |line| {
+                    fleet.board.tell(&member, line);
+                })
+            })
+            .await??;
+        }
+        Ok(Done {
+            patch: Box::new(|gear| {
+                gear.workspace = gear.workspace.in_state(WorkspaceState::Ready);
+            }),
+            ..nothing()
+        })
+    }
+
+    pub(crate) async fn project(&self, session: &Session) -> Result<Project, Error> {
+        let id = session.project.clone();
+        self.desk.look(move |r| r.get(id.as_str())).await
+    }
+
+    async fn settings(&self, session: &Session) -> Result<ProjectSettings, Error> {
+        let project = self.project(session).await?;
+        let fleet = self.fleet.clone();
+        off(move || fleet.settings_of(&project)).await?
+    }
+
+    /// The same answer each time it is asked, so that a repeated step does the same.
+    async fn opening(&self, saga: &Saga, session: &Session) -> Result<Opening, StepError> {
+        let gear = gear_of(session)?.clone();
+        let settings = self.settings(session).await?;
+        let agent = super::equip::agent_named(&settings, &session.agent)?;
+        let order = self.fleet.order(&self.member, session, &gear);
+        open(&*agent, &order, saga.kind).map_err(|e| failed(e.kind(), e))
+    }
+
+    async fn launch(&self, saga: &Saga, session: &Session, gear: &Gear) -> Result<Done, StepError> {
+        let opening = self.opening(saga, session).await?;
+        let settings = self.settings(session).await?;
+        let fleet = self.fleet.clone();
+        let env = fleet.environment(&self.member, session, gear, &settings, &opening.start);
+        let private = fleet.private_of(&self.member);
+        let log = fleet.log_of(&self.member, session.run);
+        let start = opening.start.clone();
+        let folder = private.clone();
+        let log_at = log.clone();
+        off(move || -> std::io::Result<()> {
+            make_private(&folder)?;
+            if let Some(parent) = log_at.parent() {
+                make_private(parent)?;
+            }
+            write_files(&folder, &start)
+        })
+        .await?
+        .map_err(|e| failed(Kind::Failed, format!("cannot write the agent's files: {e}")))?;
+        let runtime = fleet.runtime(gear.runtime)?;
+        let launch = Launch {
+            tenant: self.member.tenant.to_string(),
+            session: session.id.clone(),
+            run: session.run,
+            argv: opening.start.argv.clone(),
+            env,
+            cwd: PathBuf::from(gear.workspace.path.as_str()),
+            stdin: opening.start.stdin.as_ref().map(|s| private.join(s)),
+            size: Size::default(),
+            log,
+        };
+        runtime.launch(launch).await?;
+        let native = opening.start.native.clone();
+        let fresh = opening.fresh.clone();
+        let mut changes = vec![Change::Launched {
+            run: session.run,
+            runtime: gear.runtime,
+            fresh: fresh.clone(),
+        }];
+        if let Some(native) = native.clone().filter(|n| gear.native.as_ref() != Some(n)) {
+            changes.push(Change::Named { native });
+        }
+        Ok(Done {
+            patch: Box::new(move |gear| {
+                gear.native = native.clone().or_else(|| gear.native.clone());
+                if fresh.is_some() {
+                    gear.note = fresh.clone();
+                }
+            }),
+            changes,
+            finish: Finish::Nothing,
+        })
+    }
+
+    /// Sees the task on its way. A task that is typed is accepted for delivery here, and the session is
+    /// `spawning` until the agent took it, shows a dialog, or lets us wait too long.
+    async fn prompt(&self, saga: &Saga, session: &Session) -> Result<Done, StepError> {
+        let opening = self.opening(saga, session).await?;
+        let finish = match opening.prompt {
+            None => skein_domain::Step::Ready,
+            Some(PromptVia::Argv | PromptVia::Stdin) => skein_domain::Step::Launched,
+            Some(PromptVia::Typed) => {
+                let receipt = saga
+                    .order
+                    .receipt
+                    .clone()
+                    .ok_or_else(|| failed(Kind::Failed, "the task has no receipt"))?;
+                let message = Message::from(&session.task);
+                self.desk
+                    .accept_message(session, receipt.clone(), Purpose::Task, message)
+                    .await?;
+                self.fleet.keep(&self.desk, session);
+                self.fleet.wake_keeper(&self.member);
+                self.fleet
+                    .task_taken(&self.desk, &self.member, &receipt)
+                    .await?;
+                skein_domain::Step::Launched
+            }
+        };
+        Ok(Done {
+            finish: Finish::Phase(finish),
+            ..nothing()
+        })
+    }
+
+    async fn stop(&self, gear: &Gear) -> Result<Done, StepError> {
+        self.fleet.release(&self.member).await;
+        if let Some(handle) = &gear.handle {
+            let runtime = self.fleet.runtime(gear.runtime)?;
+            match runtime.end(handle, Grace::default()).await {
+                Ok(_) | Err(skein_runtime::error::Error::Missing { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+            runtime.forget(handle).await?;
+        }
+        self.fleet.board.forget_run(&self.member);
+        Ok(Done {
+            patch: Box::new(|gear| gear.handle = None),
+            ..nothing()
+        })
+    }
+
+    async fn back_up(&self, session: &Session, gear: &Gear) -> Result<Done, StepError> {
+        if gear.workspace.state == WorkspaceState::Gone {
+            return Ok(nothing());
+        }
+        let provider = self.fleet.provider(gear.workspace.kind)?;
+        let (id, workspace) = (session.id.clone(), gear.workspace.clone());
+        let n = next_backup(gear);
+        let now = self.desk.now();
+        let backup = off(move || provider.backup(&id, &workspace, n, now)).await??;
+        let changes = backup.iter().map(|b| Change::BackedUp {
+            name: b.name(&session.id),
+            commit: b.commit.to_string(),
+        });
+        Ok(Done {
+            changes: changes.collect(),
+            patch: Box::new(move |gear| {
+                gear.workspace = gear.workspace.with_backup(backup.clone());
+            }),
+            finish: Finish::Nothing,
+        })
+    }
+
+    /// A kill leaves what is not clean where it is; a clean-up takes it too, since it is backed up.
+    async fn remove(&self, saga: &Saga, session: &Session, gear: &Gear) -> Result<Done, StepError> {
+        let workspace = gear.workspace.clone();
+        if !workspace.is_managed() || workspace.state == WorkspaceState::Gone {
+            return Ok(nothing());
+        }
+        let provider = self.fleet.provider(workspace.kind)?;
+        let discard = saga.order.discard;
+        let (id, now, kind) = (session.id.clone(), self.desk.now(), saga.kind);
+        let last = gear.workspace.backups.last().map_or(1, |b| b.n);
+        let removed = off(move || -> Result<bool, skein_workspace::error::Error> {
+            let contents = provider.look(&workspace)?;
+            match (contents.dirty, kind, discard) {
+                (false, ..) => provider.remove(&workspace, Removal::KeepWork)?,
+                (true, _, true) => provider.remove(&workspace, Removal::Discard)?,
+                (true, SagaKind::Gc, false) => {
+                    // Once more under the same number, for what was written since.
+                    provider.backup(&id, &workspace, last, now)?;
+                    provider.remove(&workspace, Removal::Discard)?;
+                }
+                (true, _, false) => return Ok(false),
+            }
+            Ok(true)
+        })
+        .await??;
+        let path = gear.workspace.path.to_string();
+        Ok(if removed {
+            Done {
+                patch: Box::new(gone),
+                changes: vec![Change::WorkspaceRemoved { path }],
+                finish: Finish::Nothing,
+            }
+        } else {
+            let note = reason(&format!("uncommitted work is in {path}"));
+            Done {
+                patch: Box::new(move |gear| gear.note = Some(note.clone())),
+                ..nothing()
+            }
+        })
+    }
+
+    fn end(&self, saga: &Saga) -> Done {
+        let finish = match saga.kind {
+            SagaKind::Kill => Finish::End(Outcome::Killed, saga.order.reason.clone()),
+            SagaKind::Gc | SagaKind::Spawn | SagaKind::Restore => Finish::Nothing,
+        };
+        Done {
+            finish,
+            ..nothing()
+        }
+    }
+}
+
+pub(crate) fn gear_of(session: &Session) -> Result<&Gear, StepError> {
+    session
+        .gear
+        .as_deref()
+        .ok_or_else(|| failed(Kind::Failed, "the session has no agent"))
+}
+
+pub(crate) fn next_backup(gear: &Gear) -> u64 {
+    gear.workspace
+        .backups
+        .iter()
+        .map(|b| b.n)
+        .max()
+        .unwrap_or(0)
+        + 1
+}
+
+/// Blocking work off the async threads.
+pub(crate) async fn off<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Error> {
+    blocking(work).await.map_err(|_| Error::Stopped)
+}
+
+fn open(
+    agent: &dyn Agent,
+    order: &Order,
+    kind: SagaKind,
+) -> Result<Opening, skein_agent::error::Error> {
+    if kind == SagaKind::Restore {
+        let why = if agent.abilities().resume {
+            match agent.resume(order) {
+                Ok(start) => {
+                    return Ok(Opening {
+                        start,
+                        fresh: None,
+                        prompt: None,
+                    });
+                }
+                Err(error) => error.to_string(),
+            }
+        } else {
+            format!("{} cannot continue a conversation", agent.name())
+        };
+        let start = agent.start(order)?;
+        return Ok(Opening {
+            prompt: start.prompt,
+            start,
+            fresh: Some(reason(&format!("started fresh with its task: {why}"))),
+        });
+    }
+    let start = agent.start(order)?;
+    Ok(Opening {
+        prompt: start.prompt,
+        start,
+        fresh: None,
+    })
+}
+
+fn make_private(folder: &Path) -> std::io::Result<()> {
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+}
+
+fn write_files(folder: &Path, start: &Start) -> std::io::Result<()> {
+    for (name, content) in &start.files {
+        let path = folder.join(name);
+        if let Some(parent) = path.parent() {
+            make_private(parent)?;
+        }
+        let mut file = std::fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(path)?;
+        file.write_all(content)?;
+    }
+    Ok(())
+}
+
+impl Fleet {
+    pub(crate) fn order(&self, member: &Member, session: &Session, gear: &Gear) -> Order {
+        Order {
+            session: session.id.clone(),
+            run: session.run,
+            task: Message::from(&session.task),
+            settings: gear.launch.clone(),
+            workspace: PathBuf::from(gear.workspace.path.as_str()),
+            private: self.private_of(member),
+            skein: self.skein.clone(),
+            path: gear
+                .launch
+                .path
+                .clone()
+                .unwrap_or_else(|| self.usual_path()),
+            native: gear.native.clone(),
+        }
+    }
+
+    /// What the agent's process finds in its environment: little of the daemon's, what people set, and last
+    /// Skein's own, which nobody overrides.
+    fn environment(
+        &self,
+        member: &Member,
+        session: &Session,
+        gear: &Gear,
+        settings: &ProjectSettings,
+        start: &Start,
+    ) -> BTreeMap<String, String> {
+        let mut env = self.environment.clone();
+        env.retain(|name, _| !name.starts_with("SKEIN_"));
+        for name in &settings.pass {
+            if let Some(value) = self.passed(name) {
+                env.insert(name.clone(), value);
+            }
+        }
+        if let Some(path) = &gear.launch.path {
+            env.insert("PATH".into(), path.clone());
+        }
+        env.extend(start.env.clone());
+        for variable in settings.env.iter().chain(&gear.launch.env) {
+            env.insert(variable.name().to_owned(), variable.value().to_owned());
+        }
+        let own = [
+            ("SKEIN_HOME", self.home.display().to_string()),
+            ("SKEIN_TENANT", member.tenant.to_string()),
+            ("SKEIN_SESSION", session.id.to_string()),
+            ("SKEIN_RUN", session.run.to_string()),
+            ("SKEIN_BIN", self.skein.display().to_string()),
+        ];
+        env.extend(own.map(|(name, value)| (name.to_owned(), value)));
+        env
+    }
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "people named the variables that agents get from here"
+    )]
+    fn passed(&self, name: &str) -> Option<String> {
+        if name.starts_with("SKEIN_") {
+            return None;
+        }
+        std::env::var(name).ok()
+    }
+}

@@ -1,0 +1,72 @@
+//! The way back of a spawn or restore. Each undo can be repeated, and one that fails keeps none of the
+//! others from being done.
+
+use skein_domain::saga::Step;
+use skein_domain::{Gear, Saga, SagaKind, Session, WorkspaceState};
+use skein_runtime::runtime::Grace;
+use skein_workspace::provider::Removal;
+
+use super::journal::{Carrier, gone};
+use super::step::{Patch, StepError, gear_of, next_backup, off};
+
+impl Carrier {
+    pub(crate) async fn undo(
+        &self,
+        saga: &Saga,
+        step: Step,
+        session: &Session,
+    ) -> Result<Patch, StepError> {
+        let gear = gear_of(session)?;
+        match step {
+            Step::Launch | Step::Prompt => self.undo_launch(gear).await,
+            Step::Workspace => self.undo_workspace(saga, session, gear).await,
+            // What was furnished goes with the workspace; the others are steps that only go forward.
+            Step::Setup | Step::Stop | Step::Backup | Step::Remove | Step::End => {
+                Ok(Box::new(|_| {}))
+            }
+        }
+    }
+
+    async fn undo_launch(&self, gear: &Gear) -> Result<Patch, StepError> {
+        self.fleet.release(&self.member).await;
+        if let Some(handle) = &gear.handle {
+            let runtime = self.fleet.runtime(gear.runtime)?;
+            match runtime.end(handle, Grace::default()).await {
+                Ok(_) | Err(skein_runtime::error::Error::Missing { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+            runtime.forget(handle).await?;
+        }
+        self.fleet.board.forget_run(&self.member);
+        Ok(Box::new(|gear| gear.handle = None))
+    }
+
+    /// A spawn's workspace goes again, with a backup of whatever is in it. A restore's stays: it held work
+    /// before.
+    async fn undo_workspace(
+        &self,
+        saga: &Saga,
+        session: &Session,
+        gear: &Gear,
+    ) -> Result<Patch, StepError> {
+        let workspace = gear.workspace.clone();
+        if saga.kind != SagaKind::Spawn
+            || !workspace.is_managed()
+            || workspace.state == WorkspaceState::Gone
+        {
+            return Ok(Box::new(|_| {}));
+        }
+        let provider = self.fleet.provider(workspace.kind)?;
+        let (id, n, now) = (session.id.clone(), next_backup(gear), self.desk.now());
+        let backup = off(move || {
+            let backup = provider.backup(&id, &workspace, n, now)?;
+            provider.remove(&workspace, Removal::Discard)?;
+            Ok::<_, skein_workspace::error::Error>(backup)
+        })
+        .await??;
+        Ok(Box::new(move |gear| {
+            gear.workspace = gear.workspace.with_backup(backup.clone());
+            gone(gear);
+        }))
+    }
+}
