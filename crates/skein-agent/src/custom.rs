@@ -354,3 +354,6 @@ fn bad(name: &AgentName, key: &str, why: impl Into<String>) -> Error {
         hints: vec![],
     }
 }
+
+#[cfg(test)]
+mod tests;

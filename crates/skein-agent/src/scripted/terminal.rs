@@ -1,6 +1,6 @@
 //! The terminal of the scripted program: raw mode, waiting for input, size.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -78,10 +78,17 @@ impl Terminal {
         }
     }
 
-    pub(super) fn write(&self, bytes: &[u8]) -> io::Result<()> {
-        let mut stdout = io::stdout().lock();
-        stdout.write_all(bytes)?;
-        stdout.flush()
+    /// All of it at once, past the line buffer: half a frame looks like another screen.
+    pub(super) fn write(&self, mut bytes: &[u8]) -> io::Result<()> {
+        let stdout = io::stdout();
+        while !bytes.is_empty() {
+            match rustix::io::write(&stdout, bytes) {
+                Ok(n) => bytes = &bytes[n..],
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
     }
 }
 

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, LazyLock, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,8 @@ use serde_json::Value;
 use skein_agent::{Agent, Draft, Picture, Reading, Scripted};
 use skein_domain::Activity;
 use tempfile::TempDir;
+
+static SCRIPTED: LazyLock<Scripted> = LazyLock::new(Scripted::new);
 
 /// Far longer than anything takes; a machine may be busy.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
@@ -303,7 +305,7 @@ impl Screen {
             cursor,
             title: None,
         };
-        let readings = Scripted::new().read_screen(picture);
+        let readings = SCRIPTED.read_screen(picture);
         Self {
             rows,
             cursor,
@@ -316,7 +318,7 @@ impl Screen {
     }
 
     pub(crate) fn draft(&self) -> Draft {
-        Scripted::new().draft(Picture {
+        SCRIPTED.draft(Picture {
             rows: &self.rows,
             cursor: self.cursor,
             title: None,

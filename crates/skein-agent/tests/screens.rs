@@ -1,0 +1,234 @@
+//! What rules read from recorded screens.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
+
+use std::fs;
+use std::path::PathBuf;
+
+use skein_agent::{Agent, Draft, Picture, Reading, Reply, Resets, Rules, Scripted, Wanted};
+use skein_domain::{Activity, Question, Usage};
+
+fn folder() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/screens"))
+}
+
+fn rows(name: &str) -> Vec<String> {
+    let text = fs::read_to_string(folder().join(name)).unwrap();
+    text.lines().map(str::to_owned).collect()
+}
+
+fn sample() -> Rules {
+    let text = fs::read_to_string(folder().join("sample.toml")).unwrap();
+    Rules::parse("sample.toml", &text).unwrap()
+}
+
+/// The cursor in the last row that holds text.
+fn picture<'a>(rows: &'a [String], title: Option<&'a str>) -> Picture<'a> {
+    let last = rows.iter().rposition(|row| !row.trim().is_empty());
+    Picture {
+        rows,
+        cursor: (u16::try_from(last.unwrap_or(0)).unwrap(), 0),
+        title,
+    }
+}
+
+fn does(activity: Activity, rule: &str, detail: Option<&str>) -> Reading {
+    Reading::Activity {
+        activity,
+        rule: rule.into(),
+        detail: detail.map(str::to_owned),
+    }
+}
+
+fn question(text: &str, options: &[&str]) -> Question {
+    Question {
+        text: text.parse().unwrap(),
+        options: options.iter().map(|o| o.parse().unwrap()).collect(),
+    }
+}
+
+#[test]
+fn samples_say_what_people_see() {
+    let holds = |text: &str| Draft::Holds(text.into());
+    let limit = "Usage limit reached, try again in 3600 seconds";
+    let permission = [
+        "Yes",
+        "Yes, and don't ask again",
+        "No, tell it what to do differently (esc)",
+    ];
+    let used = Usage {
+        input_tokens: 1204,
+        output_tokens: 311,
+        cost_micros: 20_000,
+    };
+    let seconds = 3600;
+    for (name, readings, draft) in [
+        (
+            "idle",
+            vec![
+                does(Activity::Ready, "ready", None),
+                Reading::UsageTotal(used),
+            ],
+            Draft::Empty,
+        ),
+        (
+            "draft",
+            vec![does(Activity::Ready, "ready", None)],
+            holds("first line of a draft\nand its second"),
+        ),
+        (
+            "working",
+            vec![does(Activity::Active, "working", None)],
+            Draft::Empty,
+        ),
+        (
+            "permission",
+            vec![
+                does(Activity::WaitingInput, "permission", None),
+                Reading::Wants(Wanted::Permission),
+                Reading::Asks(question("Do you want to proceed?", &permission)),
+            ],
+            Draft::Unseen,
+        ),
+        (
+            "yes-no",
+            vec![
+                does(Activity::WaitingInput, "yes or no", None),
+                Reading::Wants(Wanted::Choice),
+                Reading::Asks(question("Add src/lib.rs to the chat?", &["Yes", "No"])),
+            ],
+            Draft::Unseen,
+        ),
+        (
+            "limit",
+            vec![
+                does(Activity::Blocked, "limit", Some(limit)),
+                Reading::Limited {
+                    resets: Some(Resets::In { seconds }),
+                },
+            ],
+            Draft::Empty,
+        ),
+        ("nothing", vec![], Draft::Unseen),
+    ] {
+        let rows = rows(&format!("sample/{name}.txt"));
+        let picture = picture(&rows, None);
+        assert_eq!(sample().read(picture), readings, "{name}");
+        assert_eq!(sample().draft(picture), draft, "{name}");
+    }
+}
+
+#[test]
+fn titles_are_read_where_a_rule_asks_for_them() {
+    let rows = rows("sample/idle.txt");
+    let read = |title| sample().read(picture(&rows, title));
+    assert_eq!(
+        read(Some("[ ! ] Action Required | sample"))[0],
+        does(Activity::WaitingInput, "title says action", None)
+    );
+    assert_eq!(
+        read(Some("sample"))[0],
+        does(Activity::Ready, "ready", None)
+    );
+    assert_eq!(read(None)[0], does(Activity::Ready, "ready", None));
+}
+
+#[test]
+fn l6_options_are_chosen_by_their_own_keys() {
+    let rules = sample();
+    let fixed = question("Add it?", &["Yes", "No"]);
+    let text = "no".parse().unwrap();
+    assert_eq!(
+        rules.answer(&fixed, None, &text),
+        Reply::Keys(b"n\r".into())
+    );
+    let shown = question("Do you want to proceed?", &["Yes", "Yes, always", "No"]);
+    assert_eq!(rules.answer(&shown, None, &text), Reply::Keys(b"3".into()));
+    let other = "maybe".parse().unwrap();
+    assert!(matches!(
+        rules.answer(&shown, None, &other),
+        Reply::Cannot { .. }
+    ));
+}
+
+#[test]
+fn recordings_of_the_scripted_agent_say_what_it_does() {
+    let scripted = Scripted::new();
+    for (name, activity, draft) in [
+        ("ready", Activity::Ready, Draft::Empty),
+        (
+            "draft",
+            Activity::Ready,
+            Draft::Holds("first line\nsecond line".into()),
+        ),
+        ("working", Activity::Active, Draft::Empty),
+        ("asking", Activity::WaitingInput, Draft::Empty),
+        ("dialog", Activity::WaitingInput, Draft::Unseen),
+        ("blocked", Activity::Blocked, Draft::Empty),
+        (
+            "pasted",
+            Activity::Ready,
+            Draft::Holds("[pasted 9000 bytes]".into()),
+        ),
+    ] {
+        let rows = rows(&format!("scripted/{name}.txt"));
+        let picture = picture(&rows, None);
+        let readings = scripted.read_screen(picture);
+        let Some(Reading::Activity { activity: seen, .. }) = readings.first() else {
+            panic!("{name}: {readings:?}")
+        };
+        assert_eq!(*seen, activity, "{name}");
+        assert_eq!(scripted.draft(picture), draft, "{name}");
+    }
+}
+
+#[test]
+fn l13_mistakes_in_rules_are_named() {
+    let rule = "[[rule]]\nname = 'a'\nsays = 'ready'\nall = ['x']\n";
+    for (text, told) in [
+        ("rules = []", "unknown key `rules`"),
+        ("[[rule]]\nsays = 'ready'", "r.rule[1].name"),
+        ("[[rule]]\nname = 'a'\nall = ['x']", "r.rule[1].says"),
+        ("[[rule]]\nname = 'a'\nsays = 'happy'\nall = ['x']", "says"),
+        (
+            "[[rule]]\nname = 'a'\nsays = 'unknown'\nall = ['x']",
+            "says",
+        ),
+        (
+            "[[rule]]\nname = 'a'\nsays = 'ready'",
+            "something to look for",
+        ),
+        (&format!("{rule}{rule}"), "two rules are named `a`"),
+        (&format!("{rule}in = 'bottom 0'"), "r.rule[1].in"),
+        (&format!("{rule}any = [{{ regex = '(' }}]"), "not a regex"),
+        (
+            &format!("{rule}any = [{{ regexp = 'x' }}]"),
+            "unknown key `regexp`",
+        ),
+        (&format!("{rule}any = ['']"), "a text is empty"),
+        (&format!("{rule}any = 'x'"), "expected a list, not a text"),
+        (
+            &format!("{rule}detail = '\\w{{1000}}{{1000}}'"),
+            "too large",
+        ),
+        (&format!("{rule}option = 'x'"), "unknown key `option`"),
+        ("[box]\nmore = 'x'", "r.box.prompt"),
+        (
+            &format!("{rule}[box]\nprompt = '^>'\nhidden_by = ['b']"),
+            "no rule is named `b`",
+        ),
+        ("[answer]\nby = 'smoke'", "r.answer.by"),
+        ("[", "invalid settings in `r`"),
+    ] {
+        let error = Rules::parse("r", text).unwrap_err();
+        let message = error.to_string();
+        assert!(message.contains(told), "{text}\n{message}");
+    }
+    let error = Rules::parse("r", &format!("{rule}alll = ['x']")).unwrap_err();
+    assert_eq!(error.hints(), ["did you mean `all`?"]);
+    let error = Rules::parse("r", "[bocks]\n").unwrap_err();
+    assert_eq!(
+        error.hints(),
+        ["the known keys are `rule`, `box`, `answer`"]
+    );
+}
