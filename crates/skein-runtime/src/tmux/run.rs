@@ -1,0 +1,326 @@
+//! A connection to one run: inputs by paste buffers, screens by `capture-pane`.
+
+use std::ffi::OsStr;
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::watch;
+
+use super::control::{line, with};
+use super::folder::{self, Last, Started, State};
+use super::hub::Seen;
+use super::server::Server;
+use crate::error::Error;
+use crate::runtime::{Input, Result, Run, Screen, Sight, Size, Taken, Task};
+
+/// Buffers of this process; the process id tells them from those of others.
+static BUFFERS: AtomicU64 = AtomicU64::new(0);
+
+/// The pane's facts before its rows: height, cursor, highest input number, whose pane it is.
+pub(super) const FACTS: &str =
+    "#{pane_height} #{cursor_y} #{cursor_x} #{@skein_input} #{@skein_run}";
+
+#[derive(Debug)]
+pub(super) struct TmuxRun {
+    pub(super) name: String,
+    pub(super) server: Arc<Server>,
+    pub(super) seen: Arc<Seen>,
+}
+
+/// What a living pane says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Facts {
+    pub(super) height: usize,
+    pub(super) cursor: (u16, u16),
+    pub(super) input: u64,
+}
+
+impl Facts {
+    /// `None` when the pane is not there, or is another run's.
+    pub(super) fn parse(text: &str, name: &str) -> Option<Self> {
+        let words: Vec<&str> = text.split(' ').collect();
+        let [height, row, column, input, run] = words.as_slice() else {
+            return None;
+        };
+        (*run == name).then_some(Self {
+            height: height.parse().ok()?,
+            cursor: (row.parse().ok()?, column.parse().ok()?),
+            input: input.parse().ok()?,
+        })
+    }
+}
+
+enum Place {
+    Pane(Started),
+    Over(Box<Last>),
+}
+
+impl TmuxRun {
+    /// Where the run is now.
+    fn place(&self) -> Result<Place> {
+        let path = self.seen.folder().path();
+        match self.seen.folder().look() {
+            Ok(Some(State::Alive(started))) => Ok(Place::Pane(started)),
+            Ok(Some(State::Over(last))) => Ok(Place::Over(last)),
+            Ok(Some(State::Launching)) => Err(Error::unobserved("it is being launched")),
+            Ok(None | Some(State::Gone(_) | State::Failed(_))) => Err(Error::Missing),
+            Err(error) => Err(Error::unobserved(format!("cannot read {path:?}: {error}"))),
+        }
+    }
+
+    fn pane(&self) -> Result<Started> {
+        match self.place()? {
+            Place::Pane(started) => Ok(started),
+            Place::Over(last) => Err(Error::Over {
+                exit: last.ending.into(),
+            }),
+        }
+    }
+
+    /// tmux did not know the pane: either the run ended meanwhile, or nothing is known.
+    fn lost(&self, why: String) -> Error {
+        match self.pane() {
+            Ok(_) => Error::unobserved(format!("tmux says: {why}")),
+            Err(error) => error,
+        }
+    }
+
+    /// The highest input number the run took.
+    pub(super) async fn learn_input(&self) -> Result<()> {
+        let started = match self.place()? {
+            Place::Pane(started) => started,
+            Place::Over(_) => return Ok(()),
+        };
+        let ask = line(&["display-message -p -t ", &started.pane, " '", FACTS, "'"]);
+        let answer = self.server.request(ask).await?;
+        let facts = answer.printed().map_err(|why| self.lost(why))?;
+        let facts = facts
+            .first()
+            .map_or("", |l| std::str::from_utf8(l).unwrap_or(""));
+        match Facts::parse(facts, &self.name) {
+            Some(facts) => {
+                self.seen.took(facts.input);
+                Ok(())
+            }
+            None => match self.place()? {
+                Place::Pane(_) => Err(Error::unobserved("tmux does not know the run's pane")),
+                Place::Over(_) => Ok(()),
+            },
+        }
+    }
+
+    /// Number and paste are one step of the server: it runs a line's commands without a break.
+    async fn put(&self, number: u64, bytes: Vec<u8>, bracket: &str) -> Result<Taken> {
+        let started = self.pane()?;
+        let file = BufferFile::new(self, bytes)?;
+        let pane = &started.pane;
+        let (number_text, buffer) = (number.to_string(), file.name.clone());
+        let taken = [
+            "if-shell -F -t ",
+            pane,
+            " '#{&&:#{==:#{@skein_run},",
+            &self.name,
+            "},#{e|<:#{@skein_input},",
+            &number_text,
+            "}}' { set-option -p -t ",
+            pane,
+            " @skein_input ",
+            &number_text,
+        ]
+        .concat();
+        let lines = if file.path.is_some() {
+            let load = with(
+                line(&["load-buffer -b ", &buffer]),
+                [OsStr::new(&file.relative)],
+            );
+            let rest = line(&[
+                " ; ",
+                &taken,
+                " ; paste-buffer -r ",
+                bracket,
+                " -b ",
+                &buffer,
+                " -t ",
+                pane,
+                " ; display-message -p skein-now } { display-message -p -t ",
+                pane,
+                " 'skein-before #{@skein_run}' } ; delete-buffer -b ",
+                &buffer,
+            ]);
+            [load, rest].concat()
+        } else {
+            line(&[
+                &taken,
+                " ; display-message -p skein-now } { display-message -p -t ",
+                pane,
+                " 'skein-before #{@skein_run}' }",
+            ])
+        };
+        let answer = self.server.request(lines).await?;
+        let printed = answer.printed().map_err(|why| self.lost(why))?;
+        let before = format!("skein-before {}", self.name);
+        let taken = if printed.contains(&b"skein-now".as_slice()) {
+            Taken::Now
+        } else if printed.contains(&before.as_bytes()) {
+            Taken::Before
+        } else {
+            return Err(self.lost("it is another run's pane".into()));
+        };
+        self.seen.took(number);
+        Ok(taken)
+    }
+}
+
+impl Run for TmuxRun {
+    fn write(&self, number: u64, input: Input) -> Task<'_, Taken> {
+        Box::pin(async move {
+            match input {
+                Input::Paste(text) => self.put(number, pasted(&text), "-p").await,
+                Input::Keys(keys) => self.put(number, keys, "").await,
+            }
+        })
+    }
+
+    fn screen(&self) -> Task<'_, Screen> {
+        Box::pin(async move {
+            let pane = match self.place()? {
+                Place::Over(last) => return Ok(last.screen()),
+                Place::Pane(started) => started.pane,
+            };
+            let ask = line(&[
+                "display-message -p -t ",
+                &pane,
+                " '",
+                FACTS,
+                "' ; capture-pane -p -t ",
+                &pane,
+            ]);
+            let answer = self.server.request(ask).await?;
+            let height = |facts: &str| Some(Facts::parse(facts, &self.name)?.height);
+            let Some((facts, rows)) = answer.screen(height) else {
+                return match self.place()? {
+                    Place::Over(last) => Ok(last.screen()),
+                    Place::Pane(_) => Err(Error::unobserved("tmux shows no screen")),
+                };
+            };
+            let cursor = Facts::parse(&facts, &self.name).map_or((0, 0), |facts| facts.cursor);
+            let count = self.seen.folder().count("live/count");
+            Ok(Screen {
+                rows: rows.iter().map(|row| row.trim_end().to_owned()).collect(),
+                cursor,
+                bracketed_paste: count.bracketed_paste,
+                bytes: count.bytes,
+            })
+        })
+    }
+
+    fn resize(&self, size: Size) -> Task<'_, ()> {
+        Box::pin(async move {
+            let pane = self.pane()?.pane;
+            let (cols, rows) = (size.cols.max(1).to_string(), size.rows.max(1).to_string());
+            // `resize-window` makes the size fixed; people who attach bring their own.
+            let ask = line(&[
+                "resize-window -t ",
+                &pane,
+                " -x ",
+                &cols,
+                " -y ",
+                &rows,
+                " ; set-option -w -t ",
+                &pane,
+                " window-size latest",
+            ]);
+            let answer = self.server.request(ask).await?;
+            answer.printed().map(drop).map_err(|why| self.lost(why))
+        })
+    }
+
+    fn sight(&self) -> watch::Receiver<Sight> {
+        self.seen.sight()
+    }
+}
+
+/// As a terminal pastes: line ends are carriage returns, and no character that acts is among it, so that the
+/// text cannot close its own bracket.
+fn pasted(text: &str) -> Vec<u8> {
+    let text = text.replace("\r\n", "\n");
+    let kept = text.chars().filter_map(|c| match c {
+        '\n' | '\r' => Some('\r'),
+        '\t' => Some('\t'),
+        c if c.is_control() => None,
+        c => Some(c),
+    });
+    kept.collect::<String>().into_bytes()
+}
+
+/// What is to be pasted, where the server can read it; gone when dropped, so that a server that wakes up late
+/// finds nothing to paste.
+struct BufferFile {
+    name: String,
+    /// As the server finds it from the root.
+    relative: PathBuf,
+    /// `None` for nothing: tmux has no empty buffers.
+    path: Option<PathBuf>,
+}
+
+impl BufferFile {
+    fn new(run: &TmuxRun, bytes: Vec<u8>) -> Result<Self> {
+        let number = BUFFERS.fetch_add(1, Ordering::Relaxed);
+        let name = format!("skein-{}-{number}", std::process::id());
+        let relative = PathBuf::from("runs").join(&run.name).join(&name);
+        let mut file = Self {
+            relative,
+            path: None,
+            name,
+        };
+        if !bytes.is_empty() {
+            let path = run.seen.folder().file(&file.name);
+            file.path = Some(path.clone());
+            folder::private(&path, OpenOptions::new().create(true).truncate(true))
+                .and_then(|mut open| open.write_all(&bytes))
+                .map_err(|error| Error::io("cannot write", path, error))?;
+        }
+        Ok(file)
+    }
+}
+
+impl Drop for BufferFile {
+    fn drop(&mut self) {
+        if let Some(path) = &self.path {
+            // It goes with the run's folder at the latest.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn facts_of_another_run_are_no_facts() {
+        let facts = Facts::parse("24 3 7 5 default,a-1,1", "default,a-1,1");
+        let expected = Facts {
+            height: 24,
+            cursor: (3, 7),
+            input: 5,
+        };
+        assert_eq!(facts, Some(expected));
+        assert_eq!(
+            Facts::parse("24 3 7 5 default,a-1,2", "default,a-1,1"),
+            None
+        );
+        assert_eq!(Facts::parse("    ", "default,a-1,1"), None);
+    }
+
+    #[test]
+    fn pasted_text_holds_nothing_that_acts() {
+        assert_eq!(
+            pasted("a\r\nb\nc\td\x1b[201~\u{9b}\x03é"),
+            "a\rb\rc\td[201~é".as_bytes()
+        );
+    }
+}
