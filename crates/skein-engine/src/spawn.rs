@@ -144,7 +144,7 @@ impl Desk {
         if let Some(agent) = &spawn.agent {
             return Ok(agent.clone());
         }
-        let none: AgentName = "none".parse()?;
+        let none = AgentName::none();
         let Some(fleet) = self.shared.fleet.get().cloned() else {
             return Ok(none);
         };

@@ -189,8 +189,8 @@ async fn driving(desk: &Desk, session: &SessionId) -> Vec<Result<Answer, Error>>
         desk.answer(id(), "yes".parse().unwrap()).await,
         desk.end(id(), fence(), skein_domain::Outcome::Done, None)
             .await,
-        desk.kill(id(), None, false).await,
-        desk.kill(id(), None, true).await,
+        desk.kill(id(), crate::common::kill(false)).await,
+        desk.kill(id(), crate::common::kill(true)).await,
         desk.restore(id()).await,
         desk.handoff(id(), actor("agent:b"), None).await,
         desk.broadcast(id(), actors(&["agent:b", "agent:c"]), None)
@@ -411,7 +411,11 @@ async fn l15_a_bound_token_lifts_no_limits_and_ends_nobody_elses_work() {
     let mine = mine.unwrap().session().unwrap();
     let theirs = world.child(&mine.id, UNLIMITED).await;
     assert_eq!(
-        refused(desk.kill(mine.id.to_string(), None, true).await).rule(),
+        refused(
+            desk.kill(mine.id.to_string(), crate::common::kill(true))
+                .await
+        )
+        .rule(),
         "not_owner"
     );
     assert!(world.session(&theirs.id).phase.is_live());

@@ -120,7 +120,17 @@ async fn ask(world: &World, asked: Asked) -> Result<(), Error> {
                 .await
                 .map(drop)
         }
-        21 => desk.kill(id, reason(), n.is_multiple_of(2)).await.map(drop),
+        21 => desk
+            .kill(
+                id,
+                skein_engine::KillOrder {
+                    reason: reason(),
+                    tree: n.is_multiple_of(2),
+                    discard: false,
+                },
+            )
+            .await
+            .map(drop),
         22..=24 => desk.restore(id).await.map(drop),
         25..=27 => {
             let version = (n.is_multiple_of(3)).then_some(1 + n % 4);

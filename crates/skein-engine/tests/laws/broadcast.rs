@@ -210,7 +210,7 @@ async fn killing_the_tree_takes_a_waiting_source_and_its_recipients() {
     let below = world.broadcast(&children[0].id, &TWO).await;
     world
         .desk()
-        .kill(source.id.to_string(), None, true)
+        .kill(source.id.to_string(), crate::common::kill(true))
         .await
         .unwrap();
     let killed = Phase::Ended {
@@ -291,7 +291,7 @@ async fn killing_the_tree_of_an_ended_session_takes_what_it_left_at_work() {
     world.end(&root.id).await;
     let killed = world
         .desk()
-        .kill(root.id.to_string(), None, true)
+        .kill(root.id.to_string(), crate::common::kill(true))
         .await
         .unwrap();
     assert_eq!(killed.session().unwrap().id, root.id);
@@ -299,7 +299,7 @@ async fn killing_the_tree_of_an_ended_session_takes_what_it_left_at_work() {
     assert!(
         world
             .desk()
-            .kill(root.id.to_string(), None, true)
+            .kill(root.id.to_string(), crate::common::kill(true))
             .await
             .is_err()
     );

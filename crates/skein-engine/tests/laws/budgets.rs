@@ -104,7 +104,7 @@ async fn l8_every_end_gives_the_rest_back() {
         match way {
             "done" => drop(desk.end(id, fence(), Outcome::Done, None).await.unwrap()),
             "failed" => drop(desk.end(id, fence(), Outcome::Failed, None).await.unwrap()),
-            "killed" => drop(desk.kill(id, None, false).await.unwrap()),
+            "killed" => drop(desk.kill(id, crate::common::kill(false)).await.unwrap()),
             _ => {
                 world
                     .set(Settings {
@@ -400,7 +400,10 @@ async fn perform(world: &World, op: Op) {
             None => Ok(()),
         },
         Op::Kill(n, tree) => match pick(world, n) {
-            Some(id) => desk.kill(id.to_string(), None, tree).await.map(drop),
+            Some(id) => desk
+                .kill(id.to_string(), crate::common::kill(tree))
+                .await
+                .map(drop),
             None => Ok(()),
         },
         Op::Restore(n) => match pick(world, n) {

@@ -236,7 +236,7 @@ impl World {
 
     pub(crate) async fn kill(&self, session: &SessionId) {
         self.desk()
-            .kill(session.to_string(), None, false)
+            .kill(session.to_string(), crate::common::kill(false))
             .await
             .unwrap();
     }
@@ -389,7 +389,8 @@ pub(crate) fn task(text: &str) -> Spawn {
         thread: None,
         parent: None,
         owner: None,
-        agent: AgentName::none(),
+        agent: Some(AgentName::none()),
+        equip: skein_engine::fleet::equip::Equip::default(),
         allowance: UNLIMITED,
     }
 }
@@ -546,5 +547,13 @@ pub(crate) async fn told(world: &World, kind: &str) {
         if events.iter().any(|e| e.kind == kind) {
             return;
         }
+    }
+}
+
+/// A kill of one session or of all below it, for no reason.
+pub(crate) fn kill(tree: bool) -> skein_engine::KillOrder {
+    skein_engine::KillOrder {
+        tree,
+        ..skein_engine::KillOrder::default()
     }
 }

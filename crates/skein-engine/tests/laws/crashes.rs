@@ -263,7 +263,10 @@ async fn l4_everyday_changes_are_whole_or_absent() {
             None => world.child(parent, tokens(10)).await,
         };
         faults.arm(1, fault);
-        let killed = world.desk().kill(child.id.to_string(), None, false).await;
+        let killed = world
+            .desk()
+            .kill(child.id.to_string(), crate::common::kill(false))
+            .await;
         assert!(killed.is_err());
         faults.revive();
         world.audit();
@@ -279,7 +282,10 @@ async fn l13_a_closed_store_is_unavailable() {
     let store: Store = world.store.clone();
     store.close();
     let results = [
-        world.desk().kill(session.id.to_string(), None, true).await,
+        world
+            .desk()
+            .kill(session.id.to_string(), crate::common::kill(true))
+            .await,
         world
             .desk()
             .handoff(session.id.to_string(), actor("agent:b"), None)

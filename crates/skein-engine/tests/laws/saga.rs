@@ -138,8 +138,8 @@ async fn l4_a_locked_session_does_nothing_else() {
         desk.end(id(), fence(), skein_domain::Outcome::Done, None)
             .await,
     );
-    conflict(desk.kill(id(), None, false).await);
-    conflict(desk.kill(id(), None, true).await);
+    conflict(desk.kill(id(), crate::common::kill(false)).await);
+    conflict(desk.kill(id(), crate::common::kill(true)).await);
     conflict(desk.restore(id()).await);
     conflict(desk.handoff(id(), actor("agent:c"), None).await);
     conflict(
