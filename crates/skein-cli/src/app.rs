@@ -16,6 +16,9 @@ use crate::exit;
 use crate::output::{Format, Output};
 
 pub fn main() -> ExitCode {
+    if let Some(code) = crate::early::main() {
+        return code;
+    }
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let environment = Environment::read();
     let format = wanted_format(&arguments);

@@ -6,8 +6,9 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use skein_domain::{PhaseName, Status};
 
 use crate::command::{
-    answer, broadcast, completion, config, daemon, demo, doctor, events, handoff, kill, ls, man,
-    merge, project, restore, retention, session, show, spawn, summary, thread, token, tree, wait,
+    adopt, agent, answer, attach, broadcast, completion, config, daemon, demo, diff, doctor,
+    events, gc, handoff, hook, init, interrupt, kill, logs, ls, man, merge, project, restore,
+    retention, screen, send, session, show, spawn, summary, thread, token, tree, wait, why,
 };
 
 /// Runs fleets of AI agents, and never loses a thread
@@ -40,22 +41,34 @@ pub(crate) struct Global {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Init(init::InitArgs),
     Project(project::ProjectArgs),
     Thread(thread::ThreadArgs),
     Spawn(spawn::SpawnArgs),
     Ls(ls::LsArgs),
     Show(show::ShowArgs),
+    Why(why::WhyArgs),
     Tree(tree::TreeArgs),
     Wait(wait::WaitArgs),
-    Session(session::SessionArgs),
+    Attach(attach::AttachArgs),
+    Screen(screen::ScreenArgs),
+    Logs(logs::LogsArgs),
+    Diff(diff::DiffArgs),
+    Send(send::SendArgs),
     Answer(answer::AnswerArgs),
+    Interrupt(interrupt::InterruptArgs),
     Kill(kill::KillArgs),
     Restore(restore::RestoreArgs),
+    Adopt(adopt::AdoptArgs),
+    Gc(gc::GcArgs),
+    Session(session::SessionArgs),
     Handoff(handoff::HandoffArgs),
     Broadcast(broadcast::BroadcastArgs),
     Merge(merge::MergeArgs),
     Summary(summary::SummaryArgs),
     Events(events::EventsArgs),
+    Agent(agent::AgentArgs),
+    Hook(hook::HookArgs),
     Token(token::TokenArgs),
     Retention(retention::RetentionArgs),
     Daemon(daemon::DaemonArgs),

@@ -1,21 +1,32 @@
 //! One file per command: an `Args` whose doc comment is the help text, and `run`.
 
+pub(crate) mod adopt;
+pub(crate) mod agent;
 pub(crate) mod answer;
+pub(crate) mod attach;
 pub(crate) mod broadcast;
 pub(crate) mod completion;
 pub(crate) mod config;
 pub(crate) mod daemon;
 pub(crate) mod demo;
+pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod events;
+pub(crate) mod gc;
 pub(crate) mod handoff;
+pub(crate) mod hook;
+pub(crate) mod init;
+pub(crate) mod interrupt;
 pub(crate) mod kill;
+pub(crate) mod logs;
 pub(crate) mod ls;
 pub(crate) mod man;
 pub(crate) mod merge;
 pub(crate) mod project;
 pub(crate) mod restore;
 pub(crate) mod retention;
+pub(crate) mod screen;
+pub(crate) mod send;
 pub(crate) mod session;
 pub(crate) mod show;
 pub(crate) mod spawn;
@@ -24,6 +35,7 @@ pub(crate) mod thread;
 pub(crate) mod token;
 pub(crate) mod tree;
 pub(crate) mod wait;
+pub(crate) mod why;
 
 use crate::cli::Command;
 use crate::context::Context;
@@ -31,6 +43,18 @@ use crate::error::UserError;
 
 pub(crate) async fn dispatch(context: &Context, command: Command) -> Result<(), UserError> {
     match command {
+        Command::Init(args) => init::run(context, args).await,
+        Command::Why(args) => why::run(context, args).await,
+        Command::Attach(args) => attach::run(context, args).await,
+        Command::Screen(args) => screen::run(context, args).await,
+        Command::Logs(args) => logs::run(context, args).await,
+        Command::Diff(args) => diff::run(context, args).await,
+        Command::Send(args) => send::run(context, args).await,
+        Command::Interrupt(args) => interrupt::run(context, args).await,
+        Command::Adopt(args) => adopt::run(context, args).await,
+        Command::Gc(args) => gc::run(context, args).await,
+        Command::Agent(args) => agent::run(context, args).await,
+        Command::Hook(args) => hook::run(context, args).await,
         Command::Project(args) => project::run(context, args).await,
         Command::Thread(args) => thread::run(context, args).await,
         Command::Spawn(args) => spawn::run(context, args).await,

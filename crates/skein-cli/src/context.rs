@@ -173,6 +173,17 @@ impl Context {
         }
     }
 
+    /// Where programs are looked for on behalf of the caller.
+    pub(crate) fn search_path(&self) -> Option<String> {
+        let path = self.environment.path.as_deref()?;
+        path.to_str().map(str::to_owned)
+    }
+
+    /// The session this command was started in, if it was.
+    pub(crate) fn inside(&self) -> Result<Option<&str>, UserError> {
+        utf8("SKEIN_SESSION", self.environment.session.as_deref())
+    }
+
     /// The caller's key, or a fresh one.
     pub(crate) fn key(&self, given: Option<&str>) -> Key {
         given.map_or_else(Key::random, Key::new)
@@ -201,7 +212,7 @@ fn endpoint(environment: &Environment, home: &Home) -> Result<Endpoint, UserErro
     }
 }
 
-fn utf8<'a>(name: &str, value: Option<&'a OsStr>) -> Result<Option<&'a str>, UserError> {
+pub(crate) fn utf8<'a>(name: &str, value: Option<&'a OsStr>) -> Result<Option<&'a str>, UserError> {
     match value {
         None => Ok(None),
         Some(value) => value

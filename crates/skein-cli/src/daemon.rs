@@ -1,9 +1,10 @@
 //! The composition root: the one place that picks a store, an engine and a server and lets them run.
 //!
 //! Order of a start: lock the home, open the log, open the database, undo what a crash left half-done,
-//! and only then take connections. Order of a stop: no new connections, finish what is under way within a
+//! find the agents that still run, and only then take connections. Order of a stop: no new connections, finish what is under way within a
 //! deadline, close the database, remove the socket, release the lock.
 
+pub(crate) mod fleet;
 mod lock;
 mod log;
 
@@ -22,6 +23,7 @@ use skein_store_sqlite::SqliteBackend;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::env::Environment;
 use crate::error::UserError;
 use crate::home::Home;
 
@@ -35,6 +37,8 @@ const SWEEP: Duration = Duration::from_secs(60);
 /// How the daemon of one home runs.
 pub(crate) struct RunOptions {
     pub(crate) home: Home,
+    /// Where the user's settings are read from.
+    pub(crate) environment: Environment,
     pub(crate) listen: Option<String>,
     /// Say `ready` or `error: …` in one line on stdout, for the command that started us.
     pub(crate) announce: bool,
@@ -97,8 +101,11 @@ async fn serve_until_stopped(options: &RunOptions, store: Store) -> Result<(), U
         .map_err(|e: skein_domain::Invalid| UserError::misuse(e.to_string()))?;
     let stops = Stops::listen()?;
     let tasks = Tasks::default();
-    let engine = Engine::new(store, tasks.clone());
+    let parts = fleet::parts(&options.home, &options.environment)?;
+    let engine = Engine::new(store, tasks.clone()).with_fleet(parts);
     let undone = engine.recover().await.map_err(|e| from_engine(&e))?;
+    // Agents that outlived the last daemon are found again before anybody can ask for them.
+    engine.start_fleet().await.map_err(|e| from_engine(&e))?;
     let unix = bind_unix(&options.home.socket())?;
     let serving = lock::serve(&options.home)?;
     let tcp = match &options.listen {
@@ -191,6 +198,7 @@ fn start_sweeps(engine: Engine, tasks: &Tasks) {
             if let Err(error) = engine.recover().await {
                 tracing::warn!(%error, "half-done handoffs could not be looked after");
             }
+            engine.retry_sagas();
         }
     });
 }

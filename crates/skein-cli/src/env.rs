@@ -4,6 +4,7 @@
     reason = "this is the file that reads the environment"
 )]
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -21,6 +22,10 @@ pub(crate) struct Environment {
     pub(crate) xdg_config_home: Option<PathBuf>,
     pub(crate) no_color: bool,
     pub(crate) term: Option<OsString>,
+    /// The session we are in, and its run; set for agents.
+    pub(crate) session: Option<OsString>,
+    pub(crate) run: Option<OsString>,
+    pub(crate) path: Option<OsString>,
     pub(crate) temp: PathBuf,
 }
 
@@ -38,14 +43,59 @@ impl Environment {
             xdg_config_home: absolute(XDG_CONFIG_HOME),
             no_color: text("NO_COLOR").is_some(),
             term: text("TERM"),
+            session: text("SKEIN_SESSION"),
+            run: text("SKEIN_RUN"),
+            path: text("PATH"),
             temp: std::env::temp_dir(),
         }
     }
 }
 
 /// What a daemon must not inherit from the command that happens to start it.
-pub(crate) const CALLER_ONLY: [&str; 4] =
-    ["SKEIN_TENANT", "SKEIN_ACTOR", "SKEIN_URL", "SKEIN_TOKEN"];
+pub(crate) const CALLER_ONLY: [&str; 7] = [
+    "SKEIN_TENANT",
+    "SKEIN_ACTOR",
+    "SKEIN_URL",
+    "SKEIN_TOKEN",
+    "SKEIN_SESSION",
+    "SKEIN_RUN",
+    "SKEIN_BIN",
+];
+
+/// What agents get of the daemon's environment (L14: nothing else, but what a project passes by name).
+const FOR_AGENTS: [&str; 18] = [
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "PATH",
+    "LANG",
+    "LANGUAGE",
+    "LC_ALL",
+    "LC_CTYPE",
+    "LC_MESSAGES",
+    "LC_TIME",
+    "TZ",
+    "TMPDIR",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+    "XDG_CACHE_HOME",
+    "XDG_STATE_HOME",
+    "XDG_RUNTIME_DIR",
+];
+
+pub(crate) fn for_agents() -> BTreeMap<String, String> {
+    FOR_AGENTS
+        .into_iter()
+        .filter_map(|name| Some((name.to_owned(), text(name)?.into_string().ok()?)))
+        .collect()
+}
+
+/// Where tests let the daemon end itself, and where it notes the points it reaches. Debug builds only.
+#[cfg(debug_assertions)]
+pub(crate) fn crash_points() -> (Option<OsString>, Option<PathBuf>) {
+    (text("SKEIN_TEST_CRASH_AT"), path("SKEIN_TEST_CRASH_LOG"))
+}
 
 pub(crate) const SKEIN_HOME: &str = "SKEIN_HOME";
 pub(crate) const XDG_CONFIG_HOME: &str = "XDG_CONFIG_HOME";

@@ -49,6 +49,8 @@ pub(crate) struct Output {
     stderr: Paint,
     /// Columns of the terminal on stdout, if it is one.
     width: Option<usize>,
+    /// Whether stderr is a terminal on which a cursor can be moved.
+    moves: bool,
     /// The tenant named on the command line, which hints must name too.
     tenant: Option<String>,
 }
@@ -67,6 +69,7 @@ impl Output {
             stdout: colour(terminal),
             stderr: colour(io::stderr().is_terminal()),
             width: terminal.then(|| columns(io::stdout())).flatten(),
+            moves: io::stderr().is_terminal() && !dumb,
             tenant: None,
         }
     }
@@ -183,6 +186,33 @@ impl Output {
                 text::line(&self.addressed(hint))
             ));
         }
+    }
+
+    /// Rows and columns of the terminal on stderr, where people watch things happen.
+    pub(crate) fn stage(&self) -> Option<(usize, usize)> {
+        if self.format == Format::Json || !self.moves {
+            return None;
+        }
+        let size = rustix::termios::tcgetwinsize(io::stderr()).ok()?;
+        let or = |n: u16, usual: usize| if n == 0 { usual } else { n.into() };
+        Some((or(size.ws_row, 24), or(size.ws_col, 80)))
+    }
+
+    /// Text for that stage as it is, cursor movements included.
+    pub(crate) fn draw(&self, text: &str) {
+        complain(text);
+    }
+
+    /// A question to people, answered with `y`; none when there is nobody to ask.
+    pub(crate) fn ask(&self, question: &str) -> Option<bool> {
+        let people = io::stdin().is_terminal() && io::stderr().is_terminal();
+        if !people || self.format == Format::Json {
+            return None;
+        }
+        complain(&format!("{} [y/N] ", text::line(question)));
+        let mut line = String::new();
+        io::stdin().read_line(&mut line).ok()?;
+        Some(matches!(line.trim(), "y" | "Y" | "yes" | "Yes"))
     }
 
     /// A remark for `-v`.

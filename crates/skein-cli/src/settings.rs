@@ -1,5 +1,6 @@
 //! Settings in three steps: raw files, layered, complete. Each value knows where it comes from.
 
+mod fleet;
 mod raw;
 
 use std::fmt;
@@ -8,7 +9,8 @@ use std::path::{Path, PathBuf};
 use crate::duration::Seconds;
 use crate::env::Environment;
 use crate::error::UserError;
-pub(crate) use raw::{LEVELS, RawConfig};
+pub(crate) use fleet::Fleet;
+pub(crate) use raw::{LEVELS, RawConfig, Scope};
 
 /// The settings file of a project's folder.
 pub(crate) const PROJECT_FILE: &str = "skein.toml";
@@ -66,6 +68,7 @@ pub(crate) struct Settings {
     pub(crate) max_ended: Setting<Option<u32>>,
     pub(crate) log_level: Setting<String>,
     pub(crate) listen: Setting<Option<String>>,
+    pub(crate) fleet: Fleet,
 }
 
 impl Settings {
@@ -80,6 +83,7 @@ impl Settings {
             max_ended: Setting::built_in(None),
             log_level: Setting::built_in("info".to_owned()),
             listen: Setting::built_in(None),
+            fleet: Fleet::built_in(),
         }
     }
 
@@ -92,11 +96,17 @@ impl Settings {
         if let Some(path) = user_file(environment)
             && let Some(raw) = RawConfig::read(&path, raw::Scope::User)?
         {
+            settings
+                .fleet
+                .lay_machine(&raw, &Origin::File(path.clone()));
             settings.lay(raw, &Origin::File(path));
         }
         if let Some(folder) = folder {
             let path = folder.join(PROJECT_FILE);
             if let Some(raw) = RawConfig::read(&path, raw::Scope::Project)? {
+                settings
+                    .fleet
+                    .lay_project(&raw, &Origin::File(path.clone()));
                 settings.lay(raw, &Origin::File(path));
             }
         }
@@ -187,6 +197,30 @@ mod tests {
             "width = 3\n",
             "unknown key `width`",
             "did you mean `limits.width`?",
+        );
+        check(
+            "",
+            "agnet = \"claude\"\n",
+            "unknown key `agnet`",
+            "did you mean `agent`?",
+        );
+        check(
+            "",
+            "setup_timout = \"5m\"\n",
+            "unknown key `setup_timout`",
+            "did you mean `setup_timeout`?",
+        );
+        check(
+            "",
+            "memory_reserve_mb = 5\n",
+            "key `memory_reserve_mb` does not belong",
+            "it belongs into the user's `config.toml`; `skein config show` tells where that is",
+        );
+        check(
+            "agent = \"claude\"\n",
+            "",
+            "key `agent` does not belong",
+            "it belongs into the project's `skein.toml`",
         );
         check(
             "",

@@ -15,7 +15,19 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("skein-wire", &[]),
     ("skein-store", &["skein-domain"]),
     ("skein-store-sqlite", &["skein-domain", "skein-store"]),
-    ("skein-engine", &["skein-domain", "skein-store"]),
+    ("skein-workspace", &["skein-domain"]),
+    ("skein-runtime", &["skein-domain"]),
+    ("skein-agent", &["skein-domain"]),
+    (
+        "skein-engine",
+        &[
+            "skein-agent",
+            "skein-domain",
+            "skein-runtime",
+            "skein-store",
+            "skein-workspace",
+        ],
+    ),
     ("skein-client", &["skein-wire"]),
     (
         "skein-server",
@@ -24,13 +36,16 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "skein-cli",
         &[
+            "skein-agent",
             "skein-client",
             "skein-domain",
             "skein-engine",
+            "skein-runtime",
             "skein-server",
             "skein-store",
             "skein-store-sqlite",
             "skein-wire",
+            "skein-workspace",
         ],
     ),
 ];

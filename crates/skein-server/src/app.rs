@@ -104,7 +104,7 @@ impl App {
 #[openapi(
     info(title = "skein", description = "Sessions of people and AI agents: who owns which, under which limits."),
     tags(
-        (name = "projects"), (name = "threads"), (name = "sessions"),
+        (name = "projects"), (name = "threads"), (name = "sessions"), (name = "fleet"),
         (name = "events"), (name = "tokens"), (name = "daemon"),
     )
 )]
@@ -117,6 +117,7 @@ fn routes() -> OpenApiRouter<App> {
         .merge(route::project::routes())
         .merge(route::thread::routes())
         .merge(route::session::routes())
+        .merge(route::fleet::routes())
         .merge(route::summary::routes())
         .merge(route::event::routes())
         .merge(route::token::routes())

@@ -19,6 +19,8 @@ use crate::render;
 
 /// Largest body a call takes.
 pub(crate) const MOST_BODY: usize = 1024 * 1024;
+/// Largest body of the calls that carry a whole message: escaped, 4 MiB may double.
+pub(crate) const MOST_MESSAGE: usize = 8 * 1024 * 1024 + 64 * 1024;
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
@@ -28,7 +30,11 @@ pub(crate) struct Look(pub(crate) Desk);
 
 /// Serves a call that changes something; the body was parsed strictly and belongs to the idempotency key.
 #[derive(Debug)]
-pub(crate) struct Change<T>(pub(crate) Desk, pub(crate) T);
+pub(crate) struct Change<T, const MOST: usize = MOST_BODY>(pub(crate) Desk, pub(crate) T);
+
+/// Serves a call that tells something, which is as true the second time: it takes no idempotency key.
+#[derive(Debug)]
+pub(crate) struct Tell<T, const MOST: usize = MOST_BODY>(pub(crate) Desk, pub(crate) T);
 
 /// The header that every change takes, as the document describes it; [`Key`] decides.
 #[derive(Debug, utoipa::IntoParams)]
@@ -74,46 +80,61 @@ impl FromRequestParts<App> for Look {
     }
 }
 
-impl<T: DeserializeOwned> FromRequest<App> for Change<T> {
+impl<T: DeserializeOwned, const MOST: usize> FromRequest<App> for Change<T, MOST> {
     type Rejection = ApiError;
     async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
         let (parts, body) = request.into_parts();
         let mut caller = caller(&parts)?;
-        if let Some(query) = parts.uri.query().filter(|q| !q.is_empty()) {
-            // Somebody who writes `?dry_run=true` must not be taken at less than their word.
-            let message = format!("this call takes no query, not `{}`", query.escape_debug());
-            return Err(ApiError::misuse(
-                message,
-                &["`/api/v1/openapi.json` describes every call"],
-            ));
-        }
+        refuse_query(&parts)?;
         let key = text(&parts.headers, IDEMPOTENCY_KEY)?
             .map(str::parse::<Key>)
             .transpose()?;
-        let body = read(&parts, body).await?;
+        let body = read(&parts, body, MOST).await?;
         let value = parse(&body)?;
         if let Some(key) = key {
-            let tenant = caller.tenant.clone();
+            let viewer = app.engine().desk(caller.clone());
             caller.idempotency = Some(Idempotency {
                 key,
                 fingerprint: fingerprint(&parts, &caller, &body),
-                render: Arc::new(move |outcome| render::outcome(&tenant, outcome).to_string()),
+                render: Arc::new(move |outcome| render::outcome(&viewer, outcome).to_string()),
             });
         }
         Ok(Self(app.engine().desk(caller), value))
     }
 }
 
-async fn read(parts: &Parts, body: Body) -> Result<bytes::Bytes, ApiError> {
+impl<T: DeserializeOwned, const MOST: usize> FromRequest<App> for Tell<T, MOST> {
+    type Rejection = ApiError;
+    async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
+        let (parts, body) = request.into_parts();
+        let caller = caller(&parts)?;
+        refuse_query(&parts)?;
+        let body = read(&parts, body, MOST).await?;
+        Ok(Self(app.engine().desk(caller), parse(&body)?))
+    }
+}
+
+/// Somebody who writes `?dry_run=true` must not be taken at less than their word.
+fn refuse_query(parts: &Parts) -> Result<(), ApiError> {
+    match parts.uri.query().filter(|q| !q.is_empty()) {
+        None => Ok(()),
+        Some(query) => Err(ApiError::misuse(
+            format!("this call takes no query, not `{}`", query.escape_debug()),
+            &["`/api/v1/openapi.json` describes every call"],
+        )),
+    }
+}
+
+async fn read(parts: &Parts, body: Body, most: usize) -> Result<bytes::Bytes, ApiError> {
     let too_large = || {
-        let message = format!("the body is larger than {MOST_BODY} bytes");
+        let message = format!("the body is larger than {most} bytes");
         ApiError::misuse(message, &["send less at once"]).with_status(StatusCode::PAYLOAD_TOO_LARGE)
     };
     // What is announced as too large is not waited for.
-    if body.size_hint().lower() > MOST_BODY as u64 {
+    if body.size_hint().lower() > most as u64 {
         return Err(too_large());
     }
-    let bytes = match Limited::new(body, MOST_BODY).collect().await {
+    let bytes = match Limited::new(body, most).collect().await {
         Ok(collected) => collected.to_bytes(),
         Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => {
             return Err(too_large());

@@ -1,15 +1,20 @@
 //! Domain types as wire types.
 
+mod fleet;
+mod session;
+
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use skein_domain as domain;
-use skein_domain::budget;
-use skein_domain::{Phase, Status, TenantId, ThreadState, Timestamp};
-use skein_engine::{Answer, Outcome};
+use skein_domain::{TenantId, ThreadState, Timestamp};
+use skein_engine::{Answer, Desk, Outcome};
 use skein_store::Page;
 use skein_wire as wire;
+
+pub(crate) use fleet::{agent, receipt, terminal, why};
+pub(crate) use session::{session, session_in_list, tree};
 
 pub(crate) fn time(at: Timestamp) -> String {
     match jiff::Timestamp::from_microsecond(at.as_micros()) {
@@ -58,132 +63,6 @@ pub(crate) fn thread(tenant: &TenantId, t: &domain::Thread) -> wire::Thread {
             ThreadState::Open => None,
             ThreadState::Archived { at } => Some(time(at)),
         },
-    }
-}
-
-fn available(a: &budget::Account, spent: u64) -> Option<u64> {
-    let taken = spent.saturating_add(a.reserved).saturating_add(a.children);
-    a.limit.map(|limit| limit.saturating_sub(taken))
-}
-
-fn tokens(a: &budget::Account, spent: u64) -> wire::TokenAccount {
-    wire::TokenAccount {
-        limit: a.limit,
-        spent,
-        reserved: a.reserved,
-        children: a.children,
-        available: available(a, spent),
-    }
-}
-
-fn cost(a: &budget::Account, spent: u64) -> wire::CostAccount {
-    wire::CostAccount {
-        limit: a.limit.map(dollars),
-        spent: dollars(spent),
-        reserved: dollars(a.reserved),
-        children: dollars(a.children),
-        available: available(a, spent).map(dollars),
-    }
-}
-
-pub(crate) fn session(tenant: &TenantId, s: &domain::Session) -> wire::Session {
-    let (status, status_reason) = Status::derive(&s.phase);
-    let outcome = match &s.phase {
-        Phase::Ended { outcome, .. } => Some(*outcome),
-        Phase::Archived { outcome } => *outcome,
-        _ => None,
-    };
-    let (question, waits_for) = match &s.phase {
-        Phase::AwaitingInput(q) => (
-            Some(wire::Question {
-                text: q.text.to_string(),
-                options: q.options.iter().map(ToString::to_string).collect(),
-            }),
-            None,
-        ),
-        Phase::AwaitingMerge(broadcast) => (None, Some(broadcast)),
-        _ => (None, None),
-    };
-    wire::Session {
-        id: s.id.to_string(),
-        tenant: tenant.to_string(),
-        project: s.project.to_string(),
-        thread: s.thread.to_string(),
-        parent: s.parent.as_ref().map(ToString::to_string),
-        depth: s.depth,
-        owner: s.owner.to_string(),
-        owner_version: s.owner_version,
-        previous_owners: s.previous_owners.iter().map(ToString::to_string).collect(),
-        version: s.version,
-        phase: s.phase.name().as_str().into(),
-        status: status.as_str().into(),
-        status_reason,
-        outcome: outcome.map(|o| o.as_str().into()),
-        question,
-        agent: s.agent.to_string(),
-        runtime: wire::Runtime {
-            kind: "none".into(),
-            state: "unobserved".into(),
-            pid: None,
-        },
-        workspace: wire::Workspace {
-            kind: "none".into(),
-            path: None,
-            branch: None,
-            dirty: false,
-        },
-        run: s.run,
-        display_name: s.task.display_name(),
-        turns: s.turns,
-        task: Some(s.task.to_string()),
-        usage: wire::Usage {
-            input_tokens: s.usage.input_tokens,
-            output_tokens: s.usage.output_tokens,
-            cost_usd: dollars(s.usage.cost_micros),
-        },
-        budget: wire::BudgetState {
-            tokens: tokens(&s.budget.tokens, s.usage.tokens()),
-            cost: cost(&s.budget.cost, s.usage.cost_micros),
-        },
-        broadcast: waits_for.or(s.broadcast.as_ref()).map(ToString::to_string),
-        merges: s
-            .merges
-            .iter()
-            .map(|m| wire::MergeDone {
-                child: m.child.to_string(),
-                at: time(m.at),
-            })
-            .collect(),
-        summary: s.summary.as_ref().map(ToString::to_string),
-        created_at: time(s.created_at),
-        updated_at: time(s.updated_at),
-        last_activity_at: time(s.last_activity_at),
-    }
-}
-
-/// Lists leave the task out: a page of long ones would be large, and its first line is the display name.
-pub(crate) fn session_in_list(tenant: &TenantId, s: &domain::Session) -> wire::Session {
-    wire::Session {
-        task: None,
-        ..session(tenant, s)
-    }
-}
-
-pub(crate) fn receipt(r: &domain::Receipt) -> wire::Receipt {
-    wire::Receipt {
-        id: r.id.to_string(),
-        session: r.session.to_string(),
-        key: r.key.as_ref().map(ToString::to_string),
-        state: r.state.as_str().into(),
-        attempts: r.attempts,
-        history: r
-            .history
-            .iter()
-            .map(|(state, at)| wire::ReceiptStep {
-                state: state.as_str().into(),
-                at: time(*at),
-            })
-            .collect(),
     }
 }
 
@@ -250,25 +129,6 @@ pub(crate) fn event(tenant: &TenantId, e: &skein_store::Event) -> wire::Event {
     }
 }
 
-pub(crate) fn tree(tenant: &TenantId, t: &skein_engine::Tree) -> wire::Tree {
-    wire::Tree {
-        ancestors: t
-            .ancestors
-            .iter()
-            .map(|s| session_in_list(tenant, s))
-            .collect(),
-        root: node(tenant, &t.root),
-        truncated: t.truncated,
-    }
-}
-
-fn node(tenant: &TenantId, n: &skein_engine::Node) -> wire::TreeNode {
-    wire::TreeNode {
-        session: session_in_list(tenant, &n.session),
-        children: n.children.iter().map(|c| node(tenant, c)).collect(),
-    }
-}
-
 pub(crate) fn list<T, U>(page: Page<T>, render: impl Fn(&T) -> U) -> wire::List<U> {
     wire::List {
         data: page.items.iter().map(render).collect(),
@@ -277,13 +137,14 @@ pub(crate) fn list<T, U>(page: Page<T>, render: impl Fn(&T) -> U) -> wire::List<
 }
 
 /// What a change answers; also what is kept for a repeated request.
-pub(crate) fn outcome(tenant: &TenantId, outcome: &Outcome) -> Value {
+pub(crate) fn outcome(desk: &Desk, outcome: &Outcome) -> Value {
+    let tenant = desk.tenant();
     let value = match outcome {
         Outcome::Project(p) => serde_json::to_value(project(tenant, p)),
         Outcome::Thread(t) => serde_json::to_value(thread(tenant, t)),
-        Outcome::Session(s) => serde_json::to_value(session(tenant, s)),
+        Outcome::Session(s) => serde_json::to_value(session(desk, s)),
         Outcome::Sessions(all) => serde_json::to_value(wire::List {
-            data: all.iter().map(|s| session(tenant, s)).collect::<Vec<_>>(),
+            data: all.iter().map(|s| session(desk, s)).collect::<Vec<_>>(),
             next: None,
         }),
         Outcome::Receipt(r) => serde_json::to_value(receipt(r)),
@@ -308,17 +169,17 @@ pub(crate) fn outcome(tenant: &TenantId, outcome: &Outcome) -> Value {
 }
 
 /// An answer on the wire, fresh or replayed.
-pub(crate) fn answer(status: StatusCode, tenant: &TenantId, answer: Answer) -> Response {
+pub(crate) fn answer(status: StatusCode, desk: &Desk, answer: Answer) -> Response {
     match answer {
         Answer::Fresh(Outcome::NewToken { token: t, secret }) => (
             status,
             Json(wire::TokenSecret {
-                token: token(tenant, &t),
+                token: token(desk.tenant(), &t),
                 secret,
             }),
         )
             .into_response(),
-        Answer::Fresh(fresh) => (status, Json(outcome(tenant, &fresh))).into_response(),
+        Answer::Fresh(fresh) => (status, Json(outcome(desk, &fresh))).into_response(),
         Answer::Replayed(body) => {
             let headers = [
                 (

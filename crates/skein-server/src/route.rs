@@ -2,6 +2,8 @@
 
 pub(crate) mod daemon;
 pub(crate) mod event;
+pub(crate) mod fleet;
+mod launch;
 pub(crate) mod project;
 pub(crate) mod session;
 pub(crate) mod summary;

@@ -138,8 +138,6 @@ pub struct Agent {
     pub abilities: Abilities,
     /// Megabytes one of it is expected to take.
     pub memory_mb: u64,
-    /// Whether the project's `skein.toml` says something about it.
-    pub configured: bool,
     /// Whether a spawn that names no agent gets it.
     pub default: bool,
 }

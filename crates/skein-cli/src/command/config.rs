@@ -145,7 +145,7 @@ fn tell_differences(context: &Context, settings: &Settings, project: &Project) {
 fn rows(context: &Context, settings: &Settings) -> Vec<Row> {
     let environment = &context.environment;
     let identity = &context.identity;
-    vec![
+    let mut rows = vec![
         Row::named(
             "home",
             context.home.root().display().to_string(),
@@ -186,7 +186,10 @@ fn rows(context: &Context, settings: &Settings) -> Vec<Row> {
         Row::optional("retention.max_ended", &settings.max_ended),
         Row::new("log.level", &settings.log_level),
         Row::optional("daemon.listen", &settings.listen),
-    ]
+    ];
+    let fleet = settings.fleet.rows.iter();
+    rows.extend(fleet.map(|(key, setting)| Row::optional(key, setting)));
+    rows
 }
 
 fn table(rows: &[Row]) -> Table {

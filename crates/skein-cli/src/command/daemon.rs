@@ -70,6 +70,7 @@ pub(crate) fn run_here(context: &Context, args: &RunArgs) -> Result<(), UserErro
     };
     crate::daemon::run(RunOptions {
         home: context.home.clone(),
+        environment: context.environment.clone(),
         listen: args.listen.clone().or(settings.listen.value),
         announce: args.announce,
         user: context.identity.actor.clone(),

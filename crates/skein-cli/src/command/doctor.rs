@@ -69,7 +69,7 @@ struct Report {
 }
 
 pub(crate) async fn run(context: &Context, _args: DoctorArgs) -> Result<(), UserError> {
-    let mut findings = vec![check::git()];
+    let mut findings = vec![check::git(), check::tmux()];
     findings.push(check::settings(context));
     findings.extend(check::home(&context.home));
     findings.push(check::socket(&context.home));

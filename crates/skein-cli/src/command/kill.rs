@@ -1,14 +1,20 @@
 //! `skein kill`
 
+use std::cell::Cell;
+
 use clap::Args;
 use skein_wire::{Kill, Session};
 
 use crate::cli::{KeyArgs, reference};
 use crate::context::Context;
 use crate::error::UserError;
+use crate::settle::Watch;
 use crate::view;
 
 /// End a session now; `skein restore` brings it back
+///
+/// Its agent is stopped. Work that is not committed is kept under a git ref before the workspace goes, and the
+/// answer says which.
 #[derive(Debug, Args)]
 pub(crate) struct KillArgs {
     /// Session id
@@ -20,22 +26,78 @@ pub(crate) struct KillArgs {
     /// Its descendants too, deepest first; without this they go on
     #[arg(long)]
     tree: bool,
+    /// Drop work that is not committed instead of keeping it; asks first
+    #[arg(long)]
+    discard: bool,
+    /// Do not ask
+    #[arg(long, short)]
+    yes: bool,
     #[command(flatten)]
     key: KeyArgs,
 }
 
 pub(crate) async fn run(context: &Context, args: KillArgs) -> Result<(), UserError> {
+    if args.discard && !args.yes {
+        confirm(context, &args)?;
+    }
     let body = Kill {
         reason: args.reason,
         tree: args.tree,
+        discard: args.discard,
     };
     let key = context.key(args.key.key.as_deref());
+    let lost = Cell::new(false);
+    let watch = Watch::open(context, &lost).await?;
     let client = context.client().await?;
-    let session = client.kill(&args.session, &body, &key).await?;
+    let begun = client.kill(&args.session, &body, &key).await?;
+    let session = match watch.settle(vec![begun]).await?.pop() {
+        Some(settled) => settled.session,
+        None => return Err(UserError::failed("no answer")),
+    };
     context
         .out
         .show(&session, |paint| view::session_line(&session, paint))?;
+    tell_work(context, &session);
     tell_orphans(context, &session).await
+}
+
+fn confirm(context: &Context, args: &KillArgs) -> Result<(), UserError> {
+    let question = format!(
+        "drop all work of session {} that is not committed?",
+        args.session
+    );
+    match context.out.ask(&question) {
+        Some(true) => Ok(()),
+        Some(false) => Err(UserError::new(
+            skein_client::Kind::Refused,
+            "nothing was done",
+        )),
+        None => Err(
+            UserError::misuse("`--discard` drops work for good and asks first")
+                .hint("`--yes` says yes where nobody can be asked"),
+        ),
+    }
+}
+
+/// Where the work is, and how it comes back.
+pub(crate) fn tell_work(context: &Context, session: &Session) {
+    for backup in session.workspace.backups.iter().rev().take(1) {
+        context.out.note(&format!(
+            "work that was not committed is kept in {}; `git worktree add --detach FOLDER {}` shows it, `git checkout {} -- .` takes it over",
+            backup.name, backup.name, backup.name
+        ));
+    }
+    if let Some(branch) = &session.workspace.branch
+        && session.workspace.state.as_deref() == Some("gone")
+    {
+        context.out.note(&format!(
+            "its commits, if any, are on branch {branch}; `skein restore {}` brings the session back",
+            session.id
+        ));
+    }
+    if let Some(note) = &session.note {
+        context.out.note(note);
+    }
 }
 
 /// Live children go on without their parent; people are told, programs see them in `skein tree`.

@@ -161,7 +161,7 @@ async fn add(context: &Context, args: AddArgs) -> Result<(), UserError> {
     })
 }
 
-fn folder(path: Option<&Path>) -> Result<String, UserError> {
+pub(super) fn folder(path: Option<&Path>) -> Result<String, UserError> {
     let Some(path) = path else {
         return crate::context::current_folder();
     };

@@ -1,28 +1,138 @@
 //! `skein restore`
 
+use std::cell::Cell;
+
 use clap::Args;
-use skein_wire::Restore;
+use futures_util::{StreamExt as _, stream};
+use skein_client::{Key, Page, Sessions};
+use skein_wire::{List, Restore, Session};
 
 use crate::cli::{KeyArgs, reference};
 use crate::context::Context;
 use crate::error::UserError;
+use crate::settle::{Settled, Watch};
+use crate::text;
 use crate::view;
 
+const AT_ONCE: usize = 8;
+const PART: u32 = 500;
+
 /// Bring an ended session back, as a new run
+///
+/// The agent goes on with its conversation where it can; where nothing can be continued it starts afresh with
+/// its task, and the answer says so. A workspace that is gone is made again from its branch or its backup.
 #[derive(Debug, Args)]
 pub(crate) struct RestoreArgs {
-    /// Session id
-    #[arg(value_parser = reference)]
-    session: String,
+    /// Session ids
+    #[arg(value_name = "SESSION", value_parser = reference, required_unless_present = "all")]
+    sessions: Vec<String>,
+    /// Every session that was lost, as after a restart of the machine
+    #[arg(long, conflicts_with = "sessions")]
+    all: bool,
     #[command(flatten)]
     key: KeyArgs,
 }
 
 pub(crate) async fn run(context: &Context, args: RestoreArgs) -> Result<(), UserError> {
-    let key = context.key(args.key.key.as_deref());
+    let one = !args.all && args.sessions.len() == 1;
+    let references = match args.all {
+        true => lost_ones(context).await?,
+        false => args.sessions,
+    };
+    let cut_off = Cell::new(false);
+    let watch = Watch::open(context, &cut_off).await?;
     let client = context.client().await?;
-    let session = client.restore(&args.session, &Restore {}, &key).await?;
-    context
-        .out
-        .show(&session, |paint| view::session_line(&session, paint))
+    let given = args.key.key.as_deref();
+    let answers: Vec<_> = stream::iter(references.iter().enumerate())
+        .map(|(n, reference)| {
+            let key = match given {
+                Some(key) if !one => Key::new(format!("{key}-{}", n + 1)),
+                given => context.key(given),
+            };
+            async move { client.restore(reference, &Restore {}, &key).await }
+        })
+        .buffered(AT_ONCE)
+        .collect()
+        .await;
+    let mut first: Option<UserError> = None;
+    let mut begun = vec![];
+    for answer in answers {
+        match answer {
+            Ok(session) => begun.push(session),
+            Err(error) => drop(first.get_or_insert(error.into())),
+        }
+    }
+    let mut sessions = vec![];
+    for Settled { session, failure } in watch.settle(begun).await? {
+        match failure {
+            Some(failure) => drop(first.get_or_insert(failure)),
+            None => tell_note(context, &session),
+        }
+        sessions.push(session);
+    }
+    match (first, one, sessions.pop()) {
+        (Some(error), true, _) => Err(error),
+        (None, true, Some(session)) => context
+            .out
+            .show(&session, |paint| view::session_line(&session, paint)),
+        (first, _, last) => {
+            sessions.extend(last);
+            list(context, sessions, first)
+        }
+    }
+}
+
+async fn lost_ones(context: &Context) -> Result<Vec<String>, UserError> {
+    let client = context.client().await?;
+    let mut which = Sessions {
+        all: true,
+        status: vec!["lost".to_owned()],
+        page: Page {
+            limit: Some(PART),
+            cursor: None,
+        },
+        ..Sessions::default()
+    };
+    let mut ids = vec![];
+    loop {
+        let list = client.list_sessions(&which).await?;
+        ids.extend(list.data.into_iter().map(|session| session.id));
+        which.page.cursor = list.next;
+        if which.page.cursor.is_none() {
+            // The oldest first, as they were spawned.
+            ids.reverse();
+            return Ok(ids);
+        }
+    }
+}
+
+fn list(
+    context: &Context,
+    sessions: Vec<Session>,
+    first: Option<UserError>,
+) -> Result<(), UserError> {
+    let list = List {
+        data: sessions,
+        next: None,
+    };
+    if list.data.is_empty() && first.is_none() {
+        context.out.note("no session was lost");
+    }
+    context.out.show(&list, |paint| {
+        if list.data.is_empty() {
+            return String::new();
+        }
+        let mut out = format!("restored {}\n", text::count(list.data.len(), "session"));
+        for session in &list.data {
+            out.push_str(&format!("  {}\n", view::session_line(session, paint)));
+        }
+        out
+    })?;
+    first.map_or(Ok(()), Err)
+}
+
+fn tell_note(context: &Context, session: &Session) {
+    if let Some(note) = &session.note {
+        context.out.note(&format!("{}: {note}", session.id));
+    }
 }

@@ -1,10 +1,13 @@
 //! `skein spawn`
 
-use std::io::Read as _;
-use std::path::{Path, PathBuf};
+mod tasks;
+
+use std::cell::Cell;
+use std::path::PathBuf;
 
 use clap::Args;
-use skein_client::Key;
+use futures_util::{StreamExt as _, stream};
+use skein_client::{Client, Error, Key};
 use skein_wire::{BudgetAsked, List, Session, Spawn};
 
 use crate::budget;
@@ -12,44 +15,130 @@ use crate::cli::{KeyArgs, reference};
 use crate::context::Context;
 use crate::error::UserError;
 use crate::output::BOLD;
+use crate::settle::{Settled, Watch};
 use crate::text;
 use crate::view;
+pub(crate) use tasks::read;
 
-/// Longest task file that is read.
-const LONGEST: u64 = 4 << 20;
+/// Spawns asked for at the same time; the daemon decides how many are carried out at once.
+const AT_ONCE: usize = 8;
 
 /// Start a session for each task
+///
+/// With an agent, each session gets a workspace and a terminal of its own; the command returns when all
+/// agents were started. Without one, people or programs drive the session with `skein session`.
 #[derive(Debug, Args)]
 pub(crate) struct SpawnArgs {
     /// What is to be done; several tasks make several sessions
     #[arg(value_name = "TASK", required_unless_present = "from")]
     tasks: Vec<String>,
-    /// Which agent works on it; `none`: people or programs drive it with `skein session`
-    #[arg(long, value_name = "NAME", default_value = "none")]
-    agent: String,
-    /// Who owns it: `user:NAME` or `agent:NAME` [default: you]
+    /// Take tasks from a file (`-`: stdin), one per line; empty lines and `#` comments are skipped
+    #[arg(long, value_name = "FILE")]
+    from: Option<PathBuf>,
+    #[command(flatten)]
+    place: PlaceArgs,
+    #[command(flatten)]
+    launch: LaunchArgs,
+    /// Where its files are: `worktree`, `clone`, `dir` or `none`
+    /// [default: the project's, else `worktree` in a repository]
+    #[arg(long, value_name = "KIND")]
+    workspace: Option<String>,
+    /// The branch it works on; one that exists is taken over [default: `skein/SESSION`]
+    #[arg(long, value_name = "B")]
+    branch: Option<String>,
+    /// What a new branch starts from [default: the project's, else the default branch]
+    #[arg(long, value_name = "REF")]
+    base: Option<String>,
+    /// Show its terminal once it runs; for one task
+    #[arg(long, conflicts_with = "no_wait")]
+    attach: bool,
+    /// Return at once; `skein wait` waits later
+    #[arg(long)]
+    no_wait: bool,
+    #[command(flatten)]
+    key: KeyArgs,
+}
+
+/// Whose it is and where it belongs.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct PlaceArgs {
+    /// Who owns it: `user:NAME` or `agent:NAME` [default: its agent, else you]
     #[arg(long, value_name = "ACTOR")]
     owner: Option<String>,
     /// Id or name of the project [default: the parent's, the thread's or the current folder's]
     #[arg(long, value_name = "P", value_parser = reference)]
-    project: Option<String>,
+    pub(crate) project: Option<String>,
     /// The thread to work on [default: the parent's, or one of its own]
     #[arg(long, value_name = "T", value_parser = reference)]
     thread: Option<String>,
     /// The session that delegates the task
     #[arg(long, value_name = "S", value_parser = reference)]
     parent: Option<String>,
-    /// Where its files are
-    #[arg(long, value_name = "KIND", default_value = "none")]
-    workspace: String,
     /// What it may spend: `200000`, `200k tokens`, `5usd` or `200k,5usd`
     #[arg(long, value_name = "N", value_parser = budget::parse)]
     budget: Option<BudgetAsked>,
-    /// Take tasks from a file (`-`: stdin), one per line; empty lines and `#` comments are skipped
-    #[arg(long, value_name = "FILE")]
-    from: Option<PathBuf>,
-    #[command(flatten)]
-    key: KeyArgs,
+}
+
+/// Which agent, and how it is started.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct LaunchArgs {
+    /// Which agent works on it; `none`: people or programs drive it with `skein session`
+    /// [default: the project's, else `none`]
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
+    /// Start this command line instead of the agent's own; alone it means `--agent custom`
+    #[arg(long, value_name = "CMD")]
+    command: Option<String>,
+    /// How the task reaches the agent: `typed`, `argv` or `stdin` [default: the agent's way]
+    #[arg(long, value_name = "WAY")]
+    prompt_via: Option<String>,
+    /// What holds its process: `pty` or `tmux` [default: the project's, else `pty`]
+    #[arg(long, value_name = "KIND")]
+    runtime: Option<String>,
+    /// How the agent is driven: `terminal`
+    #[arg(long, value_name = "WAY")]
+    via: Option<String>,
+    /// Set a variable in the agent's environment; may be repeated
+    #[arg(long, value_name = "K=V", value_parser = assignment)]
+    env: Vec<(String, String)>,
+    /// The model, as the agent calls it
+    #[arg(long, value_name = "M")]
+    model: Option<String>,
+    /// What the agent may do without asking: `ask`, `edits` or `full`
+    #[arg(long, value_name = "HOW")]
+    permission: Option<String>,
+}
+
+/// The value may be a secret, so it is not repeated.
+fn assignment(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
+        None => Err("expected NAME=VALUE".to_owned()),
+    }
+}
+
+impl LaunchArgs {
+    /// What is common to all tasks.
+    pub(crate) fn body(&self, context: &Context, place: &PlaceArgs) -> Spawn {
+        let custom = self.command.is_some() && self.agent.is_none();
+        Spawn {
+            owner: place.owner.clone(),
+            project: place.project.clone(),
+            thread: place.thread.clone(),
+            parent: place.parent.clone(),
+            budget: place.budget.clone(),
+            agent: custom.then(|| "custom".to_owned()).or(self.agent.clone()),
+            command: self.command.clone(),
+            prompt_via: self.prompt_via.clone(),
+            runtime: self.runtime.clone(),
+            via: self.via.clone(),
+            env: self.env.iter().cloned().collect(),
+            model: self.model.clone(),
+            permission: self.permission.clone(),
+            path: context.search_path(),
+            ..Spawn::default()
+        }
+    }
 }
 
 pub(crate) async fn run(context: &Context, args: SpawnArgs) -> Result<(), UserError> {
@@ -59,48 +148,153 @@ pub(crate) async fn run(context: &Context, args: SpawnArgs) -> Result<(), UserEr
             .tasks
             .iter()
             .any(|task| task.trim().contains(char::is_whitespace));
-    let tasks = tasks(&args)?;
-    let project = match (&args.project, &args.thread, &args.parent) {
-        (None, None, None) => Some(context.project(None).await?),
-        _ => args.project.clone(),
-    };
+    let tasks = tasks::tasks(&args.tasks, args.from.as_deref())?;
     let one = args.from.is_none() && tasks.len() == 1;
-    let mut made = Vec::with_capacity(tasks.len());
-    for (n, task) in tasks.into_iter().enumerate() {
-        let body = Spawn {
-            task,
-            project: project.clone(),
-            thread: args.thread.clone(),
-            parent: args.parent.clone(),
-            owner: args.owner.clone(),
-            agent: Some(args.agent.clone()),
-            workspace: Some(args.workspace.clone()),
-            budget: args.budget.clone(),
-        };
-        let key = key(context, args.key.key.as_deref(), one, n);
-        match context.client().await?.spawn(&body, &key).await {
-            Ok(session) => made.push(session),
-            // What was made is told before what was not.
+    if args.attach && !one {
+        return Err(UserError::misuse(
+            "`--attach` shows one terminal, not several",
+        ));
+    }
+    if args.attach && context.out.is_json() {
+        return Err(UserError::misuse("`--attach` cannot answer in JSON"));
+    }
+    let mut common = Spawn {
+        workspace: args.workspace.clone(),
+        branch: args.branch.clone(),
+        base: args.base.clone(),
+        ..args.launch.body(context, &args.place)
+    };
+    if common.project.is_none() && common.thread.is_none() && common.parent.is_none() {
+        common.project = Some(context.project(None).await?);
+    }
+    let bodies: Vec<(Spawn, Key)> = tasks
+        .into_iter()
+        .enumerate()
+        .map(|(n, task)| {
+            let body = Spawn {
+                task,
+                ..common.clone()
+            };
+            (body, key(context, args.key.key.as_deref(), one, n))
+        })
+        .collect();
+    let lost = Cell::new(false);
+    let watch = match args.no_wait {
+        true => None,
+        false => Some(Watch::open(context, &lost).await?),
+    };
+    let (begun, refused) = post(context.client().await?, bodies).await;
+    let settled = match watch {
+        Some(watch) => watch.settle(begun).await?,
+        None => begun
+            .into_iter()
+            .map(|session| Settled {
+                session,
+                failure: None,
+            })
+            .collect(),
+    };
+    if args.attach
+        && refused.is_none()
+        && let [
+            Settled {
+                session,
+                failure: None,
+            },
+        ] = settled.as_slice()
+    {
+        return super::attach::show(context, &session.id, super::attach::How::default()).await;
+    }
+    answer(context, settled, refused, one, words)
+}
+
+/// Asks for all of them. The first is asked for alone: it tells whether they have agents, whose workspaces
+/// take a while to plan, or none, which are made one after the other in no time. After a refusal nothing new
+/// is asked for; what is under way is waited for.
+async fn post(client: &Client, bodies: Vec<(Spawn, Key)>) -> (Vec<Session>, Option<Error>) {
+    let mut bodies = bodies.into_iter();
+    let mut begun = vec![];
+    let Some((body, key)) = bodies.next() else {
+        return (begun, None);
+    };
+    match client.spawn(&body, &key).await {
+        Ok(session) => begun.push(session),
+        Err(error) => return (begun, Some(error)),
+    }
+    let at_once = match begun[0].agent.as_str() {
+        "none" => 1,
+        _ => AT_ONCE,
+    };
+    let refused = Cell::new(false);
+    let answers = stream::iter(bodies)
+        .map(|(body, key)| {
+            let refused = &refused;
+            async move {
+                if refused.get() {
+                    return None;
+                }
+                let answer = client.spawn(&body, &key).await;
+                refused.set(refused.get() || answer.is_err());
+                Some(answer)
+            }
+        })
+        .buffered(at_once)
+        .collect::<Vec<_>>()
+        .await;
+    let mut first = None;
+    for answer in answers.into_iter().flatten() {
+        match answer {
+            Ok(session) => begun.push(session),
             Err(error) => {
-                let error = UserError::from(error);
-                return Err(if made.is_empty() {
-                    error
-                } else {
-                    let ids: Vec<_> = made.iter().map(|s| s.id.clone()).collect();
-                    list(context, made)?;
-                    error.detail("spawned", ids)
-                });
+                first.get_or_insert(error);
             }
         }
     }
-    match made.pop() {
-        Some(session) if one => context.out.show(&session, |paint| {
-            format!("spawned {}", view::session_line(&session, paint))
-        }),
-        last => {
-            made.extend(last);
-            let count = made.len();
-            list(context, made)?;
+    (begun, first)
+}
+
+/// What was made is told before what was not.
+fn answer(
+    context: &Context,
+    settled: Vec<Settled>,
+    refused: Option<Error>,
+    one: bool,
+    words: bool,
+) -> Result<(), UserError> {
+    let ids: Vec<String> = settled.iter().map(|s| s.session.id.clone()).collect();
+    let mut failures = 0;
+    let mut first = refused.map(UserError::from);
+    let mut sessions = vec![];
+    for Settled { session, failure } in settled {
+        if let Some(failure) = failure {
+            failures += 1;
+            first.get_or_insert(failure);
+        }
+        sessions.push(session);
+    }
+    match (first, one) {
+        (Some(error), true) => Err(error),
+        (Some(error), false) if ids.is_empty() => Err(error),
+        (Some(error), false) => {
+            list(context, sessions)?;
+            if failures > 1 {
+                context
+                    .out
+                    .note(&format!("{failures} sessions could not be set up"));
+            }
+            Err(error.detail("spawned", ids))
+        }
+        (None, true) => {
+            let session = sessions
+                .pop()
+                .ok_or_else(|| UserError::failed("no answer"))?;
+            context.out.show(&session, |paint| {
+                format!("spawned {}", view::session_line(&session, paint))
+            })
+        }
+        (None, false) => {
+            let count = sessions.len();
+            list(context, sessions)?;
             if words {
                 context.out.note(&format!(
                     "made {count} sessions; quote a task of several words"
@@ -111,7 +305,7 @@ pub(crate) async fn run(context: &Context, args: SpawnArgs) -> Result<(), UserEr
     }
 }
 
-fn list(context: &Context, made: Vec<Session>) -> Result<(), UserError> {
+pub(crate) fn list(context: &Context, made: Vec<Session>) -> Result<(), UserError> {
     let list = List {
         data: made,
         next: None,
@@ -130,47 +324,7 @@ fn list(context: &Context, made: Vec<Session>) -> Result<(), UserError> {
 
 fn key(context: &Context, given: Option<&str>, one: bool, n: usize) -> Key {
     match given {
-        Some(key) if !one => Key::new(format!("{key}/{}", n + 1)),
+        Some(key) if !one => Key::new(format!("{key}-{}", n + 1)),
         given => context.key(given),
     }
-}
-
-fn tasks(args: &SpawnArgs) -> Result<Vec<String>, UserError> {
-    let mut tasks = args.tasks.clone();
-    if let Some(path) = &args.from {
-        let before = tasks.len();
-        tasks.extend(
-            read(path)?
-                .lines()
-                .map(str::trim)
-                .filter(|line| !line.is_empty() && !line.starts_with('#'))
-                .map(str::to_owned),
-        );
-        if tasks.len() == before {
-            return Err(UserError::misuse(format!(
-                "there is no task in `{}`",
-                path.display()
-            )));
-        }
-    }
-    Ok(tasks)
-}
-
-/// A whole text file, or stdin for `-`.
-pub(crate) fn read(path: &Path) -> Result<String, UserError> {
-    let mut bytes = Vec::new();
-    let result = if path == Path::new("-") {
-        std::io::stdin()
-            .lock()
-            .take(LONGEST + 1)
-            .read_to_end(&mut bytes)
-    } else {
-        std::fs::File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_end(&mut bytes))
-    };
-    let refuse = |why: &str| UserError::misuse(format!("cannot read `{}`: {why}", path.display()));
-    result.map_err(|error| refuse(&error.to_string()))?;
-    if bytes.len() as u64 > LONGEST {
-        return Err(refuse("it is longer than 4 MiB"));
-    }
-    String::from_utf8(bytes).map_err(|_| refuse("it is not UTF-8"))
 }

@@ -1,9 +1,11 @@
 //! A settings file as it stands: everything optional, nothing unknown.
 
+use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read as _};
 use std::path::Path;
 
 use serde::{Deserialize, Deserializer};
+use skein_agent::AgentSettings;
 
 use crate::duration::Seconds;
 use crate::error::UserError;
@@ -19,6 +21,27 @@ pub(crate) struct RawConfig {
     pub(crate) retention: RawRetention,
     pub(crate) log: RawLog,
     pub(crate) daemon: RawDaemon,
+    /// Which agent works where nobody says.
+    pub(crate) agent: Option<String>,
+    pub(crate) workspace: Option<String>,
+    pub(crate) runtime: Option<String>,
+    pub(crate) base: Option<String>,
+    pub(crate) copy: Option<Vec<String>>,
+    pub(crate) symlink: Option<Vec<String>>,
+    pub(crate) setup: Option<Vec<String>>,
+    #[serde(deserialize_with = "seconds")]
+    pub(crate) setup_timeout: Option<Seconds>,
+    /// Agents at once: in the project's file of the project, in the user's of the machine.
+    pub(crate) concurrency: Option<u32>,
+    pub(crate) memory_reserve_mb: Option<u64>,
+    #[serde(deserialize_with = "seconds")]
+    pub(crate) stall: Option<Seconds>,
+    pub(crate) permission: Option<String>,
+    pub(crate) model: Option<String>,
+    pub(crate) pool: Option<u32>,
+    pub(crate) pass: Option<Vec<String>>,
+    pub(crate) env: BTreeMap<String, String>,
+    pub(crate) agents: BTreeMap<String, AgentSettings>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -93,6 +116,27 @@ const KEYS: &[(&str, &[&str], Scope)] = &[
     ("daemon", &["listen"], Scope::User),
 ];
 
+/// Keys outside of any section. Those whose value is a table hold names of people's own choice.
+const TOP: &[(&str, Scope)] = &[
+    ("agent", Scope::Project),
+    ("workspace", Scope::Project),
+    ("runtime", Scope::Project),
+    ("base", Scope::Project),
+    ("copy", Scope::Project),
+    ("symlink", Scope::Project),
+    ("setup", Scope::Project),
+    ("setup_timeout", Scope::Project),
+    ("concurrency", Scope::Both),
+    ("memory_reserve_mb", Scope::User),
+    ("stall", Scope::Project),
+    ("permission", Scope::Project),
+    ("model", Scope::Project),
+    ("pool", Scope::Project),
+    ("pass", Scope::Project),
+    ("env", Scope::Project),
+    ("agents", Scope::Project),
+];
+
 impl RawConfig {
     /// `None` when there is no such file.
     pub(crate) fn read(path: &Path, scope: Scope) -> Result<Option<Self>, UserError> {
@@ -142,24 +186,64 @@ impl RawConfig {
 fn plain(message: &str) -> String {
     message
         .replace("expected u32", "expected a whole number")
+        .replace("expected u64", "expected a whole number")
+        .replace("expected a sequence", "expected a list in brackets")
         .replace("expected a string", "expected a text in quotes")
 }
 
 /// Finds unknown keys before the types are looked at, because it can name the nearest one.
 fn check_keys(table: &toml::Table, scope: Scope, path: &Path) -> Result<(), UserError> {
     for (section, value) in table {
+        if let Some((_, belongs)) = TOP.iter().find(|(name, _)| name == section) {
+            check_place(section, *belongs, scope, path)?;
+            if section == "agents" {
+                check_agents(value, path)?;
+            }
+            continue;
+        }
         let Some((_, keys, belongs)) = KEYS.iter().find(|(name, ..)| name == section) else {
             return Err(unknown(section, path));
         };
-        if *belongs != Scope::Both && *belongs != scope {
-            return Err(misplaced(section, *belongs, path));
-        }
+        check_place(section, *belongs, scope, path)?;
         let inner = value.as_table().into_iter().flat_map(|table| table.keys());
         for key in inner {
             if !keys.contains(&key.as_str()) {
                 return Err(unknown(&format!("{section}.{key}"), path));
             }
         }
+    }
+    Ok(())
+}
+
+fn check_agents(agents: &toml::Value, path: &Path) -> Result<(), UserError> {
+    for (name, agent) in agents.as_table().into_iter().flatten() {
+        for key in agent.as_table().into_iter().flat_map(|table| table.keys()) {
+            if AgentSettings::KEYS.contains(&key.as_str()) {
+                continue;
+            }
+            let error = UserError::misuse(format!(
+                "unknown key `agents.{}.{}` in `{}`",
+                crate::text::line(name),
+                crate::text::line(key),
+                path.display()
+            ));
+            let nearest = AgentSettings::KEYS
+                .iter()
+                .map(|known| (strsim::jaro_winkler(key, known), known))
+                .filter(|(score, _)| *score > 0.8)
+                .max_by(|a, b| a.0.total_cmp(&b.0));
+            return Err(match nearest {
+                Some((_, known)) => error.hint(format!("did you mean `{known}`?")),
+                None => error.hint(format!("an agent has {}", AgentSettings::KEYS.join(", "))),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn check_place(key: &str, belongs: Scope, scope: Scope, path: &Path) -> Result<(), UserError> {
+    if belongs != Scope::Both && belongs != scope {
+        return Err(misplaced(key, belongs, path));
     }
     Ok(())
 }
@@ -186,9 +270,11 @@ fn unknown(key: &str, path: &Path) -> UserError {
     match nearest(key) {
         Some(known) => error.hint(format!("did you mean `{known}`?")),
         None => error.hint(format!(
-            "the known sections are {}",
-            KEYS.iter()
-                .map(|(section, ..)| format!("`{section}`"))
+            "the known keys are {}",
+            TOP.iter()
+                .map(|(key, _)| *key)
+                .chain(KEYS.iter().map(|(section, ..)| *section))
+                .map(|key| format!("`{key}`"))
                 .collect::<Vec<_>>()
                 .join(", ")
         )),
@@ -200,7 +286,9 @@ fn nearest(key: &str) -> Option<String> {
     let last = key.rsplit('.').next().unwrap_or(key);
     let sections = KEYS
         .iter()
-        .map(|(section, ..)| ((*section).to_owned(), *section));
+        .map(|(section, ..)| *section)
+        .chain(TOP.iter().map(|(key, _)| *key))
+        .map(|name| (name.to_owned(), name));
     let inner = KEYS.iter().flat_map(|(section, keys, _)| {
         keys.iter()
             .map(move |name| (format!("{section}.{name}"), *name))

@@ -16,21 +16,28 @@ pub(crate) fn sessions(sessions: &[Session]) -> Table {
     let mut table = Table::new(&[
         ("SESSION", Align::Left),
         ("STATUS", Align::Left),
+        ("AGENT", Align::Left),
         ("OWNER", Align::Left),
         ("PARENT", Align::Left),
         ("TOKENS", Align::Right),
         ("ACTIVE", Align::Left),
+        ("BRANCH", Align::Left),
         ("TASK", Align::Flex),
+        ("WHY", Align::Flex),
     ]);
     for session in sessions {
+        let branch = session.workspace.branch.as_deref();
         table.row(vec![
             Cell::styled(&session.id, BOLD),
             Cell::styled(&session.status, status_style(&session.status)),
+            Cell::new(&session.agent),
             Cell::new(&session.owner),
             Cell::styled(session.parent.as_deref().unwrap_or("–"), DIM),
             Cell::from(text::number(used(session))),
             Cell::from(when::ago(&session.last_activity_at, now)),
+            Cell::styled(branch.unwrap_or("–"), DIM),
             Cell::new(&text::first_line(&session.display_name)),
+            Cell::styled(&text::first_line(&session.status_reason), DIM),
         ]);
     }
     table
@@ -92,11 +99,8 @@ pub(crate) fn session(
     facts.add("thread", &named(thread, &session.thread));
     facts.optional("parent", session.parent.as_deref());
     facts.add("agent", &session.agent);
-    if session.workspace.kind != "none" {
-        facts.add("workspace", &session.workspace.kind);
-        facts.optional("folder", session.workspace.path.as_deref());
-        facts.optional("branch", session.workspace.branch.as_deref());
-    }
+    facts.optional("native id", session.native.as_deref());
+    gear(session, &mut facts);
     facts.add("run", &session.run.to_string());
     facts.add(
         "used",
@@ -128,6 +132,56 @@ pub(crate) fn session(
         facts.block("text", task);
     }
     facts.finish()
+}
+
+/// What a session with an agent has besides its record.
+fn gear(session: &Session, facts: &mut Facts) {
+    let now = when::now();
+    if let Some(saga) = &session.saga {
+        let mut value = saga.kind.clone();
+        if let Some(step) = &saga.step {
+            value.push_str(&format!(", step {step}"));
+        }
+        if let Some(place) = saga.place {
+            value.push_str(&format!(", place {place} in the queue"));
+        }
+        if let Some(why) = &saga.why {
+            value.push_str(&format!(": {why}"));
+        }
+        facts.styled("under way", &value, YELLOW);
+    }
+    let runtime = &session.runtime;
+    if runtime.kind != "none" {
+        let pid = runtime
+            .pid
+            .map_or_else(String::new, |pid| format!(" (pid {pid})"));
+        facts.add(
+            "runtime",
+            &format!("{}, {}{pid}", runtime.kind, runtime.state),
+        );
+    }
+    let workspace = &session.workspace;
+    if workspace.kind != "none" {
+        let state = workspace.state.as_deref().unwrap_or("ready");
+        facts.add("workspace", &format!("{}, {state}", workspace.kind));
+        facts.optional("folder", workspace.path.as_deref());
+        facts.optional("branch", workspace.branch.as_deref());
+    }
+    for backup in &workspace.backups {
+        facts.add(
+            "backup",
+            &format!("{} {}", backup.name, when::ago(&backup.at, now)),
+        );
+    }
+    if session.queued > 0 {
+        facts.add(
+            "messages",
+            &format!("{} wait", text::number(session.queued)),
+        );
+    }
+    if let Some(note) = &session.note {
+        facts.styled("note", note, YELLOW);
+    }
 }
 
 fn used(session: &Session) -> u64 {
@@ -267,7 +321,7 @@ fn branch(lead: &str, session: &Session, parent: Option<&Session>, table: &mut T
     ]);
 }
 
-fn status_style(status: &str) -> Style {
+pub(super) fn status_style(status: &str) -> Style {
     match status {
         "working" | "spawning" => GREEN,
         "needs_input" | "awaiting_merge" | "locked" | "detecting" | "no_signal" => YELLOW,

@@ -82,7 +82,7 @@ async fn stop(
     if matches!(answer, Answer::Fresh(_)) {
         app.ask_stop();
     }
-    Ok(render::answer(StatusCode::OK, desk.tenant(), answer))
+    Ok(render::answer(StatusCode::OK, &desk, answer))
 }
 
 /// Applies every project's retention now, instead of at the next sweep.
@@ -91,5 +91,5 @@ async fn stop(
     responses((status = 200, body = wire::RetentionReport), (status = "default", body = wire::ErrorBody)))]
 async fn retention(Change(desk, Nothing {}): Change<Nothing>) -> Result<Response, ApiError> {
     let answer = desk.run_retention().await?;
-    Ok(render::answer(StatusCode::OK, desk.tenant(), answer))
+    Ok(render::answer(StatusCode::OK, &desk, answer))
 }

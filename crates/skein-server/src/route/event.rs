@@ -179,5 +179,5 @@ async fn verify(Look(desk): Look) -> Result<Json<wire::VerifyReport>, ApiError> 
     responses((status = 200, body = wire::SealReport), (status = "default", body = wire::ErrorBody)))]
 async fn seal(Change(desk, body): Change<wire::SealEvents>) -> Result<Response, ApiError> {
     let answer = desk.seal_events(body.keep, body.drop).await?;
-    Ok(render::answer(StatusCode::OK, desk.tenant(), answer))
+    Ok(render::answer(StatusCode::OK, &desk, answer))
 }

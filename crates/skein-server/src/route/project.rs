@@ -72,7 +72,7 @@ async fn add(Change(desk, body): Change<wire::AddProject>) -> Result<Response, A
         },
     };
     let answer = desk.add_project(add).await?;
-    Ok(render::answer(StatusCode::CREATED, desk.tenant(), answer))
+    Ok(render::answer(StatusCode::CREATED, &desk, answer))
 }
 
 /// Shows a project, found by id, unique beginning of its id, or name.
@@ -103,7 +103,7 @@ async fn set(
     let answer = desk
         .set_project(project, body.expect_version, settings)
         .await?;
-    Ok(render::answer(StatusCode::OK, desk.tenant(), answer))
+    Ok(render::answer(StatusCode::OK, &desk, answer))
 }
 
 /// Forgets a project whose threads are all archived or deleted; its sessions stay readable.
@@ -115,5 +115,5 @@ async fn remove(
     Change(desk, Nothing {}): Change<Nothing>,
 ) -> Result<Response, ApiError> {
     let answer = desk.remove_project(project).await?;
-    Ok(render::answer(StatusCode::OK, desk.tenant(), answer))
+    Ok(render::answer(StatusCode::OK, &desk, answer))
 }

@@ -1,12 +1,14 @@
+//! Sessions: made, driven, handed on, ended.
+
 use std::collections::BTreeSet;
 
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Deserialize;
-use skein_domain::{AgentName, Allowance, Invalid, Outcome, Question, Status, Usage};
+use skein_domain::{Invalid, Outcome, Question, Status, Usage};
+use skein_engine::KillOrder;
 use skein_engine::session::SessionFilter;
-use skein_engine::spawn::Spawn;
 use skein_engine::turn::Fence;
 use skein_engine::{Answer, Desk};
 use skein_wire as wire;
@@ -14,6 +16,7 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::launch::spawn_of;
 use super::{Fraction, cursor, limit, micros, optional, tokens};
 use crate::app::App;
 use crate::error::ApiError;
@@ -88,7 +91,7 @@ async fn list(
         )
         .await?;
     Ok(Json(render::list(page, |s| {
-        render::session_in_list(desk.tenant(), s)
+        render::session_in_list(&desk, s)
     })))
 }
 
@@ -97,38 +100,8 @@ async fn list(
     params(Keyed),
     responses((status = 201, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn spawn(Change(desk, body): Change<wire::Spawn>) -> Result<Response, ApiError> {
-    let agent: AgentName = optional(body.agent)?.unwrap_or_else(AgentName::none);
-    if !agent.is_none() {
-        let why =
-            "this build drives sessions of people and external programs; the only agent is `none`";
-        return Err(Invalid::new("agent", agent.as_str(), why).into());
-    }
-    if let Some(workspace) = body.workspace.filter(|w| w != "none") {
-        return Err(Invalid::new(
-            "workspace",
-            &workspace,
-            "this build has no workspaces; the only kind is `none`",
-        )
-        .into());
-    }
-    let asked = body.budget.unwrap_or_default();
-    let spawn = Spawn {
-        task: body.task.parse()?,
-        project: body.project,
-        thread: body.thread,
-        parent: body.parent,
-        owner: optional(body.owner)?,
-        agent,
-        allowance: Allowance {
-            tokens: asked.tokens,
-            cost_micros: asked
-                .cost_usd
-                .map(|c| micros(c, Fraction::Down))
-                .transpose()?,
-        },
-    };
-    let answer = desk.spawn(spawn).await?;
-    Ok(render::answer(StatusCode::CREATED, desk.tenant(), answer))
+    let answer = desk.spawn(spawn_of(body)?).await?;
+    Ok(render::answer(StatusCode::CREATED, &desk, answer))
 }
 
 /// Shows a session.
@@ -139,11 +112,11 @@ async fn get(
     Path(session): Path<String>,
 ) -> Result<Json<wire::Session>, ApiError> {
     let found = desk.get_session(session).await?;
-    Ok(Json(render::session(desk.tenant(), &found)))
+    Ok(Json(render::session(&desk, &found)))
 }
 
-fn ok(desk: &Desk, answer: Answer) -> Result<Response, ApiError> {
-    Ok(render::answer(StatusCode::OK, desk.tenant(), answer))
+pub(super) fn ok(desk: &Desk, answer: Answer) -> Result<Response, ApiError> {
+    Ok(render::answer(StatusCode::OK, desk, answer))
 }
 
 /// Begins a turn of an idle session.
@@ -266,11 +239,12 @@ async fn kill(
     Path(session): Path<String>,
     Change(desk, body): Change<wire::Kill>,
 ) -> Result<Response, ApiError> {
-    ok(
-        &desk,
-        desk.kill(session, optional(body.reason)?, body.tree)
-            .await?,
-    )
+    let order = KillOrder {
+        reason: optional(body.reason)?,
+        tree: body.tree,
+        discard: body.discard,
+    };
+    ok(&desk, desk.kill(session, order).await?)
 }
 
 /// Brings an ended session back, on its next run.
@@ -344,5 +318,5 @@ async fn merge(
     responses((status = 200, body = wire::Tree), (status = "default", body = wire::ErrorBody)))]
 async fn tree(Look(desk): Look, Path(session): Path<String>) -> Result<Json<wire::Tree>, ApiError> {
     let tree = desk.tree(session).await?;
-    Ok(Json(render::tree(desk.tenant(), &tree)))
+    Ok(Json(render::tree(&desk, &tree)))
 }

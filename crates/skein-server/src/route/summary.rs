@@ -53,7 +53,7 @@ async fn set(
         based_on: body.based_on,
     };
     let answer = desk.set_summary(session, new).await?;
-    Ok(render::answer(StatusCode::OK, desk.tenant(), answer))
+    Ok(render::answer(StatusCode::OK, &desk, answer))
 }
 
 fn deliverable(d: wire::Deliverable) -> Result<Deliverable, Invalid> {

@@ -74,7 +74,7 @@ async fn list(
     responses((status = 201, body = wire::Thread), (status = "default", body = wire::ErrorBody)))]
 async fn new(Change(desk, body): Change<wire::NewThread>) -> Result<Response, ApiError> {
     let answer = desk.new_thread(body.project, body.title.parse()?).await?;
-    Ok(render::answer(StatusCode::CREATED, desk.tenant(), answer))
+    Ok(render::answer(StatusCode::CREATED, &desk, answer))
 }
 
 /// Shows a thread.
@@ -94,7 +94,7 @@ async fn delete(
     Change(desk, Nothing {}): Change<Nothing>,
 ) -> Result<Response, ApiError> {
     let answer = desk.delete_thread(thread).await?;
-    Ok(render::answer(StatusCode::OK, desk.tenant(), answer))
+    Ok(render::answer(StatusCode::OK, &desk, answer))
 }
 
 /// Puts a thread away if nobody works on it. Repeating it changes nothing.
@@ -106,7 +106,7 @@ async fn archive(
     Change(desk, Nothing {}): Change<Nothing>,
 ) -> Result<Response, ApiError> {
     let answer = desk.archive_thread(thread).await?;
-    Ok(render::answer(StatusCode::OK, desk.tenant(), answer))
+    Ok(render::answer(StatusCode::OK, &desk, answer))
 }
 
 /// Opens an archived thread again.
@@ -118,5 +118,5 @@ async fn reopen(
     Change(desk, Nothing {}): Change<Nothing>,
 ) -> Result<Response, ApiError> {
     let answer = desk.reopen_thread(thread).await?;
-    Ok(render::answer(StatusCode::OK, desk.tenant(), answer))
+    Ok(render::answer(StatusCode::OK, &desk, answer))
 }

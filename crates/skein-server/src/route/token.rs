@@ -60,7 +60,7 @@ async fn new(Change(desk, body): Change<wire::NewToken>) -> Result<Response, Api
         expires_in_seconds: body.expires_in_seconds,
     };
     let answer = desk.new_token(new).await?;
-    Ok(render::answer(StatusCode::CREATED, desk.tenant(), answer))
+    Ok(render::answer(StatusCode::CREATED, &desk, answer))
 }
 
 /// Revokes a token at once.
@@ -72,5 +72,5 @@ async fn revoke(
     Change(desk, Nothing {}): Change<Nothing>,
 ) -> Result<Response, ApiError> {
     let answer = desk.revoke_token(token).await?;
-    Ok(render::answer(StatusCode::OK, desk.tenant(), answer))
+    Ok(render::answer(StatusCode::OK, &desk, answer))
 }

@@ -19,6 +19,7 @@ use crate::settings::Settings;
 use crate::{text, when};
 
 const OLDEST_GIT: (u32, u32) = (2, 25);
+const OLDEST_TMUX: u32 = 3;
 const SCARCE: u64 = 1 << 30;
 const FULL: u64 = 100 << 20;
 /// Clocks of file systems are coarse and may be another machine's.
@@ -43,6 +44,35 @@ pub(super) fn git() -> Finding {
         Some(found) if found >= OLDEST_GIT => Finding::ok("git", text),
         Some(_) => Finding::problem("git", format!("{text} is too old"), fix),
         None => Finding::warning("git", format!("cannot read the version in `{text}`"), fix),
+    }
+}
+
+/// Needed only by those who choose it as runtime.
+pub(super) fn tmux() -> Finding {
+    let output = Command::new("tmux").arg("-V").stdin(Stdio::null()).output();
+    let text = match output {
+        Ok(output) if output.status.success() => {
+            String::from_utf8_lossy(&output.stdout).trim().to_owned()
+        }
+        _ => {
+            return Finding::ok(
+                "tmux",
+                "it is not installed; only `--runtime tmux` needs it",
+            );
+        }
+    };
+    let major = text
+        .split_whitespace()
+        .nth(1)
+        .map(|version| version.trim_start_matches(|c: char| !c.is_ascii_digit()))
+        .and_then(|version| version.split('.').next()?.parse::<u32>().ok());
+    match major {
+        Some(major) if major >= OLDEST_TMUX => Finding::ok("tmux", text),
+        _ => Finding::warning(
+            "tmux",
+            format!("{text} may be too old for `--runtime tmux`"),
+            format!("install tmux {OLDEST_TMUX} or newer, or use the runtime `pty`"),
+        ),
     }
 }
 

@@ -1,0 +1,50 @@
+//! `skein gc`
+
+use clap::Args;
+use skein_wire::Gc;
+
+use crate::cli::KeyArgs;
+use crate::context::Context;
+use crate::duration::Seconds;
+use crate::error::UserError;
+use crate::view;
+
+/// Clear up after ended sessions: workspaces, old backups, stray processes
+///
+/// Only what Skein made is touched, and work that is nowhere else is kept under a git ref first.
+#[derive(Debug, Args)]
+pub(crate) struct GcArgs {
+    /// Only tell what would be done
+    #[arg(long)]
+    dry_run: bool,
+    /// Only sessions that ended at least so long ago
+    #[arg(long, value_name = "D", default_value = "1d")]
+    older_than: Seconds,
+    /// Drop backups at least so old
+    #[arg(long, value_name = "D", default_value = "30d")]
+    backups_older_than: Seconds,
+    #[command(flatten)]
+    key: KeyArgs,
+}
+
+pub(crate) async fn run(context: &Context, args: GcArgs) -> Result<(), UserError> {
+    let body = Gc {
+        dry_run: args.dry_run,
+        ended_for_seconds: Some(args.older_than.0),
+        backups_older_than_seconds: Some(args.backups_older_than.0),
+    };
+    let key = context.key(args.key.key.as_deref());
+    let report = context.client().await?.gc(&body, &key).await?;
+    context.out.list(
+        &report,
+        report.data.len(),
+        || view::gc(&report.data),
+        "there is nothing to clear up",
+    )?;
+    if report.dry_run && !report.data.is_empty() {
+        context
+            .out
+            .note("nothing was done; without `--dry-run` it is");
+    }
+    Ok(())
+}

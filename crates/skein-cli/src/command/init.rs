@@ -1,0 +1,278 @@
+//! `skein init`
+
+use std::io::Write as _;
+use std::path::Path;
+
+use clap::Args;
+use serde::Serialize;
+use skein_client::Kind;
+use skein_wire::{AddProject, Project};
+
+use super::adopt::git;
+use crate::cli::KeyArgs;
+use crate::context::{Context, current_folder};
+use crate::error::UserError;
+use crate::settings::{PROJECT_FILE, Settings};
+use crate::text;
+use crate::view;
+
+/// Agents that are looked for, the most usual first.
+const AGENTS: [&str; 5] = ["claude", "codex", "opencode", "gemini", "aider"];
+
+/// Make a project of the repository we are in, and tell what was found
+///
+/// Looks for the repository, its default branch and the agents that are installed. Writes nothing into the
+/// repository unless `--write` asks for a `skein.toml`, and never overwrites one.
+#[derive(Debug, Args)]
+pub(crate) struct InitArgs {
+    /// Write a `skein.toml` with what was found, every line explained
+    #[arg(long)]
+    write: bool,
+    #[command(flatten)]
+    key: KeyArgs,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    project: Project,
+    /// Whether the project was made by this call.
+    added: bool,
+    repository: bool,
+    default_branch: Option<String>,
+    agents: Vec<&'static str>,
+    /// The settings file, if it is there now.
+    settings: Option<String>,
+    wrote: bool,
+}
+
+pub(crate) async fn run(context: &Context, args: InitArgs) -> Result<(), UserError> {
+    let here = current_folder()?;
+    let top = git(&here, &["rev-parse", "--show-toplevel"]).filter(|top| !top.is_empty());
+    let folder = top.clone().unwrap_or(here);
+    let branch = top.as_deref().and_then(default_branch);
+    let agents = installed(context);
+    let file = Path::new(&folder).join(PROJECT_FILE);
+    if args.write {
+        // Refused before anything is made.
+        write(&file, &template(branch.as_deref(), &agents))?;
+    }
+    let (project, added) = project(context, &folder, &args).await?;
+    let report = Report {
+        project,
+        added,
+        repository: top.is_some(),
+        default_branch: branch,
+        agents,
+        settings: file.exists().then(|| file.display().to_string()),
+        wrote: args.write,
+    };
+    context.out.show(&report, |paint| {
+        let verb = if report.added { "added" } else { "found" };
+        let mut out = format!(
+            "{verb} project {}\n",
+            view::project_line(&report.project, paint)
+        );
+        out.push_str(&match (&report.default_branch, report.repository) {
+            (Some(branch), _) => {
+                format!("sessions start from branch {}\n", text::line(branch))
+            }
+            (None, true) => {
+                "the repository has no commit yet; agents need one to start from\n".to_owned()
+            }
+            (None, false) => {
+                "this is no git repository; agents work in the folder itself\n".to_owned()
+            }
+        });
+        out.push_str(&match report.agents.as_slice() {
+            [] => format!(
+                "no agent was found in PATH ({}); `--command CMD` starts any program\n",
+                AGENTS.join(", ")
+            ),
+            found => format!("installed agents: {}\n", found.join(", ")),
+        });
+        if report.wrote {
+            out.push_str(&format!("wrote {PROJECT_FILE}\n"));
+        }
+        out
+    })?;
+    if !report.wrote && report.settings.is_none() {
+        context
+            .out
+            .note("`skein init --write` writes a commented skein.toml");
+    }
+    Ok(())
+}
+
+/// The project of exactly this folder; made where there is none.
+async fn project(
+    context: &Context,
+    folder: &str,
+    args: &InitArgs,
+) -> Result<(Project, bool), UserError> {
+    let client = context.client().await?;
+    let real = Path::new(folder)
+        .canonicalize()
+        .ok()
+        .and_then(|path| path.to_str().map(str::to_owned));
+    if let Some(found) = client.find_project_at(folder).await?
+        && (found.path.as_deref() == Some(folder) || found.path == real)
+    {
+        return Ok((found, false));
+    }
+    let settings = Settings::load(&context.environment, Some(Path::new(folder)))?;
+    let body = AddProject {
+        name: settings.name.value.clone(),
+        path: Some(folder.to_owned()),
+        prefix: settings.prefix.value.clone(),
+        depth: settings.depth.chosen(),
+        width: settings.width.chosen(),
+        idle_ttl_seconds: settings
+            .idle_ttl
+            .value
+            .map(|ttl| ttl.0)
+            .filter(|ttl| *ttl > 0),
+        max_ended: settings.max_ended.value.filter(|most| *most > 0),
+    };
+    let key = context.key(args.key.key.as_deref());
+    Ok((client.add_project(&body, &key).await?, true))
+}
+
+/// What the remote calls its default, else the branch that is checked out.
+fn default_branch(folder: &str) -> Option<String> {
+    let remote = git(
+        folder,
+        &[
+            "symbolic-ref",
+            "--quiet",
+            "--short",
+            "refs/remotes/origin/HEAD",
+        ],
+    )
+    .and_then(|name| name.strip_prefix("origin/").map(str::to_owned));
+    remote
+        .or_else(|| git(folder, &["branch", "--show-current"]))
+        .filter(|name| !name.is_empty())
+        .filter(|_| git(folder, &["rev-parse", "--verify", "--quiet", "HEAD"]).is_some())
+}
+
+fn installed(context: &Context) -> Vec<&'static str> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let path = context.environment.path.clone().unwrap_or_default();
+    let is_program = |file: &Path| {
+        std::fs::metadata(file)
+            .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    };
+    AGENTS
+        .into_iter()
+        .filter(|name| std::env::split_paths(&path).any(|folder| is_program(&folder.join(name))))
+        .collect()
+}
+
+/// Makes the file, but never in place of another.
+fn write(file: &Path, content: &str) -> Result<(), UserError> {
+    let made = std::fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(file)
+        .and_then(|mut made| made.write_all(content.as_bytes()));
+    match made {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Err(UserError::new(
+            Kind::Conflict,
+            format!("`{}` exists already and is not overwritten", file.display()),
+        )
+        .hint("`skein config show` shows what it says")),
+        Err(error) => {
+            Err(UserError::failed(format!("cannot write `{}`", file.display())).caused_by(&error))
+        }
+    }
+}
+
+fn template(branch: Option<&str>, agents: &[&str]) -> String {
+    let found = match agents {
+        [] => "none was found in PATH".to_owned(),
+        agents => format!("found in PATH: {}", agents.join(", ")),
+    };
+    let base = branch.unwrap_or("main");
+    format!(
+        r#"# Settings of this project for Skein. Every line is optional; what is commented out is the default.
+
+# The agent of a session that names none; {found}. Any program can be made one, see [agents.NAME].
+# agent = "none"
+
+# Where sessions work: "worktree", "clone", "dir" (this folder itself) or "none".
+# workspace = "worktree"
+
+# What new branches start from.
+# base = "{base}"
+
+# What holds an agent's process: "pty" or "tmux".
+# runtime = "pty"
+
+# Files git ignores that a new workspace gets, copied or linked.
+# copy = [".env"]
+# symlink = ["node_modules"]
+
+# Commands that set a new workspace up, and how long they may take together.
+# setup = ["npm ci"]
+# setup_timeout = "10m"
+
+# Agents at once in this project; the rest queues.
+# concurrency = 4
+
+# Workspaces made ahead, so that a spawn does not wait for a checkout.
+# pool = 0
+
+# A working agent without output for so long is stuck.
+# stall = "10m"
+
+# What agents may do without asking: "ask", "edits" or "full"; and their model.
+# permission = "ask"
+# model = "NAME"
+
+# Variables of the daemon's environment that agents get.
+# pass = ["GITHUB_TOKEN"]
+
+# [env]
+# NO_COLOR = "1"
+
+# [agents.mine]
+# command = "my-agent --interactive"
+# prompt = "typed"
+
+# [limits]
+# depth = 4
+# width = 8
+"#
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::RawConfig;
+
+    #[test]
+    fn the_file_it_writes_can_be_read_also_with_every_line_switched_on() {
+        let temp = tempfile::tempdir().unwrap();
+        let file = temp.path().join(PROJECT_FILE);
+        let text = template(Some("main"), &["claude"]);
+        write(&file, &text).unwrap();
+        assert_eq!(write(&file, "").unwrap_err().kind(), Kind::Conflict);
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
+        let on: String = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("# "))
+            .filter(|line| line.starts_with('[') || line.contains(" = "))
+            .map(|line| format!("{line}\n"))
+            .collect();
+        assert!(on.contains("[env]"), "{on}");
+        std::fs::write(&file, on).unwrap();
+        let raw = RawConfig::read(&file, crate::settings::Scope::Project)
+            .unwrap()
+            .unwrap();
+        assert_eq!(raw.agent.as_deref(), Some("none"));
+        assert_eq!(raw.base.as_deref(), Some("main"));
+        assert!(raw.agents.contains_key("mine"));
+    }
+}

@@ -1,0 +1,27 @@
+//! `skein interrupt`
+
+use clap::Args;
+
+use crate::cli::{KeyArgs, reference};
+use crate::context::Context;
+use crate::error::UserError;
+use crate::view;
+
+/// Stop the turn an agent is at; the session goes on
+#[derive(Debug, Args)]
+pub(crate) struct InterruptArgs {
+    /// Session id
+    #[arg(value_parser = reference)]
+    session: String,
+    #[command(flatten)]
+    key: KeyArgs,
+}
+
+pub(crate) async fn run(context: &Context, args: InterruptArgs) -> Result<(), UserError> {
+    let key = context.key(args.key.key.as_deref());
+    let client = context.client().await?;
+    let session = client.interrupt(&args.session, &key).await?;
+    context
+        .out
+        .show(&session, |paint| view::session_line(&session, paint))
+}

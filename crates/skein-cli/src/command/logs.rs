@@ -1,0 +1,202 @@
+//! `skein logs`
+
+use std::fs::File;
+use std::io::{ErrorKind, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+use clap::Args;
+use serde::Serialize;
+use skein_client::{Client, Kind};
+use skein_runtime::log::{Filter, read_log};
+use skein_wire::Terminal;
+use tokio::time::{Instant, sleep};
+
+use crate::cli::reference;
+use crate::context::Context;
+use crate::error::UserError;
+
+/// How often a log that is followed is read on.
+const PAUSE: Duration = Duration::from_millis(250);
+/// How often it is asked whether the run is over.
+const ASK: Duration = Duration::from_secs(1);
+
+/// Print the history of a session's terminal
+#[derive(Debug, Args)]
+pub(crate) struct LogsArgs {
+    /// Session id
+    #[arg(value_parser = reference)]
+    session: String,
+    /// Go on with new output until the run is over
+    #[arg(short, long)]
+    follow: bool,
+    /// Only the last so many lines; with `-f`: these first
+    #[arg(short = 'n', long, value_name = "N")]
+    lines: Option<usize>,
+}
+
+#[derive(Debug, Serialize)]
+struct Document<'a> {
+    session: &'a str,
+    run: u64,
+    log: &'a str,
+    text: &'a str,
+}
+
+pub(crate) async fn run(context: &Context, args: LogsArgs) -> Result<(), UserError> {
+    if args.follow && context.out.is_json() {
+        return Err(UserError::misuse(
+            "`--follow` has no end that JSON could show",
+        ));
+    }
+    let client = context.client().await?;
+    let terminal = client.terminal(&args.session).await?;
+    let path = Path::new(&terminal.log);
+    if args.follow {
+        return follow(context, client, &terminal, args.lines).await;
+    }
+    let text = read_log(path, args.lines)
+        .map_err(|error| UserError::failed("cannot read the log").caused_by(&error))?;
+    let document = Document {
+        session: &terminal.session,
+        run: terminal.run,
+        log: &terminal.log,
+        text: &text,
+    };
+    // Filtered: text, colours and line ends.
+    context.out.show(&document, |_| text.clone())
+}
+
+/// Writes what comes until the run is over and all of it was written.
+async fn follow(
+    context: &Context,
+    client: &Client,
+    terminal: &Terminal,
+    lines: Option<usize>,
+) -> Result<(), UserError> {
+    let path = Path::new(&terminal.log);
+    let mut tail = Tail::new(path);
+    let mut filter = Filter::default();
+    let mut before = std::fs::read(skein_runtime::log::older(path)).unwrap_or_default();
+    before.extend(tail.read()?);
+    let text = filter.text(&before);
+    context.out.raw(last(&text, lines))?;
+    let mut asked = Instant::now();
+    let mut over = false;
+    loop {
+        let more = tail.read()?;
+        if !more.is_empty() {
+            context.out.raw(&filter.text(&more))?;
+            continue;
+        }
+        if over {
+            return Ok(());
+        }
+        if asked.elapsed() >= ASK {
+            over = is_over(client, terminal).await?;
+            asked = Instant::now();
+            continue;
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+async fn is_over(client: &Client, terminal: &Terminal) -> Result<bool, UserError> {
+    match client.terminal(&terminal.session).await {
+        Ok(now) => Ok(now.run != terminal.run || now.handle.is_none()),
+        // Agents go on without the daemon, and so do their logs.
+        Err(error) if error.kind() == Kind::Unavailable => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn last(text: &str, lines: Option<usize>) -> &str {
+    let Some(lines) = lines else { return text };
+    let ends = text.strip_suffix('\n').unwrap_or(text);
+    match (
+        lines,
+        ends.rmatch_indices('\n').nth(lines.saturating_sub(1)),
+    ) {
+        (0, _) => "",
+        (_, Some((at, _))) => &text[at + 1..],
+        (_, None) => text,
+    }
+}
+
+/// Reads a file that grows and is now and then replaced by a fresh one.
+struct Tail<'a> {
+    path: &'a Path,
+    file: Option<File>,
+}
+
+impl<'a> Tail<'a> {
+    fn new(path: &'a Path) -> Self {
+        Self { path, file: None }
+    }
+
+    /// What was added since the last call.
+    fn read(&mut self) -> Result<Vec<u8>, UserError> {
+        let failed = |error: std::io::Error| {
+            UserError::failed(format!("cannot read `{}`", self.path.display())).caused_by(&error)
+        };
+        let mut bytes = vec![];
+        if let Some(file) = &mut self.file {
+            file.read_to_end(&mut bytes).map_err(failed)?;
+            if !bytes.is_empty() || self.is_current() {
+                return Ok(bytes);
+            }
+            // The old file may have grown until it was replaced.
+            if let Some(file) = &mut self.file {
+                file.read_to_end(&mut bytes).map_err(failed)?;
+            }
+        }
+        match File::open(self.path) {
+            Ok(mut file) => {
+                file.read_to_end(&mut bytes).map_err(failed)?;
+                self.file = Some(file);
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(failed(error)),
+        }
+        Ok(bytes)
+    }
+
+    fn is_current(&self) -> bool {
+        let ours = self.file.as_ref().and_then(|file| file.metadata().ok());
+        match (ours, std::fs::metadata(self.path)) {
+            (Some(ours), Ok(there)) => ours.ino() == there.ino() && ours.dev() == there.dev(),
+            _ => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_that_is_replaced_loses_nothing() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("log");
+        let mut tail = Tail::new(&path);
+        assert_eq!(tail.read().unwrap(), b"");
+        std::fs::write(&path, "one\n").unwrap();
+        assert_eq!(tail.read().unwrap(), b"one\n");
+        assert_eq!(tail.read().unwrap(), b"");
+        std::fs::write(&path, "one\ntwo\n").unwrap();
+        std::fs::rename(&path, temp.path().join("log.1")).unwrap();
+        std::fs::write(&path, "three\n").unwrap();
+        let mut all = tail.read().unwrap();
+        all.extend(tail.read().unwrap());
+        assert_eq!(all, b"two\nthree\n");
+    }
+
+    #[test]
+    fn the_last_lines_are_whole() {
+        assert_eq!(last("a\nb\nc\n", Some(2)), "b\nc\n");
+        assert_eq!(last("a\nb", Some(5)), "a\nb");
+        assert_eq!(last("a\nb\n", Some(0)), "");
+        assert_eq!(last("a\nb\n", None), "a\nb\n");
+    }
+}

@@ -1,0 +1,23 @@
+//! `skein why`
+
+use clap::Args;
+
+use crate::cli::reference;
+use crate::context::Context;
+use crate::error::UserError;
+use crate::view;
+
+/// Tell why a session has its status: the facts, who says so, how old they are, and the rule
+#[derive(Debug, Args)]
+pub(crate) struct WhyArgs {
+    /// Session id
+    #[arg(value_parser = reference)]
+    session: String,
+}
+
+pub(crate) async fn run(context: &Context, args: WhyArgs) -> Result<(), UserError> {
+    let why = context.client().await?.why(&args.session).await?;
+    context
+        .out
+        .show(&why, |paint| view::why(&why, context.out.width(), paint))
+}

@@ -1,0 +1,83 @@
+//! What agents run on: workspaces, terminals, settings, memory. Picked and put together here.
+
+mod memory;
+#[cfg(debug_assertions)]
+mod points;
+mod settings;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use skein_engine::fleet::{FleetParts, NoPoints, Points};
+use skein_runtime::pty::{PtyOptions, PtyRuntime};
+use skein_runtime::tmux::{TmuxOptions, TmuxRuntime};
+use skein_workspace::provider::Provider;
+use skein_workspace::{Options, Worktree};
+
+use crate::env::{self, Environment};
+use crate::error::UserError;
+use crate::home::Home;
+
+pub(super) fn parts(home: &Home, environment: &Environment) -> Result<FleetParts, UserError> {
+    let skein = std::env::current_exe().map_err(|error| {
+        UserError::unavailable("cannot tell where this program is").caused_by(&error)
+    })?;
+    Ok(FleetParts {
+        providers: providers(home),
+        roots: vec![worktrees(home)],
+        runtimes: vec![
+            Arc::new(PtyRuntime::new(pty_options(home, &skein))),
+            Arc::new(TmuxRuntime::new(tmux_options(home, &skein))),
+        ],
+        settings: Arc::new(settings::Files::new(environment)),
+        memory: Arc::new(memory::Proc),
+        private: home.root().join("sessions"),
+        logs: home.logs().join("sessions"),
+        home: home.root().to_owned(),
+        environment: env::for_agents(),
+        points: points(),
+        skein,
+    })
+}
+
+/// Managed folders live in the home, which is never a temp folder unless somebody says so.
+fn providers(home: &Home) -> Vec<Arc<dyn Provider>> {
+    let options = Options::default();
+    vec![Arc::new(Worktree::new(worktrees(home), options))]
+}
+
+fn worktrees(home: &Home) -> PathBuf {
+    home.root().join("worktrees")
+}
+
+pub(crate) fn pty_options(home: &Home, skein: &Path) -> PtyOptions {
+    PtyOptions {
+        holder: words(skein, "holder"),
+        root: home.root().join("runs"),
+    }
+}
+
+pub(crate) fn tmux_options(home: &Home, skein: &Path) -> TmuxOptions {
+    TmuxOptions {
+        keeper: words(skein, "tmux-keeper"),
+        root: home.root().join("tmux"),
+    }
+}
+
+fn words(skein: &Path, mode: &str) -> Vec<OsString> {
+    vec![skein.as_os_str().to_owned(), mode.into()]
+}
+
+#[cfg(debug_assertions)]
+fn points() -> Arc<dyn Points> {
+    match points::CrashPoints::from_environment() {
+        Some(points) => Arc::new(points),
+        None => Arc::new(NoPoints),
+    }
+}
+
+#[cfg(not(debug_assertions))]
+fn points() -> Arc<dyn Points> {
+    Arc::new(NoPoints)
+}

@@ -1,0 +1,65 @@
+//! How several things go, for people who wait for them: lines that change in place on a terminal, one line
+//! per change elsewhere, nothing for programs.
+
+use std::fmt::Write as _;
+
+use crate::output::Output;
+use crate::text;
+
+#[derive(Debug)]
+pub(crate) struct Progress<'a> {
+    out: &'a Output,
+    lines: Vec<(String, String)>,
+    /// Lines on the screen that are ours to overwrite.
+    drawn: usize,
+}
+
+impl<'a> Progress<'a> {
+    pub(crate) fn new(out: &'a Output) -> Self {
+        Self {
+            out,
+            lines: vec![],
+            drawn: 0,
+        }
+    }
+
+    /// Says what is being done for `name`; the same again says nothing.
+    pub(crate) fn tell(&mut self, name: &str, state: &str) {
+        match self.lines.iter_mut().find(|(known, _)| known == name) {
+            Some((_, shown)) if shown == state => return,
+            Some((_, shown)) => *shown = state.to_owned(),
+            None => self.lines.push((name.to_owned(), state.to_owned())),
+        }
+        match self.out.stage() {
+            // What does not fit on the screen cannot be overwritten.
+            Some((rows, columns)) if self.lines.len() + 1 < rows => self.redraw(columns),
+            _ => self.out.note(&format!("{name}: {state}")),
+        }
+    }
+
+    pub(crate) fn knows(&self, name: &str) -> bool {
+        self.lines.iter().any(|(known, _)| known == name)
+    }
+
+    fn redraw(&mut self, columns: usize) {
+        let mut out = String::new();
+        if self.drawn > 0 {
+            let _ = write!(out, "\x1b[{}A", self.drawn);
+        }
+        for (name, state) in &self.lines {
+            let line = text::fit(&text::line(&format!("{name}  {state}")), columns - 1);
+            let _ = writeln!(out, "\r\x1b[2K{line}");
+        }
+        self.drawn = self.lines.len();
+        self.out.draw(&out);
+    }
+
+    /// Takes the lines off the screen; what came of it is told by the answer.
+    pub(crate) fn clear(&mut self) {
+        if self.drawn > 0 {
+            self.out.draw(&format!("\x1b[{}A\r\x1b[J", self.drawn));
+            self.drawn = 0;
+        }
+        self.lines.clear();
+    }
+}

@@ -1,0 +1,227 @@
+//! Waiting until what was begun with sessions is over: spawns, restores, kills.
+//!
+//! A change is accepted before it is carried out; events tell the rest. The stream is opened before the
+//! change is asked for, so no event falls between the two. Every look is at the session itself: events only
+//! say when to look, and what failed.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::time::Duration;
+
+use serde_json::Value;
+use skein_client::{Client, EventStream, Events, Kind};
+use skein_wire::{Event, Session};
+use tokio::time::timeout;
+
+use crate::command::wait::told;
+use crate::context::Context;
+use crate::error::UserError;
+use crate::progress::Progress;
+
+/// Without an event for so long, everybody is looked at again: a break of the stream may have hidden one.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
+/// How a session came out.
+#[derive(Debug)]
+pub(crate) struct Settled {
+    pub(crate) session: Session,
+    /// Why what was begun was undone.
+    pub(crate) failure: Option<UserError>,
+}
+
+/// Sessions to wait for, in the order they were asked for.
+pub(crate) struct Watch<'a> {
+    context: &'a Context,
+    client: &'a Client,
+    stream: EventStream<'a>,
+    failures: HashMap<String, UserError>,
+}
+
+impl<'a> Watch<'a> {
+    /// Begins to listen; ask for the change after this.
+    pub(crate) async fn open(
+        context: &'a Context,
+        lost: &'a Cell<bool>,
+    ) -> Result<Self, UserError> {
+        let client = context.client().await?;
+        let mut stream = client
+            .follow_events(None, None)
+            .on_change(move |link| told(context, link, lost));
+        stream.open().await?;
+        Ok(Self {
+            context,
+            client,
+            stream,
+            failures: HashMap::new(),
+        })
+    }
+
+    /// Waits until nothing is under way with any of them.
+    pub(crate) async fn settle(mut self, begun: Vec<Session>) -> Result<Vec<Settled>, UserError> {
+        let mut progress = Progress::new(&self.context.out);
+        let mut sessions = begun;
+        let mut dirty: Vec<bool> = sessions.iter().map(|s| s.saga.is_some()).collect();
+        for session in sessions.iter().filter(|s| s.saga.is_some()) {
+            progress.tell(&session.id, &state(session));
+        }
+        loop {
+            for (session, dirty) in sessions.iter_mut().zip(&mut dirty) {
+                if *dirty {
+                    *dirty = !self.look(session, &mut progress).await?;
+                }
+            }
+            if sessions.iter().all(|s| s.saga.is_none()) {
+                break;
+            }
+            match timeout(LOOK_AGAIN, self.stream.next()).await {
+                Ok(event) => {
+                    let event = event?;
+                    self.heard(&event, &mut progress);
+                    let about = sessions
+                        .iter()
+                        .position(|s| s.saga.is_some() && event.session.as_ref() == Some(&s.id));
+                    if let Some(n) = about
+                        && is_end(&event.kind)
+                    {
+                        dirty[n] = true;
+                    }
+                }
+                Err(_) => {
+                    for (session, dirty) in sessions.iter().zip(&mut dirty) {
+                        *dirty = session.saga.is_some();
+                    }
+                }
+            }
+        }
+        progress.clear();
+        let mut settled = Vec::with_capacity(sessions.len());
+        for session in sessions {
+            let failure = match self.failures.remove(&session.id) {
+                Some(failure) => Some(failure),
+                None if session.outcome.is_some() => self.failure_of(&session).await?,
+                None => None,
+            };
+            settled.push(Settled { session, failure });
+        }
+        Ok(settled)
+    }
+
+    /// Looks at one session; whether it could be looked at.
+    async fn look(
+        &self,
+        session: &mut Session,
+        progress: &mut Progress<'_>,
+    ) -> Result<bool, UserError> {
+        match self.client.get_session(&session.id).await {
+            Ok(found) => {
+                *session = found;
+                progress.tell(&session.id, &state(session));
+                Ok(true)
+            }
+            // The stream tells about a daemon that is away, and waits for it.
+            Err(error) if error.kind() == Kind::Unavailable => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn heard(&mut self, event: &Event, progress: &mut Progress<'_>) {
+        let Some(session) = &event.session else {
+            return;
+        };
+        let told = match event.kind.as_str() {
+            "saga.step" => text(&event.data, "step").map(|step| doing(&step)),
+            "saga.failed" => {
+                let failure = failure(session, &event.data);
+                let told = format!("failed: {}", failure.message());
+                self.failures.insert(session.clone(), failure);
+                Some(told)
+            }
+            _ => None,
+        };
+        if let Some(told) = told
+            && progress.knows(session)
+        {
+            progress.tell(session, &told);
+        }
+    }
+
+    /// Finds in the record why a session that is over was never launched. Needed when the answer to a
+    /// repeated request told of a session that had failed long ago.
+    async fn failure_of(&self, session: &Session) -> Result<Option<UserError>, UserError> {
+        let mut which = Events {
+            session: Some(session.id.clone()),
+            limit: Some(1000),
+            ..Events::default()
+        };
+        let mut found = None;
+        loop {
+            let list = self.client.list_events(&which).await?;
+            for event in &list.data {
+                match event.kind.as_str() {
+                    "saga.failed" => found = Some(failure(&session.id, &event.data)),
+                    "session.launched" => found = None,
+                    _ => {}
+                }
+            }
+            which.since = list.data.last().map(|event| event.seq).or(which.since);
+            if list.next.is_none() || list.data.is_empty() {
+                return Ok(found);
+            }
+        }
+    }
+}
+
+fn is_end(kind: &str) -> bool {
+    matches!(
+        kind,
+        "saga.done"
+            | "saga.undone"
+            | "saga.undo_failed"
+            | "saga.left_out"
+            | "saga.queued"
+            | "session.launched"
+            | "session.ended"
+    )
+}
+
+fn text(data: &Value, name: &str) -> Option<String> {
+    data.get(name)?.as_str().map(str::to_owned)
+}
+
+fn failure(session: &str, data: &Value) -> UserError {
+    let kind = text(data, "error_kind").map_or(Kind::Failed, |word| Kind::from_word(&word));
+    let why = text(data, "why").unwrap_or_else(|| format!("session {session} could not be set up"));
+    UserError::new(kind, why)
+        .detail("session", session)
+        .hint(format!("`skein show {session}` tells what is left of it"))
+}
+
+/// What is under way, for people.
+fn state(session: &Session) -> String {
+    match &session.saga {
+        None => session.status.clone(),
+        Some(saga) => match (&saga.step, saga.place) {
+            (Some(step), _) => doing(step),
+            (None, Some(place)) => match &saga.why {
+                Some(why) => format!("queued, place {place}: {why}"),
+                None => format!("queued, place {place}"),
+            },
+            (None, None) => format!("{} begins", saga.kind),
+        },
+    }
+}
+
+fn doing(step: &str) -> String {
+    match step {
+        "workspace" => "making its workspace",
+        "setup" => "setting the workspace up",
+        "launch" => "starting the agent",
+        "prompt" => "giving it the task",
+        "stop" => "stopping the agent",
+        "backup" => "keeping its work",
+        "remove" => "removing the workspace",
+        "end" => "ending it",
+        other => other,
+    }
+    .to_owned()
+}

@@ -1,0 +1,109 @@
+//! Agents at work: why a status, what was cleared up, which programs there are.
+
+use skein_wire::{Agent, GcItem, Why};
+
+use super::facts::Facts;
+use super::session::status_style;
+use crate::output::{BOLD, DIM, GREEN, Paint, YELLOW};
+use crate::table::{Align, Cell, Table};
+use crate::{text, when};
+
+pub(crate) fn why(why: &Why, width: Option<usize>, paint: Paint) -> String {
+    let now = when::now();
+    let mut facts = Facts::new(width, paint);
+    facts.styled("session", &why.session.id, BOLD);
+    facts.styled("status", &why.status, status_style(&why.status));
+    facts.add("because", &why.reason);
+    facts.add("rule", &why.rule);
+    for fact in &why.facts {
+        let mut value = format!("{} (from {}", fact.value, fact.source);
+        if let Some(at) = &fact.at {
+            value.push_str(", ");
+            value.push_str(&when::ago(at, now));
+        }
+        value.push(')');
+        facts.add(&fact.fact, &value);
+    }
+    if why.receipts_open > 0 {
+        facts.add(
+            "messages",
+            &format!("{} not delivered yet", text::number(why.receipts_open)),
+        );
+    }
+    facts.optional("note", why.session.note.as_deref());
+    facts.finish()
+}
+
+pub(crate) fn gc(items: &[GcItem]) -> Table {
+    let mut table = Table::new(&[
+        ("WHAT", Align::Left),
+        ("ID", Align::Left),
+        ("ACTION", Align::Left),
+        ("REASON", Align::Flex),
+        ("PATH", Align::Flex),
+    ]);
+    for item in items {
+        table.row(vec![
+            Cell::new(&item.what),
+            Cell::styled(&item.id, BOLD),
+            Cell::styled(&item.action, action_style(&item.action)),
+            Cell::new(&item.reason),
+            Cell::styled(item.path.as_deref().unwrap_or("–"), DIM),
+        ]);
+    }
+    table
+}
+
+fn action_style(action: &str) -> anstyle::Style {
+    match action {
+        "kept" | "keep" | "skipped" => DIM,
+        "failed" => YELLOW,
+        _ => GREEN,
+    }
+}
+
+pub(crate) fn agents(agents: &[Agent]) -> Table {
+    let mut table = Table::new(&[
+        ("AGENT", Align::Left),
+        ("STATE", Align::Left),
+        ("VERSION", Align::Left),
+        ("MEMORY", Align::Right),
+        ("TASK BY", Align::Left),
+        ("CAN", Align::Flex),
+    ]);
+    for agent in agents {
+        let (state, style) = match (agent.found, agent.default) {
+            (true, true) => ("default".to_owned(), GREEN),
+            (true, false) if agent.built_in => ("built in".to_owned(), GREEN),
+            (true, false) => ("found".to_owned(), GREEN),
+            (false, _) => (
+                agent
+                    .missing
+                    .clone()
+                    .unwrap_or_else(|| "missing".to_owned()),
+                YELLOW,
+            ),
+        };
+        let can = &agent.abilities;
+        let abilities: Vec<&str> = [
+            (can.resume, "resume"),
+            (can.fork, "fork"),
+            (can.hooks, "hooks"),
+            (can.screens, "screens"),
+            (can.files, "files"),
+            (can.usage, "usage"),
+        ]
+        .into_iter()
+        .filter_map(|(can, word)| can.then_some(word))
+        .collect();
+        table.row(vec![
+            Cell::styled(&agent.name, BOLD),
+            Cell::styled(&state, style),
+            Cell::new(agent.version.as_deref().unwrap_or("–")),
+            Cell::from(format!("{} MB", text::number(agent.memory_mb))),
+            Cell::new(&can.prompt.join(", ")),
+            Cell::new(&abilities.join(", ")),
+        ]);
+    }
+    table
+}

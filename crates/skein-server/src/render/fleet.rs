@@ -1,0 +1,166 @@
+//! Agents at work on the wire: receipts, screens, reasons, programs.
+
+use skein_domain as domain;
+use skein_domain::RuntimeState;
+use skein_domain::observed::Observed;
+use skein_engine::Desk;
+use skein_engine::fleet::{AgentView, Terminal, Why};
+use skein_wire as wire;
+
+use super::{session, time};
+
+/// Never the text: a message may hold what only its receiver should read (L14).
+pub(crate) fn receipt(r: &domain::Receipt) -> wire::Receipt {
+    wire::Receipt {
+        id: r.id.to_string(),
+        session: r.session.to_string(),
+        key: r.key.as_ref().map(ToString::to_string),
+        purpose: r.purpose.as_str().into(),
+        from: r.from.as_ref().map(ToString::to_string),
+        state: r.state.as_str().into(),
+        attempts: r.attempts,
+        note: r.note.as_ref().map(ToString::to_string),
+        history: r
+            .history
+            .iter()
+            .map(|(state, at)| wire::ReceiptStep {
+                state: state.as_str().into(),
+                at: time(*at),
+            })
+            .collect(),
+    }
+}
+
+pub(crate) fn terminal(t: &Terminal) -> wire::Terminal {
+    wire::Terminal {
+        session: t.session.to_string(),
+        run: t.run,
+        runtime: t.runtime.as_str().into(),
+        handle: t.handle.as_ref().map(ToString::to_string),
+        log: t.log.display().to_string(),
+    }
+}
+
+pub(crate) fn why(desk: &Desk, w: &Why) -> wire::Why {
+    wire::Why {
+        session: session::session(desk, &w.session),
+        status: w.derived.status.as_str().into(),
+        reason: w.derived.reason.clone(),
+        rule: w.derived.rule.into(),
+        facts: facts(&w.session, &w.observed),
+        receipts_open: w.receipts_open,
+        saga: session::saga(&w.session, &w.observed),
+    }
+}
+
+fn fact(fact: &str, value: impl Into<String>, source: &str, at: Option<String>) -> wire::WhyFact {
+    wire::WhyFact {
+        fact: fact.into(),
+        value: value.into(),
+        source: source.into(),
+        at,
+    }
+}
+
+/// Everything the status was derived from, the surest first.
+fn facts(s: &domain::Session, seen: &Observed) -> Vec<wire::WhyFact> {
+    let mut facts = vec![fact(
+        "phase",
+        s.phase.name().as_str(),
+        "record",
+        Some(time(s.updated_at)),
+    )];
+    if s.gear.is_none() {
+        return facts;
+    }
+    match &seen.runtime {
+        Some(runtime) => facts.push(fact(
+            "runtime",
+            runtime_text(&runtime.what),
+            "runtime",
+            Some(time(runtime.at)),
+        )),
+        None => facts.push(fact("runtime", "not looked at yet", "runtime", None)),
+    }
+    if let Some(doubt) = &seen.doubt {
+        let value = format!("{} (looked {} times)", doubt.why, doubt.looks);
+        facts.push(fact("doubt", value, "runtime", Some(time(doubt.since))));
+    }
+    match &seen.activity {
+        Some(activity) => {
+            let what = &activity.what;
+            let mut value = format!("{} (rule `{}`)", what.activity.as_str(), what.rule);
+            if let Some(detail) = &what.detail {
+                value.push_str(": ");
+                value.push_str(detail);
+            }
+            let source = what.source.as_str();
+            facts.push(fact("activity", value, source, Some(time(activity.at))));
+        }
+        None if seen.has_signal => {
+            facts.push(fact("activity", "nothing heard yet", "record", None));
+        }
+        None => facts.push(fact(
+            "activity",
+            "nothing can tell what this agent does",
+            "record",
+            None,
+        )),
+    }
+    match seen.output_at {
+        Some(at) => facts.push(fact("output", "last seen", "runtime", Some(time(at)))),
+        None => facts.push(fact("output", "none seen", "runtime", None)),
+    }
+    if let Some(saga) = &seen.saga {
+        let mut value = saga.kind.as_str().to_owned();
+        if let Some(step) = saga.step {
+            value.push_str(&format!(", step `{}`", step.as_str()));
+        }
+        if let Some(place) = saga.place {
+            value.push_str(&format!(", place {place} in the queue"));
+        }
+        if let Some(why) = &saga.why {
+            value.push_str(&format!(": {why}"));
+        }
+        facts.push(fact("saga", value, "record", None));
+    }
+    if seen.queued > 0 {
+        facts.push(fact("queued", seen.queued.to_string(), "record", None));
+    }
+    facts
+}
+
+fn runtime_text(state: &RuntimeState) -> String {
+    match state {
+        RuntimeState::Alive { pid: Some(pid) } => format!("alive (pid {pid})"),
+        RuntimeState::Alive { pid: None } => "alive".into(),
+        RuntimeState::Exited(exit) => format!("its agent {exit}"),
+        RuntimeState::Missing => "definitely not there".into(),
+        RuntimeState::Unobserved { why } => format!("could not be looked at: {why}"),
+    }
+}
+
+pub(crate) fn agent(a: &AgentView) -> wire::Agent {
+    let can = &a.abilities;
+    wire::Agent {
+        name: a.name.to_string(),
+        found: a.found.missing.is_none(),
+        program: a.found.program.as_ref().map(|p| p.display().to_string()),
+        version: a.found.version.clone(),
+        built_in: a.found.built_in,
+        missing: a.found.missing.clone(),
+        install: a.found.install.clone(),
+        abilities: wire::Abilities {
+            prompt: can.prompt.iter().map(|v| v.as_str().into()).collect(),
+            resume: can.resume,
+            fork: can.fork,
+            hooks: can.hooks,
+            screens: can.screens,
+            files: can.files,
+            usage: can.usage,
+            protocols: can.protocols.iter().map(|p| (*p).into()).collect(),
+        },
+        memory_mb: a.memory_mb,
+        default: a.default,
+    }
+}

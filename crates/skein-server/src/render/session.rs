@@ -1,0 +1,199 @@
+//! Sessions on the wire: what is recorded, and what is seen of them now.
+
+use skein_domain as domain;
+use skein_domain::Phase;
+use skein_domain::budget;
+use skein_domain::observed::Observed;
+use skein_engine::Desk;
+use skein_wire as wire;
+
+use super::{dollars, time};
+
+fn available(a: &budget::Account, spent: u64) -> Option<u64> {
+    let taken = spent.saturating_add(a.reserved).saturating_add(a.children);
+    a.limit.map(|limit| limit.saturating_sub(taken))
+}
+
+fn tokens(a: &budget::Account, spent: u64) -> wire::TokenAccount {
+    wire::TokenAccount {
+        limit: a.limit,
+        spent,
+        reserved: a.reserved,
+        children: a.children,
+        available: available(a, spent),
+    }
+}
+
+fn cost(a: &budget::Account, spent: u64) -> wire::CostAccount {
+    wire::CostAccount {
+        limit: a.limit.map(dollars),
+        spent: dollars(spent),
+        reserved: dollars(a.reserved),
+        children: dollars(a.children),
+        available: available(a, spent).map(dollars),
+    }
+}
+
+pub(crate) fn session(desk: &Desk, s: &domain::Session) -> wire::Session {
+    let derived = desk.derive(s);
+    let seen = desk.seen(s);
+    let outcome = match &s.phase {
+        Phase::Ended { outcome, .. } => Some(*outcome),
+        Phase::Archived { outcome } => *outcome,
+        _ => None,
+    };
+    let (question, waits_for) = match &s.phase {
+        Phase::AwaitingInput(q) => (
+            Some(wire::Question {
+                text: q.text.to_string(),
+                options: q.options.iter().map(ToString::to_string).collect(),
+            }),
+            None,
+        ),
+        Phase::AwaitingMerge(broadcast) => (None, Some(broadcast)),
+        _ => (None, None),
+    };
+    let gear = s.gear.as_deref();
+    wire::Session {
+        id: s.id.to_string(),
+        tenant: desk.tenant().to_string(),
+        project: s.project.to_string(),
+        thread: s.thread.to_string(),
+        parent: s.parent.as_ref().map(ToString::to_string),
+        depth: s.depth,
+        owner: s.owner.to_string(),
+        owner_version: s.owner_version,
+        previous_owners: s.previous_owners.iter().map(ToString::to_string).collect(),
+        version: s.version,
+        phase: s.phase.name().as_str().into(),
+        status: derived.status.as_str().into(),
+        status_reason: derived.reason,
+        outcome: outcome.map(|o| o.as_str().into()),
+        question,
+        agent: s.agent.to_string(),
+        runtime: runtime(s, &seen),
+        workspace: workspace(s),
+        run: s.run,
+        display_name: s.task.display_name(),
+        turns: s.turns,
+        native: gear
+            .and_then(|g| g.native.as_ref())
+            .map(ToString::to_string),
+        saga: saga(s, &seen),
+        queued: seen.queued,
+        note: gear.and_then(|g| g.note.as_ref()).map(ToString::to_string),
+        task: Some(s.task.to_string()),
+        usage: wire::Usage {
+            input_tokens: s.usage.input_tokens,
+            output_tokens: s.usage.output_tokens,
+            cost_usd: dollars(s.usage.cost_micros),
+        },
+        budget: wire::BudgetState {
+            tokens: tokens(&s.budget.tokens, s.usage.tokens()),
+            cost: cost(&s.budget.cost, s.usage.cost_micros),
+        },
+        broadcast: waits_for.or(s.broadcast.as_ref()).map(ToString::to_string),
+        merges: s
+            .merges
+            .iter()
+            .map(|m| wire::MergeDone {
+                child: m.child.to_string(),
+                at: time(m.at),
+            })
+            .collect(),
+        summary: s.summary.as_ref().map(ToString::to_string),
+        created_at: time(s.created_at),
+        updated_at: time(s.updated_at),
+        last_activity_at: time(s.last_activity_at),
+    }
+}
+
+/// Lists leave the task out: a page of long ones would be large, and its first line is the display name.
+pub(crate) fn session_in_list(desk: &Desk, s: &domain::Session) -> wire::Session {
+    wire::Session {
+        task: None,
+        ..session(desk, s)
+    }
+}
+
+fn runtime(s: &domain::Session, seen: &Observed) -> wire::Runtime {
+    let Some(gear) = &s.gear else {
+        return wire::Runtime {
+            kind: "none".into(),
+            state: "unobserved".into(),
+            pid: None,
+        };
+    };
+    let state = seen.runtime.as_ref().map(|r| &r.what);
+    wire::Runtime {
+        kind: gear.runtime.as_str().into(),
+        state: state.map_or("unobserved", |s| s.as_str()).into(),
+        pid: match state {
+            Some(domain::RuntimeState::Alive { pid }) => *pid,
+            _ => None,
+        },
+    }
+}
+
+fn workspace(s: &domain::Session) -> wire::Workspace {
+    let Some(gear) = &s.gear else {
+        return wire::Workspace {
+            kind: "none".into(),
+            path: None,
+            branch: None,
+            dirty: Some(false),
+            state: None,
+            backups: vec![],
+        };
+    };
+    let w = &gear.workspace;
+    wire::Workspace {
+        kind: w.kind.as_str().into(),
+        path: Some(w.path.to_string()),
+        branch: w.branch.as_ref().map(ToString::to_string),
+        // Looking means running git; lists and events must not wait for that.
+        dirty: None,
+        state: Some(w.state.as_str().into()),
+        backups: w
+            .backups
+            .iter()
+            .map(|b| wire::Backup {
+                name: b.name(&s.id),
+                commit: b.commit.to_string(),
+                at: time(b.at),
+            })
+            .collect(),
+    }
+}
+
+/// What is under way, as far as it is known right now.
+pub(super) fn saga(s: &domain::Session, seen: &Observed) -> Option<wire::Saga> {
+    let (id, kind) = s.gear.as_ref()?.saga.as_ref()?;
+    let now = seen.saga.as_ref().filter(|now| now.kind == *kind);
+    Some(wire::Saga {
+        id: id.to_string(),
+        kind: kind.as_str().into(),
+        step: now.and_then(|n| n.step).map(|step| step.as_str().into()),
+        place: now.and_then(|n| n.place),
+        why: now.and_then(|n| n.why.clone()),
+    })
+}
+
+pub(crate) fn tree(desk: &Desk, t: &skein_engine::Tree) -> wire::Tree {
+    wire::Tree {
+        ancestors: t
+            .ancestors
+            .iter()
+            .map(|s| session_in_list(desk, s))
+            .collect(),
+        root: node(desk, &t.root),
+        truncated: t.truncated,
+    }
+}
+
+fn node(desk: &Desk, n: &skein_engine::Node) -> wire::TreeNode {
+    wire::TreeNode {
+        session: session_in_list(desk, &n.session),
+        children: n.children.iter().map(|c| node(desk, c)).collect(),
+    }
+}

@@ -1,0 +1,228 @@
+//! Agents at work: messages to them, what they show, what they changed, what is left of them.
+
+use axum::response::Response;
+use axum::{Extension, Json};
+use serde::Deserialize;
+use skein_domain::Kind;
+use skein_engine::fleet::{GcOrder, Hook};
+use skein_wire as wire;
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::session::ok;
+use super::{cursor, limit};
+use crate::app::App;
+use crate::door::Peer;
+use crate::error::ApiError;
+use crate::extract::{Change, Keyed, Look, MOST_MESSAGE, Path, Query, Tell};
+use crate::render;
+
+/// What ended less than a day ago may still be looked at.
+const ENDED_FOR: u64 = 24 * 3600;
+const BACKUPS_OLDER_THAN: u64 = 30 * 24 * 3600;
+/// Longest payload of a hook.
+const MOST_PAYLOAD: usize = 1024 * 1024;
+
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(send))
+        .routes(routes!(interrupt))
+        .routes(routes!(hook))
+        .routes(routes!(screen))
+        .routes(routes!(terminal))
+        .routes(routes!(diff))
+        .routes(routes!(why))
+        .routes(routes!(receipts))
+        .routes(routes!(receipt))
+        .routes(routes!(gc))
+        .routes(routes!(agents))
+}
+
+/// Takes a message for the session, durably; its receipt tells how far it came.
+#[utoipa::path(post, path = "/api/v1/sessions/{session}/send", tag = "fleet", request_body = wire::Send,
+    params(("session" = String, Path), Keyed),
+    responses((status = 200, body = wire::Receipt), (status = "default", body = wire::ErrorBody)))]
+async fn send(
+    Path(session): Path<String>,
+    Change(desk, body): Change<wire::Send, MOST_MESSAGE>,
+) -> Result<Response, ApiError> {
+    let answer = desk.send(session, body.text.parse()?, body.from).await?;
+    ok(&desk, answer)
+}
+
+/// Stops the turn that is running; the session goes on.
+#[utoipa::path(post, path = "/api/v1/sessions/{session}/interrupt", tag = "fleet", request_body = wire::Interrupt,
+    params(("session" = String, Path), Keyed),
+    responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
+async fn interrupt(
+    Path(session): Path<String>,
+    Change(desk, wire::Interrupt {}): Change<wire::Interrupt>,
+) -> Result<Response, ApiError> {
+    ok(&desk, desk.interrupt(session).await?)
+}
+
+/// Tells what the agent's own hook says. What an earlier run says is not heard.
+#[utoipa::path(post, path = "/api/v1/sessions/{session}/hook", tag = "fleet", request_body = wire::Hook,
+    params(("session" = String, Path)),
+    responses((status = 200, body = wire::HookTaken), (status = "default", body = wire::ErrorBody)))]
+async fn hook(
+    Path(session): Path<String>,
+    Tell(desk, body): Tell<wire::Hook, MOST_MESSAGE>,
+) -> Result<Json<wire::HookTaken>, ApiError> {
+    if body.payload.len() > MOST_PAYLOAD {
+        let message = format!("the payload is larger than {MOST_PAYLOAD} bytes");
+        return Err(ApiError::misuse(message, &[]));
+    }
+    desk.hook(Hook {
+        session,
+        run: body.run,
+        event: body.event,
+        payload: body.payload,
+    })
+    .await?;
+    Ok(Json(wire::HookTaken { ok: true }))
+}
+
+/// Shows what the terminal shows.
+#[utoipa::path(get, path = "/api/v1/sessions/{session}/screen", tag = "fleet", params(("session" = String, Path)),
+    responses((status = 200, body = wire::Screen), (status = "default", body = wire::ErrorBody)))]
+async fn screen(
+    Look(desk): Look,
+    Path(session): Path<String>,
+) -> Result<Json<wire::Screen>, ApiError> {
+    let seen = desk.screen(session).await?;
+    Ok(Json(wire::Screen {
+        cursor: wire::Cursor {
+            row: seen.cursor.0,
+            column: seen.cursor.1,
+        },
+        rows: seen.rows,
+        bracketed_paste: seen.bracketed_paste,
+        bytes: seen.bytes,
+    }))
+}
+
+/// Tells where the terminal is to be found on this machine. On the Unix socket only.
+#[utoipa::path(get, path = "/api/v1/sessions/{session}/terminal", tag = "fleet", params(("session" = String, Path)),
+    responses((status = 200, body = wire::Terminal), (status = "default", body = wire::ErrorBody)))]
+async fn terminal(
+    Extension(peer): Extension<Peer>,
+    Look(desk): Look,
+    Path(session): Path<String>,
+) -> Result<Json<wire::Terminal>, ApiError> {
+    if peer != Peer::Unix {
+        let message = "terminals are found on the daemon's own machine only";
+        let hints = ["`skein screen` shows the screen from anywhere"];
+        return Err(ApiError::new(Kind::Refused, message, &hints));
+    }
+    Ok(Json(render::terminal(&desk.terminal(session).await?)))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct DiffQuery {
+    /// Only which files, and how much.
+    #[serde(default)]
+    stat: bool,
+}
+
+/// Shows what the session changed since its branch began, files not committed included.
+#[utoipa::path(get, path = "/api/v1/sessions/{session}/diff", tag = "fleet", params(("session" = String, Path), DiffQuery),
+    responses((status = 200, body = wire::Diff), (status = "default", body = wire::ErrorBody)))]
+async fn diff(
+    Look(desk): Look,
+    Path(session): Path<String>,
+    Query(query): Query<DiffQuery>,
+) -> Result<Json<wire::Diff>, ApiError> {
+    let session = desk.get_session(session).await?.id.to_string();
+    let diff = desk.diff(session.clone(), query.stat).await?;
+    Ok(Json(wire::Diff {
+        session,
+        stat: query.stat,
+        diff,
+    }))
+}
+
+/// Shows the facts behind the session's status.
+#[utoipa::path(get, path = "/api/v1/sessions/{session}/why", tag = "fleet", params(("session" = String, Path)),
+    responses((status = 200, body = wire::Why), (status = "default", body = wire::ErrorBody)))]
+async fn why(Look(desk): Look, Path(session): Path<String>) -> Result<Json<wire::Why>, ApiError> {
+    let why = desk.why(session).await?;
+    Ok(Json(render::why(&desk, &why)))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct ListQuery {
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+    cursor: Option<String>,
+}
+
+/// Lists the receipts of a session's messages, newest first.
+#[utoipa::path(get, path = "/api/v1/sessions/{session}/receipts", tag = "fleet",
+    params(("session" = String, Path), ListQuery),
+    responses((status = 200, body = wire::List<wire::Receipt>), (status = "default", body = wire::ErrorBody)))]
+async fn receipts(
+    Look(desk): Look,
+    Path(session): Path<String>,
+    Query(query): Query<ListQuery>,
+) -> Result<Json<wire::List<wire::Receipt>>, ApiError> {
+    let after = cursor(query.cursor.as_deref())?;
+    let page = desk
+        .list_receipts(session, after, limit(query.limit)?)
+        .await?;
+    Ok(Json(render::list(page, render::receipt)))
+}
+
+/// Shows how far a message came.
+#[utoipa::path(get, path = "/api/v1/receipts/{receipt}", tag = "fleet", params(("receipt" = String, Path)),
+    responses((status = 200, body = wire::Receipt), (status = "default", body = wire::ErrorBody)))]
+async fn receipt(
+    Look(desk): Look,
+    Path(receipt): Path<String>,
+) -> Result<Json<wire::Receipt>, ApiError> {
+    let found = desk.get_receipt(receipt).await?;
+    Ok(Json(render::receipt(&found)))
+}
+
+/// Clears up after ended sessions, or tells what would be cleared up.
+#[utoipa::path(post, path = "/api/v1/gc", tag = "fleet", request_body = wire::Gc, params(Keyed),
+    responses((status = 200, body = wire::GcReport), (status = "default", body = wire::ErrorBody)))]
+async fn gc(Change(desk, body): Change<wire::Gc>) -> Result<Response, ApiError> {
+    let order = GcOrder {
+        dry_run: body.dry_run,
+        ended_for_seconds: body.ended_for_seconds.unwrap_or(ENDED_FOR),
+        backups_older_than_seconds: body
+            .backups_older_than_seconds
+            .unwrap_or(BACKUPS_OLDER_THAN),
+    };
+    ok(&desk, desk.gc(order).await?)
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct AgentsQuery {
+    /// The project whose settings hold; none: only what is built in.
+    project: Option<String>,
+    /// Where programs are looked for, as in PATH; default: the daemon's.
+    path: Option<String>,
+}
+
+/// Lists the agents that can be started.
+#[utoipa::path(get, path = "/api/v1/agents", tag = "fleet", params(AgentsQuery),
+    responses((status = 200, body = wire::List<wire::Agent>), (status = "default", body = wire::ErrorBody)))]
+async fn agents(
+    Look(desk): Look,
+    Query(query): Query<AgentsQuery>,
+) -> Result<Json<wire::List<wire::Agent>>, ApiError> {
+    let agents = desk.agents(query.project, query.path).await?;
+    Ok(Json(wire::List {
+        data: agents.iter().map(render::agent).collect(),
+        next: None,
+    }))
+}

@@ -1,0 +1,116 @@
+//! What a spawn asks for, parsed.
+
+use skein_domain::{
+    Allowance, EnvVar, Invalid, LaunchSettings, Permission, PromptVia, RuntimeKind, WorkspaceKind,
+};
+use skein_engine::fleet::equip::Equip;
+use skein_engine::spawn::Spawn;
+use skein_wire as wire;
+
+use super::{Fraction, micros, optional};
+
+/// Longest PATH that is taken over.
+const MOST_PATH: usize = 128 * 1024;
+
+pub(super) fn spawn_of(body: wire::Spawn) -> Result<Spawn, Invalid> {
+    only_terminal(body.via.as_deref())?;
+    let asked = body.budget.clone().unwrap_or_default();
+    Ok(Spawn {
+        task: body.task.parse()?,
+        project: body.project.clone(),
+        thread: body.thread.clone(),
+        parent: body.parent.clone(),
+        owner: optional(body.owner.clone())?,
+        agent: optional(body.agent.clone())?,
+        allowance: Allowance {
+            tokens: asked.tokens,
+            cost_micros: asked
+                .cost_usd
+                .map(|c| micros(c, Fraction::Down))
+                .transpose()?,
+        },
+        equip: equip(body)?,
+    })
+}
+
+fn equip(body: wire::Spawn) -> Result<Equip, Invalid> {
+    Ok(Equip {
+        workspace: word(
+            "workspace",
+            body.workspace.as_deref(),
+            &WorkspaceKind::ALL.map(WorkspaceKind::as_str),
+            WorkspaceKind::parse,
+        )?,
+        branch: optional(body.branch)?,
+        base: optional(body.base)?,
+        runtime: word(
+            "runtime",
+            body.runtime.as_deref(),
+            &RuntimeKind::ALL.map(RuntimeKind::as_str),
+            RuntimeKind::parse,
+        )?,
+        adopt: optional(body.adopt)?,
+        launch: LaunchSettings {
+            command: optional(body.command)?,
+            prompt_via: word(
+                "prompt delivery",
+                body.prompt_via.as_deref(),
+                &PromptVia::ALL.map(PromptVia::as_str),
+                PromptVia::parse,
+            )?,
+            model: optional(body.model)?,
+            permission: word(
+                "permission",
+                body.permission.as_deref(),
+                &Permission::ALL.map(Permission::as_str),
+                Permission::parse,
+            )?
+            .unwrap_or_default(),
+            env: body
+                .env
+                .iter()
+                .map(|(name, value)| EnvVar::new(name, value))
+                .collect::<Result<_, _>>()?,
+            path: path(body.path)?,
+        },
+    })
+}
+
+/// A word out of a list; what is not in it is told the list.
+fn word<T>(
+    what: &'static str,
+    given: Option<&str>,
+    known: &[&str],
+    parse: impl Fn(&str) -> Option<T>,
+) -> Result<Option<T>, Invalid> {
+    given
+        .map(|given| {
+            parse(given).ok_or_else(|| {
+                let known: Vec<_> = known.iter().map(|word| format!("`{word}`")).collect();
+                Invalid::new(what, given, format!("expected one of {}", known.join(", ")))
+            })
+        })
+        .transpose()
+}
+
+fn only_terminal(via: Option<&str>) -> Result<(), Invalid> {
+    match via {
+        None | Some("terminal") => Ok(()),
+        Some(other) => Err(Invalid::new(
+            "way to drive an agent",
+            other,
+            "expected `terminal`",
+        )),
+    }
+}
+
+fn path(given: Option<String>) -> Result<Option<String>, Invalid> {
+    match given {
+        Some(path) if path.contains('\0') || path.len() > MOST_PATH => Err(Invalid::new(
+            "PATH",
+            "",
+            "it holds a zero byte or is too long",
+        )),
+        other => Ok(other),
+    }
+}
