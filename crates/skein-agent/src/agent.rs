@@ -3,6 +3,37 @@
 //! An implementation knows how to start its program, how to read what it does, and which keys mean what.
 //! It starts nothing itself and keeps no state: what it needs to remember is in the session's record. What
 //! a program cannot do is said in [`Abilities`]; the engine asks there before it calls.
+//!
+//! # Who does what
+//! The engine writes [`Start::files`], adds to [`Start::env`] the variables people set and Skein's own, takes
+//! those of [`Abilities::inherits`] from the user's environment, and launches. It believes hooks over files
+//! over screens. It asks for [`Agent::sources`] again once the native id is known.
+//!
+//! # A program of its own file
+//! How the programs people use fill this in; each is one more implementation and nothing else:
+//!
+//! | | Claude Code | Codex | opencode | Gemini CLI | aider |
+//! |---|---|---|---|---|---|
+//! | `start` | `claude --session-id UUID --settings FILE -- PROMPT` | `codex --no-daemon … -- PROMPT` | `opencode --port P` | `gemini --session-id UUID -i PROMPT` | `aider …` |
+//! | `prompt` | argv, typed | argv, typed | typed | argv, typed | typed |
+//! | `Start::native` | chosen: [`crate::launch::native_of`] | told by the `SessionStart` hook | told by a plugin's event | chosen | none |
+//! | `resume` | `--resume ID` | `resume ID` | `--session ID` | `--resume ID` | `--restore-chat-history` |
+//! | `fork` | `--resume ID --fork-session` | no | no | no | no |
+//! | `Start::files` | settings with hooks that call `$SKEIN_BIN hook NAME` | `hooks.json` | a plugin | settings with hooks | none |
+//! | `sources` | `sessions/{pid}.json`, [`Reach::Whole`]; the transcript, [`Reach::Added`] | rollout, `Added` | none | chat file, `Added` | analytics log, `Added` |
+//! | `read_source` | `busy`, `idle`, `waiting`; usage per message | `token_count` as [`Reading::UsageTotal`] | – | tokens | cost |
+//! | `read_screen` | rules: «esc to interrupt», «Do you want to proceed?» | rules, also on titles | rules | rules, also on titles | rules: `> `, `(Y)es/(N)o` |
+//! | [`DuringTurn`] | queues | steers | queues | queues | unsafe |
+//! | `enter_after` | 300 ms | 300 ms | 300 ms | 300 ms | none |
+//! | `interrupt` | Esc | Esc | Esc | Esc | Ctrl-C |
+//! | `answer` | digits | `y`, `p`, Esc | arrows | digits | `y`, `n` and Enter |
+//! | `protocols` | `acp` | `acp` | `acp` | `acp` | none |
+//! | `inherits` | `ANTHROPIC_API_KEY`, … | `OPENAI_API_KEY`, … | as its providers | `GEMINI_API_KEY`, … | as its models |
+//!
+//! First-run dialogs (trust, login) are questions like others: a rule names them with
+//! [`Wanted::Permission`], so that nothing is typed into them. A limit is [`Reading::Limited`] with what the
+//! program says of its end. Where a program reports totals, [`Reading::UsageTotal`] keeps them from being
+//! counted twice.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -266,4 +297,32 @@ pub enum Reply {
     Cannot {
         why: String,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_with_a_process_id_wait_for_it() {
+        let source = |path: &str| Source {
+            path: path.into(),
+            kind: "state",
+            reach: Reach::Whole,
+        };
+        let by_pid = source("/sessions/{pid}.json");
+        assert_eq!(by_pid.at(None), None);
+        assert_eq!(by_pid.at(Some(7)), Some("/sessions/7.json".into()));
+        assert_eq!(source("/a").at(None), Some("/a".into()));
+    }
+
+    #[test]
+    fn anything_that_tells_is_a_signal() {
+        assert!(!Abilities::default().has_signal());
+        let hooks = Abilities {
+            hooks: true,
+            ..Abilities::default()
+        };
+        assert!(hooks.has_signal());
+    }
 }

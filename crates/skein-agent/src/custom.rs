@@ -197,8 +197,8 @@ impl Custom {
         takes: bool,
     ) -> Result<Vec<String>> {
         let text = command.as_str().trim();
-        // Behind one of these the arguments would be a command of their own.
-        if takes && text.ends_with([';', '&', '|', '\\']) {
+        // Behind one of these the arguments would be a command of their own, in a comment they would be lost.
+        if takes && (text.ends_with([';', '&', '|', '\\']) || text.contains(" #")) {
             let why = format!("`{text}` cannot take arguments at its end");
             return Err(bad(&self.name, "command", why));
         }

@@ -1,5 +1,6 @@
 //! What every implementation does alike when it says how to start its program.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -63,14 +64,20 @@ pub fn deliver(agent: &AgentName, start: &mut Start, via: PromptVia, task: &Mess
     Ok(())
 }
 
-/// A name for the conversation that is the same for the same run and looks like what real programs use.
+/// A name for the conversation: a UUID that is the same for the same run, and another for the same session id
+/// of another home or tenant, whose programs may keep their conversations in the same place.
 pub fn native_of(order: &Order) -> NativeId {
-    let seed = format!("{}/{}", order.session, order.run);
+    let private = order.private.as_os_str().as_bytes();
+    let seed = format!("{}/{}/", order.session, order.run).into_bytes();
     // FNV-1a of 128 bits: stable for ever, and no secret hangs on it.
-    let hash = seed.bytes().fold(
+    let hash = seed.iter().chain(private).fold(
         0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128,
-        |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(0x0100_0000_0000_0000_0000_013b),
+        |hash, byte| (hash ^ u128::from(*byte)).wrapping_mul(0x0100_0000_0000_0000_0000_013b),
     );
+    // Programs that check the form want one of the known versions.
+    let version = 0x4000_u128 << 64;
+    let variant = 0x8000_u128 << 48;
+    let hash = hash & !(0xf000_u128 << 64) & !(0xc000_u128 << 48) | version | variant;
     let hex = format!("{hash:032x}");
     let parts = [
         &hex[..8],
@@ -96,5 +103,32 @@ pub(crate) fn no_protocol(agent: &AgentName, protocol: &str) -> Error {
     Error::NoProtocol {
         agent: agent.to_string(),
         protocol: protocol.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use skein_domain::LaunchSettings;
+
+    use super::*;
+
+    #[test]
+    fn conversation_names_stay_the_same() {
+        let order = |run| Order {
+            session: "api-7".parse().unwrap(),
+            run,
+            task: "x".parse().unwrap(),
+            settings: LaunchSettings::default(),
+            workspace: PathBuf::from("/"),
+            private: PathBuf::from("/"),
+            skein: PathBuf::from("/"),
+            path: String::new(),
+            native: None,
+        };
+        assert_eq!(
+            native_of(&order(1)).as_str(),
+            "d0a9a4f9-3d06-48b4-b768-ede5ae45068d"
+        );
+        assert_ne!(native_of(&order(1)), native_of(&order(2)));
     }
 }

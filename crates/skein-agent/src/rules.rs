@@ -12,8 +12,8 @@
 //! any = ["Esc to cancel", { regex = "^ *❯" }]  # and at least one of these
 //! not = ["esc to interrupt"]                   # and none of these
 //! wants = "permission"             # permission, choice or text
-//! text = '(Do you want to .*\?)'   # rows that match are the question; a group is the part that counts
-//! option = '^[❯ ]*\d+\. (.+)$'     # every row that matches is an option
+//! text = '(Do you want to .*\?)'   # the last rows that match are the question; a group is the part that counts
+//! option = '^[❯ ]*\d+\. (.+)$'     # every row below it that matches is an option
 //! # Or, where the options are always the same, with the keys that choose them:
 //! # options = ["yes", "no"]
 //! # keys = ["y", "n"]

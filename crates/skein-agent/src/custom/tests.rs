@@ -66,6 +66,7 @@ fn l15_a_prompt_never_becomes_a_command_of_its_own() {
         "sleep 1;",
         "sleep 1 |",
         "sleep 1 &&",
+        "sleep 1 # rest",
         "sleep \\\\",
     ] {
         let agent = configured(&format!("command = \"{command}\"\nprompt = 'argv'"));

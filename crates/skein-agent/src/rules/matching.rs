@@ -101,10 +101,10 @@ impl Rule {
                 readings.push(Reading::Activity {
                     activity: *activity,
                     rule: self.name.clone(),
-                    detail: detail.as_ref().and_then(|regex| first(regex, rows)),
+                    detail: detail.as_ref().and_then(|regex| last(regex, rows)),
                 });
                 if let Some(resets_in) = resets_in {
-                    let seconds = first(resets_in, rows).and_then(|text| text.parse().ok());
+                    let seconds = last(resets_in, rows).and_then(|text| text.parse().ok());
                     readings.push(Reading::Limited {
                         resets: seconds.map(|seconds| Resets::In { seconds }),
                     });
@@ -132,11 +132,11 @@ impl Rule {
 
 impl Asked {
     fn question(&self, rows: &[String], name: &str) -> Option<Question> {
-        let text = self.text.as_ref().map(|regex| run_of(regex, rows));
-        let text = text.filter(|text| !text.trim().is_empty());
-        let text = text.as_deref().unwrap_or(name);
+        let found = self.text.as_ref().and_then(|regex| last_run(regex, rows));
+        let (text, below) = found.unwrap_or_else(|| (name.to_owned(), 0));
+        let text = if text.trim().is_empty() { name } else { &text };
         let options = match &self.option {
-            Some(regex) => rows
+            Some(regex) => rows[below..]
                 .iter()
                 .filter_map(|row| captured(regex, row))
                 .filter_map(|text| Reason::from_str(text.trim()).ok())
@@ -193,29 +193,32 @@ impl InputBox {
 fn captured<'a>(regex: &Regex, row: &'a str) -> Option<&'a str> {
     let groups = regex.captures(row)?;
     let whole = groups.get(0)?;
-    let last = groups.iter().skip(1).flatten().last();
-    Some(last.unwrap_or(whole).as_str())
+    let group = groups.iter().skip(1).flatten().last();
+    Some(group.unwrap_or(whole).as_str())
 }
 
-fn first(regex: &Regex, rows: &[String]) -> Option<String> {
+/// What stands nearest to the bottom: older output may look alike.
+fn last(regex: &Regex, rows: &[String]) -> Option<String> {
     rows.iter()
+        .rev()
         .find_map(|row| captured(regex, row))
         .map(|text| text.trim().to_owned())
 }
 
-/// The first rows in a row that match, as one text: a long question is wrapped.
-fn run_of(regex: &Regex, rows: &[String]) -> String {
-    let parts: Vec<&str> = rows
+/// The last rows in a row that match, as one text, for a long question is wrapped; and the row after them.
+fn last_run(regex: &Regex, rows: &[String]) -> Option<(String, usize)> {
+    let end = rows.iter().rposition(|row| regex.is_match(row))? + 1;
+    let run = rows[..end]
         .iter()
-        .map(|row| captured(regex, row).map(str::trim))
-        .skip_while(Option::is_none)
-        .map_while(|part| part)
-        .collect();
-    parts.join(" ")
+        .rev()
+        .map_while(|row| captured(regex, row));
+    let mut parts: Vec<&str> = run.map(str::trim).collect();
+    parts.reverse();
+    Some((parts.join(" "), end))
 }
 
 fn usage(rows: &[String], [input, output, cost]: [&Option<Regex>; 3]) -> Option<Reading> {
-    let number = |regex: &Option<Regex>| first(regex.as_ref()?, rows);
+    let number = |regex: &Option<Regex>| last(regex.as_ref()?, rows);
     let (input, output, cost) = (number(input), number(output), number(cost));
     if input.is_none() && output.is_none() && cost.is_none() {
         return None;

@@ -220,4 +220,22 @@ mod tests {
         assert!(keys.is_torn());
         assert_eq!(keys.settle(), [Key::Escape]);
     }
+
+    proptest::proptest! {
+        #[test]
+        fn l13_any_bytes_are_taken(
+            chunks in proptest::collection::vec(proptest::collection::vec(0u8..=255, 0..40), 0..20),
+            ends in 0usize..3,
+        ) {
+            let mut keys = Keys::default();
+            for chunk in &chunks {
+                keys.push(chunk);
+                if ends == 0 {
+                    keys.settle();
+                }
+            }
+            keys.push(PASTE_END);
+            keys.settle();
+        }
+    }
 }

@@ -310,4 +310,14 @@ mod tests {
         );
         assert!(Behaviour::parse("fly").is_err());
     }
+
+    proptest::proptest! {
+        #[test]
+        fn l13_any_text_is_read(
+            text in "((say|write|wait|ask|usage|limit|flood|commit|kill-self|;|\\||\n| |[0-9.-]{1,8}|.{0,5}) ?){0,12}",
+        ) {
+            parse(&text);
+            let _ = Behaviour::parse(&text);
+        }
+    }
 }

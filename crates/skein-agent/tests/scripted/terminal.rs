@@ -198,7 +198,7 @@ impl Terminal {
             }
             let left = deadline.saturating_duration_since(Instant::now());
             assert!(
-                !left.is_zero() && !(seen.over && !wanted(&screen)),
+                !left.is_zero() && !seen.over,
                 "waited for: {what}\n{}",
                 screen.rows.join("\n")
             );
@@ -232,6 +232,17 @@ impl Terminal {
 
     pub(crate) fn raw(&self) -> Vec<u8> {
         self.shared.seen.lock().unwrap().raw.clone()
+    }
+
+    /// Waits until these bytes were written so often.
+    pub(crate) fn until_raw(&self, part: &[u8], times: usize) {
+        let deadline = Instant::now() + LONG;
+        let mut seen = self.shared.seen.lock().unwrap();
+        while seen.raw.windows(part.len()).filter(|w| *w == part).count() < times {
+            let left = deadline.saturating_duration_since(Instant::now());
+            assert!(!left.is_zero() && !seen.over, "waited for {part:?}");
+            seen = self.shared.news.wait_timeout(seen, left).unwrap().0;
+        }
     }
 
     pub(crate) fn work(&self, name: &str) -> PathBuf {
