@@ -18,6 +18,7 @@ use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
+pub(crate) use draw::MODES_OFF;
 pub(crate) use start::{Report, Spec};
 
 const HOLD: &str = "--hold";

@@ -19,6 +19,7 @@ mod process;
 pub mod pty;
 pub mod runtime;
 pub mod tmux;
+pub mod view;
 
 pub use error::Error;
 pub use runtime::{

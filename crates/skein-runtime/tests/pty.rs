@@ -22,7 +22,7 @@ impl Folder {
     }
 }
 
-pub fn runtime(root: &Path) -> PtyRuntime {
+fn runtime(root: &Path) -> PtyRuntime {
     PtyRuntime::new(PtyOptions {
         holder: vec![env!("CARGO_BIN_EXE_skein-holder").into()],
         root: root.to_owned(),

@@ -5,6 +5,9 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use crate::log::acts;
 
+/// Undoes every mode that [`vt100::Screen::input_mode_formatted`] can set.
+pub(crate) const MODES_OFF: &str = "\x1b[?1l\x1b>\x1b[?2004l\x1b[?9l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1005l\x1b[?1006l\x1b[0 q";
+
 /// How a viewer's terminal stands.
 #[derive(Debug, Default)]
 pub(super) struct View {
@@ -59,6 +62,7 @@ impl View {
             String::new()
         };
         if modes != self.modes {
+            out.push_str(MODES_OFF);
             out.push_str(&modes);
             self.modes = modes;
         }

@@ -9,6 +9,8 @@ use crate::log::acts;
 
 /// More than this does not wait; a paste of 16 MB still fits.
 const MOST: usize = 32 << 20;
+/// Nobody types that much; whoever pastes it by hand waits for the program to read.
+const MOST_KEYS: usize = 1 << 20;
 /// One write; a pty takes about this much at once.
 const PIECE: usize = 4096;
 /// So many pieces in one round, that others get their turn.
@@ -73,7 +75,7 @@ impl Queue {
 
     /// What a viewer typed; dropped when too much waits already.
     pub(super) fn keys(&mut self, bytes: Vec<u8>) {
-        if self.pending + bytes.len() <= MOST {
+        if self.pending + bytes.len() <= MOST_KEYS {
             self.add(0, bytes, vec![]);
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -20,21 +20,27 @@ const ANSWER: Duration = Duration::from_secs(10);
 /// A program takes what is typed when it reads it, which may be late.
 const TAKE: Duration = Duration::from_secs(60);
 
+/// Questions that wait to be sent; whoever asks more waits for room.
+const WAITING_FRAMES: usize = 16;
+
 /// Those who wait for an answer; none once the connection is gone.
 type Waiting = Arc<Mutex<Option<HashMap<u64, oneshot::Sender<Tell>>>>>;
 
 #[derive(Debug)]
 pub(super) struct Connection {
-    writer: tokio::sync::Mutex<OwnedWriteHalf>,
+    /// Frames go out whole, also when whoever asked has lost interest half-way.
+    frames: mpsc::Sender<Vec<u8>>,
     waiting: Waiting,
     next: std::sync::atomic::AtomicU64,
     sight: watch::Sender<Sight>,
-    reader: JoinHandle<()>,
+    tasks: [JoinHandle<()>; 2],
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.reader.abort();
+        for task in &self.tasks {
+            task.abort();
+        }
     }
 }
 
@@ -52,27 +58,20 @@ impl Connection {
             .await
             .map_err(|_| "its holder does not answer".to_owned())?
             .map_err(|e| format!("its holder's socket: {e}"))?;
-        let (reader, mut writer) = stream.into_split();
+        let (reader, writer) = stream.into_split();
+        let (frames, outgoing) = mpsc::channel(WAITING_FRAMES);
         let hello = encode(&Ask::Hello { version: VERSION }, &[]).unwrap_or_default();
-        writer
-            .write_all(&hello)
-            .await
-            .map_err(|e| format!("its holder's socket: {e}"))?;
+        let _ = frames.try_send(hello);
         let waiting = Arc::new(Mutex::new(Some(HashMap::new())));
         let sight = watch::Sender::new(Sight::default());
         let (greeted, greeting) = oneshot::channel();
         let reading = read(reader, Arc::clone(&waiting), sight.clone(), greeted);
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "the reader belongs to this connection and is aborted with it"
-        )]
-        let reader = tokio::spawn(reading);
         let connection = Self {
-            writer: tokio::sync::Mutex::new(writer),
+            frames,
             waiting,
             next: 1.into(),
             sight,
-            reader,
+            tasks: [start(reading), start(write(writer, outgoing))],
         };
         match timeout_at(deadline, greeting).await {
             Ok(Ok(())) => Ok(connection),
@@ -97,10 +96,7 @@ impl Connection {
             None => return Err(hung_up()),
         }
         let talk = async {
-            let mut writer = self.writer.lock().await;
-            // Not to be left half written: dropped here, the connection would be of no use to others.
-            writer.write_all(&frame).await.map_err(|_| hung_up())?;
-            drop(writer);
+            self.frames.send(frame).await.map_err(|_| hung_up())?;
             answered.await.map_err(|_| hung_up())
         };
         let outcome = timeout(patience, talk).await;
@@ -161,6 +157,23 @@ impl Run for Connection {
 
     fn sight(&self) -> watch::Receiver<Sight> {
         self.sight.subscribe()
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the two tasks belong to a connection and are aborted with it"
+)]
+fn start(task: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
+    tokio::spawn(task)
+}
+
+async fn write(mut stream: OwnedWriteHalf, mut frames: mpsc::Receiver<Vec<u8>>) {
+    while let Some(frame) = frames.recv().await {
+        if stream.write_all(&frame).await.is_err() {
+            // The reader notices too, and tells.
+            return;
+        }
     }
 }
 
