@@ -208,7 +208,7 @@ impl Fleet {
                     Invalid::new("project", project.name.as_str(), "it has no folder").into(),
                 );
             };
-            return outside::adopt(folder, path);
+            return Ok(skein_workspace::adopt(folder, path)?);
         }
         let kind = kind.or(settings.workspace).unwrap_or(match &folder {
             Some(folder) if outside::is_repository(folder) => WorkspaceKind::Worktree,

@@ -12,6 +12,7 @@ use skein_domain::{
 };
 use skein_runtime::runtime::Grace;
 use skein_store::backend::Filter;
+use skein_workspace::provider::Removal;
 
 use super::journal::tell;
 use super::step::off;
@@ -254,16 +255,15 @@ impl Desk {
                 if mine {
                     continue;
                 }
-                let path = folder.path.display().to_string();
-                let (id, dry) = (folder.session.to_string(), order.dry_run);
-                let root = root.clone();
-                let removed = off(move || outside::clear(&root, &folder, dry)).await?;
-                let (action, reason) = match removed {
-                    Ok(()) => (
+                let path = folder.path.to_string();
+                let id = folder.session.to_string();
+                let left = self.clear(fleet, &folder, order.dry_run).await?;
+                let (action, reason) = match left {
+                    None => (
                         "remove",
                         "no session knows this folder, and no work is in it".into(),
                     ),
-                    Err(why) => ("keep", format!("no session knows this folder, but {why}")),
+                    Some(why) => ("keep", format!("no session knows this folder, but {why}")),
                 };
                 items.push(Item {
                     what: "folder",
@@ -275,6 +275,29 @@ impl Desk {
             }
         }
         Ok(items)
+    }
+
+    /// Removes a folder that holds no work; says why not otherwise.
+    async fn clear(
+        &self,
+        fleet: &std::sync::Arc<Fleet>,
+        folder: &outside::Folder,
+        dry_run: bool,
+    ) -> Result<Option<String>, Error> {
+        let workspace = outside::guess(folder);
+        let provider = fleet.provider(workspace.kind)?;
+        off(move || match provider.look(&workspace) {
+            Ok(contents) if contents.dirty || contents.own_commits > 0 => {
+                Some("it holds work that is nowhere else".to_owned())
+            }
+            Ok(_) if dry_run => None,
+            Ok(_) => provider
+                .remove(&workspace, Removal::KeepWork)
+                .err()
+                .map(|e| e.to_string()),
+            Err(error) => Some(error.to_string()),
+        })
+        .await
     }
 
     /// Runs that no record holds on to.
