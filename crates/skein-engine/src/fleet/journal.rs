@@ -30,7 +30,7 @@ pub(crate) struct Carrier {
 
 /// Where a saga stands after a transaction.
 enum Moved {
-    On(Saga),
+    On(Box<Saga>),
     Over,
 }
 
@@ -43,7 +43,7 @@ impl Carrier {
         }
         loop {
             match self.advance(&saga).await {
-                Ok(Moved::On(next)) => saga = next,
+                Ok(Moved::On(next)) => saga = *next,
                 Ok(Moved::Over) => break,
                 Err(error) => {
                     tracing::warn!(saga = %id, session = %self.member.session, %error, "a saga rests");
@@ -145,7 +145,7 @@ impl Carrier {
             })
             .await?;
         Ok(match result {
-            Some(saga) => Moved::On(saga),
+            Some(saga) => Moved::On(Box::new(saga)),
             None => {
                 self.fleet.board.saga(&self.member, None);
                 Moved::Over

@@ -226,7 +226,7 @@ impl Keeper {
                         Left::CutOff => {}
                     }
                 }
-                Err(skein_runtime::error::Error::Missing { .. }) if self.looks + 1 >= LOOKS => {
+                Err(skein_runtime::error::Error::Missing) if self.looks + 1 >= LOOKS => {
                     self.saw(RuntimeState::Missing);
                     return Some(Exit::Unseen);
                 }
@@ -293,7 +293,7 @@ impl Keeper {
         tokio::pin!(stopping);
         let mut look = true;
         loop {
-            self.sight = sights.borrow_and_update().clone();
+            self.sight = *sights.borrow_and_update();
             if let Some(exit) = self.sight.exit {
                 self.saw(RuntimeState::Exited(exit));
                 return Left::Over(exit);

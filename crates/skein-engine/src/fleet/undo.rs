@@ -32,7 +32,7 @@ impl Carrier {
         if let Some(handle) = &gear.handle {
             let runtime = self.fleet.runtime(gear.runtime)?;
             match runtime.end(handle, Grace::default()).await {
-                Ok(_) | Err(skein_runtime::error::Error::Missing { .. }) => {}
+                Ok(_) | Err(skein_runtime::error::Error::Missing) => {}
                 Err(error) => return Err(error.into()),
             }
             runtime.forget(handle).await?;
