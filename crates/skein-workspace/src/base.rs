@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -28,6 +28,8 @@ pub(crate) struct Base {
 pub(crate) struct Remotes {
     limit: Duration,
     asked: Mutex<HashMap<PathBuf, Slot>>,
+    /// Where planned workspaces start from, in words, until they are made.
+    notes: Mutex<HashMap<PathBuf, String>>,
 }
 
 type Slot = Arc<Mutex<Option<(Instant, Answer)>>>;
@@ -45,7 +47,18 @@ impl Remotes {
         Self {
             limit,
             asked: Mutex::default(),
+            notes: Mutex::default(),
         }
+    }
+
+    pub(crate) fn remember(&self, folder: &Path, note: String) {
+        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        notes.insert(folder.into(), note);
+    }
+
+    pub(crate) fn recall(&self, folder: &Path) -> Option<String> {
+        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        notes.remove(folder)
     }
 
     pub(crate) fn choose(&self, repo: &Repo<'_>, asked: Option<&Revision>) -> Result<Base> {

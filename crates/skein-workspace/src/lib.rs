@@ -9,13 +9,19 @@
 //! First places to read: [`provider`] (the contract), [`worktree`] (the default kind), then `snapshot` (how
 //! work is kept without touching it).
 
+pub mod adopt;
 pub mod backup;
 mod base;
 mod branch;
+pub mod clone;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+pub mod dir;
 pub mod error;
 mod furnish;
 pub mod git;
 mod lock;
+pub mod none;
 mod note;
 pub mod options;
 pub mod pool;
@@ -26,13 +32,20 @@ mod restore;
 mod root;
 mod scratch;
 mod snapshot;
+pub mod stale;
+mod start;
 mod state;
 mod submodule;
 pub mod worktree;
 
+pub use adopt::{adopt, adopt_with};
 pub use backup::{backups, drop_backup, how_to_get_back, next_backup};
+pub use clone::Clone;
+pub use dir::Dir;
 pub use error::Error;
 pub use git::Git;
+pub use none::NoWorkspace;
 pub use options::Options;
 pub use pool::Pool;
+pub use stale::{Stale, managed, stale, stale_with};
 pub use worktree::Worktree;

@@ -1,28 +1,178 @@
-//! Prepared worktrees, so that making one does not wait for a checkout.
+//! Prepared worktrees, so that making a workspace does not wait for a checkout in a large repository.
+//!
+//! Members live in `<root>/.pool`, detached, and are locked with a reason of their own; a session takes one
+//! by moving it to its place. A member that is being made or taken says so in that reason, so a crash leaves
+//! nothing that could be mistaken for a session's work.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use skein_domain::AbsPath;
+
+use crate::base;
+use crate::error::Error;
+use crate::git::Git;
 use crate::lock::Lock;
 use crate::provider::Result;
-use crate::repo::Repo;
-use crate::root::{Place, Root};
+use crate::repo::{Registration, Repo};
+use crate::root::{Place, Root, erase, is_below};
+use crate::worktree::half_made::{bind, making};
+use crate::worktree::write_lock;
+
+const READY: &str = "skein pool";
+const BUILDING: &str = "skein pool: being made";
 
 #[derive(Debug)]
 pub struct Pool {
     root: Root,
+    git: Git,
     size: usize,
 }
 
 impl Pool {
+    /// `root` is the managed root of the worktrees.
     pub fn new(root: PathBuf, size: usize) -> Self {
+        Self::with(Git::default(), root, size)
+    }
+
+    pub fn with(git: Git, root: PathBuf, size: usize) -> Self {
         Self {
             root: Root::new(root),
+            git,
             size,
         }
     }
 
-    pub(crate) fn take(&self, _repo: &Repo<'_>, _place: &Place, _lock: &Lock) -> Result<bool> {
-        let _ = (&self.root, self.size);
-        Ok(false)
+    /// Fills the pool of a project; called off the path of a spawn. Returns how many were made.
+    pub fn prepare(&self, project: &AbsPath) -> Result<usize> {
+        let repo = Repo::open(&self.git, project.as_str())?;
+        let Some(base) = base::local(&repo)? else {
+            return Err(Error::NoCommits { path: repo.folder });
+        };
+        let lock = Lock::acquire(&self.lock_file(&repo, "pool"), Duration::from_secs(600))?;
+        self.clear(&repo)?;
+        let mut made = 0;
+        while self.members(&repo).len() < self.size {
+            let folder = self.free_folder(&repo);
+            if let Some(parent) = folder.parent() {
+                fs::create_dir_all(parent).map_err(Error::io("make", parent))?;
+            }
+            repo.git
+                .write(&repo.folder, "worktree")
+                .args([
+                    "add", "--quiet", "--detach", "--lock", "--reason", BUILDING, "--",
+                ])
+                .arg(&folder)
+                .arg(base.as_str())
+                .holding(&lock)
+                .run()?;
+            match repo.registration(&folder) {
+                Some(registration) => write_lock(&registration, READY)?,
+                None => return Err(Error::Missing { path: folder }),
+            }
+            made += 1;
+        }
+        lock.delete();
+        Ok(made)
     }
+
+    /// Removes every member of a project's pool.
+    pub fn empty(&self, project: &AbsPath) -> Result<()> {
+        let repo = Repo::open(&self.git, project.as_str())?;
+        let lock = Lock::acquire(&self.lock_file(&repo, "pool"), Duration::from_secs(600))?;
+        self.clear(&repo)?;
+        while let Some(registration) = self.claim(&repo, BUILDING)? {
+            self.remove(&registration)?;
+        }
+        // It stays if members of other projects are in it.
+        drop(fs::remove_dir(self.root.path().join(".pool")));
+        lock.delete();
+        Ok(())
+    }
+
+    /// Moves a member to a session's place; false when there is none. What happens to it after a crash is
+    /// decided by its reason, which names the place before it is moved.
+    pub(crate) fn take(&self, repo: &Repo<'_>, place: &Place) -> Result<bool> {
+        let Some(registration) = self.claim(repo, &making(place))? else {
+            return Ok(false);
+        };
+        let Some(folder) = &registration.folder else {
+            return Ok(false);
+        };
+        if let Some(parent) = place.folder.parent() {
+            fs::create_dir_all(parent).map_err(Error::io("make", parent))?;
+        }
+        fs::rename(folder, &place.folder).map_err(Error::io("move", folder))?;
+        bind(&registration, &place.folder)?;
+        Ok(true)
+    }
+
+    /// Gives one ready member another reason, so that it is nobody else's.
+    fn claim(&self, repo: &Repo<'_>, reason: &str) -> Result<Option<Registration>> {
+        let lock = Lock::acquire(&self.lock_file(repo, "claim"), Duration::from_secs(60))?;
+        let member = self.members(repo).into_iter().next();
+        if let Some(registration) = &member {
+            write_lock(registration, reason)?;
+        }
+        lock.delete();
+        Ok(member)
+    }
+
+    fn members(&self, repo: &Repo<'_>) -> Vec<Registration> {
+        let all = self.registrations(repo).into_iter();
+        let ready = |r: &Registration| r.lock.as_deref() == Some(READY);
+        all.filter(|r| ready(r) && r.folder.as_deref().is_some_and(Path::is_dir))
+            .collect()
+    }
+
+    fn registrations(&self, repo: &Repo<'_>) -> Vec<Registration> {
+        let pool = self.root.path().join(".pool");
+        let ours = |r: &Registration| r.folder.as_deref().is_some_and(|f| is_below(f, &pool));
+        repo.registrations().into_iter().filter(ours).collect()
+    }
+
+    /// Takes away what was not finished, and registrations without a folder.
+    fn clear(&self, repo: &Repo<'_>) -> Result<()> {
+        for registration in self.registrations(repo) {
+            let gone = !registration.folder.as_deref().is_some_and(Path::is_dir);
+            let reason = registration.lock.as_deref();
+            if reason == Some(BUILDING) || reason == Some(READY) && gone {
+                self.remove(&registration)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn remove(&self, registration: &Registration) -> Result<()> {
+        if let Some(folder) = &registration.folder {
+            erase(folder)?;
+        }
+        registration.remove()
+    }
+
+    fn free_folder(&self, repo: &Repo<'_>) -> PathBuf {
+        let pool = self.root.path().join(".pool");
+        let name = key(&repo.common);
+        (1u64..)
+            .map(|n| pool.join(format!("{name}-{n}")))
+            .find(|folder| fs::symlink_metadata(folder).is_err())
+            .unwrap_or(pool)
+    }
+
+    fn lock_file(&self, repo: &Repo<'_>, kind: &str) -> PathBuf {
+        self.root
+            .path()
+            .join(".locks")
+            .join(format!(".{kind}-{}", key(&repo.common)))
+    }
+}
+
+/// A short name for a repository (FNV-1a of its path): two with the same one would only share a lock.
+fn key(path: &Path) -> String {
+    let bytes = path.as_os_str().as_encoded_bytes().iter();
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("{hash:016x}")
 }

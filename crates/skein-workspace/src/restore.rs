@@ -180,22 +180,27 @@ fn bring_nested(
     shared.delete_ref(inner_ref, commit)?;
     fetched?;
     let kept = Kept::read(&inner, commit)?;
+    bring_refs(&inner, &kept)?;
+    check_out(&inner, &kept)?;
+    apply(&inner, &kept, name, inner_ref)?;
+    inner.delete_ref(inner_ref, commit)
+}
+
+/// Branches and stashes that went with their repository.
+pub(crate) fn bring_refs(repo: &Repo<'_>, kept: &Kept) -> Result<()> {
     // Stashes are noted newest first and stored oldest first.
     let refs: Vec<_> = kept.note.refs().collect();
     for (name, tip) in refs.into_iter().rev() {
         if name == "refs/stash" {
-            inner
-                .git
-                .write(&folder, "stash")
+            repo.git
+                .write(&repo.folder, "stash")
                 .args(["store", "-q", tip.as_str()])
                 .said()?;
-        } else if inner.find_ref(name)?.is_none() {
-            inner.set_ref(name, tip)?;
+        } else if repo.find_ref(name)?.is_none() {
+            repo.set_ref(name, tip)?;
         }
     }
-    check_out(&inner, &kept)?;
-    apply(&inner, &kept, name, inner_ref)?;
-    inner.delete_ref(inner_ref, commit)
+    Ok(())
 }
 
 /// Puts the head of a repository of ours where it was.

@@ -168,6 +168,11 @@ pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
     one == other || real(one) == real(other)
 }
 
+pub(crate) fn is_below(path: &Path, root: &Path) -> bool {
+    let (path, root) = (real(path), real(root));
+    path != root && path.starts_with(root)
+}
+
 fn real(path: &Path) -> PathBuf {
     if let Ok(real) = path.canonicalize() {
         return real;

@@ -1,12 +1,9 @@
 //! The default: a git worktree with a branch of its own.
 
-mod bring_back;
-mod half_made;
+pub(crate) mod half_made;
 
-use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use skein_domain::{
     Backup, Origin, SessionId, Timestamp, Workspace, WorkspaceKind, WorkspaceState,
@@ -24,18 +21,15 @@ use crate::provider::{Contents, Furnishing, Made, Plan, Provider, Removal, Resul
 use crate::repo::{Registration, Repo, folder_of};
 use crate::root::{Place, Root, abs};
 use crate::snapshot;
+use crate::start::{self, Head, Start};
 use crate::state::{self, Refs};
 use crate::submodule;
-
-use bring_back::{Head, Start};
 
 #[derive(Debug)]
 pub struct Worktree {
     root: Root,
     options: Options,
     remotes: Remotes,
-    /// Where a planned workspace starts from, in words, until it is made.
-    notes: Mutex<HashMap<PathBuf, String>>,
 }
 
 impl Worktree {
@@ -45,7 +39,6 @@ impl Worktree {
             root: Root::new(root),
             remotes: Remotes::new(options.fetch),
             options,
-            notes: Mutex::default(),
         }
     }
 
@@ -70,11 +63,6 @@ impl Worktree {
         Ok(repo)
     }
 
-    fn note(&self, place: &Place) -> Option<String> {
-        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
-        notes.remove(&place.folder)
-    }
-
     /// Makes the folder, which is not there.
     fn build(
         &self,
@@ -83,10 +71,16 @@ impl Worktree {
         workspace: &Workspace,
         lock: &Lock,
     ) -> Result<Option<String>> {
-        let Start { head, kept, note } = bring_back::start(repo, place, workspace)?;
-        let mut notes: Vec<String> = self.note(place).into_iter().chain(note).collect();
+        let Start { head, kept, note } = start::start(repo, Refs::Shared, place, workspace)?;
+        let mut notes: Vec<String> = self
+            .remotes
+            .recall(&place.folder)
+            .into_iter()
+            .chain(note)
+            .collect();
         if !self.take_from_pool(repo, place, &head, lock)? {
-            self.add(repo, &place.folder, place, &head, &[], lock)?;
+            let reason = half_made::making(place);
+            self.add(repo, &place.folder, &reason, &head, &[], lock)?;
         }
         let own = Repo::open(self.git(), &place.folder)?;
         notes.extend(submodule::bring(&own, self.options.submodules, lock)?);
@@ -107,7 +101,7 @@ impl Worktree {
         let Some(pool) = &self.options.pool else {
             return Ok(false);
         };
-        if !pool.take(repo, place, lock)? {
+        if !pool.take(repo, place)? {
             return Ok(false);
         }
         let call = repo
@@ -128,7 +122,7 @@ impl Worktree {
         &self,
         repo: &Repo<'_>,
         folder: &Path,
-        place: &Place,
+        reason: &str,
         head: &Head,
         more: &[&str],
         lock: &Lock,
@@ -140,7 +134,7 @@ impl Worktree {
             .git
             .write(&repo.folder, "worktree")
             .args(["add", "--quiet", "--lock", "--reason"])
-            .arg(half_made::making(place))
+            .arg(reason)
             .args(more)
             .holding(lock);
         let call = match head {
@@ -173,28 +167,33 @@ impl Worktree {
                 what: "a repository of its own".into(),
             });
         }
-        let Start { head, .. } = bring_back::start(repo, place, workspace)?;
+        let Start { head, .. } = start::start(repo, Refs::Shared, place, workspace)?;
         let making = self.root.making(place);
-        crate::root::erase(&making)?;
-        self.add(repo, &making, place, &head, &["--no-checkout"], lock)?;
+        let reason = half_made::salvaging(place);
+        self.add(repo, &making, &reason, &head, &["--no-checkout"], lock)?;
         let registration = repo.registration(&making).ok_or_else(|| Error::Missing {
             path: making.clone(),
         })?;
         half_made::bind(&registration, &place.folder)?;
         crate::root::erase(&making)?;
-        repo.git
-            .write(&place.folder, "read-tree")
-            .arg("HEAD")
-            .holding(lock)
-            .run()?;
-        repo.git
-            .write(&place.folder, "checkout-index")
-            .args(["--all", "--quiet"])
-            .holding(lock)
-            // It says no for every file that is there, which is what is wanted.
-            .said()?;
-        Ok("git had forgotten the folder; its files are as they were".into())
+        settle(repo, place, lock)
     }
+}
+
+/// Gives files that are there already an index, and adds those that are missing.
+fn settle(repo: &Repo<'_>, place: &Place, lock: &Lock) -> Result<String> {
+    repo.git
+        .write(&place.folder, "read-tree")
+        .arg("HEAD")
+        .holding(lock)
+        .run()?;
+    repo.git
+        .write(&place.folder, "checkout-index")
+        .args(["--all", "--quiet"])
+        .holding(lock)
+        // It says no for every file that is there, which is what is wanted.
+        .said()?;
+    Ok("git had forgotten the folder; its files are as they were".into())
 }
 
 /// What git's refusal means.
@@ -230,8 +229,7 @@ impl Provider for Worktree {
         let repo = Repo::open(self.git(), project)?;
         let choice = branch::choose(&repo, &self.remotes, plan)?;
         repo.check_unused(&choice.branch, &place.folder)?;
-        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
-        notes.insert(place.folder.clone(), choice.note);
+        self.remotes.remember(&place.folder, choice.note);
         Ok(Workspace {
             kind: WorkspaceKind::Worktree,
             path: abs(&place.folder)?,
@@ -266,9 +264,11 @@ impl Provider for Worktree {
         half_made::clear(&self.root, &repo, &place, workspace)?;
         let (anew, note) = match half_made::find(&repo, &place)? {
             // Found, but nobody was told of it yet, so it may lack its furniture.
-            half_made::Found::Whole => {
-                (workspace.state != WorkspaceState::Ready, self.note(&place))
-            }
+            half_made::Found::Whole => (
+                workspace.state != WorkspaceState::Ready,
+                self.remotes.recall(&place.folder),
+            ),
+            half_made::Found::Unsettled => (true, Some(settle(&repo, &place, &lock)?)),
             half_made::Found::Nothing => (true, self.build(&repo, &place, workspace, &lock)?),
             half_made::Found::Files => (true, Some(self.salvage(&repo, &place, workspace, &lock)?)),
         };
@@ -336,7 +336,7 @@ impl Provider for Worktree {
         remove_branch(&repo, workspace)?;
         crate::root::erase(&self.root.making(&place))?;
         self.root.tidy(&place);
-        self.note(&place);
+        self.remotes.recall(&place.folder);
         lock.delete();
         Ok(())
     }
@@ -400,7 +400,7 @@ impl Worktree {
     }
 }
 
-fn forget(repo: &Repo<'_>, name: &str) -> Result<()> {
+pub(crate) fn forget(repo: &Repo<'_>, name: &str) -> Result<()> {
     match repo.find_ref(name)? {
         Some(commit) => repo.delete_ref(name, &commit),
         None => Ok(()),
@@ -412,7 +412,7 @@ pub(crate) fn is_empty(folder: &Path) -> bool {
 }
 
 /// Only a branch of ours that holds nothing of its own, and that nobody else uses by now.
-fn remove_branch(repo: &Repo<'_>, workspace: &Workspace) -> Result<()> {
+pub(crate) fn remove_branch(repo: &Repo<'_>, workspace: &Workspace) -> Result<()> {
     let (true, Some(branch), Some(base)) = (
         workspace.branch_made,
         &workspace.branch,

@@ -11,7 +11,7 @@ use skein_domain::{BranchName, Workspace, WorkspaceState};
 use crate::error::Error;
 use crate::provider::Result;
 use crate::repo::{Registration, Repo};
-use crate::root::{Place, Root, erase, is_same};
+use crate::root::{Place, Root, erase, is_below, is_same};
 use crate::worktree::{is_empty, lock_reason, write_lock};
 
 /// The reason a worktree is locked with until it is finished.
@@ -20,18 +20,26 @@ pub(crate) fn making(place: &Place) -> String {
     format!("{reason}: being made for {}", place.folder.display())
 }
 
+/// The reason while a folder with files in it is registered again. It does hold work.
+pub(crate) fn salvaging(place: &Place) -> String {
+    let reason = lock_reason(&place.session);
+    format!("{reason}: being registered for {}", place.folder.display())
+}
+
 /// What git writes while it adds a worktree, should our own reason not be there yet.
 const GITS_OWN: &str = "initializing";
 
-pub(super) enum Found {
+pub(crate) enum Found {
     Nothing,
     Whole,
+    /// Registered again around its files, but not to the end.
+    Unsettled,
     /// Files, but git knows nothing of them.
     Files,
 }
 
 /// Removes what is half-made for this place, and nothing else.
-pub(super) fn clear(
+pub(crate) fn clear(
     root: &Root,
     repo: &Repo<'_>,
     place: &Place,
@@ -46,9 +54,8 @@ pub(super) fn clear(
             None => false,
         };
         if half {
-            if let Some(folder) = folder.filter(|f| f.starts_with(root.path())) {
-                root.remove(place, folder)?;
-            }
+            remove(root, place, &registration)?;
+        } else if registration.lock.as_deref() == Some(&salvaging(place)) && !here {
             registration.remove()?;
         } else if here && fs::symlink_metadata(&place.folder).is_err() {
             registration.remove()?;
@@ -58,6 +65,19 @@ pub(super) fn clear(
     }
     erase(&root.making(place))?;
     clear_ref_lock(repo, place, workspace)
+}
+
+fn remove(root: &Root, place: &Place, registration: &Registration) -> Result<()> {
+    // A prepared worktree is moved first and told so afterwards.
+    let dot_git = fs::read_to_string(place.folder.join(".git")).unwrap_or_default();
+    if dot_git.trim_end() == points_to(registration) {
+        root.remove(place, &place.folder)?;
+    }
+    let ours = |folder: &&Path| is_below(folder, root.path());
+    if let Some(folder) = registration.folder.as_deref().filter(ours) {
+        root.remove(place, folder)?;
+    }
+    registration.remove()
 }
 
 /// The very first thing git makes is an empty registration named after the folder.
@@ -77,7 +97,7 @@ fn clear_ref_lock(repo: &Repo<'_>, place: &Place, workspace: &Workspace) -> Resu
     Ok(())
 }
 
-pub(super) fn find(repo: &Repo<'_>, place: &Place) -> Result<Found> {
+pub(crate) fn find(repo: &Repo<'_>, place: &Place) -> Result<Found> {
     let folder = &place.folder;
     if fs::symlink_metadata(folder).is_err() {
         return Ok(Found::Nothing);
@@ -86,7 +106,12 @@ pub(super) fn find(repo: &Repo<'_>, place: &Place) -> Result<Found> {
         if fs::symlink_metadata(folder.join(".git")).is_err() {
             bind(&registration, folder)?;
         }
-        return Ok(Found::Whole);
+        let unsettled = registration.lock.as_deref() == Some(&salvaging(place));
+        return Ok(if unsettled {
+            Found::Unsettled
+        } else {
+            Found::Whole
+        });
     }
     if is_empty(folder) {
         fs::remove_dir(folder).map_err(Error::io("remove", folder))?;
@@ -95,10 +120,14 @@ pub(super) fn find(repo: &Repo<'_>, place: &Place) -> Result<Found> {
     Ok(Found::Files)
 }
 
+fn points_to(registration: &Registration) -> String {
+    format!("gitdir: {}", registration.dir.display())
+}
+
 /// Makes a folder and a registration name each other.
-pub(super) fn bind(registration: &Registration, folder: &Path) -> Result<()> {
+pub(crate) fn bind(registration: &Registration, folder: &Path) -> Result<()> {
     let dot_git = folder.join(".git");
-    let there = format!("gitdir: {}\n", registration.dir.display());
+    let there = format!("{}\n", points_to(registration));
     fs::write(&dot_git, there).map_err(Error::io("write", &dot_git))?;
     let back = registration.dir.join("gitdir");
     let here = format!("{}\n", dot_git.display());
@@ -106,14 +135,14 @@ pub(super) fn bind(registration: &Registration, folder: &Path) -> Result<()> {
 }
 
 /// Locked against `git worktree prune`, and thereby finished. Somebody else's lock is left as it is.
-pub(super) fn finish(repo: &Repo<'_>, place: &Place) -> Result<()> {
+pub(crate) fn finish(repo: &Repo<'_>, place: &Place) -> Result<()> {
     let Some(registration) = repo.registration(&place.folder) else {
         return Err(Error::Missing {
             path: place.folder.clone(),
         });
     };
     match registration.lock.as_deref() {
-        Some(reason) if reason != making(place) => Ok(()),
+        Some(reason) if reason != making(place) && reason != salvaging(place) => Ok(()),
         _ => write_lock(&registration, &lock_reason(&place.session)),
     }
 }

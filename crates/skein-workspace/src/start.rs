@@ -1,4 +1,4 @@
-//! What a worktree starts with: a new branch, its branch as it is, or a backup.
+//! What a workspace starts with: a new branch, its branch as it is, or a backup.
 
 use skein_domain::{BranchName, CommitId, Workspace, WorkspaceState};
 
@@ -8,24 +8,32 @@ use crate::provider::Result;
 use crate::repo::Repo;
 use crate::restore::Kept;
 use crate::root::Place;
+use crate::state::Refs;
 
 /// What the head is to be.
 #[derive(Clone, Debug)]
-pub(super) enum Head {
+pub(crate) enum Head {
     New(BranchName, CommitId),
     Branch(BranchName),
     Detached(CommitId),
 }
 
 #[derive(Debug)]
-pub(super) struct Start {
-    pub(super) head: Head,
+pub(crate) struct Start {
+    pub(crate) head: Head,
     /// Files to bring back, uncommitted.
-    pub(super) kept: Option<Kept>,
-    pub(super) note: Option<String>,
+    pub(crate) kept: Option<Kept>,
+    pub(crate) note: Option<String>,
 }
 
-pub(super) fn start(repo: &Repo<'_>, place: &Place, workspace: &Workspace) -> Result<Start> {
+/// `repo` is the project's. With [`Refs::Own`] the workspace has branches of its own, which the project's do
+/// not bind.
+pub(crate) fn start(
+    repo: &Repo<'_>,
+    refs: Refs,
+    place: &Place,
+    workspace: &Workspace,
+) -> Result<Start> {
     let Some(branch) = &workspace.branch else {
         return Err(Error::Missing {
             path: place.folder.clone(),
@@ -37,7 +45,7 @@ pub(super) fn start(repo: &Repo<'_>, place: &Place, workspace: &Workspace) -> Re
     }
     if let Some(left) = repo.find_ref(&backup::left_ref(&place.session))? {
         let kept = Kept::read(repo, &left)?;
-        return from_left(repo, branch, tip, kept);
+        return from_left(repo, refs, branch, tip, kept);
     }
     match tip {
         Some(_) => Ok(Start {
@@ -88,6 +96,7 @@ fn base(repo: &Repo<'_>, workspace: &Workspace) -> Result<CommitId> {
 /// The folder was removed with work in it, which is in a backup.
 fn from_left(
     repo: &Repo<'_>,
+    refs: Refs,
     branch: &BranchName,
     tip: Option<CommitId>,
     kept: Kept,
@@ -95,7 +104,9 @@ fn from_left(
     let was_on = kept.note.head.clone();
     let own = format!("refs/heads/{branch}");
     let head = match (kept.head(), tip) {
-        (Some(head), None) if was_on.as_ref() == Some(&own) => {
+        (Some(head), tip)
+            if was_on.as_ref() == Some(&own) && (tip.is_none() || refs == Refs::Own) =>
+        {
             Head::New(branch.clone(), head.clone())
         }
         (Some(head), Some(tip)) if was_on.as_ref() == Some(&own) => {

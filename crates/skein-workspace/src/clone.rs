@@ -1,0 +1,413 @@
+//! A clone that shares nothing with the project's repository. Its backups, and its branch, go into the
+//! project's repository, because the clone's own goes with the folder.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use skein_domain::workspace::backup_ref;
+use skein_domain::{
+    Backup, CommitId, Origin, SessionId, Timestamp, Workspace, WorkspaceKind, WorkspaceState,
+};
+
+use crate::backup;
+use crate::base::Remotes;
+use crate::branch;
+use crate::error::Error;
+use crate::furnish;
+use crate::git::Git;
+use crate::lock::Lock;
+use crate::options::Options;
+use crate::provider::{Contents, Furnishing, Made, Plan, Provider, Removal, Result};
+use crate::repo::{Repo, folder_of};
+use crate::root::{Place, Root, abs, erase};
+use crate::snapshot::{self, fetch};
+use crate::start::{self, Head, Start};
+use crate::state::{self, Refs, head_branch};
+use crate::submodule;
+use crate::worktree::{forget, is_empty, remove_branch};
+
+/// The remote that is the project's folder.
+const SOURCE: &str = "skein-source";
+
+#[derive(Debug)]
+pub struct Clone {
+    root: Root,
+    options: Options,
+    remotes: Remotes,
+}
+
+impl Clone {
+    pub fn new(root: PathBuf, options: Options) -> Self {
+        Self {
+            root: Root::new(root),
+            remotes: Remotes::new(options.fetch),
+            options,
+        }
+    }
+
+    fn git(&self) -> &Git {
+        &self.options.git
+    }
+
+    fn home(&self, workspace: &Workspace) -> Result<Repo<'_>> {
+        Repo::open(self.git(), folder_of(workspace.repo.as_ref())?)
+    }
+
+    /// The clone, knowing what the project's repository has by now.
+    fn open(&self, workspace: &Workspace) -> Result<Repo<'_>> {
+        let folder = Path::new(workspace.path.as_str());
+        backup::check_there(folder)?;
+        if fs::symlink_metadata(folder.join(".git")).is_err() {
+            return Err(Error::NotARepository {
+                path: folder.into(),
+            });
+        }
+        let own = Repo::open(self.git(), folder)?;
+        let home = self.home(workspace)?;
+        sync(&own, &home)?;
+        Ok(own)
+    }
+
+    fn build(
+        &self,
+        home: &Repo<'_>,
+        place: &Place,
+        workspace: &Workspace,
+        lock: &Lock,
+    ) -> Result<Option<String>> {
+        let Start { head, kept, note } = start::start(home, Refs::Own, place, workspace)?;
+        let making = self.root.making(place);
+        erase(&making)?;
+        for folder in [making.parent(), place.folder.parent()]
+            .into_iter()
+            .flatten()
+        {
+            fs::create_dir_all(folder).map_err(Error::io("make", folder))?;
+        }
+        self.git()
+            .write("/", "clone")
+            .args([
+                "--quiet",
+                "--no-checkout",
+                "--local",
+                "--dissociate",
+                "--origin",
+                SOURCE,
+                "--",
+            ])
+            .arg(&home.common)
+            .arg(&making)
+            .holding(lock)
+            .run()?;
+        let own = Repo::open(self.git(), &making)?;
+        own.git
+            .write(&making, "remote")
+            .args(["set-url", SOURCE])
+            .arg(&home.folder)
+            .run()?;
+        take_over(&own, home)?;
+        sync(&own, home)?;
+        let scratch = format!("refs/skein/scratch/{}", place.session);
+        let (branch, at) = match &head {
+            Head::New(branch, at) => (Some(branch), at.clone()),
+            Head::Branch(branch) => (
+                Some(branch),
+                home.tip(branch)?
+                    .ok_or_else(|| unknown(home, branch.as_str()))?,
+            ),
+            Head::Detached(at) => (None, at.clone()),
+        };
+        bring(&own, home, &at, &scratch)?;
+        let call = own
+            .git
+            .write(&making, "switch")
+            .args(["--quiet", "--no-guess"])
+            .holding(lock);
+        match branch {
+            // A fresh clone has no branch worth keeping: its own `main` is the project's.
+            Some(branch) => call
+                .args(["--no-track", "-C", branch.as_str(), at.as_str()])
+                .run()?,
+            None => call.args(["--detach", at.as_str()]).run()?,
+        };
+        let planned = self.remotes.recall(&place.folder);
+        let mut notes: Vec<String> = planned.into_iter().chain(note).collect();
+        notes.extend(submodule::bring(&own, self.options.submodules, lock)?);
+        if let Some(kept) = &kept {
+            bring(&own, home, &kept.commit, &scratch)?;
+            crate::restore::bring_refs(&own, kept)?;
+            crate::restore::apply(&own, kept, place.session.as_str(), &scratch)?;
+        }
+        fs::rename(&making, &place.folder).map_err(Error::io("make", &place.folder))?;
+        Ok((!notes.is_empty()).then(|| notes.join("; ")))
+    }
+
+    /// Gives the project's repository the clone's branch, unless it has another of that name.
+    fn hand_over(&self, own: &Repo<'_>, home: &Repo<'_>) -> Result<()> {
+        let Some(branch) = head_branch(own)? else {
+            return Ok(());
+        };
+        let Some(tip) = own.find_ref(&branch)? else {
+            return Ok(());
+        };
+        let beyond = own
+            .git
+            .read(&own.folder, "rev-list")
+            .args(["--max-count=1", tip.as_str(), "--not", "--remotes"])
+            .text()?;
+        if beyond.is_empty() || home.find_ref(&branch)?.is_some() {
+            return Ok(());
+        }
+        // One that cannot be made there is kept by the backup.
+        match fetch(home, &own.common, &format!("{branch}:{branch}")) {
+            Ok(()) | Err(Error::GitFailed { .. }) => sync(own, home),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn leave(
+        &self,
+        home: &Repo<'_>,
+        place: &Place,
+        workspace: &Workspace,
+        removal: Removal,
+    ) -> Result<()> {
+        let holds = |what: String| Error::HoldsWork {
+            path: place.folder.clone(),
+            what,
+        };
+        let found = self
+            .open(workspace)
+            .and_then(|own| Ok((state::look(&own, Refs::Own, "look")?.work, own)));
+        let (work, own) = match (found, removal) {
+            (Ok(found), _) => found,
+            (Err(_), Removal::Discard) => return Ok(()),
+            (Err(_), Removal::KeepWork) if is_empty(&place.folder) => return Ok(()),
+            (Err(e), Removal::KeepWork) => {
+                return Err(holds(format!("it cannot be looked at: {e}")));
+            }
+        };
+        if removal == Removal::KeepWork && !work.is_empty() {
+            return Err(holds(work.join(", ")));
+        }
+        let left = backup::left_ref(&place.session);
+        match work.is_empty() {
+            false => match backup::matching(&own, home, &place.session)? {
+                Some(backup) => home.set_ref(&left, &backup.commit),
+                None => forget(home, &left),
+            },
+            true => forget(home, &left),
+        }
+    }
+}
+
+fn unknown(repo: &Repo<'_>, base: &str) -> Error {
+    Error::UnknownBase {
+        base: base.to_owned(),
+        path: repo.folder.clone(),
+    }
+}
+
+/// Brings a commit that may be on no branch of the project's repository.
+fn bring(own: &Repo<'_>, home: &Repo<'_>, commit: &CommitId, scratch: &str) -> Result<()> {
+    home.set_ref(scratch, commit)?;
+    let fetched = fetch(own, &home.common, scratch);
+    home.delete_ref(scratch, commit)?;
+    fetched
+}
+
+/// What the project's repository has, its remote's branches as last seen included.
+fn sync(own: &Repo<'_>, home: &Repo<'_>) -> Result<()> {
+    own.git
+        .write(&own.folder, "fetch")
+        .setting("protocol.file.allow=always")
+        .args([
+            "--quiet",
+            "--no-tags",
+            "--no-write-fetch-head",
+            "--no-auto-maintenance",
+            "--prune",
+        ])
+        .arg("--")
+        .arg(&home.common)
+        .arg(format!("+refs/heads/*:refs/remotes/{SOURCE}/*"))
+        .run()?;
+    fetch(
+        own,
+        &home.common,
+        "+refs/remotes/origin/*:refs/remotes/origin/*",
+    )
+}
+
+/// The project's remote, and who its user is.
+fn take_over(own: &Repo<'_>, home: &Repo<'_>) -> Result<()> {
+    let url = home
+        .git
+        .read(&home.folder, "config")
+        .args(["--get", "remote.origin.url"])
+        .find()?;
+    if let Some(url) = url {
+        let relative = url.starts_with("./") || url.starts_with("../");
+        let url = if relative {
+            home.folder.join(url).into_os_string()
+        } else {
+            url.into()
+        };
+        own.git
+            .write(&own.folder, "remote")
+            .args(["add", "origin"])
+            .arg(url)
+            .run()?;
+    }
+    for name in ["user.name", "user.email", "user.signingKey"] {
+        let value = home
+            .git
+            .read(&home.folder, "config")
+            .args(["--local", "--get", name])
+            .find()?;
+        if let Some(value) = value {
+            own.git
+                .write(&own.folder, "config")
+                .args(["--local", name, &value])
+                .run()?;
+        }
+    }
+    Ok(())
+}
+
+impl Provider for Clone {
+    fn kind(&self) -> WorkspaceKind {
+        WorkspaceKind::Clone
+    }
+
+    fn plan(&self, plan: &Plan) -> Result<Workspace> {
+        let place = self.root.place(&plan.tenant, &plan.session)?;
+        let home = Repo::open(self.git(), folder_of(plan.project.as_ref())?)?;
+        let choice = branch::choose(&home, &self.remotes, plan)?;
+        self.remotes.remember(&place.folder, choice.note);
+        Ok(Workspace {
+            kind: WorkspaceKind::Clone,
+            path: abs(&place.folder)?,
+            repo: plan.project.clone(),
+            branch: Some(choice.branch),
+            branch_made: choice.made,
+            base: plan.base.clone(),
+            base_commit: Some(choice.base),
+            origin: Origin::Made,
+            state: WorkspaceState::Planned,
+            backups: Vec::new(),
+        })
+    }
+
+    fn make(&self, session: &SessionId, workspace: &Workspace) -> Result<Made> {
+        let place = self.root.managed(&workspace.path)?;
+        if place.session != *session {
+            return Err(Error::Unmanaged { path: place.folder });
+        }
+        let home = self.home(workspace)?;
+        let lock = self.root.lock(&place)?;
+        self.root.empty_trash(&place)?;
+        erase(&self.root.making(&place))?;
+        let ready = workspace.in_state(WorkspaceState::Ready);
+        if place.folder.join(".git").is_dir() {
+            return Ok(Made {
+                workspace: ready,
+                anew: workspace.state != WorkspaceState::Ready,
+                note: None,
+            });
+        }
+        if place.folder.exists() {
+            if !is_empty(&place.folder) {
+                return Err(Error::HoldsWork {
+                    path: place.folder,
+                    what: "files of no repository stand where the clone is to be".into(),
+                });
+            }
+            fs::remove_dir(&place.folder).map_err(Error::io("remove", &place.folder))?;
+        }
+        let note = self.build(&home, &place, workspace, &lock)?;
+        forget(&home, &backup::left_ref(session))?;
+        self.root.tidy(&place);
+        Ok(Made {
+            workspace: ready,
+            anew: true,
+            note,
+        })
+    }
+
+    fn furnish(
+        &self,
+        workspace: &Workspace,
+        furnishing: &Furnishing,
+        tell: &mut dyn FnMut(&str),
+    ) -> Result<()> {
+        let folder = Path::new(workspace.path.as_str());
+        backup::check_there(folder)?;
+        let project = folder_of(workspace.repo.as_ref())?;
+        furnish::bring(self.git(), project, folder, furnishing, tell)?;
+        furnish::set_up(folder, furnishing, tell)
+    }
+
+    fn look(&self, workspace: &Workspace) -> Result<Contents> {
+        let own = self.open(workspace)?;
+        Ok(state::look(&own, Refs::Own, "look")?.contents)
+    }
+
+    fn backup(
+        &self,
+        session: &SessionId,
+        workspace: &Workspace,
+        n: u64,
+        now: Timestamp,
+    ) -> Result<Option<Backup>> {
+        let home = self.home(workspace)?;
+        if !Path::new(workspace.path.as_str()).is_dir() {
+            return backup::find(self.git(), &home.folder, session, n);
+        }
+        let own = self.open(workspace)?;
+        self.hand_over(&own, &home)?;
+        let snapshot = backup::snapshot(&own, Refs::Own, session, now)?;
+        if !snapshot.needed {
+            return Ok(None);
+        }
+        let name = backup_ref(session, n);
+        own.set_ref(&name, &snapshot.commit)?;
+        fetch(&home, &own.common, &format!("+{name}:{name}"))?;
+        own.delete_ref(&name, &snapshot.commit)?;
+        Ok(Some(Backup {
+            n,
+            commit: snapshot.commit,
+            at: now,
+        }))
+    }
+
+    fn remove(&self, workspace: &Workspace, removal: Removal) -> Result<()> {
+        let place = self.root.managed(&workspace.path)?;
+        if !workspace.is_managed() {
+            return Err(Error::Unmanaged { path: place.folder });
+        }
+        let home = self.home(workspace)?;
+        let lock = self.root.lock(&place)?;
+        self.root.empty_trash(&place)?;
+        erase(&self.root.making(&place))?;
+        if fs::symlink_metadata(&place.folder).is_ok() {
+            self.leave(&home, &place, workspace, removal)?;
+            self.root.remove(&place, &place.folder)?;
+        }
+        remove_branch(&home, workspace)?;
+        self.root.tidy(&place);
+        lock.delete();
+        Ok(())
+    }
+
+    fn diff(&self, workspace: &Workspace, stat: bool) -> Result<String> {
+        let own = self.open(workspace)?;
+        snapshot::diff(
+            self.git(),
+            &own,
+            workspace.base_commit.as_ref(),
+            "diff",
+            stat,
+        )
+    }
+}

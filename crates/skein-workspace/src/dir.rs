@@ -1,0 +1,149 @@
+//! The project's folder itself: nothing is made, and nothing is ever removed.
+
+use std::path::{Path, PathBuf};
+
+use skein_domain::{
+    Backup, Invalid, Origin, SessionId, Timestamp, Workspace, WorkspaceKind, WorkspaceState,
+};
+
+use crate::backup;
+use crate::error::Error;
+use crate::furnish;
+use crate::git::Git;
+use crate::options::Options;
+use crate::provider::{Contents, Furnishing, Made, Plan, Provider, Removal, Result};
+use crate::repo::{Repo, folder_of};
+use crate::root::abs;
+use crate::snapshot;
+use crate::state::{self, Refs};
+
+#[derive(Debug)]
+pub struct Dir {
+    git: Git,
+}
+
+impl Dir {
+    pub fn new(options: Options) -> Self {
+        Self { git: options.git }
+    }
+
+    /// The repository the folder lies in, if it lies in one.
+    fn find(&self, folder: &Path) -> Result<Option<Repo<'_>>> {
+        let repo = match Repo::open(&self.git, folder) {
+            Ok(repo) => repo,
+            Err(Error::NotARepository { .. } | Error::Bare { .. }) => return Ok(None),
+            Err(e) => return Err(e),
+        };
+        let top = self
+            .git
+            .read(&repo.folder, "rev-parse")
+            .arg("--show-toplevel")
+            .text()?;
+        Ok(Some(Repo {
+            folder: PathBuf::from(top),
+            ..repo
+        }))
+    }
+}
+
+impl Provider for Dir {
+    fn kind(&self) -> WorkspaceKind {
+        WorkspaceKind::Dir
+    }
+
+    fn plan(&self, plan: &Plan) -> Result<Workspace> {
+        let folder = folder_of(plan.project.as_ref())?;
+        backup::check_there(folder)?;
+        let asked = [
+            plan.branch.as_ref().map(AsRef::<str>::as_ref),
+            plan.base.as_ref().map(AsRef::as_ref),
+        ];
+        if let Some(asked) = asked.into_iter().flatten().next() {
+            let why = "the project's own folder stays on its branch; use a worktree";
+            return Err(Invalid::new("branch or base", asked, why).into());
+        }
+        let repo = self.find(folder)?;
+        let base_commit = match &repo {
+            Some(repo) => repo.find_ref("HEAD")?,
+            None => None,
+        };
+        Ok(Workspace {
+            kind: WorkspaceKind::Dir,
+            path: abs(folder)?,
+            repo: repo.and(plan.project.clone()),
+            branch: None,
+            branch_made: false,
+            base: None,
+            base_commit,
+            origin: Origin::Given,
+            state: WorkspaceState::Planned,
+            backups: Vec::new(),
+        })
+    }
+
+    fn make(&self, _session: &SessionId, workspace: &Workspace) -> Result<Made> {
+        backup::check_there(Path::new(workspace.path.as_str()))?;
+        Ok(Made {
+            workspace: workspace.in_state(WorkspaceState::Ready),
+            anew: workspace.state != WorkspaceState::Ready,
+            note: None,
+        })
+    }
+
+    /// What would be copied is here already.
+    fn furnish(
+        &self,
+        workspace: &Workspace,
+        furnishing: &Furnishing,
+        tell: &mut dyn FnMut(&str),
+    ) -> Result<()> {
+        let folder = Path::new(workspace.path.as_str());
+        backup::check_there(folder)?;
+        furnish::set_up(folder, furnishing, tell)
+    }
+
+    fn look(&self, workspace: &Workspace) -> Result<Contents> {
+        let folder = Path::new(workspace.path.as_str());
+        backup::check_there(folder)?;
+        match self.find(folder)? {
+            Some(repo) => Ok(state::look(&repo, Refs::Shared, "look")?.contents),
+            None => Ok(Contents::default()),
+        }
+    }
+
+    fn backup(
+        &self,
+        session: &SessionId,
+        workspace: &Workspace,
+        n: u64,
+        now: Timestamp,
+    ) -> Result<Option<Backup>> {
+        let folder = Path::new(workspace.path.as_str());
+        backup::check_there(folder)?;
+        match self.find(folder)? {
+            Some(repo) => backup::keep(&repo, session, n, now),
+            None => Ok(None),
+        }
+    }
+
+    fn remove(&self, workspace: &Workspace, _removal: Removal) -> Result<()> {
+        Err(Error::Unmanaged {
+            path: workspace.path.as_str().into(),
+        })
+    }
+
+    fn diff(&self, workspace: &Workspace, stat: bool) -> Result<String> {
+        let folder = Path::new(workspace.path.as_str());
+        backup::check_there(folder)?;
+        match self.find(folder)? {
+            Some(repo) => snapshot::diff(
+                &self.git,
+                &repo,
+                workspace.base_commit.as_ref(),
+                "diff",
+                stat,
+            ),
+            None => Ok(String::new()),
+        }
+    }
+}

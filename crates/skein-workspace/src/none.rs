@@ -1,0 +1,115 @@
+//! No files: an empty folder to stand in. What is put there all the same counts as work.
+
+use std::fs;
+use std::path::PathBuf;
+
+use skein_domain::{
+    Backup, Origin, SessionId, Timestamp, Workspace, WorkspaceKind, WorkspaceState,
+};
+
+use crate::backup;
+use crate::error::Error;
+use crate::furnish;
+use crate::provider::{Contents, Furnishing, Made, Plan, Provider, Removal, Result};
+use crate::root::{Root, abs};
+use crate::worktree::is_empty;
+
+#[derive(Debug)]
+pub struct NoWorkspace {
+    root: Root,
+}
+
+impl NoWorkspace {
+    pub fn new(root: PathBuf) -> Self {
+        Self {
+            root: Root::new(root),
+        }
+    }
+}
+
+impl Provider for NoWorkspace {
+    fn kind(&self) -> WorkspaceKind {
+        WorkspaceKind::None
+    }
+
+    fn plan(&self, plan: &Plan) -> Result<Workspace> {
+        let place = self.root.place(&plan.tenant, &plan.session)?;
+        Ok(Workspace {
+            kind: WorkspaceKind::None,
+            path: abs(&place.folder)?,
+            repo: None,
+            branch: None,
+            branch_made: false,
+            base: None,
+            base_commit: None,
+            origin: Origin::Made,
+            state: WorkspaceState::Planned,
+            backups: Vec::new(),
+        })
+    }
+
+    fn make(&self, session: &SessionId, workspace: &Workspace) -> Result<Made> {
+        let place = self.root.managed(&workspace.path)?;
+        if place.session != *session {
+            return Err(Error::Unmanaged { path: place.folder });
+        }
+        self.root.empty_trash(&place)?;
+        let there = place.folder.is_dir();
+        fs::create_dir_all(&place.folder).map_err(Error::io("make", &place.folder))?;
+        Ok(Made {
+            workspace: workspace.in_state(WorkspaceState::Ready),
+            anew: !there || workspace.state != WorkspaceState::Ready,
+            note: None,
+        })
+    }
+
+    fn furnish(
+        &self,
+        workspace: &Workspace,
+        furnishing: &Furnishing,
+        tell: &mut dyn FnMut(&str),
+    ) -> Result<()> {
+        let place = self.root.managed(&workspace.path)?;
+        backup::check_there(&place.folder)?;
+        furnish::set_up(&place.folder, furnishing, tell)
+    }
+
+    fn look(&self, workspace: &Workspace) -> Result<Contents> {
+        let place = self.root.managed(&workspace.path)?;
+        backup::check_there(&place.folder)?;
+        Ok(Contents {
+            dirty: !is_empty(&place.folder),
+            ..Contents::default()
+        })
+    }
+
+    /// There is no repository to keep anything in.
+    fn backup(
+        &self,
+        _session: &SessionId,
+        _workspace: &Workspace,
+        _n: u64,
+        _now: Timestamp,
+    ) -> Result<Option<Backup>> {
+        Ok(None)
+    }
+
+    fn remove(&self, workspace: &Workspace, removal: Removal) -> Result<()> {
+        let place = self.root.managed(&workspace.path)?;
+        self.root.empty_trash(&place)?;
+        let there = fs::symlink_metadata(&place.folder).is_ok();
+        if removal == Removal::KeepWork && there && !is_empty(&place.folder) {
+            return Err(Error::HoldsWork {
+                path: place.folder,
+                what: "files".into(),
+            });
+        }
+        self.root.remove(&place, &place.folder)?;
+        self.root.tidy(&place);
+        Ok(())
+    }
+
+    fn diff(&self, _workspace: &Workspace, _stat: bool) -> Result<String> {
+        Ok(String::new())
+    }
+}
