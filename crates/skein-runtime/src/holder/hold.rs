@@ -28,7 +28,7 @@ const TELL_EVERY: Duration = Duration::from_millis(250);
 /// Viewers are drawn for at most so often.
 const DRAW_EVERY: Duration = Duration::from_millis(30);
 /// After the agent's end: output may still be on its way for so long after the last piece, and in all.
-const DRAIN_QUIET: Duration = Duration::from_millis(50);
+const DRAIN_QUIET: Duration = Duration::from_millis(200);
 const DRAIN_MOST: Duration = Duration::from_secs(1);
 /// Reads in one round, so that input and clients get their turn between megabytes.
 const READS: usize = 8;

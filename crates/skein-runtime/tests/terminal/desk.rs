@@ -60,8 +60,14 @@ impl Desk {
     }
 
     pub(crate) async fn start(&self, script: &str) -> (RunHandle, Arc<dyn Run>) {
+        let handle = self.runtime.launch(self.launch(script)).await.unwrap();
+        let run = self.runtime.connect(&handle).await.unwrap();
+        (handle, run)
+    }
+
+    pub(crate) fn launch(&self, script: &str) -> Launch {
         let path = ("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned());
-        let launch = Launch {
+        Launch {
             tenant: "default".into(),
             session: "api-1".parse().unwrap(),
             run: 1,
@@ -71,10 +77,7 @@ impl Desk {
             stdin: None,
             size: Size { rows: 24, cols: 80 },
             log: self.path("log"),
-        };
-        let handle = self.runtime.launch(launch).await.unwrap();
-        let run = self.runtime.connect(&handle).await.unwrap();
-        (handle, run)
+        }
     }
 
     pub(crate) fn socket(&self, handle: &RunHandle) -> PathBuf {

@@ -187,3 +187,46 @@ fn l12_a_silent_holder_does_nothing() {
         panic!("it wakes up again and again");
     });
 }
+
+#[test]
+fn l8_of_many_who_launch_a_run_one_starts_it() {
+    Desk::with(async |desk| {
+        let launch = || {
+            desk.runtime
+                .launch(desk.launch("echo $$ >> starts; exec cat"))
+        };
+        let (a, b, c, d) = tokio::join!(launch(), launch(), launch(), launch());
+        let handle = a.unwrap();
+        for other in [b, c, d] {
+            assert_eq!(other.unwrap(), handle);
+        }
+        let pid = file(&desk.path("starts")).await;
+        let run = desk.runtime.connect(&handle).await.unwrap();
+        assert_eq!(run.sight().borrow().pid.map(|p| p.to_string()), Some(pid));
+    });
+}
+
+#[test]
+fn a_run_whose_holder_died_is_not_started_again() {
+    Desk::with(async |desk| {
+        let script = "echo started >> starts; exec cat";
+        let (handle, run) = desk.start(script).await;
+        file(&desk.path("starts")).await;
+        let record = desk.socket(&handle).with_file_name("run.json");
+        let record: serde_json::Value =
+            serde_json::from_str(&fs::read_to_string(record).unwrap()).unwrap();
+        let holder = i32::try_from(record["holder"].as_i64().unwrap()).unwrap();
+        let holder = rustix::process::Pid::from_raw(holder).unwrap();
+        rustix::process::kill_process(holder, rustix::process::Signal::KILL).unwrap();
+        let mut sight = run.sight();
+        let cut = sight.wait_for(|s| s.cut_off);
+        tokio::time::timeout(PATIENCE, cut).await.unwrap().unwrap();
+
+        // The run was; what became of it is for `connect` to say.
+        let again = desk.runtime.launch(desk.launch(script)).await.unwrap();
+        assert_eq!(again, handle);
+        let connect = desk.runtime.connect(&handle).await;
+        assert!(matches!(connect, Err(skein_runtime::Error::Missing)));
+        assert_eq!(file(&desk.path("starts")).await, "started");
+    });
+}
