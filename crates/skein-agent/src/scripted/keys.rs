@@ -48,15 +48,18 @@ impl Keys {
         self.paste.as_ref().map_or(0, Vec::len)
     }
 
-    /// Whether an Escape waits for what may follow it.
-    pub(super) fn is_torn(&self) -> bool {
-        self.paste.is_none() && self.held.first() == Some(&0x1b)
+    /// How many bytes from an Escape on wait for what may follow them.
+    pub(super) fn torn(&self) -> usize {
+        match (&self.paste, self.held.first()) {
+            (None, Some(0x1b)) => self.held.len(),
+            _ => 0,
+        }
     }
 
     /// Nothing followed: the Escape was the key itself.
     pub(super) fn settle(&mut self) -> Vec<Key> {
         let mut keys = Vec::new();
-        if self.is_torn() {
+        if self.torn() > 0 {
             self.held.remove(0);
             keys.push(Key::Escape);
             while self.step(&mut keys) {}
@@ -209,7 +212,7 @@ mod tests {
                 got.extend(keys.push(chunk));
             }
             assert_eq!(joined(got), expected(), "in pieces of {size}");
-            assert!(!keys.is_torn());
+            assert_eq!(keys.torn(), 0);
         }
     }
 
@@ -217,7 +220,7 @@ mod tests {
     fn a_lone_escape_is_a_key_once_nothing_follows() {
         let mut keys = Keys::default();
         assert_eq!(keys.push(b"\x1b"), []);
-        assert!(keys.is_torn());
+        assert_eq!(keys.torn(), 1);
         assert_eq!(keys.settle(), [Key::Escape]);
     }
 

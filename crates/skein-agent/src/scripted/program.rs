@@ -14,8 +14,9 @@ use super::script::Behaviour;
 use super::terminal::{Input, Terminal};
 use super::view::{Block, View, clean};
 
-/// How long an Escape waits for the rest of a sequence.
+/// How long an Escape waits for the rest of a sequence; one that has begun waits longer, for nobody types it.
 const TORN: Duration = Duration::from_millis(60);
+const TORN_APART: Duration = Duration::from_secs(2);
 /// Bytes of one read; of a slow reader less.
 const READ: usize = 64 * 1024;
 const SLOW_READ: usize = 256;
@@ -228,7 +229,11 @@ impl Program {
             thread::sleep(pause);
         }
         let keys = self.keys.push(bytes);
-        self.torn_at = self.keys.is_torn().then(|| Instant::now() + TORN);
+        self.torn_at = match self.keys.torn() {
+            0 => None,
+            1 => Some(Instant::now() + TORN),
+            _ => Some(Instant::now() + TORN_APART),
+        };
         let finished = keys.iter().map(|key| match key {
             Key::Paste(text) => text.len(),
             _ => 0,
