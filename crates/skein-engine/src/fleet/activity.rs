@@ -21,6 +21,8 @@ pub(crate) struct Sightings {
     /// Whether it was seen working since.
     pub(crate) worked: bool,
     pub(crate) prompt_taken: bool,
+    /// Whether a turn was recorded since.
+    pub(crate) turned: bool,
     /// Learnt, to be recorded.
     pub(crate) native: Option<NativeId>,
     pub(crate) usage: Vec<Usage>,
@@ -37,6 +39,7 @@ impl Sightings {
         self.prompted_at = Some(now);
         self.worked = false;
         self.prompt_taken = false;
+        self.turned = false;
     }
 
     fn set(&mut self, activity: Activity, source: Source, rule: &str, detail: Option<String>) {

@@ -38,6 +38,7 @@ impl Keeper {
             return Ok(session);
         }
         let (id, run) = (session.id.clone(), self.run);
+        self.seen.turned |= !steps.is_empty();
         let phase = session.phase.clone();
         self.write(move |writer| {
             let mut now: Session = writer.reader().get(id.as_str())?;
@@ -107,6 +108,8 @@ impl Keeper {
             (Phase::Active, Activity::Ready) if self.turn_is_over() => vec![Step::EndTurn],
             (Phase::Idle, Activity::WaitingInput) => vec![Step::BeginTurn, Step::Ask(question())],
             (Phase::Active, Activity::WaitingInput) => vec![Step::Ask(question())],
+            // Typed by us: the receipt's next step is the question's end as well.
+            (Phase::AwaitingInput(_), _) if self.answering => vec![],
             (Phase::AwaitingInput(_), Activity::Active) => vec![Step::Answer],
             (Phase::AwaitingInput(_), Activity::Ready) => vec![Step::Withdraw],
             (Phase::AwaitingInput(asked), Activity::WaitingInput) => match &self.seen.question {
@@ -142,7 +145,8 @@ impl Keeper {
         run: &Arc<dyn Run>,
         mut session: Session,
     ) -> Result<Option<u64>, Error> {
-        for _ in 0..ACTS {
+        self.answering = false;
+        for round in 0..ACTS {
             let open = self.open_receipts().await?;
             let waiting = open.len() as u64;
             self.fleet
@@ -153,7 +157,9 @@ impl Keeper {
             };
             let act = self.decide(&session, &receipt);
             match act {
-                Act::Wait(until) => return Ok(until),
+                Act::Wait(until) if round == 0 => return Ok(until),
+                // Something was done: what follows from it is looked at at once.
+                Act::Wait(_) => return Ok(Some(self.now() + 10)),
                 act => session = self.act(run, session, &receipt, act).await?,
             }
         }
@@ -181,8 +187,14 @@ impl Keeper {
         let stage = self.stage_of(receipt);
         let facts = self.facts();
         if receipt.purpose == Purpose::Answer {
-            let asked = session.phase.name() == PhaseName::AwaitingInput
-                && self.seen.activity() == Some(Activity::WaitingInput);
+            self.answering = receipt.written.is_some();
+            let asked = match &session.phase {
+                Phase::AwaitingInput(question) => {
+                    self.seen.activity() == Some(Activity::WaitingInput)
+                        && self.seen.question.as_ref().is_none_or(|q| q == question)
+                }
+                _ => false,
+            };
             return courier::decide_answer(receipt, stage, asked, &facts);
         }
         courier::decide(receipt, stage, &facts)
@@ -395,7 +407,7 @@ impl Keeper {
             Some((of, Stage::Entered { tries, .. })) if *of == receipt => *tries,
             _ => 0,
         };
-        let answered = self.seen.activity() != Some(Activity::WaitingInput);
+        let turned = self.seen.turned;
         let session = self
             .write(move |writer| {
                 let mut session: Session = writer.reader().get(id.as_str())?;
@@ -418,17 +430,25 @@ impl Keeper {
                 writer.tell(&delivered(&after).of(&session))?;
                 let began = matches!(state, Delivery::Submitted | Delivery::TurnStarted);
                 match (&session.phase, after.purpose) {
-                    (Phase::Idle, Purpose::Task | Purpose::Message) if began => {
+                    (Phase::Idle, Purpose::Task | Purpose::Message) if began && !turned => {
                         session = take_step(writer, &session, Step::BeginTurn)?;
                     }
-                    (Phase::AwaitingInput(_), Purpose::Answer) if began && answered => {
-                        session = take_step(writer, &session, Step::Answer)?;
+                    (Phase::AwaitingInput(_), Purpose::Answer) if began => {
+                        let before = session;
+                        session = before.step(Step::Answer, writer.now())?;
+                        writer.update(&session)?;
+                        let answered = Change::Answered {
+                            receipt: after.id.clone(),
+                            text: reason(after.text.as_str()),
+                        };
+                        writer.tell(&answered.of(&session))?;
                     }
                     _ => {}
                 }
                 Ok(session)
             })
             .await?;
+        self.seen.turned |= matches!(state, Delivery::Submitted | Delivery::TurnStarted);
         self.tell(|t| t.moves += 1);
         Ok(session)
     }

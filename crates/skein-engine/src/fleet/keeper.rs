@@ -72,6 +72,8 @@ pub(crate) struct Keeper {
     pub(super) stage: Option<(ReceiptId, Stage)>,
     began: Instant,
     looks: u32,
+    /// Whether an answer was typed and is not seen taken yet.
+    pub(super) answering: bool,
     /// Usage totals counted so far in this process.
     pub(super) counted: Option<skein_domain::Usage>,
 }
@@ -132,6 +134,7 @@ impl Fleet {
             stage: None,
             began: Instant::now(),
             looks: 0,
+            answering: false,
             counted: None,
         };
         desk.shared.tasks.start("keeper", keeper.keep());

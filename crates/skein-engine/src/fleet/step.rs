@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use skein_agent::agent::{Agent, Order, Start};
 use skein_domain::fact::Change;
+use skein_domain::observed::{RuntimeState, Seen};
 use skein_domain::saga::Step;
 use skein_domain::{
     Gear, Kind, Message, Outcome, Project, PromptVia, Purpose, Reason, Saga, SagaKind, Session,
@@ -223,6 +224,13 @@ impl Carrier {
             log,
         };
         runtime.launch(launch).await?;
+        let seen = Seen {
+            what: RuntimeState::Alive { pid: None },
+            at: self.desk.now(),
+        };
+        self.fleet
+            .board
+            .change(&self.member, |o| o.runtime = Some(seen));
         let native = opening.start.native.clone();
         let fresh = opening.fresh.clone();
         let mut changes = vec![Change::Launched {
