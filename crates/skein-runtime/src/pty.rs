@@ -211,6 +211,21 @@ impl PtyRuntime {
             }
             sleep(Duration::from_millis(20)).await;
         }
+        match state(&folder)? {
+            State::Over(exit) if exit.swept => {}
+            // Its record names what its left-overs are found by, and must not go before them.
+            State::Over(_) | State::Lost | State::Live => {
+                return Err(Error::refused(format!(
+                    "run `{handle}` may have left processes; it has to be ended first"
+                )));
+            }
+            State::Absent => {
+                let at_once = Grace {
+                    terminate: Duration::ZERO,
+                };
+                sweep(&folder, at_once).await?;
+            }
+        }
         folder
             .remove()
             .map_err(|e| Error::io("cannot remove", folder.path(), e))

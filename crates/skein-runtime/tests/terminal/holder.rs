@@ -6,7 +6,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 
 use crate::desk::{Desk, PATIENCE, file, frame, shown, until};
-use skein_runtime::{Input, Runtime as _, Taken};
+use skein_domain::Exit;
+use skein_runtime::{Grace, Input, Runtime as _, Taken};
 
 #[test]
 fn l13_malformed_frames_do_no_harm() {
@@ -189,7 +190,7 @@ fn l12_a_silent_holder_does_nothing() {
 }
 
 #[test]
-fn l8_of_many_who_launch_a_run_one_starts_it() {
+fn of_many_who_launch_a_run_one_starts_it() {
     Desk::with(async |desk| {
         let launch = || {
             desk.runtime
@@ -228,5 +229,16 @@ fn a_run_whose_holder_died_is_not_started_again() {
         let connect = desk.runtime.connect(&handle).await;
         assert!(matches!(connect, Err(skein_runtime::Error::Missing)));
         assert_eq!(file(&desk.path("starts")).await, "started");
+
+        // Forgotten now, what it left could not be found any more.
+        let early = desk.runtime.forget(&handle).await;
+        assert!(
+            matches!(early, Err(skein_runtime::Error::Refused { .. })),
+            "{early:?}"
+        );
+        let exit = desk.runtime.end(&handle, Grace::default()).await.unwrap();
+        assert_eq!(exit, Exit::Unseen);
+        desk.runtime.forget(&handle).await.unwrap();
+        assert_eq!(desk.runtime.list().await.unwrap(), vec![]);
     });
 }
