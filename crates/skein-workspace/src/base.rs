@@ -75,7 +75,7 @@ impl Remotes {
                 }),
             };
         }
-        if let Some(base) = self.from_remote(repo)? {
+        if let Some(base) = self.remote_default(repo)? {
             return Ok(base);
         }
         match repo.find_ref("HEAD")? {
@@ -89,7 +89,7 @@ impl Remotes {
         }
     }
 
-    fn from_remote(&self, repo: &Repo<'_>) -> Result<Option<Base>> {
+    fn remote_default(&self, repo: &Repo<'_>) -> Result<Option<Base>> {
         let remotes = repo.git.read(&repo.folder, "remote").text()?;
         let Some(remote) = remotes
             .lines()

@@ -56,6 +56,7 @@ pub(crate) fn bring(
         if found.is_empty() {
             tell(&format!("nothing to link for `{pattern}`"));
         }
+        let found = apart(&target, &source, found)?;
         for path in target_ignores(&target, &source, found, tell)? {
             let from = source.inside(&path, pattern)?;
             let to = source.prefix.join(&path);
@@ -219,6 +220,25 @@ fn check(pattern: &str) -> Result<()> {
     Ok(())
 }
 
+/// A rule such as `node_modules/` ignores a folder and not a link of that name, which would end up in a
+/// commit. Such a folder is made, and what is in it is linked.
+fn apart(target: &Repo<'_>, source: &Source<'_>, found: Vec<PathBuf>) -> Result<Vec<PathBuf>> {
+    let mut parts = Vec::new();
+    for path in found {
+        let from = source.folder.join(&path);
+        let as_link = ignored_among(target, vec![source.prefix.join(&path)])?;
+        if !as_link.is_empty() || from.is_symlink() || !from.is_dir() {
+            parts.push(path);
+            continue;
+        }
+        for entry in fs::read_dir(&from).map_err(Error::io("read", &from))? {
+            let entry = entry.map_err(Error::io("read", &from))?;
+            parts.push(path.join(entry.file_name()));
+        }
+    }
+    Ok(parts)
+}
+
 /// Only what git ignores in the workspace too: on another branch a copy could end up in a commit.
 fn target_ignores(
     target: &Repo<'_>,
@@ -244,7 +264,6 @@ fn target_ignores(
 }
 
 fn ignored_among(repo: &Repo<'_>, paths: Vec<PathBuf>) -> Result<Vec<PathBuf>> {
-    // `node_modules/` in the ignore rules means a folder; git must be told that it will be one.
     let input = paths
         .iter()
         .flat_map(|p| p.as_os_str().as_bytes().iter().copied().chain([0]));

@@ -221,7 +221,7 @@ impl<'a> Call<'a> {
     pub(crate) fn said(self) -> Result<Said> {
         for pause in PATIENCE {
             let said = self.once()?;
-            if said.code == Some(0) || said.lock_file().is_none() {
+            if said.code == Some(0) || !said.is_passing() {
                 return Ok(said);
             }
             thread::sleep(Duration::from_millis(pause));
@@ -329,6 +329,13 @@ impl Said {
             said
         };
         Error::GitFailed { what, stderr }
+    }
+
+    /// Whether trying again may help: another git holds a lock, or is writing a registration right now.
+    fn is_passing(&self) -> bool {
+        let text = String::from_utf8_lossy(&self.stderr);
+        let half_written = text.contains("failed to read") && text.contains("worktrees/");
+        half_written || self.lock_file().is_some()
     }
 
     /// The lock file that was in the way, if one was.

@@ -9,6 +9,7 @@
 //! First places to read: [`provider`] (the contract), [`worktree`] (the default kind), then `snapshot` (how
 //! work is kept without touching it).
 
+mod add;
 pub mod adopt;
 pub mod backup;
 mod base;
@@ -28,6 +29,7 @@ pub mod pool;
 mod process;
 pub mod provider;
 mod repo;
+mod rescue;
 mod restore;
 mod root;
 mod scratch;

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use skein_domain::AbsPath;
 
+use crate::add::{Checkout, add, key, lock_file};
 use crate::base;
 use crate::error::Error;
 use crate::git::Git;
@@ -17,6 +18,7 @@ use crate::lock::Lock;
 use crate::provider::Result;
 use crate::repo::{Registration, Repo};
 use crate::root::{Place, Root, erase, is_below};
+use crate::start::Head;
 use crate::worktree::half_made::{bind, making};
 use crate::worktree::write_lock;
 
@@ -50,23 +52,24 @@ impl Pool {
         let Some(base) = base::local(&repo)? else {
             return Err(Error::NoCommits { path: repo.folder });
         };
-        let lock = Lock::acquire(&self.lock_file(&repo, "pool"), Duration::from_secs(600))?;
+        let lock = Lock::acquire(
+            &lock_file(&self.root, &repo, "pool"),
+            Duration::from_secs(600),
+        )?;
         self.clear(&repo)?;
         let mut made = 0;
         while self.members(&repo).len() < self.size {
             let folder = self.free_folder(&repo);
-            if let Some(parent) = folder.parent() {
-                fs::create_dir_all(parent).map_err(Error::io("make", parent))?;
-            }
-            repo.git
-                .write(&repo.folder, "worktree")
-                .args([
-                    "add", "--quiet", "--detach", "--lock", "--reason", BUILDING, "--",
-                ])
-                .arg(&folder)
-                .arg(base.as_str())
-                .holding(&lock)
-                .run()?;
+            let head = Head::Detached(base.clone());
+            add(
+                &self.root,
+                &repo,
+                &folder,
+                BUILDING,
+                &head,
+                Checkout::Whole,
+                &lock,
+            )?;
             match repo.registration(&folder) {
                 Some(registration) => write_lock(&registration, READY)?,
                 None => return Err(Error::Missing { path: folder }),
@@ -80,7 +83,10 @@ impl Pool {
     /// Removes every member of a project's pool.
     pub fn empty(&self, project: &AbsPath) -> Result<()> {
         let repo = Repo::open(&self.git, project.as_str())?;
-        let lock = Lock::acquire(&self.lock_file(&repo, "pool"), Duration::from_secs(600))?;
+        let lock = Lock::acquire(
+            &lock_file(&self.root, &repo, "pool"),
+            Duration::from_secs(600),
+        )?;
         self.clear(&repo)?;
         while let Some(registration) = self.claim(&repo, BUILDING)? {
             self.remove(&registration)?;
@@ -110,7 +116,10 @@ impl Pool {
 
     /// Gives one ready member another reason, so that it is nobody else's.
     fn claim(&self, repo: &Repo<'_>, reason: &str) -> Result<Option<Registration>> {
-        let lock = Lock::acquire(&self.lock_file(repo, "claim"), Duration::from_secs(60))?;
+        let lock = Lock::acquire(
+            &lock_file(&self.root, repo, "claim"),
+            Duration::from_secs(60),
+        )?;
         let member = self.members(repo).into_iter().next();
         if let Some(registration) = &member {
             write_lock(registration, reason)?;
@@ -159,20 +168,4 @@ impl Pool {
             .find(|folder| fs::symlink_metadata(folder).is_err())
             .unwrap_or(pool)
     }
-
-    fn lock_file(&self, repo: &Repo<'_>, kind: &str) -> PathBuf {
-        self.root
-            .path()
-            .join(".locks")
-            .join(format!(".{kind}-{}", key(&repo.common)))
-    }
-}
-
-/// A short name for a repository (FNV-1a of its path): two with the same one would only share a lock.
-fn key(path: &Path) -> String {
-    let bytes = path.as_os_str().as_encoded_bytes().iter();
-    let hash = bytes.fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    format!("{hash:016x}")
 }

@@ -199,7 +199,22 @@ impl Registration {
 
     /// Removes this registration and no other; what `git worktree remove` does, for half-made ones too.
     pub(crate) fn remove(&self) -> Result<()> {
-        erase(&self.dir)?;
+        // Away at once, so that no git reads half of it.
+        let trash = match (
+            self.dir.parent().and_then(Path::parent),
+            self.dir.file_name(),
+        ) {
+            (Some(common), Some(name)) => {
+                common.join(format!("skein-removed-{}", name.to_string_lossy()))
+            }
+            _ => return Ok(()),
+        };
+        erase(&trash)?;
+        match fs::rename(&self.dir, &trash) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+            other => other.map_err(Error::io("remove", &self.dir))?,
+        }
+        erase(&trash)?;
         if let Some(all) = self.dir.parent() {
             // It stays if others are in it.
             drop(fs::remove_dir(all));

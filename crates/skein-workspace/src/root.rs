@@ -96,16 +96,26 @@ impl Root {
     /// Removes a folder of ours: away from its place at once, then piece by piece, so that an interrupted
     /// removal never leaves half a workspace that looks like work.
     pub(crate) fn remove(&self, place: &Place, folder: &Path) -> Result<()> {
+        self.put_away(place, folder)?;
+        self.empty_trash(place)
+    }
+
+    /// The first half of a removal.
+    pub(crate) fn put_away(&self, place: &Place, folder: &Path) -> Result<()> {
         let trash = self.own(".trash", place);
         self.empty_trash(place)?;
         if let Some(parent) = trash.parent() {
             fs::create_dir_all(parent).map_err(Error::io("make", parent))?;
         }
         match fs::rename(folder, &trash) {
-            Ok(()) => self.empty_trash(place),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(e) => Err(Error::io("remove", folder)(e)),
+            other => other.map_err(Error::io("remove", folder)),
         }
+    }
+
+    /// Whether a removal was cut short after its first half.
+    pub(crate) fn has_trash(&self, place: &Place) -> bool {
+        fs::symlink_metadata(self.own(".trash", place)).is_ok()
     }
 
     /// Completes a removal that was cut short.

@@ -226,7 +226,15 @@ fn add_nested(
     inner.delete_ref(order.inner_ref, &commit_id)?;
     files
         .call(repo, "rm")
-        .args(["--cached", "-r", "-q", "--ignore-unmatch", "--sparse", "--"])
+        .args([
+            "--cached",
+            "-f",
+            "-r",
+            "-q",
+            "--ignore-unmatch",
+            "--sparse",
+            "--",
+        ])
         .arg(path)
         .run()?;
     let mut prefix = path.as_os_str().to_owned();
@@ -416,7 +424,7 @@ fn commit(
 }
 
 /// Our own name and time: the user may have none, and the time is the caller's.
-fn signed(call: git::Call<'_>, seconds: i64) -> git::Call<'_> {
+pub(crate) fn signed(call: git::Call<'_>, seconds: i64) -> git::Call<'_> {
     let date = format!("@{} +0000", seconds.max(0));
     call.setting("i18n.commitEncoding=UTF-8")
         .env("GIT_AUTHOR_NAME", "Skein")

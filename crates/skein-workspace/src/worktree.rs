@@ -9,6 +9,7 @@ use skein_domain::{
     Backup, Origin, SessionId, Timestamp, Workspace, WorkspaceKind, WorkspaceState,
 };
 
+use crate::add::{Checkout, add};
 use crate::backup;
 use crate::base::Remotes;
 use crate::branch;
@@ -24,6 +25,8 @@ use crate::snapshot;
 use crate::start::{self, Head, Start};
 use crate::state::{self, Refs};
 use crate::submodule;
+
+use half_made::Loss;
 
 #[derive(Debug)]
 pub struct Worktree {
@@ -63,6 +66,16 @@ impl Worktree {
         Ok(repo)
     }
 
+    /// Takes away what earlier calls that were cut short left behind.
+    fn clear(&self, repo: &Repo<'_>, place: &Place, workspace: &Workspace) -> Result<()> {
+        let loss = match self.root.has_trash(place) {
+            true => Loss::Ours,
+            false => Loss::Unexpected,
+        };
+        half_made::clear(&self.root, repo, place, workspace, loss)?;
+        self.root.empty_trash(place)
+    }
+
     /// Makes the folder, which is not there.
     fn build(
         &self,
@@ -80,7 +93,8 @@ impl Worktree {
             .collect();
         if !self.take_from_pool(repo, place, &head, lock)? {
             let reason = half_made::making(place);
-            self.add(repo, &place.folder, &reason, &head, &[], lock)?;
+            let (root, folder) = (&self.root, &place.folder);
+            add(root, repo, folder, &reason, &head, Checkout::Whole, lock)?;
         }
         let own = Repo::open(self.git(), &place.folder)?;
         notes.extend(submodule::bring(&own, self.options.submodules, lock)?);
@@ -118,40 +132,6 @@ impl Worktree {
         Ok(true)
     }
 
-    fn add(
-        &self,
-        repo: &Repo<'_>,
-        folder: &Path,
-        reason: &str,
-        head: &Head,
-        more: &[&str],
-        lock: &Lock,
-    ) -> Result<()> {
-        if let Some(parent) = folder.parent() {
-            fs::create_dir_all(parent).map_err(Error::io("make", parent))?;
-        }
-        let call = repo
-            .git
-            .write(&repo.folder, "worktree")
-            .args(["add", "--quiet", "--lock", "--reason"])
-            .arg(reason)
-            .args(more)
-            .holding(lock);
-        let call = match head {
-            Head::New(branch, at) => call
-                .args(["--no-track", "-b", branch.as_str(), "--"])
-                .arg(folder)
-                .arg(at.as_str()),
-            Head::Branch(branch) => call.arg("--").arg(folder).arg(branch.as_str()),
-            Head::Detached(at) => call.args(["--detach", "--"]).arg(folder).arg(at.as_str()),
-        };
-        let said = call.said()?;
-        if said.code == Some(0) {
-            return Ok(());
-        }
-        Err(refused(&said, head).unwrap_or_else(|| said.failure("git worktree add".into())))
-    }
-
     /// A folder with files that git knows nothing of any more: registered again around the files.
     fn salvage(
         &self,
@@ -170,7 +150,15 @@ impl Worktree {
         let Start { head, .. } = start::start(repo, Refs::Shared, place, workspace)?;
         let making = self.root.making(place);
         let reason = half_made::salvaging(place);
-        self.add(repo, &making, &reason, &head, &["--no-checkout"], lock)?;
+        add(
+            &self.root,
+            repo,
+            &making,
+            &reason,
+            &head,
+            Checkout::None,
+            lock,
+        )?;
         let registration = repo.registration(&making).ok_or_else(|| Error::Missing {
             path: making.clone(),
         })?;
@@ -194,28 +182,6 @@ fn settle(repo: &Repo<'_>, place: &Place, lock: &Lock) -> Result<String> {
         // It says no for every file that is there, which is what is wanted.
         .said()?;
     Ok("git had forgotten the folder; its files are as they were".into())
-}
-
-/// What git's refusal means.
-fn refused(said: &crate::git::Said, head: &Head) -> Option<Error> {
-    let text = String::from_utf8_lossy(&said.stderr);
-    let branch = match head {
-        Head::New(branch, _) | Head::Branch(branch) => branch.to_string(),
-        Head::Detached(_) => return None,
-    };
-    for marker in ["already used by worktree at '", "already checked out at '"] {
-        if let Some((path, _)) = text
-            .split_once(marker)
-            .and_then(|(_, r)| r.split_once('\''))
-        {
-            return Some(Error::BranchInUse {
-                branch,
-                path: path.into(),
-            });
-        }
-    }
-    let exists = text.contains("a branch named '") && text.contains("already exists");
-    exists.then_some(Error::BranchExists { branch })
 }
 
 impl Provider for Worktree {
@@ -260,8 +226,7 @@ impl Provider for Worktree {
         }
         let repo = self.repo(workspace)?;
         let lock = self.root.lock(&place)?;
-        self.root.empty_trash(&place)?;
-        half_made::clear(&self.root, &repo, &place, workspace)?;
+        self.clear(&repo, &place, workspace)?;
         let (anew, note) = match half_made::find(&repo, &place)? {
             // Found, but nobody was told of it yet, so it may lack its furniture.
             half_made::Found::Whole => (
@@ -324,15 +289,16 @@ impl Provider for Worktree {
         let place = self.root.managed(&workspace.path)?;
         let repo = self.repo(workspace)?;
         let lock = self.root.lock(&place)?;
-        self.root.empty_trash(&place)?;
-        half_made::clear(&self.root, &repo, &place, workspace)?;
+        self.clear(&repo, &place, workspace)?;
         if fs::symlink_metadata(&place.folder).is_ok() {
             self.leave(&repo, &place, workspace, removal)?;
-            self.root.remove(&place, &place.folder)?;
+            self.root.put_away(&place, &place.folder)?;
         }
         if let Some(registration) = repo.registration(&place.folder) {
             registration.remove()?;
         }
+        // Last: as long as it is there, the registration's loss was meant.
+        self.root.empty_trash(&place)?;
         remove_branch(&repo, workspace)?;
         crate::root::erase(&self.root.making(&place))?;
         self.root.tidy(&place);

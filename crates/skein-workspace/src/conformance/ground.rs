@@ -32,7 +32,7 @@ impl Ground {
     pub fn new() -> Self {
         let ground = Self::bare();
         ground.sh(
-            &ground.path("project with 'quotes' & $HOME"),
+            ground.path("project with 'quotes' & $HOME"),
             "git init -q -b main . && mkdir src && echo one > src/one && echo two > two && printf 'x' > run.sh \
              && chmod +x run.sh && printf '.env\n*.secret\nnode_modules/\n' > .gitignore \
              && git add . && git commit -qm first && echo more >> two && git commit -qam second",

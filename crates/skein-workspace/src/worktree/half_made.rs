@@ -11,6 +11,7 @@ use skein_domain::{BranchName, Workspace, WorkspaceState};
 use crate::error::Error;
 use crate::provider::Result;
 use crate::repo::{Registration, Repo};
+use crate::rescue;
 use crate::root::{Place, Root, erase, is_below, is_same};
 use crate::worktree::{is_empty, lock_reason, write_lock};
 
@@ -38,12 +39,21 @@ pub(crate) enum Found {
     Files,
 }
 
+/// Why a registered folder is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// A removal of ours was cut short; it had seen to what was in it.
+    Ours,
+    Unexpected,
+}
+
 /// Removes what is half-made for this place, and nothing else.
 pub(crate) fn clear(
     root: &Root,
     repo: &Repo<'_>,
     place: &Place,
     workspace: &Workspace,
+    loss: Loss,
 ) -> Result<()> {
     for registration in repo.registrations() {
         let folder = registration.folder.as_deref();
@@ -55,11 +65,15 @@ pub(crate) fn clear(
         };
         if half {
             remove(root, place, &registration)?;
-        } else if registration.lock.as_deref() == Some(&salvaging(place)) && !here {
-            registration.remove()?;
-        } else if here && fs::symlink_metadata(&place.folder).is_err() {
-            registration.remove()?;
-        } else if is_of(&registration, place) && is_empty(&registration.dir) {
+            continue;
+        }
+        let gone = here && fs::symlink_metadata(&place.folder).is_err();
+        if gone && loss == Loss::Unexpected && workspace.state != WorkspaceState::Planned {
+            rescue::keep(repo, &registration, &place.session)?;
+        }
+        let elsewhere = registration.lock.as_deref() == Some(&salvaging(place)) && !here;
+        let begun = is_of(&registration, place) && is_empty(&registration.dir);
+        if gone || elsewhere || begun {
             registration.remove()?;
         }
     }
@@ -83,7 +97,10 @@ fn remove(root: &Root, place: &Place, registration: &Registration) -> Result<()>
 /// The very first thing git makes is an empty registration named after the folder.
 fn is_of(registration: &Registration, place: &Place) -> bool {
     let name = registration.dir.file_name().and_then(|n| n.to_str());
-    name.and_then(|n| n.strip_prefix(place.session.as_str()))
+    // While files are registered again it is named after another folder.
+    let tenant = format!("{}.", place.tenant);
+    name.map(|n| n.strip_prefix(&tenant).unwrap_or(n))
+        .and_then(|n| n.strip_prefix(place.session.as_str()))
         .is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_digit()))
 }
 
