@@ -1,7 +1,9 @@
 //! Runs held by tmux, in a server of our own that people may attach to with their own habits.
 //!
 //! - **The server** has its own socket in the home, no settings of the user, and goes with its last run.
-//!   One client in control mode carries all commands; nothing is started per run or per look.
+//!   One client in control mode carries all commands; nothing is started per run or per look. That client
+//!   belongs to the **bridge** ([`bridge`]), which lives in the server and outlives us: tmux 3.3a crashes when
+//!   a client enters control mode while a session comes or goes, so it enters once, before the first run.
 //! - **The keeper** ([`keeper_main`]) is the pane's program: a small process between the pane and the agent,
 //!   which has a terminal of its own. It passes output on to the pane without what could hurt (clipboard,
 //!   titles, questions that nobody waits for), writes the log, counts bytes, ends the whole tree and writes
@@ -13,11 +15,13 @@
 //!   followed by the paste in one step of the server, so a crash of ours cannot make it two.
 //! - **Screens** are `capture-pane` over the same connection; the keeper keeps the last one.
 
+mod bridge;
 mod control;
 mod folder;
 mod hub;
 mod keeper;
 mod launch;
+mod link;
 mod name;
 mod quote;
 mod run;
@@ -95,7 +99,7 @@ impl TmuxRuntime {
         let name = self.name(handle)?;
         let target = format!("={name}");
         let mut command: Vec<OsString> = vec!["tmux".into(), "-S".into()];
-        command.push(self.server.socket().into());
+        command.push(self.server.socket().into_os_string());
         command.extend(["-f".into(), "/dev/null".into()]);
         let words: Vec<String> = match attach {
             Attach::LookOn => vec!["attach-session".into(), "-r".into(), "-t".into(), target],

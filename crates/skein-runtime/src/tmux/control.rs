@@ -1,4 +1,4 @@
-//! The one connection to a tmux server: commands in, answers out, over a client in control mode.
+//! A client of tmux in control mode: commands in, answers out. The bridge has the only one.
 //!
 //! Every request ends with a command that prints a secret word with the request's number. All lines up to
 //! that word are the answer, so text that a program put on its screen cannot pass for the end of an answer.
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::AbortHandle;
 
 use crate::error::Error;
@@ -38,12 +38,29 @@ struct Shared {
     secret: String,
     next: AtomicU64,
     closed: AtomicBool,
+    /// Told when sessions came or went, and when the connection closed.
+    changed: Notify,
     waiting: Mutex<HashMap<u64, oneshot::Sender<Lines>>>,
 }
 
 impl Control {
-    /// Starts the client. `command` is complete but for its standard streams.
-    pub(super) fn start(mut command: Command, patience: Duration) -> std::io::Result<Self> {
+    /// Starts the client and waits for it to be in its session. `command` is complete but for its standard
+    /// streams.
+    pub(super) async fn start(command: Command, patience: Duration) -> Result<Self, Error> {
+        let failed = |error| Error::unobserved(format!("cannot run `tmux`: {error}"));
+        let (control, attached) = Self::spawn(command, patience).map_err(failed)?;
+        // Commands sent before that may run before the client's own, and the client goes when they are done.
+        match tokio::time::timeout(patience, attached).await {
+            Ok(Ok(())) => Ok(control),
+            Ok(Err(_)) => Err(Error::unobserved("tmux does not take a client")),
+            Err(_) => Err(Error::unobserved("tmux does not answer")),
+        }
+    }
+
+    fn spawn(
+        mut command: Command,
+        patience: Duration,
+    ) -> std::io::Result<(Self, oneshot::Receiver<()>)> {
         command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -57,24 +74,32 @@ impl Control {
             secret: secret()?,
             next: AtomicU64::new(1),
             closed: AtomicBool::new(false),
+            changed: Notify::new(),
             waiting: Mutex::default(),
         });
         let (send, receive) = mpsc::channel(WAITING);
+        let (attached, is_attached) = oneshot::channel();
         let tasks = [
             start(write(stdin, receive)),
-            start(read(stdout, Arc::clone(&shared))),
+            start(read(stdout, attached, Arc::clone(&shared))),
         ];
-        Ok(Self {
+        let control = Self {
             shared,
             send,
             patience,
             tasks,
             _client: client,
-        })
+        };
+        Ok((control, is_attached))
     }
 
     pub(super) fn is_closed(&self) -> bool {
         self.shared.closed.load(Ordering::Acquire)
+    }
+
+    /// Waits until sessions came or went, or the connection closed.
+    pub(super) async fn changed(&self) {
+        self.shared.changed.notified().await;
     }
 
     /// Sends lines of commands and gives what was answered. A late answer is thrown away, but what was asked
@@ -121,6 +146,7 @@ impl Shared {
         self.closed.store(true, Ordering::Release);
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.clear();
+        self.changed.notify_one();
     }
 
     /// The number of the request that this line ends.
@@ -181,14 +207,25 @@ async fn write(mut stdin: ChildStdin, mut receive: mpsc::Receiver<Vec<u8>>) {
     }
 }
 
-async fn read(stdout: ChildStdout, shared: Arc<Shared>) {
+async fn read(stdout: ChildStdout, attached: oneshot::Sender<()>, shared: Arc<Shared>) {
     let mut reader = BufReader::new(stdout);
+    let mut attached = Some(attached);
     let (mut lines, mut line) = (Lines::new(), Vec::new());
     while let Ok(1..) = reader.read_until(b'\n', &mut line).await {
         if line.ends_with(b"\n") {
             line.pop();
         }
-        if let Some(number) = shared.ends(&line) {
+        if line == b"%sessions-changed" {
+            // Also from the screen of a joker: then it is looked at once more than needed.
+            shared.changed.notify_one();
+        }
+        if attached.is_some() {
+            // What the client's own commands said is no answer to anybody.
+            if line.starts_with(b"%session-changed ") {
+                let _ = attached.take().map(|attached| attached.send(()));
+            }
+            line.clear();
+        } else if let Some(number) = shared.ends(&line) {
             let answer = std::mem::take(&mut lines);
             if let Some(waiting) = shared.take(number) {
                 // Whoever asked may have gone.
@@ -221,6 +258,17 @@ fn secret() -> std::io::Result<String> {
         text.push_str(&format!("{byte:02x}"));
         text
     }))
+}
+
+/// What tmux said, as it goes over the bridge.
+impl Answer {
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        self.0.join(&b'\n')
+    }
+
+    pub(super) fn from_bytes(bytes: &[u8]) -> Self {
+        Self(bytes.split(|b| *b == b'\n').map(<[u8]>::to_vec).collect())
+    }
 }
 
 /// A line of commands: words are quoted, `parts` are tmux's own syntax.

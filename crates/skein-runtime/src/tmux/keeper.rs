@@ -10,29 +10,20 @@ mod relay;
 mod start;
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::FlockOperation;
-
+use super::bridge;
 use super::folder::{self, Failed, Folder, Order};
 use relay::Relay;
 
-/// The mode of the binary that a pane runs: `FOLDER` to keep a run, `--anchor FILE` to hold the place of a
-/// client. Gives the exit code.
+/// The mode of the binary that a pane runs: `FOLDER` to keep a run, `--bridge PLACE` to carry commands to the
+/// server whose sockets are there. Gives the exit code.
 pub fn keeper_main(args: &[OsString]) -> i32 {
     match args {
-        [mode, file] if mode == "--anchor" => anchor(Path::new(file)),
+        [mode, place] if mode == "--bridge" => bridge::serve(Path::new(place)),
         [folder] => keep(&Folder::new(PathBuf::from(folder))),
         _ => 2,
     }
-}
-
-/// Waits for the client to go; its lock ends with it.
-fn anchor(file: &Path) -> i32 {
-    let waited = File::open(file)
-        .and_then(|file| Ok(rustix::fs::flock(file, FlockOperation::LockExclusive)?));
-    i32::from(waited.is_err())
 }
 
 fn keep(folder: &Folder) -> i32 {

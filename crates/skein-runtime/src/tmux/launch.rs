@@ -184,9 +184,18 @@ impl TmuxRuntime {
             name,
             "'",
         ]);
-        let answer = self.server.request([open, marks].concat()).await?;
+        let open = [open, marks].concat();
         let why = |why| Error::unobserved(format!("tmux says: {why}"));
-        answer.printed().map(drop).map_err(why)
+        let answer = self.server.request(open.clone()).await?;
+        match answer.printed() {
+            // Of a keeper that is just going; ours has claimed nothing yet.
+            Err(said) if said.contains("duplicate session") && !folder.file("claim").exists() => {
+                self.kill_session(name).await;
+                let answer = self.server.request(open).await?;
+                answer.printed().map(drop).map_err(why)
+            }
+            other => other.map(drop).map_err(why),
+        }
     }
 
     /// Waits for the keeper to say that the program was started, or why not.

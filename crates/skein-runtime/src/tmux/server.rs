@@ -1,28 +1,32 @@
-//! The tmux server of one home: its socket, its options, and the connection to it.
+//! The tmux server of one home: its sockets, its options, and how it is started.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::process::Command;
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
-use super::control::{Answer, Control};
-use super::{folder, name};
+use super::control::Answer;
+use super::link::Link;
+use super::name;
 use crate::error::Error;
 
 /// A socket's path has at most 107 bytes.
-const LONGEST_SOCKET: usize = 100;
-/// Anchors of this process.
-static ANCHORS: AtomicU64 = AtomicU64::new(0);
+const LONGEST_PLACE: usize = 95;
+/// The session of the bridge.
+pub(super) const ANCHOR: &str = "_skein";
+/// How often the bridge is built anew while it does not come.
+const BUILD: Duration = Duration::from_millis(500);
 
-/// Set at every connect, so that a server of an older version obeys too. Nothing a program prints may reach
+/// Set by every bridge, so that a server of an older version obeys too. Nothing a program prints may reach
 /// the clipboard, the title or the bare terminal of whoever looks on.
 const OPTIONS: &[&str] = &[
     "set-option -s exit-empty on",
@@ -48,111 +52,132 @@ const OPTIONS: &[&str] = &[
 #[derive(Debug)]
 pub(super) struct Server {
     root: PathBuf,
-    socket: PathBuf,
+    place: Place,
     keeper: Vec<OsString>,
     patience: Duration,
-    connection: Mutex<Option<Arc<Connection>>>,
+    link: Mutex<Option<Arc<Link>>>,
 }
 
-#[derive(Debug)]
-struct Connection {
-    control: Control,
-    /// The client's own session ends when this lock is let go, also by a crash.
-    _anchor: Anchor,
-}
+/// Where the sockets are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place(PathBuf);
 
-#[derive(Debug)]
-struct Anchor {
-    path: PathBuf,
-    _lock: File,
-}
+impl Place {
+    pub(super) fn tmux(&self) -> PathBuf {
+        self.0.join("tmux")
+    }
 
-impl Drop for Anchor {
-    fn drop(&mut self) {
-        // Left behind at worst: it is empty, and nobody waits for it.
-        let _ = fs::remove_file(&self.path);
+    pub(super) fn bridge(&self) -> PathBuf {
+        self.0.join("bridge")
     }
 }
 
 impl Server {
     pub(super) fn new(root: PathBuf, keeper: Vec<OsString>, patience: Duration) -> Self {
-        let socket = socket(&root);
+        let place = place(&root);
         Self {
             root,
-            socket,
+            place,
             keeper,
             patience,
-            connection: Mutex::default(),
+            link: Mutex::default(),
         }
     }
 
-    pub(super) fn socket(&self) -> &Path {
-        &self.socket
+    pub(super) fn socket(&self) -> PathBuf {
+        self.place.tmux()
     }
 
-    /// Sends commands over the connection, which is made first if there is none.
+    /// Sends commands to the server, which is started first if there is none.
     pub(super) async fn request(&self, lines: Vec<u8>) -> Result<Answer, Error> {
-        let connection = self.connection().await?;
-        connection.control.request(lines).await
+        let link = self.link().await?;
+        link.request(lines, self.patience).await
     }
 
-    /// Lets go of the connection; without runs the server goes too.
+    /// Lets go of the server; without runs it goes.
     pub(super) async fn disconnect(&self) {
-        *self.connection.lock().await = None;
+        *self.link.lock().await = None;
     }
 
-    async fn connection(&self) -> Result<Arc<Connection>, Error> {
-        let mut held = self.connection.lock().await;
-        if let Some(connection) = held.as_ref().filter(|c| !c.control.is_closed()) {
-            return Ok(Arc::clone(connection));
+    async fn link(&self) -> Result<Arc<Link>, Error> {
+        let mut held = self.link.lock().await;
+        if let Some(link) = held.as_ref().filter(|link| !link.is_closed()) {
+            return Ok(Arc::clone(link));
         }
         *held = None;
-        let connection = Arc::new(self.connect().await?);
-        *held = Some(Arc::clone(&connection));
-        Ok(connection)
+        let link = Arc::new(self.connect().await?);
+        *held = Some(Arc::clone(&link));
+        Ok(link)
     }
 
-    async fn connect(&self) -> Result<Connection, Error> {
-        let failed = |source| Error::io("cannot make", &self.root, source);
-        make_private(&self.root).map_err(failed)?;
-        if let Some(parent) = self.socket.parent().filter(|p| *p != self.root) {
-            make_private(parent).map_err(|e| Error::io("cannot use", parent, e))?;
+    /// Over the bridge, which is built if it is not there. It may be going just now, and the server with it:
+    /// then both are started anew.
+    async fn connect(&self) -> Result<Link, Error> {
+        make_private(&self.root).map_err(|e| Error::io("cannot use", &self.root, e))?;
+        make_private(&self.place.0).map_err(|e| Error::io("cannot use", &self.place.0, e))?;
+        let deadline = Instant::now() + self.patience;
+        let mut build_at = Instant::now();
+        loop {
+            match Link::open(&self.place.bridge(), deadline).await {
+                Ok(link) => return Ok(link),
+                Err(why) if Instant::now() >= deadline => return Err(Error::unobserved(why)),
+                Err(_) => {}
+            }
+            if Instant::now() >= build_at {
+                self.build(deadline).await?;
+                build_at = Instant::now() + BUILD;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        let number = ANCHORS.fetch_add(1, Ordering::Relaxed);
-        let session = format!("_anchor-{}-{number}", std::process::id());
-        let path = self.root.join(&session);
-        let lock = folder::lock(&path).map_err(|e| Error::io("cannot lock", &path, e))?;
-        let anchor = Anchor { path, _lock: lock };
-        let command = self.client(&session, &anchor.path);
-        let control = Control::start(command, self.patience)
-            .map_err(|error| Error::unobserved(format!("cannot run `tmux`: {error}")))?;
-        let connection = Connection {
-            control,
-            _anchor: anchor,
-        };
-        let mut lines = OPTIONS.join("\n").into_bytes();
-        let terminal = format!("\nset-option -s default-terminal {}", terminal());
-        lines.extend_from_slice(terminal.as_bytes());
-        connection.control.request(lines).await?;
-        Ok(connection)
     }
 
-    /// A client in control mode, in a session of its own that shows nothing and sizes nothing.
-    fn client(&self, session: &str, anchor: &Path) -> Command {
-        let mut command = Command::new("tmux");
-        keep_only_the_harmless(&mut command);
-        command
+    /// Starts the session of the bridge. That it is there already is no error.
+    async fn build(&self, deadline: Instant) -> Result<(), Error> {
+        let mut command = client(&self.place.tmux());
+        let mut child = command
             .current_dir(&self.root)
-            .arg("-S")
-            .arg(&self.socket)
-            .args(["-f", "/dev/null", "-u", "-C", "new-session", "-s", session])
-            .args(["-f", "no-output,ignore-size", "-x", "80", "-y", "24", "--"])
+            .args([
+                "new-session",
+                "-d",
+                "-s",
+                ANCHOR,
+                "-x",
+                "80",
+                "-y",
+                "24",
+                "--",
+            ])
             .args(&self.keeper)
-            .arg("--anchor")
-            .arg(anchor)
-            .args([";", "set-option", "destroy-unattached", "on"]);
-        command
+            .arg("--bridge")
+            .arg(&self.place.0)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|error| Error::unobserved(format!("cannot run `tmux`: {error}")))?;
+        match tokio::time::timeout_at(deadline, child.wait()).await {
+            Ok(_) => Ok(()),
+            Err(_) => Err(Error::unobserved("tmux does not answer")),
+        }
     }
+}
+
+/// `tmux` for our server, without the user's settings.
+pub(super) fn client(socket: &Path) -> Command {
+    let mut command = Command::new("tmux");
+    keep_only_the_harmless(&mut command);
+    command
+        .arg("-S")
+        .arg(socket)
+        .args(["-f", "/dev/null", "-u"]);
+    command
+}
+
+/// All settings, as lines of commands.
+pub(super) fn options() -> Vec<u8> {
+    let terminal = format!("\nset-option -s default-terminal {}", terminal());
+    (OPTIONS.join("\n") + &terminal).into_bytes()
 }
 
 /// The server lives long and hands its environment to what is started in it, so it gets no secrets (L14).
@@ -171,14 +196,20 @@ fn keep_only_the_harmless(command: &mut Command) {
 }
 
 /// In the home when its path is short enough, else in a folder of this user's named after the home.
-fn socket(root: &Path) -> PathBuf {
-    let near = root.join("socket");
-    if near.as_os_str().len() <= LONGEST_SOCKET {
-        return near;
+fn place(root: &Path) -> Place {
+    let near = root.join("server");
+    if near.as_os_str().len() <= LONGEST_PLACE {
+        return Place(near);
     }
     let user = rustix::process::getuid().as_raw();
     let home = name::hash(root.as_os_str().as_bytes());
-    PathBuf::from(format!("/tmp/skein-tmux-{user}-{home:016x}/socket"))
+    Place(PathBuf::from(format!("/tmp/skein-tmux-{user}-{home:016x}")))
+}
+
+impl From<&Path> for Place {
+    fn from(path: &Path) -> Self {
+        Self(path.to_owned())
+    }
 }
 
 /// A folder that nobody else can look into or has put there.
@@ -226,10 +257,11 @@ mod tests {
     #[test]
     fn sockets_of_long_homes_are_short_and_their_own() {
         let deep = |name: &str| PathBuf::from(format!("/{}/{name}", "x".repeat(120)));
-        assert_eq!(socket(Path::new("/h/tmux")), Path::new("/h/tmux/socket"));
-        let (one, two) = (socket(&deep("one")), socket(&deep("two")));
+        let near = place(Path::new("/h/tmux"));
+        assert_eq!(near.tmux(), Path::new("/h/tmux/server/tmux"));
+        let (one, two) = (place(&deep("one")), place(&deep("two")));
         assert_ne!(one, two);
-        assert!(one.as_os_str().len() <= LONGEST_SOCKET, "{one:?}");
+        assert!(one.bridge().as_os_str().len() < 107, "{one:?}");
     }
 
     #[test]
