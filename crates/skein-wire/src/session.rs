@@ -83,6 +83,9 @@ pub struct Workspace {
     /// `worktree`, `clone`, `dir` or `none`.
     pub kind: String,
     pub path: Option<String>,
+    /// The repository that branch and backups are in.
+    #[serde(default)]
+    pub repo: Option<String>,
     pub branch: Option<String>,
     /// Null when nobody looked.
     pub dirty: Option<bool>,

@@ -80,24 +80,38 @@ fn confirm(context: &Context, args: &KillArgs) -> Result<(), UserError> {
 }
 
 /// Where the work is, and how it comes back.
-pub(crate) fn tell_work(context: &Context, session: &Session) {
-    for backup in session.workspace.backups.iter().rev().take(1) {
+fn tell_work(context: &Context, session: &Session) {
+    let workspace = &session.workspace;
+    if let Some(backup) = workspace.backups.last() {
         context.out.note(&format!(
-            "work that was not committed is kept in {}; `git worktree add --detach FOLDER {}` shows it, `git checkout {} -- .` takes it over",
-            backup.name, backup.name, backup.name
+            "work that was not committed is kept in {}",
+            backup.name
         ));
+        if let Some(command) = way_back(session, backup) {
+            context.out.note(&format!("`{command}` brings it back"));
+        }
     }
-    if let Some(branch) = &session.workspace.branch
-        && session.workspace.state.as_deref() == Some("gone")
-    {
+    if workspace.state.as_deref() == Some("gone") {
         context.out.note(&format!(
-            "its commits, if any, are on branch {branch}; `skein restore {}` brings the session back",
+            "`skein restore {}` brings the session back",
             session.id
         ));
     }
     if let Some(note) = &session.note {
         context.out.note(note);
     }
+}
+
+fn way_back(session: &Session, backup: &skein_wire::Backup) -> Option<String> {
+    let at: jiff::Timestamp = backup.at.parse().ok()?;
+    let kept = skein_domain::Backup {
+        n: backup.name.rsplit('/').next()?.parse().ok()?,
+        commit: backup.commit.parse().ok()?,
+        at: skein_domain::Timestamp::from_micros(at.as_microsecond()),
+    };
+    let repo = session.workspace.repo.as_ref()?.parse().ok()?;
+    let id = session.id.parse().ok()?;
+    Some(skein_workspace::how_to_get_back(&id, &kept, &repo))
 }
 
 /// Live children go on without their parent; people are told, programs see them in `skein tree`.

@@ -211,6 +211,10 @@ async fn turn(
                 return true;
             }
             let begun = receipt.state == "turn_started" || session.turns > before;
+            // A question shows that the turn began, however far the receipt is.
+            if session.turns > before && session.phase == "awaiting_input" {
+                return true;
+            }
             is_submitted(receipt)
                 && begun
                 && !matches!(session.phase.as_str(), "active" | "spawning")

@@ -3,12 +3,16 @@
 mod tasks;
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
-use futures_util::{StreamExt as _, stream};
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use skein_client::{Client, Error, Key};
 use skein_wire::{BudgetAsked, List, Session, Spawn};
+use tokio::time::{Instant, timeout_at};
 
 use crate::budget;
 use crate::cli::{KeyArgs, reference};
@@ -22,6 +26,8 @@ pub(crate) use tasks::read;
 
 /// Spawns asked for at the same time; the daemon decides how many are carried out at once.
 const AT_ONCE: usize = 8;
+/// An answer that takes longer does not hold up the next.
+const SOON: Duration = Duration::from_millis(100);
 
 /// Start a session for each task
 ///
@@ -208,46 +214,46 @@ pub(crate) async fn run(context: &Context, args: SpawnArgs) -> Result<(), UserEr
     answer(context, settled, refused, one, words)
 }
 
-/// Asks for all of them. The first is asked for alone: it tells whether they have agents, whose workspaces
-/// take a while to plan, or none, which are made one after the other in no time. After a refusal nothing new
-/// is asked for; what is under way is waited for.
+/// Asks for all of them, so that ids follow the order of tasks as far as possible: the next is asked for when
+/// the one before was answered, or is slow to be. The first is asked for alone: it tells whether they have
+/// agents, whose workspaces may take a while to plan, or none. After a refusal nothing new is asked for; what
+/// is under way is waited for.
 async fn post(client: &Client, bodies: Vec<(Spawn, Key)>) -> (Vec<Session>, Option<Error>) {
-    let mut bodies = bodies.into_iter();
-    let mut begun = vec![];
-    let Some((body, key)) = bodies.next() else {
-        return (begun, None);
-    };
-    match client.spawn(&body, &key).await {
-        Ok(session) => begun.push(session),
-        Err(error) => return (begun, Some(error)),
-    }
-    let at_once = match begun[0].agent.as_str() {
-        "none" => 1,
-        _ => AT_ONCE,
-    };
-    let refused = Cell::new(false);
-    let answers = stream::iter(bodies)
-        .map(|(body, key)| {
-            let refused = &refused;
-            async move {
-                if refused.get() {
-                    return None;
-                }
-                let answer = client.spawn(&body, &key).await;
-                refused.set(refused.get() || answer.is_err());
-                Some(answer)
+    let mut answers: BTreeMap<usize, Result<Session, Error>> = BTreeMap::new();
+    let mut running = FuturesUnordered::new();
+    let mut at_once = 1;
+    for (n, (body, key)) in bodies.into_iter().enumerate() {
+        while running.len() >= at_once
+            && let Some((m, answer)) = running.next().await
+        {
+            answers.insert(m, answer);
+        }
+        if answers.values().any(Result::is_err) {
+            break;
+        }
+        if let Some(Ok(first)) = answers.get(&0)
+            && first.agent != "none"
+        {
+            at_once = AT_ONCE;
+        }
+        running.push(async move { (n, client.spawn(&body, &key).await) });
+        let soon = Instant::now() + SOON;
+        while let Ok(Some((m, answer))) = timeout_at(soon, running.next()).await {
+            answers.insert(m, answer);
+            if m == n {
+                break;
             }
-        })
-        .buffered(at_once)
-        .collect::<Vec<_>>()
-        .await;
-    let mut first = None;
-    for answer in answers.into_iter().flatten() {
+        }
+    }
+    while let Some((m, answer)) = running.next().await {
+        answers.insert(m, answer);
+    }
+    drop(running);
+    let (mut begun, mut first) = (vec![], None);
+    for answer in answers.into_values() {
         match answer {
             Ok(session) => begun.push(session),
-            Err(error) => {
-                first.get_or_insert(error);
-            }
+            Err(error) => drop(first.get_or_insert(error)),
         }
     }
     (begun, first)

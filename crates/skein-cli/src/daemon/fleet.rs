@@ -3,6 +3,7 @@
 mod memory;
 #[cfg(debug_assertions)]
 mod points;
+mod pool;
 mod settings;
 
 use std::ffi::OsString;
@@ -13,7 +14,7 @@ use skein_engine::fleet::{FleetParts, NoPoints, Points};
 use skein_runtime::pty::{PtyOptions, PtyRuntime};
 use skein_runtime::tmux::{TmuxOptions, TmuxRuntime};
 use skein_workspace::provider::Provider;
-use skein_workspace::{Options, Worktree};
+use skein_workspace::{Dir, NoWorkspace, Options, Pool, Worktree};
 
 use crate::env::{self, Environment};
 use crate::error::UserError;
@@ -23,14 +24,15 @@ pub(super) fn parts(home: &Home, environment: &Environment) -> Result<FleetParts
     let skein = std::env::current_exe().map_err(|error| {
         UserError::unavailable("cannot tell where this program is").caused_by(&error)
     })?;
+    let roots = Roots::of(home);
+    let pool = pool::Filler::start(roots.worktrees.clone());
     Ok(FleetParts {
-        providers: providers(home),
-        roots: vec![worktrees(home)],
+        providers: roots.providers(),
         runtimes: vec![
             Arc::new(PtyRuntime::new(pty_options(home, &skein))),
             Arc::new(TmuxRuntime::new(tmux_options(home, &skein))),
         ],
-        settings: Arc::new(settings::Files::new(environment)),
+        settings: Arc::new(settings::Files::new(environment, pool)),
         memory: Arc::new(memory::Proc),
         private: home.root().join("sessions"),
         logs: home.logs().join("sessions"),
@@ -38,17 +40,42 @@ pub(super) fn parts(home: &Home, environment: &Environment) -> Result<FleetParts
         environment: env::for_agents(),
         points: points(),
         skein,
+        roots: vec![roots.worktrees, roots.clones, roots.empty],
     })
 }
 
 /// Managed folders live in the home, which is never a temp folder unless somebody says so.
-fn providers(home: &Home) -> Vec<Arc<dyn Provider>> {
-    let options = Options::default();
-    vec![Arc::new(Worktree::new(worktrees(home), options))]
+struct Roots {
+    worktrees: PathBuf,
+    clones: PathBuf,
+    empty: PathBuf,
 }
 
-fn worktrees(home: &Home) -> PathBuf {
-    home.root().join("worktrees")
+impl Roots {
+    fn of(home: &Home) -> Self {
+        Self {
+            worktrees: home.root().join("worktrees"),
+            clones: home.root().join("clones"),
+            empty: home.root().join("empty"),
+        }
+    }
+
+    fn providers(&self) -> Vec<Arc<dyn Provider>> {
+        let options = Options {
+            // Whatever a pool holds is taken; how much it is to hold, each project says.
+            pool: Some(Arc::new(Pool::new(self.worktrees.clone(), 0))),
+            ..Options::default()
+        };
+        vec![
+            Arc::new(Worktree::new(self.worktrees.clone(), options.clone())),
+            Arc::new(skein_workspace::Clone::new(
+                self.clones.clone(),
+                options.clone(),
+            )),
+            Arc::new(Dir::new(options)),
+            Arc::new(NoWorkspace::new(self.empty.clone())),
+        ]
+    }
 }
 
 pub(crate) fn pty_options(home: &Home, skein: &Path) -> PtyOptions {

@@ -140,6 +140,7 @@ fn workspace(s: &domain::Session) -> wire::Workspace {
         return wire::Workspace {
             kind: "none".into(),
             path: None,
+            repo: None,
             branch: None,
             dirty: Some(false),
             state: None,
@@ -150,6 +151,7 @@ fn workspace(s: &domain::Session) -> wire::Workspace {
     wire::Workspace {
         kind: w.kind.as_str().into(),
         path: Some(w.path.to_string()),
+        repo: w.repo.as_ref().map(ToString::to_string),
         branch: w.branch.as_ref().map(ToString::to_string),
         // Looking means running git; lists and events must not wait for that.
         dirty: None,

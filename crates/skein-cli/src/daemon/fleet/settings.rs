@@ -8,6 +8,7 @@ use skein_domain::{EnvVar, Invalid, Patience, Permission, Project, RuntimeKind, 
 use skein_engine::fleet::{MachineSettings, ProjectSettings, Settings, SettingsError};
 use skein_workspace::provider::Furnishing;
 
+use super::pool::Filler;
 use crate::env::Environment;
 use crate::error::UserError;
 use crate::settings::{PROJECT_FILE, RawConfig, Scope, user_file};
@@ -19,12 +20,14 @@ const RESERVE_MB: u64 = 256;
 #[derive(Debug)]
 pub(super) struct Files {
     user: Option<PathBuf>,
+    pool: Filler,
 }
 
 impl Files {
-    pub(super) fn new(environment: &Environment) -> Self {
+    pub(super) fn new(environment: &Environment, pool: Filler) -> Self {
         Self {
             user: user_file(environment),
+            pool,
         }
     }
 }
@@ -36,7 +39,14 @@ impl Settings for Files {
         };
         let path = folder.join(PROJECT_FILE);
         match RawConfig::read(&path, Scope::Project).map_err(told)? {
-            Some(raw) => complete(raw, folder).map_err(|error| in_file(error, &path)),
+            Some(raw) => {
+                let size = raw.pool.unwrap_or(0);
+                let settings = complete(raw, folder).map_err(|error| in_file(error, &path))?;
+                if let Some(Ok(project)) = project.path.as_deref().map(str::parse) {
+                    self.pool.note(&project, usize::try_from(size).unwrap_or(0));
+                }
+                Ok(settings)
+            }
             None => Ok(ProjectSettings::default()),
         }
     }
