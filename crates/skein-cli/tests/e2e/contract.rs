@@ -264,11 +264,93 @@ fn every_command_prints_one_json_document() {
     uncovered.remove("project-rm");
     // It serves until it is stopped; `daemon` tests show it.
     uncovered.remove("daemon-run");
+    // A terminal cannot be shown as JSON.
+    assert_eq!(home.error(2, &["attach", "api-1"])["kind"], "misuse");
+    uncovered.remove("attach");
+    agents(&home, &mut uncovered);
     assert_eq!(
         uncovered,
         BTreeSet::new(),
         "commands without a line in the table"
     );
+}
+
+/// The commands about sessions with agents, in a repository with a worktree made by hand.
+fn agents(home: &Home, uncovered: &mut BTreeSet<String>) {
+    let repo = home.user().join("repo");
+    let hand = home.user().join("hand");
+    std::fs::create_dir(&repo).unwrap();
+    let git = |args: &[&str]| {
+        let identity = ["-c", "user.name=t", "-c", "user.email=t@t"];
+        let mut command = home.program("git");
+        command.current_dir(&repo).args(identity).args(args);
+        assert!(command.output().unwrap().status.success(), "{args:?}");
+    };
+    git(&["init", "--initial-branch=main"]);
+    git(&["commit", "--allow-empty", "--message=begin"]);
+    git(&["worktree", "add", "-b", "hand", hand.to_str().unwrap()]);
+    let made = home
+        .command(&["--json", "init"])
+        .current_dir(&repo)
+        .output()
+        .unwrap();
+    let made = Ran::from(made).document();
+    assert_eq!(made["default_branch"], "main");
+    uncovered.remove("init");
+    let id = |document: &Value| document["id"].as_str().unwrap().to_owned();
+    let task = "write a.txt hello";
+    let spawn = [
+        "spawn",
+        task,
+        "--project",
+        "repo",
+        "--agent",
+        "scripted",
+        "--key",
+        "k",
+    ];
+    let session = id(&home.json(&spawn));
+    let adopted = [
+        "adopt",
+        hand.to_str().unwrap(),
+        "--agent",
+        "scripted",
+        "--task",
+        "say hello",
+    ];
+    let adopted = id(&home.json(&adopted));
+    uncovered.remove("adopt");
+    let receipt: &[&str] = &["id", "session", "key", "state", "attempts", "history"];
+    let table: &[(&str, &[&str], &[&str])] = &[
+        ("send", &["send", &session, "wait 600"], receipt),
+        ("interrupt", &["interrupt", &session], &["id", "phase"]),
+        (
+            "why",
+            &["why", &session],
+            &["session", "status", "reason", "rule", "facts"],
+        ),
+        ("screen", &["screen", &session], &["rows", "cursor"]),
+        ("logs", &["logs", &session], &["session", "run", "text"]),
+        ("diff", &["diff", &session], &["session", "diff"]),
+        ("agent-ls", &["agent", "ls"], &["data", "next"]),
+        ("gc", &["gc", "--dry-run"], &["data", "next", "dry_run"]),
+        (
+            "hook",
+            &["hook", "Nothing", "--session", &session, "--run", "1"],
+            &["ok"],
+        ),
+    ];
+    for (name, args, fields) in table {
+        let document = home.json(args);
+        for field in *fields {
+            let found = document.get(field);
+            assert!(found.is_some(), "{args:?} has no `{field}`: {document}");
+        }
+        uncovered.remove(*name);
+    }
+    for session in [session, adopted] {
+        assert_eq!(home.json(&["kill", &session])["outcome"], "killed");
+    }
 }
 
 trait IntoList {

@@ -194,7 +194,9 @@ impl Carrier {
 
     async fn launch(&self, saga: &Saga, session: &Session, gear: &Gear) -> Result<Done, StepError> {
         let opening = self.opening(saga, session).await?;
-        let settings = self.settings(session).await?;
+        let mut settings = self.settings(session).await?;
+        let agent = super::equip::agent_named(&settings, &session.agent)?;
+        settings.pass.extend(agent.abilities().inherits.clone());
         let fleet = self.fleet.clone();
         let env = fleet.environment(&self.member, session, gear, &settings, &opening.start);
         let private = fleet.private_of(&self.member);
