@@ -21,11 +21,18 @@ impl Secrets {
         let summary = format!("/api/v1/sessions/{}/summary", id(&session));
         let put = Call::new("PUT", &summary).json(&json!({"text": "secret"}));
         home.call(&put.tenant("a")).ok();
+        let act = |verb: &str, body: &Value| {
+            own(&format!("/api/v1/sessions/{}/{verb}", id(&session)), body)
+        };
+        act("begin-turn", &json!({}));
+        act("ask", &json!({"question": "secret?"}));
+        let receipt = act("answer", &json!({"text": "secret"}));
         let token = own("/api/v1/tokens", &json!({"name": "door"}));
         Self(BTreeMap::from([
             ("project", id(&project)),
             ("thread", session["thread"].as_str().unwrap().to_owned()),
             ("session", id(&session)),
+            ("receipt", id(&receipt)),
             ("token", id(&token["token"])),
         ]))
     }
@@ -58,7 +65,9 @@ fn body_of(method: &str, path: &str) -> Option<Value> {
         ("put", "summary") => json!({"text": "x"}),
         ("post", "begin-turn" | "end-turn" | "withdraw" | "end" | "kill" | "restore") => json!({}),
         ("post", "ask") => json!({"question": "which?"}),
-        ("post", "answer") => json!({"text": "this"}),
+        ("post", "interrupt") => json!({}),
+        ("post", "hook") => json!({"run": 1, "event": "x"}),
+        ("post", "answer" | "send") => json!({"text": "this"}),
         ("post", "handoff") => json!({"to": "user:x"}),
         ("post", "broadcast") => json!({"to": ["user:x", "user:y"]}),
         ("post", "merge") => json!({"from": "zz-2"}),
@@ -98,7 +107,9 @@ fn assert_alike(home: &Home, id: &str, make: impl Fn(&str) -> Call) {
 fn attempts(home: &Home, tenant: &str, asked: &BTreeSet<String>) -> Vec<Value> {
     let call = Call::get("/api/v1/events?since=0").tenant(tenant);
     let mut stream = Stream::open(&home.socket(), &call);
+    // Attempts on receipts may be told; those on everything else must be.
     let mut open = asked.clone();
+    open.retain(|id| !id.starts_with("rcp_"));
     let mut notes = vec![];
     while !open.is_empty() {
         let event = stream.next().expect("the stream goes on");
