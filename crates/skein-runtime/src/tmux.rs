@@ -47,8 +47,6 @@ pub use keeper::keeper_main;
 
 /// How long tmux may take to answer before it counts as not answering.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How much longer than the grace the keeper may take to end a run.
-const LINGER: Duration = Duration::from_secs(20);
 
 #[derive(Clone, Debug)]
 pub struct TmuxOptions {
@@ -63,6 +61,7 @@ pub struct TmuxOptions {
 pub struct TmuxRuntime {
     root: PathBuf,
     keeper: Vec<OsString>,
+    patience: Duration,
     server: Arc<Server>,
     hub: OnceLock<Arc<Hub>>,
 }
@@ -89,6 +88,7 @@ impl TmuxRuntime {
         Self {
             root,
             keeper,
+            patience,
             server: Arc::new(server),
             hub: OnceLock::new(),
         }
@@ -266,7 +266,8 @@ impl TmuxRuntime {
                 .write("end.json", &End { grace_ms })
                 .map_err(|error| Error::io("cannot write to", folder.path(), error))?;
         }
-        let deadline = tokio::time::Instant::now() + grace.terminate + LINGER;
+        // The keeper itself asks tmux for the last screen, and ends without it if it must.
+        let deadline = tokio::time::Instant::now() + grace.terminate + 3 * self.patience;
         loop {
             let state = self.look(&folder)?;
             match state {
@@ -318,8 +319,8 @@ impl TmuxRuntime {
     /// a server.
     async fn kill_session(&self, name: &str) {
         if self.server.socket().exists() {
-            let ask = control::line(&["kill-session -t '=", name, "'"]);
-            if let Err(error) = self.server.request(ask).await {
+            let ask = format!("kill-session -t '={name}'");
+            if let Err(error) = self.server.request(ask.into()).await {
                 tracing::debug!(%error, name, "the tmux session of a run that ended was not looked for");
             }
         }

@@ -4,7 +4,6 @@
 //! that word are the answer, so text that a program put on its screen cannot pass for the end of an answer.
 
 use std::collections::HashMap;
-use std::ffi::OsStr;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -269,17 +268,6 @@ impl Answer {
     pub(super) fn from_bytes(bytes: &[u8]) -> Self {
         Self(bytes.split(|b| *b == b'\n').map(<[u8]>::to_vec).collect())
     }
-}
-
-/// A line of commands: words are quoted, `parts` are tmux's own syntax.
-pub(super) fn line(parts: &[&str]) -> Vec<u8> {
-    parts.concat().into_bytes()
-}
-
-/// Adds quoted words to a line.
-pub(super) fn with<'a>(mut line: Vec<u8>, words: impl IntoIterator<Item = &'a OsStr>) -> Vec<u8> {
-    super::quote::append(&mut line, words);
-    line
 }
 
 #[cfg(test)]

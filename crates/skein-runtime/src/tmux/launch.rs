@@ -10,7 +10,7 @@ use std::time::Duration;
 use skein_domain::RunHandle;
 
 use super::folder::{self, Failed, Folder, Identity, Order, State};
-use super::{TmuxRuntime, control, name, server};
+use super::{TmuxRuntime, name, quote, server};
 use crate::error::Error;
 use crate::process::MARK;
 use crate::runtime::{Launch, Result};
@@ -162,29 +162,15 @@ impl TmuxRuntime {
     }
 
     async fn open_session(&self, launch: &Launch, name: &str, folder: &Folder) -> Result<()> {
-        let (cols, rows) = (launch.size.cols.to_string(), launch.size.rows.to_string());
-        let open = control::line(&[
-            "new-session -d -s '",
-            name,
-            "' -x ",
-            &cols,
-            " -y ",
-            &rows,
-            " --",
-        ]);
+        let (cols, rows) = (launch.size.cols.max(1), launch.size.rows.max(1));
+        let mut open = format!("new-session -d -s '{name}' -x {cols} -y {rows} --").into_bytes();
         let words = self.keeper.iter().map(AsRef::as_ref);
-        let open = control::with(open, words.chain([folder.path().as_os_str()]));
-        let target = format!("'={name}:'");
-        let marks = control::line(&[
-            " ; set-option -p -t ",
-            &target,
-            " @skein_input 0 ; set-option -p -t ",
-            &target,
-            " @skein_run '",
-            name,
-            "'",
-        ]);
-        let open = [open, marks].concat();
+        quote::append(&mut open, words.chain([folder.path().as_os_str()]));
+        let marks = format!(
+            " ; set-option -p -t '={name}:' @skein_input 0 ; \
+             set-option -p -t '={name}:' @skein_run '{name}'"
+        );
+        open.extend_from_slice(marks.as_bytes());
         let why = |why| Error::unobserved(format!("tmux says: {why}"));
         let answer = self.server.request(open.clone()).await?;
         match answer.printed() {

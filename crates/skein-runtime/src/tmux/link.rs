@@ -29,6 +29,8 @@ pub(super) struct Link {
     shared: Arc<Shared>,
     send: mpsc::Sender<Message>,
     tasks: [AbortHandle; 2],
+    /// The same socket, to be closed without waiting for the tasks.
+    socket: std::os::unix::net::UnixStream,
 }
 
 #[derive(Debug, Default)]
@@ -46,6 +48,10 @@ impl Link {
             Ok(stream) => stream.map_err(|error| format!("no bridge to tmux: {error}"))?,
             Err(_) => return Err("the bridge to tmux does not answer".into()),
         };
+        let own = |error| format!("cannot use the bridge to tmux: {error}");
+        let stream = stream.into_std().map_err(own)?;
+        let socket = stream.try_clone().map_err(own)?;
+        let stream = UnixStream::from_std(stream).map_err(own)?;
         let (reader, mut writer) = stream.into_split();
         let shared = Arc::new(Shared::default());
         let (send, mut receive) = mpsc::channel::<Message>(WAITING);
@@ -61,6 +67,7 @@ impl Link {
             shared,
             send,
             tasks,
+            socket,
         };
         let patience = deadline.saturating_duration_since(Instant::now());
         let hello = link.request(b"display-message -p hello".to_vec(), patience);
@@ -102,6 +109,8 @@ impl Drop for Link {
         for task in &self.tasks {
             task.abort();
         }
+        // It may be closed already.
+        let _ = self.socket.shutdown(std::net::Shutdown::Both);
     }
 }
 

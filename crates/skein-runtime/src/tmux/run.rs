@@ -1,6 +1,5 @@
 //! A connection to one run: inputs by paste buffers, screens by `capture-pane`.
 
-use std::ffi::OsStr;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -9,7 +8,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::watch;
 
-use super::control::{line, with};
 use super::folder::{self, Last, Started, State};
 use super::hub::Seen;
 use super::server::Server;
@@ -22,6 +20,17 @@ static BUFFERS: AtomicU64 = AtomicU64::new(0);
 /// The pane's facts before its rows: height, cursor, highest input number, whose pane it is.
 pub(super) const FACTS: &str =
     "#{pane_height} #{cursor_y} #{cursor_x} #{@skein_input} #{@skein_run}";
+
+/// Tests the number and takes it, with its paste, in one step: the server runs these without a break. The paste
+/// comes first, so that the number is not taken when there is nothing to paste.
+const TAKE: &str = "if-shell -F -t <pane> \
+    '#{&&:#{==:#{@skein_run},<run>},#{e|<:#{@skein_input},<number>}}' \
+    { <paste> set-option -p -t <pane> @skein_input <number> ; display-message -p skein-now } \
+    { display-message -p -t <pane> 'skein-before #{@skein_run}' }";
+/// From the file of the buffer's name in the run's folder; the server's client stands in the root.
+const PASTE: &str =
+    "load-buffer -b <buffer> runs/<run>/<buffer> ; <take> ; delete-buffer -b <buffer>";
+const INSERT: &str = "paste-buffer -r <bracket> -b <buffer> -t <pane> ;";
 
 #[derive(Debug)]
 pub(super) struct TmuxRun {
@@ -94,8 +103,8 @@ impl TmuxRun {
             Place::Pane(started) => started,
             Place::Over(_) => return Ok(()),
         };
-        let ask = line(&["display-message -p -t ", &started.pane, " '", FACTS, "'"]);
-        let answer = self.server.request(ask).await?;
+        let ask = format!("display-message -p -t {} '{FACTS}'", started.pane);
+        let answer = self.server.request(ask.into()).await?;
         let facts = answer.printed().map_err(|why| self.lost(why))?;
         let facts = facts
             .first()
@@ -112,53 +121,22 @@ impl TmuxRun {
         }
     }
 
-    /// Number and paste are one step of the server: it runs a line's commands without a break.
     async fn put(&self, number: u64, bytes: Vec<u8>, bracket: &str) -> Result<Taken> {
         let started = self.pane()?;
-        let file = BufferFile::new(self, bytes)?;
-        let pane = &started.pane;
-        let (number_text, buffer) = (number.to_string(), file.name.clone());
-        let taken = [
-            "if-shell -F -t ",
-            pane,
-            " '#{&&:#{==:#{@skein_run},",
-            &self.name,
-            "},#{e|<:#{@skein_input},",
-            &number_text,
-            "}}' { set-option -p -t ",
-            pane,
-            " @skein_input ",
-            &number_text,
-        ]
-        .concat();
-        let lines = if file.path.is_some() {
-            let load = with(
-                line(&["load-buffer -b ", &buffer]),
-                [OsStr::new(&file.relative)],
-            );
-            let rest = line(&[
-                " ; ",
-                &taken,
-                " ; paste-buffer -r ",
-                bracket,
-                " -b ",
-                &buffer,
-                " -t ",
-                pane,
-                " ; display-message -p skein-now } { display-message -p -t ",
-                pane,
-                " 'skein-before #{@skein_run}' } ; delete-buffer -b ",
-                &buffer,
-            ]);
-            [load, rest].concat()
-        } else {
-            line(&[
-                &taken,
-                " ; display-message -p skein-now } { display-message -p -t ",
-                pane,
-                " 'skein-before #{@skein_run}' }",
-            ])
-        };
+        let file = BufferFile::new(self, &bytes)?;
+        let template = if bytes.is_empty() { TAKE } else { PASTE };
+        // No value holds the brackets of a placeholder.
+        let lines = template
+            .replace("<take>", TAKE)
+            .replace("<number>", &number.to_string())
+            .replace("<pane>", &started.pane)
+            .replace("<run>", &self.name)
+            .replace("<buffer>", &file.name)
+            .replace("<paste>", if bytes.is_empty() { "" } else { INSERT })
+            .replace("<buffer>", &file.name)
+            .replace("<pane>", &started.pane)
+            .replace("<bracket>", bracket)
+            .into_bytes();
         let answer = self.server.request(lines).await?;
         let printed = answer.printed().map_err(|why| self.lost(why))?;
         let before = format!("skein-before {}", self.name);
@@ -190,15 +168,8 @@ impl Run for TmuxRun {
                 Place::Over(last) => return Ok(last.screen()),
                 Place::Pane(started) => started.pane,
             };
-            let ask = line(&[
-                "display-message -p -t ",
-                &pane,
-                " '",
-                FACTS,
-                "' ; capture-pane -p -t ",
-                &pane,
-            ]);
-            let answer = self.server.request(ask).await?;
+            let ask = format!("display-message -p -t {pane} '{FACTS}' ; capture-pane -p -t {pane}");
+            let answer = self.server.request(ask.into()).await?;
             let height = |facts: &str| Some(Facts::parse(facts, &self.name)?.height);
             let Some((facts, rows)) = answer.screen(height) else {
                 return match self.place()? {
@@ -220,20 +191,13 @@ impl Run for TmuxRun {
     fn resize(&self, size: Size) -> Task<'_, ()> {
         Box::pin(async move {
             let pane = self.pane()?.pane;
-            let (cols, rows) = (size.cols.max(1).to_string(), size.rows.max(1).to_string());
+            let (cols, rows) = (size.cols.max(1), size.rows.max(1));
             // `resize-window` makes the size fixed; people who attach bring their own.
-            let ask = line(&[
-                "resize-window -t ",
-                &pane,
-                " -x ",
-                &cols,
-                " -y ",
-                &rows,
-                " ; set-option -w -t ",
-                &pane,
-                " window-size latest",
-            ]);
-            let answer = self.server.request(ask).await?;
+            let ask = format!(
+                "resize-window -t {pane} -x {cols} -y {rows} ; \
+                 set-option -w -t {pane} window-size latest"
+            );
+            let answer = self.server.request(ask.into()).await?;
             answer.printed().map(drop).map_err(|why| self.lost(why))
         })
     }
@@ -260,29 +224,25 @@ fn pasted(text: &str) -> Vec<u8> {
 /// finds nothing to paste.
 struct BufferFile {
     name: String,
-    /// As the server finds it from the root.
-    relative: PathBuf,
     /// `None` for nothing: tmux has no empty buffers.
     path: Option<PathBuf>,
 }
 
 impl BufferFile {
-    fn new(run: &TmuxRun, bytes: Vec<u8>) -> Result<Self> {
+    fn new(run: &TmuxRun, bytes: &[u8]) -> Result<Self> {
         let number = BUFFERS.fetch_add(1, Ordering::Relaxed);
         let name = format!("skein-{}-{number}", std::process::id());
-        let relative = PathBuf::from("runs").join(&run.name).join(&name);
-        let mut file = Self {
-            relative,
-            path: None,
-            name,
-        };
-        if !bytes.is_empty() {
-            let path = run.seen.folder().file(&file.name);
-            file.path = Some(path.clone());
-            folder::private(&path, OpenOptions::new().create(true).truncate(true))
-                .and_then(|mut open| open.write_all(&bytes))
-                .map_err(|error| Error::io("cannot write", path, error))?;
+        if bytes.is_empty() {
+            return Ok(Self { name, path: None });
         }
+        let path = run.seen.folder().file(&name);
+        let file = Self {
+            name,
+            path: Some(path.clone()),
+        };
+        folder::private(&path, OpenOptions::new().create(true).truncate(true))
+            .and_then(|mut open| open.write_all(bytes))
+            .map_err(|error| Error::io("cannot write", path, error))?;
         Ok(file)
     }
 }
