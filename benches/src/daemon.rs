@@ -29,6 +29,10 @@ impl Program {
         Ok(Self(path))
     }
 
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
     /// The program with nothing of ours in its environment.
     pub(crate) fn command(&self, home: &Path) -> Command {
         let mut command = Command::new(&self.0);
@@ -36,6 +40,8 @@ impl Program {
             .env_clear()
             .env("SKEIN_HOME", home)
             .env("USER", "bench")
+            .env("PATH", "/usr/bin:/bin")
+            .env("HOME", home)
             .current_dir(home)
             .stdin(Stdio::null())
             .stdout(Stdio::null())

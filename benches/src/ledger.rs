@@ -119,7 +119,8 @@ fn spawn(thread: Option<String>) -> Result<Spawn, Error> {
         thread,
         parent: None,
         owner: Some("user:ann".parse()?),
-        agent: AgentName::none(),
+        agent: Some(AgentName::none()),
+        equip: skein_engine::fleet::equip::Equip::default(),
         allowance: Allowance::UNLIMITED,
     })
 }

@@ -5,6 +5,7 @@
 
 mod daemon;
 mod durable;
+mod fleet;
 mod latency;
 mod list;
 mod startup;
@@ -44,6 +45,8 @@ enum What {
     Latency,
     /// Starting the command line
     Startup,
+    /// Agents: starting, holding, finding again and talking to them
+    Fleet,
 }
 
 type Failure = Box<dyn std::error::Error>;
@@ -82,6 +85,9 @@ fn measure(args: &Args) -> Result<Vec<Row>, Failure> {
     }
     if wanted(What::List) {
         rows.extend(runtime.block_on(list::measure(&program, args.most))?);
+    }
+    if wanted(What::Fleet) {
+        rows.extend(runtime.block_on(fleet::measure(&program))?);
     }
     Ok(rows)
 }

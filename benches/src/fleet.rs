@@ -1,0 +1,476 @@
+//! What agents cost: starting them beside doing the same by hand, holding 200 of them, finding them again,
+//! talking to them beside tmux.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use skein_client::{Client, Key, Page, Sessions};
+use skein_wire::{AddProject, Send, Session, Spawn};
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+
+use crate::Failure;
+use crate::daemon::{Daemon, Program, megabytes, succeed};
+use crate::stats::{Times, ms, ratio};
+use crate::table::Row;
+
+const ALONE: usize = 25;
+const TOGETHER: usize = 20;
+const FILES: usize = 200;
+const FLEET: usize = 200;
+const MESSAGES: usize = 20;
+const IDLE: Duration = Duration::from_secs(30);
+const LONGEST: Duration = Duration::from_secs(120);
+/// What both sides start: nothing but a process that waits.
+const AGENT: &str = "exec sleep 1000";
+
+/// A repository and a home with a daemon; its agents end with it.
+struct Ground {
+    folder: TempDir,
+    daemon: Option<Daemon>,
+}
+
+impl Ground {
+    async fn new(program: &Program) -> Result<Self, Failure> {
+        let folder = tempfile::tempdir()?;
+        let mut ground = Self {
+            folder,
+            daemon: None,
+        };
+        fs::create_dir(ground.home())?;
+        let repo = ground.repo();
+        fs::create_dir(&repo)?;
+        for n in 0..FILES {
+            fs::write(repo.join(format!("file{n}.txt")), "text\n".repeat(20))?;
+        }
+        git(&repo, &["init", "--quiet", "--initial-branch=main"])?;
+        git(&repo, &["add", "."])?;
+        let author = ["-c", "user.name=b", "-c", "user.email=b@example.org"];
+        git(
+            &repo,
+            &[&author[..], &["commit", "--quiet", "-m", "one"]].concat(),
+        )?;
+        let (daemon, _) = program.daemon(&ground.home())?;
+        let project = AddProject {
+            path: Some(repo.display().to_string()),
+            name: Some("bench".into()),
+            ..AddProject::default()
+        };
+        daemon
+            .client()
+            .add_project(&project, &Key::random())
+            .await?;
+        ground.daemon = Some(daemon);
+        Ok(ground)
+    }
+
+    fn home(&self) -> PathBuf {
+        self.folder.path().join("home")
+    }
+
+    fn repo(&self) -> PathBuf {
+        self.folder.path().join("repo")
+    }
+
+    fn daemon(&self) -> Result<&Daemon, Failure> {
+        self.daemon.as_ref().ok_or_else(|| "no daemon".into())
+    }
+}
+
+impl Drop for Ground {
+    fn drop(&mut self) {
+        self.daemon = None;
+        for pid in ours(&self.home()).into_keys() {
+            let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
+        }
+    }
+}
+
+/// Processes of this home, with their command lines.
+fn ours(home: &Path) -> BTreeMap<u32, String> {
+    let mark = format!("SKEIN_HOME={}", home.display());
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some(pid) = name.to_str().and_then(|n| n.parse().ok()) else {
+            continue;
+        };
+        let environ = fs::read(entry.path().join("environ")).unwrap_or_default();
+        if environ.split(|b| *b == 0).any(|v| v == mark.as_bytes()) {
+            let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            found.insert(pid, String::from_utf8_lossy(&line).replace('\0', " "));
+        }
+    }
+    found
+}
+
+fn git(folder: &Path, args: &[&str]) -> Result<(), Failure> {
+    let mut command = Command::new("git");
+    command
+        .args(args)
+        .current_dir(folder)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    succeed(command.status()?)
+}
+
+pub(crate) async fn measure(program: &Program) -> Result<Vec<Row>, Failure> {
+    let mut rows = vec![];
+    rows.extend(spawning(program).await?);
+    rows.extend(talking(program).await?);
+    rows.extend(holding(program).await?);
+    Ok(rows)
+}
+
+fn waiting_agent(n: usize) -> Spawn {
+    Spawn {
+        task: format!("wait {n}"),
+        project: Some("bench".into()),
+        agent: Some("custom".into()),
+        command: Some(AGENT.into()),
+        prompt_via: Some("argv".into()),
+        path: Some("/usr/bin:/bin".into()),
+        ..Spawn::default()
+    }
+}
+
+/// From the request until the agent runs.
+async fn spawn(client: &Client, body: &Spawn) -> Result<(String, Duration), Failure> {
+    let since = Instant::now();
+    let session = client.spawn(body, &Key::random()).await?;
+    loop {
+        let now = client.get_session(&session.id).await?;
+        if now.phase != "spawning" {
+            if now.phase == "ended" {
+                return Err(format!("{} ended: {}", now.id, now.status_reason).into());
+            }
+            return Ok((session.id, since.elapsed()));
+        }
+        if since.elapsed() > LONGEST {
+            return Err(format!("{} was never set up", session.id).into());
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// The same by hand: a worktree with a branch, and the process in it.
+fn by_hand(repo: &Path, folder: &Path, n: usize) -> Result<(Child, Duration), Failure> {
+    let since = Instant::now();
+    let path = folder.join(format!("hand{n}"));
+    let text = path.display().to_string();
+    let branch = format!("hand{n}");
+    git(
+        repo,
+        &["worktree", "add", "--quiet", "-b", &branch, &text, "main"],
+    )?;
+    let child = Command::new("sh")
+        .args(["-c", AGENT])
+        .current_dir(&path)
+        .stdin(Stdio::null())
+        .spawn()?;
+    Ok((child, since.elapsed()))
+}
+
+async fn spawning(program: &Program) -> Result<Vec<Row>, Failure> {
+    let ground = Ground::new(program).await?;
+    let client = ground.daemon()?.client();
+    let (mut ours, mut hand) = (vec![], vec![]);
+    // Once each for warm caches, then in turn.
+    for n in 0..=ALONE {
+        let (_, took) = spawn(&client, &waiting_agent(n)).await?;
+        let (child, by_hand) = by_hand(&ground.repo(), ground.folder.path(), n)?;
+        reap(child);
+        if n > 0 {
+            ours.push(took);
+            hand.push(by_hand);
+        }
+    }
+    let (ours, hand) = (Times::new(ours), Times::new(hand));
+    let beyond = ours.p50().saturating_sub(hand.p50());
+    let mut rows = vec![
+        Row::fact("spawn alone, p50", ms(ours.p50())).beside(
+            format!("worktree and process by hand {}", ms(hand.p50())),
+            ratio(ours.p50(), hand.p50()),
+        ),
+        Row::fact("what spawn adds, p50", ms(beyond))
+            .budget("≤ 25 ms", beyond <= Duration::from_millis(25)),
+    ];
+    rows.push(together(&ground).await?);
+    Ok(rows)
+}
+
+fn reap(mut child: Child) {
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+async fn together(ground: &Ground) -> Result<Row, Failure> {
+    let since = Instant::now();
+    let mut all = JoinSet::new();
+    for n in 0..TOGETHER {
+        let client = ground.daemon()?.client();
+        all.spawn(async move {
+            spawn(&client, &waiting_agent(1000 + n))
+                .await
+                .map_err(|e| e.to_string())
+        });
+    }
+    while let Some(done) = all.join_next().await {
+        done??;
+    }
+    let ours = since.elapsed();
+    let since = Instant::now();
+    let (repo, folder) = (ground.repo(), ground.folder.path().to_owned());
+    let children = thread::scope(|scope| {
+        let threads: Vec<_> = (0..TOGETHER)
+            .map(|n| {
+                let (repo, folder) = (&repo, &folder);
+                scope.spawn(move || {
+                    // git worktree add fails when two register at once; people try again.
+                    for attempt in 0..50 {
+                        if let Ok((child, _)) = by_hand(repo, folder, 1000 + n + attempt * 100) {
+                            return Some(child);
+                        }
+                    }
+                    None
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .filter_map(|t| t.join().ok().flatten())
+            .collect::<Vec<_>>()
+    });
+    let hand = since.elapsed();
+    children.into_iter().for_each(reap);
+    let times = ratio(ours, hand);
+    Ok(Row::fact(format!("{TOGETHER} spawns at once"), ms(ours))
+        .beside(format!("by hand at once {}", ms(hand)), times)
+        .budget("≤ 1.15 ×", times <= 1.15))
+}
+
+/// From the request until the message is known to be taken, beside what people do with tmux: paste, Enter,
+/// and look until the text is on the screen.
+async fn talking(program: &Program) -> Result<Vec<Row>, Failure> {
+    let ground = Ground::new(program).await?;
+    let client = ground.daemon()?.client();
+    let body = Spawn {
+        task: "say hello".into(),
+        project: Some("bench".into()),
+        agent: Some("scripted".into()),
+        path: Some("/usr/bin:/bin".into()),
+        ..Spawn::default()
+    };
+    let (session, _) = spawn(&client, &body).await?;
+    let mut times = vec![];
+    for n in 0..MESSAGES {
+        until_idle(&client, &session).await?;
+        let body = Send {
+            text: format!("say number {n}"),
+            ..Send::default()
+        };
+        let since = Instant::now();
+        let receipt = client.send(&session, &body, &Key::random()).await?;
+        loop {
+            let now = client.get_receipt(&receipt.id).await?;
+            match now.state.as_str() {
+                "submitted" | "turn_started" => break,
+                "unknown" => return Err(format!("{now:?}").into()),
+                _ if since.elapsed() > LONGEST => return Err(format!("{now:?}").into()),
+                _ => tokio::time::sleep(Duration::from_millis(1)).await,
+            }
+        }
+        times.push(since.elapsed());
+    }
+    let ours = Times::new(times);
+    let tmux = by_tmux(program, &ground)?;
+    Ok(vec![
+        Row::fact("send until known to be submitted, p50", ms(ours.p50())).beside(
+            format!(
+                "tmux send-keys until it is on the screen {}",
+                ms(tmux.p50())
+            ),
+            ratio(ours.p50(), tmux.p50()),
+        ),
+    ])
+}
+
+async fn until_idle(client: &Client, session: &str) -> Result<(), Failure> {
+    let since = Instant::now();
+    loop {
+        let now = client.get_session(session).await?;
+        if now.status == "idle" {
+            return Ok(());
+        }
+        if since.elapsed() > LONGEST {
+            return Err(format!("{session} is {}", now.status).into());
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// The same agent in a tmux of our own, driven the usual way. It proves less: that the text was shown.
+fn by_tmux(program: &Program, ground: &Ground) -> Result<Times, Failure> {
+    let socket = ground.folder.path().join("tmux");
+    let tmux = |args: &[&str]| -> Result<String, Failure> {
+        let output = Command::new("tmux")
+            .arg("-S")
+            .arg(&socket)
+            .args(["-f", "/dev/null"])
+            .args(args)
+            .output()?;
+        succeed(output.status)?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let private = ground.folder.path().join("private");
+    fs::create_dir(&private)?;
+    let agent = format!(
+        "{} scripted --private {}",
+        program.path().display(),
+        private.display()
+    );
+    tmux(&[
+        "new-session",
+        "-d",
+        "-s",
+        "peer",
+        "-x",
+        "160",
+        "-y",
+        "50",
+        &agent,
+    ])?;
+    let until = |wanted: &str| -> Result<(), Failure> {
+        let since = Instant::now();
+        while !tmux(&["capture-pane", "-p", "-t", "peer"])?.contains(wanted) {
+            if since.elapsed() > LONGEST {
+                return Err(format!("`{wanted}` never came").into());
+            }
+        }
+        Ok(())
+    };
+    until("[ready]")?;
+    let mut times = vec![];
+    for n in 0..MESSAGES {
+        let text = format!("say tmux number {n}");
+        let since = Instant::now();
+        tmux(&["send-keys", "-t", "peer", "-l", &text])?;
+        tmux(&["send-keys", "-t", "peer", "Enter"])?;
+        until(&format!("» {text}"))?;
+        times.push(since.elapsed());
+        until("[ready]")?;
+    }
+    tmux(&["kill-server"])?;
+    Ok(Times::new(times))
+}
+
+/// Two hundred agents that do nothing.
+async fn holding(program: &Program) -> Result<Vec<Row>, Failure> {
+    let mut ground = Ground::new(program).await?;
+    let client = ground.daemon()?.client();
+    for chunk in 0..FLEET / TOGETHER {
+        let mut all = JoinSet::new();
+        for n in 0..TOGETHER {
+            let client = ground.daemon()?.client();
+            all.spawn(async move {
+                spawn(&client, &waiting_agent(chunk * TOGETHER + n))
+                    .await
+                    .map_err(|e| e.to_string())
+            });
+        }
+        while let Some(done) = all.join_next().await {
+            done??;
+        }
+    }
+    let holders: Vec<u32> = ours(&ground.home())
+        .into_iter()
+        .filter(|(_, line)| line.contains(" holder "))
+        .map(|(pid, _)| pid)
+        .collect();
+    let private: Vec<u64> = holders.iter().filter_map(|pid| private(*pid)).collect();
+    let most = private.iter().copied().max().unwrap_or(0);
+    let before = forks()?;
+    let listed = list(&client).await?.len();
+    let started = forks()? - before;
+    let daemon = ground.daemon()?;
+    let resident = daemon.resident()?;
+    let cpu = daemon.cpu()?;
+    thread::sleep(IDLE);
+    let idle = (daemon.cpu()? - cpu).as_secs_f64() / IDLE.as_secs_f64();
+    ground.daemon = None;
+    let (again, ready) = program.daemon(&ground.home())?;
+    let found = all_found(&again.client()).await?;
+    ground.daemon = Some(again);
+    Ok(vec![
+        Row::fact(
+            format!("private memory of {} holders, most", holders.len()),
+            megabytes(most),
+        )
+        .budget("≤ 2 MB", most <= 2_000_000 && holders.len() >= FLEET),
+        Row::fact(
+            format!("processes started on this machine by a list of {listed}"),
+            started.to_string(),
+        )
+        .budget("0", started == 0 && listed >= FLEET),
+        Row::fact(
+            format!("daemon memory with {FLEET} agents"),
+            megabytes(resident),
+        )
+        .budget("≤ 60 MB", resident <= 60_000_000),
+        Row::fact(
+            format!("idle for 30 s with {FLEET} agents"),
+            format!("{:.2} % of a core", idle * 100.0),
+        )
+        .budget("< 1 %", idle < 0.01),
+        Row::fact(format!("restart to ready with {FLEET} agents"), ms(ready))
+            .budget("≤ 1 s", ready <= Duration::from_secs(1)),
+        Row::fact("the same, until every agent was seen alive", ms(found)),
+    ])
+}
+
+/// Private memory of a process: what would come back if it ended, but for the program's own pages.
+fn private(pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let line = text
+        .lines()
+        .find_map(|l| l.strip_prefix("Private_Dirty:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some(kilobytes * 1024)
+}
+
+/// Processes made on this machine since it started.
+fn forks() -> Result<u64, Failure> {
+    let stat = fs::read_to_string("/proc/stat")?;
+    let line = stat.lines().find_map(|l| l.strip_prefix("processes "));
+    Ok(line.ok_or("no count of processes")?.trim().parse()?)
+}
+
+async fn list(client: &Client) -> Result<Vec<Session>, Failure> {
+    let which = Sessions {
+        page: Page {
+            limit: Some(1000),
+            ..Page::default()
+        },
+        ..Sessions::default()
+    };
+    Ok(client.list_sessions(&which).await?.data)
+}
+
+async fn all_found(client: &Client) -> Result<Duration, Failure> {
+    let since = Instant::now();
+    loop {
+        let all = list(client).await?;
+        let alive = all.iter().filter(|s| s.runtime.state == "alive");
+        if alive.count() >= FLEET {
+            return Ok(since.elapsed());
+        }
+        if since.elapsed() > LONGEST {
+            return Err("agents were not found again".into());
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
