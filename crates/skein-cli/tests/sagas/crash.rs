@@ -1,0 +1,308 @@
+//! L4: the daemon is killed before and after every step of every saga; then nothing half-done is left.
+//!
+//! The steps are found, not listed: each story is told once with a log of the points that are reached, and
+//! then once for each of them, in a home of its own, with a daemon that ends itself there. Any later command
+//! starts another daemon, which finds the rest.
+
+use std::collections::{HashMap, VecDeque};
+use std::fs;
+use std::sync::Mutex;
+use std::thread;
+
+use serde_json::Value;
+
+use crate::audit::{clean, settled};
+use crate::base::Daemon;
+use crate::common::{Fleet, eventually, text};
+
+/// Homes that are at work at once.
+const AT_ONCE: usize = 3;
+
+/// What happens, and how it must have ended whatever happened meanwhile.
+struct Story {
+    /// What must be there before; done by a daemon that does not crash.
+    before: fn(&Fleet),
+    /// What the daemon is asked while it crashes; commands may fail.
+    act: fn(&Fleet),
+    /// How it must have ended.
+    after: fn(&Fleet),
+}
+
+/// Tells a story with a daemon that has these variables; gives the home and the daemon.
+fn tell(story: &Story, variable: &str, value: &str) -> (Fleet, Daemon) {
+    let fleet = Fleet::new();
+    (story.before)(&fleet);
+    fleet.home.stop();
+    let mut daemon = fleet.home.command(&["daemon", "run", "--announce"]);
+    daemon.env(variable, value);
+    let daemon = Daemon::announced(daemon).unwrap();
+    (story.act)(&fleet);
+    (fleet, daemon)
+}
+
+/// The points of a story, each with how often it was reached.
+fn points(story: &Story) -> Vec<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("points");
+    let (fleet, daemon) = tell(story, "SKEIN_TEST_CRASH_LOG", log.to_str().unwrap());
+    check(story, &fleet);
+    fleet.home.stop();
+    daemon.wait();
+    let mut times = HashMap::<String, u32>::new();
+    let log = fs::read_to_string(log).unwrap();
+    log.lines()
+        .map(|point| {
+            let times = times.entry(point.to_owned()).or_default();
+            *times += 1;
+            format!("{point}:{times}")
+        })
+        .collect()
+}
+
+fn check(story: &Story, fleet: &Fleet) {
+    settled(fleet);
+    (story.after)(fleet);
+    clean(fleet);
+}
+
+/// Tells the story once for every point, with a crash there. The points must be of these sagas.
+fn crash_everywhere(story: &Story, expected: &[&str]) {
+    let points = points(story);
+    for name in expected {
+        assert!(
+            points.iter().any(|point| point.starts_with(name)),
+            "{name} is not among {points:?}"
+        );
+    }
+    let queue = Mutex::new(VecDeque::from(points));
+    let next = || queue.lock().unwrap().pop_front();
+    thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                while let Some(point) = next() {
+                    crash_at(story, &point);
+                }
+            });
+        }
+    });
+}
+
+fn crash_at(story: &Story, point: &str) {
+    // Names the point if something below panics.
+    let told = Told(point);
+    let (fleet, daemon) = tell(story, "SKEIN_TEST_CRASH_AT", point);
+    let pid = daemon.pid();
+    // How often something is tried again is the machine's affair; that it is reached at all is not.
+    if point.ends_with(":1") {
+        assert_eq!(daemon.wait(), None, "{point} is not reached");
+    } else {
+        crate::common::end(pid);
+        daemon.wait();
+    }
+    check(story, &fleet);
+    drop(told);
+}
+
+struct Told<'a>(&'a str);
+
+impl Drop for Told<'_> {
+    #[expect(clippy::print_stderr, reason = "the test's own report")]
+    fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("with a crash at {}", self.0);
+        }
+    }
+}
+
+const TASK: &str = "write a.txt one";
+
+fn only_session(fleet: &Fleet) -> Value {
+    let all = settled(fleet);
+    assert_eq!(all.len(), 1, "{all:?}");
+    all[0].clone()
+}
+
+/// The agent lives and was given its task once.
+fn is_at_work(fleet: &Fleet) {
+    let session = text(&only_session(fleet)["id"]);
+    let idle = fleet.until_status(&session, "idle");
+    assert_eq!(idle["runtime"]["state"], "alive", "{idle}");
+    assert_eq!(fleet.prompts(&session), [TASK]);
+    let written = fs::read_to_string(fleet.folder(&session).join("a.txt")).unwrap();
+    assert_eq!(written, "one\n");
+}
+
+fn kept(fleet: &Fleet, session: &Value) -> String {
+    let backups = session["workspace"]["backups"].as_array().unwrap();
+    let last = text(&backups.last().unwrap()["ref"]);
+    fleet.git(&["show", &format!("{last}:a.txt")])
+}
+
+fn spawn(fleet: &Fleet) {
+    spawn_on(fleet, "pty");
+}
+
+fn spawn_on(fleet: &Fleet, runtime: &str) {
+    fleet.spawn(TASK, &["--runtime", runtime]);
+    fleet.until_status("api-1", "idle");
+}
+
+fn try_spawn(fleet: &Fleet, args: &[&str]) {
+    let spawn = ["spawn", "--project", "api", TASK];
+    fleet.run(&[&spawn, args].concat());
+}
+
+fn is_killed(fleet: &Fleet) {
+    let session = only_session(fleet);
+    assert_eq!(session["status"], "killed", "{session}");
+    assert_eq!(kept(fleet, &session), "one");
+    assert_eq!(fleet.prompts("api-1"), [TASK]);
+}
+
+fn is_undone(fleet: &Fleet, status: &str) {
+    let session = only_session(fleet);
+    assert_eq!(session["status"], status, "{session}");
+    assert_eq!(session["workspace"]["state"], "gone", "{session}");
+    assert!(!fleet.folder("api-1").exists());
+    assert_eq!(fleet.git(&["branch", "--list", "skein/*"]), "");
+}
+
+#[test]
+fn heavy_l4_a_spawn_is_completed_after_a_crash_at_any_point() {
+    let story = Story {
+        before: |_| {},
+        act: |fleet| try_spawn(fleet, &["--agent", "scripted"]),
+        after: is_at_work,
+    };
+    crash_everywhere(&story, &["spawn.workspace.", "spawn.prompt.", "deliver."]);
+}
+
+#[test]
+fn heavy_l4_a_spawn_in_tmux_is_completed_after_a_crash_at_any_point() {
+    let story = Story {
+        before: |_| {},
+        act: |fleet| try_spawn(fleet, &["--agent", "scripted", "--runtime", "tmux"]),
+        after: is_at_work,
+    };
+    crash_everywhere(&story, &["spawn.launch.", "deliver."]);
+}
+
+#[test]
+fn heavy_l4_a_kill_is_completed_after_a_crash_at_any_point() {
+    let story = Story {
+        before: spawn,
+        act: |fleet| drop(fleet.run(&["kill", "api-1"])),
+        after: is_killed,
+    };
+    crash_everywhere(&story, &["kill.stop.", "kill.backup.", "kill.end."]);
+}
+
+#[test]
+fn heavy_l4_a_kill_in_tmux_is_completed_after_a_crash_at_any_point() {
+    let story = Story {
+        before: |fleet| spawn_on(fleet, "tmux"),
+        act: |fleet| drop(fleet.run(&["kill", "api-1"])),
+        after: is_killed,
+    };
+    crash_everywhere(&story, &["kill.stop.", "kill.end."]);
+}
+
+#[test]
+fn heavy_l4_a_restore_is_completed_after_a_crash_at_any_point() {
+    let story = Story {
+        before: |fleet| {
+            spawn(fleet);
+            fleet.json(&["kill", "api-1"]);
+            // Its folder is gone then, so that it must be made again.
+            fleet.json(&["gc", "--older-than", "0s"]);
+            assert!(!fleet.folder("api-1").exists());
+        },
+        act: |fleet| drop(fleet.run(&["restore", "api-1"])),
+        after: is_at_work,
+    };
+    crash_everywhere(&story, &["restore.workspace.", "restore.launch."]);
+}
+
+#[test]
+fn heavy_l4_a_clean_up_is_completed_after_a_crash_at_any_point() {
+    let story = Story {
+        before: |fleet| {
+            spawn(fleet);
+            fleet.json(&["kill", "api-1"]);
+            assert!(fleet.folder("api-1").join("a.txt").exists());
+        },
+        act: |fleet| drop(fleet.run(&["gc", "--older-than", "0s"])),
+        after: |fleet| {
+            is_killed(fleet);
+            assert!(!fleet.folder("api-1").exists());
+        },
+    };
+    crash_everywhere(&story, &["gc.backup.", "gc.remove.", "gc.end."]);
+}
+
+#[test]
+fn heavy_l4_a_spawn_whose_agent_dies_is_undone_after_a_crash_at_any_point() {
+    let story = Story {
+        before: |_| {},
+        act: |fleet| try_spawn(fleet, &["--command", "exit 3", "--prompt-via", "typed"]),
+        after: |fleet| is_undone(fleet, "failed"),
+    };
+    crash_everywhere(&story, &["spawn.prompt.undo", "spawn.workspace.undone"]);
+}
+
+#[test]
+fn heavy_l4_a_spawn_whose_setup_fails_is_undone_after_a_crash_at_any_point() {
+    let story = Story {
+        before: |fleet| fleet.settings("setup = [\"echo half > made; exit 7\"]\n"),
+        act: |fleet| try_spawn(fleet, &["--agent", "scripted"]),
+        after: |fleet| is_undone(fleet, "failed"),
+    };
+    crash_everywhere(&story, &["spawn.setup.undo", "spawn.workspace.undone"]);
+}
+
+#[test]
+fn heavy_l4_a_kill_during_setup_is_completed_after_a_crash_at_any_point() {
+    let story = Story {
+        before: |fleet| {
+            // Goes on when it is told to.
+            let wait = "while [ ! -e go ]; do sleep 0.05; done";
+            fleet.settings(&format!("setup = [\"{wait}\"]\n"));
+        },
+        act: |fleet| {
+            try_spawn(fleet, &["--agent", "scripted", "--no-wait"]);
+            fleet.until("api-1", |s| s["saga"]["step"] == "setup");
+            thread::scope(|scope| {
+                scope.spawn(|| fleet.run(&["kill", "api-1"]));
+                eventually(
+                    || {
+                        let _ = fs::write(fleet.folder("api-1").join("go"), "");
+                        fleet.show("api-1")["saga"].is_null().then_some(())
+                    },
+                    || fleet.show("api-1").to_string(),
+                );
+            });
+        },
+        after: |fleet| is_undone(fleet, "killed"),
+    };
+    crash_everywhere(&story, &["spawn.setup.undo", "spawn.workspace.undone"]);
+}
+
+#[test]
+fn heavy_l4_an_agents_own_end_is_recorded_after_a_crash_at_any_point() {
+    let story = Story {
+        before: spawn,
+        act: |fleet| {
+            fleet.run(&["send", "api-1", "finish", "--no-wait"]);
+            eventually(
+                || (fleet.show("api-1")["phase"] == "ended").then_some(()),
+                || fleet.show("api-1").to_string(),
+            );
+        },
+        after: |fleet| {
+            let session = only_session(fleet);
+            assert_eq!(session["status"], "done", "{session}");
+            assert_eq!(fleet.prompts("api-1"), [TASK, "finish"]);
+        },
+    };
+    crash_everywhere(&story, &["deliver.written", "exit.recorded"]);
+}

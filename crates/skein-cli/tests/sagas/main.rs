@@ -1,0 +1,22 @@
+//! Nothing half-done survives (L4): crashes at every step, undos that fail, queues, hostile surroundings.
+//!
+//! First place to read: [`audit`], which looks at the whole machine after a test and says what is left of it
+//! that no record knows. Tests named `heavy_…` take long and run in the full suite only.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
+
+mod audit;
+mod crash;
+mod sabotage;
+
+#[path = "../fleet/common.rs"]
+#[expect(dead_code, reason = "other suites use the rest")]
+mod common;
+
+#[path = "../e2e/common.rs"]
+#[expect(
+    dead_code,
+    unused_imports,
+    reason = "the harness of the other suite, of which this one uses a part"
+)]
+mod base;
