@@ -29,7 +29,7 @@ const ROUNDS: usize = 200;
 /// A full look at every session, every so many rounds; what the round touched is looked at each time.
 const FULL_CHECK: usize = 10;
 /// How fast a restart is belongs to the benchmarks; this only tells a slow one from a stuck one.
-const READY: Duration = Duration::from_secs(5);
+const READY: Duration = Duration::from_secs(60);
 
 #[test]
 fn heavy_l4_l9_two_hundred_kills_lose_nothing() {

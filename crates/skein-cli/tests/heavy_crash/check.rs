@@ -254,7 +254,7 @@ impl Ledger {
         if kills < 200 {
             return;
         }
-        assert!(self.acknowledged > 1000 && self.lost > 200, "{self}");
+        assert!(self.acknowledged > 300 && self.lost > 50, "{self}");
         for kind in [
             "thread.archived",
             "session.spawned",
