@@ -241,7 +241,7 @@ fn terminal() -> &'static str {
         "/usr/lib/terminfo",
     ];
     let known = |place: &&str| Path::new(place).join("t/tmux-256color").exists();
-    if places.iter().any(|place| known(&place)) {
+    if places.iter().any(known) {
         "tmux-256color"
     } else {
         "screen-256color"

@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use skein_domain::RunHandle;
 use skein_runtime::conformance::Home;
 use skein_runtime::runtime::{Grace, Launch, Run, Runtime, Size};
-use skein_runtime::tmux::{TmuxOptions, TmuxRuntime};
+use skein_runtime::tmux::{Attach, TmuxOptions, TmuxRuntime};
 use tempfile::TempDir;
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -75,6 +75,14 @@ impl TmuxHome {
         }
     }
 
+    /// Where the sockets are.
+    fn place(&self) -> PathBuf {
+        let tmux = self.tmux();
+        let handle = tmux.handle("default", &"api-1".parse().unwrap(), 1);
+        let words = tmux.attach_command(&handle, Attach::LookOn).unwrap();
+        PathBuf::from(&words[2]).parent().unwrap().to_owned()
+    }
+
     /// The process that carries commands to the server.
     pub(crate) fn bridge(&self) -> u32 {
         let all = self.processes();
@@ -86,7 +94,8 @@ impl TmuxHome {
 
     /// Processes that belong to this home: servers, bridges, keepers.
     fn processes(&self) -> Vec<String> {
-        let home = self.folder.path().to_str().unwrap();
+        let (home, place) = (self.folder.path().to_owned(), self.place());
+        let ours = [home.to_str().unwrap(), place.to_str().unwrap()];
         let mut found = vec![];
         for entry in fs::read_dir("/proc").unwrap().flatten() {
             let pid = entry.file_name();
@@ -95,7 +104,7 @@ impl TmuxHome {
             }
             let words = fs::read(entry.path().join("cmdline")).unwrap_or_default();
             let words = String::from_utf8_lossy(&words).replace('\0', " ");
-            if words.contains(home) {
+            if ours.iter().any(|path| words.contains(path)) {
                 found.push(format!("{} {words}", pid.display()));
             }
         }
@@ -112,6 +121,9 @@ impl Drop for TmuxHome {
         while !self.processes().is_empty() {
             assert!(Instant::now() < deadline, "left: {:#?}", self.processes());
             std::thread::sleep(Duration::from_millis(10));
+        }
+        if !self.place().starts_with(self.folder.path()) {
+            let _ = fs::remove_dir_all(self.place());
         }
     }
 }

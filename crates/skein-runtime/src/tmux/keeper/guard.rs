@@ -65,8 +65,8 @@ impl Guard {
             b' '..=b'/' => State::Intermediate,
             b'0'..=b'~' => {
                 self.bracketed_paste &= byte != b'c';
-                // DECID asks what the terminal is.
-                if byte != b'Z' {
+                // DECID asks what the terminal is; the end of a string that was dropped ends nothing.
+                if !matches!(byte, b'Z' | b'\\') {
                     passed.extend_from_slice(&self.held);
                 }
                 State::Text
