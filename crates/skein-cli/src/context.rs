@@ -85,6 +85,11 @@ impl Context {
         match client.connect().await {
             Ok(()) => {}
             Err(error) if start::may_start(&error) && self.is_local() => {
+                if self.inside()?.is_some() {
+                    // It would be in the agent's process tree, and end with it.
+                    return Err(UserError::unavailable("the daemon is not running")
+                        .hint("agents do not start it; any `skein` command of its user does"));
+                }
                 start::start(self, &client, &start::Wanted::default()).await?;
             }
             Err(error) => return Err(error.into()),
