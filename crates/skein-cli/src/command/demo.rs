@@ -1,7 +1,9 @@
 //! `skein demo`
 
+mod ground;
 mod stage;
 mod story;
+mod sweep;
 
 use clap::Args;
 use serde::Serialize;
@@ -11,15 +13,17 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::context::{Context, Running};
 use crate::error::UserError;
-use crate::output::{BOLD, GREEN};
+use crate::output::{BOLD, DIM, GREEN, Paint};
 use crate::start::{self, Wanted};
 use crate::text;
 use stage::{Stage, Step};
+use story::Shown;
 
-/// See it work: two users and three agents share a thread
+/// See it work: a fleet of five agents, one killed and restored, one crashing
 ///
-/// They delegate, ask, hand over, broadcast and merge, in a throwaway home with a daemon of its own. Nothing
-/// of yours is touched, and nothing is left behind.
+/// One finishes, one asks, one changes hands, one is killed and goes on, one crashes and is explained; in a
+/// throwaway repository and home with a daemon of its own. The agents are built in and follow a script: no
+/// keys, no network. Nothing of yours is touched, and nothing is left behind.
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
     /// Without pauses
@@ -28,6 +32,7 @@ pub(crate) struct DemoArgs {
 }
 
 pub(crate) async fn run(context: &Context, args: DemoArgs) -> Result<(), UserError> {
+    let mut wishes = Wishes::new();
     let folder = tempfile::Builder::new()
         .prefix("skein-demo-")
         .tempdir_in(&context.environment.temp)
@@ -35,9 +40,18 @@ pub(crate) async fn run(context: &Context, args: DemoArgs) -> Result<(), UserErr
             UserError::unavailable("cannot make a folder for the demo").caused_by(&error)
         })?;
     let inner = throwaway(context, folder.path())?;
-    let result = tokio::select! {
-        result = play(context, &inner, args.fast) => result,
-        () = interrupted() => Err(UserError::failed("the demo was interrupted")),
+    ground::lay(
+        &folder.path().join("project"),
+        context.environment.path.as_deref(),
+    )?;
+    // Not to be interrupted: a daemon that is about to take its place could not be stopped yet.
+    let opener = inner.new_client();
+    let result = match start::start(&inner, &opener, &Wanted::default()).await {
+        Ok(_) => tokio::select! {
+            result = play(context, &inner, &opener, args.fast) => result,
+            () = wishes.gone() => Err(UserError::failed("the demo was interrupted")),
+        },
+        Err(error) => Err(error),
     };
     let stopped = clean(&inner).await;
     let removed = folder.close().map_err(|error| {
@@ -52,28 +66,40 @@ pub(crate) async fn run(context: &Context, args: DemoArgs) -> Result<(), UserErr
 #[derive(Debug, Serialize)]
 struct Played {
     ok: bool,
+    shown: Vec<Shown>,
     steps: Vec<Step>,
     sessions: Vec<Session>,
     events: u64,
     verified: bool,
 }
 
-/// Ends when somebody wants us gone, so that even then nothing is left behind.
-async fn interrupted() {
-    let [mut interrupt, mut terminate, mut hangup] = [
-        SignalKind::interrupt(),
-        SignalKind::terminate(),
-        SignalKind::hangup(),
-    ]
-    .map(|kind| signal(kind).ok());
-    let wait = async |signal: &mut Option<Signal>| match signal {
-        Some(signal) => _ = signal.recv().await,
-        None => std::future::pending().await,
-    };
-    tokio::select! {
-        () = wait(&mut interrupt) => {}
-        () = wait(&mut terminate) => {}
-        () = wait(&mut hangup) => {}
+/// Listens for those who want us gone, so that even then nothing is left behind. From its making on they do
+/// not end us themselves.
+struct Wishes([Option<Signal>; 3]);
+
+impl Wishes {
+    fn new() -> Self {
+        Self(
+            [
+                SignalKind::interrupt(),
+                SignalKind::terminate(),
+                SignalKind::hangup(),
+            ]
+            .map(|kind| signal(kind).ok()),
+        )
+    }
+
+    async fn gone(&mut self) {
+        let Self([interrupt, terminate, hangup]) = self;
+        let wait = async |signal: &mut Option<Signal>| match signal {
+            Some(signal) => _ = signal.recv().await,
+            None => std::future::pending().await,
+        };
+        tokio::select! {
+            () = wait(interrupt) => {}
+            () = wait(terminate) => {}
+            () = wait(hangup) => {}
+        }
     }
 }
 
@@ -83,12 +109,9 @@ fn throwaway(context: &Context, folder: &std::path::Path) -> Result<Context, Use
     environment.skein_home = Some(folder.join("home"));
     environment.xdg_config_home = Some(folder.join("config"));
     environment.tenant = None;
-    environment.actor = Some("user:ann".into());
+    environment.actor = Some(story::ANN.into());
     environment.url = None;
     environment.token = None;
-    std::fs::create_dir(folder.join("project")).map_err(|error| {
-        UserError::unavailable("cannot make a folder for the demo").caused_by(&error)
-    })?;
     Context::new(
         environment,
         context.out.clone(),
@@ -96,25 +119,27 @@ fn throwaway(context: &Context, folder: &std::path::Path) -> Result<Context, Use
     )
 }
 
-async fn play(context: &Context, inner: &Context, fast: bool) -> Result<Played, UserError> {
-    let opener = inner.new_client();
-    start::start(inner, &opener, &Wanted::default()).await?;
-    let mut stage = Stage::new(&context.out, opener, fast);
-    let clients = |actor: &str| {
-        Client::new(
-            inner.new_client().endpoint().clone(),
-            Identity {
-                tenant: "default".to_owned(),
-                actor: actor.to_owned(),
-            },
-        )
-    };
-    let folder = inner.home.root().with_file_name("project");
-    story::tell(&mut stage, &clients, &folder.to_string_lossy()).await?;
+async fn play(
+    context: &Context,
+    inner: &Context,
+    ann: &Client,
+    fast: bool,
+) -> Result<Played, UserError> {
+    let mut stage = Stage::open(&context.out, ann, fast).await?;
+    let bob = Client::new(
+        ann.endpoint().clone(),
+        Identity {
+            tenant: "default".to_owned(),
+            actor: story::BOB.to_owned(),
+        },
+    );
+    let project = inner.home.root().with_file_name("project");
+    let shown = story::tell(&mut stage, &bob, &project.to_string_lossy()).await?;
     stage.curtain().await?;
-    let report = stage.client().verify_events().await?;
+    let report = ann.verify_events().await?;
     Ok(Played {
         ok: report.ok,
+        shown,
         sessions: stage.sessions().await?,
         steps: stage.into_steps(),
         events: report.events,
@@ -123,16 +148,7 @@ async fn play(context: &Context, inner: &Context, fast: bool) -> Result<Played, 
 }
 
 fn tell(context: &Context, played: &Played) -> Result<(), UserError> {
-    context.out.show(played, |paint| {
-        format!(
-            "\n{} {} steps, {} events, every one as it was written. The demo's home and daemon are gone.\nNext: {} in a folder of yours, then {}.",
-            paint.apply(GREEN.bold(), "Done:"),
-            played.steps.len(),
-            text::number(played.events),
-            paint.apply(BOLD, "skein project add"),
-            paint.apply(BOLD, "skein spawn \"what is to be done\""),
-        )
-    })?;
+    context.out.show(played, |paint| summary(played, paint))?;
     if played.ok {
         Ok(())
     } else {
@@ -140,11 +156,39 @@ fn tell(context: &Context, played: &Played) -> Result<(), UserError> {
     }
 }
 
-/// Stops the demo's daemon, if it ever ran, and removes what lies outside of its folder.
+fn summary(played: &Played, paint: Paint) -> String {
+    let mut out = format!("\n{}\n", paint.apply(BOLD, "What you saw"));
+    for shown in &played.shown {
+        out.push_str(&format!(
+            "  {}  {:<13}  {}\n",
+            paint.apply(BOLD, &shown.session),
+            shown.what,
+            paint.apply(DIM, &text::line(&shown.proof)),
+        ));
+    }
+    out.push_str(&format!(
+        "{} {} events, every one as it was written; of the demo itself nothing is left.\n",
+        paint.apply(GREEN.bold(), "Done:"),
+        text::number(played.events),
+    ));
+    out.push_str("Next, in a repository of yours:\n");
+    for command in [
+        "skein init",
+        "skein spawn --agent scripted \"ask Shall I go on? | yes | no\"",
+        "skein ls",
+    ] {
+        out.push_str(&format!("  {}\n", paint.apply(BOLD, command)));
+    }
+    out
+}
+
+/// Ends what still runs, stops the demo's daemon, if it ever ran, and removes what lies outside of its folder.
 async fn clean(inner: &Context) -> Result<(), UserError> {
     if let Ok(Running::Here(client)) = inner.running().await {
+        let swept = sweep::sweep(client, &inner.home).await;
         client.stop_daemon(&Key::random()).await?;
         super::daemon::released(&inner.home, None).await?;
+        swept?;
     }
     let socket = inner.home.socket_folder();
     if socket != inner.home.root() {

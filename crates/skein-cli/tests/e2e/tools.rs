@@ -1,8 +1,12 @@
 //! What people reach for at the terminal: completion, manual, doctor, demo, waiting, questions.
 
 use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::common::{Home, Ran};
@@ -86,7 +90,7 @@ fn doctor_is_content_with_a_fresh_home() {
 }
 
 #[test]
-fn the_demo_shows_everything_and_leaves_nothing() {
+fn the_demo_shows_a_fleet_and_leaves_nothing() {
     let home = Home::new();
     let temp = home.user().join("tmp");
     std::fs::create_dir(&temp).unwrap();
@@ -97,23 +101,77 @@ fn the_demo_shows_everything_and_leaves_nothing() {
         .unwrap();
     let ran = Ran::from(ran);
     assert_eq!(ran.code, 0, "{ran:?}");
-    for shown in ["handoff", "broadcast", "merge"] {
-        assert!(
-            ran.stdout.to_lowercase().contains(shown),
-            "{shown}: {ran:?}"
-        );
+    for shown in [
+        "spawns five agents",
+        "finished       its commit is on branch skein/demo-1",
+        "asked          was answered, went on and finished",
+        "changed hands  user:bob owns it",
+        "killed -9      restored in its conversation, finished in run 2",
+        "it says: resumed after 1 turns",
+        "crashed        explained: its agent exited with code 3",
+        "skein init",
+    ] {
+        assert!(ran.stdout.contains(shown), "{shown}: {ran:?}");
     }
-    let left: Vec<_> = std::fs::read_dir(&temp).unwrap().collect();
-    assert!(left.is_empty(), "{left:?}");
     assert!(!home.root().exists(), "it has a home of its own");
-    // No process of it lives on: each would carry our HOME in its environment.
+    assert_nothing_is_left(&home, &temp);
+}
+
+#[test]
+fn a_demo_that_is_interrupted_leaves_nothing() {
+    let home = Home::new();
+    let temp = home.user().join("tmp");
+    std::fs::create_dir(&temp).unwrap();
+    let mut demo = home
+        .command(&["demo"])
+        .env("TMPDIR", &temp)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(demo.stdout.take().unwrap()).lines();
+    assert!(
+        lines.any(|line| line.unwrap().contains("spawns five agents")),
+        "it came to nothing: {demo:?}"
+    );
+    kill_process(Pid::from_child(&demo), Signal::INT).unwrap();
+    let rest: Vec<_> = lines.map_while(Result::ok).collect();
+    let ran = Ran::from(demo.wait_with_output().unwrap());
+    assert_eq!(ran.code, 1, "{ran:?} {rest:?}");
+    assert!(ran.stderr.contains("was interrupted"), "{ran:?} {rest:?}");
+    assert_nothing_is_left(&home, &temp);
+}
+
+/// No folder, and no process: those with an environment carry our HOME in it, holders have a file of their
+/// run open.
+fn assert_nothing_is_left(home: &Home, temp: &Path) {
+    let left: Vec<_> = std::fs::read_dir(temp).unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
     let mark = format!("HOME={}", home.user().display()).into_bytes();
-    for entry in std::fs::read_dir("/proc").unwrap() {
-        let environment = std::fs::read(entry.unwrap().path().join("environ")).unwrap_or_default();
-        let ours = environment
-            .split(|byte| *byte == 0)
-            .any(|variable| variable == mark);
-        assert!(!ours, "{:?}", String::from_utf8_lossy(&environment));
+    let is_ours = |process: &Path| {
+        let environment = std::fs::read(process.join("environ")).unwrap_or_default();
+        let opened = std::fs::read_dir(process.join("fd")).into_iter().flatten();
+        environment.split(|byte| *byte == 0).any(|v| v == mark)
+            || opened
+                .flatten()
+                .filter_map(|entry| std::fs::read_link(entry.path()).ok())
+                .any(|file| file.starts_with(temp))
+    };
+    // One that is just going may still be seen.
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let processes = std::fs::read_dir("/proc").unwrap();
+        let ours = processes
+            .map(|entry| entry.unwrap().path())
+            .find(|p| is_ours(p));
+        let Some(process) = ours else { return };
+        assert!(
+            Instant::now() < deadline,
+            "{process:?}: {:?}",
+            std::fs::read_to_string(process.join("cmdline"))
+        );
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 

@@ -1,333 +1,295 @@
 //! What happens in the demo.
 
+use rustix::process::{Pid, Signal, kill_process};
+use serde::Serialize;
 use skein_client::{Client, Key};
-use skein_wire::{
-    AddProject, Answer, Ask, BeginTurn, Broadcast, BudgetAsked, EndSession, EndTurn, Handoff,
-    Merge, NewThread, Session, SetSummary, Spawn, Thread,
-};
+use skein_wire::{AddProject, Answer, Handoff, Receipt, Restore, Send, Session, Spawn};
 
 use super::stage::Stage;
 use crate::error::UserError;
 
-const ANN: &str = "user:ann";
-const BOB: &str = "user:bob";
-const SCOUT: &str = "agent:scout";
-const WEAVER: &str = "agent:weaver";
-const MENDER: &str = "agent:mender";
+pub(super) const ANN: &str = "user:ann";
+pub(super) const BOB: &str = "user:bob";
 
-/// The cast, each calling in its own name.
-struct Cast {
-    ann: Client,
-    bob: Client,
-    scout: Client,
-    weaver: Client,
-    mender: Client,
+/// Owner, task, and what the built-in agent does about it. Their first words come in the table.
+const CAST: [(&str, &str, &str); 5] = [
+    (
+        "agent:weaver",
+        "Refuse empty input",
+        "usage 18200 2100 0.12; wait 3; write parser.txt empty input is refused; \
+         commit parser: refuse empty input; finish",
+    ),
+    (
+        "agent:scout",
+        "Shorten the cookie",
+        "wait 1; usage 4100 300 0.02; ask It outlives the session. Shorten it? | yes | no; \
+         write cookie.txt one hour; commit cookie: one hour; finish",
+    ),
+    (
+        "agent:herald",
+        "Write release notes",
+        "wait 1; write notes.md a draft; usage 2500 900 0.02; commit notes: a draft",
+    ),
+    (
+        "agent:mender",
+        "Migrate accounts",
+        "wait 1; write accounts.txt step one of two; usage 9700 1200 0.06; commit accounts: step one",
+    ),
+    (
+        "agent:mason",
+        "Rebuild the index",
+        "write index.txt half of it; usage 6600 400 0.03; wait 5; crash 3",
+    ),
+];
+
+/// One of the things that were to be seen, and by what.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Shown {
+    pub(super) session: String,
+    pub(super) what: &'static str,
+    pub(super) proof: String,
 }
 
 pub(super) async fn tell(
     stage: &mut Stage<'_>,
-    client: &dyn Fn(&str) -> Client,
+    bob: &Client,
     folder: &str,
-) -> Result<(), UserError> {
-    let cast = Cast {
-        ann: client(ANN),
-        bob: client(BOB),
-        scout: client(SCOUT),
-        weaver: client(WEAVER),
-        mender: client(MENDER),
+) -> Result<Vec<Shown>, UserError> {
+    let ids = spawn(stage, folder).await?;
+    let [weaver, scout, herald, mender, mason] = &ids;
+    let asked = question(stage, scout).await?;
+    Ok(vec![
+        finish(stage, weaver).await?,
+        asked,
+        hand_over(stage, bob, herald).await?,
+        kill_and_restore(stage, mender).await?,
+        crash(stage, mason).await?,
+    ])
+}
+
+async fn spawn(stage: &mut Stage<'_>, folder: &str) -> Result<[String; 5], UserError> {
+    let ann = stage.client();
+    let body = AddProject {
+        name: Some("demo".to_owned()),
+        path: Some(folder.to_owned()),
+        ..AddProject::default()
     };
-    let thread = open(stage, &cast, folder).await?;
-    let root = begin(stage, &cast, &thread).await?;
-    let (scout, mender) = delegate(stage, &cast, &root).await?;
-    question(stage, &cast, &scout).await?;
-    finish_children(stage, &cast, &scout, &mender).await?;
-    hand_over(stage, &cast, &root).await?;
-    broadcast(stage, &cast, &root).await?;
-    close(stage, &cast, &root, &thread).await
-}
-
-async fn open(stage: &mut Stage<'_>, cast: &Cast, folder: &str) -> Result<Thread, UserError> {
-    let project = cast
-        .ann
-        .add_project(
-            &AddProject {
-                name: Some("demo".to_owned()),
-                path: Some(folder.to_owned()),
-                width: Some(2),
-                ..AddProject::default()
-            },
-            &Key::random(),
-        )
-        .await?;
+    let project = ann.add_project(&body, &Key::random()).await?;
     stage
         .did(
             ANN,
-            "adds a project whose sessions may have 2 live children each",
+            "makes a project of a throwaway repository",
+            Some("skein init"),
         )
         .await?;
-    let thread = cast
-        .ann
-        .new_thread(
-            &NewThread {
-                project: project.id,
-                title: "Login fails after an hour".to_owned(),
-            },
-            &Key::random(),
-        )
-        .await?;
-    stage
-        .did(ANN, "opens the thread “Login fails after an hour”")
-        .await?;
-    Ok(thread)
-}
-
-async fn begin(stage: &mut Stage<'_>, cast: &Cast, thread: &Thread) -> Result<Session, UserError> {
-    let root = cast
-        .ann
-        .spawn(
-            &Spawn {
-                task: "Make logins last".to_owned(),
-                thread: Some(thread.id.clone()),
-                budget: Some(BudgetAsked {
-                    tokens: Some(100_000),
-                    cost_usd: Some(2.0),
-                }),
-                ..Spawn::default()
-            },
-            &Key::random(),
-        )
-        .await?;
-    stage.watch(&root);
+    let mut ids = [const { String::new() }; 5];
+    for (id, (owner, task, script)) in ids.iter_mut().zip(CAST) {
+        let body = Spawn {
+            task: format!("{task}\n{script}"),
+            project: Some(project.id.clone()),
+            owner: Some(owner.to_owned()),
+            agent: Some("scripted".to_owned()),
+            prompt_via: Some("argv".to_owned()),
+            ..Spawn::default()
+        };
+        *id = ann.spawn(&body, &Key::random()).await?.id;
+    }
     stage
         .did(
             ANN,
-            &format!("starts {} with 100,000 tokens and $2", root.id),
+            "spawns five agents, each in a worktree and a terminal of its own",
+            Some("skein spawn --from tasks.txt --agent scripted"),
         )
         .await?;
-    Ok(root)
+    Ok(ids)
 }
 
-async fn delegate(
-    stage: &mut Stage<'_>,
-    cast: &Cast,
-    root: &Session,
-) -> Result<(Session, Session), UserError> {
-    let child = |task: &str, owner: &str| Spawn {
-        task: task.to_owned(),
-        parent: Some(root.id.clone()),
-        owner: Some(owner.to_owned()),
-        budget: Some(BudgetAsked {
-            tokens: Some(20_000),
-            cost_usd: Some(0.5),
-        }),
-        ..Spawn::default()
-    };
-    let scout = cast
-        .ann
-        .spawn(&child("Find the cause", SCOUT), &Key::random())
-        .await?;
+async fn question(stage: &mut Stage<'_>, id: &str) -> Result<Shown, UserError> {
+    let asks = stage.until_is(id, &["needs_input"]).await?;
+    let question = asks.question.map(|question| question.text);
+    let question = question.unwrap_or_default();
     stage
-        .did(
-            ANN,
-            &format!("delegates “Find the cause” to {SCOUT}, 20,000 tokens set aside"),
-        )
-        .await?;
-    let mender = cast
-        .ann
-        .spawn(&child("Write a failing test", MENDER), &Key::random())
-        .await?;
-    stage
-        .did(
-            ANN,
-            &format!("delegates “Write a failing test” to {MENDER}"),
-        )
-        .await?;
-    let refused = cast
-        .ann
-        .spawn(&child("Write the release notes", WEAVER), &Key::random())
-        .await;
-    stage
-        .was_refused(ANN, "wants a third child; the project allows two", refused)
-        .await?;
-    Ok((scout, mender))
-}
-
-async fn question(stage: &mut Stage<'_>, cast: &Cast, scout: &Session) -> Result<(), UserError> {
-    turn(&cast.scout, scout, 8_200, 900, 0.11).await?;
-    stage
-        .did(SCOUT, "works a turn: 9,100 tokens, $0.11")
-        .await?;
-    cast.scout
-        .begin_turn(&scout.id, &BeginTurn::default(), &Key::random())
-        .await?;
-    let ask = Ask {
-        question: "The cookie outlives the session. May I shorten it?".to_owned(),
-        options: vec!["yes".to_owned(), "no".to_owned()],
-        ..Ask::default()
-    };
-    cast.scout.ask(&scout.id, &ask, &Key::random()).await?;
-    stage
-        .did(
-            SCOUT,
-            "asks: the cookie outlives the session, may I shorten it?",
-        )
+        .did(&asks.owner, &format!("asks: {question}"), None)
         .await?;
     let answer = Answer {
         text: "yes".to_owned(),
     };
-    cast.bob.answer(&scout.id, &answer, &Key::random()).await?;
-    stage.did(BOB, "answers: yes").await
+    stage.client().answer(id, &answer, &Key::random()).await?;
+    stage
+        .did(ANN, "answers: yes", Some(&format!("skein answer {id} yes")))
+        .await?;
+    stage.until_is(id, &["done"]).await?;
+    Ok(Shown {
+        session: id.to_owned(),
+        what: "asked",
+        proof: "was answered, went on and finished".to_owned(),
+    })
 }
 
-async fn finish_children(
-    stage: &mut Stage<'_>,
-    cast: &Cast,
-    scout: &Session,
-    mender: &Session,
-) -> Result<(), UserError> {
-    end_turn(&cast.scout, scout, 2_400, 300, 0.03).await?;
-    let summary = SetSummary {
-        text: "The cookie lives 24 hours, the session only one.".to_owned(),
-        key_decisions: vec!["shorten the cookie, not lengthen the session".to_owned()],
-        ..SetSummary::default()
-    };
-    cast.scout
-        .set_summary(&scout.id, &summary, &Key::random())
-        .await?;
-    end(&cast.scout, scout, "done").await?;
+async fn finish(stage: &mut Stage<'_>, id: &str) -> Result<Shown, UserError> {
+    let done = stage.until_is(id, &["done"]).await?;
+    let stat = stage.client().diff(id, true).await?.diff;
+    let file = stat.lines().next().unwrap_or_default().trim();
+    let branch = branch(&done);
     stage
         .did(
-            SCOUT,
-            "writes its summary and ends; what it did not spend goes back",
+            &done.owner,
+            &format!("finishes; its commit is on {branch}: {file}"),
+            Some(&format!("skein diff --stat {id}")),
         )
         .await?;
-    turn(&cast.mender, mender, 5_000, 1_500, 0.08).await?;
-    end(&cast.mender, mender, "done").await?;
-    stage.did(MENDER, "works a turn and ends").await
+    Ok(Shown {
+        session: id.to_owned(),
+        what: "finished",
+        proof: format!("its commit is on branch {branch}"),
+    })
 }
 
-async fn hand_over(stage: &mut Stage<'_>, cast: &Cast, root: &Session) -> Result<(), UserError> {
+async fn hand_over(stage: &mut Stage<'_>, bob: &Client, id: &str) -> Result<Shown, UserError> {
+    let before = stage.until_is(id, &["idle"]).await?;
     let handoff = |to: &str| Handoff {
-        workspace: None,
         to: to.to_owned(),
-        expect_version: Some(root.owner_version),
+        workspace: None,
+        expect_version: Some(before.owner_version),
     };
-    cast.ann
-        .handoff(&root.id, &handoff(BOB), &Key::random())
-        .await?;
+    let ann = stage.client();
+    ann.handoff(id, &handoff(BOB), &Key::random()).await?;
     stage
         .did(
             ANN,
-            &format!("hands {} to {BOB}: same session, new owner", root.id),
+            &format!("hands {id} over to {BOB}: same session, same terminal, new owner"),
+            Some(&format!("skein handoff {id} --to {BOB}")),
         )
         .await?;
-    let late = cast
-        .ann
-        .handoff(&root.id, &handoff(WEAVER), &Key::random())
+    let late = ann
+        .handoff(id, &handoff("agent:mason"), &Key::random())
         .await;
+    let version = before.owner_version;
     stage
         .was_refused(
             ANN,
-            &format!("hands it to {WEAVER} too, from what she saw before"),
+            "hands it over again, from what she saw before",
+            &format!("skein handoff {id} --to agent:mason --expect-version {version}"),
             late,
         )
-        .await
-}
-
-async fn broadcast(stage: &mut Stage<'_>, cast: &Cast, root: &Session) -> Result<(), UserError> {
-    let both = Broadcast {
-        to: vec![WEAVER.to_owned(), MENDER.to_owned()],
-        ..Broadcast::default()
-    };
-    let children = cast
-        .bob
-        .broadcast(&root.id, &both, &Key::random())
-        .await?
-        .data;
-    let (Some(first), Some(second)) = (children.first(), children.get(1)) else {
-        return Err(UserError::failed("the broadcast made no two sessions"));
-    };
-    let (weaver, mender) = if first.owner == WEAVER {
-        (first, second)
-    } else {
-        (second, first)
-    };
+        .await?;
+    let message = "Name the fixes\nappend notes.md fixes: parser, cookie; commit notes: fixes; wait 1; finish";
+    let receipt = send(stage, bob, id, message).await?;
+    let steps: Vec<_> = receipt.history.iter().map(|s| s.state.as_str()).collect();
     stage
         .did(
             BOB,
-            &format!("broadcasts the work to {WEAVER} and {MENDER}; the better one wins"),
+            &format!("tells it to go on; receipt: {}", steps.join(" → ")),
+            Some(&format!("skein send {id} \"Name the fixes\"")),
         )
         .await?;
-    turn(&cast.weaver, weaver, 9_000, 3_000, 0.19).await?;
-    end(&cast.weaver, weaver, "done").await?;
-    stage.did(WEAVER, "mends the login and ends").await?;
-    turn(&cast.mender, mender, 11_000, 2_000, 0.21).await?;
-    end(&cast.mender, mender, "failed").await?;
+    let done = stage.until_is(id, &["done"]).await?;
+    Ok(Shown {
+        session: id.to_owned(),
+        what: "changed hands",
+        proof: format!("{} owns it, and was heard: {}", done.owner, receipt.state),
+    })
+}
+
+async fn kill_and_restore(stage: &mut Stage<'_>, id: &str) -> Result<Shown, UserError> {
+    let live = stage.until_is(id, &["idle"]).await?;
+    let pid = live.runtime.pid.and_then(|pid| i32::try_from(pid).ok());
+    let pid = pid
+        .and_then(Pid::from_raw)
+        .ok_or_else(|| UserError::failed(format!("{id} has no process")))?;
+    kill_process(pid, Signal::KILL)
+        .map_err(|error| UserError::failed("cannot kill an agent").caused_by(&error))?;
+    let killed = stage.until_is(id, &["failed", "lost"]).await?;
     stage
         .did(
-            MENDER,
-            "gives up; the last recipient has ended, so the source is idle again",
+            ANN,
+            &format!("kills the process of {id}: {}", killed.status_reason),
+            Some(&format!("kill -9 {}", pid.as_raw_nonzero())),
         )
         .await?;
-    let merge = Merge {
-        from: weaver.id.clone(),
-    };
-    cast.bob.merge(&root.id, &merge, &Key::random()).await?;
     stage
-        .did(BOB, &format!("merges {}, the winner", weaver.id))
-        .await
+        .client()
+        .restore(id, &Restore {}, &Key::random())
+        .await?;
+    let greeting = stage
+        .until("the conversation goes on", async |client| {
+            let session = client.get_session(id).await?;
+            if session.saga.is_some() || session.status != "idle" {
+                return Ok(None);
+            }
+            let screen = client.screen(id).await?;
+            Ok(screen.rows.into_iter().find(|row| row.contains("resumed")))
+        })
+        .await?;
+    stage
+        .did(
+            ANN,
+            &format!("restores it in its conversation; it says: {greeting}"),
+            Some(&format!("skein restore {id}")),
+        )
+        .await?;
+    let message = "Go on\nappend accounts.txt step two of two; usage 8800 700 0.05; commit accounts: step two; wait 1; finish";
+    send(stage, stage.client(), id, message).await?;
+    stage
+        .did(
+            ANN,
+            "tells it to go on with the second step",
+            Some(&format!("skein send {id} \"Go on\"")),
+        )
+        .await?;
+    let done = stage.until_is(id, &["done"]).await?;
+    Ok(Shown {
+        session: id.to_owned(),
+        what: "killed -9",
+        proof: format!("restored in its conversation, finished in run {}", done.run),
+    })
 }
 
-async fn close(
+async fn crash(stage: &mut Stage<'_>, id: &str) -> Result<Shown, UserError> {
+    let crashed = stage.until_is(id, &["failed"]).await?;
+    let why = stage.client().why(id).await?;
+    let left = stage.client().diff(id, true).await.map(|left| left.diff);
+    let left = left.unwrap_or_default();
+    let left = left.lines().next().unwrap_or_default().trim().to_owned();
+    stage
+        .did(
+            &crashed.owner,
+            &format!(
+                "crashed. Why: {}; rule: {}; not committed and still there: {left}",
+                why.reason, why.rule
+            ),
+            Some(&format!("skein why {id}; skein diff --stat {id}")),
+        )
+        .await?;
+    Ok(Shown {
+        session: id.to_owned(),
+        what: "crashed",
+        proof: format!("explained: {}", why.reason),
+    })
+}
+
+/// Until it is known whether the agent took it.
+async fn send(
     stage: &mut Stage<'_>,
-    cast: &Cast,
-    root: &Session,
-    thread: &Thread,
-) -> Result<(), UserError> {
-    end(&cast.bob, root, "done").await?;
-    cast.bob.archive_thread(&thread.id, &Key::random()).await?;
+    client: &Client,
+    id: &str,
+    text: &str,
+) -> Result<Receipt, UserError> {
+    let body = Send {
+        text: text.to_owned(),
+        from: None,
+    };
+    let receipt = client.send(id, &body, &Key::random()).await?;
     stage
-        .did(BOB, &format!("ends {} and archives the thread", root.id))
+        .until("the message arrives", async |client| {
+            let receipt = client.get_receipt(&receipt.id).await?;
+            let state = receipt.state.as_str();
+            let is = matches!(state, "submitted" | "turn_started" | "unknown");
+            Ok(is.then_some(receipt))
+        })
         .await
 }
 
-async fn turn(
-    client: &Client,
-    session: &Session,
-    input: u64,
-    output: u64,
-    cost: f64,
-) -> Result<(), UserError> {
-    client
-        .begin_turn(&session.id, &BeginTurn::default(), &Key::random())
-        .await?;
-    end_turn(client, session, input, output, cost).await
-}
-
-async fn end_turn(
-    client: &Client,
-    session: &Session,
-    input: u64,
-    output: u64,
-    cost: f64,
-) -> Result<(), UserError> {
-    let used = EndTurn {
-        input_tokens: input,
-        output_tokens: output,
-        cost_usd: cost,
-        ..EndTurn::default()
-    };
-    client.end_turn(&session.id, &used, &Key::random()).await?;
-    Ok(())
-}
-
-async fn end(client: &Client, session: &Session, outcome: &str) -> Result<(), UserError> {
-    let body = EndSession {
-        outcome: Some(outcome.to_owned()),
-        ..EndSession::default()
-    };
-    client
-        .end_session(&session.id, &body, &Key::random())
-        .await?;
-    Ok(())
+fn branch(session: &Session) -> &str {
+    session.workspace.branch.as_deref().unwrap_or("its branch")
 }
