@@ -13,7 +13,7 @@ pub(crate) struct Sightings {
     pub(crate) now: Option<ActivitySeen>,
     pub(crate) question: Option<Question>,
     /// Whether hooks spoke in this run; they are believed over the screen.
-    hooks: bool,
+    pub(crate) hooks: bool,
     /// Since when the screen says `ready` against the hooks.
     ready_since: Option<u64>,
     /// When a prompt was last submitted.

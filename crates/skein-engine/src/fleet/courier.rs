@@ -24,6 +24,15 @@ const QUIET_MS: u64 = 700;
 const MUTE_MS: u64 = 3_000;
 /// After a submit, a `ready` that is still on the screen is not believed for this long.
 pub(crate) const SETTLE_MS: u64 = 2_000;
+/// After a prompt left the box, how long hooks have to tell that it was taken.
+const HOOK_MS: u64 = 2_000;
+
+/// Noted on a message when it is written without brackets around it.
+pub(crate) const LINES: &str =
+    "the agent takes no pastes, so each of its lines may have counted as a message";
+/// Nobody saw it in a box or anywhere else: the next message may have been added to it.
+pub(crate) const UNSEEN: &str = "it was typed, and nothing tells whether the agent took it";
+const TOGETHER: &str = "what was typed before it was perhaps still there, and went with it";
 
 /// Where we are with the message in hand, within this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +69,10 @@ pub(crate) struct Facts {
     pub(crate) since: u64,
     /// When the last message was submitted, if the agent has not been seen working since.
     pub(crate) unsettled: Option<u64>,
+    /// Whether hooks spoke in this run.
+    pub(crate) hooks: bool,
+    /// Whether an earlier message may lie in the agent's input box unseen.
+    pub(crate) murky: bool,
     /// How long after a paste Enter counts as a key of its own.
     pub(crate) enter_after: u64,
 }
@@ -86,8 +99,22 @@ pub(crate) fn decide(receipt: &Receipt, stage: Stage, facts: &Facts) -> Act {
     }
     match receipt.state {
         Delivery::Accepted => accepted(receipt, facts),
-        Delivery::Written | Delivery::Echoed => under_way(receipt, stage, facts),
+        Delivery::Written | Delivery::Echoed => {
+            honest(receipt, under_way(receipt, stage, facts), facts)
+        }
         Delivery::Submitted | Delivery::TurnStarted | Delivery::Unknown => Act::Wait(None),
+    }
+}
+
+/// That a prompt was taken says nothing about a message which may not be that prompt, or not all of it.
+fn honest(receipt: &Receipt, act: Act, facts: &Facts) -> Act {
+    let in_lines = receipt.note.as_ref().is_some_and(|n| n.as_str() == LINES);
+    match act {
+        Act::Say(Delivery::Submitted | Delivery::TurnStarted) if in_lines => Act::Close(LINES),
+        Act::Say(Delivery::Submitted | Delivery::TurnStarted) if facts.murky => {
+            Act::Close(TOGETHER)
+        }
+        act => act,
     }
 }
 
@@ -168,14 +195,21 @@ fn entered(receipt: &Receipt, number: u64, at: u64, tries: u64, facts: &Facts) -
         // What asks may be the agent at work on the message, or something else; time will tell.
         return Act::Wait(None);
     }
-    let last = receipt.written.map_or(0, |w| w.input) + ENTERS;
     match facts.input_box {
-        InputBox::Empty if facts.has_signal => Act::Say(Delivery::Submitted),
+        // It was there and is there no longer. An empty box that never held it proves nothing.
+        InputBox::Empty if receipt.state == Delivery::Echoed => {
+            if facts.hooks && facts.now < at + HOOK_MS {
+                Act::Wait(Some(at + HOOK_MS))
+            } else {
+                Act::Say(Delivery::Submitted)
+            }
+        }
+        InputBox::Holds if receipt.state == Delivery::Written => Act::Say(Delivery::Echoed),
         InputBox::Holds => {
             let due = at + SWALLOWED_MS * tries.max(1);
             if facts.now < due {
                 Act::Wait(Some(due))
-            } else if number < last {
+            } else if tries < ENTERS {
                 Act::Enter { number: number + 1 }
             } else {
                 Act::Close("it is in the agent's input box, and Enter does nothing")
@@ -188,7 +222,7 @@ fn entered(receipt: &Receipt, number: u64, at: u64, tries: u64, facts: &Facts) -
                 BLIND_MS
             };
             if facts.now >= at + patience {
-                Act::Close("it was typed, and nothing tells whether the agent took it")
+                Act::Close(UNSEEN)
             } else {
                 Act::Wait(Some(at + patience))
             }

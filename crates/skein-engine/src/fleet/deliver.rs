@@ -12,7 +12,7 @@ use skein_runtime::runtime::{Input, Run};
 use skein_store::Writer;
 use skein_store::backend::Filter;
 
-use super::courier::{self, Act, Facts, InputBox, NUMBERS, SETTLE_MS, Stage};
+use super::courier::{self, Act, Facts, InputBox, LINES, NUMBERS, SETTLE_MS, Stage, UNSEEN};
 use super::journal::reason;
 use super::keeper::Keeper;
 use crate::ending::{carry_up, end_session};
@@ -146,6 +146,7 @@ impl Keeper {
         mut session: Session,
     ) -> Result<Option<u64>, Error> {
         self.answering = false;
+        self.know_box().await?;
         for round in 0..ACTS {
             let open = self.open_receipts().await?;
             let waiting = open.len() as u64;
@@ -153,7 +154,8 @@ impl Keeper {
                 .board
                 .change(&self.member, |o| o.queued = waiting);
             let Some(receipt) = self.head(&session, open) else {
-                return Ok(None);
+                // What was done may have let in what the screen shows already.
+                return Ok((round > 0).then(|| self.now() + 10));
             };
             let act = self.decide(&session, &receipt);
             match act {
@@ -257,8 +259,34 @@ impl Keeper {
             output_at,
             since: 0,
             unsettled: self.seen.prompted_at.filter(|_| !self.seen.worked),
+            hooks: self.seen.hooks,
+            murky: self.murky == Some(true),
             enter_after,
         }
+    }
+
+    /// Whether the last message of this run may still be in the agent's input box, unseen.
+    async fn know_box(&mut self) -> Result<(), Error> {
+        if self.murky.is_some() {
+            return Ok(());
+        }
+        let filter = Filter {
+            parent: Some(self.member.session.to_string()),
+            ..Filter::default()
+        };
+        let all = self.desk.look(move |r| r.all::<Receipt>(&filter)).await?;
+        let ours = |r: &&Receipt| {
+            !r.is_open()
+                && r.purpose != Purpose::Answer
+                && r.written.is_some_and(|w| w.run == self.run)
+        };
+        let last = all
+            .iter()
+            .filter(ours)
+            .max_by_key(|r| r.written.map(|w| w.input));
+        self.murky =
+            Some(last.is_some_and(|r| unseen(r.state, r.note.as_ref().map(|n| n.as_str()))));
+        Ok(())
     }
 
     async fn act(
@@ -323,8 +351,10 @@ impl Keeper {
             self.seen.prompted(at);
         }
         self.stage = Some((receipt.id.clone(), Stage::Pasted { at }));
+        let several = receipt.purpose != Purpose::Answer && receipt.text.as_str().contains('\n');
+        let note = (several && !self.screen.bracketed_paste).then_some(LINES);
         let session = self
-            .climb(session, &receipt, Delivery::Written, None)
+            .climb(session, &receipt, Delivery::Written, note)
             .await?;
         self.fleet.point("deliver.recorded");
         Ok(session)
@@ -375,12 +405,38 @@ impl Keeper {
         .await
     }
 
+    /// One more number for a message whose own were overtaken.
+    async fn claim_key(&self, receipt: &Receipt) -> Result<u64, Error> {
+        let (id, run, receipt) = (self.member.session.clone(), self.run, receipt.clone());
+        self.write(move |writer| {
+            let session: Session = writer.reader().get(id.as_str())?;
+            session.check_run(Some(run))?;
+            let mut gear =
+                session.gear.as_deref().cloned().ok_or_else(|| {
+                    skein_store::Error::Bug(format!("session {id} lost its gear"))
+                })?;
+            gear.input += 1;
+            let number = gear.input;
+            let after = session.with_gear(gear, writer.now());
+            writer.update(&after)?;
+            writer.tell(&delivered(&receipt).of(&after))?;
+            Ok(number)
+        })
+        .await
+    }
+
     async fn enter(
         &mut self,
         run: &Arc<dyn Run>,
         receipt: &Receipt,
         number: u64,
     ) -> Result<(), Error> {
+        let number = if number > self.sight.input {
+            number
+        } else {
+            // Something else was typed meanwhile, with higher numbers: this one would not be taken.
+            self.claim_key(receipt).await?
+        };
         let at = self.now();
         self.seen.prompted(at);
         let submit = self.agent.as_ref().map_or(b"\r".to_vec(), |a| a.submit());
@@ -401,6 +457,12 @@ impl Keeper {
         state: Delivery,
         note: Option<&str>,
     ) -> Result<Session, Error> {
+        if state > Delivery::Echoed
+            && receipt.purpose != Purpose::Answer
+            && receipt.written.is_some()
+        {
+            self.murky = Some(unseen(state, note));
+        }
         let (id, receipt) = (session.id.clone(), receipt.id.clone());
         let note = note.map(reason);
         let tries = match &self.stage {
@@ -499,6 +561,10 @@ impl Keeper {
             }
         }
     }
+}
+
+fn unseen(state: Delivery, note: Option<&str>) -> bool {
+    state == Delivery::Unknown && note == Some(UNSEEN)
 }
 
 /// How a session ends when its agent's process does.

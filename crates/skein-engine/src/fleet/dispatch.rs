@@ -79,7 +79,10 @@ impl Engine {
                 session: session.id.clone(),
             };
             fleet.places.take(&member, &session.project, 0);
-            fleet.keep(&desk, session);
+            // A saga watches its run itself, once it is there.
+            if session.check_free().is_ok() {
+                fleet.keep(&desk, session);
+            }
         }
         Ok(())
     }

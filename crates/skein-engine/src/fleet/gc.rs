@@ -107,22 +107,53 @@ impl Desk {
             if session.last_activity_at > before {
                 continue;
             }
+            let stays = gear.workspace.repo.is_none() && self.dirty(session).await == Some(true);
+            let (action, reason) = match stays {
+                true => (
+                    "keep",
+                    "its session has ended, but files are in it and no repository could keep them",
+                ),
+                false => (
+                    "remove",
+                    "its session has ended; uncommitted work is kept under a backup ref",
+                ),
+            };
             items.push(Item {
                 what: "workspace",
                 id: session.id.to_string(),
                 path: Some(gear.workspace.path.to_string()),
-                action: "remove",
-                reason: "its session has ended; uncommitted work is kept under a backup ref".into(),
+                action,
+                reason: reason.into(),
             });
-            if !order.dry_run {
+            if !order.dry_run && !stays {
                 self.begin_gc(session).await?;
             }
         }
         if !order.dry_run && !items.is_empty() {
             fleet.ring();
             self.until_gone(&items).await;
+            self.correct(&mut items).await?;
         }
         Ok(items)
+    }
+
+    /// What could not be removed is told as it is.
+    async fn correct(&self, items: &mut [Item]) -> Result<(), Error> {
+        for item in items.iter_mut().filter(|i| i.action == "remove") {
+            let id = item.id.clone();
+            let session: Session = self.look(move |r| r.get(&id)).await?;
+            let Some(gear) = session.gear.as_deref() else {
+                continue;
+            };
+            if gear.workspace.state != WorkspaceState::Gone {
+                item.action = "keep";
+                item.reason = match &gear.note {
+                    Some(note) => note.to_string(),
+                    None => "it could not be removed; `skein gc` tries again".into(),
+                };
+            }
+        }
+        Ok(())
     }
 
     async fn begin_gc(&self, session: &Session) -> Result<(), Error> {

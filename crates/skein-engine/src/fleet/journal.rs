@@ -12,6 +12,7 @@ use skein_domain::saga::{Failure, Step};
 use skein_domain::{Gear, Kind, Outcome, Reason, Saga, SagaState, Session, WorkspaceState};
 use skein_store::Writer;
 
+use super::deliver::close_written;
 use super::step::{Done, Finish, StepError};
 use super::{Fleet, Member, lock};
 use crate::desk::Desk;
@@ -273,10 +274,11 @@ impl Carrier {
                 let last = before.is_none();
                 if last {
                     gear.saga = None;
-                    gear.note = Some(why.text.clone());
+                    gear.note = Some(kept_note(&why.text, session, &gear));
                 }
                 let mut after = session.with_gear(gear, writer.now());
                 writer.update(&after)?;
+                tell_backups(writer, session, &after)?;
                 if let Some(text) = &error {
                     let change = SagaChange::UndoFailed {
                         step,
@@ -344,6 +346,7 @@ impl Carrier {
             }
             let after = session.with_gear(gear, writer.now());
             writer.update(&after)?;
+            tell_backups(writer, session, &after)?;
             if left.is_empty() {
                 tell(writer, &now, &after, SagaChange::Undone)?;
                 writer.delete(&now)?;
@@ -370,6 +373,36 @@ pub(crate) fn tell(
         change,
     };
     writer.tell(&change.of(session))
+}
+
+/// Says where the work is that an undo kept.
+fn tell_backups(writer: &mut Writer<'_>, before: &Session, after: &Session) -> StoreResult<()> {
+    let count = |s: &Session| s.gear.as_ref().map_or(0, |g| g.workspace.backups.len());
+    let known = count(before);
+    for backup in after
+        .gear
+        .iter()
+        .flat_map(|g| &g.workspace.backups)
+        .skip(known)
+    {
+        let change = Change::BackedUp {
+            name: backup.name(&after.id),
+            commit: backup.commit.to_string(),
+        };
+        writer.tell(&change.of(after))?;
+    }
+    Ok(())
+}
+
+/// Why a session came to nothing, and where the files are that its set-up wrote.
+fn kept_note(why: &Reason, session: &Session, gear: &Gear) -> Reason {
+    match gear.workspace.backups.last() {
+        Some(backup) if gear.workspace.state == WorkspaceState::Gone => {
+            let kept = backup.name(&session.id);
+            reason(&format!("{why}; what was written is kept in {kept}"))
+        }
+        _ => why.clone(),
+    }
 }
 
 /// Makes a saga go back from where it is; the first error is what people are told.
@@ -416,6 +449,7 @@ fn finish_step(
         }
         Finish::End(outcome, reason) if after.phase.is_live() && last => {
             writer.update(after)?;
+            close_written(writer, after)?;
             return end_session(writer, after, *outcome, reason.clone());
         }
         Finish::End(..) => after.clone(),
@@ -460,6 +494,7 @@ fn undone_end(
         (Some((outcome, reason)), Outcome::Failed) => (*outcome, reason.clone()),
         (_, outcome) => (outcome, Some(why.text.clone())),
     };
+    close_written(writer, session)?;
     end_session(writer, session, outcome, reason)
 }
 

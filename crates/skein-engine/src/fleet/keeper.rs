@@ -74,6 +74,8 @@ pub(crate) struct Keeper {
     looks: u32,
     /// Whether an answer was typed and is not seen taken yet.
     pub(super) answering: bool,
+    /// Whether an earlier message may be in the agent's input box, unseen; none until it was looked up.
+    pub(super) murky: Option<bool>,
     /// Usage totals counted so far in this process.
     pub(super) counted: Option<skein_domain::Usage>,
 }
@@ -135,6 +137,7 @@ impl Fleet {
             began: Instant::now(),
             looks: 0,
             answering: false,
+            murky: None,
             counted: None,
         };
         desk.shared.tasks.start("keeper", keeper.keep());
@@ -439,7 +442,7 @@ impl Keeper {
 
     /// The run is over: its end is recorded, unless a saga is at work on the session and does it.
     async fn finish(&mut self, exit: Exit) {
-        if exit == Exit::Unseen {
+        if exit == Exit::Unseen && self.is_ours().await {
             // Its holder is gone; what is left of it must not go on unseen.
             let _ = self
                 .runtime
@@ -460,6 +463,12 @@ impl Keeper {
                 return;
             }
         }
+    }
+
+    /// Whether the run is still the session's, and no saga's to start or to end.
+    async fn is_ours(&self) -> bool {
+        let session = self.session().await;
+        session.is_ok_and(|s| s.run == self.run && s.has_run() && s.check_free().is_ok())
     }
 
     pub(super) fn runtime_parts(&self) -> (Arc<dyn Runtime>, RunHandle) {

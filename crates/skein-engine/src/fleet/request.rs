@@ -142,27 +142,40 @@ impl Desk {
         }
     }
 
-    /// Accepts the task of a run for delivery; nothing if it was accepted before.
-    pub(crate) async fn accept_message(
+    /// Accepts the task of a run for delivery. One that was accepted before, and never written, is taken
+    /// instead: a task is given once.
+    pub(crate) async fn accept_task(
         &self,
         session: &Session,
         id: ReceiptId,
-        purpose: Purpose,
         text: Message,
-    ) -> Result<(), Error> {
+    ) -> Result<ReceiptId, Error> {
         let session = session.id.clone();
         let actor = self.caller.actor.clone();
-        self.store
+        let accepted = self
+            .store
             .write(&actor, self.now(), move |writer| {
                 if writer.reader().find::<Receipt>(id.as_str())?.is_some() {
-                    return Ok(());
+                    return Ok(id.clone());
+                }
+                let open = Filter {
+                    parent: Some(session.to_string()),
+                    live: Some(true),
+                    ..Filter::default()
+                };
+                let waits =
+                    |r: &Receipt| r.purpose == Purpose::Task && r.is_open() && r.written.is_none();
+                if let Some(known) = writer.reader().all(&open)?.into_iter().find(waits) {
+                    return Ok(known.id);
                 }
                 let session: Session = writer.reader().get(session.as_str())?;
-                let receipt = new_receipt(writer, id.clone(), &session, purpose, text.clone());
-                insert_receipt(writer, &session, &receipt)
+                let receipt =
+                    new_receipt(writer, id.clone(), &session, Purpose::Task, text.clone());
+                insert_receipt(writer, &session, &receipt)?;
+                Ok(id.clone())
             })
             .await?;
-        Ok(())
+        Ok(accepted)
     }
 
     /// Stops the running turn by the agent's own keys.

@@ -10,7 +10,7 @@ use skein_domain::fact::Change;
 use skein_domain::observed::{RuntimeState, Seen};
 use skein_domain::saga::Step;
 use skein_domain::{
-    Gear, Kind, Message, Outcome, Project, PromptVia, Purpose, Reason, Saga, SagaKind, Session,
+    Backup, Gear, Kind, Message, Outcome, Project, PromptVia, Reason, Saga, SagaKind, Session,
     WorkspaceState,
 };
 use skein_runtime::runtime::{Grace, Launch, Size};
@@ -105,7 +105,7 @@ impl Carrier {
             Step::Launch => self.launch(saga, session, gear).await,
             Step::Prompt => self.prompt(saga, session).await,
             Step::Stop => self.stop(gear).await,
-            Step::Backup => self.back_up(session, gear).await,
+            Step::Backup => self.back_up(saga, session, gear).await,
             Step::Remove => self.remove(saga, session, gear).await,
             Step::End => Ok(self.end(saga)),
         }
@@ -269,9 +269,7 @@ impl Carrier {
                     .clone()
                     .ok_or_else(|| failed(Kind::Failed, "the task has no receipt"))?;
                 let message = Message::from(&session.task);
-                self.desk
-                    .accept_message(session, receipt.clone(), Purpose::Task, message)
-                    .await?;
+                let receipt = self.desk.accept_task(session, receipt, message).await?;
                 self.fleet.keep(&self.desk, session);
                 self.fleet.wake_keeper(&self.member);
                 self.fleet
@@ -303,7 +301,13 @@ impl Carrier {
         })
     }
 
-    async fn back_up(&self, session: &Session, gear: &Gear) -> Result<Done, StepError> {
+    /// Work that is to be dropped is kept all the same if commits would go with it: they are never dropped.
+    async fn back_up(
+        &self,
+        saga: &Saga,
+        session: &Session,
+        gear: &Gear,
+    ) -> Result<Done, StepError> {
         if gear.workspace.state == WorkspaceState::Gone {
             return Ok(nothing());
         }
@@ -311,7 +315,15 @@ impl Carrier {
         let (id, workspace) = (session.id.clone(), gear.workspace.clone());
         let n = next_backup(gear);
         let now = self.desk.now();
-        let backup = off(move || provider.backup(&id, &workspace, n, now)).await??;
+        let discard = saga.order.discard && workspace.is_managed();
+        let backup = off(move || {
+            let there = std::path::Path::new(workspace.path.as_str()).exists();
+            if discard && there && provider.look(&workspace)?.loose_commits == 0 {
+                return Ok(None);
+            }
+            provider.backup(&id, &workspace, n, now)
+        })
+        .await??;
         let changes = backup.iter().map(|b| Change::BackedUp {
             name: b.name(&session.id),
             commit: b.commit.to_string(),
@@ -335,34 +347,63 @@ impl Carrier {
         let discard = saga.order.discard;
         let (id, now, kind) = (session.id.clone(), self.desk.now(), saga.kind);
         let last = gear.workspace.backups.last().map_or(1, |b| b.n);
-        let removed = off(move || -> Result<bool, skein_workspace::error::Error> {
+        let left = off(move || -> Result<Left, skein_workspace::error::Error> {
             let contents = provider.look(&workspace)?;
-            match (contents.dirty, kind, discard) {
-                (false, ..) => provider.remove(&workspace, Removal::KeepWork)?,
-                (true, _, true) => provider.remove(&workspace, Removal::Discard)?,
+            Ok(match (contents.dirty, kind, discard) {
+                (false, ..) => {
+                    provider.remove(&workspace, Removal::KeepWork)?;
+                    Left::Clean
+                }
+                (true, _, true) => {
+                    provider.remove(&workspace, Removal::Discard)?;
+                    Left::Dropped
+                }
                 (true, SagaKind::Gc, false) => {
                     // Once more under the same number, for what was written since.
-                    provider.backup(&id, &workspace, last, now)?;
+                    let Some(backup) = provider.backup(&id, &workspace, last, now)? else {
+                        // Nothing can keep it, so it stays.
+                        return Ok(Left::Here);
+                    };
                     provider.remove(&workspace, Removal::Discard)?;
+                    Left::Kept(backup)
                 }
-                (true, _, false) => return Ok(false),
-            }
-            Ok(true)
+                (true, _, false) => Left::Here,
+            })
         })
         .await??;
         let path = gear.workspace.path.to_string();
-        Ok(if removed {
-            Done {
-                patch: Box::new(gone),
-                changes: vec![Change::WorkspaceRemoved { path }],
-                finish: Finish::Nothing,
-            }
-        } else {
-            let note = reason(&format!("uncommitted work is in {path}"));
-            Done {
-                patch: Box::new(move |gear| gear.note = Some(note.clone())),
-                ..nothing()
-            }
+        // What a discard drops is kept only if it had to be, together with commits.
+        let kept = gear.workspace.backups.last().filter(|b| b.at >= saga.at);
+        let note = match (&left, kept) {
+            (Left::Here, _) => Some(format!("uncommitted work is in {path}")),
+            (Left::Dropped, None) => Some("uncommitted work was dropped, as asked".to_owned()),
+            (Left::Dropped, Some(kept)) => Some(format!(
+                "uncommitted work is kept in {}, with commits that are on no branch",
+                kept.name(&session.id)
+            )),
+            (Left::Clean | Left::Kept(_), _) => None,
+        };
+        let changes = match left {
+            Left::Here => vec![],
+            _ => vec![Change::WorkspaceRemoved { path }],
+        };
+        Ok(Done {
+            patch: Box::new(move |gear| {
+                if let Some(note) = &note {
+                    gear.note = Some(reason(note));
+                }
+                match &left {
+                    Left::Here => return,
+                    Left::Kept(newer) => {
+                        gear.workspace.backups.retain(|b| b.n != newer.n);
+                        gear.workspace.backups.push(newer.clone());
+                    }
+                    Left::Clean | Left::Dropped => {}
+                }
+                gone(gear);
+            }),
+            changes,
+            finish: Finish::Nothing,
         })
     }
 
@@ -376,6 +417,15 @@ impl Carrier {
             ..nothing()
         }
     }
+}
+
+/// What became of a workspace that was to go.
+enum Left {
+    Clean,
+    Dropped,
+    /// Gone, and all of it in this backup.
+    Kept(Backup),
+    Here,
 }
 
 pub(crate) fn gear_of(session: &Session) -> Result<&Gear, StepError> {

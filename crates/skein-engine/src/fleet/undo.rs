@@ -58,15 +58,21 @@ impl Carrier {
         }
         let provider = self.fleet.provider(workspace.kind)?;
         let (id, n, now) = (session.id.clone(), next_backup(gear), self.desk.now());
-        let backup = off(move || {
+        let (backup, stays) = off(move || {
             let backup = provider.backup(&id, &workspace, n, now)?;
-            provider.remove(&workspace, Removal::Discard)?;
-            Ok::<_, skein_workspace::error::Error>(backup)
+            // Files that nothing can keep stay where they are.
+            let stays = backup.is_none() && provider.look(&workspace).is_ok_and(|c| c.dirty);
+            if !stays {
+                provider.remove(&workspace, Removal::Discard)?;
+            }
+            Ok::<_, skein_workspace::error::Error>((backup, stays))
         })
         .await??;
         Ok(Box::new(move |gear| {
             gear.workspace = gear.workspace.with_backup(backup.clone());
-            gone(gear);
+            if !stays {
+                gone(gear);
+            }
         }))
     }
 }

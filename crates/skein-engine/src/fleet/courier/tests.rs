@@ -34,6 +34,8 @@ fn facts(activity: Option<Activity>, input_box: InputBox) -> Facts {
         output_at: Some(99_000),
         since: 0,
         unsettled: None,
+        hooks: false,
+        murky: false,
         enter_after: 100,
     }
 }
@@ -83,6 +85,26 @@ fn l6_a_swallowed_enter_is_pressed_again_with_the_next_number() {
         &facts(Some(Activity::Ready), InputBox::Holds),
     );
     assert_eq!(act, Act::Enter { number: 12 });
+}
+
+#[test]
+fn l6_a_box_that_never_held_a_message_proves_nothing_by_being_empty() {
+    let stage = Stage::Entered {
+        number: 11,
+        at: 99_999,
+        tries: 1,
+    };
+    let empty = facts(Some(Activity::Ready), InputBox::Empty);
+    let act = decide(&receipt(Delivery::Written, true), stage, &empty);
+    assert!(matches!(act, Act::Wait(Some(_))), "{act:?}");
+    let act = decide(&receipt(Delivery::Echoed, true), stage, &empty);
+    assert_eq!(act, Act::Say(Delivery::Submitted));
+    let murky = Facts {
+        murky: true,
+        ..empty
+    };
+    let act = decide(&receipt(Delivery::Echoed, true), stage, &murky);
+    assert_eq!(act, Act::Close(TOGETHER));
 }
 
 #[test]
