@@ -52,7 +52,7 @@ pub async fn end_kills_what_ignores_the_polite_signal(bench: &Bench) {
 pub async fn what_the_agent_left_running_goes_with_it(bench: &Bench) {
     let (_, run) = bench
         .start(bench.shell(&format!(
-            "{FAMILY} while ! [ -e daemon ]; do sleep 0.05; done; exit 4"
+            "{FAMILY} while ! [ -e daemon ] || ! [ -e own-session ]; do sleep 0.05; done; exit 4"
         )))
         .await;
     let family = family(bench).await;
