@@ -127,7 +127,12 @@ fn runtime(s: &domain::Session, seen: &Observed) -> wire::Runtime {
     let state = seen.runtime.as_ref().map(|r| &r.what);
     wire::Runtime {
         kind: gear.runtime.as_str().into(),
-        state: state.map_or("unobserved", |s| s.as_str()).into(),
+        // Without a run there is nothing to look for.
+        state: match (state, s.has_run()) {
+            (Some(state), _) => state.as_str().into(),
+            (None, true) => "unobserved".into(),
+            (None, false) => "exited".into(),
+        },
         pid: match state {
             Some(domain::RuntimeState::Alive { pid }) => *pid,
             _ => None,
