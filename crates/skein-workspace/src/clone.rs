@@ -310,6 +310,7 @@ impl Provider for Clone {
         erase(&self.root.making(&place))?;
         let ready = workspace.in_state(WorkspaceState::Ready);
         if place.folder.join(".git").is_dir() {
+            forget(&home, &backup::left_ref(session))?;
             return Ok(Made {
                 workspace: ready,
                 anew: workspace.state != WorkspaceState::Ready,
@@ -374,6 +375,8 @@ impl Provider for Clone {
         own.set_ref(&name, &snapshot.commit)?;
         fetch(&home, &own.common, &format!("+{name}:{name}"))?;
         own.delete_ref(&name, &snapshot.commit)?;
+        // If somebody deletes the folder now, this is what belongs back into it.
+        home.set_ref(&backup::left_ref(session), &snapshot.commit)?;
         Ok(Some(Backup {
             n,
             commit: snapshot.commit,

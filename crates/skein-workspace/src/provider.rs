@@ -66,6 +66,9 @@ pub struct Contents {
     pub dirty: bool,
     /// Commits on its head that no other branch, remote or backup holds.
     pub own_commits: u64,
+    /// Of those, here and in repositories inside, the ones that would go with the folder, since they are on
+    /// no branch that stays.
+    pub loose_commits: u64,
     /// What is half-way: `rebase`, `merge`, `cherry-pick`, `revert`, `bisect`.
     pub in_progress: Option<String>,
 }

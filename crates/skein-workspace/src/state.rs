@@ -149,6 +149,7 @@ pub(crate) struct Look {
 pub(crate) fn look(repo: &Repo<'_>, refs: Refs, name: &str) -> Result<Look> {
     let entries = Entries::read(repo)?;
     let mut work = Vec::new();
+    let mut loose_commits = 0;
     let changed = changes(repo, &entries, name)?;
     if changed > 0 {
         work.push(format!("{changed} changed or untracked files"));
@@ -162,6 +163,7 @@ pub(crate) fn look(repo: &Repo<'_>, refs: Refs, name: &str) -> Result<Look> {
         if folder.join(".git").exists() {
             let inner = Repo::open(repo.git, &folder)?;
             let found = look(&inner, Refs::Own, name)?;
+            loose_commits += found.contents.loose_commits;
             let found = found.work.into_iter();
             work.extend(found.map(|w| format!("{w} in `{}`", link.display())));
         }
@@ -176,11 +178,13 @@ pub(crate) fn look(repo: &Repo<'_>, refs: Refs, name: &str) -> Result<Look> {
     // A branch of the project's repository keeps its commits when the folder goes.
     if own_commits > 0 && (refs == Refs::Own || branch.is_none()) {
         work.push(format!("{own_commits} commits that nothing else holds"));
+        loose_commits += own_commits;
     }
     Ok(Look {
         contents: Contents {
             dirty,
             own_commits,
+            loose_commits,
             in_progress,
         },
         work,

@@ -238,9 +238,8 @@ impl Provider for Worktree {
             half_made::Found::Files => (true, Some(self.salvage(&repo, &place, workspace, &lock)?)),
         };
         half_made::finish(&repo, &place)?;
-        if anew && let Some(left) = repo.find_ref(&backup::left_ref(session))? {
-            repo.delete_ref(&backup::left_ref(session), &left)?;
-        }
+        // Whatever was in the folder when it was left is in it now.
+        forget(&repo, &backup::left_ref(session))?;
         Ok(Made {
             workspace: ready,
             anew,
@@ -276,7 +275,13 @@ impl Provider for Worktree {
         if !Path::new(workspace.path.as_str()).is_dir() {
             return backup::find(self.git(), folder_of(workspace.repo.as_ref())?, session, n);
         }
-        backup::keep(&self.open(workspace)?, session, n, now)
+        let own = self.open(workspace)?;
+        let backup = backup::keep(&own, session, n, now)?;
+        // If somebody deletes the folder now, this is what belongs back into it.
+        if let Some(backup) = backup.as_ref().filter(|_| workspace.is_managed()) {
+            own.set_ref(&backup::left_ref(session), &backup.commit)?;
+        }
+        Ok(backup)
     }
 
     fn remove(&self, workspace: &Workspace, removal: Removal) -> Result<()> {
@@ -356,7 +361,9 @@ impl Worktree {
             });
         }
         let left = backup::left_ref(&place.session);
-        match work.is_empty() {
+        // A detached head is not come back to by a branch, even when its commits are kept by now.
+        let on_branch = state::head_branch(&own)?.is_some();
+        match work.is_empty() && on_branch {
             false => match backup::matching(&own, repo, &place.session)? {
                 Some(backup) => repo.set_ref(&left, &backup.commit),
                 None => forget(repo, &left),

@@ -265,7 +265,7 @@ pub fn l5_a_backup_made_twice_is_one(fixture: &Fixture) {
     assert_eq!(make(), make());
     let refs = fixture
         .ground
-        .project_sh("git for-each-ref --format='%(refname)' refs/skein");
+        .project_sh("git for-each-ref --format='%(refname)' refs/skein/backup");
     assert_eq!(refs, "refs/skein/backup/api-7/3");
     if fixture.can(Ability::Managed) {
         fixture.provider.remove(&made, Removal::Discard).unwrap();
