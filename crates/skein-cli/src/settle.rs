@@ -13,6 +13,7 @@ use skein_client::{Client, EventStream, Events, Kind};
 use skein_wire::{Event, Session};
 use tokio::time::timeout;
 
+use crate::command::kill::way_back;
 use crate::command::wait::told;
 use crate::context::Context;
 use crate::error::UserError;
@@ -101,6 +102,7 @@ impl<'a> Watch<'a> {
                 None if session.outcome.is_some() => self.failure_of(&session).await?,
                 None => None,
             };
+            let failure = failure.map(|failure| with_work(failure, &session));
             settled.push(Settled { session, failure });
         }
         Ok(settled)
@@ -194,6 +196,18 @@ fn failure(session: &str, data: &Value) -> UserError {
     UserError::new(kind, why)
         .detail("session", session)
         .hint(format!("`skein show {session}` tells what is left of it"))
+}
+
+/// Where the files are that were written before it failed.
+fn with_work(failure: UserError, session: &Session) -> UserError {
+    let Some(kept) = session.workspace.backups.last() else {
+        return failure;
+    };
+    let failure = failure.hint(format!("what was written is kept in {}", kept.name));
+    match way_back(session, kept) {
+        Some(command) => failure.hint(format!("`{command}` brings it back")),
+        None => failure,
+    }
 }
 
 /// What is under way, for people.

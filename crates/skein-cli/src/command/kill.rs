@@ -102,7 +102,8 @@ fn tell_work(context: &Context, session: &Session) {
     }
 }
 
-fn way_back(session: &Session, backup: &skein_wire::Backup) -> Option<String> {
+/// The command that brings a backup's files back.
+pub(crate) fn way_back(session: &Session, backup: &skein_wire::Backup) -> Option<String> {
     let at: jiff::Timestamp = backup.at.parse().ok()?;
     let kept = skein_domain::Backup {
         n: backup.name.rsplit('/').next()?.parse().ok()?,

@@ -6,6 +6,7 @@ use anstyle::Style;
 use skein_wire::{Project, Session, Thread, Tree, TreeNode};
 
 use super::facts::Facts;
+use crate::command::kill::way_back;
 use crate::output::{BLUE, BOLD, CYAN, DIM, GREEN, Paint, RED, YELLOW};
 use crate::table::{Align, Cell, Table};
 use crate::text::{self, line};
@@ -172,6 +173,11 @@ fn gear(session: &Session, facts: &mut Facts) {
             "backup",
             &format!("{} {}", backup.name, when::ago(&backup.at, now)),
         );
+    }
+    if let Some(newest) = workspace.backups.last()
+        && let Some(command) = way_back(session, newest)
+    {
+        facts.add("get back", &format!("`{command}`"));
     }
     if session.queued > 0 {
         facts.add(
