@@ -1,0 +1,146 @@
+//! Workspaces of every kind, adopted ones too: what is the user's stays as it is.
+
+use std::fs;
+
+use crate::common::{Fleet, text};
+use crate::tree::tree;
+
+#[test]
+fn l5_a_clones_commits_end_up_in_the_projects_repository() {
+    let fleet = Fleet::new();
+    let main = fleet.main_state();
+    let session = fleet.spawn("write a.txt one; commit mine", &["--workspace", "clone"]);
+    let idle = fleet.until_status(&session, "idle");
+    assert_eq!(idle["workspace"]["kind"], "clone");
+    let folder = fleet.home.root().join("clones/default").join(&session);
+    assert!(folder.join(".git").is_dir(), "a repository of its own");
+    let tip = fleet.git_in(&folder, &["rev-parse", "HEAD"]);
+    fs::write(folder.join("loose.txt"), "not committed\n").unwrap();
+    let before = tree(&folder);
+    let killed = fleet.json(&["kill", &session]);
+    let backup = text(&killed["workspace"]["backups"][0]["ref"]);
+    assert_eq!(fleet.git(&["rev-parse", &format!("skein/{session}")]), tip);
+    assert_eq!(
+        fleet.git(&["show", &format!("{backup}:loose.txt")]),
+        "not committed"
+    );
+    fleet.json(&["gc", "--older-than", "0s"]);
+    assert!(!folder.exists());
+    assert_eq!(fleet.git(&["rev-parse", &format!("skein/{session}")]), tip);
+    assert_eq!(fleet.main_state(), main, "the project's folder is not ours");
+    fleet.json(&["restore", &session]);
+    fleet.until_status(&session, "idle");
+    assert_eq!(tree(&folder), before);
+    assert_eq!(fleet.git_in(&folder, &["rev-parse", "HEAD"]), tip);
+    // Removed by hand it comes back, too.
+    fleet.json(&["kill", &session]);
+    fs::remove_dir_all(&folder).unwrap();
+    fleet.json(&["restore", &session]);
+    fleet.until_status(&session, "idle");
+    assert_eq!(tree(&folder), before);
+}
+
+#[test]
+fn l5_the_projects_own_folder_survives_every_command() {
+    let fleet = Fleet::new();
+    let session = fleet.spawn("write a.txt one", &["--workspace", "dir"]);
+    let idle = fleet.until_status(&session, "idle");
+    assert_eq!(idle["workspace"]["path"], fleet.repo.display().to_string());
+    assert_eq!(
+        fs::read_to_string(fleet.repo.join("a.txt")).unwrap(),
+        "one\n"
+    );
+    let main = fleet.main_state();
+    fleet.json(&["kill", &session, "--discard", "--yes"]);
+    assert_eq!(fleet.main_state(), main);
+    fleet.json(&["gc", "--older-than", "0s", "--backups-older-than", "0s"]);
+    assert_eq!(fleet.main_state(), main);
+    fleet.json(&["restore", &session]);
+    fleet.until_status(&session, "idle");
+    assert_eq!(fleet.main_state(), main);
+    fleet.json(&["kill", &session]);
+    assert_eq!(fleet.main_state(), main);
+}
+
+#[test]
+fn l5_files_without_a_repository_are_kept_where_they_are() {
+    let fleet = Fleet::new();
+    let main = fleet.main_state();
+    let session = fleet.spawn("write a.txt one", &["--workspace", "none"]);
+    let empty = fleet.spawn("say nothing", &["--workspace", "none"]);
+    fleet.until_status(&session, "idle");
+    fleet.until_status(&empty, "idle");
+    let below = fleet.home.root().join("empty/default");
+    let (folder, other) = (below.join(&session), below.join(&empty));
+    let before = tree(&folder);
+    assert_eq!(before.len(), 1);
+    fleet.json(&["kill", &session]);
+    fleet.json(&["kill", &empty]);
+    assert!(!other.exists(), "nothing was in it");
+    assert_eq!(tree(&folder), before);
+    let report = fleet.json(&["gc", "--older-than", "0s"]);
+    assert_eq!(tree(&folder), before, "{report}");
+    let told = &report["data"][0];
+    assert_eq!(
+        (&told["id"], &told["action"]),
+        (&session.as_str().into(), &"keep".into()),
+        "{report}"
+    );
+    fleet.json(&["restore", &session]);
+    fleet.until_status(&session, "idle");
+    assert_eq!(tree(&folder), before);
+    assert_eq!(fleet.main_state(), main);
+    fleet.json(&["kill", &session, "--discard", "--yes"]);
+    assert!(!folder.exists(), "dropped, as asked");
+}
+
+#[test]
+fn l5_an_adopted_worktree_is_never_removed() {
+    let fleet = Fleet::new();
+    let folder = fleet.home.user().join("hand-made");
+    let path = folder.display().to_string();
+    fleet.git(&["worktree", "add", "--quiet", "-b", "mine", &path]);
+    fs::write(folder.join("loose.txt"), "mine\n").unwrap();
+    let adopted = fleet.json(&["adopt", &path, "--agent", "scripted", "--task", "say hello"]);
+    let session = text(&adopted["id"]);
+    assert_eq!(adopted["workspace"]["branch"], "mine");
+    fleet.until_status(&session, "idle");
+    let (before, list) = (tree(&folder), fleet.git(&["worktree", "list"]));
+    assert_eq!(before.len(), 2);
+    fleet.json(&["kill", &session, "--discard", "--yes"]);
+    assert_eq!(tree(&folder), before, "not even when all is to be dropped");
+    fleet.json(&["gc", "--older-than", "0s", "--backups-older-than", "0s"]);
+    assert_eq!(tree(&folder), before);
+    assert_eq!(fleet.git(&["worktree", "list"]), list);
+    fleet.json(&["restore", &session]);
+    fleet.until_status(&session, "idle");
+    assert_eq!(tree(&folder), before);
+    fleet.json(&["kill", &session]);
+    assert_eq!(tree(&folder), before);
+    assert_eq!(
+        fleet.git(&["branch", "--list", "mine", "--format=%(refname:short)"]),
+        "mine"
+    );
+}
+
+#[test]
+fn handing_over_an_idle_session_keeps_its_workspace_and_its_run() {
+    let fleet = Fleet::new();
+    let session = fleet.spawn("write a.txt one", &[]);
+    let before = fleet.until_status(&session, "idle");
+    let agents = fleet.agents();
+    let folder = tree(&fleet.folder(&session));
+    let handed = fleet.json(&["handoff", &session, "--to", "user:mia"]);
+    assert_eq!(handed["owner"], "user:mia");
+    for same in ["id", "run", "workspace"] {
+        assert_eq!(handed[same], before[same], "{same}");
+    }
+    assert_eq!(fleet.agents(), agents, "the same processes");
+    assert_eq!(tree(&fleet.folder(&session)), folder);
+    fleet.json(&["send", &session, "say still here"]);
+    fleet.until_status(&session, "idle");
+    assert_eq!(
+        fleet.prompts(&session),
+        ["write a.txt one", "say still here"]
+    );
+}
