@@ -20,7 +20,8 @@ use crate::error::UserError;
 use crate::progress::Progress;
 
 /// Without an event for so long, everybody is looked at again: a break of the stream may have hidden one.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// Longer than the stream's patience with an absent daemon, so that its end is told.
+const LOOK_AGAIN: Duration = Duration::from_secs(15);
 
 /// How a session came out.
 #[derive(Debug)]
@@ -117,7 +118,10 @@ impl<'a> Watch<'a> {
         match self.client.get_session(&session.id).await {
             Ok(found) => {
                 *session = found;
-                progress.tell(&session.id, &state(session));
+                // What is undone goes back over the same steps; what failed is told already.
+                if !self.failures.contains_key(&session.id) {
+                    progress.tell(&session.id, &state(session));
+                }
                 Ok(true)
             }
             // The stream tells about a daemon that is away, and waits for it.
@@ -131,6 +135,7 @@ impl<'a> Watch<'a> {
             return;
         };
         let told = match event.kind.as_str() {
+            "saga.step" if self.failures.contains_key(session) => None,
             "saga.step" => text(&event.data, "step").map(|step| doing(&step)),
             "saga.failed" => {
                 let failure = failure(session, &event.data);

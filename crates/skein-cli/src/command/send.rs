@@ -20,8 +20,9 @@ use crate::view;
 
 /// How long a message is waited for before we say that it waits in the queue.
 const DELIVERY: Duration = Duration::from_secs(30);
-/// Without an event for so long it is looked again: a break of the stream may have hidden one.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// Without an event for so long it is looked again: a break of the stream may have hidden one. Longer than
+/// the stream's patience with an absent daemon, so that its end is told.
+const LOOK_AGAIN: Duration = Duration::from_secs(15);
 
 /// Send a message to a session's agent; its receipt tells how far it came
 ///

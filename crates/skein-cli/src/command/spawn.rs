@@ -27,7 +27,7 @@ pub(crate) use tasks::read;
 /// Spawns asked for at the same time; the daemon decides how many are carried out at once.
 const AT_ONCE: usize = 8;
 /// An answer that takes longer does not hold up the next.
-const SOON: Duration = Duration::from_millis(100);
+const SOON: Duration = Duration::from_millis(500);
 
 /// Start a session for each task
 ///
