@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::audit::{clean, settled};
 use crate::base::Daemon;
-use crate::common::{Fleet, eventually, text};
+use crate::common::{Fleet, alive, eventually, text};
 
 /// Homes that are at work at once.
 const AT_ONCE: usize = 3;
@@ -28,26 +28,46 @@ struct Story {
     after: fn(&Fleet),
 }
 
-/// Tells a story with a daemon that has these variables; gives the home and the daemon.
-fn tell(story: &Story, variable: &str, value: &str) -> (Fleet, Daemon) {
+/// Tells a story with a daemon that has this variable; gives the home, and whether the daemon crashed.
+fn tell(story: &Story, variable: &str, value: &str) -> (Fleet, bool) {
     let fleet = Fleet::new();
     (story.before)(&fleet);
     fleet.home.stop();
     let mut daemon = fleet.home.command(&["daemon", "run", "--announce"]);
     daemon.env(variable, value);
     let daemon = Daemon::announced(daemon).unwrap();
-    (story.act)(&fleet);
-    (fleet, daemon)
+    let pid = daemon.pid();
+    thread::scope(|scope| {
+        let act = scope.spawn(|| (story.act)(&fleet));
+        eventually(
+            || (act.is_finished() || !alive(pid)).then_some(()),
+            || format!("{value}: neither ended nor crashed"),
+        );
+        // Whoever waits for the daemon waits for another one now.
+        fleet.run(&["ls"]);
+    });
+    // A point may come after the answer.
+    let is_awaited = variable == "SKEIN_TEST_CRASH_AT" && value.ends_with(":1");
+    if is_awaited {
+        eventually(
+            || (!alive(pid)).then_some(()),
+            || format!("{value} is never reached"),
+        );
+    }
+    let crashed = !alive(pid);
+    if crashed {
+        assert_eq!(daemon.wait(), None, "{value}");
+    }
+    (fleet, crashed)
 }
 
 /// The points of a story, each with how often it was reached.
 fn points(story: &Story) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("points");
-    let (fleet, daemon) = tell(story, "SKEIN_TEST_CRASH_LOG", log.to_str().unwrap());
+    let (fleet, crashed) = tell(story, "SKEIN_TEST_CRASH_LOG", log.to_str().unwrap());
+    assert!(!crashed);
     check(story, &fleet);
-    fleet.home.stop();
-    daemon.wait();
     let mut times = HashMap::<String, u32>::new();
     let log = fs::read_to_string(log).unwrap();
     log.lines()
@@ -90,15 +110,7 @@ fn crash_everywhere(story: &Story, expected: &[&str]) {
 fn crash_at(story: &Story, point: &str) {
     // Names the point if something below panics.
     let told = Told(point);
-    let (fleet, daemon) = tell(story, "SKEIN_TEST_CRASH_AT", point);
-    let pid = daemon.pid();
-    // How often something is tried again is the machine's affair; that it is reached at all is not.
-    if point.ends_with(":1") {
-        assert_eq!(daemon.wait(), None, "{point} is not reached");
-    } else {
-        crate::common::end(pid);
-        daemon.wait();
-    }
+    let (fleet, _) = tell(story, "SKEIN_TEST_CRASH_AT", point);
     check(story, &fleet);
     drop(told);
 }
@@ -130,6 +142,18 @@ fn is_at_work(fleet: &Fleet) {
     assert_eq!(fleet.prompts(&session), [TASK]);
     let written = fs::read_to_string(fleet.folder(&session).join("a.txt")).unwrap();
     assert_eq!(written, "one\n");
+}
+
+/// Waits for the session to be as wanted, whatever becomes of the daemon meanwhile.
+fn until(fleet: &Fleet, wanted: impl Fn(&Value) -> bool) {
+    let look = || fleet.run(&["--json", "show", "api-1"]);
+    eventually(
+        || {
+            let ran = look();
+            (ran.code == 0 && wanted(&ran.document())).then_some(())
+        },
+        || format!("{:?}", look()),
+    );
 }
 
 fn kept(fleet: &Fleet, session: &Value) -> String {
@@ -270,16 +294,13 @@ fn heavy_l4_a_kill_during_setup_is_completed_after_a_crash_at_any_point() {
         },
         act: |fleet| {
             try_spawn(fleet, &["--agent", "scripted", "--no-wait"]);
-            fleet.until("api-1", |s| s["saga"]["step"] == "setup");
+            until(fleet, |s| s["saga"]["step"] == "setup");
             thread::scope(|scope| {
                 scope.spawn(|| fleet.run(&["kill", "api-1"]));
-                eventually(
-                    || {
-                        let _ = fs::write(fleet.folder("api-1").join("go"), "");
-                        fleet.show("api-1")["saga"].is_null().then_some(())
-                    },
-                    || fleet.show("api-1").to_string(),
-                );
+                until(fleet, |s| {
+                    let _ = fs::write(fleet.folder("api-1").join("go"), "");
+                    s["saga"].is_null()
+                });
             });
         },
         after: |fleet| is_undone(fleet, "killed"),
@@ -293,10 +314,7 @@ fn heavy_l4_an_agents_own_end_is_recorded_after_a_crash_at_any_point() {
         before: spawn,
         act: |fleet| {
             fleet.run(&["send", "api-1", "finish", "--no-wait"]);
-            eventually(
-                || (fleet.show("api-1")["phase"] == "ended").then_some(()),
-                || fleet.show("api-1").to_string(),
-            );
+            until(fleet, |s| s["phase"] == "ended");
         },
         after: |fleet| {
             let session = only_session(fleet);
