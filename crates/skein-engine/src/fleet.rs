@@ -6,6 +6,7 @@
 //! [`keeper`] (one task per run), [`courier`] (how a message is brought, as a pure decision).
 
 mod activity;
+mod appetite;
 pub mod board;
 mod courier;
 mod deliver;
@@ -64,6 +65,7 @@ pub struct Fleet {
     environment: BTreeMap<String, String>,
     pub(crate) board: board::Board,
     places: places::Places,
+    appetites: appetite::Appetites,
     /// Sagas at work in this process.
     at_work: Mutex<HashSet<SagaId>>,
     keepers: Mutex<HashMap<Member, keeper::Handle>>,
@@ -93,6 +95,7 @@ impl Fleet {
             environment: parts.environment,
             board: board::Board::default(),
             places: places::Places::default(),
+            appetites: appetite::Appetites::default(),
             at_work: Mutex::default(),
             keepers: Mutex::default(),
             bell: Notify::new(),

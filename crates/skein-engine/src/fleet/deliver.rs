@@ -37,6 +37,9 @@ impl Keeper {
         if steps.is_empty() && usage == Usage::default() && native.is_none() {
             return Ok(session);
         }
+        if let (true, Some(pid)) = (steps.contains(&Step::EndTurn), self.sight.pid) {
+            self.fleet.weigh(&session.agent, pid);
+        }
         let (id, run) = (session.id.clone(), self.run);
         self.seen.turned |= !steps.is_empty();
         let phase = session.phase.clone();
@@ -555,6 +558,14 @@ impl Keeper {
                     tracing::warn!(%error, "what is left of a run could not be removed");
                 }
                 self.fleet.board.forget_run(&self.member);
+                // What was written to the run waits no longer.
+                let waiting = self
+                    .open_receipts()
+                    .await
+                    .map_or(0, |open| open.len() as u64);
+                self.fleet
+                    .board
+                    .change(&self.member, |o| o.queued = waiting);
                 self.fleet.places.leave(&self.member);
                 self.fleet.ring();
                 Ok(true)

@@ -214,7 +214,8 @@ impl Engine {
             );
             return Ok(Some(Wait::Machine(why)));
         }
-        let needed = saga.order.memory + taken.starting_mb + machine.memory_reserve_mb;
+        let one = fleet.appetites.of(&session.agent, saga.order.memory);
+        let needed = one + taken.starting_mb + machine.memory_reserve_mb;
         match fleet.memory.free_mb() {
             // An empty machine takes whoever comes; waiting would help nobody.
             Some(free) if free < needed && taken.machine > 0 => {

@@ -109,8 +109,8 @@ impl Fleet {
         if launch.command.is_none() {
             self.check_installed(&*agent, &launch)?;
         }
-        let memory_mb = agent.memory_mb();
-        self.check_memory(&*agent)?;
+        let memory_mb = self.appetites.of(agent.name(), agent.memory_mb());
+        self.check_memory(&*agent, memory_mb)?;
         let runtime = equip
             .runtime
             .or(settings.runtime)
@@ -173,16 +173,14 @@ impl Fleet {
             .unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into())
     }
 
-    fn check_memory(&self, agent: &dyn Agent) -> Result<(), Refused> {
+    fn check_memory(&self, agent: &dyn Agent, needed: u64) -> Result<(), Refused> {
         let reserve = self.settings.machine().memory_reserve_mb;
         match self.memory.free_mb() {
-            Some(free) if agent.memory_mb() > free.saturating_sub(reserve) => {
-                Err(Refused::Memory {
-                    agent: agent.name().to_string(),
-                    needed: agent.memory_mb(),
-                    free: free.saturating_sub(reserve),
-                })
-            }
+            Some(free) if needed > free.saturating_sub(reserve) => Err(Refused::Memory {
+                agent: agent.name().to_string(),
+                needed,
+                free: free.saturating_sub(reserve),
+            }),
             _ => Ok(()),
         }
     }

@@ -33,6 +33,8 @@ pub struct FleetParts {
 pub trait Memory: Send + Sync + fmt::Debug {
     /// Megabytes; none when it cannot be told, which refuses nothing.
     fn free_mb(&self) -> Option<u64>;
+    /// Megabytes a process takes with all below it; none when it is gone.
+    fn tree_mb(&self, pid: u32) -> Option<u64>;
 }
 
 /// Named places between the steps of a saga, where tests end the process.

@@ -348,7 +348,14 @@ impl Carrier {
         let (id, now, kind) = (session.id.clone(), self.desk.now(), saga.kind);
         let last = gear.workspace.backups.last().map_or(1, |b| b.n);
         let left = off(move || -> Result<Left, skein_workspace::error::Error> {
-            let contents = provider.look(&workspace)?;
+            let contents = match provider.look(&workspace) {
+                // It went before that was recorded, or somebody took it; what is left of it goes too.
+                Err(skein_workspace::error::Error::Missing { .. }) => {
+                    provider.remove(&workspace, Removal::KeepWork)?;
+                    return Ok(Left::Clean);
+                }
+                looked => looked?,
+            };
             Ok(match (contents.dirty, kind, discard) {
                 (false, ..) => {
                     provider.remove(&workspace, Removal::KeepWork)?;

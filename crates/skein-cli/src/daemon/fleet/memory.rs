@@ -10,6 +10,42 @@ impl Memory for Proc {
     fn free_mb(&self) -> Option<u64> {
         available(&std::fs::read_to_string("/proc/meminfo").ok()?)
     }
+
+    fn tree_mb(&self, pid: u32) -> Option<u64> {
+        let mut kilobytes = resident(pid)?;
+        let mut waiting = children(pid);
+        // Bounded, should processes be made faster than they are counted.
+        for _ in 0..10_000 {
+            let Some(next) = waiting.pop() else { break };
+            kilobytes += resident(next).unwrap_or(0);
+            waiting.extend(children(next));
+        }
+        Some(kilobytes.div_ceil(1024))
+    }
+}
+
+/// Kilobytes of a process in memory, shared pages included.
+fn resident(pid: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse().ok()
+}
+
+fn children(pid: u32) -> Vec<u32> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
+    tasks
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok())
+        .flat_map(|list| {
+            list.split_whitespace()
+                .filter_map(|child| child.parse().ok())
+                .collect::<Vec<u32>>()
+        })
+        .collect()
 }
 
 fn available(meminfo: &str) -> Option<u64> {
@@ -23,6 +59,25 @@ fn available(meminfo: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_is_weighed_with_its_children() {
+        let own = Proc.tree_mb(std::process::id()).unwrap();
+        assert!(own > 0);
+        let mut child = std::process::Command::new("sleep")
+            .arg("600")
+            .spawn()
+            .unwrap();
+        assert!(Proc.tree_mb(child.id()).is_some());
+        assert!(children(std::process::id()).contains(&child.id()));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(
+            Proc.tree_mb(child.id()),
+            None,
+            "what is gone weighs nothing"
+        );
+    }
 
     #[test]
     fn what_cannot_be_told_refuses_nothing() {
