@@ -7,7 +7,9 @@
 
 mod audit;
 mod crash;
+mod queue;
 mod sabotage;
+mod undo;
 
 #[path = "../fleet/common.rs"]
 #[expect(dead_code, reason = "other suites use the rest")]

@@ -1,0 +1,108 @@
+//! L4: an undo that fails is told, keeps no other undo from being done, and is tried again.
+//!
+//! The obstacle is a file where the managed root keeps what it removes: it holds for every user, root too.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::audit::{clean, findings, rows};
+use crate::base::Ran;
+use crate::common::{Fleet, eventually};
+
+/// Put in the way by the very command that fails, from inside the workspace.
+const BLOCK: &str = "echo mine > ../../.trash";
+
+fn obstacle(fleet: &Fleet) -> PathBuf {
+    fleet.home.root().join("worktrees/.trash")
+}
+
+fn spawn(fleet: &Fleet, args: &[&str]) -> Ran {
+    let spawn = ["--json", "spawn", "--project", "api", "write a.txt one"];
+    fleet.run(&[&spawn, args].concat())
+}
+
+/// The first error is what people are told, by its kind, and nothing hides it.
+fn assert_told(fleet: &Fleet, ran: &Ran, why: &str) {
+    assert_eq!(ran.code, 1, "{ran:?}");
+    let told = ran.error()["message"].as_str().unwrap().to_owned();
+    assert!(told.contains(why), "{told}");
+    let session = fleet.show("api-1");
+    assert_eq!(session["status"], "failed", "{session}");
+    let reason = session["status_reason"].as_str().unwrap();
+    assert!(reason.contains(why), "{session}");
+    let kinds = fleet.kinds("api-1");
+    assert!(kinds.contains(&"saga.undo_failed".to_owned()), "{kinds:?}");
+    assert!(!kinds.contains(&"saga.undone".to_owned()), "{kinds:?}");
+    assert!(!findings(fleet).is_empty(), "what is left over is seen");
+}
+
+/// Waits until the rest was undone, and nothing of it is left.
+fn assert_cleared(fleet: &Fleet) {
+    eventually(
+        || (rows(fleet, "saga") == 0).then_some(()),
+        || format!("{:?}", fleet.kinds("api-1")),
+    );
+    let kinds = fleet.kinds("api-1");
+    assert!(kinds.contains(&"saga.undone".to_owned()), "{kinds:?}");
+    clean(fleet);
+    let session = fleet.show("api-1");
+    assert_eq!(session["status"], "failed", "{session}");
+    assert_eq!(session["workspace"]["state"], "gone", "{session}");
+    assert_eq!(fleet.git(&["branch", "--list", "skein/*"]), "");
+}
+
+#[test]
+fn l4_a_failed_undo_is_told_and_done_after_a_restart() {
+    let fleet = Fleet::new();
+    fleet.settings(&format!("setup = [\"{BLOCK}; exit 7\"]\n"));
+    let ran = spawn(&fleet, &["--agent", "scripted"]);
+    assert_told(&fleet, &ran, "failed (status 7)");
+    // As long as the obstacle is there a restart changes nothing.
+    fleet.kill_daemon();
+    assert_eq!(fleet.status("api-1"), "failed");
+    assert_eq!(rows(&fleet, "saga"), 1);
+    fs::remove_file(obstacle(&fleet)).unwrap();
+    fleet.kill_daemon();
+    assert_cleared(&fleet);
+}
+
+#[test]
+fn l4_the_other_undos_are_done_and_the_failed_one_with_the_next_saga() {
+    let fleet = Fleet::new();
+    let command = format!("{BLOCK}; exit 3");
+    let ran = spawn(&fleet, &["--command", &command, "--prompt-via", "typed"]);
+    assert_told(&fleet, &ran, "exited with code 3");
+    // The run was undone after the workspace could not be; nothing of it is left.
+    let left = findings(&fleet);
+    let about = |what: &str| left.iter().any(|finding| finding.contains(what));
+    assert!(!about("process") && !about("run 1"), "{left:?}");
+    assert!(fleet.folder("api-1").exists());
+    fs::remove_file(obstacle(&fleet)).unwrap();
+    // Whatever rings the bell of the queue has it tried again.
+    let other = fleet.spawn("say hello", &[]);
+    fleet.json(&["kill", &other]);
+    assert_cleared(&fleet);
+}
+
+#[test]
+fn l4_an_undo_that_waits_does_not_take_a_restored_workspace() {
+    let fleet = Fleet::new();
+    fleet.settings(&format!("setup = [\"{BLOCK}; exit 7\"]\n"));
+    let ran = spawn(&fleet, &["--agent", "scripted"]);
+    assert_told(&fleet, &ran, "failed (status 7)");
+    fleet.settings("");
+    fs::remove_file(obstacle(&fleet)).unwrap();
+    let ran = fleet.run(&["--json", "restore", "api-1"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    fleet.until_status("api-1", "idle");
+    fleet.kill_daemon();
+    fleet.until_status("api-1", "idle");
+    eventually(
+        || (rows(&fleet, "saga") == 0).then_some(()),
+        || format!("{:?}", fleet.kinds("api-1")),
+    );
+    let session = fleet.show("api-1");
+    assert_eq!(session["workspace"]["state"], "ready", "{session}");
+    assert!(fleet.folder("api-1").join(".git").exists());
+    clean(&fleet);
+}
