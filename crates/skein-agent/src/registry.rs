@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use skein_domain::AgentName;
 
@@ -21,13 +21,18 @@ pub struct Registry {
 }
 
 impl Registry {
+    /// Made once: their rules are compiled then, and all sessions share them.
     pub fn built_in() -> Self {
-        let mut registry = Self {
-            agents: BTreeMap::new(),
+        static BUILT_IN: OnceLock<Registry> = OnceLock::new();
+        let make = || {
+            let mut registry = Self {
+                agents: BTreeMap::new(),
+            };
+            registry.add(Arc::new(Scripted::new()));
+            registry.add(Arc::new(Custom::bare()));
+            registry
         };
-        registry.add(Arc::new(Scripted::new()));
-        registry.add(Arc::new(Custom::bare()));
-        registry
+        BUILT_IN.get_or_init(make).clone()
     }
 
     /// With the agents of a settings file; `folder` is where the file is. Names that are taken stay taken.
