@@ -212,8 +212,8 @@ fn nothing_is_left(fleet: &Fleet, descriptors_at_start: usize) {
         || zombies(daemon).is_empty().then_some(()),
         || format!("zombies {:?}", zombies(daemon)),
     );
-    // A few come and go with requests and the database.
-    let most = descriptors_at_start + 12;
+    // The database's readers come as they are needed and stay; one per agent would be three times as many.
+    let most = descriptors_at_start + 30;
     eventually(
         || (descriptors(daemon) <= most).then_some(()),
         || {
@@ -272,7 +272,7 @@ fn heavy_l12_two_hundred_idle_agents_cost_nothing() {
     );
 
     let agents = fleet.agents();
-    assert!(agents.len() >= 2 * COUNT, "a holder and an agent each");
+    assert!(agents.len() >= COUNT, "{agents:?}");
     fleet.home.kill();
     fleet.json(&["daemon", "start"]);
     until_all(&fleet, &sessions, "idle");
