@@ -1,0 +1,28 @@
+//! What is sent arrives once, what is held is found again, what is shown is what was seen.
+//!
+//! The real binary, a real git, real terminals, scripted agents that are made difficult. Each file holds the
+//! claims about one subject, named after the law they prove. Tests named `heavy_…` take long and run in the
+//! full suite only. Nothing here measures time: tests wait for what they claim.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
+
+mod agents;
+mod attach;
+mod crash;
+mod messages;
+mod observe;
+mod post;
+mod questions;
+mod restart;
+
+#[path = "../fleet/common.rs"]
+#[expect(dead_code, reason = "other suites use the rest")]
+mod common;
+
+#[path = "../e2e/common.rs"]
+#[expect(
+    dead_code,
+    unused_imports,
+    reason = "the harness of the other suite, of which this one uses a part"
+)]
+mod base;

@@ -1,0 +1,232 @@
+//! Agents outlive the daemon, and the daemon finds them again; what did not outlive it is brought back.
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::agents::Frozen;
+use crate::common::{Fleet, alive, end, eventually, text};
+use crate::post::{assert_l6, post};
+
+fn pid(session: &Value) -> i32 {
+    i32::try_from(session["runtime"]["pid"].as_i64().unwrap()).unwrap()
+}
+
+fn parent(pid: i32) -> i32 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let rest = stat.rsplit_once(") ").unwrap().1;
+    rest.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+/// The server that a pane's process descends from.
+fn tmux_server(mut pid: i32) -> i32 {
+    while pid > 1 {
+        let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
+        if name.starts_with("tmux: server") {
+            return pid;
+        }
+        pid = parent(pid);
+    }
+    panic!("no tmux server");
+}
+
+fn until_gone(pid: i32) {
+    eventually(|| (!alive(pid)).then_some(()), || format!("{pid} lives"));
+}
+
+/// What must be the same before and after.
+fn picture(fleet: &Fleet, session: &str) -> (i32, Value, Vec<String>) {
+    let screen = fleet.json(&["screen", session]);
+    (
+        pid(&fleet.show(session)),
+        screen["rows"].clone(),
+        fleet.prompts(session),
+    )
+}
+
+/// Agents that go on, and agents to which something happens while nobody looks.
+fn readopted(stop: impl Fn(&Fleet)) {
+    let fleet = Fleet::new();
+    let tmux = ["--runtime", "tmux"];
+    let calm = [
+        (fleet.spawn("say hello", &[]), "idle"),
+        (fleet.spawn("wait 600", &[]), "working"),
+        (fleet.spawn("ask now? | yes | no", &[]), "needs_input"),
+        (fleet.spawn("say hello", &tmux), "idle"),
+    ];
+    // They come to it once the daemon is away.
+    let mut frozen = vec![];
+    let mut held = |task: &str, args: &[&str], status: &'static str, why: &'static str| {
+        let id = fleet.spawn(&format!("wait 8; {task}"), args);
+        let alive = fleet.until(&id, |s| s["runtime"]["pid"].is_number());
+        frozen.push(Frozen::new(pid(&alive)));
+        (id, status, why, pid(&alive))
+    };
+    let moved = [
+        held("crash 3", &[], "failed", "3"),
+        held("finish", &[], "done", "0"),
+        held("ask later? | yes | no", &[], "needs_input", "later?"),
+        held("crash 4", &tmux, "failed", "4"),
+    ];
+    for (id, status) in &calm {
+        fleet.until_status(id, status);
+    }
+    let before: Vec<_> = calm.iter().map(|(id, _)| picture(&fleet, id)).collect();
+    stop(&fleet);
+    drop(frozen);
+    for n in [0, 1, 3] {
+        until_gone(moved[n].3);
+    }
+    for ((id, status), before) in calm.iter().zip(&before) {
+        fleet.until_status(id, status);
+        assert_eq!(&picture(&fleet, id), before, "{id}");
+        assert_eq!(fleet.show(id)["run"], 1);
+    }
+    for (id, status, why, _) in &moved {
+        let found = fleet.until_status(id, status);
+        assert!(text(&found["status_reason"]).contains(why), "{found}");
+    }
+    for (id, status) in &calm {
+        if *status == "idle" {
+            let sent = post(&fleet, id, "say again");
+            assert_l6(&fleet, id, "say hello", &[sent]);
+        }
+    }
+    fleet.json(&["answer", &moved[2].0, "yes"]);
+    fleet.until_status(&moved[2].0, "idle");
+}
+
+#[test]
+fn a_killed_daemon_finds_every_agent_again_and_what_happened_meanwhile() {
+    readopted(Fleet::kill_daemon);
+}
+
+#[test]
+fn a_stopped_daemon_stops_no_agent() {
+    readopted(|fleet| drop(fleet.json(&["daemon", "stop"])));
+}
+
+#[test]
+fn l3_a_run_whose_holder_was_killed_is_lost_and_brought_back() {
+    let fleet = Fleet::new();
+    let task = "spawn-child 600; say hello";
+    let session = fleet.spawn(task, &[]);
+    let other = fleet.spawn("say bystander", &[]);
+    let idle = fleet.until_status(&session, "idle");
+    fleet.until_status(&other, "idle");
+    let bystander = pid(&fleet.show(&other));
+    let agent = pid(&idle);
+    end(parent(agent));
+    let lost = fleet.until_status(&session, "lost");
+    assert!(
+        text(&lost["status_reason"]).contains("nobody saw"),
+        "{lost}"
+    );
+    until_gone(agent);
+    eventually(
+        || {
+            let left = fleet.agents();
+            (!left.values().any(|line| line.contains("sleep 600"))).then_some(())
+        },
+        || format!("{:?}", fleet.agents()),
+    );
+    assert!(alive(bystander));
+    let back = fleet.json(&["restore", "--all"]);
+    let ids: Vec<String> = back["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|s| text(&s["id"]))
+        .collect();
+    assert_eq!(ids, [session.as_str()]);
+    fleet.until_status(&session, "idle");
+    assert_eq!(
+        fleet.prompts(&session),
+        [task],
+        "the task is not given twice"
+    );
+    assert_eq!(fleet.show(&session)["run"], 2);
+    assert_eq!(fleet.show(&other)["run"], 1);
+}
+
+#[test]
+fn l3_runs_whose_tmux_server_was_killed_are_lost_and_brought_back() {
+    let fleet = Fleet::new();
+    let session = fleet.spawn("say hello", &["--runtime", "tmux"]);
+    let agent = pid(&fleet.until_status(&session, "idle"));
+    end(tmux_server(agent));
+    fleet.until_status(&session, "lost");
+    until_gone(agent);
+    fleet.json(&["restore", "--all"]);
+    fleet.until_status(&session, "idle");
+    assert_eq!(fleet.prompts(&session), ["say hello"]);
+}
+
+#[test]
+fn an_agent_that_was_killed_has_failed_by_that_signal() {
+    let fleet = Fleet::new();
+    for runtime in ["pty", "tmux"] {
+        let session = fleet.spawn("say hello", &["--runtime", runtime]);
+        end(pid(&fleet.until_status(&session, "idle")));
+        let failed = fleet.until_status(&session, "failed");
+        let why = text(&failed["status_reason"]);
+        assert!(
+            why.contains("SIGKILL") || why.contains("signal 9"),
+            "{runtime}: {why}"
+        );
+    }
+}
+
+#[test]
+fn l5_a_workspace_that_somebody_removed_is_made_again() {
+    let fleet = Fleet::new();
+    let session = fleet.spawn("write kept.txt kept; commit kept", &[]);
+    end(pid(&fleet.until_status(&session, "idle")));
+    fleet.until_status(&session, "failed");
+    let folder = fleet.folder(&session);
+    fs::remove_dir_all(&folder).unwrap();
+    fleet.json(&["restore", &session]);
+    fleet.until_status(&session, "idle");
+    assert_eq!(
+        fs::read_to_string(folder.join("kept.txt")).unwrap(),
+        "kept\n"
+    );
+    assert!(fleet.run(&["screen", &session]).stdout.contains("resumed"));
+}
+
+#[test]
+fn what_cannot_be_resumed_is_launched_afresh_with_its_task_and_says_so() {
+    let fleet = Fleet::new();
+    let launches: PathBuf = fleet.home.user().join("launches");
+    let script = fleet.home.user().join("plain.sh");
+    fs::write(
+        &script,
+        format!("echo \"$*\" >> {}; exec cat\n", launches.display()),
+    )
+    .unwrap();
+    fleet.settings(&format!(
+        "[agents.plain]\ncommand = 'sh {}'\nprompt = 'argv'\n",
+        script.display()
+    ));
+    let spawned = fleet.json(&["spawn", "--project", "api", "--agent", "plain", "do it"]);
+    let session = text(&spawned["id"]);
+    let told = || fs::read_to_string(&launches).unwrap_or_default();
+    eventually(|| (told() == "do it\n").then_some(()), told);
+    fleet.json(&["kill", &session]);
+    let ran = fleet.run(&["--json", "restore", &session]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let note = text(&ran.document()["note"]);
+    eventually(|| (told() == "do it\ndo it\n").then_some(()), told);
+    let launched: Vec<Value> = fleet
+        .events(&session)
+        .into_iter()
+        .filter(|event| event["kind"] == "session.launched")
+        .map(|event| event["data"]["fresh"].clone())
+        .collect();
+    assert_eq!(launched.len(), 2);
+    assert_eq!(launched[0], Value::Null);
+    assert_eq!(launched[1], note.as_str(), "the event says why");
+    let told = fleet.run(&["show", &session]).stdout;
+    assert!(told.contains(&note), "{told}");
+}
