@@ -8,7 +8,7 @@ use std::time::Duration;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use skein_wire::Event;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::call::Client;
 use crate::error::Error;
@@ -30,6 +30,11 @@ pub struct EventStream<'a> {
     on_change: Option<Box<dyn Fn(Link) + 'a>>,
     live: Option<Live>,
     ready: VecDeque<Event>,
+    /// Kept here so that a caller who looks up now and then does not start the waiting anew.
+    broken_since: Option<Instant>,
+    connected: Option<Instant>,
+    heard: Instant,
+    pause: Duration,
 }
 
 /// Whether the stream has a daemon at its other end.
@@ -70,6 +75,10 @@ impl<'a> EventStream<'a> {
             on_change: None,
             live: None,
             ready: VecDeque::new(),
+            broken_since: None,
+            connected: None,
+            heard: Instant::now(),
+            pause: FIRST_PAUSE,
         }
     }
 
@@ -102,6 +111,7 @@ impl<'a> EventStream<'a> {
     pub async fn open(&mut self) -> Result<(), Error> {
         if self.live.is_none() {
             self.live = Some(self.connect().await?);
+            self.heard = Instant::now();
         }
         Ok(())
     }
@@ -109,9 +119,6 @@ impl<'a> EventStream<'a> {
     /// The next event; waits for it. Reconnects after a break; an error answer or an absent daemon ends it.
     /// Cancel-safe: an event is taken from the queue only when it is returned.
     pub async fn next(&mut self) -> Result<Event, Error> {
-        let mut broken_since = None;
-        let mut connected = None;
-        let mut pause = FIRST_PAUSE;
         loop {
             if let Some(event) = self.ready.pop_front() {
                 self.since = Some(event.seq);
@@ -119,32 +126,32 @@ impl<'a> EventStream<'a> {
             }
             match self.advance().await {
                 Ok(Advance::Connected) => {
-                    connected = Some(Instant::now());
-                    if broken_since.is_some() {
+                    self.connected = Some(Instant::now());
+                    if self.broken_since.is_some() {
                         self.tell(Link::Back);
                     }
                 }
                 Ok(Advance::Heard) => {
-                    broken_since = None;
-                    pause = FIRST_PAUSE;
+                    self.broken_since = None;
+                    self.pause = FIRST_PAUSE;
                 }
                 Err(error) if worth_waiting(&error) => {
                     self.live = None;
-                    let held = connected.take().map(|at: Instant| at.elapsed());
+                    let held = self.connected.take().map(|at| at.elapsed());
                     if held.is_some_and(|held| held > LONGEST_PAUSE) {
                         // A connection that held for a while was a good one, even if nothing happened on it.
-                        broken_since = None;
-                        pause = FIRST_PAUSE;
+                        self.broken_since = None;
+                        self.pause = FIRST_PAUSE;
                     }
-                    if broken_since.is_none() || held.is_some() {
+                    if self.broken_since.is_none() || held.is_some() {
                         self.tell(Link::Lost);
                     }
-                    let since = *broken_since.get_or_insert_with(Instant::now);
+                    let since = *self.broken_since.get_or_insert_with(Instant::now);
                     if since.elapsed() >= self.patience {
                         return Err(error);
                     }
-                    sleep(pause).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    sleep(self.pause).await;
+                    self.pause = (self.pause * 2).min(LONGEST_PAUSE);
                 }
                 Err(error) => {
                     self.live = None;
@@ -158,14 +165,17 @@ impl<'a> EventStream<'a> {
         let Some(live) = self.live.as_mut() else {
             // Told on its own, for the first byte may be long in coming.
             self.live = Some(self.connect().await?);
+            self.heard = Instant::now();
             return Ok(Advance::Connected);
         };
         let transport = self.client.transport();
-        let frame = timeout(SILENCE, drive(&mut live.driver, live.body.frame()))
+        let silent = self.heard + SILENCE;
+        let frame = timeout_at(silent, drive(&mut live.driver, live.body.frame()))
             .await
             .map_err(|_| transport.broken("nothing was heard for too long"))?
             .ok_or_else(|| transport.broken("the daemon ended the stream"))?
             .map_err(|error| transport.broken(error))?;
+        self.heard = Instant::now();
         let Some(chunk) = frame.data_ref() else {
             return Ok(Advance::Heard);
         };

@@ -14,6 +14,9 @@ use crate::duration::Seconds;
 use crate::error::UserError;
 use crate::view;
 
+/// Without an event for so long it is looked again.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
 /// Wait until a session has one of the given statuses
 #[derive(Debug, Args)]
 pub(crate) struct WaitArgs {
@@ -98,7 +101,10 @@ async fn reached(
             )
             .hint(format!("`skein restore {id}` brings it back")));
         }
-        stream.next().await?;
+        // Some statuses come with time alone, and no event tells of them.
+        if let Ok(event) = timeout(LOOK_AGAIN, stream.next()).await {
+            event?;
+        }
     }
 }
 
