@@ -205,9 +205,34 @@ fn heavy_l6_a_hundred_agents_answer_across_a_crash() {
     nothing_is_left(&fleet, at_start);
 }
 
+/// Processes that have something of the home open or work in it, holders above all.
+fn in_home(fleet: &Fleet, but: i32) -> Vec<(i32, String)> {
+    let root = fleet.home.root().canonicalize().unwrap();
+    let own = i32::try_from(std::process::id()).unwrap();
+    let inside = |path: PathBuf| fs::read_link(path).is_ok_and(|to| to.starts_with(&root));
+    let mut found = vec![];
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse().ok()) else {
+            continue;
+        };
+        let descriptors = fs::read_dir(entry.path().join("fd"));
+        let mut open = descriptors.into_iter().flatten().flatten();
+        let here = inside(entry.path().join("cwd")) || open.any(|fd| inside(fd.path()));
+        if here && pid != own && pid != but {
+            let line = fs::read_to_string(entry.path().join("cmdline")).unwrap_or_default();
+            found.push((pid, line.replace('\0', " ")));
+        }
+    }
+    found
+}
+
 fn nothing_is_left(fleet: &Fleet, descriptors_at_start: usize) {
     fleet.until_no_agents();
     let daemon = fleet.daemon_pid();
+    eventually(
+        || in_home(fleet, daemon).is_empty().then_some(()),
+        || format!("{:?}", in_home(fleet, daemon)),
+    );
     eventually(
         || zombies(daemon).is_empty().then_some(()),
         || format!("zombies {:?}", zombies(daemon)),

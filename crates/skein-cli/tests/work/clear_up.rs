@@ -241,15 +241,22 @@ impl Drop for Tmux<'_> {
 fn a_run_that_no_session_holds_on_to_is_ended() {
     let fleet = Fleet::new();
     let first = fleet.spawn("say one", &[]);
+    let ended = fleet.spawn("say gone", &[]);
     fleet.until_status(&first, "idle");
+    fleet.until_status(&ended, "idle");
+    fleet.json(&["kill", &ended]);
+    fleet.until_status(&ended, "killed");
+    fleet.until_agents(1);
     let held = fleet.agents();
     fleet.json(&["daemon", "stop"]);
     let kept: Vec<(std::path::PathBuf, Vec<u8>)> = ledger(&fleet);
-    fleet.json(&["ls"]);
-    let orphan = fleet.spawn("say two", &[]);
-    fleet.until_status(&orphan, "idle");
+    let unknown = fleet.spawn("say two", &[]);
+    fleet.json(&["restore", &ended]);
+    fleet.until_status(&unknown, "idle");
+    fleet.until_status(&ended, "idle");
     fleet.json(&["daemon", "stop"]);
-    // The ledger of before: it knows nothing of the second session, whose agent goes on.
+    // The ledger of before: by it one of them has ended and the other never was, while both their agents go
+    // on.
     for (path, _) in ledger(&fleet) {
         fs::remove_file(path).unwrap();
     }
@@ -258,20 +265,23 @@ fn a_run_that_no_session_holds_on_to_is_ended() {
     }
     assert!(fleet.agents().len() > held.len());
     let report = fleet.json(&["gc", "--older-than", "0s"]);
-    let runs: Vec<&Value> = report["data"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|item| item["what"] == "run")
+    let runs: Vec<Value> = items(&report)
+        .into_iter()
+        .filter(|i| i[0] == "run")
         .collect();
-    assert_eq!(runs.len(), 1, "{report}");
-    assert_eq!(runs[0]["id"], format!("{orphan}/1"));
-    assert_eq!(runs[0]["action"], "end");
+    let wanted = [
+        json!(["run", format!("{ended}/2"), "end"]),
+        json!(["run", format!("{unknown}/1"), "end"]),
+    ];
+    assert_eq!(runs, wanted, "{report}");
     eventually(
         || (fleet.agents() == held).then_some(()),
         || format!("{held:?} {:?}", fleet.agents()),
     );
     assert_eq!(fleet.status(&first), "idle", "the first goes on");
+    assert_eq!(fleet.status(&ended), "killed");
+    let again = fleet.json(&["gc", "--older-than", "0s"]);
+    assert!(items(&again).iter().all(|i| i[0] != "run"), "{again}");
 }
 
 /// The database's files with what is in them.

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::common::{Fleet, eventually, text};
-use crate::tree::commands;
+use crate::tree::{commands, tree};
 use crate::work::{Held, held};
 
 /// Runs the command that `text` gives for getting the work back, and compares what it makes.
@@ -107,6 +107,53 @@ fn l5_what_a_clean_up_took_comes_back_with_a_restore() {
         }
     }
     restore(&fleet, &all);
+}
+
+#[test]
+fn l5_what_was_written_after_a_kill_is_kept_by_the_clean_up() {
+    let fleet = Fleet::new();
+    let session = fleet.spawn("write a.txt one", &[]);
+    fleet.until_status(&session, "idle");
+    fleet.json(&["kill", &session]);
+    let folder = fleet.folder(&session);
+    fs::write(folder.join("a.txt"), "two\n").unwrap();
+    fs::write(folder.join("late.txt"), "late\n").unwrap();
+    let before = tree(&folder);
+    fleet.json(&["gc", "--older-than", "0s"]);
+    assert!(!folder.exists());
+    let backups = fleet.show(&session)["workspace"]["backups"].clone();
+    let newest = text(&backups.as_array().unwrap().last().unwrap()["ref"]);
+    assert_eq!(fleet.git(&["show", &format!("{newest}:late.txt")]), "late");
+    fleet.json(&["restore", &session]);
+    assert_eq!(tree(&folder), before);
+}
+
+#[test]
+fn l5_a_folder_removed_under_a_live_agent_costs_no_commit_and_nothing_staged() {
+    let fleet = Fleet::new();
+    let session = fleet.spawn("write a.txt one; commit mine", &[]);
+    fleet.until_status(&session, "idle");
+    let folder = fleet.folder(&session);
+    let tip = fleet.git_in(&folder, &["rev-parse", "HEAD"]);
+    fleet.sh(&folder, "echo staged > staged.txt; git add staged.txt");
+    fs::remove_dir_all(&folder).unwrap();
+    let killed = fleet.json(&["kill", &session]);
+    assert_eq!(killed["status"], "killed");
+    assert_eq!(killed["workspace"]["state"], "gone", "{killed}");
+    assert_eq!(fleet.git(&["worktree", "list"]).lines().count(), 1);
+    assert_eq!(fleet.git(&["rev-parse", &format!("skein/{session}")]), tip);
+    let rescued = fleet.git(&["for-each-ref", "--format=%(refname)", "refs/skein/rescued"]);
+    assert_eq!(
+        fleet.git(&["show", &format!("{rescued}:staged.txt")]),
+        "staged"
+    );
+    assert_eq!(
+        fleet.json(&["gc", "--older-than", "0s"])["data"],
+        serde_json::json!([])
+    );
+    fleet.json(&["restore", &session]);
+    fleet.until_status(&session, "idle");
+    assert_eq!(fleet.git_in(&folder, &["rev-parse", "HEAD"]), tip);
 }
 
 #[test]

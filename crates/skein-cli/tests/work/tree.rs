@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::common::Fleet;
+use crate::common::{Fleet, eventually};
 
 /// One thing in a folder.
 #[derive(Clone, PartialEq, Eq)]
@@ -90,6 +90,14 @@ impl Fleet {
         let file = self.home.user().join(".gitconfig");
         let before = fs::read_to_string(&file).unwrap();
         fs::write(file, format!("{before}{lines}")).unwrap();
+    }
+
+    /// Waits until so many processes of agents are left.
+    pub(crate) fn until_agents(&self, count: usize) {
+        eventually(
+            || (self.agents().len() == count).then_some(()),
+            || format!("{:?}", self.agents()),
+        );
     }
 
     /// All refs of the project's repository, with what they point to.
