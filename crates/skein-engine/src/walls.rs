@@ -109,11 +109,12 @@ fn exists(
     what: &str,
     id: &str,
 ) -> Result<bool, skein_store::Error> {
-    use skein_domain::{Project, Session, Thread, Token};
+    use skein_domain::{Project, Receipt, Session, Thread, Token};
     Ok(match what {
         Project::WHAT => reader.find::<Project>(id)?.is_some(),
         Thread::WHAT => reader.find::<Thread>(id)?.is_some(),
         Session::WHAT => reader.find::<Session>(id)?.is_some(),
+        Receipt::WHAT => reader.find::<Receipt>(id)?.is_some(),
         Token::WHAT => reader.find::<Token>(id)?.is_some(),
         _ => false,
     })

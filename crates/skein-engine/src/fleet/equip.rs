@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use skein_agent::agent::Agent;
 use skein_domain::{
-    AbsPath, AgentName, BranchName, Gear, Invalid, LaunchSettings, Origin, Project, PromptVia,
-    Refused, Revision, RuntimeKind, SessionId, TenantId, Workspace, WorkspaceKind,
+    AbsPath, AgentName, BranchName, Gear, Invalid, LaunchSettings, Origin, Permission, Project,
+    PromptVia, Refused, Revision, RuntimeKind, SessionId, TenantId, Workspace, WorkspaceKind,
 };
 use skein_workspace::provider::Plan;
 
@@ -22,6 +22,8 @@ pub struct Equip {
     pub base: Option<Revision>,
     pub runtime: Option<RuntimeKind>,
     pub launch: LaunchSettings,
+    /// Default: the project's, else `ask`.
+    pub permission: Option<Permission>,
     /// A hand-made worktree to take over.
     pub adopt: Option<AbsPath>,
 }
@@ -105,6 +107,7 @@ impl Fleet {
         let mut launch = equip.launch;
         let via = prompt_via(&*agent, &launch)?;
         launch.prompt_via = Some(via);
+        launch.permission = equip.permission.or(settings.permission).unwrap_or_default();
         launch.model = launch.model.or_else(|| settings.model.clone());
         if launch.command.is_none() {
             self.check_installed(&*agent, &launch)?;

@@ -50,6 +50,12 @@ fn equip(body: wire::Spawn) -> Result<Equip, Invalid> {
             RuntimeKind::parse,
         )?,
         adopt: optional(body.adopt)?,
+        permission: word(
+            "permission",
+            body.permission.as_deref(),
+            &Permission::ALL.map(Permission::as_str),
+            Permission::parse,
+        )?,
         launch: LaunchSettings {
             command: optional(body.command)?,
             prompt_via: word(
@@ -59,13 +65,8 @@ fn equip(body: wire::Spawn) -> Result<Equip, Invalid> {
                 PromptVia::parse,
             )?,
             model: optional(body.model)?,
-            permission: word(
-                "permission",
-                body.permission.as_deref(),
-                &Permission::ALL.map(Permission::as_str),
-                Permission::parse,
-            )?
-            .unwrap_or_default(),
+            // The engine fills it in; a project may have another default.
+            permission: Permission::default(),
             env: body
                 .env
                 .iter()
