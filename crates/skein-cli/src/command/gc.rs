@@ -1,5 +1,7 @@
 //! `skein gc`
 
+use std::cell::Cell;
+
 use clap::Args;
 use skein_wire::Gc;
 
@@ -7,6 +9,7 @@ use crate::cli::KeyArgs;
 use crate::context::Context;
 use crate::duration::Seconds;
 use crate::error::UserError;
+use crate::settle::Watch;
 use crate::view;
 
 /// Clear up after ended sessions: workspaces, old backups, stray processes
@@ -34,7 +37,19 @@ pub(crate) async fn run(context: &Context, args: GcArgs) -> Result<(), UserError
         backups_older_than_seconds: Some(args.backups_older_than.0),
     };
     let key = context.key(args.key.key.as_deref());
-    let report = context.client().await?.gc(&body, &key).await?;
+    let lost = Cell::new(false);
+    let watch = Watch::open(context, &lost).await?;
+    let client = context.client().await?;
+    let report = client.gc(&body, &key).await?;
+    if !report.dry_run {
+        // Many workspaces take longer than one call.
+        let mut under_way = vec![];
+        for item in report.data.iter().filter(|item| item.what == "workspace") {
+            let session = client.get_session(&item.id).await?;
+            under_way.extend(session.saga.is_some().then_some(session));
+        }
+        watch.settle(under_way).await?;
+    }
     context.out.list(
         &report,
         report.data.len(),

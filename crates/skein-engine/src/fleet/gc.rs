@@ -21,6 +21,9 @@ use crate::caller::{Answer, Outcome};
 use crate::desk::Desk;
 use crate::error::Error;
 
+/// How long an answer waits for the clean-ups it began; well below the time a call may take.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
+
 /// What to clean up.
 #[derive(Clone, Copy, Debug)]
 pub struct GcOrder {
@@ -145,7 +148,9 @@ impl Desk {
             let Some(gear) = session.gear.as_deref() else {
                 continue;
             };
-            if gear.workspace.state != WorkspaceState::Gone {
+            if session.check_free().is_err() {
+                item.reason.push_str("; it is under way");
+            } else if gear.workspace.state != WorkspaceState::Gone {
                 item.action = "keep";
                 item.reason = match &gear.note {
                     Some(note) => note.to_string(),
@@ -190,7 +195,8 @@ impl Desk {
         Ok(())
     }
 
-    /// Waits until the clean-ups are over, at most a minute: whatever rests is taken up later.
+    /// Waits until the clean-ups are over, but not for long: callers want an answer, and can wait for the
+    /// sessions themselves. Whatever rests is taken up later.
     async fn until_gone(&self, items: &[Item]) {
         let ids: Vec<String> = items.iter().map(|i| i.id.clone()).collect();
         let wait = async {
@@ -218,7 +224,7 @@ impl Desk {
                 }
             }
         };
-        let _ = tokio::time::timeout(std::time::Duration::from_secs(60), wait).await;
+        let _ = tokio::time::timeout(PATIENCE, wait).await;
     }
 
     /// Backups that are old, of sessions that are over.
