@@ -59,9 +59,17 @@ impl Sightings {
 
     /// What a hook said; believed at once.
     pub(crate) fn heard(&mut self, readings: Vec<Reading>) {
-        self.hooks = true;
         self.ready_since = None;
         for reading in readings {
+            // A hook that only tells a name or a price knows nothing of turns.
+            self.hooks |= matches!(
+                reading,
+                Reading::Activity { .. }
+                    | Reading::PromptTaken { .. }
+                    | Reading::TurnEnded
+                    | Reading::Asks(_)
+                    | Reading::AnswerTaken
+            );
             match reading {
                 Reading::Activity {
                     activity,
@@ -181,6 +189,14 @@ mod tests {
             "a flicker is not believed"
         );
         seen.looked(screen(Activity::Ready), 1_000 + FORGOTTEN_MS);
+        assert_eq!(seen.activity(), Some(Activity::Ready));
+    }
+
+    #[test]
+    fn l3_a_hook_that_tells_only_a_name_does_not_silence_the_screen() {
+        let mut seen = Sightings::default();
+        seen.heard(vec![Reading::Native("one".parse().unwrap())]);
+        seen.looked(screen(Activity::Ready), 0);
         assert_eq!(seen.activity(), Some(Activity::Ready));
     }
 
