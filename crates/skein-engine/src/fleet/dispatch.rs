@@ -7,6 +7,7 @@ use std::time::Duration;
 use skein_domain::fact::SagaChange;
 use skein_domain::observed::SagaSeen;
 use skein_domain::{Project, ProjectId, Saga, SagaState, Session, TenantId};
+use skein_runtime::runtime::Grace;
 use skein_store::backend::Filter;
 
 use super::journal::{Carrier, tell};
@@ -36,6 +37,12 @@ impl Engine {
         for tenant in self.tenants()? {
             self.take_up(&fleet, &tenant).await?;
         }
+        let (engine, tidied) = (self.clone(), fleet.clone());
+        self.shared.tasks.start("forget runs", async move {
+            if let Err(error) = engine.forget_runs(&tidied).await {
+                tracing::warn!(%error, "runs that are over could not be forgotten");
+            }
+        });
         let (engine, stopping) = (self.clone(), self.shared.tasks.stopping());
         self.shared.tasks.start("dispatch", async move {
             tokio::pin!(stopping);
@@ -82,6 +89,31 @@ impl Engine {
             // A saga watches its run itself, once it is there.
             if session.check_free().is_ok() {
                 fleet.keep(&desk, session);
+            }
+        }
+        Ok(())
+    }
+
+    /// A crash between an end's record and the removal of what is left of the run leaves the latter to us.
+    /// Runs of sessions that no record knows are left to a clean-up that somebody asks for.
+    async fn forget_runs(&self, fleet: &std::sync::Arc<Fleet>) -> Result<(), Error> {
+        for runtime in fleet.runtimes.values() {
+            for run in runtime.list().await? {
+                let Ok(tenant) = run.tenant.parse::<TenantId>() else {
+                    continue;
+                };
+                let id = run.session.clone();
+                let session = self.system_desk(tenant).store;
+                let session: Option<Session> = session.read(move |r| r.find(id.as_str())).await?;
+                let stale = session.is_some_and(|s| {
+                    let handle = s.gear.as_ref().and_then(|g| g.handle.as_ref());
+                    s.check_free().is_ok() && handle != Some(&run.handle)
+                });
+                if stale {
+                    // One that is over cannot be ended; it can be forgotten.
+                    let _ = runtime.end(&run.handle, Grace::default()).await;
+                    runtime.forget(&run.handle).await?;
+                }
             }
         }
         Ok(())

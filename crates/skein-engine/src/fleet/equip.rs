@@ -161,10 +161,11 @@ impl Fleet {
         let what = found
             .missing
             .unwrap_or_else(|| format!("agent `{}` is not installed", agent.name()));
-        let hints = found.install.map(|i| format!("`{i}` installs it"));
+        let install = found.install.map(|i| format!("`{i}` installs it"));
+        let list = "`skein agent ls` tells which agents are here".to_owned();
         Err(Refused::Workspace {
             what,
-            hints: hints.into_iter().collect(),
+            hints: install.into_iter().chain([list]).collect(),
         }
         .into())
     }
