@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags};
@@ -49,6 +50,12 @@ pub(crate) fn findings(fleet: &Fleet) -> Vec<String> {
     audit.home();
     audit.repository();
     audit.found
+}
+
+/// A home with a long name has its socket elsewhere.
+fn connect(fleet: &Fleet) -> UnixStream {
+    let status = fleet.json(&["daemon", "status"]);
+    UnixStream::connect(text(&status["socket"])).unwrap()
 }
 
 fn sessions(fleet: &Fleet) -> Vec<Value> {
@@ -119,7 +126,7 @@ impl Audit<'_> {
         let ids: Vec<String> = agents.map(|s| text(&s["id"])).collect();
         for id in ids {
             let call = Call::get(&format!("/api/v1/sessions/{id}/receipts?limit=1000"));
-            let list = self.fleet.home.call(&call).json();
+            let list = call.over(connect(self.fleet)).json();
             for receipt in list["data"].as_array().unwrap() {
                 let state = receipt["state"].as_str().unwrap();
                 if !["accepted", "submitted", "turn_started", "unknown"].contains(&state) {

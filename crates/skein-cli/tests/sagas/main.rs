@@ -7,6 +7,8 @@
 
 mod audit;
 mod crash;
+mod hostile;
+mod intruder;
 mod queue;
 mod sabotage;
 mod undo;

@@ -74,7 +74,10 @@ fn an_agent_that_needs_more_memory_than_there_is_is_refused() {
     let spawn = ["spawn", "--project", "api", "--agent", "giant", "say hello"];
     let error = fleet.home.error(5, &spawn);
     let message = error["message"].as_str().unwrap();
-    assert!(message.contains("giant needs about 900000000 MB"), "{error}");
+    assert!(
+        message.contains("giant needs about 900000000 MB"),
+        "{error}"
+    );
     assert!(!error["hints"].as_array().unwrap().is_empty(), "{error}");
     assert!(settled(&fleet).is_empty());
     clean(&fleet);
@@ -104,7 +107,8 @@ fn the_same_key_makes_one_session() {
 fn tasks_come_from_a_file_with_comments_and_are_begun_in_its_order() {
     let fleet = Fleet::new();
     let file = fleet.home.user().join("tasks");
-    let text_of = "# what is to be done\n\nsay one\n  # not this\nsay two # this is part of it\n\nsay three";
+    let text_of =
+        "# what is to be done\n\nsay one\n  # not this\nsay two # this is part of it\n\nsay three";
     fs::write(&file, text_of).unwrap();
     let list = fleet.json(&[
         "spawn",
@@ -117,7 +121,10 @@ fn tasks_come_from_a_file_with_comments_and_are_begun_in_its_order() {
     ]);
     let made = list["data"].as_array().unwrap();
     let tasks: Vec<String> = made.iter().map(|s| text(&s["task"])).collect();
-    assert_eq!(tasks, ["say one", "say two # this is part of it", "say three"]);
+    assert_eq!(
+        tasks,
+        ["say one", "say two # this is part of it", "say three"]
+    );
     let ids: Vec<String> = made.iter().map(|s| text(&s["id"])).collect();
     assert_eq!(ids, ["api-1", "api-2", "api-3"]);
     for (id, task) in ids.iter().zip(tasks) {
@@ -145,7 +152,12 @@ fn ten_spawns_at_once_all_get_their_task_once() {
     assert_eq!(prompts, tasks);
     clean(&fleet);
     for session in settled(&fleet) {
-        fleet.json(&["kill", session["id"].as_str().unwrap(), "--reason", "enough"]);
+        fleet.json(&[
+            "kill",
+            session["id"].as_str().unwrap(),
+            "--reason",
+            "enough",
+        ]);
     }
     eventually(
         || fleet.agents().is_empty().then_some(()),
