@@ -180,8 +180,6 @@ fn a_resized_terminal_is_seen_by_the_agent() {
             "custom",
             "--command",
             command,
-            "--prompt-via",
-            "argv",
             "x",
         ])["id"],
     );

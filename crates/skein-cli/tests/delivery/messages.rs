@@ -1,7 +1,9 @@
 //! L6: a message arrives once, byte for byte and in order, or its receipt says that nobody knows.
 
 use std::fmt::Write as _;
+use std::process::Stdio;
 
+use crate::base::Ran;
 use crate::common::{Fleet, text};
 use crate::post::{FINAL, Sent, assert_l6, pipe, post, post_all, taken};
 
@@ -53,6 +55,21 @@ fn l6_difficult_agents_get_every_message_once_and_in_order() {
     }
 }
 
+#[test]
+fn l6_tmux_brings_every_message_once_and_in_order() {
+    let fleet = Fleet::new();
+    let start = "SCRIPTED_START=redraw 50;swallow-enter 1";
+    let args = ["--env", start, "--prompt-via", "argv", "--runtime", "tmux"];
+    let session = fleet.spawn(TASK, &args);
+    let long = format!("{}\n", "long enough ".repeat(20_000));
+    let sent = post_all(&fleet, &session, &["say one", NASTY, &long, "say two"]);
+    let states = assert_l6(&fleet, &session, TASK, &sent);
+    assert!(
+        states.iter().all(|s| PROVEN.contains(&s.as_str())),
+        "{states:?}"
+    );
+}
+
 /// Pressing Enter again is what gets a draft on its way, and the receipt counts it.
 #[test]
 fn l6_a_draft_whose_enter_was_swallowed_is_seen_and_submitted() {
@@ -74,32 +91,36 @@ fn l6_a_draft_whose_enter_was_swallowed_is_seen_and_submitted() {
     );
 }
 
-/// An input box that never shows anything proves nothing by being empty.
+/// What is seen late is waited for; what is never seen is not claimed, unless it is seen at work.
 #[test]
-fn l6_an_agent_that_shows_nothing_is_never_claimed_to_have_taken_a_message() {
+fn l6_an_empty_box_is_no_proof_of_a_message_it_never_held() {
     let fleet = Fleet::new();
     let deaf = difficult(&fleet, "deaf");
-    let worse = difficult(&fleet, "deaf;swallow-enter 1");
     let late = difficult(&fleet, "echo-late 9000;swallow-enter 1");
     let sent_deaf = post(&fleet, &deaf, "wait 2; say heard");
-    let sent_worse = post(&fleet, &worse, "say never heard");
     let sent_late = post(&fleet, &late, "say heard in the end");
-    // Seen working, or not seen at all.
-    assert_l6(&fleet, &deaf, TASK, std::slice::from_ref(&sent_deaf));
-    let states = assert_l6(&fleet, &late, TASK, std::slice::from_ref(&sent_late));
+    assert_l6(&fleet, &deaf, TASK, &[sent_deaf]);
+    let states = assert_l6(&fleet, &late, TASK, &[sent_late]);
     assert_ne!(states, ["unknown"], "its draft was to be seen in the end");
-    let states = assert_l6(&fleet, &worse, TASK, std::slice::from_ref(&sent_worse));
+}
+
+#[test]
+fn heavy_l6_a_draft_that_nobody_sees_is_unknown_and_so_is_what_is_added_to_it() {
+    let fleet = Fleet::new();
+    let session = difficult(&fleet, "deaf;swallow-enter 1");
+    let sent = post(&fleet, &session, "say never heard");
+    let states = assert_l6(&fleet, &session, TASK, &[sent]);
     assert_eq!(states, ["unknown"]);
-    assert_eq!(taken(&fleet, &worse, TASK), [""; 0]);
-    // What is typed next is added to a draft that nobody sees, also by a daemon that was not there.
+    assert_eq!(taken(&fleet, &session, TASK), [""; 0]);
+    // What is typed next is added to it, also by a daemon that was not there.
     fleet.kill_daemon();
-    let next = post(&fleet, &worse, "wait 2");
+    let next = post(&fleet, &session, "wait 2");
     let receipt = fleet.until_receipt(&next.receipt, &FINAL);
     assert_eq!(receipt["state"], "unknown", "{receipt}");
-    let last = post(&fleet, &worse, "wait 3");
+    let last = post(&fleet, &session, "wait 3");
     fleet.until_receipt(&last.receipt, &FINAL);
     assert_eq!(
-        taken(&fleet, &worse, TASK),
+        taken(&fleet, &session, TASK),
         ["say never heardwait 2", "wait 3"]
     );
 }
@@ -237,6 +258,32 @@ fn sending_and_waiting_ends_with_the_turn_or_with_a_question() {
     let late = fleet.spawn("wait 600", &[]);
     let timed_out = fleet.run(&["send", &late, "say x", "--wait", "--timeout", "1s"]);
     assert_eq!(timed_out.code, 7, "{timed_out:?}");
+}
+
+#[test]
+fn who_waits_for_a_turn_goes_on_with_the_next_daemon() {
+    let fleet = Fleet::new();
+    let session = fleet.spawn(TASK, &[]);
+    fleet.until_status(&session, "idle");
+    let waiting = fleet
+        .command(&[
+            "--json",
+            "send",
+            &session,
+            "wait 3; write done.txt x",
+            "--wait",
+        ])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    fleet.until_status(&session, "working");
+    fleet.kill_daemon();
+    fleet.until_status(&session, "idle");
+    let ran = Ran::from(waiting.wait_with_output().unwrap());
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!(ran.document()["status"], "idle");
+    assert!(fleet.folder(&session).join("done.txt").exists());
 }
 
 #[test]

@@ -101,38 +101,43 @@ fn l3_an_agent_that_tells_nothing_has_no_signal() {
     assert_eq!(fleet.status(&session), "no_signal");
 }
 
-#[test]
-fn l3_a_holder_that_does_not_answer_ends_nothing() {
+/// A holder is held still until the session has one of these statuses, and let go.
+fn held_still(until: &[&str]) {
     let fleet = Fleet::new();
     let session = fleet.spawn("say hello", &[]);
     fleet.until_status(&session, "idle");
     let frozen = Frozen::new(holder(&fleet, &session));
     fleet.kill_daemon();
     let sent = post(&fleet, &session, "say later");
-    let doubtful = ["detecting", "no_signal", "stuck"];
-    fleet.until(&session, |s| {
-        doubtful.contains(&s["status"].as_str().unwrap())
-    });
-    let why = fleet.run(&["why", &session]);
-    assert_eq!(why.code, 0, "{why:?}");
-    let stuck = [
-        "wait",
-        &session,
-        "--until",
-        "stuck,no_signal",
-        "--timeout",
-        "120s",
-    ];
-    let doubted = fleet.json(&stuck);
+    let args = ["wait", &session, "--until", &until.join(",")];
+    let doubted = fleet.json(&[&args[..], &["--timeout", "120s"]].concat());
     assert_eq!(doubted["phase"], "idle", "{doubted}");
+    assert_eq!(fleet.run(&["why", &session]).code, 0);
     drop(frozen);
-    fleet.until(&session, |s| {
-        !doubtful.contains(&s["status"].as_str().unwrap())
-    });
     assert_l6(&fleet, &session, "say hello", &[sent]);
     fleet.until_status(&session, "idle");
     assert!(!fleet.kinds(&session).contains(&"session.ended".to_owned()));
     assert_eq!(fleet.show(&session)["run"], 1);
+}
+
+#[test]
+fn l3_a_holder_that_does_not_answer_ends_nothing() {
+    held_still(&["detecting", "no_signal", "stuck"]);
+}
+
+#[test]
+fn heavy_l3_a_holder_that_does_not_answer_for_long_is_told_and_ends_nothing() {
+    held_still(&["stuck"]);
+}
+
+#[test]
+fn an_agent_that_is_done_before_anybody_looked_is_done() {
+    let fleet = Fleet::new();
+    for via in ["typed", "argv", "typed", "typed"] {
+        let session = fleet.spawn("finish", &["--prompt-via", via]);
+        let done = fleet.until_status(&session, "done");
+        assert!(text(&done["status_reason"]).contains("code 0"), "{done}");
+    }
 }
 
 #[test]
