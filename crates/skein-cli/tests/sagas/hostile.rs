@@ -3,13 +3,13 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::audit::{clean, settled};
+use crate::audit::{clean, processes, settled};
 use crate::base::Home;
-use crate::common::{Fleet, eventually};
+use crate::common::{Fleet, eventually, text};
 
 const TASK: &str = "write a.txt one";
 
@@ -234,13 +234,41 @@ fn long_home(folder: &Path) -> (Fleet, Home) {
     (fleet, first)
 }
 
+/// Folders for sockets outside of the home; removed, as whoever removes such a home would.
+struct Outside(Vec<PathBuf>);
+
+impl Outside {
+    fn of(fleet: &Fleet) -> Self {
+        let status = fleet.json(&["daemon", "status"]);
+        let mut sockets = vec![text(&status["socket"])];
+        for process in processes(fleet).values() {
+            let words: Vec<&str> = process.line.split(' ').collect();
+            if let ["tmux", "-S", socket, ..] = words[..] {
+                sockets.push(socket.to_owned());
+            }
+        }
+        let parent = |socket: String| Path::new(&socket).parent().unwrap().to_owned();
+        Self(sockets.into_iter().map(parent).collect())
+    }
+}
+
+impl Drop for Outside {
+    fn drop(&mut self) {
+        for folder in &self.0 {
+            let _ = fs::remove_dir_all(folder);
+        }
+    }
+}
+
 #[test]
 fn a_home_with_a_long_name_and_spaces_is_a_home_like_any_other() {
     let folder = tempfile::tempdir().unwrap();
     let (fleet, _first) = long_home(folder.path());
     assert!(fleet.home.root().as_os_str().len() > 108);
+    let mut outside = vec![];
     for runtime in ["pty", "tmux"] {
         let session = works(&fleet, &["--runtime", runtime]);
+        outside.push(Outside::of(&fleet));
         fleet.json(&["send", &session, "say again"]);
         fleet.kill_daemon();
         fleet.until_status(&session, "idle");

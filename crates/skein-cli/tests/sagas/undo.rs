@@ -38,6 +38,8 @@ fn assert_told(fleet: &Fleet, ran: &Ran, why: &str) {
 
 /// Waits until the rest was undone, and nothing of it is left.
 fn assert_cleared(fleet: &Fleet) {
+    // Any command starts a daemon where none is.
+    fleet.show("api-1");
     eventually(
         || (rows(fleet, "saga") == 0).then_some(()),
         || format!("{:?}", fleet.kinds("api-1")),

@@ -265,15 +265,11 @@ fn a_run_that_no_session_holds_on_to_is_ended() {
     }
     assert!(fleet.agents().len() > held.len());
     let report = fleet.json(&["gc", "--older-than", "0s"]);
-    let runs: Vec<Value> = items(&report)
-        .into_iter()
-        .filter(|i| i[0] == "run")
-        .collect();
-    let wanted = [
-        json!(["run", format!("{ended}/2"), "end"]),
-        json!(["run", format!("{unknown}/1"), "end"]),
-    ];
-    assert_eq!(runs, wanted, "{report}");
+    // That of the ended one may have been ended when the daemon began.
+    let mut runs = items(&report);
+    runs.retain(|item| item[0] == "run" && item[1] != format!("{ended}/2"));
+    let wanted = json!(["run", format!("{unknown}/1"), "end"]);
+    assert_eq!(runs, [wanted], "{report}");
     eventually(
         || (fleet.agents() == held).then_some(()),
         || format!("{held:?} {:?}", fleet.agents()),
