@@ -89,7 +89,7 @@ impl Audit<'_> {
     fn runs(&self, session: &str, run: Option<&str>) -> bool {
         self.sessions.get(session).is_some_and(|s| {
             let live = !["ended", "archived"].contains(&s["phase"].as_str().unwrap());
-            let same = run.is_none_or(|run| s["run"].to_string() == run);
+            let same = run.is_none_or(|run| run.parse().ok() == s["run"].as_u64());
             live && same && s["agent"] != "none"
         })
     }

@@ -125,8 +125,7 @@ fn attached(fleet: &Fleet, session: &str, happens: impl FnOnce()) -> Vec<u8> {
     happens();
     eventually(|| viewer.try_wait().unwrap(), shown);
     reader.join().unwrap();
-    let all = seen.lock().unwrap().clone();
-    all
+    std::mem::take(&mut seen.lock().unwrap())
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Stdio;
 
-use rusqlite::Connection;
+use rusqlite::{Connection, OpenFlags};
 
 use crate::audit::{clean, findings};
 use crate::common::{Fleet, eventually};
@@ -118,7 +118,8 @@ fn stray_files_processes_and_rows_are_found() {
     stray.wait().unwrap();
     let copy = "INSERT INTO records SELECT tenant, 'saga', 'sag_x', ordinal + 1000, version, project, \
                 thread, id, 1, touched_at, body FROM records WHERE kind = 'session'";
-    let database = Connection::open(fleet.home.database()).unwrap();
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
+    let database = Connection::open_with_flags(fleet.home.database(), flags).unwrap();
     caught(
         &fleet,
         "1 rows of kind saga",
