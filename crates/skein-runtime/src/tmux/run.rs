@@ -12,6 +12,7 @@ use super::folder::{self, Last, Started, State};
 use super::hub::Seen;
 use super::server::Server;
 use crate::error::Error;
+use crate::log::acts;
 use crate::runtime::{Input, Result, Run, Screen, Sight, Size, Taken, Task};
 
 /// Buffers of this process; the process id tells them from those of others.
@@ -180,7 +181,7 @@ impl Run for TmuxRun {
             let cursor = Facts::parse(&facts, &self.name).map_or((0, 0), |facts| facts.cursor);
             let count = self.seen.folder().count("live/count");
             Ok(Screen {
-                rows: rows.iter().map(|row| row.trim_end().to_owned()).collect(),
+                rows: rows.iter().map(|row| shown(row)).collect(),
                 cursor,
                 bracketed_paste: count.bracketed_paste,
                 bytes: count.bytes,
@@ -254,6 +255,12 @@ impl Drop for BufferFile {
             let _ = std::fs::remove_file(path);
         }
     }
+}
+
+/// A row without what acts instead of being seen; tmux shows what it was given.
+pub(super) fn shown(row: &str) -> String {
+    let seen: String = row.chars().filter(|c| !acts(*c)).collect();
+    seen.trim_end().to_owned()
 }
 
 #[cfg(test)]

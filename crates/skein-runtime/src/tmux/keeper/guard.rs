@@ -3,7 +3,11 @@
 //! tmux is a good terminal but a talkative one: it answers questions, takes titles and clipboards. Strings
 //! (titles, clipboard, passthrough) never pass. Questions pass only when the program waits for answers in
 //! silence; where input is echoed, an answer would show up as if it had been typed. A sequence passes whole
-//! or not at all, so tmux is never left in the middle of one.
+//! or not at all, so tmux is never left in the middle of one. Characters that act instead of being seen (the
+//! upper controls, marks that turn the direction of text) do not pass: what tmux makes of them depends on its
+//! version.
+
+use crate::log::acts;
 
 /// Longer sequences are dropped; real ones are short.
 const LONGEST: usize = 256;
@@ -25,6 +29,8 @@ enum State {
 pub(super) struct Guard {
     state: State,
     held: Vec<u8>,
+    /// The beginning of a character.
+    partial: Vec<u8>,
     /// Whether the program asked for bracketed pastes.
     pub(super) bracketed_paste: bool,
 }
@@ -38,6 +44,9 @@ impl Guard {
     }
 
     fn byte(&mut self, byte: u8, passed: &mut Vec<u8>, silent: &impl Fn() -> bool) {
+        if !self.partial.is_empty() && !matches!(byte, 0x80..=0xbf) {
+            self.broken(passed);
+        }
         match (self.state, byte) {
             // Passed on: it also ends what tmux may be in the middle of.
             (_, 0x18 | 0x1a) => {
@@ -48,11 +57,32 @@ impl Guard {
             (State::DeviceEscape, b'\\') | (State::Device, 0x07) => self.state = State::Text,
             (State::Device, _) => {}
             (_, 0x1b) => self.state = State::Escape,
+            (State::Text, 0x80..) => self.character(byte, passed),
             (State::Text, _) => passed.push(byte),
             (State::Escape | State::DeviceEscape, _) => self.escape(byte, passed),
             (State::Intermediate, _) => self.intermediate(byte, passed),
             (State::Control, _) => self.control(byte, passed, silent),
         }
+    }
+
+    fn character(&mut self, byte: u8, passed: &mut Vec<u8>) {
+        self.partial.push(byte);
+        match std::str::from_utf8(&self.partial) {
+            Ok(text) => {
+                if !text.chars().any(acts) {
+                    passed.extend_from_slice(&self.partial);
+                }
+                self.partial.clear();
+            }
+            Err(error) if error.error_len().is_some() => self.broken(passed),
+            Err(_) => {}
+        }
+    }
+
+    /// What was begun is no character.
+    fn broken(&mut self, passed: &mut Vec<u8>) {
+        self.partial.clear();
+        passed.extend("\u{fffd}".bytes());
     }
 
     fn escape(&mut self, byte: u8, passed: &mut Vec<u8>) {
@@ -202,6 +232,30 @@ mod tests {
         ] {
             assert_eq!(passed(output, false), output);
         }
+    }
+
+    #[test]
+    fn l15_characters_that_act_never_reach_the_pane() {
+        for attack in [
+            "\u{9d}0;title\u{9c}",
+            "\u{9b}6n",
+            "\u{90}q\u{9c}",
+            "\u{85}",
+            "\u{202e}",
+            "\u{2066}",
+        ] {
+            let text = passed(&format!("ä{attack}漢"), true);
+            assert!(text.starts_with('ä') && text.ends_with('漢'), "{text:?}");
+            assert!(!text.chars().any(acts), "{attack:?}: {text:?}");
+        }
+        let bytes = |output: &[u8]| {
+            let mut passed = vec![];
+            Guard::default().pass(output, &mut passed, || true);
+            String::from_utf8(passed).unwrap()
+        };
+        assert_eq!(bytes(b"a\x9b6n"), "a\u{fffd}6n");
+        assert_eq!(bytes(b"a\xe2\x80b"), "a\u{fffd}b");
+        assert_eq!(bytes(b"a\xc3\x1b[1mb"), "a\u{fffd}\x1b[1mb");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::super::folder::{Count, Ending, Last, Order, Started};
-use super::super::run::{FACTS, Facts};
+use super::super::run::{FACTS, Facts, shown};
 
 /// How long tmux may take for each step; without its answer the run is over all the same.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -37,7 +37,7 @@ pub(super) fn last(
         last.input = facts.input;
         last.cursor = facts.cursor;
         let rows = lines.chain(std::iter::repeat("")).take(facts.height);
-        last.rows = rows.map(|row| row.trim_end().to_owned()).collect();
+        last.rows = rows.map(shown).collect();
     }
     last
 }
