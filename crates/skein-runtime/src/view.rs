@@ -118,6 +118,9 @@ impl View {
         let mut resized = signal(SignalKind::window_change()).map_err(failed)?;
         let mut terminated = signal(SignalKind::terminate()).map_err(failed)?;
         let mut hung_up = signal(SignalKind::hangup()).map_err(failed)?;
+        // Keys send neither in raw mode; whoever sends them from outside gets the terminal back as it was.
+        let mut interrupted = signal(SignalKind::interrupt()).map_err(failed)?;
+        let mut quit = signal(SignalKind::quit()).map_err(failed)?;
         let room = self.room();
         let hello = Ask::View {
             version: VERSION,
@@ -161,6 +164,8 @@ impl View {
                 }
                 _ = terminated.recv() => return Ok(Left::Detached),
                 _ = hung_up.recv() => return Ok(Left::Detached),
+                _ = interrupted.recv() => return Ok(Left::Detached),
+                _ = quit.recv() => return Ok(Left::Detached),
             }
         }
     }
