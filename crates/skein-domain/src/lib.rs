@@ -46,6 +46,7 @@ pub use observed::{Activity, Exit, Observed, Patience, RuntimeState};
 pub use phase::{Outcome, Phase, PhaseName, Question, Step};
 pub use project::{Limits, Project, Retention};
 pub use receipt::{Delivery, Purpose, Receipt, Written};
+pub use redact::Redaction;
 pub use run::{
     CommandLine, EnvVar, LaunchSettings, ModelName, NativeId, Permission, PromptVia, RunHandle,
     RuntimeKind,

@@ -1,7 +1,8 @@
-//! Keeps what looks like a secret out of names and lists (L14).
+//! Keeps what looks like a secret out of names, lists, reasons and logs (L14).
 //!
 //! A task may hold one, and the task itself is kept as it was given; but its display name is in events,
-//! thread titles and every list, where nobody expects a secret.
+//! thread titles and every list, where nobody expects a secret. Programs print theirs: what a set-up command
+//! printed is in the reason why it failed.
 
 const HIDDEN: &str = "[redacted]";
 
@@ -33,7 +34,7 @@ const NAMES: [&str; 5] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD"];
 pub(crate) fn redacted(word: &str) -> String {
     if let Some((name, value)) = word.split_once(['=', ':'])
         && !value.is_empty()
-        && NAMES.iter().any(|n| name.to_ascii_uppercase().ends_with(n))
+        && is_secret(name)
     {
         return format!("{name}={HIDDEN}");
     }
@@ -44,9 +45,69 @@ pub(crate) fn redacted(word: &str) -> String {
     word.to_owned()
 }
 
+/// Whether the value of a variable with this name is a secret.
+fn is_secret(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    NAMES.iter().any(|n| name.ends_with(n))
+}
+
+/// What a program printed, without the secrets it was given and without what looks like one.
+#[derive(Clone, Debug, Default)]
+pub struct Redaction(Vec<String>);
+
+impl Redaction {
+    /// Hides the values of those variables whose names tell of a secret.
+    pub fn of<'a>(variables: impl IntoIterator<Item = (&'a String, &'a String)>) -> Self {
+        let mut values: Vec<String> = variables
+            .into_iter()
+            .filter(|(name, value)| is_secret(name) && value.len() >= 4)
+            .map(|(_, value)| value.clone())
+            .collect();
+        // One may be a part of another.
+        values.sort_by_key(|value| std::cmp::Reverse(value.len()));
+        Self(values)
+    }
+
+    pub fn apply(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for value in &self.0 {
+            text = text.replace(value, HIDDEN);
+        }
+        text.split_inclusive(char::is_whitespace)
+            .map(|piece| {
+                let word = piece.trim_end();
+                redacted(word) + &piece[word.len()..]
+            })
+            .collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn l14_what_a_program_prints_hides_the_secrets_it_was_given() {
+        let pairs = [
+            ("API_TOKEN", "hunter2hunter2"),
+            ("Db_Password", "hunter2"),
+            ("MODE", "production"),
+            ("SHORT_KEY", "abc"),
+        ];
+        let variables: Vec<(String, String)> = pairs
+            .iter()
+            .map(|(name, value)| ((*name).into(), (*value).into()))
+            .collect();
+        let redaction = Redaction::of(variables.iter().map(|(name, value)| (name, value)));
+        assert_eq!(
+            redaction.apply("+ curl -H hunter2hunter2\n  at hunter2, in production abc\n"),
+            "+ curl -H [redacted]\n  at [redacted], in production abc\n"
+        );
+        assert_eq!(
+            redaction.apply("GITHUB_TOKEN=x ghp_0123456789abcdefghij\tends"),
+            "GITHUB_TOKEN=[redacted] [redacted]\tends"
+        );
+    }
 
     #[test]
     fn l14_what_looks_like_a_secret_is_not_shown() {

@@ -5,6 +5,8 @@ use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use skein_domain::Redaction;
+
 use crate::error::{Error, shown};
 use crate::process::{self, Leftovers};
 use crate::provider::{Furnishing, Result};
@@ -36,6 +38,8 @@ pub(crate) fn run(
     furnishing: &Furnishing,
     tell: &mut dyn FnMut(&str),
 ) -> Result<()> {
+    let redaction = Redaction::of(&furnishing.env);
+    let tell = &mut |line: &str| tell(&redaction.apply(line));
     let limit = furnishing.timeout.unwrap_or(LIMIT);
     let deadline = Instant::now() + limit;
     for line in &furnishing.setup {
@@ -52,9 +56,9 @@ pub(crate) fn run(
             Some(status) if status.success() => {}
             Some(status) => {
                 return Err(Error::SetupFailed {
-                    command: line.clone(),
+                    command: redaction.apply(line),
                     status: in_words(status),
-                    tail: shown(&tail),
+                    tail: redaction.apply(&shown(&tail)),
                 });
             }
             None => {
