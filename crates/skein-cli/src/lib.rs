@@ -23,6 +23,7 @@ mod settings;
 mod settle;
 mod start;
 mod table;
+mod tail;
 mod text;
 mod view;
 mod when;

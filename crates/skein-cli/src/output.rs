@@ -143,14 +143,14 @@ impl Output {
         };
         let text =
             text.map_err(|error| UserError::failed("cannot write JSON").caused_by(&error))?;
-        self.raw(&ended(text))
+        self.raw(&ended(text::json(text)))
     }
 
     /// One JSON document per line.
     pub(crate) fn json_line<T: Serialize>(&self, value: &T) -> Result<(), UserError> {
         let text = serde_json::to_string(value)
             .map_err(|error| UserError::failed("cannot write JSON").caused_by(&error))?;
-        self.raw(&ended(text))
+        self.raw(&ended(text::json(text)))
     }
 
     /// Text for stdout as it is; whoever makes it has cleaned what came from elsewhere.
@@ -235,7 +235,7 @@ impl Output {
             Format::Human => complain(&human_error(error, self.stderr)),
             Format::Json => {
                 let body = serde_json::to_string(&error.to_body()).unwrap_or_default();
-                complain(&ended(body));
+                complain(&ended(text::json(body)));
             }
         }
     }

@@ -37,6 +37,20 @@ impl<'a> Progress<'a> {
         }
     }
 
+    /// A line of somebody's output, above what is being done.
+    pub(crate) fn pass_on(&mut self, name: &str, line: &str) {
+        let line = format!("{name} | {}", text::line(line));
+        match (self.drawn, self.out.stage()) {
+            (1.., Some((_, columns))) => {
+                self.out
+                    .draw(&format!("\x1b[{}A\r\x1b[J{line}\n", self.drawn));
+                self.drawn = 0;
+                self.redraw(columns);
+            }
+            _ => self.out.note(&line),
+        }
+    }
+
     pub(crate) fn knows(&self, name: &str) -> bool {
         self.lines.iter().any(|(known, _)| known == name)
     }

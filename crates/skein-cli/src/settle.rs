@@ -4,14 +4,16 @@
 //! change is asked for, so no event falls between the two. Every look is at the session itself: events only
 //! say when to look, and what failed.
 
+mod setup;
+
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::time::Duration;
 
 use serde_json::Value;
-use skein_client::{Client, EventStream, Events, Kind};
+use skein_client::{Client, Error as ClientError, EventStream, Events, Kind};
 use skein_wire::{Event, Session};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::command::kill::way_back;
 use crate::command::wait::told;
@@ -19,9 +21,13 @@ use crate::context::Context;
 use crate::error::UserError;
 use crate::progress::Progress;
 
+use setup::Setups;
+
 /// Without an event for so long, everybody is looked at again: a break of the stream may have hidden one.
 /// Longer than the stream's patience with an absent daemon, so that its end is told.
 const LOOK_AGAIN: Duration = Duration::from_secs(15);
+/// How often the output of set-up commands is passed on.
+const PASS_ON: Duration = Duration::from_millis(200);
 
 /// How a session came out.
 #[derive(Debug)]
@@ -37,6 +43,7 @@ pub(crate) struct Watch<'a> {
     client: &'a Client,
     stream: EventStream<'a>,
     failures: HashMap<String, UserError>,
+    setups: Setups,
 }
 
 impl<'a> Watch<'a> {
@@ -55,6 +62,7 @@ impl<'a> Watch<'a> {
             client,
             stream,
             failures: HashMap::new(),
+            setups: Setups::default(),
         })
     }
 
@@ -75,10 +83,10 @@ impl<'a> Watch<'a> {
             if sessions.iter().all(|s| s.saga.is_none()) {
                 break;
             }
-            match timeout(LOOK_AGAIN, self.stream.next()).await {
-                Ok(event) => {
+            match self.next(&mut progress).await {
+                Some(event) => {
                     let event = event?;
-                    self.heard(&event, &mut progress);
+                    self.heard(&event, &mut progress).await;
                     let about = sessions
                         .iter()
                         .position(|s| s.saga.is_some() && event.session.as_ref() == Some(&s.id));
@@ -88,7 +96,7 @@ impl<'a> Watch<'a> {
                         dirty[n] = true;
                     }
                 }
-                Err(_) => {
+                None => {
                     for (session, dirty) in sessions.iter().zip(&mut dirty) {
                         *dirty = session.saga.is_some();
                     }
@@ -107,6 +115,18 @@ impl<'a> Watch<'a> {
             settled.push(Settled { session, failure });
         }
         Ok(settled)
+    }
+
+    /// The next event; none if there was none for long.
+    async fn next(&mut self, progress: &mut Progress<'_>) -> Option<Result<Event, ClientError>> {
+        let until = Instant::now() + LOOK_AGAIN;
+        while self.setups.are_under_way() && Instant::now() < until {
+            self.setups.pass_on(progress);
+            if let Ok(event) = timeout(PASS_ON, self.stream.next()).await {
+                return Some(event);
+            }
+        }
+        timeout_at(until, self.stream.next()).await.ok()
     }
 
     /// Looks at one session; whether it could be looked at.
@@ -130,10 +150,16 @@ impl<'a> Watch<'a> {
         }
     }
 
-    fn heard(&mut self, event: &Event, progress: &mut Progress<'_>) {
+    async fn heard(&mut self, event: &Event, progress: &mut Progress<'_>) {
         let Some(session) = &event.session else {
             return;
         };
+        if progress.knows(session) && event.kind.starts_with("saga.") {
+            self.setups.end(session, progress);
+            if event.kind == "saga.step" && text(&event.data, "step").as_deref() == Some("setup") {
+                self.setups.begin(self.client, session).await;
+            }
+        }
         let told = match event.kind.as_str() {
             "saga.step" if self.failures.contains_key(session) => None,
             "saga.step" => text(&event.data, "step").map(|step| doing(&step)),

@@ -21,13 +21,35 @@ pub(crate) fn block(text: &str) -> String {
 }
 
 fn visible(c: char) -> Vec<char> {
-    let acts = c.is_control()
-        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}' | '\u{feff}');
-    if acts {
+    if acts(c) {
         c.escape_default().collect()
     } else {
         vec![c]
     }
+}
+
+fn acts(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}' | '\u{feff}')
+}
+
+/// A JSON document, or a part of one, whose strings hold nothing a terminal would act on. JSON escapes the
+/// lower controls itself; the others may stand in strings as they are, and nowhere else.
+pub(crate) fn json(document: String) -> String {
+    let stays = |c: char| !acts(c) || c.is_ascii_whitespace();
+    if document.chars().all(stays) {
+        return document;
+    }
+    let mut out = String::with_capacity(document.len());
+    for c in document.chars() {
+        if stays(c) {
+            out.push(c);
+        } else {
+            // None of them is beyond the first plane.
+            out.push_str(&format!("\\u{:04x}", u32::from(c)));
+        }
+    }
+    out
 }
 
 pub(crate) fn width(text: &str) -> usize {
@@ -139,6 +161,17 @@ mod tests {
         assert_eq!(line("abc\u{202e}cba"), "abc\\u{202e}cba");
         assert_eq!(line("größe 日本"), "größe 日本");
         assert_eq!(block("a\n\tb\r\nc\u{1b}"), "a\n    b\nc\\u{1b}");
+    }
+
+    #[test]
+    fn l15_json_holds_nothing_a_terminal_acts_on() {
+        let document = serde_json::json!({"a": "x\u{1b}\u{9d}0;t\u{9c}\u{7f}\u{202e}größe 日本"});
+        let safe = json(serde_json::to_string_pretty(&document).unwrap());
+        assert!(safe.chars().all(|c| !acts(c) || c == '\n'), "{safe:?}");
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(&safe).unwrap(),
+            document
+        );
     }
 
     #[test]

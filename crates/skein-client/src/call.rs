@@ -180,7 +180,14 @@ impl Client {
         self.post(&Target::new(["sessions"]), body, key).await
     }
 
+    /// The session as it is recorded and seen; whether its workspace is dirty is not looked at.
     pub async fn get_session(&self, session: &str) -> Result<Session, Error> {
+        let target = Target::new(["sessions", session]);
+        self.get(&target.with("quick", Some("true"))).await
+    }
+
+    /// The session with a look into its workspace.
+    pub async fn show_session(&self, session: &str) -> Result<Session, Error> {
         self.get(&Target::new(["sessions", session])).await
     }
 

@@ -20,6 +20,7 @@ pub mod parts;
 mod places;
 mod request;
 pub mod settings;
+mod setup_log;
 mod step;
 mod undo;
 
@@ -139,6 +140,11 @@ impl Fleet {
     /// Where the history of one run is kept.
     fn log_of(&self, member: &Member, run: u64) -> PathBuf {
         place_below(&self.logs, member).join(format!("{run}.log"))
+    }
+
+    /// Where the output of the last set-up is kept.
+    fn setup_log_of(&self, member: &Member) -> PathBuf {
+        place_below(&self.logs, member).join("setup.log")
     }
 
     /// Tells whoever follows that something may begin.

@@ -159,9 +159,11 @@ async fn read(parts: &Parts, body: Body, most: usize) -> Result<bytes::Bytes, Ap
     Ok(bytes)
 }
 
-/// No body is an empty object: calls whose fields are all optional need none.
+/// No body, or `null`, is an empty object: calls whose fields are all optional need none, and their
+/// document says so.
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
-    let body = if body.is_empty() { b"{}" } else { body };
+    let nothing = matches!(body.trim_ascii(), b"" | b"null");
+    let body = if nothing { b"{}" } else { body };
     serde_json::from_slice(body).map_err(|e| {
         ApiError::misuse(
             format!("the body is not what this call takes: {e}"),

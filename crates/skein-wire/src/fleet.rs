@@ -55,6 +55,8 @@ pub struct Terminal {
     pub handle: Option<String>,
     /// The file with its history.
     pub log: String,
+    /// The file with what the last set-up of its workspace printed; it need not exist.
+    pub setup_log: String,
 }
 
 /// What the workspace changed since its branch began, files not committed included.

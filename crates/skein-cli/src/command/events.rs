@@ -149,10 +149,9 @@ fn json_part(context: &Context, events: &[Event], shown: usize) -> Result<(), Us
         if shown + n > 0 {
             out.push(',');
         }
-        out.push_str(
-            &serde_json::to_string(event)
-                .map_err(|error| UserError::failed("cannot write JSON").caused_by(&error))?,
-        );
+        let event = serde_json::to_string(event)
+            .map_err(|error| UserError::failed("cannot write JSON").caused_by(&error))?;
+        out.push_str(&text::json(event));
     }
     context.out.raw(&out)
 }

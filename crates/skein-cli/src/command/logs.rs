@@ -1,8 +1,5 @@
 //! `skein logs`
 
-use std::fs::File;
-use std::io::{ErrorKind, Read as _};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -16,6 +13,7 @@ use tokio::time::{Instant, sleep};
 use crate::cli::reference;
 use crate::context::Context;
 use crate::error::UserError;
+use crate::tail::Tail;
 
 /// How often a log that is followed is read on.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -34,6 +32,9 @@ pub(crate) struct LogsArgs {
     /// Only the last so many lines; with `-f`: these first
     #[arg(short = 'n', long, value_name = "N")]
     lines: Option<usize>,
+    /// What the last set-up of its workspace printed, instead
+    #[arg(long, conflicts_with = "follow")]
+    setup: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -52,16 +53,21 @@ pub(crate) async fn run(context: &Context, args: LogsArgs) -> Result<(), UserErr
     }
     let client = context.client().await?;
     let terminal = client.terminal(&args.session).await?;
-    let path = Path::new(&terminal.log);
     if args.follow {
         return follow(context, client, &terminal, args.lines).await;
     }
+    let log = if args.setup {
+        &terminal.setup_log
+    } else {
+        &terminal.log
+    };
+    let path = Path::new(log);
     let text = read_log(path, args.lines)
         .map_err(|error| UserError::failed("cannot read the log").caused_by(&error))?;
     let document = Document {
         session: &terminal.session,
         run: terminal.run,
-        log: &terminal.log,
+        log,
         text: &text,
     };
     // Filtered: text, colours and line ends.
@@ -76,7 +82,7 @@ async fn follow(
     lines: Option<usize>,
 ) -> Result<(), UserError> {
     let path = Path::new(&terminal.log);
-    let mut tail = Tail::new(path);
+    let mut tail = Tail::new(path.to_owned());
     let mut filter = Filter::default();
     let mut before = std::fs::read(skein_runtime::log::older(path)).unwrap_or_default();
     before.extend(tail.read()?);
@@ -124,73 +130,9 @@ fn last(text: &str, lines: Option<usize>) -> &str {
     }
 }
 
-/// Reads a file that grows and is now and then replaced by a fresh one.
-struct Tail<'a> {
-    path: &'a Path,
-    file: Option<File>,
-}
-
-impl<'a> Tail<'a> {
-    fn new(path: &'a Path) -> Self {
-        Self { path, file: None }
-    }
-
-    /// What was added since the last call.
-    fn read(&mut self) -> Result<Vec<u8>, UserError> {
-        let failed = |error: std::io::Error| {
-            UserError::failed(format!("cannot read `{}`", self.path.display())).caused_by(&error)
-        };
-        let mut bytes = vec![];
-        if let Some(file) = &mut self.file {
-            file.read_to_end(&mut bytes).map_err(failed)?;
-            if !bytes.is_empty() || self.is_current() {
-                return Ok(bytes);
-            }
-            // The old file may have grown until it was replaced.
-            if let Some(file) = &mut self.file {
-                file.read_to_end(&mut bytes).map_err(failed)?;
-            }
-        }
-        match File::open(self.path) {
-            Ok(mut file) => {
-                file.read_to_end(&mut bytes).map_err(failed)?;
-                self.file = Some(file);
-            }
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => return Err(failed(error)),
-        }
-        Ok(bytes)
-    }
-
-    fn is_current(&self) -> bool {
-        let ours = self.file.as_ref().and_then(|file| file.metadata().ok());
-        match (ours, std::fs::metadata(self.path)) {
-            (Some(ours), Ok(there)) => ours.ino() == there.ino() && ours.dev() == there.dev(),
-            _ => true,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_log_that_is_replaced_loses_nothing() {
-        let temp = tempfile::tempdir().unwrap();
-        let path = temp.path().join("log");
-        let mut tail = Tail::new(&path);
-        assert_eq!(tail.read().unwrap(), b"");
-        std::fs::write(&path, "one\n").unwrap();
-        assert_eq!(tail.read().unwrap(), b"one\n");
-        assert_eq!(tail.read().unwrap(), b"");
-        std::fs::write(&path, "one\ntwo\n").unwrap();
-        std::fs::rename(&path, temp.path().join("log.1")).unwrap();
-        std::fs::write(&path, "three\n").unwrap();
-        let mut all = tail.read().unwrap();
-        all.extend(tail.read().unwrap());
-        assert_eq!(all, b"two\nthree\n");
-    }
 
     #[test]
     fn the_last_lines_are_whole() {

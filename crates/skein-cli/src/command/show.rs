@@ -17,7 +17,7 @@ pub(crate) struct ShowArgs {
 
 pub(crate) async fn run(context: &Context, args: ShowArgs) -> Result<(), UserError> {
     let client = context.client().await?;
-    let session = client.get_session(&args.session).await?;
+    let session = client.show_session(&args.session).await?;
     // Only people need the names; programs have the ids.
     let around = if context.out.is_json() {
         Around::default()

@@ -164,7 +164,11 @@ fn gear(session: &Session, facts: &mut Facts) {
     let workspace = &session.workspace;
     if workspace.kind != "none" {
         let state = workspace.state.as_deref().unwrap_or("ready");
-        facts.add("workspace", &format!("{}, {state}", workspace.kind));
+        let dirty = match workspace.dirty {
+            Some(true) => ", with changes that are not committed",
+            Some(false) | None => "",
+        };
+        facts.add("workspace", &format!("{}, {state}{dirty}", workspace.kind));
         facts.optional("folder", workspace.path.as_deref());
         facts.optional("branch", workspace.branch.as_deref());
     }

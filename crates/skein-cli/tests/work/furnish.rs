@@ -84,7 +84,32 @@ fn a_set_up_tells_what_it_does_while_it_does_it() {
     assert!(child.wait().unwrap().success(), "{told:?}");
     let told = told.join("\n");
     assert!(told.contains("setting the workspace up"), "{told}");
-    fleet.until_status(&seen.0, "idle");
+    let (session, _) = seen;
+    assert!(told.contains(&format!("{session} | fetching parts")), "{told}");
+    fleet.until_status(&session, "idle");
+    let kept = fleet.run(&["logs", "--setup", &session]).stdout;
+    assert!(kept.contains("\nfetching parts\n"), "{kept}");
+}
+
+#[test]
+fn l14_a_set_up_that_prints_its_secrets_keeps_them() {
+    let fleet = Fleet::new();
+    fleet.settings(
+        "setup = [\"set -x; echo $DEPLOY_TOKEN; : --key=$DEPLOY_TOKEN; exit 1\"]\n\
+         [env]\nDEPLOY_TOKEN = \"hunter2\"\n",
+    );
+    let ran = fleet.run(&SPAWN);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.stderr.contains("[redacted]"), "{ran:?}");
+    assert!(!ran.stderr.contains("hunter2"), "{ran:?}");
+    let session = text(&fleet.json(&["ls", "--all"])["data"][0]["id"]);
+    for told in [
+        format!("{:?}", fleet.events(&session)),
+        fleet.show(&session).to_string(),
+        fleet.run(&["logs", "--setup", &session]).stdout,
+    ] {
+        assert!(told.contains("[redacted]") && !told.contains("hunter2"), "{told}");
+    }
 }
 
 #[test]

@@ -41,6 +41,8 @@ pub struct Terminal {
     pub handle: Option<RunHandle>,
     /// The history of the last run.
     pub log: PathBuf,
+    /// What the last set-up of the workspace printed; it need not exist.
+    pub setup_log: PathBuf,
 }
 
 /// Everything behind a session's status.
@@ -306,6 +308,7 @@ impl Desk {
             runtime: gear.runtime,
             handle: gear.handle.clone(),
             log: fleet.log_of(&self.member(&session.id), session.run),
+            setup_log: fleet.setup_log_of(&self.member(&session.id)),
             session: session.id.clone(),
         })
     }

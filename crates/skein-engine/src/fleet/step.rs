@@ -18,6 +18,7 @@ use skein_workspace::provider::Removal;
 
 use super::journal::{Carrier, failed, gone, reason};
 use super::settings::ProjectSettings;
+use super::setup_log::{self, SetupLog};
 use super::{Fleet, Member};
 use crate::error::Error;
 use crate::tasks::blocking;
@@ -100,7 +101,11 @@ impl Carrier {
     ) -> Result<Done, StepError> {
         let gear = gear_of(session)?;
         match step {
-            Step::Workspace => self.make_workspace(session, gear).await,
+            Step::Workspace => {
+                // Whoever follows the next step must not read of an earlier one.
+                setup_log::forget(&self.fleet.setup_log_of(&self.member));
+                self.make_workspace(session, gear).await
+            }
             Step::Setup => self.set_up(session, gear).await,
             Step::Launch => self.launch(saga, session, gear).await,
             Step::Prompt => self.prompt(saga, session).await,
@@ -158,7 +163,9 @@ impl Carrier {
             }
             let (fleet, member) = (self.fleet.clone(), self.member.clone());
             off(move || {
+                let mut log = SetupLog::begin(fleet.setup_log_of(&member));
                 provider.furnish(&workspace, &furnishing, &mut |line| {
+                    log.add(line);
                     fleet.board.tell(&member, line);
                 })
             })

@@ -38,6 +38,7 @@ pub(crate) fn terminal(t: &Terminal) -> wire::Terminal {
         runtime: t.runtime.as_str().into(),
         handle: t.handle.as_ref().map(ToString::to_string),
         log: t.log.display().to_string(),
+        setup_log: t.setup_log.display().to_string(),
     }
 }
 

@@ -52,7 +52,7 @@ async fn send(
 }
 
 /// Stops the turn that is running; the session goes on.
-#[utoipa::path(post, path = "/api/v1/sessions/{session}/interrupt", tag = "fleet", request_body = wire::Interrupt,
+#[utoipa::path(post, path = "/api/v1/sessions/{session}/interrupt", tag = "fleet", request_body = Option<wire::Interrupt>,
     params(("session" = String, Path), Keyed),
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn interrupt(
@@ -190,7 +190,7 @@ async fn receipt(
 }
 
 /// Clears up after ended sessions, or tells what would be cleared up.
-#[utoipa::path(post, path = "/api/v1/gc", tag = "fleet", request_body = wire::Gc, params(Keyed),
+#[utoipa::path(post, path = "/api/v1/gc", tag = "fleet", request_body = Option<wire::Gc>, params(Keyed),
     responses((status = 200, body = wire::GcReport), (status = "default", body = wire::ErrorBody)))]
 async fn gc(Change(desk, body): Change<wire::Gc>) -> Result<Response, ApiError> {
     let order = GcOrder {

@@ -104,15 +104,29 @@ async fn spawn(Change(desk, body): Change<wire::Spawn>) -> Result<Response, ApiE
     Ok(render::answer(StatusCode::CREATED, &desk, answer))
 }
 
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct GetQuery {
+    /// Do not look into the workspace, which takes a moment: `dirty` is null.
+    #[serde(default)]
+    quick: bool,
+}
+
 /// Shows a session.
-#[utoipa::path(get, path = "/api/v1/sessions/{session}", tag = "sessions", params(("session" = String, Path)),
+#[utoipa::path(get, path = "/api/v1/sessions/{session}", tag = "sessions", params(("session" = String, Path), GetQuery),
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn get(
     Look(desk): Look,
     Path(session): Path<String>,
+    Query(query): Query<GetQuery>,
 ) -> Result<Json<wire::Session>, ApiError> {
     let found = desk.get_session(session).await?;
-    Ok(Json(render::session(&desk, &found)))
+    let mut shown = render::session(&desk, &found);
+    if found.gear.is_some() && !query.quick {
+        shown.workspace.dirty = desk.dirty(&found).await;
+    }
+    Ok(Json(shown))
 }
 
 pub(super) fn ok(desk: &Desk, answer: Answer) -> Result<Response, ApiError> {
@@ -120,7 +134,7 @@ pub(super) fn ok(desk: &Desk, answer: Answer) -> Result<Response, ApiError> {
 }
 
 /// Begins a turn of an idle session.
-#[utoipa::path(post, path = "/api/v1/sessions/{session}/begin-turn", tag = "sessions", request_body = wire::BeginTurn,
+#[utoipa::path(post, path = "/api/v1/sessions/{session}/begin-turn", tag = "sessions", request_body = Option<wire::BeginTurn>,
     params(("session" = String, Path), Keyed),
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn begin_turn(
@@ -140,7 +154,7 @@ fn begin_fence(body: wire::BeginTurn) -> Result<Fence, Invalid> {
 }
 
 /// Ends the turn and adds what it used.
-#[utoipa::path(post, path = "/api/v1/sessions/{session}/end-turn", tag = "sessions", request_body = wire::EndTurn,
+#[utoipa::path(post, path = "/api/v1/sessions/{session}/end-turn", tag = "sessions", request_body = Option<wire::EndTurn>,
     params(("session" = String, Path), Keyed),
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn end_turn(
@@ -186,7 +200,7 @@ async fn ask(
 }
 
 /// Takes the question back; the session becomes idle.
-#[utoipa::path(post, path = "/api/v1/sessions/{session}/withdraw", tag = "sessions", request_body = wire::BeginTurn,
+#[utoipa::path(post, path = "/api/v1/sessions/{session}/withdraw", tag = "sessions", request_body = Option<wire::BeginTurn>,
     params(("session" = String, Path), Keyed),
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn withdraw(
@@ -209,7 +223,7 @@ async fn answer(
 }
 
 /// Ends the session as done or failed. It can be restored.
-#[utoipa::path(post, path = "/api/v1/sessions/{session}/end", tag = "sessions", request_body = wire::EndSession,
+#[utoipa::path(post, path = "/api/v1/sessions/{session}/end", tag = "sessions", request_body = Option<wire::EndSession>,
     params(("session" = String, Path), Keyed),
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn end(
@@ -232,7 +246,7 @@ async fn end(
 }
 
 /// Ends the session from outside, with its live descendants if asked.
-#[utoipa::path(post, path = "/api/v1/sessions/{session}/kill", tag = "sessions", request_body = wire::Kill,
+#[utoipa::path(post, path = "/api/v1/sessions/{session}/kill", tag = "sessions", request_body = Option<wire::Kill>,
     params(("session" = String, Path), Keyed),
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn kill(
@@ -248,7 +262,7 @@ async fn kill(
 }
 
 /// Brings an ended session back, on its next run.
-#[utoipa::path(post, path = "/api/v1/sessions/{session}/restore", tag = "sessions", request_body = wire::Restore,
+#[utoipa::path(post, path = "/api/v1/sessions/{session}/restore", tag = "sessions", request_body = Option<wire::Restore>,
     params(("session" = String, Path), Keyed),
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn restore(
