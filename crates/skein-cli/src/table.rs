@@ -7,6 +7,8 @@ use crate::text;
 
 /// Columns narrower than this are not worth reading.
 const NARROWEST: usize = 8;
+/// What a column of free text should have before others are shown beside it.
+const READABLE: usize = 20;
 const GAP: &str = "  ";
 
 #[derive(Clone, Debug)]
@@ -60,6 +62,8 @@ pub(crate) enum Align {
 pub(crate) struct Table {
     columns: Vec<(&'static str, Align)>,
     rows: Vec<Vec<Cell>>,
+    /// Columns that are left out where there is no room, the first to go first.
+    spare: Vec<&'static str>,
 }
 
 impl Table {
@@ -67,7 +71,15 @@ impl Table {
         Self {
             columns: columns.to_vec(),
             rows: vec![],
+            spare: vec![],
         }
+    }
+
+    /// Names the columns that a narrow terminal does without, the first to go first.
+    #[must_use]
+    pub(crate) fn spare(mut self, columns: &[&'static str]) -> Self {
+        self.spare = columns.to_vec();
+        self
     }
 
     pub(crate) fn row(&mut self, cells: Vec<Cell>) {
@@ -77,6 +89,34 @@ impl Table {
 
     /// A header line and one line per row. With a `width`, flexible columns are cut to fit, and then others.
     pub(crate) fn render(&self, width: Option<usize>, paint: Paint) -> String {
+        match width.and_then(|width| self.narrowed(width)) {
+            Some(narrower) => narrower.render(width, paint),
+            None => self.lines(width, paint),
+        }
+    }
+
+    /// Without its first spare column, if what is left to the others is not worth reading.
+    fn narrowed(&self, width: usize) -> Option<Self> {
+        let (name, spare) = self.spare.split_first()?;
+        let column = self.columns.iter().position(|(n, _)| n == name)?;
+        let least = |n: usize| match self.columns[n].1 {
+            Align::Flex => self.widest(n).min(READABLE),
+            Align::Left | Align::Right => self.widest(n),
+        };
+        let gaps = GAP.len() * self.columns.len().saturating_sub(1);
+        let needed = (0..self.columns.len()).map(least).sum::<usize>() + gaps;
+        (needed > width).then(|| {
+            let mut narrower = self.clone();
+            narrower.columns.remove(column);
+            for row in &mut narrower.rows {
+                row.remove(column);
+            }
+            narrower.spare = spare.to_vec();
+            narrower
+        })
+    }
+
+    fn lines(&self, width: Option<usize>, paint: Paint) -> String {
         let widths = self.widths(width);
         let header: Vec<Cell> = self
             .columns
@@ -123,17 +163,16 @@ impl Table {
         out.push('\n');
     }
 
+    fn widest(&self, column: usize) -> usize {
+        let cells = self.rows.iter().map(|row| row[column].width());
+        cells
+            .chain([text::width(self.columns[column].0)])
+            .max()
+            .unwrap_or(0)
+    }
+
     fn widths(&self, limit: Option<usize>) -> Vec<usize> {
-        let mut widths: Vec<usize> = (0..self.columns.len())
-            .map(|n| {
-                self.rows
-                    .iter()
-                    .map(|row| row[n].width())
-                    .chain([text::width(self.columns[n].0)])
-                    .max()
-                    .unwrap_or(0)
-            })
-            .collect();
+        let mut widths: Vec<usize> = (0..self.columns.len()).map(|n| self.widest(n)).collect();
         let Some(limit) = limit else { return widths };
         let gaps = GAP.len() * widths.len().saturating_sub(1);
         let mut excess = (widths.iter().sum::<usize>() + gaps).saturating_sub(limit);
@@ -199,6 +238,17 @@ mod tests {
             "ID       USED  TASK\n\
              api-1       5  fix the …\n\
              api-20  1,200  evil \\u{1…\n"
+        );
+        let spare = sample().spare(&["USED"]);
+        assert_eq!(
+            spare.render(Some(25), Paint::PLAIN),
+            "ID      TASK\n\
+             api-1   fix the 日本 login\n\
+             api-20  evil \\u{1b}[2J\n"
+        );
+        assert_eq!(
+            spare.render(Some(80), Paint::PLAIN),
+            sample().render(None, Paint::PLAIN)
         );
         // Never narrower than readable, whatever the terminal says.
         assert_eq!(

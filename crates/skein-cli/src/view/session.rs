@@ -25,7 +25,8 @@ pub(crate) fn sessions(sessions: &[Session]) -> Table {
         ("BRANCH", Align::Left),
         ("TASK", Align::Flex),
         ("WHY", Align::Flex),
-    ]);
+    ])
+    .spare(&["PARENT", "TOKENS", "OWNER", "BRANCH", "ACTIVE", "AGENT"]);
     for session in sessions {
         let branch = session.workspace.branch.as_deref();
         table.row(vec![
