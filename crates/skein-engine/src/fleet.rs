@@ -147,6 +147,24 @@ impl Fleet {
         place_below(&self.logs, member).join("setup.log")
     }
 
+    /// Whether this folder is ours to make and to remove, so that nobody else may count on it.
+    pub(crate) fn is_managed(&self, path: &str) -> bool {
+        self.roots
+            .iter()
+            .any(|root| Path::new(path).starts_with(root))
+    }
+
+    /// The session of this tenant whose workspace below one of our roots encloses `path`.
+    pub(crate) fn session_around(&self, tenant: &TenantId, path: &str) -> Option<String> {
+        self.roots.iter().find_map(|root| {
+            let below = Path::new(path)
+                .strip_prefix(root.join(tenant.as_str()))
+                .ok()?;
+            let session = below.components().next()?.as_os_str();
+            session.to_str().map(str::to_owned)
+        })
+    }
+
     /// Tells whoever follows that something may begin.
     pub(crate) fn ring(&self) {
         self.bell.notify_one();

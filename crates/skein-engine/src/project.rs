@@ -95,6 +95,12 @@ impl Desk {
             Some(path) => Some(canonical(path).await?),
             None => None,
         };
+        if let (Some(path), Ok(fleet)) = (&path, self.fleet())
+            && fleet.is_managed(path)
+        {
+            let why = "it is the workspace of a session, which comes and goes with it";
+            return Err(Invalid::new("path", path, why).into());
+        }
         let name = match (add.name, &path) {
             (Some(name), _) => name,
             (None, Some(path)) => name_from(path)?,
@@ -249,7 +255,17 @@ impl Desk {
         } else {
             path
         };
+        // In a workspace of ours it is its session's project, whatever folder of somebody's is around it.
+        let session = self
+            .fleet()
+            .ok()
+            .and_then(|fleet| fleet.session_around(self.tenant(), &path));
         self.look(move |reader| {
+            if let Some(session) = &session
+                && let Some(session) = reader.find::<Session>(session)?
+            {
+                return reader.find(session.project.as_str());
+            }
             for folder in std::path::Path::new(&path)
                 .ancestors()
                 .filter_map(|p| p.to_str())
