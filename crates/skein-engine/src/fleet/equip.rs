@@ -155,12 +155,10 @@ impl Fleet {
     fn check_installed(&self, agent: &dyn Agent, launch: &LaunchSettings) -> Result<(), Error> {
         let path = launch.path.clone().unwrap_or_else(|| self.usual_path());
         let found = agent.find(&path);
-        if found.built_in || found.program.is_some() {
+        // Of a line that only the shell can read no program is known, and none is missing.
+        let Some(what) = found.missing else {
             return Ok(());
-        }
-        let what = found
-            .missing
-            .unwrap_or_else(|| format!("agent `{}` is not installed", agent.name()));
+        };
         let install = found.install.map(|i| format!("`{i}` installs it"));
         let list = "`skein agent ls` tells which agents are here".to_owned();
         Err(Refused::Workspace {
