@@ -84,17 +84,26 @@ impl Context {
         let client = self.new_client();
         match client.connect().await {
             Ok(()) => {}
-            Err(error) if start::may_start(&error) && self.is_local() => {
-                if self.inside()?.is_some() {
-                    // It would be in the agent's process tree, and end with it.
-                    return Err(UserError::unavailable("the daemon is not running")
-                        .hint("agents do not start it; any `skein` command of its user does"));
-                }
-                start::start(self, &client, &start::Wanted::default()).await?;
-            }
-            Err(error) => return Err(error.into()),
+            Err(error) => self.revive(&client, error).await?,
         }
         Ok(self.client.get_or_init(|| client))
+    }
+
+    /// Starts the daemon that `client` could not reach, if that is why, and if it is ours to start.
+    pub(crate) async fn revive(
+        &self,
+        client: &Client,
+        error: skein_client::Error,
+    ) -> Result<(), UserError> {
+        if !start::may_start(&error) || !self.is_local() {
+            return Err(error.into());
+        }
+        if self.inside()?.is_some() {
+            // It would be in the agent's process tree, and end with it.
+            return Err(UserError::unavailable("the daemon is not running")
+                .hint("agents do not start it; any `skein` command of its user does"));
+        }
+        start::start(self, client, &start::Wanted::default()).await
     }
 
     /// A client if the daemon runs already; one that answers soon, for questions about the daemon itself.

@@ -135,6 +135,13 @@ pub(crate) fn user_file(environment: &Environment) -> Option<PathBuf> {
     Some(folder.join("skein/config.toml"))
 }
 
+/// The nearest folder around this one that has settings of a project.
+pub(crate) fn settings_around(folder: &Path) -> Option<&Path> {
+    folder
+        .ancestors()
+        .find(|folder| folder.join(PROJECT_FILE).is_file())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -26,8 +26,22 @@ use setup::Setups;
 /// Without an event for so long, everybody is looked at again: a break of the stream may have hidden one.
 /// Longer than the stream's patience with an absent daemon, so that its end is told.
 const LOOK_AGAIN: Duration = Duration::from_secs(15);
+/// How long an absent daemon is waited for before one is started: somebody may be doing just that.
+const PATIENCE: Duration = Duration::from_secs(3);
 /// How often the output of set-up commands is passed on.
 const PASS_ON: Duration = Duration::from_millis(200);
+
+/// In the order in which they are done, whatever is done.
+const STEPS: [&str; 8] = [
+    "workspace",
+    "setup",
+    "launch",
+    "prompt",
+    "stop",
+    "backup",
+    "remove",
+    "end",
+];
 
 /// How a session came out.
 #[derive(Debug)]
@@ -44,6 +58,8 @@ pub(crate) struct Watch<'a> {
     stream: EventStream<'a>,
     failures: HashMap<String, UserError>,
     setups: Setups,
+    /// By session: how far in [`STEPS`] was told.
+    told: HashMap<String, usize>,
 }
 
 impl<'a> Watch<'a> {
@@ -55,6 +71,7 @@ impl<'a> Watch<'a> {
         let client = context.client().await?;
         let mut stream = client
             .follow_events(None, None)
+            .patience(PATIENCE)
             .on_change(move |link| told(context, link, lost));
         stream.open().await?;
         Ok(Self {
@@ -63,6 +80,7 @@ impl<'a> Watch<'a> {
             stream,
             failures: HashMap::new(),
             setups: Setups::default(),
+            told: HashMap::new(),
         })
     }
 
@@ -84,8 +102,14 @@ impl<'a> Watch<'a> {
                 break;
             }
             match self.next(&mut progress).await {
-                Some(event) => {
-                    let event = event?;
+                // It died while something was under way; the next one goes on with it.
+                Some(Err(error)) => {
+                    self.context.revive(self.client, error).await?;
+                    for (session, dirty) in sessions.iter().zip(&mut dirty) {
+                        *dirty = session.saga.is_some();
+                    }
+                }
+                Some(Ok(event)) => {
                     self.heard(&event, &mut progress).await;
                     let about = sessions
                         .iter()
@@ -131,13 +155,19 @@ impl<'a> Watch<'a> {
 
     /// Looks at one session; whether it could be looked at.
     async fn look(
-        &self,
+        &mut self,
         session: &mut Session,
         progress: &mut Progress<'_>,
     ) -> Result<bool, UserError> {
         match self.client.get_session(&session.id).await {
             Ok(found) => {
                 *session = found;
+                let step = session.saga.as_ref().map(|saga| saga.step.as_deref());
+                match step {
+                    Some(Some(step)) => drop(self.goes_on(&session.id, step)),
+                    Some(None) => {}
+                    None => drop(self.told.insert(session.id.clone(), STEPS.len())),
+                }
                 // What is undone goes back over the same steps; what failed is told already.
                 if !self.failures.contains_key(&session.id) {
                     progress.tell(&session.id, &state(session));
@@ -162,7 +192,10 @@ impl<'a> Watch<'a> {
         }
         let told = match event.kind.as_str() {
             "saga.step" if self.failures.contains_key(session) => None,
-            "saga.step" => text(&event.data, "step").map(|step| doing(&step)),
+            "saga.step" => {
+                let step = text(&event.data, "step");
+                step.and_then(|step| self.goes_on(session, &step).then(|| doing(&step)))
+            }
             "saga.failed" => {
                 let failure = failure(session, &event.data);
                 let told = format!("failed: {}", failure.message());
@@ -176,6 +209,18 @@ impl<'a> Watch<'a> {
         {
             progress.tell(session, &told);
         }
+    }
+
+    /// Whether this step is beyond those that were told: a look at the session may have been ahead of its
+    /// events.
+    fn goes_on(&mut self, session: &str, step: &str) -> bool {
+        let Some(place) = STEPS.iter().position(|known| *known == step) else {
+            return true;
+        };
+        let told = self.told.entry(session.to_owned()).or_default();
+        let further = place >= *told;
+        *told = place.max(*told);
+        further
     }
 
     /// Finds in the record why a session that is over was never launched. Needed when the answer to a
@@ -224,9 +269,18 @@ fn text(data: &Value, name: &str) -> Option<String> {
 fn failure(session: &str, data: &Value) -> UserError {
     let kind = text(data, "error_kind").map_or(Kind::Failed, |word| Kind::from_word(&word));
     let why = text(data, "why").unwrap_or_else(|| format!("session {session} could not be set up"));
-    UserError::new(kind, why)
-        .detail("session", session)
-        .hint(format!("`skein show {session}` tells what is left of it"))
+    let error = UserError::new(kind, why).detail("session", session);
+    let error = match text(data, "step").as_deref() {
+        // It ran, and probably said why it did not go on.
+        Some("prompt") => error.hint(format!(
+            "`skein logs {session}` shows what its agent printed"
+        )),
+        Some("setup") => error.hint(format!(
+            "`skein logs --setup {session}` shows all it printed"
+        )),
+        _ => error,
+    };
+    error.hint(format!("`skein show {session}` tells what is left of it"))
 }
 
 /// Where the files are that were written before it failed.
@@ -261,10 +315,10 @@ fn doing(step: &str) -> String {
         "workspace" => "making its workspace",
         "setup" => "setting the workspace up",
         "launch" => "starting the agent",
-        "prompt" => "giving it the task",
+        "prompt" => "waiting until the agent is at it",
         "stop" => "stopping the agent",
-        "backup" => "keeping its work",
-        "remove" => "removing the workspace",
+        "backup" => "looking for work to keep",
+        "remove" => "clearing its workspace up",
         "end" => "ending it",
         other => other,
     }

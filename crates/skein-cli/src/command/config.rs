@@ -66,11 +66,7 @@ pub(crate) async fn run(context: &Context, args: ConfigArgs) -> Result<(), UserE
     let root = folder
         .as_deref()
         .map(std::path::Path::new)
-        .and_then(|folder| {
-            folder
-                .ancestors()
-                .find(|folder| folder.join(settings::PROJECT_FILE).is_file())
-        });
+        .and_then(settings::settings_around);
     let settings = Settings::load(&context.environment, root)?;
     let list = List {
         data: rows(context, &settings),

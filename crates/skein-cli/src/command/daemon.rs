@@ -147,7 +147,7 @@ async fn stop(context: &Context) -> Result<(), UserError> {
         released(&context.home, stopped).await?;
     }
     context.out.show(&status, |_| {
-        format!("stopped the daemon (pid {})", status.pid)
+        format!("stopped the daemon (pid {}); agents go on", status.pid)
     })
 }
 

@@ -48,6 +48,12 @@ struct Report {
 pub(crate) async fn run(context: &Context, args: InitArgs) -> Result<(), UserError> {
     let here = current_folder()?;
     let top = git(&here, &["rev-parse", "--show-toplevel"]).filter(|top| !top.is_empty());
+    if top.is_none()
+        && git(&here, &["rev-parse", "--is-bare-repository"]).as_deref() == Some("true")
+    {
+        return Err(UserError::misuse(format!("`{here}` is a bare repository"))
+            .hint("agents start from a checkout: `git clone` one, and `skein init` there"));
+    }
     let folder = top.clone().unwrap_or(here);
     let branch = top.as_deref().and_then(default_branch);
     let agents = installed(context);
@@ -83,13 +89,7 @@ pub(crate) async fn run(context: &Context, args: InitArgs) -> Result<(), UserErr
                 "this is no git repository; agents work in the folder itself\n".to_owned()
             }
         });
-        out.push_str(&match report.agents.as_slice() {
-            [] => format!(
-                "no agent was found in PATH ({}); `--command CMD` starts any program\n",
-                AGENTS.join(", ")
-            ),
-            found => format!("installed agents: {}\n", found.join(", ")),
-        });
+        out.push_str(&found(&report.agents));
         if report.wrote {
             out.push_str(&format!("wrote {PROJECT_FILE}\n"));
         }
@@ -101,6 +101,22 @@ pub(crate) async fn run(context: &Context, args: InitArgs) -> Result<(), UserErr
             .note("`skein init --write` writes a commented skein.toml");
     }
     Ok(())
+}
+
+/// Which agents are here, and how each is started.
+fn found(agents: &[&str]) -> String {
+    let built_in = "`--agent scripted` is built in, to try things out";
+    match agents {
+        [] => format!(
+            "no agent was found in PATH ({}); `--command CMD` starts any program, {built_in}\n",
+            AGENTS.join(", ")
+        ),
+        found => format!(
+            "found in PATH: {}; `--command {}` starts one in its terminal, {built_in}\n",
+            found.join(", "),
+            found[0]
+        ),
+    }
 }
 
 /// The project of exactly this folder; made where there is none.
@@ -195,7 +211,8 @@ fn template(branch: Option<&str>, agents: &[&str]) -> String {
     };
     let base = branch.unwrap_or("main");
     format!(
-        r#"# Settings of this project for Skein. Every line is optional; what is commented out is the default.
+        r#"# Settings of this project for Skein. Every line is optional. What is commented out is the default, or an
+# example where there is none (copy, symlink, setup, concurrency, model, pass and the tables).
 
 # The agent of a session that names none; {found}. Any program can be made one, see [agents.NAME].
 # agent = "none"

@@ -1,6 +1,6 @@
 //! `skein logs`
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
@@ -33,8 +33,11 @@ pub(crate) struct LogsArgs {
     #[arg(short = 'n', long, value_name = "N")]
     lines: Option<usize>,
     /// What the last set-up of its workspace printed, instead
-    #[arg(long, conflicts_with = "follow")]
+    #[arg(long, conflicts_with_all = ["follow", "run"])]
     setup: bool,
+    /// Of an earlier run, by its number
+    #[arg(long, value_name = "N", conflicts_with = "follow")]
+    run: Option<u64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -56,22 +59,37 @@ pub(crate) async fn run(context: &Context, args: LogsArgs) -> Result<(), UserErr
     if args.follow {
         return follow(context, client, &terminal, args.lines).await;
     }
-    let log = if args.setup {
-        &terminal.setup_log
+    let run = args.run.unwrap_or(terminal.run);
+    let path = if args.setup {
+        PathBuf::from(&terminal.setup_log)
     } else {
-        &terminal.log
+        log_of(&terminal, run)?
     };
-    let path = Path::new(log);
-    let text = read_log(path, args.lines)
+    let log = &path.display().to_string();
+    let text = read_log(&path, args.lines)
         .map_err(|error| UserError::failed("cannot read the log").caused_by(&error))?;
     let document = Document {
         session: &terminal.session,
-        run: terminal.run,
+        run,
         log,
         text: &text,
     };
     // Filtered: text, colours and line ends.
     context.out.show(&document, |_| text.clone())
+}
+
+/// The history of one run; they lie side by side.
+fn log_of(terminal: &Terminal, run: u64) -> Result<PathBuf, UserError> {
+    let latest = Path::new(&terminal.log);
+    let path = latest.with_file_name(format!("{run}.log"));
+    if run == terminal.run || path.exists() {
+        return Ok(path);
+    }
+    Err(UserError::new(
+        Kind::NotFound,
+        format!("no history of run {run} of {} is kept", terminal.session),
+    )
+    .hint(format!("its newest run is {}", terminal.run)))
 }
 
 /// Writes what comes until the run is over and all of it was written.

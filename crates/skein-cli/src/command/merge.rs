@@ -9,7 +9,9 @@ use crate::error::UserError;
 use crate::text;
 use crate::view;
 
-/// Take over a child's work, as that of a recipient of a broadcast
+/// Record that a child's work was taken over, as that of a recipient of a broadcast
+///
+/// This is the record only: files and branches stay as they are, and you are told which branch to merge.
 #[derive(Debug, Args)]
 pub(crate) struct MergeArgs {
     /// The session that takes it over: the child's parent
@@ -38,14 +40,23 @@ pub(crate) async fn run(context: &Context, args: MergeArgs) -> Result<(), UserEr
         .map_or_else(String::new, |found| {
             format!(" ({})", text::line(&found.owner))
         });
+    let branch = children()
+        .find(|found| found.id == child)
+        .and_then(|found| found.workspace.branch.clone());
     context.out.show(&session, |paint| {
         format!(
-            "merged {}{owner} into {}\n{}",
+            "recorded {}{owner} as merged into {}\n{}",
             text::line(child),
             text::line(&session.id),
             view::session_line(&session, paint)
         )
     })?;
+    if let Some(branch) = branch {
+        context.out.note(&format!(
+            "no file was changed; `git merge {branch}` in {}'s folder takes its commits over",
+            session.id
+        ));
+    }
     let live: Vec<String> = children()
         .filter(|found| !matches!(found.phase.as_str(), "ended" | "archived"))
         .map(|found| format!("{} ({})", found.id, found.owner))

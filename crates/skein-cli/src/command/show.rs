@@ -7,16 +7,25 @@ use crate::context::Context;
 use crate::error::UserError;
 use crate::view::{self, Around};
 
-/// Show one session
+/// How ids of receipts begin.
+const RECEIPT: &str = "rcp_";
+
+/// Show one session, or how far a message came
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
-    /// Session id
+    /// Session id, or the id of a receipt (`rcp_…`)
     #[arg(value_parser = reference)]
     session: String,
 }
 
 pub(crate) async fn run(context: &Context, args: ShowArgs) -> Result<(), UserError> {
     let client = context.client().await?;
+    if args.session.starts_with(RECEIPT) {
+        let receipt = client.get_receipt(&args.session).await?;
+        return context.out.show(&receipt, |paint| {
+            view::receipt(&receipt, context.out.width(), paint)
+        });
+    }
     let session = client.show_session(&args.session).await?;
     // Only people need the names; programs have the ids.
     let around = if context.out.is_json() {

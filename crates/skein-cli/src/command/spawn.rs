@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::Args;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use skein_client::{Client, Error, Key};
+use skein_client::{Client, Key, Kind};
 use skein_wire::{BudgetAsked, List, Session, Spawn};
 use tokio::time::{Instant, timeout_at};
 
@@ -189,7 +189,7 @@ pub(crate) async fn run(context: &Context, args: SpawnArgs) -> Result<(), UserEr
         true => None,
         false => Some(Watch::open(context, &lost).await?),
     };
-    let (begun, refused) = post(context.client().await?, bodies).await;
+    let (begun, refused) = post(context, context.client().await?, bodies).await;
     let settled = match watch {
         Some(watch) => watch.settle(begun).await?,
         None => begun
@@ -211,15 +211,20 @@ pub(crate) async fn run(context: &Context, args: SpawnArgs) -> Result<(), UserEr
     {
         return super::attach::show(context, &session.id, super::attach::How::default()).await;
     }
-    answer(context, settled, refused, one, words)
+    let unasked = args.launch.agent.is_none();
+    answer(context, settled, refused, one, words, unasked)
 }
 
 /// Asks for all of them, so that ids follow the order of tasks as far as possible: the next is asked for when
 /// the one before was answered, or is slow to be. The first is asked for alone: it tells whether they have
 /// agents, whose workspaces may take a while to plan, or none. After a refusal nothing new is asked for; what
 /// is under way is waited for.
-async fn post(client: &Client, bodies: Vec<(Spawn, Key)>) -> (Vec<Session>, Option<Error>) {
-    let mut answers: BTreeMap<usize, Result<Session, Error>> = BTreeMap::new();
+async fn post(
+    context: &Context,
+    client: &Client,
+    bodies: Vec<(Spawn, Key)>,
+) -> (Vec<Session>, Option<UserError>) {
+    let mut answers: BTreeMap<usize, Result<Session, UserError>> = BTreeMap::new();
     let mut running = FuturesUnordered::new();
     let mut at_once = 1;
     for (n, (body, key)) in bodies.into_iter().enumerate() {
@@ -236,7 +241,7 @@ async fn post(client: &Client, bodies: Vec<(Spawn, Key)>) -> (Vec<Session>, Opti
         {
             at_once = AT_ONCE;
         }
-        running.push(async move { (n, client.spawn(&body, &key).await) });
+        running.push(async move { (n, ask(context, client, &body, &key).await) });
         let soon = Instant::now() + SOON;
         while let Ok(Some((m, answer))) = timeout_at(soon, running.next()).await {
             answers.insert(m, answer);
@@ -259,17 +264,35 @@ async fn post(client: &Client, bodies: Vec<(Spawn, Key)>) -> (Vec<Session>, Opti
     (begun, first)
 }
 
+/// Asks for one; if the daemon died over it, asks the next one with the same key, so that nothing is spawned
+/// twice.
+async fn ask(
+    context: &Context,
+    client: &Client,
+    body: &Spawn,
+    key: &Key,
+) -> Result<Session, UserError> {
+    match client.spawn(body, key).await {
+        Err(error) if error.kind() == Kind::Unavailable => {
+            context.revive(client, error).await?;
+            Ok(client.spawn(body, key).await?)
+        }
+        answer => Ok(answer?),
+    }
+}
+
 /// What was made is told before what was not.
 fn answer(
     context: &Context,
     settled: Vec<Settled>,
-    refused: Option<Error>,
+    refused: Option<UserError>,
     one: bool,
     words: bool,
+    unasked: bool,
 ) -> Result<(), UserError> {
     let ids: Vec<String> = settled.iter().map(|s| s.session.id.clone()).collect();
     let mut failures = 0;
-    let mut first = refused.map(UserError::from);
+    let mut first = refused;
     let mut sessions = vec![];
     for Settled { session, failure } in settled {
         if let Some(failure) = failure {
@@ -296,7 +319,14 @@ fn answer(
                 .ok_or_else(|| UserError::failed("no answer"))?;
             context.out.show(&session, |paint| {
                 format!("spawned {}", view::session_line(&session, paint))
-            })
+            })?;
+            if unasked && session.agent == "none" {
+                context.out.note(
+                    "no agent works on it: people drive it with `skein session`; `--agent NAME`, or `agent` \
+                     in skein.toml, has one",
+                );
+            }
+            Ok(())
         }
         (None, false) => {
             let count = sessions.len();

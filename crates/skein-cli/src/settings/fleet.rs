@@ -8,26 +8,29 @@ pub(crate) struct Fleet {
     pub(crate) rows: Vec<(&'static str, Setting<Option<String>>)>,
 }
 
-/// In the order they are listed.
-const KEYS: [&str; 18] = [
-    "agent",
-    "workspace",
-    "runtime",
-    "base",
-    "copy",
-    "symlink",
-    "setup",
-    "setup_timeout",
-    "concurrency",
-    "stall",
-    "permission",
-    "model",
-    "pool",
-    "pass",
-    "env",
-    "agents",
-    "concurrency (machine)",
-    "memory_reserve_mb",
+/// In the order they are listed, with what holds where nobody says.
+const KEYS: [(&str, Option<&str>); 18] = [
+    ("agent", Some("none")),
+    ("workspace", Some("worktree (dir outside of a repository)")),
+    ("runtime", Some("pty")),
+    (
+        "base",
+        Some("the remote's default branch, else the current one"),
+    ),
+    ("copy", None),
+    ("symlink", None),
+    ("setup", None),
+    ("setup_timeout", Some("10m")),
+    ("concurrency", None),
+    ("stall", Some("10m")),
+    ("permission", None),
+    ("model", None),
+    ("pool", Some("0")),
+    ("pass", None),
+    ("env", None),
+    ("agents", None),
+    ("concurrency (machine)", None),
+    ("memory_reserve_mb", Some("256")),
 ];
 
 impl Fleet {
@@ -35,7 +38,7 @@ impl Fleet {
         Self {
             rows: KEYS
                 .into_iter()
-                .map(|key| (key, Setting::built_in(None)))
+                .map(|(key, usual)| (key, Setting::built_in(usual.map(str::to_owned))))
                 .collect(),
         }
     }

@@ -1,6 +1,6 @@
 //! Agents at work: why a status, what was cleared up, which programs there are.
 
-use skein_wire::{Agent, GcItem, Why};
+use skein_wire::{Agent, GcItem, Receipt, Why};
 
 use super::facts::Facts;
 use super::session::status_style;
@@ -31,6 +31,22 @@ pub(crate) fn why(why: &Why, width: Option<usize>, paint: Paint) -> String {
         );
     }
     facts.optional("note", why.session.note.as_deref());
+    facts.finish()
+}
+
+/// How far a message came, step by step.
+pub(crate) fn receipt(receipt: &Receipt, width: Option<usize>, paint: Paint) -> String {
+    let now = when::now();
+    let mut facts = Facts::new(width, paint);
+    facts.styled("receipt", &receipt.id, BOLD);
+    facts.add("session", &receipt.session);
+    facts.add("state", &receipt.state);
+    facts.optional("note", receipt.note.as_deref());
+    facts.optional("key", receipt.key.as_deref());
+    for step in &receipt.history {
+        let value = format!("{} {}", step.state, when::ago(&step.at, now));
+        facts.add("was", &value);
+    }
     facts.finish()
 }
 

@@ -8,6 +8,7 @@
 mod basics;
 #[expect(dead_code, reason = "other suites use the rest")]
 mod common;
+mod surface;
 
 #[path = "../e2e/common.rs"]
 #[expect(

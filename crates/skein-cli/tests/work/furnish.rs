@@ -85,7 +85,10 @@ fn a_set_up_tells_what_it_does_while_it_does_it() {
     let told = told.join("\n");
     assert!(told.contains("setting the workspace up"), "{told}");
     let (session, _) = seen;
-    assert!(told.contains(&format!("{session} | fetching parts")), "{told}");
+    assert!(
+        told.contains(&format!("{session} | fetching parts")),
+        "{told}"
+    );
     fleet.until_status(&session, "idle");
     let kept = fleet.run(&["logs", "--setup", &session]).stdout;
     assert!(kept.contains("\nfetching parts\n"), "{kept}");
@@ -108,7 +111,10 @@ fn l14_a_set_up_that_prints_its_secrets_keeps_them() {
         fleet.show(&session).to_string(),
         fleet.run(&["logs", "--setup", &session]).stdout,
     ] {
-        assert!(told.contains("[redacted]") && !told.contains("hunter2"), "{told}");
+        assert!(
+            told.contains("[redacted]") && !told.contains("hunter2"),
+            "{told}"
+        );
     }
 }
 

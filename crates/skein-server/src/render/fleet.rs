@@ -74,6 +74,13 @@ fn facts(s: &domain::Session, seen: &Observed) -> Vec<wire::WhyFact> {
     if s.gear.is_none() {
         return facts;
     }
+    if !s.phase.is_live() {
+        // Nobody watches a run that is over; the record says how it ended.
+        let how = seen.runtime.as_ref().map(|r| runtime_text(&r.what));
+        let how = how.unwrap_or_else(|| "nothing runs; the record says how it ended".into());
+        facts.push(fact("runtime", how, "record", Some(time(s.updated_at))));
+        return facts;
+    }
     match &seen.runtime {
         Some(runtime) => facts.push(fact(
             "runtime",

@@ -15,7 +15,7 @@ use crate::context::{Context, Running, VERSION};
 use crate::error::UserError;
 use crate::home::Home;
 use crate::presence::{self, Presence};
-use crate::settings::Settings;
+use crate::settings::{Settings, settings_around};
 use crate::{text, when};
 
 const OLDEST_GIT: (u32, u32) = (2, 25);
@@ -86,7 +86,13 @@ fn version(text: &str) -> Option<(u32, u32)> {
 }
 
 pub(super) fn settings(context: &Context) -> Finding {
-    match Settings::load(&context.environment, None) {
+    let here = std::env::current_dir().ok();
+    let project = here.as_deref().and_then(settings_around);
+    match Settings::load(&context.environment, project) {
+        Ok(_) if project.is_some() => Finding::ok(
+            "settings",
+            "the user's and the project's settings can be read",
+        ),
         Ok(_) => Finding::ok("settings", "the user's settings can be read"),
         Err(error) => {
             let body = error.to_body().error;

@@ -3,6 +3,8 @@
 use std::io::Read as _;
 use std::path::Path;
 
+use skein_domain::Task;
+
 use crate::error::UserError;
 
 /// Longest task file that is read.
@@ -12,13 +14,21 @@ pub(super) fn tasks(given: &[String], from: Option<&Path>) -> Result<Vec<String>
     let mut tasks = given.to_vec();
     if let Some(path) = from {
         let before = tasks.len();
-        tasks.extend(
-            read(path)?
-                .lines()
-                .map(str::trim)
-                .filter(|line| !line.is_empty() && !line.starts_with('#'))
-                .map(str::to_owned),
-        );
+        let text = read(path)?;
+        // Some editors begin a file with a mark of its encoding.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+        for (n, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            // All are looked at before the first is asked for.
+            if let Err(error) = line.parse::<Task>() {
+                let place = format!("line {} of `{}`: {error}", n + 1, path.display());
+                return Err(UserError::misuse(place).hint("nothing was spawned"));
+            }
+            tasks.push(line.to_owned());
+        }
         if tasks.len() == before {
             return Err(UserError::misuse(format!(
                 "there is no task in `{}`",
