@@ -241,7 +241,7 @@ mod tests {
         );
         let spare = sample().spare(&["USED"]);
         assert_eq!(
-            spare.render(Some(25), Paint::PLAIN),
+            spare.render(Some(27), Paint::PLAIN),
             "ID      TASK\n\
              api-1   fix the 日本 login\n\
              api-20  evil \\u{1b}[2J\n"
