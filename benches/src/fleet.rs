@@ -1,7 +1,9 @@
 //! What agents cost: starting them beside doing the same by hand, holding 200 of them, finding them again,
 //! talking to them beside tmux.
 
-use std::collections::BTreeMap;
+mod talking;
+
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -9,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use skein_client::{Client, Key, Page, Sessions};
-use skein_wire::{AddProject, Send, Session, Spawn};
+use skein_wire::{AddProject, Session, Spawn};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
@@ -18,11 +20,12 @@ use crate::daemon::{Daemon, Program, megabytes, succeed};
 use crate::stats::{Times, ms, ratio};
 use crate::table::Row;
 
+use talking::Tmux;
+
 const ALONE: usize = 25;
 const TOGETHER: usize = 20;
 const FILES: usize = 200;
 const FLEET: usize = 200;
-const MESSAGES: usize = 20;
 const IDLE: Duration = Duration::from_secs(30);
 const LONGEST: Duration = Duration::from_secs(120);
 /// What both sides start: nothing but a process that waits.
@@ -84,16 +87,16 @@ impl Ground {
 impl Drop for Ground {
     fn drop(&mut self) {
         self.daemon = None;
-        for pid in ours(&self.home()).into_keys() {
+        for pid in ours(&self.home()) {
             let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
         }
     }
 }
 
-/// Processes of this home, with their command lines.
-fn ours(home: &Path) -> BTreeMap<u32, String> {
+/// Agents of this home; their holders end with them.
+fn ours(home: &Path) -> Vec<u32> {
     let mark = format!("SKEIN_HOME={}", home.display());
-    let mut found = BTreeMap::new();
+    let mut found = vec![];
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let name = entry.file_name();
         let Some(pid) = name.to_str().and_then(|n| n.parse().ok()) else {
@@ -101,8 +104,7 @@ fn ours(home: &Path) -> BTreeMap<u32, String> {
         };
         let environ = fs::read(entry.path().join("environ")).unwrap_or_default();
         if environ.split(|b| *b == 0).any(|v| v == mark.as_bytes()) {
-            let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
-            found.insert(pid, String::from_utf8_lossy(&line).replace('\0', " "));
+            found.push(pid);
         }
     }
     found
@@ -121,7 +123,7 @@ fn git(folder: &Path, args: &[&str]) -> Result<(), Failure> {
 pub(crate) async fn measure(program: &Program) -> Result<Vec<Row>, Failure> {
     let mut rows = vec![];
     rows.extend(spawning(program).await?);
-    rows.extend(talking(program).await?);
+    rows.extend(talking::measure(program).await?);
     rows.extend(holding(program).await?);
     Ok(rows)
 }
@@ -200,7 +202,35 @@ async fn spawning(program: &Program) -> Result<Vec<Row>, Failure> {
             .budget("≤ 25 ms", beyond <= Duration::from_millis(25)),
     ];
     rows.push(together(&ground).await?);
+    rows.push(beside_new_session(&ground).await?);
     Ok(rows)
+}
+
+/// An agent in a terminal and nothing else, beside `tmux new-session`, which keeps no record of it.
+async fn beside_new_session(ground: &Ground) -> Result<Row, Failure> {
+    let client = ground.daemon()?.client();
+    let tmux = Tmux::new(ground);
+    // The server is there before anything is measured, as our daemon is.
+    tmux.run(&["new-session", "-d", "-s", "first", AGENT])?;
+    let (mut ours, mut theirs) = (vec![], vec![]);
+    for n in 0..ALONE {
+        let bare = Spawn {
+            workspace: Some("none".into()),
+            ..waiting_agent(2000 + n)
+        };
+        ours.push(spawn(&client, &bare).await?.1);
+        let since = Instant::now();
+        tmux.run(&["new-session", "-d", "-s", &format!("peer{n}"), AGENT])?;
+        theirs.push(since.elapsed());
+    }
+    tmux.run(&["kill-server"])?;
+    let (ours, theirs) = (Times::new(ours), Times::new(theirs));
+    Ok(
+        Row::fact("spawn without a workspace, p50", ms(ours.p50())).beside(
+            format!("tmux new-session {}", ms(theirs.p50())),
+            ratio(ours.p50(), theirs.p50()),
+        ),
+    )
 }
 
 fn reap(mut child: Child) {
@@ -253,121 +283,6 @@ async fn together(ground: &Ground) -> Result<Row, Failure> {
         .budget("≤ 1.15 ×", times <= 1.15))
 }
 
-/// From the request until the message is known to be taken, beside what people do with tmux: paste, Enter,
-/// and look until the text is on the screen.
-async fn talking(program: &Program) -> Result<Vec<Row>, Failure> {
-    let ground = Ground::new(program).await?;
-    let client = ground.daemon()?.client();
-    let body = Spawn {
-        task: "say hello".into(),
-        project: Some("bench".into()),
-        agent: Some("scripted".into()),
-        path: Some("/usr/bin:/bin".into()),
-        ..Spawn::default()
-    };
-    let (session, _) = spawn(&client, &body).await?;
-    let mut times = vec![];
-    for n in 0..MESSAGES {
-        until_idle(&client, &session).await?;
-        let body = Send {
-            text: format!("say number {n}"),
-            ..Send::default()
-        };
-        let since = Instant::now();
-        let receipt = client.send(&session, &body, &Key::random()).await?;
-        loop {
-            let now = client.get_receipt(&receipt.id).await?;
-            match now.state.as_str() {
-                "submitted" | "turn_started" => break,
-                "unknown" => return Err(format!("{now:?}").into()),
-                _ if since.elapsed() > LONGEST => return Err(format!("{now:?}").into()),
-                _ => tokio::time::sleep(Duration::from_millis(1)).await,
-            }
-        }
-        times.push(since.elapsed());
-    }
-    let ours = Times::new(times);
-    let tmux = by_tmux(program, &ground)?;
-    Ok(vec![
-        Row::fact("send until known to be submitted, p50", ms(ours.p50())).beside(
-            format!(
-                "tmux send-keys until it is on the screen {}",
-                ms(tmux.p50())
-            ),
-            ratio(ours.p50(), tmux.p50()),
-        ),
-    ])
-}
-
-async fn until_idle(client: &Client, session: &str) -> Result<(), Failure> {
-    let since = Instant::now();
-    loop {
-        let now = client.get_session(session).await?;
-        if now.status == "idle" {
-            return Ok(());
-        }
-        if since.elapsed() > LONGEST {
-            return Err(format!("{session} is {}", now.status).into());
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
-/// The same agent in a tmux of our own, driven the usual way. It proves less: that the text was shown.
-fn by_tmux(program: &Program, ground: &Ground) -> Result<Times, Failure> {
-    let socket = ground.folder.path().join("tmux");
-    let tmux = |args: &[&str]| -> Result<String, Failure> {
-        let output = Command::new("tmux")
-            .arg("-S")
-            .arg(&socket)
-            .args(["-f", "/dev/null"])
-            .args(args)
-            .output()?;
-        succeed(output.status)?;
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-    };
-    let private = ground.folder.path().join("private");
-    fs::create_dir(&private)?;
-    let agent = format!(
-        "{} scripted --private {}",
-        program.path().display(),
-        private.display()
-    );
-    tmux(&[
-        "new-session",
-        "-d",
-        "-s",
-        "peer",
-        "-x",
-        "160",
-        "-y",
-        "50",
-        &agent,
-    ])?;
-    let until = |wanted: &str| -> Result<(), Failure> {
-        let since = Instant::now();
-        while !tmux(&["capture-pane", "-p", "-t", "peer"])?.contains(wanted) {
-            if since.elapsed() > LONGEST {
-                return Err(format!("`{wanted}` never came").into());
-            }
-        }
-        Ok(())
-    };
-    until("[ready]")?;
-    let mut times = vec![];
-    for n in 0..MESSAGES {
-        let text = format!("say tmux number {n}");
-        let since = Instant::now();
-        tmux(&["send-keys", "-t", "peer", "-l", &text])?;
-        tmux(&["send-keys", "-t", "peer", "Enter"])?;
-        until(&format!("» {text}"))?;
-        times.push(since.elapsed());
-        until("[ready]")?;
-    }
-    tmux(&["kill-server"])?;
-    Ok(Times::new(times))
-}
-
 /// Two hundred agents that do nothing.
 async fn holding(program: &Program) -> Result<Vec<Row>, Failure> {
     let mut ground = Ground::new(program).await?;
@@ -386,11 +301,7 @@ async fn holding(program: &Program) -> Result<Vec<Row>, Failure> {
             done??;
         }
     }
-    let holders: Vec<u32> = ours(&ground.home())
-        .into_iter()
-        .filter(|(_, line)| line.contains(" holder "))
-        .map(|(pid, _)| pid)
-        .collect();
+    let holders = holders(&list(&client).await?);
     let private: Vec<u64> = holders.iter().filter_map(|pid| private(*pid)).collect();
     let most = private.iter().copied().max().unwrap_or(0);
     let before = forks()?;
@@ -430,6 +341,18 @@ async fn holding(program: &Program) -> Result<Vec<Row>, Failure> {
             .budget("≤ 1 s", ready <= Duration::from_secs(1)),
         Row::fact("the same, until every agent was seen alive", ms(found)),
     ])
+}
+
+/// The processes that hold these agents: their parents.
+fn holders(sessions: &[Session]) -> BTreeSet<u32> {
+    let agents = sessions.iter().filter_map(|s| s.runtime.pid);
+    agents.filter_map(parent).collect()
+}
+
+fn parent(pid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|l| l.strip_prefix("PPid:"))?;
+    line.trim().parse().ok()
 }
 
 /// Private memory of a process: what would come back if it ended, but for the program's own pages.
