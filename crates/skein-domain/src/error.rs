@@ -132,7 +132,7 @@ pub enum Conflict {
         phase: PhaseName,
         wanted: &'static str,
     },
-    #[error("session `{session}` is busy: a {saga} is under way")]
+    #[error("session `{session}` is busy: {saga} is under way")]
     Busy {
         session: SessionId,
         saga: &'static str,
@@ -326,9 +326,10 @@ impl Conflict {
                 wanted,
             } => match phase {
                 PhaseName::Ended => vec![format!("`skein restore {session}` brings it back")],
-                PhaseName::Active => {
-                    vec![format!("`skein session end-turn {session}` ends the turn")]
-                }
+                PhaseName::Active => vec![
+                    format!("`skein wait {session} --until idle` waits for the end of the turn"),
+                    format!("`skein session end-turn {session}` ends it, if no agent works there"),
+                ],
                 PhaseName::AwaitingInput => vec![format!(
                     "`skein answer {session} TEXT` replies to its question"
                 )],
@@ -342,6 +343,9 @@ impl Conflict {
                         "`skein session begin-turn {session}` begins a turn"
                     )]
                 }
+                PhaseName::Idle if wanted.ends_with("be answered") => {
+                    vec![format!("`skein send {session} TEXT` gives it a message")]
+                }
                 PhaseName::Idle => vec![],
                 PhaseName::Spawning | PhaseName::Locked | PhaseName::Archived => {
                     vec![format!("`skein show {session}` tells more")]
@@ -350,7 +354,10 @@ impl Conflict {
             Self::Busy { session, .. } => {
                 vec![format!("`skein why {session}` tells how far it is")]
             }
-            Self::NoRun { session } => vec![format!("`skein restore {session}` starts its agent")],
+            Self::NoRun { session } => vec![
+                format!("`skein restore {session}` starts its agent again, if it has one"),
+                format!("`skein logs {session}` shows what its last run printed"),
+            ],
             Self::PathTaken { project, .. } => {
                 vec![format!("`skein project show {project}` shows it")]
             }

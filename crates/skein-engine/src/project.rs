@@ -397,7 +397,7 @@ fn name_from(path: &str) -> Result<Name, Invalid> {
         Invalid::new(
             "name",
             base,
-            "this folder's name makes no project name; give one",
+            "this folder's name makes no project name; `skein project add --name NAME` gives one",
         )
     })
 }

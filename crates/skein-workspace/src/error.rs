@@ -34,7 +34,7 @@ pub enum Error {
     GitFailed { what: String, stderr: String },
     #[error("{what} did not end within {seconds} s")]
     TimedOut { what: String, seconds: u64 },
-    #[error("set-up command `{command}` failed ({status}): {tail}")]
+    #[error("set-up command `{command}` failed ({status}){}", said(tail))]
     SetupFailed {
         command: String,
         status: String,
@@ -66,6 +66,14 @@ pub enum Error {
     },
     #[error(transparent)]
     Invalid(#[from] Invalid),
+}
+
+/// What a command said at last, if it said anything.
+fn said(tail: &str) -> String {
+    match tail.trim() {
+        "" => String::new(),
+        tail => format!(": {tail}"),
+    }
 }
 
 impl Error {

@@ -35,7 +35,7 @@ enum SessionCommand {
     Answer(answer::AnswerArgs),
     /// Take a question back; its turn ends
     Withdraw(TurnArgs),
-    /// End a session for good; `skein restore` brings it back
+    /// End a session: its work is done, or given up; `skein restore` brings it back
     End(EndArgs),
 }
 
