@@ -235,10 +235,9 @@ impl Workspace {
     #[must_use]
     pub fn with_backup(&self, backup: Option<Backup>) -> Self {
         let mut after = self.clone();
-        // A step that is repeated finds its backup made already.
-        if let Some(backup) = backup
-            && !after.backups.iter().any(|b| b.n == backup.n)
-        {
+        // A step that is repeated makes its own backup again, under the same number.
+        if let Some(backup) = backup {
+            after.backups.retain(|b| b.n != backup.n);
             after.backups.push(backup);
         }
         after

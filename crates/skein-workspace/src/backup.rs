@@ -1,45 +1,56 @@
 //! Backups: snapshots under `refs/skein/backup/<session>/<n>` (L5), listed, dropped and got back.
+//!
+//! Other homes and tenants may have sessions of the same id in the same repository. A backup is the session's
+//! own when its record names number and commit, or when it carries the saga that asks.
 
 use std::path::Path;
 
 use skein_domain::workspace::backup_ref;
-use skein_domain::{AbsPath, Backup, CommitId, SessionId, Timestamp};
+use skein_domain::{AbsPath, Backup, CommitId, SagaId, SessionId, Timestamp, Workspace};
 
+use crate::add::key;
 use crate::error::{Error, quoted};
 use crate::git::Git;
-use crate::provider::Result;
+use crate::provider::{Removal, Result};
 use crate::repo::Repo;
 use crate::restore::{Kept, raw_files};
+use crate::root::Place;
 use crate::snapshot::{self, Order, Snapshot};
 use crate::state::Refs;
 
 const ALL: &str = "refs/skein/backup/";
-
-/// The number the session's next backup gets.
-pub fn next_backup(repo: &AbsPath, session: &SessionId) -> Result<u64> {
-    let git = Git::default();
-    let all = list(&git, Path::new(repo.as_str()), &format!("{ALL}{session}/"))?;
-    Ok(all.last().map_or(1, |(_, backup)| backup.n + 1))
-}
+/// How often another number is tried when somebody else was quicker.
+const TRIES: usize = 20;
 
 /// Every backup in a repository, by session and number.
 pub fn backups(repo: &AbsPath) -> Result<Vec<(SessionId, u64, CommitId, Timestamp)>> {
-    let all = list(&Git::default(), Path::new(repo.as_str()), ALL)?;
-    let flat = |(session, b): (SessionId, Backup)| (session, b.n, b.commit, b.at);
+    let git = Git::default();
+    let all = list(&git, Path::new(repo.as_str()), ALL)?;
+    let flat = |found: Found| {
+        let Backup { n, commit, at } = found.backup;
+        (found.session, n, commit, at)
+    };
     Ok(all.into_iter().map(flat).collect())
 }
 
-/// Drops one backup; one that is gone already is fine.
-pub fn drop_backup(repo: &AbsPath, session: &SessionId, n: u64) -> Result<()> {
+/// Drops one backup, if it still is this commit; one that is gone already is fine.
+pub fn drop_backup(repo: &AbsPath, session: &SessionId, n: u64, commit: &CommitId) -> Result<()> {
     let git = Git::default();
     let folder = Path::new(repo.as_str());
-    for name in [left_ref(session), backup_ref(session, n)] {
-        let Some(commit) = git.commit(folder, &backup_ref(session, n))? else {
-            return Ok(());
-        };
-        if git.commit(folder, &name)?.as_ref() == Some(&commit) {
+    let text = git
+        .read(folder, "for-each-ref")
+        .args(["--format=%(objectname) %(refname)", "--"])
+        .args([format!("{LEFT}{session}/"), backup_ref(session, n)])
+        .text()?;
+    // By name: what was left goes before the backup it points to.
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_by_key(|line| !line.contains(LEFT));
+    for line in lines {
+        if let Some((id, name)) = line.split_once(' ')
+            && id == commit.as_str()
+        {
             git.write(folder, "update-ref")
-                .args(["--no-deref", "-d", &name, commit.as_str()])
+                .args(["--no-deref", "-d", name, id])
                 .run()?;
         }
     }
@@ -71,28 +82,68 @@ fn exact(repo: &AbsPath, commit: &CommitId) -> Result<Vec<(String, std::path::Pa
     }
 }
 
+const LEFT: &str = "refs/skein/left/";
+
 /// Points to the backup that holds what was in the workspace when it was removed, and so belongs back in it.
-/// Gone once it is back.
-pub(crate) fn left_ref(session: &SessionId) -> String {
-    format!("refs/skein/left/{session}")
+/// Gone once it is back. Named after the place too, which is this home's and this tenant's alone.
+pub(crate) fn left_ref(place: &Place) -> String {
+    format!("{LEFT}{}/{}", place.session, key(&place.folder))
 }
 
-pub(crate) fn list(git: &Git, folder: &Path, below: &str) -> Result<Vec<(SessionId, Backup)>> {
+/// Remembers what belongs back into a folder that is about to go; none when nothing does.
+pub(crate) fn remember_left(repo: &Repo<'_>, place: &Place, kept: Option<&Backup>) -> Result<()> {
+    let left = left_ref(place);
+    match kept {
+        Some(backup) => repo.set_ref(&left, &backup.commit),
+        None => crate::worktree::forget(repo, &left),
+    }
+}
+
+/// Refuses a removal that would lose work. `kept` is the backup that holds all of it.
+pub(crate) fn check_kept(
+    place: &Place,
+    removal: Removal,
+    work: &[String],
+    kept: Option<&Backup>,
+) -> Result<()> {
+    let may_go = match removal {
+        Removal::KeepWork => work.is_empty(),
+        Removal::BackedUp => work.is_empty() || kept.is_some(),
+        Removal::Discard => true,
+    };
+    if may_go {
+        return Ok(());
+    }
+    Err(Error::HoldsWork {
+        path: place.folder.clone(),
+        what: work.join(", "),
+    })
+}
+
+/// A backup ref as it is in the repository.
+#[derive(Debug)]
+struct Found {
+    session: SessionId,
+    backup: Backup,
+    saga: Option<SagaId>,
+}
+
+fn list(git: &Git, folder: &Path, below: &str) -> Result<Vec<Found>> {
     let text = git
         .read(folder, "for-each-ref")
         .args([
-            "--format=%(objectname) %(committerdate:unix) %(refname)",
+            "--format=%(objectname) %(committerdate:unix) %(refname) %(trailers:key=Skein-Saga,valueonly,separator=%2C)",
             "--",
             below,
         ])
         .text()?;
     let mut all: Vec<_> = text.lines().filter_map(parse).collect();
-    all.sort_by(|(a, x), (b, y)| (a, x.n).cmp(&(b, y.n)));
+    all.sort_by(|a, b| (&a.session, a.backup.n).cmp(&(&b.session, b.backup.n)));
     Ok(all)
 }
 
 /// Refs that are not of our making are passed over.
-fn parse(line: &str) -> Option<(SessionId, Backup)> {
+fn parse(line: &str) -> Option<Found> {
     let mut words = line.split(' ');
     let commit = words.next()?.parse().ok()?;
     let seconds: i64 = words.next()?.parse().ok()?;
@@ -102,23 +153,64 @@ fn parse(line: &str) -> Option<(SessionId, Backup)> {
         commit,
         at: Timestamp::from_micros(seconds.saturating_mul(1_000_000)),
     };
-    Some((session.parse().ok()?, backup))
+    Some(Found {
+        session: session.parse().ok()?,
+        backup,
+        saga: words.next().and_then(|saga| saga.parse().ok()),
+    })
 }
 
-pub(crate) fn newest(git: &Git, folder: &Path, session: &SessionId) -> Result<Option<Backup>> {
-    let all = list(git, folder, &format!("{ALL}{session}/"))?;
-    Ok(all.into_iter().next_back().map(|(_, backup)| backup))
-}
-
-/// A backup made by an earlier call, when its workspace is gone by now.
-pub(crate) fn find(
-    git: &Git,
-    folder: &Path,
+/// The newest backup of the record that is still there.
+pub(crate) fn newest(
+    repo: &Repo<'_>,
     session: &SessionId,
-    n: u64,
+    workspace: &Workspace,
 ) -> Result<Option<Backup>> {
-    let all = list(git, folder, &format!("{ALL}{session}/"))?;
-    Ok(all.into_iter().map(|(_, b)| b).find(|b| b.n == n))
+    let mut recorded: Vec<&Backup> = workspace.backups.iter().collect();
+    recorded.sort_by_key(|backup| std::cmp::Reverse(backup.n));
+    for backup in recorded {
+        if repo.find_ref(&backup.name(session))?.as_ref() == Some(&backup.commit) {
+            return Ok(Some(backup.clone()));
+        }
+    }
+    Ok(None)
+}
+
+/// The backup an earlier call of the saga made.
+pub(crate) fn find(repo: &Repo<'_>, session: &SessionId, saga: &SagaId) -> Result<Option<Backup>> {
+    let all = list(repo.git, &repo.folder, &format!("{ALL}{session}/"))?;
+    let own = all
+        .into_iter()
+        .find(|found| found.saga.as_ref() == Some(saga));
+    Ok(own.map(|found| found.backup))
+}
+
+/// Puts a snapshot under the saga's own ref, or under one with a number nobody has used. Returns the number.
+pub(crate) fn store(
+    repo: &Repo<'_>,
+    session: &SessionId,
+    workspace: &Workspace,
+    saga: &SagaId,
+    commit: &CommitId,
+) -> Result<u64> {
+    let recorded = workspace.backups.iter().map(|b| b.n).max().unwrap_or(0);
+    for _ in 0..TRIES {
+        let all = list(repo.git, &repo.folder, &format!("{ALL}{session}/"))?;
+        let own = all.iter().find(|found| found.saga.as_ref() == Some(saga));
+        let (n, seen) = match own {
+            Some(own) => (own.backup.n, Some(&own.backup.commit)),
+            None => {
+                let used = all.last().map_or(0, |last| last.backup.n);
+                (used.max(recorded).saturating_add(1), None)
+            }
+        };
+        if repo.move_ref(&backup_ref(session, n), seen, commit)? {
+            return Ok(n);
+        }
+    }
+    Err(Error::Busy {
+        path: repo.folder.clone(),
+    })
 }
 
 /// A snapshot of a work tree, not yet under any ref.
@@ -126,6 +218,7 @@ pub(crate) fn snapshot(
     repo: &Repo<'_>,
     refs: Refs,
     session: &SessionId,
+    saga: Option<&SagaId>,
     now: Timestamp,
 ) -> Result<Snapshot> {
     let inner_ref = format!("refs/skein/scratch/{session}");
@@ -133,6 +226,7 @@ pub(crate) fn snapshot(
         name: session.as_str(),
         inner_ref: &inner_ref,
         seconds: now.as_micros().div_euclid(1_000_000),
+        saga,
     };
     snapshot::take(repo, refs, &order)
 }
@@ -141,39 +235,36 @@ pub(crate) fn snapshot(
 pub(crate) fn keep(
     repo: &Repo<'_>,
     session: &SessionId,
-    n: u64,
+    workspace: &Workspace,
+    saga: &SagaId,
     now: Timestamp,
 ) -> Result<Option<Backup>> {
-    let snapshot = snapshot(repo, Refs::Shared, session, now)?;
+    let snapshot = snapshot(repo, Refs::Shared, session, Some(saga), now)?;
     if !snapshot.needed {
-        return Ok(None);
+        return find(repo, session, saga);
     }
-    repo.set_ref(&backup_ref(session, n), &snapshot.commit)?;
     Ok(Some(Backup {
-        n,
+        n: store(repo, session, workspace, saga, &snapshot.commit)?,
         commit: snapshot.commit,
         at: now,
     }))
 }
 
-/// The backup that holds exactly what is in the work tree now.
+/// The newest backup of the record, if it holds exactly what is in the work tree now: a snapshot made in its
+/// name and at its time is the same commit, or something has changed since.
 pub(crate) fn matching(
-    repo: &Repo<'_>,
+    own: &Repo<'_>,
+    refs: Refs,
     home: &Repo<'_>,
     session: &SessionId,
+    workspace: &Workspace,
 ) -> Result<Option<Backup>> {
-    let Some(backup) = newest(home.git, &home.folder, session)? else {
+    let Some(backup) = newest(home, session, workspace)? else {
         return Ok(None);
     };
-    let order = Order {
-        name: session.as_str(),
-        inner_ref: &format!("refs/skein/scratch/{session}"),
-        seconds: 0,
-    };
-    let kept = Kept::read(home, &backup.commit)?;
-    let same_head = kept.head() == repo.find_ref("HEAD")?.as_ref();
-    let tree = snapshot::tree_of(home, &backup.commit)?;
-    Ok((same_head && tree == snapshot::tree(repo, &order)?).then_some(backup))
+    let saga = Kept::read(home, &backup.commit)?.note.saga;
+    let now = snapshot(own, refs, session, saga.as_ref(), backup.at)?;
+    Ok((now.commit == backup.commit).then_some(backup))
 }
 
 pub(crate) fn check_there(folder: &Path) -> Result<()> {

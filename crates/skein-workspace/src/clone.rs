@@ -4,9 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use skein_domain::workspace::backup_ref;
 use skein_domain::{
-    Backup, CommitId, Origin, SessionId, Timestamp, Workspace, WorkspaceKind, WorkspaceState,
+    Backup, CommitId, Origin, SagaId, SessionId, Timestamp, Workspace, WorkspaceKind,
+    WorkspaceState,
 };
 
 use crate::backup;
@@ -172,32 +172,26 @@ impl Clone {
         workspace: &Workspace,
         removal: Removal,
     ) -> Result<()> {
-        let holds = |what: String| Error::HoldsWork {
-            path: place.folder.clone(),
-            what,
-        };
         let found = self
             .open(workspace)
             .and_then(|own| Ok((state::look(&own, Refs::Own, "look")?.work, own)));
         let (work, own) = match (found, removal) {
             (Ok(found), _) => found,
             (Err(_), Removal::Discard) => return Ok(()),
-            (Err(_), Removal::KeepWork) if is_empty(&place.folder) => return Ok(()),
-            (Err(e), Removal::KeepWork) => {
-                return Err(holds(format!("it cannot be looked at: {e}")));
+            (Err(_), _) if is_empty(&place.folder) => return Ok(()),
+            (Err(e), Removal::KeepWork | Removal::BackedUp) => {
+                return Err(Error::HoldsWork {
+                    path: place.folder.clone(),
+                    what: format!("it cannot be looked at: {e}"),
+                });
             }
         };
-        if removal == Removal::KeepWork && !work.is_empty() {
-            return Err(holds(work.join(", ")));
-        }
-        let left = backup::left_ref(&place.session);
-        match work.is_empty() {
-            false => match backup::matching(&own, home, &place.session)? {
-                Some(backup) => home.set_ref(&left, &backup.commit),
-                None => forget(home, &left),
-            },
-            true => forget(home, &left),
-        }
+        let kept = match work.is_empty() {
+            false => backup::matching(&own, Refs::Own, home, &place.session, workspace)?,
+            true => None,
+        };
+        backup::check_kept(place, removal, &work, kept.as_ref())?;
+        backup::remember_left(home, place, kept.as_ref())
     }
 }
 
@@ -310,7 +304,7 @@ impl Provider for Clone {
         erase(&self.root.making(&place))?;
         let ready = workspace.in_state(WorkspaceState::Ready);
         if place.folder.join(".git").is_dir() {
-            forget(&home, &backup::left_ref(session))?;
+            forget(&home, &backup::left_ref(&place))?;
             return Ok(Made {
                 workspace: ready,
                 anew: workspace.state != WorkspaceState::Ready,
@@ -327,7 +321,7 @@ impl Provider for Clone {
             fs::remove_dir(&place.folder).map_err(Error::io("remove", &place.folder))?;
         }
         let note = self.build(&home, &place, workspace, &lock)?;
-        forget(&home, &backup::left_ref(session))?;
+        forget(&home, &backup::left_ref(&place))?;
         self.root.tidy(&place);
         Ok(Made {
             workspace: ready,
@@ -358,25 +352,27 @@ impl Provider for Clone {
         &self,
         session: &SessionId,
         workspace: &Workspace,
-        n: u64,
+        saga: &SagaId,
         now: Timestamp,
     ) -> Result<Option<Backup>> {
         let home = self.home(workspace)?;
         if !Path::new(workspace.path.as_str()).is_dir() {
-            return backup::find(self.git(), &home.folder, session, n);
+            return backup::find(&home, session, saga);
         }
         let own = self.open(workspace)?;
         self.hand_over(&own, &home)?;
-        let snapshot = backup::snapshot(&own, Refs::Own, session, now)?;
+        let snapshot = backup::snapshot(&own, Refs::Own, session, Some(saga), now)?;
         if !snapshot.needed {
-            return Ok(None);
+            return backup::find(&home, session, saga);
         }
-        let name = backup_ref(session, n);
-        own.set_ref(&name, &snapshot.commit)?;
-        fetch(&home, &own.common, &format!("+{name}:{name}"))?;
-        own.delete_ref(&name, &snapshot.commit)?;
+        let scratch = format!("refs/skein/scratch/{session}");
+        own.set_ref(&scratch, &snapshot.commit)?;
+        fetch(&home, &own.common, &scratch)?;
+        own.delete_ref(&scratch, &snapshot.commit)?;
+        let n = backup::store(&home, session, workspace, saga, &snapshot.commit)?;
         // If somebody deletes the folder now, this is what belongs back into it.
-        home.set_ref(&backup::left_ref(session), &snapshot.commit)?;
+        let place = self.root.managed(&workspace.path)?;
+        home.set_ref(&backup::left_ref(&place), &snapshot.commit)?;
         Ok(Some(Backup {
             n,
             commit: snapshot.commit,

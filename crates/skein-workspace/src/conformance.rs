@@ -13,7 +13,7 @@ mod ground;
 
 pub use ground::{Files, Ground};
 
-use skein_domain::{SessionId, Timestamp, Workspace, WorkspaceState};
+use skein_domain::{Backup, SagaId, SessionId, Timestamp, Workspace, WorkspaceState};
 
 use crate::provider::{Plan, Provider};
 
@@ -77,6 +77,22 @@ impl Fixture {
         self.make(&workspace.in_state(WorkspaceState::Gone))
     }
 
+    /// One saga of many.
+    pub fn saga(&self, n: u8) -> SagaId {
+        SagaId::from_random([n; 10])
+    }
+
+    /// Backs up what must be backed up, and records it.
+    pub fn backed_up(&self, workspace: &Workspace) -> (Workspace, Backup) {
+        let saga = self.saga(1);
+        let backup = self
+            .provider
+            .backup(&self.session(), workspace, &saga, self.now())
+            .unwrap()
+            .unwrap();
+        (workspace.with_backup(Some(backup.clone())), backup)
+    }
+
     pub fn now(&self) -> Timestamp {
         Timestamp::from_micros(1_700_000_000_000_000)
     }
@@ -102,6 +118,7 @@ macro_rules! workspace_conformance {
             l5_a_backup_changes_nothing,
             l5_nothing_to_keep_is_no_backup,
             l5_a_backup_made_twice_is_one,
+            l5_what_came_after_the_backup_is_not_removed,
             l5_work_comes_back_byte_for_byte,
             l5_what_was_dropped_stays_away,
             differences_show_everything,

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use skein_domain::{
-    Backup, Invalid, Origin, SessionId, Timestamp, Workspace, WorkspaceKind, WorkspaceState,
+    Backup, Invalid, Origin, SagaId, SessionId, Timestamp, Workspace, WorkspaceKind, WorkspaceState,
 };
 
 use crate::backup;
@@ -115,13 +115,13 @@ impl Provider for Dir {
         &self,
         session: &SessionId,
         workspace: &Workspace,
-        n: u64,
+        saga: &SagaId,
         now: Timestamp,
     ) -> Result<Option<Backup>> {
         let folder = Path::new(workspace.path.as_str());
         backup::check_there(folder)?;
         match self.find(folder)? {
-            Some(repo) => backup::keep(&repo, session, n, now),
+            Some(repo) => backup::keep(&repo, session, workspace, saga, now),
             None => Ok(None),
         }
     }

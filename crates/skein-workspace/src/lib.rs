@@ -41,7 +41,7 @@ mod submodule;
 pub mod worktree;
 
 pub use adopt::{adopt, adopt_with};
-pub use backup::{backups, drop_backup, how_to_get_back, next_backup};
+pub use backup::{backups, drop_backup, how_to_get_back};
 pub use clone::Clone;
 pub use dir::Dir;
 pub use error::Error;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use skein_domain::{
-    Backup, Origin, SessionId, Timestamp, Workspace, WorkspaceKind, WorkspaceState,
+    Backup, Origin, SagaId, SessionId, Timestamp, Workspace, WorkspaceKind, WorkspaceState,
 };
 
 use crate::backup;
@@ -88,7 +88,7 @@ impl Provider for NoWorkspace {
         &self,
         _session: &SessionId,
         _workspace: &Workspace,
-        _n: u64,
+        _saga: &SagaId,
         _now: Timestamp,
     ) -> Result<Option<Backup>> {
         Ok(None)
@@ -98,7 +98,7 @@ impl Provider for NoWorkspace {
         let place = self.root.managed(&workspace.path)?;
         self.root.empty_trash(&place)?;
         let there = fs::symlink_metadata(&place.folder).is_ok();
-        if removal == Removal::KeepWork && there && !is_empty(&place.folder) {
+        if removal != Removal::Discard && there && !is_empty(&place.folder) {
             return Err(Error::HoldsWork {
                 path: place.folder,
                 what: "files".into(),

@@ -5,10 +5,12 @@ use std::fmt::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use skein_domain::CommitId;
+use skein_domain::{CommitId, SagaId};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Note {
+    /// Who asked for it, told apart from everybody else.
+    pub(crate) saga: Option<SagaId>,
     /// The branch that was checked out, in full; none when the head was detached.
     pub(crate) head: Option<String>,
     /// The head's commit; none before the first one.
@@ -33,6 +35,9 @@ impl Note {
             // Writing to a String cannot fail.
             let _ = writeln!(text, "Skein-{key}: {value}");
         };
+        if let Some(saga) = &self.saga {
+            line("Saga", saga.as_str());
+        }
         line("Head", self.head.as_deref().unwrap_or("detached"));
         if let Some(commit) = &self.commit {
             line("Commit", commit.as_str());
@@ -62,6 +67,7 @@ impl Note {
             let (id, rest) = value.split_once(' ').unwrap_or((value, ""));
             match key {
                 "Head" => note.head = (value != "detached").then(|| value.to_owned()),
+                "Saga" => note.saga = value.parse().ok(),
                 "Commit" => note.commit = id.parse().ok(),
                 "In-Progress" => note.in_progress = Some(value.to_owned()),
                 _ => note.take(key, id, rest),
@@ -159,6 +165,7 @@ mod tests {
         let id: CommitId = "0123456789abcdef0123456789abcdef01234567".parse().unwrap();
         let strange = PathBuf::from(OsString::from_vec(b"a b/%\xff\nc".to_vec()));
         let note = Note {
+            saga: Some(SagaId::from_random([7; 10])),
             head: Some("refs/heads/x".into()),
             commit: Some(id.clone()),
             in_progress: Some("rebase".into()),

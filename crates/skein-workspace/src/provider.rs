@@ -8,6 +8,8 @@
 //!   what is there, `backup` finds its own ref, `remove` of what is gone is fine.
 //! - **Nothing is lost (L5).** `remove` refuses work that is neither committed nor backed up, unless told to
 //!   discard; branches that exist are attached, never moved; nothing outside the managed root is removed.
+//! - **Not alone.** Other homes and tenants use the same repository, and their sessions may have equal ids:
+//!   only refs that the record names, or that carry the caller's saga, are taken for the session's own.
 //! - **Blocking.** Calls run git and touch the disk; call them off the async threads. All git runs are
 //!   bounded in time, never ask, and take no option from a name.
 
@@ -16,7 +18,7 @@ use std::fmt;
 use std::time::Duration;
 
 use skein_domain::{
-    AbsPath, Backup, BranchName, Revision, SessionId, Timestamp, Workspace, WorkspaceKind,
+    AbsPath, Backup, BranchName, Revision, SagaId, SessionId, Timestamp, Workspace, WorkspaceKind,
 };
 
 use crate::error::Error;
@@ -53,9 +55,11 @@ pub struct Furnishing {
 /// How a workspace is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Removal {
-    /// Refuse if it holds work that is nowhere else.
+    /// Refuse if it holds work.
     KeepWork,
-    /// The work was backed up, or people said to drop it.
+    /// Refuse if it holds work, unless the newest backup of the record holds exactly that work.
+    BackedUp,
+    /// People said to drop it.
     Discard,
 }
 
@@ -96,14 +100,15 @@ pub trait Provider: Send + Sync + fmt::Debug {
     fn look(&self, workspace: &Workspace) -> Result<Contents>;
 
     /// Keeps everything that is not committed (and a detached head's commits) under
-    /// `refs/skein/backup/<session>/<n>`, leaving the folder and its index as they are. `n` is chosen by
-    /// the caller and recorded before; a repeated call with the same `n` overwrites only its own ref.
-    /// None when there is nothing to keep, or no repository to keep it in.
+    /// `refs/skein/backup/<session>/<n>`, leaving the folder and its index as they are. `n` is one that
+    /// neither the record nor the repository has used. `saga` is written into the backup, so a call that is
+    /// repeated in its name, after a crash or for what was written since, finds its own ref and moves only
+    /// that. None when there is nothing to keep, or no repository to keep it in.
     fn backup(
         &self,
         session: &SessionId,
         workspace: &Workspace,
-        n: u64,
+        saga: &SagaId,
         now: Timestamp,
     ) -> Result<Option<Backup>>;
 

@@ -155,6 +155,30 @@ impl<'a> Repo<'a> {
         Ok(())
     }
 
+    /// Moves a ref from what we saw, or makes it if we saw none; false when it is something else by now.
+    pub(crate) fn move_ref(
+        &self,
+        name: &str,
+        seen: Option<&CommitId>,
+        to: &CommitId,
+    ) -> Result<bool> {
+        let none = "0".repeat(to.as_str().len());
+        let said = self
+            .git
+            .write(&self.folder, "update-ref")
+            .setting("core.fsync=all")
+            .args(["--no-deref", name, to.as_str()])
+            .arg(seen.map_or(none.as_str(), CommitId::as_str))
+            .said()?;
+        if said.code == Some(0) {
+            return Ok(true);
+        }
+        if self.find_ref(name)?.as_ref() == seen {
+            return Err(said.failure("git update-ref".into()));
+        }
+        Ok(false)
+    }
+
     pub(crate) fn set_ref(&self, name: &str, to: &CommitId) -> Result<()> {
         self.git
             .write(&self.folder, "update-ref")

@@ -13,7 +13,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use skein_domain::CommitId;
+use skein_domain::{CommitId, SagaId};
 
 use crate::error::Error;
 use crate::furnish;
@@ -32,6 +32,8 @@ pub(crate) struct Order<'a> {
     /// The ref a repository inside keeps its own snapshot under.
     pub(crate) inner_ref: &'a str,
     pub(crate) seconds: i64,
+    /// Written into it, so that who asked finds it again.
+    pub(crate) saga: Option<&'a SagaId>,
 }
 
 #[derive(Clone, Debug)]
@@ -46,6 +48,7 @@ pub(crate) fn take(repo: &Repo<'_>, refs: Refs, order: &Order<'_>) -> Result<Sna
     let entries = Entries::read(repo)?;
     let head = repo.find_ref("HEAD")?;
     let mut note = Note {
+        saga: order.saga.cloned(),
         head: head_branch(repo)?,
         commit: head.clone(),
         in_progress: in_progress(repo),
@@ -104,7 +107,7 @@ pub(crate) fn take(repo: &Repo<'_>, refs: Refs, order: &Order<'_>) -> Result<Sna
 }
 
 /// The tree of everything a work tree holds, for comparing.
-pub(crate) fn tree(repo: &Repo<'_>, order: &Order<'_>) -> Result<String> {
+fn tree(repo: &Repo<'_>, order: &Order<'_>) -> Result<String> {
     let entries = Entries::read(repo)?;
     let files = Scratch::copy(repo, order.name)?;
     add_files(repo, &files, &entries, order)?;
@@ -448,6 +451,7 @@ pub(crate) fn diff(
         name,
         inner_ref: "refs/skein/scratch",
         seconds: 0,
+        saga: None,
     };
     let tree = tree(repo, &order)?;
     let base = match base {

@@ -43,7 +43,7 @@ pub(crate) fn start(
     if workspace.state == WorkspaceState::Planned {
         return first(repo, workspace, branch, tip);
     }
-    if let Some(left) = repo.find_ref(&backup::left_ref(&place.session))? {
+    if let Some(left) = repo.find_ref(&backup::left_ref(place))? {
         let kept = Kept::read(repo, &left)?;
         return from_left(repo, refs, branch, tip, kept);
     }
@@ -164,7 +164,7 @@ fn without_branch(
     branch: &BranchName,
 ) -> Result<Start> {
     let base = base(repo, workspace);
-    if let Some(newest) = backup::newest(repo.git, &repo.folder, &place.session)? {
+    if let Some(newest) = backup::newest(repo, &place.session, workspace)? {
         let kept = Kept::read(repo, &newest.commit)?;
         let beyond = match (&base, kept.head()) {
             (Ok(base), Some(head)) => !repo.is_ancestor(head, base)?,

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use skein_domain::{
-    Backup, Origin, SessionId, Timestamp, Workspace, WorkspaceKind, WorkspaceState,
+    Backup, Origin, SagaId, SessionId, Timestamp, Workspace, WorkspaceKind, WorkspaceState,
 };
 
 use crate::add::{Checkout, add};
@@ -239,7 +239,7 @@ impl Provider for Worktree {
         };
         half_made::finish(&repo, &place)?;
         // Whatever was in the folder when it was left is in it now.
-        forget(&repo, &backup::left_ref(session))?;
+        forget(&repo, &backup::left_ref(&place))?;
         Ok(Made {
             workspace: ready,
             anew,
@@ -269,17 +269,18 @@ impl Provider for Worktree {
         &self,
         session: &SessionId,
         workspace: &Workspace,
-        n: u64,
+        saga: &SagaId,
         now: Timestamp,
     ) -> Result<Option<Backup>> {
         if !Path::new(workspace.path.as_str()).is_dir() {
-            return backup::find(self.git(), folder_of(workspace.repo.as_ref())?, session, n);
+            return backup::find(&self.repo(workspace)?, session, saga);
         }
         let own = self.open(workspace)?;
-        let backup = backup::keep(&own, session, n, now)?;
+        let backup = backup::keep(&own, session, workspace, saga, now)?;
         // If somebody deletes the folder now, this is what belongs back into it.
         if let Some(backup) = backup.as_ref().filter(|_| workspace.is_managed()) {
-            own.set_ref(&backup::left_ref(session), &backup.commit)?;
+            let place = self.root.managed(&workspace.path)?;
+            own.set_ref(&backup::left_ref(&place), &backup.commit)?;
         }
         Ok(backup)
     }
@@ -352,24 +353,16 @@ impl Worktree {
             (Ok(look), _) => look.work,
             // Whatever it is, it was to be dropped.
             (Err(_), Removal::Discard) => return Ok(()),
-            (Err(e), Removal::KeepWork) => return Err(e),
+            (Err(e), Removal::KeepWork | Removal::BackedUp) => return Err(e),
         };
-        if removal == Removal::KeepWork && !work.is_empty() {
-            return Err(Error::HoldsWork {
-                path: place.folder.clone(),
-                what: work.join(", "),
-            });
-        }
-        let left = backup::left_ref(&place.session);
         // A detached head is not come back to by a branch, even when its commits are kept by now.
         let on_branch = state::head_branch(&own)?.is_some();
-        match work.is_empty() && on_branch {
-            false => match backup::matching(&own, repo, &place.session)? {
-                Some(backup) => repo.set_ref(&left, &backup.commit),
-                None => forget(repo, &left),
-            },
-            true => forget(repo, &left),
-        }
+        let kept = match work.is_empty() && on_branch {
+            false => backup::matching(&own, Refs::Shared, repo, &place.session, workspace)?,
+            true => None,
+        };
+        backup::check_kept(place, removal, &work, kept.as_ref())?;
+        backup::remember_left(repo, place, kept.as_ref())
     }
 }
 

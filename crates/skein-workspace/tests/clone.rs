@@ -36,7 +36,7 @@ fn l5_commits_are_handed_over_before_the_folder_goes() {
     assert_eq!(
         fixture
             .provider
-            .backup(&fixture.session(), &made, 1, fixture.now())
+            .backup(&fixture.session(), &made, &fixture.saga(1), fixture.now())
             .unwrap(),
         None
     );
@@ -67,13 +67,9 @@ fn l5_a_branch_of_the_project_is_never_moved() {
         fixture.ground.sh(path, LOG),
         fixture.ground.sh(path, "git stash list"),
     );
-    let backup = fixture
-        .provider
-        .backup(&fixture.session(), &made, 1, fixture.now())
-        .unwrap();
-    assert!(backup.is_some());
+    let (made, _) = fixture.backed_up(&made);
     assert_eq!(fixture.ground.project_sh("git rev-parse main"), main);
-    fixture.provider.remove(&made, Removal::Discard).unwrap();
+    fixture.provider.remove(&made, Removal::BackedUp).unwrap();
     fixture.ground.project_sh("git fsck --no-dangling");
     fixture.make_again(&made);
     let after = (

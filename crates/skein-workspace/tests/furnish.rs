@@ -168,7 +168,12 @@ fn l5_a_worktree_made_by_hand_is_adopted_and_never_removed() {
     assert!(
         fixture
             .provider
-            .backup(&fixture.session(), &adopted, 1, fixture.now())
+            .backup(
+                &fixture.session(),
+                &adopted,
+                &fixture.saga(1),
+                fixture.now()
+            )
             .unwrap()
             .is_some()
     );

@@ -267,12 +267,8 @@ fn the_users_hooks_are_not_run() {
     ));
     let made = fixture.made();
     fs::write(Path::new(made.path.as_str()).join("x"), "x").unwrap();
-    fixture
-        .provider
-        .backup(&fixture.session(), &made, 1, fixture.now())
-        .unwrap()
-        .unwrap();
-    fixture.provider.remove(&made, Removal::Discard).unwrap();
+    let (made, _) = fixture.backed_up(&made);
+    fixture.provider.remove(&made, Removal::BackedUp).unwrap();
     fixture.make_again(&made);
     assert!(!fixture.ground.path("hooked").exists());
     assert!(!fixture.ground.root().join("default/hooked").exists());
@@ -296,17 +292,13 @@ fn strange_settings_change_nothing() {
         diff.contains("+++ ") && diff.contains("+x") && !diff.contains('\u{1b}'),
         "{diff}"
     );
-    let backup = fixture
-        .provider
-        .backup(&fixture.session(), &made, 1, fixture.now())
-        .unwrap()
-        .unwrap();
+    let (made, backup) = fixture.backed_up(&made);
     let author = fixture.ground.project_sh(&format!(
         "git --no-pager log -1 --no-color --format='%an <%ae>' {}",
         backup.commit
     ));
     assert_eq!(author, "Skein <skein@localhost>");
-    fixture.provider.remove(&made, Removal::Discard).unwrap();
+    fixture.provider.remove(&made, Removal::BackedUp).unwrap();
     fixture.make_again(&made);
     assert!(Path::new(made.path.as_str()).join("дом").exists());
 }
@@ -323,7 +315,7 @@ fn nobody_needs_a_name() {
     fs::write(Path::new(made.path.as_str()).join("x"), "x").unwrap();
     fixture
         .provider
-        .backup(&fixture.session(), &made, 1, fixture.now())
+        .backup(&fixture.session(), &made, &fixture.saga(1), fixture.now())
         .unwrap()
         .unwrap();
 }
@@ -364,13 +356,9 @@ fn l5_an_agents_index_lock_does_not_stop_a_backup() {
         .ground
         .sh(made.path.as_str(), "git rev-parse --git-path index.lock");
     fs::write(&lock, "").unwrap();
-    fixture
-        .provider
-        .backup(&fixture.session(), &made, 1, fixture.now())
-        .unwrap()
-        .unwrap();
+    let (made, _) = fixture.backed_up(&made);
     assert!(Path::new(&lock).exists());
-    fixture.provider.remove(&made, Removal::Discard).unwrap();
+    fixture.provider.remove(&made, Removal::BackedUp).unwrap();
 }
 
 #[test]

@@ -202,22 +202,18 @@ fn a_restore_cut_short_begins_again() {
     let fixture = fresh();
     let made = fixture.made();
     fs::write(Path::new(made.path.as_str()).join("new"), "x").unwrap();
-    fixture
-        .provider
-        .backup(&fixture.session(), &made, 1, fixture.now())
-        .unwrap()
-        .unwrap();
-    fixture.provider.remove(&made, Removal::Discard).unwrap();
+    let (made, backup) = fixture.backed_up(&made);
+    fixture.provider.remove(&made, Removal::BackedUp).unwrap();
     let left = fixture
         .ground
-        .project_sh("git rev-parse refs/skein/left/api-7");
+        .project_sh("git for-each-ref --format='%(refname)' refs/skein/left/api-7/");
     fixture.make_again(&made);
     // Killed before the end: the files are half back, the mark is still there.
     fs::write(registration(&fixture).join("locked"), making(&made)).unwrap();
     fs::write(Path::new(made.path.as_str()).join("new"), "").unwrap();
     fixture
         .ground
-        .project_sh(&format!("git update-ref refs/skein/left/api-7 {left}"));
+        .project_sh(&format!("git update-ref {left} {}", backup.commit));
     fixture.make_again(&made);
     let file = Path::new(made.path.as_str()).join("new");
     assert_eq!(fs::read_to_string(file).unwrap(), "x");

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use skein_domain::{Backup, Workspace};
 use skein_workspace::conformance::{Ability, Files, Fixture, Ground};
 use skein_workspace::provider::{Furnishing, Removal};
-use skein_workspace::{Error, Worktree, backups, drop_backup, how_to_get_back, next_backup};
+use skein_workspace::{Error, Worktree, backups, drop_backup, how_to_get_back};
 
 fn fixture(ground: Ground) -> Fixture {
     Fixture {
@@ -49,20 +49,15 @@ fn there_and_back(fixture: &Fixture, made: &Workspace, status: &str) -> (Workspa
         Err(Error::HoldsWork { .. })
     ));
     let before = (fixture.ground.files(path), fixture.ground.sh(path, status));
-    let session = fixture.session();
-    let backup = fixture
-        .provider
-        .backup(&session, made, 1, fixture.now())
-        .unwrap()
-        .unwrap();
+    let (made, backup) = fixture.backed_up(made);
     assert_eq!(before.0, fixture.ground.files(path));
-    fixture.provider.remove(made, Removal::Discard).unwrap();
+    fixture.provider.remove(&made, Removal::BackedUp).unwrap();
     assert!(!Path::new(path).exists());
     let printed = got_back(fixture, &backup);
     for (file, content) in &before.0 {
         assert_eq!(printed.get(file), Some(content), "{}", file.display());
     }
-    let again = fixture.make_again(made);
+    let again = fixture.make_again(&made);
     let after = (fixture.ground.files(path), fixture.ground.sh(path, status));
     assert_eq!(before, after);
     (again, backup)
@@ -94,7 +89,7 @@ fn l5_unpushed_commits_stay_on_the_branch() {
     assert_eq!(
         fixture
             .provider
-            .backup(&fixture.session(), &made, 1, fixture.now())
+            .backup(&fixture.session(), &made, &fixture.saga(1), fixture.now())
             .unwrap(),
         None
     );
@@ -292,7 +287,7 @@ fn l5_a_clean_submodule_needs_no_backup() {
     assert_eq!(
         fixture
             .provider
-            .backup(&fixture.session(), &made, 1, fixture.now())
+            .backup(&fixture.session(), &made, &fixture.saga(1), fixture.now())
             .unwrap(),
         None
     );
@@ -363,16 +358,11 @@ fn l5_a_branch_that_is_gone_comes_back_from_its_backup() {
         made.path.as_str(),
         "echo a > two; git commit -qam mine; echo b > two",
     );
-    let session = fixture.session();
-    fixture
-        .provider
-        .backup(&session, &made, 1, fixture.now())
-        .unwrap()
-        .unwrap();
-    fixture.provider.remove(&made, Removal::Discard).unwrap();
-    fixture
-        .ground
-        .project_sh("git branch -qD skein/api-7; git update-ref -d refs/skein/left/api-7");
+    let (made, _) = fixture.backed_up(&made);
+    fixture.provider.remove(&made, Removal::BackedUp).unwrap();
+    fixture.ground.project_sh(
+        "git branch -qD skein/api-7; git update-ref -d $(git for-each-ref --format='%(refname)' refs/skein/left)",
+    );
     fixture.make_again(&made);
     let seen = fixture
         .ground
@@ -389,12 +379,8 @@ fn l5_a_branch_that_moved_on_is_not_touched() {
         "echo a > two; git commit -qam mine; echo b > two",
     );
     let session = fixture.session();
-    fixture
-        .provider
-        .backup(&session, &made, 1, fixture.now())
-        .unwrap()
-        .unwrap();
-    fixture.provider.remove(&made, Removal::Discard).unwrap();
+    let (made, _) = fixture.backed_up(&made);
+    fixture.provider.remove(&made, Removal::BackedUp).unwrap();
     fixture.ground.project_sh(
         "git switch -q skein/api-7; echo c > two; git commit -qam later; git switch -q main",
     );
@@ -411,28 +397,41 @@ fn l5_backups_are_numbered_listed_and_dropped() {
     let fixture = fresh();
     let made = fixture.made();
     let (session, project) = (fixture.session(), fixture.ground.project());
-    assert_eq!(next_backup(&project, &session).unwrap(), 1);
     fs::write(Path::new(made.path.as_str()).join("x"), "x").unwrap();
-    for n in [1, 2, 10] {
-        fixture
+    let mut commits = Vec::new();
+    for (saga, wanted) in [(1, 1), (2, 2), (3, 11)] {
+        // Numbers grow beyond all that are used, whoever used them.
+        if wanted > 10 {
+            fixture
+                .ground
+                .project_sh("git update-ref refs/skein/backup/api-7/10 HEAD");
+        }
+        let backup = fixture
             .provider
-            .backup(&session, &made, n, fixture.now())
+            .backup(&session, &made, &fixture.saga(saga), fixture.now())
             .unwrap()
             .unwrap();
+        assert_eq!(backup.n, wanted);
+        commits.push((backup.n, backup.commit));
     }
-    assert_eq!(next_backup(&project, &session).unwrap(), 11);
-    let all: Vec<u64> = backups(&project)
+    fixture
+        .ground
+        .project_sh("git update-ref -d refs/skein/backup/api-7/10");
+    let all: Vec<_> = backups(&project)
         .unwrap()
         .into_iter()
-        .map(|(_, n, _, at)| {
+        .map(|(_, n, commit, at)| {
             assert_eq!(at, fixture.now());
-            n
+            (n, commit)
         })
         .collect();
-    assert_eq!(all, [1, 2, 10]);
+    assert_eq!(all, commits);
     fixture.provider.remove(&made, Removal::Discard).unwrap();
-    for n in [10, 10, 1, 2] {
-        drop_backup(&project, &session, n).unwrap();
+    // A number that holds something else is somebody else's.
+    drop_backup(&project, &session, 1, &commits[1].1).unwrap();
+    assert_eq!(backups(&project).unwrap().len(), 3);
+    for (n, commit) in [&commits[2], &commits[2], &commits[0], &commits[1]] {
+        drop_backup(&project, &session, *n, commit).unwrap();
     }
     assert_eq!(backups(&project).unwrap(), []);
     let left = fixture.ground.project_sh("git for-each-ref refs/skein");
@@ -447,12 +446,7 @@ fn l5_an_orphan_branch_without_commits() {
         made.path.as_str(),
         "git switch -q --orphan fresh; echo a > a; git add a; echo b > b",
     );
-    let session = fixture.session();
-    let backup = fixture
-        .provider
-        .backup(&session, &made, 1, fixture.now())
-        .unwrap()
-        .unwrap();
+    let (_, backup) = fixture.backed_up(&made);
     let files = fixture.ground.files(made.path.as_str());
     assert_eq!(got_back(&fixture, &backup), files);
 }

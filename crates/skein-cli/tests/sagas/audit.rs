@@ -251,7 +251,9 @@ impl Audit<'_> {
             let known = match name {
                 name if name.starts_with("refs/skein/backup/") => backups.contains(name),
                 name => match name.strip_prefix("refs/skein/left/") {
-                    Some(session) => self.sessions.contains_key(session),
+                    Some(rest) => rest
+                        .split_once('/')
+                        .is_some_and(|(session, _)| self.sessions.contains_key(session)),
                     None => !name.starts_with("refs/skein/"),
                 },
             };

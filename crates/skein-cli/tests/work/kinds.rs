@@ -41,6 +41,46 @@ fn l5_a_clones_commits_end_up_in_the_projects_repository() {
 }
 
 #[test]
+fn l5_a_clone_on_a_branch_of_the_projects_goes_with_its_commits_kept() {
+    let fleet = Fleet::new();
+    let main = fleet.main_state();
+    let on = ["--workspace", "clone", "--branch", "main"];
+    let session = fleet.spawn("write a.txt one; commit mine", &on);
+    fleet.until_status(&session, "idle");
+    let folder = fleet.home.root().join("clones/default").join(&session);
+    fleet.sh(&folder, "git branch second");
+    let tip = fleet.git_in(&folder, &["rev-parse", "HEAD"]);
+    let killed = fleet.json(&["kill", &session]);
+    let backup = text(&killed["workspace"]["backups"][0]["ref"]);
+    assert!(!folder.exists(), "{killed}");
+    fleet.git(&["merge-base", "--is-ancestor", &tip, &backup]);
+    assert_eq!(fleet.main_state(), main, "branches are never moved");
+    // Nothing is left to be cleaned up, and nothing is backed up again.
+    let refs = fleet.refs();
+    for _ in 0..2 {
+        let report = fleet.json(&["gc", "--older-than", "0s"]);
+        assert_eq!(report["data"], serde_json::json!([]), "{report}");
+        assert_eq!(fleet.refs(), refs);
+    }
+    fleet.json(&["restore", &session]);
+    fleet.until_status(&session, "idle");
+    assert_eq!(
+        fleet.git_in(&folder, &["rev-parse", "HEAD", "second"]),
+        format!("{tip}\n{tip}")
+    );
+    // A dirty one stays for a clean-up, which takes it at once and for good.
+    fs::write(folder.join("loose.txt"), "late\n").unwrap();
+    fleet.json(&["kill", &session]);
+    assert!(folder.exists());
+    fleet.json(&["gc", "--older-than", "0s"]);
+    assert!(!folder.exists());
+    let refs = fleet.refs();
+    let report = fleet.json(&["gc", "--older-than", "0s"]);
+    assert_eq!(report["data"], serde_json::json!([]), "{report}");
+    assert_eq!(fleet.refs(), refs);
+}
+
+#[test]
 fn l5_the_projects_own_folder_survives_every_command() {
     let fleet = Fleet::new();
     let session = fleet.spawn("write a.txt one", &["--workspace", "dir"]);

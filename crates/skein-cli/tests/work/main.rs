@@ -9,6 +9,7 @@ mod branches;
 mod clear_up;
 mod furnish;
 mod kinds;
+mod shared;
 mod states;
 mod tree;
 mod work;

@@ -1,13 +1,13 @@
 //! Cleaning up: workspaces of ended sessions, old backups, folders and runs that no record knows. Takes
 //! only what we made; says why for each; doing it again changes nothing.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use serde_json::{Value, json};
 use skein_domain::fact::SagaChange;
 use skein_domain::saga::Order;
 use skein_domain::{
-    AbsPath, Phase, Project, Role, Saga, SagaId, SagaKind, SagaState, Session, SessionId,
+    AbsPath, Backup, Phase, Project, Role, Saga, SagaId, SagaKind, SagaState, Session, SessionId,
     WorkspaceState,
 };
 use skein_runtime::runtime::Grace;
@@ -227,25 +227,28 @@ impl Desk {
         let _ = tokio::time::timeout(PATIENCE, wait).await;
     }
 
-    /// Backups that are old, of sessions that are over.
+    /// Backups that are old, of sessions that are over. Another home's session may have the same id, so only
+    /// what a record names by its commit is ours to drop.
     async fn gc_backups(&self, ledger: &Ledger, order: GcOrder) -> Result<Vec<Item>, Error> {
         let before = self.now().minus_seconds(order.backups_older_than_seconds);
-        let live: HashSet<SessionId> = ledger
+        let over = ledger
             .sessions
             .iter()
-            .filter(|s| s.phase.is_live() || s.check_free().is_err())
-            .map(|s| s.id.clone())
+            .filter(|s| !s.phase.is_live() && s.check_free().is_ok());
+        let ours: Vec<(SessionId, Backup)> = over
+            .flat_map(|s| {
+                let backups = s.gear.iter().flat_map(|g| &g.workspace.backups);
+                backups.map(|b| (s.id.clone(), b.clone()))
+            })
             .collect();
-        let ours: HashSet<SessionId> = ledger.sessions.iter().map(|s| s.id.clone()).collect();
         let mut items = vec![];
         for repo in repositories(ledger) {
-            let (live, ours) = (live.clone(), ours.clone());
+            let ours = ours.clone();
             let found = off(move || {
                 let mut items = vec![];
                 for backup in outside::backups(&repo) {
-                    let old = backup.at < before;
-                    let over = ours.contains(&backup.session) && !live.contains(&backup.session);
-                    if !old || !over {
+                    let ours = ours.iter().any(|(session, b)| backup.is(session, b));
+                    if backup.at >= before || !ours {
                         continue;
                     }
                     if !order.dry_run && !outside::drop_backup(&repo, &backup) {

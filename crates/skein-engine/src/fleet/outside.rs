@@ -5,7 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use skein_domain::{
-    AbsPath, Origin, SessionId, Timestamp, Workspace, WorkspaceKind, WorkspaceState,
+    AbsPath, Backup, CommitId, Origin, SessionId, Timestamp, Workspace, WorkspaceKind,
+    WorkspaceState,
 };
 
 /// Numbers beyond this on a branch are somebody's joke, not a session of ours.
@@ -15,7 +16,15 @@ const MOST: u64 = 1_000_000_000;
 pub(super) struct Kept {
     pub(super) session: SessionId,
     pub(super) n: u64,
+    pub(super) commit: CommitId,
     pub(super) at: Timestamp,
+}
+
+impl Kept {
+    /// Whether it is the one a record names.
+    pub(super) fn is(&self, session: &SessionId, backup: &Backup) -> bool {
+        self.session == *session && self.n == backup.n && self.commit == backup.commit
+    }
 }
 
 /// A folder below one of our roots.
@@ -33,7 +42,11 @@ pub(super) fn is_repository(folder: &AbsPath) -> bool {
     bare || folder.ancestors().any(|f| f.join(".git").exists())
 }
 
-/// The highest session number that branches of the repository carry, here or on remotes.
+/// Where refs of ours are named after their session.
+const KEPT: [&str; 3] = ["backup", "left", "rescued"];
+
+/// The highest session number that branches of the repository carry, here or on remotes, or what is kept of
+/// sessions, ours or another home's.
 pub(super) fn highest_session(folder: &AbsPath, prefix: &str) -> u64 {
     let Some(git) = common_dir(Path::new(folder.as_str())) else {
         return 0;
@@ -59,12 +72,18 @@ pub(super) fn highest_session(folder: &AbsPath, prefix: &str) -> u64 {
     let packed = packed
         .lines()
         .filter_map(|line| line.split_once("/skein/"))
-        .map(|(_, name)| of_name(name))
+        .map(|(_, name)| match name.split_once('/') {
+            Some((kind, rest)) if KEPT.contains(&kind) => rest.split('/').next().unwrap_or(rest),
+            _ => name,
+        })
+        .map(of_name)
         .max()
         .unwrap_or(0);
+    let kept = KEPT.map(|kind| in_folder(git.join("refs/skein").join(kind)));
     in_folder(git.join("refs/heads/skein"))
         .max(remote)
         .max(packed)
+        .max(kept.into_iter().max().unwrap_or(0))
 }
 
 fn names(folder: &Path) -> Vec<String> {
@@ -98,7 +117,12 @@ pub(super) fn backups(repo: &AbsPath) -> Vec<Kept> {
     match skein_workspace::backups(repo) {
         Ok(found) => found
             .into_iter()
-            .map(|(session, n, _, at)| Kept { session, n, at })
+            .map(|(session, n, commit, at)| Kept {
+                session,
+                n,
+                commit,
+                at,
+            })
             .collect(),
         Err(error) => {
             tracing::warn!(%repo, %error, "backups could not be listed");
@@ -108,7 +132,7 @@ pub(super) fn backups(repo: &AbsPath) -> Vec<Kept> {
 }
 
 pub(super) fn drop_backup(repo: &AbsPath, kept: &Kept) -> bool {
-    match skein_workspace::drop_backup(repo, &kept.session, kept.n) {
+    match skein_workspace::drop_backup(repo, &kept.session, kept.n, &kept.commit) {
         Ok(()) => true,
         Err(error) => {
             tracing::warn!(%repo, %error, "a backup could not be dropped");
@@ -186,5 +210,21 @@ mod tests {
         fs::write(home.path().join(".git/packed-refs"), packed).unwrap();
         assert_eq!(highest_session(&path, "api"), 12);
         assert_eq!(highest_session(&path, "ap"), 0);
+    }
+
+    #[test]
+    fn l5_ids_stay_above_what_is_kept_of_other_homes_sessions() {
+        let home = tempfile::tempdir().unwrap();
+        let refs = home.path().join(".git/refs/skein");
+        let path: AbsPath = home.path().to_str().unwrap().parse().unwrap();
+        for (n, kind) in (1..).zip(KEPT) {
+            fs::create_dir_all(refs.join(kind).join(format!("api-{n}"))).unwrap();
+            assert_eq!(highest_session(&path, "api"), n);
+        }
+        for (n, kind) in (11..).zip(KEPT) {
+            let packed = format!("abc refs/skein/{kind}/api-{n}/1\n");
+            fs::write(home.path().join(".git/packed-refs"), packed).unwrap();
+            assert_eq!(highest_session(&path, "api"), n);
+        }
     }
 }

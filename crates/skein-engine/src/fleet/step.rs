@@ -10,11 +10,11 @@ use skein_domain::fact::Change;
 use skein_domain::observed::{RuntimeState, Seen};
 use skein_domain::saga::Step;
 use skein_domain::{
-    Backup, Gear, Kind, Message, Outcome, Project, PromptVia, Reason, Saga, SagaKind, Session,
-    WorkspaceState,
+    Backup, Gear, Kind, Message, Outcome, Project, PromptVia, Reason, Saga, SagaId, SagaKind,
+    Session, SessionId, Timestamp, Workspace, WorkspaceState,
 };
 use skein_runtime::runtime::{Grace, Launch, Size};
-use skein_workspace::provider::Removal;
+use skein_workspace::provider::{Provider, Removal};
 
 use super::journal::{Carrier, failed, gone, reason};
 use super::settings::ProjectSettings;
@@ -320,15 +320,14 @@ impl Carrier {
         }
         let provider = self.fleet.provider(gear.workspace.kind)?;
         let (id, workspace) = (session.id.clone(), gear.workspace.clone());
-        let n = next_backup(gear);
-        let now = self.desk.now();
+        let (by, now) = (saga.id.clone(), self.desk.now());
         let discard = saga.order.discard && workspace.is_managed();
         let backup = off(move || {
             let there = std::path::Path::new(workspace.path.as_str()).exists();
             if discard && there && provider.look(&workspace)?.loose_commits == 0 {
                 return Ok(None);
             }
-            provider.backup(&id, &workspace, n, now)
+            provider.backup(&id, &workspace, &by, now)
         })
         .await??;
         let changes = backup.iter().map(|b| Change::BackedUp {
@@ -351,70 +350,68 @@ impl Carrier {
             return Ok(nothing());
         }
         let provider = self.fleet.provider(workspace.kind)?;
-        let discard = saga.order.discard;
-        let (id, now, kind) = (session.id.clone(), self.desk.now(), saga.kind);
-        let last = gear.workspace.backups.last().map_or(1, |b| b.n);
+        let (discard, kind) = (saga.order.discard, saga.kind);
+        let (id, by, now) = (session.id.clone(), saga.id.clone(), self.desk.now());
         let left = off(move || -> Result<Left, skein_workspace::error::Error> {
             let contents = match provider.look(&workspace) {
-                // It went before that was recorded, or somebody took it; what is left of it goes too.
+                // It went before that was recorded, with the backup this saga made, or somebody took it; what
+                // is left of it goes too.
                 Err(skein_workspace::error::Error::Missing { .. }) => {
+                    let made = provider.backup(&id, &workspace, &by, now)?;
                     provider.remove(&workspace, Removal::KeepWork)?;
-                    return Ok(Left::Clean);
+                    return Ok(Left::Gone(made.into_iter().collect()));
                 }
                 looked => looked?,
             };
-            Ok(match (contents.dirty, kind, discard) {
-                (false, ..) => {
-                    provider.remove(&workspace, Removal::KeepWork)?;
-                    Left::Clean
-                }
+            match (contents.dirty, kind, discard) {
                 (true, _, true) => {
                     provider.remove(&workspace, Removal::Discard)?;
-                    Left::Dropped
+                    Ok(Left::Dropped)
                 }
-                (true, SagaKind::Gc, false) => {
-                    // Once more under the same number, for what was written since.
-                    let Some(backup) = provider.backup(&id, &workspace, last, now)? else {
-                        // Nothing can keep it, so it stays.
-                        return Ok(Left::Here);
-                    };
-                    provider.remove(&workspace, Removal::Discard)?;
-                    Left::Kept(backup)
+                (false, ..) | (true, SagaKind::Gc, false) => {
+                    take_away(&*provider, &id, workspace, &by, now)
                 }
-                (true, _, false) => Left::Here,
-            })
+                (true, _, false) => Ok(Left::Here(vec![])),
+            }
         })
         .await??;
         let path = gear.workspace.path.to_string();
         // What a discard drops is kept only if it had to be, together with commits.
         let kept = gear.workspace.backups.last().filter(|b| b.at >= saga.at);
         let note = match (&left, kept) {
-            (Left::Here, _) => Some(format!("uncommitted work is in {path}")),
+            (Left::Here(_), _) => Some(format!("uncommitted work is in {path}")),
             (Left::Dropped, None) => Some("uncommitted work was dropped, as asked".to_owned()),
             (Left::Dropped, Some(kept)) => Some(format!(
                 "uncommitted work is kept in {}, with commits that are on no branch",
                 kept.name(&session.id)
             )),
-            (Left::Clean | Left::Kept(_), _) => None,
+            (Left::Gone(_), _) => None,
         };
-        let changes = match left {
-            Left::Here => vec![],
-            _ => vec![Change::WorkspaceRemoved { path }],
-        };
+        let backups = left.backups().to_vec();
+        let newer = backups
+            .iter()
+            .filter(|b| !gear.workspace.backups.contains(b));
+        let mut changes: Vec<Change> = newer
+            .map(|b| Change::BackedUp {
+                name: b.name(&session.id),
+                commit: b.commit.to_string(),
+            })
+            .collect();
+        let stays = matches!(left, Left::Here(_));
+        if !stays {
+            changes.push(Change::WorkspaceRemoved { path });
+        }
         Ok(Done {
             patch: Box::new(move |gear| {
                 if let Some(note) = &note {
                     gear.note = Some(reason(note));
                 }
-                match &left {
-                    Left::Here => return,
-                    Left::Kept(newer) => {
-                        gear.workspace.backups.retain(|b| b.n != newer.n);
-                        gear.workspace.backups.push(newer.clone());
-                    }
-                    Left::Clean | Left::Dropped => {}
+                for backup in &backups {
+                    gear.workspace = gear.workspace.with_backup(Some(backup.clone()));
                 }
-                gone(gear);
+                if !stays {
+                    gone(gear);
+                }
             }),
             changes,
             finish: Finish::Nothing,
@@ -433,13 +430,45 @@ impl Carrier {
     }
 }
 
-/// What became of a workspace that was to go.
-enum Left {
-    Clean,
+/// What became of a workspace that was to go, with the backups that hold what was in it.
+pub(crate) enum Left {
+    Gone(Vec<Backup>),
     Dropped,
-    /// Gone, and all of it in this backup.
-    Kept(Backup),
-    Here,
+    Here(Vec<Backup>),
+}
+
+impl Left {
+    pub(crate) fn backups(&self) -> &[Backup] {
+        match self {
+            Self::Gone(backups) | Self::Here(backups) => backups,
+            Self::Dropped => &[],
+        }
+    }
+}
+
+/// How often a folder is backed up again because something was written into it meanwhile.
+const BACKUPS: usize = 3;
+
+/// Removes a workspace once everything in it is in a backup. What was written since the last one goes into
+/// another; what cannot be kept, or never comes to rest, stays where it is.
+pub(crate) fn take_away(
+    provider: &dyn Provider,
+    session: &SessionId,
+    mut workspace: Workspace,
+    saga: &SagaId,
+    now: Timestamp,
+) -> Result<Left, skein_workspace::error::Error> {
+    for _ in 0..BACKUPS {
+        match provider.remove(&workspace, Removal::BackedUp) {
+            Err(skein_workspace::error::Error::HoldsWork { .. }) => {}
+            removed => return removed.map(|()| Left::Gone(workspace.backups)),
+        }
+        let Some(backup) = provider.backup(session, &workspace, saga, now)? else {
+            break;
+        };
+        workspace = workspace.with_backup(Some(backup));
+    }
+    Ok(Left::Here(workspace.backups))
 }
 
 pub(crate) fn gear_of(session: &Session) -> Result<&Gear, StepError> {
@@ -447,16 +476,6 @@ pub(crate) fn gear_of(session: &Session) -> Result<&Gear, StepError> {
         .gear
         .as_deref()
         .ok_or_else(|| failed(Kind::Failed, "the session has no agent"))
-}
-
-pub(crate) fn next_backup(gear: &Gear) -> u64 {
-    gear.workspace
-        .backups
-        .iter()
-        .map(|b| b.n)
-        .max()
-        .unwrap_or(0)
-        + 1
 }
 
 /// Blocking work off the async threads.

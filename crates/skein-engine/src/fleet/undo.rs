@@ -4,10 +4,9 @@
 use skein_domain::saga::Step;
 use skein_domain::{Gear, Saga, SagaKind, Session, WorkspaceState};
 use skein_runtime::runtime::Grace;
-use skein_workspace::provider::Removal;
 
 use super::journal::{Carrier, gone};
-use super::step::{Patch, StepError, gear_of, next_backup, off};
+use super::step::{Left, Patch, StepError, gear_of, off, take_away};
 
 impl Carrier {
     pub(crate) async fn undo(
@@ -57,20 +56,18 @@ impl Carrier {
             return Ok(Box::new(|_| {}));
         }
         let provider = self.fleet.provider(workspace.kind)?;
-        let (id, n, now) = (session.id.clone(), next_backup(gear), self.desk.now());
-        let (backup, stays) = off(move || {
-            let backup = provider.backup(&id, &workspace, n, now)?;
-            // Files that nothing can keep stay where they are.
-            let stays = backup.is_none() && provider.look(&workspace).is_ok_and(|c| c.dirty);
-            if !stays {
-                provider.remove(&workspace, Removal::Discard)?;
-            }
-            Ok::<_, skein_workspace::error::Error>((backup, stays))
+        let (id, by, now) = (session.id.clone(), saga.id.clone(), self.desk.now());
+        let left = off(move || {
+            let backup = provider.backup(&id, &workspace, &by, now)?;
+            take_away(&*provider, &id, workspace.with_backup(backup), &by, now)
         })
         .await??;
         Ok(Box::new(move |gear| {
-            gear.workspace = gear.workspace.with_backup(backup.clone());
-            if !stays {
+            for backup in left.backups() {
+                gear.workspace = gear.workspace.with_backup(Some(backup.clone()));
+            }
+            // Files that nothing can keep stay where they are.
+            if !matches!(left, Left::Here(_)) {
                 gone(gear);
             }
         }))

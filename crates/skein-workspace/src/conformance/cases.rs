@@ -211,12 +211,7 @@ pub fn l5_a_backup_changes_nothing(fixture: &Fixture) {
             "git rev-parse HEAD; git symbolic-ref HEAD",
         ),
     );
-    let session = fixture.session();
-    let backup = fixture
-        .provider
-        .backup(&session, &made, 1, fixture.now())
-        .unwrap()
-        .unwrap();
+    let (_, backup) = fixture.backed_up(&made);
     assert_eq!((backup.n, backup.at), (1, fixture.now()));
     let after = (
         fixture.ground.files(made.path.as_str()),
@@ -244,7 +239,7 @@ pub fn l5_nothing_to_keep_is_no_backup(fixture: &Fixture) {
     let session = fixture.session();
     let backup = fixture
         .provider
-        .backup(&session, &made, 1, fixture.now())
+        .backup(&session, &made, &fixture.saga(1), fixture.now())
         .unwrap();
     assert_eq!(backup, None);
 }
@@ -256,22 +251,66 @@ pub fn l5_a_backup_made_twice_is_one(fixture: &Fixture) {
     let made = fixture.made();
     dirty(fixture, &made);
     let session = fixture.session();
-    let make = || {
+    let make = |n| {
         fixture
             .provider
-            .backup(&session, &made, 3, fixture.now())
+            .backup(&session, &made, &fixture.saga(n), fixture.now())
             .unwrap()
     };
-    assert_eq!(make(), make());
-    let refs = fixture
-        .ground
-        .project_sh("git for-each-ref --format='%(refname)' refs/skein/backup");
-    assert_eq!(refs, "refs/skein/backup/api-7/3");
+    let refs = || {
+        fixture
+            .ground
+            .project_sh("git for-each-ref --format='%(refname)' refs/skein/backup")
+    };
+    assert_eq!(make(3), make(3));
+    assert_eq!(refs(), "refs/skein/backup/api-7/1");
+    // What was written since gets in by being repeated; another saga has a ref of its own.
+    let first = make(3).unwrap();
+    write(&made, "later", "mine");
+    let again = make(3).unwrap();
+    assert_eq!(again.n, 1);
+    assert_ne!(again.commit, first.commit);
+    assert_eq!(make(4).unwrap().n, 2);
+    assert_eq!(refs().lines().count(), 2);
     if fixture.can(Ability::Managed) {
         fixture.provider.remove(&made, Removal::Discard).unwrap();
-        let found = make().unwrap();
-        assert_eq!((found.n, found.at), (3, fixture.now()));
+        let found = make(3).unwrap();
+        assert_eq!((found.n, found.at), (1, fixture.now()));
     }
+}
+
+pub fn l5_what_came_after_the_backup_is_not_removed(fixture: &Fixture) {
+    if !fixture.can(Ability::Git) || !fixture.can(Ability::Managed) {
+        return;
+    }
+    let mut made = fixture.made();
+    dirty(fixture, &made);
+    for later in [
+        "echo late > late",
+        "echo other >> two",
+        // Only the index has it.
+        "cp two keep && echo staged late > two && git add two && mv keep two",
+        "git stash -q && git stash apply -q && echo x >> two",
+    ] {
+        made = fixture.backed_up(&made).0;
+        fixture.ground.sh(made.path.as_str(), later);
+        let refused = fixture
+            .provider
+            .remove(&made, Removal::BackedUp)
+            .unwrap_err();
+        assert!(matches!(refused, Error::HoldsWork { .. }), "{refused}");
+        assert!(Path::new(made.path.as_str()).is_dir(), "{later}");
+    }
+    // A backup that is in no record may be another home's.
+    let stranger = Workspace {
+        backups: vec![],
+        ..fixture.backed_up(&made).0
+    };
+    let refused = fixture.provider.remove(&stranger, Removal::BackedUp);
+    assert!(matches!(refused, Err(Error::HoldsWork { .. })));
+    made = fixture.backed_up(&made).0;
+    fixture.provider.remove(&made, Removal::BackedUp).unwrap();
+    assert!(!Path::new(made.path.as_str()).exists());
 }
 
 pub fn l5_work_comes_back_byte_for_byte(fixture: &Fixture) {
@@ -286,13 +325,8 @@ pub fn l5_work_comes_back_byte_for_byte(fixture: &Fixture) {
         fixture.ground.files(made.path.as_str()),
         fixture.ground.sh(made.path.as_str(), status),
     );
-    let session = fixture.session();
-    fixture
-        .provider
-        .backup(&session, &made, 1, fixture.now())
-        .unwrap()
-        .unwrap();
-    fixture.provider.remove(&made, Removal::Discard).unwrap();
+    let (made, _) = fixture.backed_up(&made);
+    fixture.provider.remove(&made, Removal::BackedUp).unwrap();
     assert!(!Path::new(made.path.as_str()).exists());
     let again = fixture.make_again(&made);
     let after = (
@@ -316,12 +350,7 @@ pub fn l5_what_was_dropped_stays_away(fixture: &Fixture) {
     }
     let made = fixture.made();
     dirty(fixture, &made);
-    let session = fixture.session();
-    fixture
-        .provider
-        .backup(&session, &made, 1, fixture.now())
-        .unwrap()
-        .unwrap();
+    let (made, _) = fixture.backed_up(&made);
     write(&made, "later", "dropped");
     fixture.provider.remove(&made, Removal::Discard).unwrap();
     let again = fixture.make_again(&made);
