@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::furnish;
 use crate::git::Git;
 use crate::lock::Lock;
+use crate::loose::KNOWN_TAGS;
 use crate::options::Options;
 use crate::provider::{Contents, Furnishing, Made, Plan, Provider, Removal, Result};
 use crate::repo::{Repo, folder_of};
@@ -225,6 +226,7 @@ fn sync(own: &Repo<'_>, home: &Repo<'_>) -> Result<()> {
         .arg("--")
         .arg(&home.common)
         .arg(format!("+refs/heads/*:refs/remotes/{SOURCE}/*"))
+        .arg(KNOWN_TAGS)
         .run()?;
     fetch(
         own,

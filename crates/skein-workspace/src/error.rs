@@ -47,6 +47,9 @@ pub enum Error {
     },
     #[error("`{path}` holds work that is nowhere else: {what}")]
     HoldsWork { path: PathBuf, what: String },
+    /// What cannot be looked at cannot be kept.
+    #[error("`{path}` cannot be read, so nobody knows what work is in it")]
+    Unreadable { path: PathBuf },
     #[error("`{path}` was not made by Skein, so it is not removed")]
     Unmanaged { path: PathBuf },
     #[error("`{path}` is being worked on by another process of ours")]
@@ -85,9 +88,10 @@ impl Error {
             | Self::Furnish { .. }
             | Self::NotAdoptable { .. }
             | Self::Invalid(_) => Kind::Misuse,
-            Self::NoCommits { .. } | Self::HoldsWork { .. } | Self::Unmanaged { .. } => {
-                Kind::Refused
-            }
+            Self::NoCommits { .. }
+            | Self::HoldsWork { .. }
+            | Self::Unreadable { .. }
+            | Self::Unmanaged { .. } => Kind::Refused,
             Self::Missing { .. } | Self::UnknownBase { .. } => Kind::NotFound,
             Self::BranchInUse { .. }
             | Self::BranchExists { .. }
@@ -134,6 +138,10 @@ impl Error {
             Self::HoldsWork { .. } => {
                 "commit it, or use `--discard` to drop it".into()
             }
+            Self::Unreadable { path } => format!(
+                "make it readable, as with `chmod -R u+rwX {}`, or move it away",
+                quoted(path)
+            ),
             Self::Unmanaged { path } => format!("remove it by hand: {}", quoted(path)),
             Self::Missing { .. }
             | Self::GitFailed { .. }

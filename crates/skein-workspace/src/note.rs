@@ -25,6 +25,10 @@ pub(crate) enum Part {
     Raw,
     Nested(PathBuf),
     Ref(String),
+    /// A tag with a message, which is an object of its own: its name and its text.
+    Tag(String, Vec<u8>),
+    /// The commits of a submodule that was not checked out, by its name.
+    Module(PathBuf),
     Loose,
 }
 
@@ -49,8 +53,12 @@ impl Note {
             match part {
                 Part::Index => line("Index", commit.as_str()),
                 Part::Raw => line("Raw", commit.as_str()),
-                Part::Nested(path) => line("Nested", &format!("{commit} {}", encode(path))),
+                Part::Nested(path) => line("Nested", &format!("{commit} {}", encode_path(path))),
                 Part::Ref(name) => line("Ref", &format!("{commit} {name}")),
+                Part::Tag(name, text) => {
+                    line("Tag", &format!("{commit} {name} {}", encode(text)));
+                }
+                Part::Module(name) => line("Module", &format!("{commit} {}", encode_path(name))),
                 Part::Loose => line("Loose", commit.as_str()),
             }
         }
@@ -83,7 +91,12 @@ impl Note {
         let part = match key {
             "Index" => Part::Index,
             "Raw" => Part::Raw,
-            "Nested" => Part::Nested(decode(rest)),
+            "Nested" => Part::Nested(decode_path(rest)),
+            "Module" => Part::Module(decode_path(rest)),
+            "Tag" => match rest.split_once(' ') {
+                Some((name, text)) => Part::Tag(name.to_owned(), decode(text)),
+                None => return,
+            },
             "Ref" => Part::Ref(rest.to_owned()),
             "Loose" => Part::Loose,
             _ => return,
@@ -102,14 +115,21 @@ impl Note {
     pub(crate) fn nested(&self) -> impl Iterator<Item = (&Path, &CommitId)> {
         self.parts.iter().filter_map(|(commit, part)| match part {
             Part::Nested(path) => Some((path.as_path(), commit)),
-            Part::Index | Part::Raw | Part::Ref(_) | Part::Loose => None,
+            _ => None,
         })
     }
 
     pub(crate) fn refs(&self) -> impl Iterator<Item = (&str, &CommitId)> {
         self.parts.iter().filter_map(|(commit, part)| match part {
             Part::Ref(name) => Some((name.as_str(), commit)),
-            Part::Index | Part::Raw | Part::Nested(_) | Part::Loose => None,
+            _ => None,
+        })
+    }
+
+    pub(crate) fn tags(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.parts.iter().filter_map(|(_, part)| match part {
+            Part::Tag(name, text) => Some((name.as_str(), text.as_slice())),
+            _ => None,
         })
     }
 
@@ -121,10 +141,18 @@ impl Note {
     }
 }
 
-/// One line of plain characters for any path.
-fn encode(path: &Path) -> String {
+fn encode_path(path: &Path) -> String {
+    encode(path.as_os_str().as_bytes())
+}
+
+fn decode_path(text: &str) -> PathBuf {
+    PathBuf::from(OsString::from_vec(decode(text)))
+}
+
+/// One line of plain characters for any bytes.
+fn encode(bytes: &[u8]) -> String {
     let mut out = String::new();
-    for byte in path.as_os_str().as_bytes() {
+    for byte in bytes {
         if byte.is_ascii_graphic() && *byte != b'%' {
             out.push(char::from(*byte));
         } else {
@@ -134,7 +162,7 @@ fn encode(path: &Path) -> String {
     out
 }
 
-fn decode(text: &str) -> PathBuf {
+fn decode(text: &str) -> Vec<u8> {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;
@@ -153,7 +181,7 @@ fn decode(text: &str) -> PathBuf {
             }
         }
     }
-    PathBuf::from(OsString::from_vec(out))
+    out
 }
 
 #[cfg(test)]
@@ -172,7 +200,12 @@ mod tests {
             parts: vec![
                 (id.clone(), Part::Index),
                 (id.clone(), Part::Raw),
-                (id.clone(), Part::Nested(strange)),
+                (id.clone(), Part::Nested(strange.clone())),
+                (id.clone(), Part::Module(strange)),
+                (
+                    id.clone(),
+                    Part::Tag("refs/tags/v1".into(), b"tag v1\n\na b\n".to_vec()),
+                ),
                 (id.clone(), Part::Ref("refs/heads/дом".into())),
                 (id, Part::Loose),
             ],

@@ -186,7 +186,7 @@ fn bring_nested(
     inner.delete_ref(inner_ref, commit)
 }
 
-/// Branches and stashes that went with their repository.
+/// Branches, tags and stashes that went with their repository.
 pub(crate) fn bring_refs(repo: &Repo<'_>, kept: &Kept) -> Result<()> {
     // Stashes are noted newest first and stored oldest first.
     let refs: Vec<_> = kept.note.refs().collect();
@@ -198,6 +198,17 @@ pub(crate) fn bring_refs(repo: &Repo<'_>, kept: &Kept) -> Result<()> {
                 .said()?;
         } else if repo.find_ref(name)?.is_none() {
             repo.set_ref(name, tip)?;
+        }
+    }
+    for (name, text) in kept.note.tags() {
+        if repo.find_ref(name)?.is_none() {
+            let tag = repo
+                .git
+                .write(&repo.folder, "hash-object")
+                .args(["-t", "tag", "-w", "--stdin"])
+                .input(text.to_vec())
+                .text()?;
+            repo.set_ref(name, &tag.parse()?)?;
         }
     }
     Ok(())

@@ -6,7 +6,8 @@
 //! - `Index`: the staged state.
 //! - `Raw`: files whose bytes would not survive a checkout (line ends, filters), as on the disk.
 //! - `Nested`: the snapshot of a repository inside, with the path it stands at.
-//! - `Ref`: a branch or stash of a repository that goes with the folder.
+//! - `Ref`, `Tag`: a branch, stash or tag of a repository that goes with the folder.
+//! - `Module`: what the repository of a submodule that is not checked out has and its remote has not.
 //! - `Loose`: what a merge or rebase half-way refers to.
 
 use std::fs;
@@ -18,6 +19,8 @@ use skein_domain::{CommitId, SagaId};
 use crate::error::Error;
 use crate::furnish;
 use crate::git::{self, Git};
+use crate::inside::{self, Module};
+use crate::loose;
 use crate::note::{Note, Part};
 use crate::provider::Result;
 use crate::repo::Repo;
@@ -79,28 +82,24 @@ pub(crate) fn take(repo: &Repo<'_>, refs: Refs, order: &Order<'_>) -> Result<Sna
     for commit in loose_commits(repo)? {
         note.parts.push((commit, Part::Loose));
     }
+    for module in inside::modules(repo)? {
+        if let Some(commit) = keep_module(repo, &module, order)? {
+            needed = true;
+            note.parts.push((commit, Part::Module(module.name)));
+        }
+    }
     let kept_refs = match refs {
         Refs::Shared => Vec::new(),
-        Refs::Own => own_refs(repo)?,
+        Refs::Own => loose::parts(repo)?,
     };
     needed |= !kept_refs.is_empty();
-    note.parts.extend(
-        kept_refs
-            .into_iter()
-            .map(|(commit, name)| (commit, Part::Ref(name))),
-    );
+    note.parts.extend(kept_refs);
     if let Some(head) = &head {
         needed |= !is_kept(repo, refs, &note, head)?;
     }
-    let mut parents: Vec<&CommitId> = head.iter().collect();
-    for (commit, _) in &note.parts {
-        if !parents.contains(&commit) {
-            parents.push(commit);
-        }
-    }
     let text = note.write(order.name);
     Ok(Snapshot {
-        commit: commit(repo, &tree, &parents, &text, order)?,
+        commit: commit(repo, &tree, &parents(&head, &note), &text, order)?,
         tree,
         needed,
     })
@@ -161,6 +160,7 @@ fn add_files(
         .index(files.index())
         .most(1 << 30)
         .run()?;
+    inside::check_seen(repo, &untracked)?;
     let mut input = Vec::new();
     let mut inside = entries.links.clone();
     for path in untracked.parts() {
@@ -179,11 +179,10 @@ fn add_files(
             .input(input)
             .run()?;
     }
+    inside.extend(inside::ignored(repo)?);
     let mut kept = Vec::new();
     for path in inside {
-        if repo.folder.join(&path).join(".git").exists()
-            && let Some(commit) = add_nested(repo, files, &path, order)?
-        {
+        if let Some(commit) = add_nested(repo, files, &path, order)? {
             kept.push((path, commit));
         }
     }
@@ -198,24 +197,17 @@ fn add_nested(
     path: &Path,
     order: &Order<'_>,
 ) -> Result<Option<CommitId>> {
-    let inner = Repo::open(repo.git, repo.folder.join(path))?;
-    let snapshot = take(&inner, Refs::Own, order)?;
+    let Some((inner, refs)) = inside::open(repo, path)? else {
+        return Ok(None);
+    };
+    let snapshot = take(&inner, refs, order)?;
     if !snapshot.needed {
         return Ok(None);
     }
     let mut commit_id = snapshot.commit;
     if inner.common.join("shallow").exists() {
         // Its history ends somewhere, so it cannot be given on; the files can.
-        if crate::state::look(&inner, Refs::Own, order.name)?
-            .contents
-            .own_commits
-            > 0
-        {
-            return Err(Error::HoldsWork {
-                path: inner.folder,
-                what: "commits in a shallow repository, which cannot be backed up".into(),
-            });
-        }
+        check_shallow(&inner)?;
         commit_id = commit(
             &inner,
             &snapshot.tree,
@@ -224,9 +216,7 @@ fn add_nested(
             order,
         )?;
     }
-    inner.set_ref(order.inner_ref, &commit_id)?;
-    fetch(repo, &inner.common, order.inner_ref)?;
-    inner.delete_ref(order.inner_ref, &commit_id)?;
+    hand_up(&inner, repo, &commit_id, order)?;
     files
         .call(repo, "rm")
         .args([
@@ -239,6 +229,8 @@ fn add_nested(
             "--",
         ])
         .arg(path)
+        // It may be called `a*`, which is not all that begins with an a.
+        .env("GIT_LITERAL_PATHSPECS", "1")
         .run()?;
     let mut prefix = path.as_os_str().to_owned();
     prefix.push("/");
@@ -252,8 +244,74 @@ fn add_nested(
     Ok(Some(commit_id))
 }
 
+/// Its history ends somewhere, so it cannot be given on.
+fn check_shallow(repo: &Repo<'_>) -> Result<()> {
+    if !repo.common.join("shallow").exists() || loose::count(repo)? == 0 {
+        return Ok(());
+    }
+    Err(Error::HoldsWork {
+        path: repo.folder.clone(),
+        what: "commits in a shallow repository, which cannot be backed up".into(),
+    })
+}
+
+/// Brings a snapshot of a repository inside into the one around it.
+fn hand_up(inner: &Repo<'_>, repo: &Repo<'_>, commit: &CommitId, order: &Order<'_>) -> Result<()> {
+    inner.set_ref(order.inner_ref, commit)?;
+    fetching(repo)
+        .arg(UPLOAD_PACK)
+        .arg("--")
+        .arg(&inner.common)
+        .arg(order.inner_ref)
+        .run()?;
+    inner.delete_ref(order.inner_ref, commit)
+}
+
+/// A submodule that is not checked out says where it was, and git will not read from it when that is gone.
+const UPLOAD_PACK: &str = "--upload-pack=env GIT_WORK_TREE=/ git upload-pack";
+
+/// A submodule that is not checked out has no files, but may have commits of its own.
+fn keep_module(repo: &Repo<'_>, module: &Module, order: &Order<'_>) -> Result<Option<CommitId>> {
+    let inner = module.repo();
+    if loose::count(&inner)? == 0 {
+        return Ok(None);
+    }
+    check_shallow(&inner)?;
+    let head = inner.find_ref("HEAD")?;
+    let note = Note {
+        saga: order.saga.cloned(),
+        head: head_branch(&inner)?,
+        commit: head.clone(),
+        in_progress: None,
+        parts: loose::parts(&inner)?,
+    };
+    let tree = match &head {
+        Some(head) => tree_of(&inner, head)?,
+        None => empty_tree(&inner)?,
+    };
+    let text = note.write(order.name);
+    let kept = commit(&inner, &tree, &parents(&head, &note), &text, order)?;
+    hand_up(&inner, repo, &kept, order)?;
+    Ok(Some(kept))
+}
+
+fn parents<'a>(head: &'a Option<CommitId>, note: &'a Note) -> Vec<&'a CommitId> {
+    let mut parents: Vec<&CommitId> = head.iter().collect();
+    for (commit, _) in &note.parts {
+        if !parents.contains(&commit) {
+            parents.push(commit);
+        }
+    }
+    parents
+}
+
 /// Brings a ref's objects from one repository on this disk into another.
 pub(crate) fn fetch(into: &Repo<'_>, from: &Path, refspec: &str) -> Result<()> {
+    fetching(into).arg("--").arg(from).arg(refspec).run()?;
+    Ok(())
+}
+
+fn fetching<'a>(into: &Repo<'a>) -> git::Call<'a> {
     into.git
         .write(&into.folder, "fetch")
         .setting("protocol.file.allow=always")
@@ -263,12 +321,7 @@ pub(crate) fn fetch(into: &Repo<'_>, from: &Path, refspec: &str) -> Result<()> {
             "--no-tags",
             "--no-write-fetch-head",
             "--no-auto-maintenance",
-            "--",
         ])
-        .arg(from)
-        .arg(refspec)
-        .run()?;
-    Ok(())
 }
 
 /// Files that a checkout of `tree` would write with other bytes than they have.
@@ -342,55 +395,22 @@ fn raw(
     commit(repo, &tree, &[], "skein: bytes as on the disk", order).map(Some)
 }
 
-/// Branches and stashes with commits that no remote has.
-fn own_refs(repo: &Repo<'_>) -> Result<Vec<(CommitId, String)>> {
-    let branches = repo
-        .git
-        .read(&repo.folder, "for-each-ref")
-        .args(["--format=%(objectname) %(refname)", "refs/heads/"])
-        .text()?;
-    let stashes = repo
-        .git
-        .read(&repo.folder, "rev-list")
-        .args(["--walk-reflogs", "refs/stash"])
-        .find()?
-        .unwrap_or_default();
-    let stashes = stashes.lines().map(|id| format!("{id} refs/stash"));
-    let mut own = Vec::new();
-    for line in branches.lines().map(str::to_owned).chain(stashes) {
-        let Some((id, name)) = line.split_once(' ') else {
-            continue;
-        };
-        let Ok(id) = id.parse::<CommitId>() else {
-            continue;
-        };
-        let beyond = repo
-            .git
-            .read(&repo.folder, "rev-list")
-            .args(["--max-count=1", id.as_str(), "--not", "--remotes"])
-            .text()?;
-        if !beyond.is_empty() {
-            own.push((id, name.to_owned()));
-        }
-    }
-    Ok(own)
-}
-
 /// Whether the head's commit stays without a snapshot.
 fn is_kept(repo: &Repo<'_>, refs: Refs, note: &Note, head: &CommitId) -> Result<bool> {
     if refs == Refs::Shared && note.head.is_some() {
         return Ok(true);
+    }
+    if refs == Refs::Own {
+        return Ok(!loose::is_loose(repo, head)?);
     }
     let call = repo.git.read(&repo.folder, "rev-list").args([
         "--max-count=1",
         head.as_str(),
         "--not",
         "--remotes",
+        "--branches",
+        "--tags",
     ]);
-    let call = match refs {
-        Refs::Shared => call.args(["--branches", "--tags"]),
-        Refs::Own => call,
-    };
     Ok(call.text()?.is_empty())
 }
 

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use skein_domain::CommitId;
 
-use crate::error::Error;
 use crate::git;
+use crate::inside;
+use crate::loose;
 use crate::provider::{Contents, Result};
 use crate::repo::Repo;
 use crate::scratch::Scratch;
@@ -158,14 +159,24 @@ pub(crate) fn look(repo: &Repo<'_>, refs: Refs, name: &str) -> Result<Look> {
     if !copied.is_empty() {
         work.push(format!("{} changed copies of ignored files", copied.len()));
     }
-    for link in &entries.links {
-        let folder = repo.folder.join(link);
-        if folder.join(".git").exists() {
-            let inner = Repo::open(repo.git, &folder)?;
-            let found = look(&inner, Refs::Own, name)?;
+    let mut inside = entries.links.clone();
+    inside.extend(inside::ignored(repo)?);
+    for path in &inside {
+        if let Some((inner, refs)) = inside::open(repo, path)? {
+            let found = look(&inner, refs, name)?;
             loose_commits += found.contents.loose_commits;
             let found = found.work.into_iter();
-            work.extend(found.map(|w| format!("{w} in `{}`", link.display())));
+            work.extend(found.map(|w| format!("{w} in `{}`", path.display())));
+        }
+    }
+    for module in inside::modules(repo)? {
+        let commits = loose::count(&module.repo())?;
+        if commits > 0 {
+            loose_commits += commits;
+            let name = module.name.display();
+            work.push(format!(
+                "{commits} commits that nothing else holds in submodule `{name}`, which is not checked out"
+            ));
         }
     }
     let in_progress = in_progress(repo);
@@ -205,41 +216,30 @@ fn changes(repo: &Repo<'_>, entries: &Entries, name: &str) -> Result<usize> {
         scratch.uncover(repo, entries)?;
         call = call.index(scratch.index());
     }
-    Ok(call.run()?.parts().count())
+    let said = call.run()?;
+    inside::check_seen(repo, &said)?;
+    Ok(said.parts().count())
 }
 
 /// Commits no other ref that stays behind holds.
 fn own_commits(repo: &Repo<'_>, refs: Refs, branch: Option<&str>) -> Result<u64> {
+    if refs == Refs::Own {
+        return loose::count(repo);
+    }
     if repo.find_ref("HEAD")?.is_none() {
         return Ok(0);
     }
-    let call = repo.git.read(&repo.folder, "rev-list").arg("--count");
-    let call = match refs {
-        Refs::Own => call.args([
-            "HEAD",
-            "--branches",
-            "--glob=refs/stas[h]",
-            "--not",
-            "--remotes",
-        ]),
-        Refs::Shared => {
-            let call = call.args(["HEAD", "--not"]);
-            let own = branch.and_then(|b| b.strip_prefix("refs/heads/"));
-            let call = match own {
-                Some(own) => call.arg(format!("--exclude={own}")),
-                None => call,
-            };
-            call.args([
-                "--branches",
-                "--remotes",
-                "--tags",
-                "--glob=refs/skein/backup/*",
-            ])
-        }
+    let call = repo.git.read(&repo.folder, "rev-list");
+    let call = call.args(["--count", "HEAD", "--not"]);
+    let call = match branch.and_then(|b| b.strip_prefix("refs/heads/")) {
+        Some(own) => call.arg(format!("--exclude={own}")),
+        None => call,
     };
-    let text = call.text()?;
-    text.trim().parse().map_err(|_| Error::GitFailed {
-        what: "git rev-list".into(),
-        stderr: "it printed no number".into(),
-    })
+    let call = call.args([
+        "--branches",
+        "--remotes",
+        "--tags",
+        "--glob=refs/skein/backup/*",
+    ]);
+    loose::number(&call.text()?)
 }

@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use crate::error::{Error, shown};
+use crate::inside;
 use crate::lock::Lock;
+use crate::loose;
 use crate::provider::Result;
 use crate::repo::Repo;
+use crate::state::Entries;
 
 /// Best effort: what is missing is a note, since many tasks do without.
 pub(crate) fn bring(repo: &Repo<'_>, limit: Duration, lock: &Lock) -> Result<Option<String>> {
@@ -19,6 +22,10 @@ pub(crate) fn bring(repo: &Repo<'_>, limit: Duration, lock: &Lock) -> Result<Opt
         .limit(limit)
         .holding(lock)
         .said();
+    // Without it more is taken for work than is, which loses nothing.
+    if let Err(error) = mark_known(repo) {
+        tracing::warn!(path = %repo.folder.display(), %error, "submodules could not be looked at");
+    }
     match said {
         Ok(said) if said.code == Some(0) => Ok(None),
         Ok(said) => {
@@ -31,4 +38,15 @@ pub(crate) fn bring(repo: &Repo<'_>, limit: Duration, lock: &Lock) -> Result<Opt
         ))),
         Err(e) => Err(e),
     }
+}
+
+/// What they have now is from their remotes, even where no branch of those has it.
+fn mark_known(repo: &Repo<'_>) -> Result<()> {
+    for link in Entries::read(repo)?.links {
+        if let Some((inner, _)) = inside::open(repo, &link)? {
+            loose::mark_known(&inner)?;
+            mark_known(&inner)?;
+        }
+    }
+    Ok(())
 }
