@@ -35,7 +35,7 @@ pub(crate) fn add(
     if let Some(parent) = folder.parent() {
         fs::create_dir_all(parent).map_err(Error::io("make", parent))?;
     }
-    let turn = Lock::acquire(&lock_file(root, repo, "repo"), PATIENCE)?;
+    let turn = registering(root, repo)?;
     let registered = register(repo, folder, reason, head, lock);
     turn.delete();
     registered?;
@@ -47,6 +47,11 @@ pub(crate) fn add(
             .run()?;
     }
     Ok(())
+}
+
+/// Held by whoever registers or clears registrations.
+pub(crate) fn registering(root: &Root, repo: &Repo<'_>) -> Result<Lock> {
+    Lock::acquire(&lock_file(root, repo, "repo"), PATIENCE)
 }
 
 fn register(repo: &Repo<'_>, folder: &Path, reason: &str, head: &Head, lock: &Lock) -> Result<()> {

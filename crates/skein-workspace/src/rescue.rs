@@ -3,46 +3,77 @@
 use skein_domain::{CommitId, SessionId};
 
 use crate::git::Call;
+use crate::inside;
 use crate::provider::Result;
 use crate::repo::{Registration, Repo};
-use crate::snapshot::signed;
+use crate::snapshot::{self, Order};
 
-/// Keeps staged files and the commits of a detached head under `refs/skein/rescued/<session>/<commit>`.
+/// Keeps staged files, the commits of a detached head and those of submodules, each under
+/// `refs/skein/rescued/<session>/<commit>`. Returns the refs.
 pub(crate) fn keep(
     repo: &Repo<'_>,
     registration: &Registration,
     session: &SessionId,
-) -> Result<()> {
+) -> Result<Vec<String>> {
+    let mut kept = submodules(repo, registration, session)?;
+    kept.extend(staged(repo, registration, session)?);
+    let mut names = Vec::new();
+    for commit in kept {
+        let name = format!("refs/skein/rescued/{session}/{commit}");
+        repo.set_ref(&name, &commit)?;
+        names.push(name);
+    }
+    Ok(names)
+}
+
+fn submodules(
+    repo: &Repo<'_>,
+    registration: &Registration,
+    session: &SessionId,
+) -> Result<Vec<CommitId>> {
+    let order = Order {
+        name: session.as_str(),
+        inner_ref: &format!("refs/skein/scratch/{session}"),
+        seconds: 0,
+        saga: None,
+    };
+    let gone = Repo {
+        dir: registration.dir.clone(),
+        ..repo.clone()
+    };
+    let mut kept = Vec::new();
+    for module in inside::modules(&gone)? {
+        kept.extend(snapshot::keep_module(repo, &module, &order)?);
+    }
+    Ok(kept)
+}
+
+fn staged(
+    repo: &Repo<'_>,
+    registration: &Registration,
+    session: &SessionId,
+) -> Result<Option<CommitId>> {
     // A registration too broken to be read holds nothing that could be kept.
     let Some(head) = head(repo, registration)? else {
-        return Ok(());
+        return Ok(None);
     };
     let tree = within(repo.git.write(&repo.folder, "write-tree"), registration).find()?;
-    let committed = crate::snapshot::tree_of(repo, &head)?;
-    let staged = tree.filter(|tree| *tree != committed);
-    let reachable = repo
+    let committed = snapshot::tree_of(repo, &head)?;
+    if let Some(tree) = tree.filter(|tree| *tree != committed) {
+        let text = format!("skein: staged in {session} when its folder was deleted\n");
+        let commit = snapshot::signed(repo.git.write(&repo.folder, "commit-tree"), 0)
+            .args([&tree, "-p", head.as_str()])
+            .input(text.into_bytes())
+            .text()?;
+        return Ok(Some(commit.parse()?));
+    }
+    let loose = repo
         .git
         .read(&repo.folder, "rev-list")
-        .args([
-            "--max-count=1",
-            head.as_str(),
-            "--not",
-            "--branches",
-            "--remotes",
-            "--tags",
-        ])
-        .text()?
-        .is_empty();
-    let kept: CommitId = match staged {
-        Some(tree) => signed(repo.git.write(&repo.folder, "commit-tree"), 0)
-            .args([&tree, "-p", head.as_str()])
-            .input(format!("skein: staged in {session} when its folder was deleted\n").into_bytes())
-            .text()?
-            .parse()?,
-        None if !reachable => head,
-        None => return Ok(()),
-    };
-    repo.set_ref(&format!("refs/skein/rescued/{session}/{kept}"), &kept)
+        .args(["--max-count=1", head.as_str(), "--not"])
+        .args(["--branches", "--remotes", "--tags"])
+        .text()?;
+    Ok((!loose.is_empty()).then_some(head))
 }
 
 fn head(repo: &Repo<'_>, registration: &Registration) -> Result<Option<CommitId>> {

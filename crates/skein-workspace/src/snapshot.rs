@@ -271,7 +271,11 @@ fn hand_up(inner: &Repo<'_>, repo: &Repo<'_>, commit: &CommitId, order: &Order<'
 const UPLOAD_PACK: &str = "--upload-pack=env GIT_WORK_TREE=/ git upload-pack";
 
 /// A submodule that is not checked out has no files, but may have commits of its own.
-fn keep_module(repo: &Repo<'_>, module: &Module, order: &Order<'_>) -> Result<Option<CommitId>> {
+pub(crate) fn keep_module(
+    repo: &Repo<'_>,
+    module: &Module,
+    order: &Order<'_>,
+) -> Result<Option<CommitId>> {
     let inner = module.repo();
     if loose::count(&inner)? == 0 {
         return Ok(None);

@@ -66,14 +66,23 @@ impl Worktree {
         Ok(repo)
     }
 
-    /// Takes away what earlier calls that were cut short left behind.
-    fn clear(&self, repo: &Repo<'_>, place: &Place, workspace: &Workspace) -> Result<()> {
+    /// Takes away what earlier calls that were cut short left behind. Says what it had to rescue.
+    fn clear(
+        &self,
+        repo: &Repo<'_>,
+        place: &Place,
+        workspace: &Workspace,
+    ) -> Result<Option<String>> {
         let loss = match self.root.has_trash(place) {
             true => Loss::Ours,
             false => Loss::Unexpected,
         };
-        half_made::clear(&self.root, repo, place, workspace, loss)?;
-        self.root.empty_trash(place)
+        let rescued = half_made::clear(&self.root, repo, place, workspace, loss)?;
+        self.root.empty_trash(place)?;
+        Ok((!rescued.is_empty()).then(|| {
+            let names = rescued.join(", ");
+            format!("the folder was gone; what git still had of it is kept in {names}")
+        }))
     }
 
     /// Makes the folder, which is not there.
@@ -226,7 +235,7 @@ impl Provider for Worktree {
         }
         let repo = self.repo(workspace)?;
         let lock = self.root.lock(&place)?;
-        self.clear(&repo, &place, workspace)?;
+        let rescued = self.clear(&repo, &place, workspace)?;
         let (anew, note) = match half_made::find(&repo, &place)? {
             // Found, but nobody was told of it yet, so it may lack its furniture.
             half_made::Found::Whole => (
@@ -240,10 +249,11 @@ impl Provider for Worktree {
         half_made::finish(&repo, &place)?;
         // Whatever was in the folder when it was left is in it now.
         forget(&repo, &backup::left_ref(&place))?;
+        let notes: Vec<String> = note.into_iter().chain(rescued).collect();
         Ok(Made {
             workspace: ready,
             anew,
-            note,
+            note: (!notes.is_empty()).then(|| notes.join("; ")),
         })
     }
 
@@ -295,7 +305,9 @@ impl Provider for Worktree {
         let place = self.root.managed(&workspace.path)?;
         let repo = self.repo(workspace)?;
         let lock = self.root.lock(&place)?;
-        self.clear(&repo, &place, workspace)?;
+        if let Some(rescued) = self.clear(&repo, &place, workspace)? {
+            tracing::warn!(session = %place.session, "{rescued}");
+        }
         if fs::symlink_metadata(&place.folder).is_ok() {
             self.leave(&repo, &place, workspace, removal)?;
             self.root.put_away(&place, &place.folder)?;

@@ -142,6 +142,29 @@ fn l5_commits_of_a_submodule_that_is_not_checked_out() {
     }
 }
 
+#[test]
+fn l5_commits_of_a_submodule_in_a_folder_deleted_by_hand_are_rescued() {
+    let fixture = worktree();
+    with_submodule(&fixture);
+    let made = fixture.made();
+    let path = made.path.as_str();
+    let commit = "cd lib; echo mine > mine; git add .; git commit -qm mine; git rev-parse HEAD";
+    let tip = fixture.ground.sh(path, commit);
+    std::fs::remove_dir_all(path).unwrap();
+    let note = fixture
+        .provider
+        .make(&fixture.session(), &made)
+        .unwrap()
+        .note;
+    let name = fixture
+        .ground
+        .project_sh("git for-each-ref --format='%(refname)' refs/skein/rescued");
+    fixture
+        .ground
+        .project_sh(&format!("git merge-base --is-ancestor {tip} {name}"));
+    assert!(note.unwrap().contains(&name), "{name}");
+}
+
 fn with_submodule_once(fixture: &Fixture) {
     if !fixture.ground.path("elsewhere/lib").exists() {
         with_submodule(fixture);

@@ -186,6 +186,50 @@ fn l5_files_git_has_forgotten_are_kept() {
 }
 
 #[test]
+fn l4_a_registration_another_session_begins_right_now_is_left_alone() {
+    let fixture = fresh();
+    let made = fixture.made();
+    let other = registration(&fixture).with_file_name("api-72");
+    fs::create_dir(&other).unwrap();
+    // Whoever registers holds the lock, and fills the folder before letting go of it.
+    let name = repo_lock(&fixture);
+    let held = fs::File::create(&name).unwrap();
+    held.lock().unwrap();
+    let waiting = || {
+        let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
+        open.filter(|fd| fs::read_link(fd.path()).is_ok_and(|to| to == name))
+            .count()
+            > 1
+    };
+    std::thread::scope(|scope| {
+        let removal = scope.spawn(|| fixture.provider.remove(&made, Removal::KeepWork));
+        while !removal.is_finished() && !waiting() {
+            std::thread::yield_now();
+        }
+        fs::write(other.join("locked"), "skein api-72").unwrap();
+        drop(held);
+        removal.join().unwrap().unwrap();
+    });
+    assert!(other.join("locked").exists());
+}
+
+/// As `add` names it.
+fn repo_lock(fixture: &Fixture) -> PathBuf {
+    let common = Path::new(fixture.ground.project().as_str()).join(".git");
+    let hash = common
+        .to_str()
+        .unwrap()
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+    fixture
+        .ground
+        .root()
+        .join(format!(".locks/.repo-{hash:016x}"))
+}
+
+#[test]
 fn l5_the_dot_git_file_alone_is_gone() {
     let fixture = fresh();
     let made = fixture.made();

@@ -342,10 +342,11 @@ fn l5_what_was_staged_in_a_folder_deleted_by_hand_is_rescued() {
         "git switch -q --detach; echo a > a; git add a; git commit -qm lost; echo b > b; git add b",
     );
     fs::remove_dir_all(made.path.as_str()).unwrap();
-    fixture.make(&made);
+    let again = fixture.provider.make(&fixture.session(), &made).unwrap();
     let name = fixture
         .ground
         .project_sh("git for-each-ref --format='%(refname)' refs/skein/rescued");
+    assert!(again.note.unwrap().contains(&name), "{name}");
     let show = format!("git show {name}:b; git log -1 --format=%s {name}^");
     assert_eq!(fixture.ground.project_sh(&show), "b\nlost");
 }

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use skein_domain::{BranchName, Workspace, WorkspaceState};
 
+use crate::add::registering;
 use crate::error::Error;
 use crate::provider::Result;
 use crate::repo::{Registration, Repo};
@@ -47,14 +48,16 @@ pub(crate) enum Loss {
     Unexpected,
 }
 
-/// Removes what is half-made for this place, and nothing else.
+/// Removes what is half-made for this place, and nothing else. Returns the refs under which it kept what a
+/// folder that somebody deleted had left behind.
 pub(crate) fn clear(
     root: &Root,
     repo: &Repo<'_>,
     place: &Place,
     workspace: &Workspace,
     loss: Loss,
-) -> Result<()> {
+) -> Result<Vec<String>> {
+    let mut rescued = Vec::new();
     for registration in repo.registrations() {
         let folder = registration.folder.as_deref();
         let here = folder.is_some_and(|f| is_same(f, &place.folder));
@@ -69,16 +72,29 @@ pub(crate) fn clear(
         }
         let gone = here && fs::symlink_metadata(&place.folder).is_err();
         if gone && loss == Loss::Unexpected && workspace.state != WorkspaceState::Planned {
-            rescue::keep(repo, &registration, &place.session)?;
+            rescued.extend(rescue::keep(repo, &registration, &place.session)?);
         }
         let elsewhere = registration.lock.as_deref() == Some(&salvaging(place)) && !here;
-        let begun = is_of(&registration, place) && is_empty(&registration.dir);
-        if gone || elsewhere || begun {
+        if gone || elsewhere {
             registration.remove()?;
+        } else if is_of(&registration, place) && is_empty(&registration.dir) {
+            remove_begun(root, repo, &registration)?;
         }
     }
     erase(&root.making(place))?;
-    clear_ref_lock(repo, place, workspace)
+    clear_ref_lock(repo, place, workspace)?;
+    Ok(rescued)
+}
+
+/// By its name it may be that of another session as well, as `api-12` is what git makes of a second `api-1`.
+/// Whoever registers holds the repository's lock, so one that is still empty then is nobody's any more.
+fn remove_begun(root: &Root, repo: &Repo<'_>, registration: &Registration) -> Result<()> {
+    let turn = registering(root, repo)?;
+    if is_empty(&registration.dir) {
+        registration.remove()?;
+    }
+    turn.delete();
+    Ok(())
 }
 
 fn remove(root: &Root, place: &Place, registration: &Registration) -> Result<()> {
