@@ -15,6 +15,7 @@ use crate::branch;
 use crate::error::Error;
 use crate::furnish;
 use crate::git::Git;
+use crate::lfs;
 use crate::lock::Lock;
 use crate::loose::KNOWN_TAGS;
 use crate::options::Options;
@@ -107,6 +108,10 @@ impl Clone {
             .arg(&home.folder)
             .run()?;
         take_over(&own, home)?;
+        if workspace.state != WorkspaceState::Planned {
+            // What went into the project's repository with the folder.
+            lfs::share(home, &own)?;
+        }
         sync(&own, home)?;
         let scratch = format!("refs/skein/scratch/{}", place.session);
         let (branch, at) = match &head {
@@ -192,6 +197,7 @@ impl Clone {
             true => None,
         };
         backup::check_kept(place, removal, &work, kept.as_ref())?;
+        lfs::share(&own, home)?;
         backup::remember_left(home, place, kept.as_ref())
     }
 }
@@ -363,6 +369,7 @@ impl Provider for Clone {
         }
         let own = self.open(workspace)?;
         self.hand_over(&own, &home)?;
+        lfs::share(&own, &home)?;
         let snapshot = backup::snapshot(&own, Refs::Own, session, Some(saga), now)?;
         if !snapshot.needed {
             return backup::find(&home, session, saga);

@@ -22,6 +22,7 @@ pub mod error;
 mod furnish;
 pub mod git;
 mod inside;
+mod lfs;
 mod lock;
 mod loose;
 pub mod none;

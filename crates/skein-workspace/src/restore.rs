@@ -179,6 +179,7 @@ fn bring_nested(
     let fetched = fetch(&inner, &repo.common, &format!("+{inner_ref}:{inner_ref}"));
     shared.delete_ref(inner_ref, commit)?;
     fetched?;
+    crate::lfs::share(repo, &inner)?;
     let kept = Kept::read(&inner, commit)?;
     bring_refs(&inner, &kept)?;
     check_out(&inner, &kept)?;

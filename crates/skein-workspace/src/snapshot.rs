@@ -20,6 +20,7 @@ use crate::error::Error;
 use crate::furnish;
 use crate::git::{self, Git};
 use crate::inside::{self, Module};
+use crate::lfs;
 use crate::loose;
 use crate::note::{Note, Part};
 use crate::provider::Result;
@@ -217,6 +218,7 @@ fn add_nested(
         )?;
     }
     hand_up(&inner, repo, &commit_id, order)?;
+    lfs::share(&inner, repo)?;
     files
         .call(repo, "rm")
         .args([
@@ -296,6 +298,7 @@ pub(crate) fn keep_module(
     let text = note.write(order.name);
     let kept = commit(&inner, &tree, &parents(&head, &note), &text, order)?;
     hand_up(&inner, repo, &kept, order)?;
+    lfs::share(&inner, repo)?;
     Ok(Some(kept))
 }
 

@@ -233,6 +233,46 @@ fn l5_a_worktree_inside_is_not_taken_for_a_repository_that_goes() {
     assert!(!is_clean(&fixture, &made));
 }
 
+/// An object as git-lfs keeps it.
+const LARGE: &str =
+    "D=$(git rev-parse --git-common-dir)/lfs/objects/ab/cd; mkdir -p $D; echo large > $D/abcd";
+const CONTENT: &str = "cat $(git rev-parse --git-common-dir)/lfs/objects/ab/cd/abcd";
+
+#[test]
+fn l5_large_files_of_a_clone_are_kept_with_its_commits() {
+    let fixture = clone();
+    let made = fixture.made();
+    let path = made.path.as_str();
+    let commit = format!("echo pointer > big; git add big; git commit -qm big; {LARGE}");
+    fixture.ground.sh(path, &commit);
+    // Handed over, so nothing is left to be backed up.
+    let (session, saga) = (fixture.session(), fixture.saga(1));
+    let backup = fixture
+        .provider
+        .backup(&session, &made, &saga, fixture.now());
+    assert_eq!(backup.unwrap(), None);
+    assert_eq!(fixture.ground.project_sh(CONTENT), "large");
+    fixture.ground.sh(path, &LARGE.replace("abcd", "abce"));
+    fixture.provider.remove(&made, Removal::KeepWork).unwrap();
+    let later = CONTENT.replace("abcd", "abce");
+    assert_eq!(fixture.ground.project_sh(&later), "large");
+    fixture.make_again(&made);
+    assert_eq!(fixture.ground.sh(path, CONTENT), "large");
+}
+
+#[test]
+fn l5_large_files_of_a_repository_inside_are_kept() {
+    for fixture in [worktree(), clone()] {
+        let made = fixture.made();
+        let inner = format!(
+            "git init -q inner; cd inner; echo x > x; git add x; git commit -qm x; {LARGE}"
+        );
+        fixture.ground.sh(made.path.as_str(), &inner);
+        there_and_back(&fixture, &made, &format!("cd inner; {CONTENT}"));
+        assert_eq!(fixture.ground.project_sh(CONTENT), "large");
+    }
+}
+
 /// Permissions do not bind the administrator, so the test starts itself again as somebody else.
 #[test]
 fn l5_a_folder_that_cannot_be_read_is_not_removed() {

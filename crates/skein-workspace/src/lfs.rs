@@ -1,0 +1,61 @@
+//! Large files (git LFS): their content lies beside a repository's objects, where git does not see it, and
+//! goes with the repository's folder.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+use crate::provider::Result;
+use crate::repo::Repo;
+
+/// Gives a repository the content another one has. What is there already is the same: it is named after its
+/// hash.
+pub(crate) fn share(from: &Repo<'_>, to: &Repo<'_>) -> Result<()> {
+    let from = store(from)?;
+    if !from.is_dir() {
+        return Ok(());
+    }
+    let to = store(to)?;
+    if from == to {
+        return Ok(());
+    }
+    link_all(&from, &to)
+}
+
+fn store(repo: &Repo<'_>) -> Result<PathBuf> {
+    let call = repo.git.read(&repo.folder, "config");
+    let set = call.args(["--get", "lfs.storage"]).find()?;
+    let folder = set.unwrap_or_else(|| "lfs".into());
+    Ok(repo.common.join(folder).join("objects"))
+}
+
+fn link_all(from: &Path, to: &Path) -> Result<()> {
+    for entry in fs::read_dir(from).map_err(Error::io("read", from))? {
+        let entry = entry.map_err(Error::io("read", from))?;
+        let (source, target) = (entry.path(), to.join(entry.file_name()));
+        let kind = entry.file_type().map_err(Error::io("read", &source))?;
+        if kind.is_dir() {
+            link_all(&source, &target)?;
+        } else if kind.is_file() && !target.exists() {
+            fs::create_dir_all(to).map_err(Error::io("make", to))?;
+            link(&source, &target).map_err(Error::io("copy", &source))?;
+        }
+    }
+    Ok(())
+}
+
+/// Whole or not at all, as half of it would be taken for the file.
+fn link(source: &Path, target: &Path) -> io::Result<()> {
+    match fs::hard_link(source, target) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        // Another disk, or one that knows no links.
+        Err(_) => {
+            let part = target.with_extension(format!("skein-{}", std::process::id()));
+            fs::copy(source, &part)?;
+            fs::File::open(&part)?.sync_all()?;
+            fs::rename(part, target)
+        }
+        Ok(()) => Ok(()),
+    }
+}
