@@ -30,6 +30,8 @@ pub enum Error {
     UnknownBase { base: String, path: PathBuf },
     #[error("git's lock file `{file}` is in the way of {what}")]
     Locked { what: String, file: PathBuf },
+    #[error("{found} is too old")]
+    GitTooOld { found: String },
     #[error("git failed: {what}: {stderr}")]
     GitFailed { what: String, stderr: String },
     #[error("{what} did not end within {seconds} s")]
@@ -90,6 +92,7 @@ impl Error {
             | Self::Invalid(_) => Kind::Misuse,
             Self::NoCommits { .. }
             | Self::HoldsWork { .. }
+            | Self::GitTooOld { .. }
             | Self::Unreadable { .. }
             | Self::Unmanaged { .. } => Kind::Refused,
             Self::Missing { .. } | Self::UnknownBase { .. } => Kind::NotFound,
@@ -130,6 +133,10 @@ impl Error {
             ),
             Self::GitFailed { stderr, .. } if stderr.contains("dubious ownership") => {
                 "git refuses folders of other users; see `git help config`, safe.directory".into()
+            }
+            Self::GitTooOld { .. } => {
+                let (major, minor) = crate::git::OLDEST;
+                format!("install git {major}.{minor} or newer")
             }
             Self::SetupFailed { .. } => "see `setup` in skein.toml".into(),
             Self::TimedOut { what, .. } if what.starts_with("set-up") => {

@@ -6,6 +6,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -15,6 +16,11 @@ use crate::error::{Error, shown};
 use crate::lock::Lock;
 use crate::process::{self, Leftovers, Stream};
 use crate::provider::Result;
+
+/// The first with all we use; `worktree list -z` was the last to come.
+pub const OLDEST: (u32, u32) = (2, 36);
+/// Whether the git of our own PATH was found to be new enough.
+static NEW_ENOUGH: AtomicBool = AtomicBool::new(false);
 
 /// Settings that hold for every run. Hooks and programs of the user belong to the user's own commits, not to
 /// our book-keeping; submodules are handled one by one, where their failures can be told.
@@ -74,6 +80,23 @@ impl Default for Git {
 }
 
 impl Git {
+    /// Refuses a git that would answer with its usage text.
+    pub(crate) fn check(&self) -> Result<()> {
+        let ours = !self.env.contains_key("PATH");
+        if ours && NEW_ENOUGH.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let found = self.read("/", "version").text()?;
+        match version(&found) {
+            Some(version) if version < OLDEST => Err(Error::GitTooOld { found }),
+            // What cannot be read is given a try.
+            _ => {
+                NEW_ENOUGH.store(ours, Ordering::Relaxed);
+                Ok(())
+            }
+        }
+    }
+
     /// A call that reads, in `folder`.
     pub(crate) fn read<'a>(&'a self, folder: impl AsRef<Path>, subcommand: &str) -> Call<'a> {
         let mut call = Call::new(self, folder.as_ref(), subcommand, self.read);
@@ -350,6 +373,15 @@ impl Said {
         let (file, _) = rest.split_once(": File exists")?;
         Some(format!("{file}.lock").into())
     }
+}
+
+/// Major and minor number out of `git version 2.43.0`.
+pub fn version(text: &str) -> Option<(u32, u32)> {
+    let mut numbers = text
+        .split_whitespace()
+        .find(|word| word.starts_with(|c: char| c.is_ascii_digit()))?
+        .split('.');
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
 /// A path out of git's `-z` output.

@@ -24,6 +24,7 @@ pub(crate) struct Repo<'a> {
 
 impl<'a> Repo<'a> {
     pub(crate) fn open(git: &'a Git, folder: impl AsRef<Path>) -> Result<Self> {
+        git.check()?;
         let folder = folder.as_ref();
         if !folder.is_dir() {
             return Err(Error::Missing {

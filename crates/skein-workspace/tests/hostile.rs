@@ -304,6 +304,27 @@ fn strange_settings_change_nothing() {
 }
 
 #[test]
+fn l13_a_git_that_is_too_old_is_refused_with_a_hint() {
+    let ground = Ground::new();
+    let bin = ground.path("elsewhere");
+    let git = bin.join("git");
+    fs::write(&git, "#!/bin/sh\necho git version 2.35.9\n").unwrap();
+    fs::set_permissions(&git, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut options = ground.options();
+    let path = bin.to_str().unwrap().to_owned();
+    options.git.env.insert("PATH".into(), path);
+    let provider = Worktree::new(ground.root(), options);
+    let fixture = Fixture {
+        provider: Box::new(provider),
+        ground,
+        abilities: vec![Ability::Managed, Ability::Git],
+    };
+    let refused = fixture.provider.plan(&fixture.plan()).unwrap_err();
+    assert_eq!(refused.to_string(), "git version 2.35.9 is too old");
+    assert_eq!(refused.hints(), ["install git 2.36 or newer"]);
+}
+
+#[test]
 fn nobody_needs_a_name() {
     let fixture = fixture(Ground::new());
     fs::write(

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use skein_client::Kind;
 use skein_store_sqlite::SCHEMA;
 use skein_wire::DaemonStatus;
+use skein_workspace::git::{OLDEST, version};
 
 use super::Finding;
 use crate::context::{Context, Running, VERSION};
@@ -18,7 +19,6 @@ use crate::presence::{self, Presence};
 use crate::settings::{Settings, settings_around};
 use crate::{text, when};
 
-const OLDEST_GIT: (u32, u32) = (2, 25);
 const OLDEST_TMUX: u32 = 3;
 const SCARCE: u64 = 1 << 30;
 const FULL: u64 = 100 << 20;
@@ -26,7 +26,7 @@ const FULL: u64 = 100 << 20;
 const CLOCK_SLACK: i64 = 5;
 
 pub(super) fn git() -> Finding {
-    let fix = format!("install git {}.{} or newer", OLDEST_GIT.0, OLDEST_GIT.1);
+    let fix = format!("install git {}.{} or newer", OLDEST.0, OLDEST.1);
     let output = Command::new("git")
         .arg("--version")
         .stdin(Stdio::null())
@@ -41,7 +41,7 @@ pub(super) fn git() -> Finding {
         Err(error) => return Finding::problem("git", format!("cannot run git: {error}"), fix),
     };
     match version(&text) {
-        Some(found) if found >= OLDEST_GIT => Finding::ok("git", text),
+        Some(found) if found >= OLDEST => Finding::ok("git", text),
         Some(_) => Finding::problem("git", format!("{text} is too old"), fix),
         None => Finding::warning("git", format!("cannot read the version in `{text}`"), fix),
     }
@@ -74,15 +74,6 @@ pub(super) fn tmux() -> Finding {
             format!("install tmux {OLDEST_TMUX} or newer, or use the runtime `pty`"),
         ),
     }
-}
-
-/// Major and minor number out of `git version 2.43.0`.
-fn version(text: &str) -> Option<(u32, u32)> {
-    let mut numbers = text
-        .split_whitespace()
-        .find(|word| word.starts_with(|c: char| c.is_ascii_digit()))?
-        .split('.');
-    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
 pub(super) fn settings(context: &Context) -> Finding {
