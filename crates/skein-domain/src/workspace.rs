@@ -158,6 +158,8 @@ impl Origin {
 pub enum WorkspaceState {
     /// Its place is decided; it may or may not be there yet.
     Planned,
+    /// It was made, and wants furnishing. Its branch may hold work by now.
+    Unfurnished,
     Ready,
     /// Removed by us; `branch` and `backups` say how to get it back.
     Gone,
@@ -167,13 +169,14 @@ impl WorkspaceState {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Planned => "planned",
+            Self::Unfurnished => "unfurnished",
             Self::Ready => "ready",
             Self::Gone => "gone",
         }
     }
 
     pub fn parse(value: &str) -> Option<Self> {
-        [Self::Planned, Self::Ready, Self::Gone]
+        [Self::Planned, Self::Unfurnished, Self::Ready, Self::Gone]
             .into_iter()
             .find(|s| s.as_str() == value)
     }

@@ -22,6 +22,7 @@ pub mod tmux;
 pub mod view;
 
 pub use error::Error;
+pub use process::{MARK, end_marked};
 pub use runtime::{
     Found, Grace, Input, Launch, Result, Run, Runtime, Screen, Sight, Size, Taken, Task,
 };

@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, PidfdFlags, Signal, getuid, pidfd_open, pidfd_send_signal};
 
 /// The variable by which left-overs are found when their holder is gone.
-pub(crate) const MARK: &str = "SKEIN_RUN_MARK";
+pub const MARK: &str = "SKEIN_RUN_MARK";
+/// How long what is ended by its mark alone has to clean up.
+const GRACE: Duration = Duration::from_secs(2);
 /// After SIGKILL a process is gone at once, unless the kernel cannot let go of it.
 pub(crate) const STUBBORN: Duration = Duration::from_secs(10);
 
@@ -85,6 +87,12 @@ impl Process {
         found.retain(|process| seen.insert(*process));
         found
     }
+}
+
+/// Ends every process that carries the mark, and what is below those, whoever started them. Blocks. Says
+/// whether nothing is left.
+pub fn end_marked(mark: &str) -> bool {
+    sweep(mark, None, GRACE)
 }
 
 /// Ends what a dead holder left: SIGTERM, the grace, SIGKILL. Says whether nothing is left.

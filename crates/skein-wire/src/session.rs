@@ -89,7 +89,7 @@ pub struct Workspace {
     pub branch: Option<String>,
     /// Null when nobody looked.
     pub dirty: Option<bool>,
-    /// `planned`, `ready` or `gone`.
+    /// `planned`, `unfurnished`, `ready` or `gone`.
     #[serde(default)]
     pub state: Option<String>,
     /// What was kept before the folder was touched.

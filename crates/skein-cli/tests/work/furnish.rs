@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::Stdio;
 
-use crate::common::{Fleet, eventually, text};
+use crate::common::{Fleet, alive, eventually, text};
 use crate::tree::{commands, tree};
 
 const SPAWN: [&str; 6] = [
@@ -191,10 +191,128 @@ fn a_set_up_that_takes_too_long_is_ended_with_all_it_began() {
 
 /// Whether a process runs in the home's worktrees.
 fn sleepers(fleet: &Fleet) -> bool {
+    !workers(fleet).is_empty()
+}
+
+/// The processes that run in the home's worktrees.
+fn workers(fleet: &Fleet) -> Vec<i32> {
     let root = fleet.home.root().join("worktrees");
-    fs::read_dir("/proc").unwrap().flatten().any(|entry| {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let below = entries.filter(|entry| {
         fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(&root))
-    })
+    });
+    below
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect()
+}
+
+/// A spawn whose set-up waits at a gate, beside a process that left its group; gives it once it waits there.
+struct AtSetUp {
+    fleet: Fleet,
+    log: std::path::PathBuf,
+    gate: std::path::PathBuf,
+    session: String,
+    workers: Vec<i32>,
+}
+
+fn at_set_up() -> AtSetUp {
+    let fleet = Fleet::new();
+    let (log, gate) = (
+        fleet.home.user().join("log"),
+        fleet.home.user().join("gate"),
+    );
+    fleet.settings(&format!(
+        "setup = [\"setsid sleep 600 & echo begin >> {log}; until test -e {gate}; do sleep 0.05; done; kill $!; echo end >> {log}\"]\n",
+        log = log.display(),
+        gate = gate.display()
+    ));
+    let quiet = || Stdio::null();
+    let mut command = fleet.command(&SPAWN);
+    let mut command = command.stdout(quiet()).stderr(quiet()).spawn().unwrap();
+    lines(&log, 1);
+    // Whoever waits would start another daemon at once.
+    command.kill().unwrap();
+    command.wait().unwrap();
+    let session = text(&fleet.json(&["ls"])["data"][0]["id"]);
+    let workers = eventually(
+        || {
+            let lasting = |pid: &i32| {
+                let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+                line.starts_with(b"sh\0-c") || line == b"sleep\x00600\0"
+            };
+            let found: Vec<i32> = workers(&fleet).into_iter().filter(lasting).collect();
+            (found.len() == 2).then_some(found)
+        },
+        || "the set-up has no processes".to_owned(),
+    );
+    AtSetUp {
+        fleet,
+        log,
+        gate,
+        session,
+        workers,
+    }
+}
+
+/// Waits until a file has so many lines.
+fn lines(file: &Path, count: usize) -> String {
+    let read = || fs::read_to_string(file).unwrap_or_default();
+    eventually(|| Some(read()).filter(|t| t.lines().count() >= count), read)
+}
+
+#[test]
+fn l4_a_set_up_the_daemons_death_cut_short_is_ended_before_it_is_done_again() {
+    let at = at_set_up();
+    at.fleet.kill_daemon();
+    assert!(at.workers.iter().all(|pid| alive(*pid)), "they outlive it");
+    at.fleet.run(&["ls"]);
+    lines(&at.log, 2);
+    assert!(at.workers.iter().all(|pid| !alive(*pid)));
+    fs::write(&at.gate, "").unwrap();
+    at.fleet.until_status(&at.session, "idle");
+    assert_eq!(lines(&at.log, 3), "begin\nbegin\nend\n");
+}
+
+#[test]
+fn l4_a_set_up_the_daemons_death_cut_short_is_ended_before_its_folder_goes() {
+    let at = at_set_up();
+    let quiet = || Stdio::null();
+    let mut kill = at.fleet.command(&["kill", &at.session]);
+    let mut kill = kill.stdout(quiet()).stderr(quiet()).spawn().unwrap();
+    eventually(
+        || {
+            let kinds = at.fleet.kinds(&at.session);
+            kinds.iter().any(|k| k == "saga.failed").then_some(())
+        },
+        || format!("{:?}", at.fleet.kinds(&at.session)),
+    );
+    at.fleet.kill_daemon();
+    at.fleet.run(&["ls"]);
+    at.fleet.until_status(&at.session, "killed");
+    assert!(!at.fleet.folder(&at.session).exists());
+    assert!(at.workers.iter().all(|pid| !alive(*pid)));
+    assert!(!sleepers(&at.fleet));
+    assert_eq!(lines(&at.log, 1), "begin\n");
+    kill.wait().unwrap();
+}
+
+#[test]
+fn l5_a_restore_whose_set_up_failed_can_be_tried_again_without_its_folder() {
+    let fleet = Fleet::new();
+    let session = fleet.spawn("write a.txt one; commit mine", &[]);
+    fleet.until_status(&session, "idle");
+    fleet.json(&["kill", &session]);
+    assert!(!fleet.folder(&session).exists());
+    fleet.settings("setup = [\"exit 3\"]\n");
+    assert_ne!(fleet.run(&["restore", &session]).code, 0);
+    fleet.until_status(&session, "killed");
+    fs::remove_dir_all(fleet.folder(&session)).unwrap();
+    fleet.settings("setup = [\"echo done > set-up\"]\n");
+    fleet.json(&["restore", &session]);
+    fleet.until_status(&session, "idle");
+    let folder = fleet.folder(&session);
+    assert_eq!(fs::read_to_string(folder.join("a.txt")).unwrap(), "one\n");
+    assert_eq!(fs::read_to_string(folder.join("set-up")).unwrap(), "done\n");
 }
 
 #[test]

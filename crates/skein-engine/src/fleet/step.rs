@@ -14,6 +14,7 @@ use skein_domain::{
     Session, SessionId, Timestamp, Workspace, WorkspaceState,
 };
 use skein_runtime::runtime::{Grace, Launch, Size};
+use skein_runtime::{MARK, end_marked};
 use skein_workspace::provider::{Provider, Removal};
 
 use super::journal::{Carrier, failed, gone, reason};
@@ -121,9 +122,9 @@ impl Carrier {
         let (id, workspace) = (session.id.clone(), gear.workspace.clone());
         let made = off(move || provider.make(&id, &workspace)).await??;
         // Furnishing is still to be done when it was made now, or was never finished.
-        let unfurnished = made.anew || gear.workspace.state == WorkspaceState::Planned;
+        let unfurnished = made.anew || gear.workspace.state != WorkspaceState::Ready;
         let state = if unfurnished {
-            WorkspaceState::Planned
+            WorkspaceState::Unfurnished
         } else {
             WorkspaceState::Ready
         };
@@ -145,7 +146,7 @@ impl Carrier {
     }
 
     async fn set_up(&self, session: &Session, gear: &Gear) -> Result<Done, StepError> {
-        if gear.workspace.state == WorkspaceState::Planned {
+        if gear.workspace.state != WorkspaceState::Ready {
             let settings = self.settings(session).await?;
             let provider = self.fleet.provider(gear.workspace.kind)?;
             let workspace = gear.workspace.clone();
@@ -161,7 +162,13 @@ impl Carrier {
                     .entry(name.clone())
                     .or_insert_with(|| value.clone());
             }
+            let mark = self.fleet.setup_mark(&self.member);
+            furnishing.env.insert(MARK.into(), mark.clone());
             let (fleet, member) = (self.fleet.clone(), self.member.clone());
+            // A daemon that was killed has left them running, and they do not bear company.
+            if !furnishing.setup.is_empty() {
+                end_setup(mark).await?;
+            }
             off(move || {
                 let mut log = SetupLog::begin(fleet.setup_log_of(&member));
                 provider.furnish(&workspace, &furnishing, &mut |line| {
@@ -485,6 +492,17 @@ pub(crate) async fn off<T: Send + 'static>(
     blocking(work).await.map_err(|_| Error::Stopped)
 }
 
+/// Ends the set-up commands that carry the mark.
+pub(crate) async fn end_setup(mark: String) -> Result<(), StepError> {
+    match off(move || end_marked(&mark)).await? {
+        true => Ok(()),
+        false => Err(failed(
+            Kind::Failed,
+            "a set-up command of before cannot be ended",
+        )),
+    }
+}
+
 fn open(
     agent: &dyn Agent,
     order: &Order,
@@ -561,6 +579,12 @@ impl Fleet {
                 .unwrap_or_else(|| self.usual_path()),
             native: gear.native.clone(),
         }
+    }
+
+    /// What the set-up commands of a session are found by; no other home's carry it.
+    pub(crate) fn setup_mark(&self, member: &Member) -> String {
+        let home = self.home.display();
+        format!("setup/{}/{}/{home}", member.tenant, member.session)
     }
 
     /// What the agent's process finds in its environment: little of the daemon's, what people set, and last

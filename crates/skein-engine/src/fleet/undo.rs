@@ -6,7 +6,7 @@ use skein_domain::{Gear, Saga, SagaKind, Session, WorkspaceState};
 use skein_runtime::runtime::Grace;
 
 use super::journal::{Carrier, gone};
-use super::step::{Left, Patch, StepError, gear_of, off, take_away};
+use super::step::{Left, Patch, StepError, end_setup, gear_of, off, take_away};
 
 impl Carrier {
     pub(crate) async fn undo(
@@ -19,10 +19,13 @@ impl Carrier {
         match step {
             Step::Launch | Step::Prompt => self.undo_launch(gear).await,
             Step::Workspace => self.undo_workspace(saga, session, gear).await,
-            // What was furnished goes with the workspace; the others are steps that only go forward.
-            Step::Setup | Step::Stop | Step::Backup | Step::Remove | Step::End => {
+            // What was furnished goes with the workspace, which nobody may be at work in then.
+            Step::Setup => {
+                end_setup(self.fleet.setup_mark(&self.member)).await?;
                 Ok(Box::new(|_| {}))
             }
+            // Steps that only go forward.
+            Step::Stop | Step::Backup | Step::Remove | Step::End => Ok(Box::new(|_| {})),
         }
     }
 
