@@ -5,7 +5,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::common::{Fleet, eventually, text};
+use crate::base::{Call, Daemon};
+use crate::common::{Fleet, alive, eventually, text};
 use crate::tree::{Tree, everything, tree};
 
 const ALL: [&str; 5] = ["gc", "--older-than", "0s", "--backups-older-than", "0s"];
@@ -110,6 +111,39 @@ fn l5_backups_are_dropped_by_age_and_only_of_sessions_that_are_over() {
     );
     // The folder of the ended one still holds all of it, and is not taken before its time.
     assert!(fleet.folder(&over).join("a.txt").exists());
+}
+
+#[test]
+fn l5_what_is_written_between_backup_and_removal_gets_a_backup_of_its_own() {
+    let fleet = Fleet::new();
+    let session = killed(&fleet);
+    let kept = fleet.git(&["rev-parse", &format!("refs/skein/backup/{session}/1")]);
+    // Clean again, so the clean-up finds nothing to back up; it is killed before it removes the folder.
+    let folder = fleet.folder(&session);
+    fs::remove_file(folder.join("a.txt")).unwrap();
+    fleet.home.stop();
+    let mut daemon = fleet.home.command(&["daemon", "run", "--announce"]);
+    daemon.env("SKEIN_TEST_CRASH_AT", "gc.backup.recorded:1");
+    let daemon = Daemon::announced(daemon).unwrap();
+    let pid = daemon.pid();
+    // By hand: the command line would start another daemon at once.
+    let call = Call::post("/api/v1/gc", &json!({"ended_for_seconds": 0}));
+    fleet.home.raw(&call.bytes());
+    eventually(
+        || (!alive(pid)).then_some(()),
+        || "the daemon goes on".to_owned(),
+    );
+    assert!(folder.exists(), "the clean-up was cut short");
+    fs::write(folder.join("late.txt"), "late\n").unwrap();
+    fleet.json(&["gc", "--older-than", "0s"]);
+    eventually(
+        || (!folder.exists()).then_some(()),
+        || fleet.show(&session).to_string(),
+    );
+    let name = |n: u64| format!("refs/skein/backup/{session}/{n}");
+    assert_eq!(fleet.git(&["rev-parse", &name(1)]), kept);
+    let late = format!("{}:late.txt", name(2));
+    assert_eq!(fleet.git(&["show", &late]), "late");
 }
 
 #[test]
