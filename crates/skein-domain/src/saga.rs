@@ -10,6 +10,7 @@ use crate::actor::Actor;
 use crate::error::Kind;
 use crate::id::{ReceiptId, SagaId, SessionId};
 use crate::phase::Outcome;
+use crate::run::PromptVia;
 use crate::text::Reason;
 use crate::time::Timestamp;
 
@@ -110,6 +111,9 @@ pub struct Saga {
     pub state: SagaState,
     /// What the request said.
     pub order: Order,
+    /// Spawn, restore, once launched: how the task gets in; none when the conversation goes on by itself.
+    /// Kept, since what the launch left behind would have the choice made otherwise.
+    pub prompt: Option<PromptVia>,
     pub actor: Actor,
     pub version: u64,
     pub at: Timestamp,
@@ -127,7 +131,7 @@ pub struct Order {
     pub receipt: Option<ReceiptId>,
     /// Restore: how the session had ended; an undone restore puts it back.
     pub ended: Option<(Outcome, Option<Reason>)>,
-    /// Spawn, restore: bytes of memory the agent is expected to take.
+    /// Spawn: megabytes of memory the agent was expected to take when it was asked for.
     pub memory: u64,
 }
 

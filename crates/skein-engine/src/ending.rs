@@ -239,6 +239,7 @@ pub(crate) fn new_saga(
         kind,
         state: SagaState::Queued,
         order,
+        prompt: None,
         actor: writer.actor().clone(),
         version: 1,
         at: writer.now(),

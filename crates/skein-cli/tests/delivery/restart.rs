@@ -230,3 +230,64 @@ fn what_cannot_be_resumed_is_launched_afresh_with_its_task_and_says_so() {
     let told = fleet.run(&["show", &session]).stdout;
     assert!(told.contains(&note), "{told}");
 }
+
+const RESUME: &str = "resume = 'sleep 600 # {native}'";
+
+/// An agent that writes down what is typed. In its first run it is busy with the first line for good, later
+/// with each for a second.
+fn typist(fleet: &Fleet, more: &str, resume: &str) -> impl Fn() -> Vec<String> + use<> {
+    let typed = fleet.home.user().join("typed");
+    let script = fleet.home.user().join("typist.sh");
+    let lines = format!(
+        "[ -e {0} ] && later=1\n\
+         while echo READY && read -r line; do\n\
+         echo \"$line\" >> {0}; clear; echo BUSY; sleep ${{later:-600}}; clear; done\n",
+        typed.display()
+    );
+    fs::write(&script, lines).unwrap();
+    fleet.settings(&format!(
+        "{more}\n[agents.typist]\ncommand = 'sh {0} {{native}}'\nprompt = 'typed'\n{resume}\n\
+         [[agents.typist.rules.rule]]\nname = 'busy'\nsays = 'active'\nall = [{{ regex = '^BUSY' }}]\n\
+         [[agents.typist.rules.rule]]\nname = 'ready'\nsays = 'ready'\nall = [{{ regex = '^READY' }}]\n",
+        script.display()
+    ));
+    move || {
+        let text = fs::read_to_string(&typed).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+}
+
+#[test]
+fn l6_a_restore_that_starts_fresh_gives_the_task() {
+    let fleet = Fleet::new();
+    let typed = typist(&fleet, "setup = ['exit 7']", RESUME);
+    let spawn = ["spawn", "--project", "api", "--agent", "typist", "do it"];
+    let ran = fleet.run(&spawn);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    let typed_later = typist(&fleet, "", RESUME);
+    let ran = fleet.run(&["--json", "restore", "api-1"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let note = text(&ran.document()["note"]);
+    assert!(note.contains("started fresh with its task"), "{note}");
+    eventually(
+        || (typed_later() == ["do it"]).then_some(()),
+        || format!("{:?} {}", typed(), fleet.run(&["screen", "api-1"]).stdout),
+    );
+}
+
+#[test]
+fn l6_what_waited_comes_after_the_task_of_a_restore_that_starts_fresh() {
+    let fleet = Fleet::new();
+    let typed = typist(&fleet, "", "");
+    let spawn = ["spawn", "--project", "api", "--agent", "typist", "do it"];
+    fleet.json(&spawn);
+    fleet.until_status("api-1", "working");
+    fleet.post("api-1", "and this");
+    fleet.json(&["kill", "api-1"]);
+    assert_eq!(typed(), ["do it"]);
+    fleet.json(&["restore", "api-1"]);
+    eventually(
+        || (typed() == ["do it", "do it", "and this"]).then_some(()),
+        || format!("{:?} {}", typed(), fleet.run(&["screen", "api-1"]).stdout),
+    );
+}

@@ -171,7 +171,8 @@ impl Keeper {
         Ok(Some(self.now() + 20))
     }
 
-    /// Answers go before messages while the agent asks.
+    /// Answers go before messages while the agent asks; the task of a run goes before what was sent while
+    /// there was none.
     fn head(&self, session: &Session, open: Vec<Receipt>) -> Option<Receipt> {
         let busy = session
             .gear
@@ -185,7 +186,8 @@ impl Keeper {
         if let Some(answer) = open.iter().find(answers) {
             return Some(answer.clone());
         }
-        open.into_iter().next()
+        let task = open.iter().position(|r| r.purpose == Purpose::Task);
+        open.into_iter().nth(task.unwrap_or(0))
     }
 
     fn decide(&mut self, session: &Session, receipt: &Receipt) -> Act {

@@ -184,6 +184,7 @@ impl Desk {
                     kind: SagaKind::Gc,
                     state: SagaState::Doing(SagaKind::Gc.steps()[0]),
                     order: Order::default(),
+                    prompt: None,
                     actor: actor.clone(),
                     version: 1,
                     at: writer.now(),

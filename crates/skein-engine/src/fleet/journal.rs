@@ -156,7 +156,8 @@ impl Carrier {
 
     /// The step's result and the move to the next one, in one transaction.
     async fn record(&self, saga: &Saga, step: Step, done: Done) -> Result<Moved, Error> {
-        let saga_now = saga.clone();
+        let mut saga_now = saga.clone();
+        saga_now.prompt = done.prompt.or(saga.prompt);
         let (fleet, member) = (self.fleet.clone(), self.member.clone());
         let finish = done.finish.clone();
         let moved = self

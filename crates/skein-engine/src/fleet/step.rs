@@ -31,6 +31,8 @@ pub(crate) struct Done {
     pub(crate) patch: Patch,
     pub(crate) changes: Vec<Change>,
     pub(crate) finish: Finish,
+    /// Of a launch: how the task gets in now.
+    pub(crate) prompt: Option<PromptVia>,
 }
 
 /// What the last step does to the session itself.
@@ -81,6 +83,7 @@ fn nothing() -> Done {
         patch: Box::new(|_| {}),
         changes: vec![],
         finish: Finish::Nothing,
+        prompt: None,
     }
 }
 
@@ -141,7 +144,7 @@ impl Carrier {
                 gear.note = note.clone();
             }),
             changes: vec![change],
-            finish: Finish::Nothing,
+            ..nothing()
         })
     }
 
@@ -265,15 +268,15 @@ impl Carrier {
                 }
             }),
             changes,
-            finish: Finish::Nothing,
+            prompt: opening.prompt,
+            ..nothing()
         })
     }
 
     /// Sees the task on its way. A task that is typed is accepted for delivery here, and the session is
     /// `spawning` until the agent took it, shows a dialog, or lets us wait too long.
     async fn prompt(&self, saga: &Saga, session: &Session) -> Result<Done, StepError> {
-        let opening = self.opening(saga, session).await?;
-        let finish = match opening.prompt {
+        let finish = match saga.prompt {
             None => skein_domain::Step::Ready,
             Some(PromptVia::Argv | PromptVia::Stdin) => skein_domain::Step::Launched,
             Some(PromptVia::Typed) => {
@@ -346,7 +349,7 @@ impl Carrier {
             patch: Box::new(move |gear| {
                 gear.workspace = gear.workspace.with_backup(backup.clone());
             }),
-            finish: Finish::Nothing,
+            ..nothing()
         })
     }
 
@@ -421,7 +424,7 @@ impl Carrier {
                 }
             }),
             changes,
-            finish: Finish::Nothing,
+            ..nothing()
         })
     }
 

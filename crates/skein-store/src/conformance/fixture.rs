@@ -143,6 +143,7 @@ pub(super) fn saga(n: u64, session: u64) -> Saga {
             receipt: Some(receipt(n, session).id),
             ..Order::default()
         },
+        prompt: None,
         actor: Actor::System,
         version: 1,
         at: at(10),

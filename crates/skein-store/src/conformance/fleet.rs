@@ -2,8 +2,8 @@
 
 use skein_domain::saga::{Failure, Order, Step};
 use skein_domain::{
-    Conflict, Delivery, Error as DomainError, Invalid, Kind, Outcome, Purpose, Receipt, Saga,
-    SagaKind, SagaState, Session, Written,
+    Conflict, Delivery, Error as DomainError, Invalid, Kind, Outcome, PromptVia, Purpose, Receipt,
+    Saga, SagaKind, SagaState, Session, Written,
 };
 
 use super::Subject;
@@ -109,6 +109,7 @@ pub fn fleets_survive_reopen(subject: &mut Subject) {
             ended: Some((Outcome::Lost, Some("gone".parse().unwrap()))),
             memory: u64::MAX,
         },
+        prompt: Some(PromptVia::Typed),
         state: SagaState::Undoing {
             step: Step::Launch,
             why: failure(),

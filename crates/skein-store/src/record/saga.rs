@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use skein_domain::saga::{Failure, Order, Step};
-use skein_domain::{Kind, Outcome, Saga, SagaKind, SagaState, Timestamp};
+use skein_domain::{Kind, Outcome, PromptVia, Saga, SagaKind, SagaState, Timestamp};
 
 use super::{form, parse, parse_opt, unknown_form, word};
 use crate::backend::Result;
@@ -15,6 +15,8 @@ struct SagaV1 {
     kind: String,
     state: StateV1,
     order: OrderV1,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    prompt: Option<String>,
     actor: String,
     version: u64,
     at: i64,
@@ -81,6 +83,7 @@ impl From<&Saga> for SagaV1 {
             kind: s.kind.as_str().into(),
             state: (&s.state).into(),
             order: (&s.order).into(),
+            prompt: s.prompt.map(|via| via.as_str().into()),
             actor: s.actor.to_string(),
             version: s.version,
             at: s.at.as_micros(),
@@ -91,12 +94,14 @@ impl From<&Saga> for SagaV1 {
 impl TryFrom<SagaV1> for Saga {
     type Error = String;
     fn try_from(r: SagaV1) -> std::result::Result<Self, String> {
+        let prompt = r.prompt.map(|via| word(&via, PromptVia::parse(&via)));
         Ok(Self {
             id: parse(&r.id)?,
             session: parse(&r.session)?,
             kind: word(&r.kind, SagaKind::parse(&r.kind))?,
             state: r.state.try_into()?,
             order: r.order.try_into()?,
+            prompt: prompt.transpose()?,
             actor: parse(&r.actor)?,
             version: r.version,
             at: Timestamp::from_micros(r.at),
