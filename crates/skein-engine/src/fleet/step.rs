@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use skein_agent::agent::{Agent, Order, Start};
+use skein_agent::agent::{Agent, Order, Picture, Reading, Start};
 use skein_domain::fact::Change;
-use skein_domain::observed::{RuntimeState, Seen};
+use skein_domain::observed::{Activity, RuntimeState, Seen};
 use skein_domain::saga::Step;
 use skein_domain::{
-    Backup, Gear, Kind, Message, Outcome, Project, PromptVia, Reason, Saga, SagaId, SagaKind,
-    Session, SessionId, Timestamp, Workspace, WorkspaceState,
+    Backup, Gear, Kind, Message, Outcome, Phase, Project, PromptVia, Reason, RunHandle, Saga, SagaId,
+    SagaKind, Session, SessionId, Timestamp, Workspace, WorkspaceState,
 };
-use skein_runtime::runtime::{Grace, Launch, Size};
+use skein_runtime::runtime::{Grace, Input, Launch, Runtime, Size};
 use skein_runtime::{MARK, end_marked};
 use skein_workspace::provider::{Provider, Removal};
 
@@ -23,6 +24,9 @@ use super::setup_log::{self, SetupLog};
 use super::{Fleet, Member};
 use crate::error::Error;
 use crate::tasks::blocking;
+
+/// How long an agent is given to leave the turn it was interrupted in.
+const INTERRUPT: Duration = Duration::from_millis(500);
 
 pub(crate) type Patch = Box<dyn Fn(&mut Gear) + Send + Sync>;
 
@@ -113,7 +117,7 @@ impl Carrier {
             Step::Setup => self.set_up(session, gear).await,
             Step::Launch => self.launch(saga, session, gear).await,
             Step::Prompt => self.prompt(saga, session).await,
-            Step::Stop => self.stop(gear).await,
+            Step::Stop => self.stop(session, gear).await,
             Step::Backup => self.back_up(saga, session, gear).await,
             Step::Remove => self.remove(saga, session, gear).await,
             Step::End => Ok(self.end(saga)),
@@ -301,10 +305,16 @@ impl Carrier {
         })
     }
 
-    async fn stop(&self, gear: &Gear) -> Result<Done, StepError> {
+    /// A turn is interrupted first, by the agent's own keys, so that it can leave its files in order; then
+    /// its whole tree is told to end, and killed if it does not.
+    async fn stop(&self, session: &Session, gear: &Gear) -> Result<Done, StepError> {
         self.fleet.release(&self.member).await;
         if let Some(handle) = &gear.handle {
             let runtime = self.fleet.runtime(gear.runtime)?;
+            if session.phase == Phase::Active {
+                let interrupted = self.interrupt(session, gear, &*runtime, handle);
+                let _ = tokio::time::timeout(INTERRUPT, interrupted).await;
+            }
             match runtime.end(handle, Grace::default()).await {
                 Ok(_) | Err(skein_runtime::error::Error::Missing) => {}
                 Err(error) => return Err(error.into()),
@@ -316,6 +326,41 @@ impl Carrier {
             patch: Box::new(|gear| gear.handle = None),
             ..nothing()
         })
+    }
+
+    /// Presses the agent's own key and waits until it is over or at rest. That it cannot be told changes
+    /// nothing: it is told to end next. The number is the same when it is done again, so that the key is
+    /// pressed once.
+    async fn interrupt(
+        &self,
+        session: &Session,
+        gear: &Gear,
+        runtime: &dyn Runtime,
+        handle: &RunHandle,
+    ) -> Option<()> {
+        let project = self.project(session).await.ok()?;
+        let agent = self.fleet.agent(session, &project).ok()?;
+        let run = runtime.connect(handle).await.ok()?;
+        let mut sights = run.sight();
+        let keys = Input::Keys(agent.interrupt());
+        run.write(gear.input + 1, keys).await.ok()?;
+        while sights.borrow_and_update().exit.is_none() {
+            let screen = run.screen().await.ok()?;
+            let readings = agent.read_screen(Picture {
+                rows: &screen.rows,
+                cursor: screen.cursor,
+                title: None,
+            });
+            let rests = |r: &Reading| {
+                let ready = Activity::Ready;
+                matches!(r, Reading::Activity { activity, .. } if *activity == ready)
+            };
+            if readings.iter().any(rests) {
+                break;
+            }
+            sights.changed().await.ok()?;
+        }
+        Some(())
     }
 
     /// Work that is to be dropped is kept all the same if commits would go with it: they are never dropped.
