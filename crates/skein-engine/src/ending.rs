@@ -12,7 +12,7 @@ use skein_store::backend::Filter;
 use crate::caller::{Answer, Outcome};
 use crate::desk::Desk;
 use crate::error::Error;
-use crate::fleet::{reason, tell_saga, turn_round};
+use crate::fleet::{reason, take_over, tell_saga, turn_round};
 use crate::spawn::{check_delegates, live_children};
 use crate::turn::{Fence, refuse_agents, require_open_thread};
 
@@ -97,6 +97,7 @@ impl Desk {
     pub async fn restore(&self, reference: String) -> Result<Answer, Error> {
         let must_own = self.must_own(None);
         let ids = self.shared.ids.clone();
+        let (fleet, tenant) = (self.shared.fleet.get().cloned(), self.tenant().clone());
         let answer = self
             .change("restore a session", Role::Operate, move |writer| {
                 let before: Session = writer.reader().resolve(&reference)?;
@@ -108,6 +109,9 @@ impl Desk {
                 };
                 let after = before.step(step, writer.now())?;
                 require_open_thread(&writer.reader(), &before)?;
+                if let Some(fleet) = &fleet {
+                    take_over(writer, fleet, &tenant, &before)?;
+                }
                 if let Some(parent) = &before.parent {
                     let parent: Session = writer.reader().get(parent.as_str())?;
                     rejoin(writer, &parent, &before, &after)?;

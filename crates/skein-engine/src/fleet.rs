@@ -2,7 +2,8 @@
 //! them and bring them their messages.
 //!
 //! Reading order: [`parts`] (what the composition root brings), [`equip`] (what a new session gets),
-//! [`journal`] (how a saga moves), [`step`] (what each step does), [`dispatch`] (who begins when),
+//! [`journal`] (how a saga moves), [`step`] (what each step does), [`hands`] (who works on what),
+//! [`dispatch`] (who begins when),
 //! [`keeper`] (one task per run), [`courier`] (how a message is brought, as a pure decision).
 
 mod activity;
@@ -13,8 +14,10 @@ mod deliver;
 mod dispatch;
 pub mod equip;
 mod gc;
+mod hands;
 mod journal;
 mod keeper;
+mod leftover;
 mod outside;
 pub mod parts;
 mod places;
@@ -24,12 +27,12 @@ mod setup_log;
 mod step;
 mod undo;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use skein_agent::agent::Agent;
-use skein_domain::{Project, RuntimeKind, SagaId, Session, SessionId, TenantId, WorkspaceKind};
+use skein_domain::{Project, RuntimeKind, Session, SessionId, TenantId, WorkspaceKind};
 use skein_runtime::runtime::Runtime;
 use skein_workspace::provider::Provider;
 use tokio::sync::{Notify, watch};
@@ -38,6 +41,7 @@ use crate::error::Error;
 
 pub use gc::GcOrder;
 pub(crate) use journal::{reason, tell as tell_saga, turn_round};
+pub(crate) use leftover::take_over;
 pub use parts::{FleetParts, Memory, NoPoints, Points};
 pub use request::{AgentView, Hook, Terminal, Why};
 pub(crate) use request::{insert_receipt, new_receipt};
@@ -67,8 +71,7 @@ pub struct Fleet {
     pub(crate) board: board::Board,
     places: places::Places,
     appetites: appetite::Appetites,
-    /// Sagas at work in this process.
-    at_work: Mutex<HashSet<SagaId>>,
+    pub(crate) hands: hands::Hands,
     keepers: Mutex<HashMap<Member, keeper::Handle>>,
     /// Rung when a saga may begin.
     bell: Notify,
@@ -97,7 +100,7 @@ impl Fleet {
             board: board::Board::default(),
             places: places::Places::default(),
             appetites: appetite::Appetites::default(),
-            at_work: Mutex::default(),
+            hands: hands::Hands::default(),
             keepers: Mutex::default(),
             bell: Notify::new(),
             turned: watch::Sender::new(0),

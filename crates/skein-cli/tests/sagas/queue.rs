@@ -84,6 +84,35 @@ fn an_agent_that_needs_more_memory_than_there_is_is_refused() {
 }
 
 #[test]
+fn a_restore_waits_until_there_is_memory_for_its_agent() {
+    let fleet = Fleet::new();
+    let needs = |megabytes: u64| {
+        let agent = format!("[agents.big]\ncommand = 'cat'\nmemory_mb = {megabytes}\n");
+        fleet.settings(&agent);
+    };
+    needs(1);
+    let big = ["spawn", "--project", "api", "--agent", "big", "say hello"];
+    let big = text(&fleet.json(&big)["id"]);
+    fleet.json(&["kill", &big]);
+    // A machine without agents would take whoever comes.
+    let other = fleet.spawn("say hello", &[]);
+    fleet.until_status(&other, "idle");
+    needs(900_000_000);
+    let args = ["restore", &big];
+    std::thread::scope(|scope| {
+        let restored = scope.spawn(|| fleet.json(&args));
+        assert_queued(&fleet, &big, 1);
+        let why = fleet.run(&["why", &big]).stdout;
+        assert!(why.contains("MB of memory are needed"), "{why}");
+        needs(1);
+        restored.join().unwrap();
+    });
+    assert_eq!(fleet.show(&big)["runtime"]["state"], "alive");
+    fleet.json(&["kill", &big]);
+    clean(&fleet);
+}
+
+#[test]
 fn the_same_key_makes_one_session() {
     let fleet = Fleet::new();
     let spawn = ["--key", "once"];

@@ -4,13 +4,26 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::Instant;
 
 use crate::audit::{clean, findings, rows};
-use crate::base::Ran;
+use crate::base::{Daemon, Ran};
 use crate::common::{Fleet, eventually};
 
 /// Put in the way by the very command that fails, from inside the workspace.
 const BLOCK: &str = "echo mine > ../../.trash";
+
+/// A lock on the ref that is to keep what the set-up wrote. In the way of this session's undo, and of nothing
+/// else; takes effect by the same command.
+fn lock(fleet: &Fleet) -> (PathBuf, String) {
+    let lock = fleet.repo.join(".git/refs/skein/backup/api-1/1.lock");
+    let folder = lock.parent().unwrap().display().to_string();
+    let block = format!(
+        "echo half > made; mkdir -p {folder}; : > {}",
+        lock.display()
+    );
+    (lock, block)
+}
 
 fn obstacle(fleet: &Fleet) -> PathBuf {
     fleet.home.root().join("worktrees/.trash")
@@ -107,4 +120,66 @@ fn l4_an_undo_that_waits_does_not_take_a_restored_workspace() {
     assert_eq!(session["workspace"]["state"], "ready", "{session}");
     assert!(fleet.folder("api-1").join(".git").exists());
     clean(&fleet);
+}
+
+#[test]
+fn l4_a_restore_takes_over_what_could_not_be_undone() {
+    let fleet = Fleet::new();
+    let (lock, block) = lock(&fleet);
+    fleet.settings(&format!("setup = [\"{block}; exit 7\"]\n"));
+    let ran = spawn(&fleet, &["--agent", "scripted"]);
+    assert_told(&fleet, &ran, "failed (status 7)");
+    fleet.settings("");
+    // The obstacle is still there; while the undo is being tried the session is busy.
+    eventually(
+        || (fleet.run(&["restore", "api-1"]).code == 0).then_some(()),
+        || fleet.run(&["why", "api-1"]).stdout,
+    );
+    fleet.until_status("api-1", "idle");
+    assert_eq!(rows(&fleet, "saga"), 0);
+    // Nothing is left that would take the folder once it can be taken.
+    fs::remove_file(&lock).unwrap();
+    fleet.kill_daemon();
+    let other = fleet.spawn("say hello", &[]);
+    fleet.json(&["kill", &other]);
+    let session = fleet.until_status("api-1", "idle");
+    assert_eq!(session["workspace"]["state"], "ready", "{session}");
+    assert_eq!(session["run"], 1, "{session}");
+    assert!(fleet.folder("api-1").join(".git").exists());
+    assert_eq!(fleet.prompts("api-1"), ["write a.txt one"]);
+    clean(&fleet);
+}
+
+#[test]
+fn l4_an_undo_that_keeps_failing_is_tried_more_and_more_rarely() {
+    let fleet = Fleet::new();
+    let (lock, block) = lock(&fleet);
+    fleet.settings(&format!("setup = [\"{block}; exit 7\"]\n"));
+    fleet.home.stop();
+    let log = fleet.home.user().join("points");
+    let mut daemon = fleet.home.command(&["daemon", "run", "--announce"]);
+    daemon.env("SKEIN_TEST_CRASH_LOG", &log);
+    let _daemon = Daemon::announced(daemon).unwrap();
+    let began = Instant::now();
+    let ran = spawn(&fleet, &["--agent", "scripted"]);
+    assert_told(&fleet, &ran, "failed (status 7)");
+    fleet.settings("");
+    let tries = || {
+        let log = fs::read_to_string(&log).unwrap();
+        let clear = |line: &&str| *line == "spawn.workspace.clear";
+        u32::try_from(log.lines().filter(clear).count()).unwrap()
+    };
+    eventually(|| (tries() >= 2).then_some(()), || tries().to_string());
+    // Whatever rings the bell meanwhile changes nothing about it.
+    for _ in 0..3 {
+        let other = fleet.spawn("say hello", &[]);
+        fleet.json(&["kill", &other]);
+    }
+    // The pauses are 1 s, 2 s, 4 s and so on.
+    let (tries, seconds) = (tries(), began.elapsed().as_secs());
+    assert!((1 << tries) - 1 <= seconds + 1, "{tries} in {seconds} s");
+    let why = fleet.run(&["why", "api-1"]).stdout;
+    assert!(why.contains("it is tried again after"), "{why}");
+    fs::remove_file(&lock).unwrap();
+    assert_cleared(&fleet);
 }

@@ -10,8 +10,9 @@ use skein_domain::{Project, ProjectId, Saga, SagaState, Session, TenantId};
 use skein_runtime::runtime::Grace;
 use skein_store::backend::Filter;
 
+use super::equip::agent_named;
 use super::journal::{Carrier, tell};
-use super::{Fleet, Member, lock};
+use super::{Fleet, Member};
 use crate::engine::Engine;
 use crate::error::Error;
 
@@ -25,6 +26,24 @@ enum Wait {
     /// Nobody may go.
     Machine(String),
     Memory(String),
+}
+
+/// What one round over the queue has found so far.
+#[derive(Default)]
+struct Queue {
+    /// Of the last one that waits.
+    place: u64,
+    /// Why nobody may go any more.
+    closed: Option<String>,
+    full: HashSet<ProjectId>,
+    /// When to look again without being rung for.
+    again: Option<Duration>,
+}
+
+impl Queue {
+    fn look_after(&mut self, pause: Duration) {
+        self.again = Some(self.again.map_or(pause, |again| again.min(pause)));
+    }
 }
 
 impl Engine {
@@ -131,8 +150,7 @@ impl Engine {
         };
         for tenant in tenants {
             match self.dispatch_tenant(fleet, &tenant).await {
-                Ok(Some(pause)) => again = Some(pause),
-                Ok(None) => {}
+                Ok(pause) => again = [again, pause].into_iter().flatten().min(),
                 Err(error) => {
                     tracing::warn!(%tenant, %error, "the queue could not be looked after");
                     again = Some(FOR_MEMORY);
@@ -149,112 +167,130 @@ impl Engine {
     ) -> Result<Option<Duration>, Error> {
         let desk = self.system_desk(tenant.clone());
         let sagas: Vec<Saga> = desk.store.read(|r| r.all(&Filter::default())).await?;
-        let (mut place, mut closed, mut again) = (0, None, None);
-        let mut full: HashSet<ProjectId> = HashSet::new();
+        let mut queue = Queue::default();
         for saga in sagas {
-            if lock(&fleet.at_work).contains(&saga.id) {
+            if let Some(left) = fleet.hands.rests(&saga) {
+                queue.look_after(left);
                 continue;
             }
             let member = Member {
                 tenant: tenant.clone(),
                 session: saga.session.clone(),
             };
+            // Whoever has it rings when it is free.
+            let Some(held) = fleet.take_in_hand(&member) else {
+                continue;
+            };
             let carrier = Carrier {
                 desk: desk.clone(),
                 fleet: fleet.clone(),
-                member: member.clone(),
+                member,
             };
-            if saga.state != SagaState::Queued {
-                if saga.kind.queues() && !matches!(saga.state, SagaState::Leftover { .. }) {
-                    let session = carrier.session().await?;
-                    fleet.places.take(&member, &session.project, 0);
-                }
-                self.shared.tasks.start("saga", carrier.carry(saga));
-                continue;
-            }
-            place += 1;
-            let session = carrier.session().await?;
-            let wait = match &closed {
-                Some(why) => Some(Wait::Machine(String::clone(why))),
-                None if full.contains(&session.project) => {
-                    Some(Wait::Project("its project is full".into()))
-                }
-                None => self.waits(fleet, &carrier, &saga, &session).await?,
+            let begun = match saga.state {
+                SagaState::Queued => self.next_in(&mut queue, &carrier, &saga).await?,
+                _ => carrier.go_on_with(&saga).await?,
             };
-            match wait {
-                None => {
-                    place -= 1;
-                    let mb = saga.order.memory;
-                    fleet.places.take(&member, &session.project, mb);
-                    match carrier.begin(&saga).await? {
-                        Some(begun) => self.shared.tasks.start("saga", carrier.carry(begun)),
-                        None => drop(fleet.places.leave(&member)),
-                    }
-                }
-                Some(wait) => {
-                    let why = match wait {
-                        Wait::Project(why) => {
-                            full.insert(session.project.clone());
-                            why
-                        }
-                        Wait::Machine(why) => {
-                            closed = Some(why.clone());
-                            why
-                        }
-                        Wait::Memory(why) => {
-                            again = Some(FOR_MEMORY);
-                            closed = Some(why.clone());
-                            why
-                        }
-                    };
-                    let seen = SagaSeen {
-                        kind: saga.kind,
-                        step: None,
-                        place: Some(place),
-                        why: Some(why),
-                    };
-                    fleet.board.saga(&member, Some(seen));
-                }
+            if let Some(begun) = begun {
+                self.shared.tasks.start("saga", carrier.carry(held, begun));
             }
         }
-        Ok(again)
+        Ok(queue.again)
     }
 
+    /// Lets a saga that waits begin, if there is a place for it; says what it waits for otherwise.
+    async fn next_in(
+        &self,
+        queue: &mut Queue,
+        carrier: &Carrier,
+        saga: &Saga,
+    ) -> Result<Option<Saga>, Error> {
+        let (fleet, member) = (&carrier.fleet, &carrier.member);
+        let session = carrier.session().await?;
+        let wait = match &queue.closed {
+            Some(why) => Err(Wait::Machine(why.clone())),
+            None if queue.full.contains(&session.project) => {
+                Err(Wait::Project("its project is full".into()))
+            }
+            None => self.waits(fleet, carrier, saga, &session).await?,
+        };
+        let wait = match wait {
+            Ok(megabytes) => {
+                fleet.places.take(member, &session.project, megabytes);
+                let begun = carrier.begin(saga).await;
+                if !matches!(begun, Ok(Some(_))) {
+                    fleet.places.leave(member);
+                }
+                return begun;
+            }
+            Err(wait) => wait,
+        };
+        queue.place += 1;
+        let why = match wait {
+            Wait::Project(why) => {
+                queue.full.insert(session.project.clone());
+                why
+            }
+            Wait::Machine(why) => {
+                queue.closed = Some(why.clone());
+                why
+            }
+            Wait::Memory(why) => {
+                queue.look_after(FOR_MEMORY);
+                queue.closed = Some(why.clone());
+                why
+            }
+        };
+        let seen = SagaSeen {
+            kind: saga.kind,
+            step: None,
+            place: Some(queue.place),
+            why: Some(why),
+        };
+        fleet.board.saga(member, Some(seen));
+        Ok(None)
+    }
+
+    /// What keeps the saga waiting; else how much memory is set aside for its agent.
     async fn waits(
         &self,
         fleet: &std::sync::Arc<Fleet>,
         carrier: &Carrier,
         saga: &Saga,
         session: &Session,
-    ) -> Result<Option<Wait>, Error> {
+    ) -> Result<Result<u64, Wait>, Error> {
         let project: Project = carrier.project(session).await?;
         let machine = fleet.settings.machine();
         // Settings that cannot be read now hold nobody back; the saga's own steps will say what is wrong.
-        let limit = fleet.settings_of(&project).ok().and_then(|s| s.concurrency);
+        let settings = fleet.settings_of(&project).ok();
+        let limit = settings.as_ref().and_then(|s| s.concurrency);
         let taken = fleet.places.taken(&session.project);
         if let Some(limit) = limit.filter(|limit| taken.project >= *limit) {
             let why = format!(
                 "{} of {limit} agents of the project are at work",
                 taken.project
             );
-            return Ok(Some(Wait::Project(why)));
+            return Ok(Err(Wait::Project(why)));
         }
         if let Some(limit) = machine.concurrency.filter(|limit| taken.machine >= *limit) {
             let why = format!(
                 "{} of {limit} agents of this machine are at work",
                 taken.machine
             );
-            return Ok(Some(Wait::Machine(why)));
+            return Ok(Err(Wait::Machine(why)));
         }
-        let one = fleet.appetites.of(&session.agent, saga.order.memory);
+        // A restore was ordered without a look at the agent's settings.
+        let expected =
+            settings.and_then(|s| Some(agent_named(&s, &session.agent).ok()?.memory_mb()));
+        let expected = saga.order.memory.max(expected.unwrap_or(0));
+        let one = fleet.appetites.of(&session.agent, expected);
         let needed = one + taken.starting_mb + machine.memory_reserve_mb;
         match fleet.memory.free_mb() {
             // An empty machine takes whoever comes; waiting would help nobody.
             Some(free) if free < needed && taken.machine > 0 => {
                 let why = format!("{needed} MB of memory are needed, {free} MB are free");
-                Ok(Some(Wait::Memory(why)))
+                Ok(Err(Wait::Memory(why)))
             }
-            _ => Ok(None),
+            _ => Ok(Ok(one)),
         }
     }
 }
@@ -267,6 +303,19 @@ async fn pause(again: Option<Duration>) {
 }
 
 impl Carrier {
+    /// Where a saga is that is to go on; none when it ended since it was listed. An agent that is being
+    /// started or undone has a place.
+    async fn go_on_with(&self, saga: &Saga) -> Result<Option<Saga>, Error> {
+        let Some(saga) = self.current(saga).await? else {
+            return Ok(None);
+        };
+        if saga.kind.queues() && !matches!(saga.state, SagaState::Leftover { .. }) {
+            let session = self.session().await?;
+            self.fleet.places.keep(&self.member, &session.project);
+        }
+        Ok(Some(saga))
+    }
+
     /// Takes a saga out of the queue; none when somebody cancelled it.
     async fn begin(&self, saga: &Saga) -> Result<Option<Saga>, Error> {
         let expected = saga.clone();

@@ -13,13 +13,17 @@ use skein_domain::{Gear, Kind, Outcome, Reason, Saga, SagaState, Session, Worksp
 use skein_store::Writer;
 
 use super::deliver::close_written;
+use super::hands::Held;
 use super::step::{Done, Finish, StepError};
-use super::{Fleet, Member, lock};
+use super::{Fleet, Member};
 use crate::desk::Desk;
 use crate::ending::end_session;
 use crate::error::Error;
 
 type StoreResult<T> = Result<T, skein_store::Error>;
+
+/// What people are told of a saga that is over but for this.
+pub(super) const NOT_UNDONE: &str = "it could not be undone";
 
 /// One saga in the hands of its carrier.
 #[derive(Clone, Debug)]
@@ -30,30 +34,66 @@ pub(crate) struct Carrier {
 }
 
 /// Where a saga stands after a transaction.
-enum Moved {
+pub(super) enum Moved {
     On(Box<Saga>),
+    /// It is to be tried again later, for this reason.
+    Rests(Box<Saga>, String),
     Over,
 }
 
 impl Carrier {
-    /// Carries the saga to its end, or until the store fails; the row stays then and is found again.
-    pub(crate) async fn carry(self, mut saga: Saga) {
-        let id = saga.id.clone();
-        if !lock(&self.fleet.at_work).insert(id.clone()) {
-            return;
-        }
-        loop {
+    /// Carries the saga to its end, or until something fails that is tried again later; the row stays then.
+    pub(crate) async fn carry(self, held: Held, mut saga: Saga) {
+        let rests = loop {
             match self.advance(&saga).await {
                 Ok(Moved::On(next)) => saga = *next,
-                Ok(Moved::Over) => break,
-                Err(error) => {
-                    tracing::warn!(saga = %id, session = %self.member.session, %error, "a saga rests");
-                    break;
+                Ok(Moved::Over) => break None,
+                Ok(Moved::Rests(next, why)) => {
+                    saga = *next;
+                    break Some(why);
                 }
+                Err(error) => break Some(error.to_string()),
             }
+        };
+        match rests {
+            None => self.fleet.hands.forget(&saga.id),
+            Some(why) => self.rest(&saga, &why),
         }
-        lock(&self.fleet.at_work).remove(&id);
+        drop(held);
         self.fleet.ring();
+    }
+
+    /// Where the saga is now; none when it is over. Asked of the writer: what was decided before the
+    /// session was in our hands is done then, and what is decided later knows that it is.
+    pub(crate) async fn current(&self, saga: &Saga) -> Result<Option<Saga>, Error> {
+        let id = saga.id.clone();
+        let found = self
+            .desk
+            .store
+            .write(&saga.actor.clone(), self.desk.now(), move |writer| {
+                writer.reader().find::<Saga>(id.as_str())
+            })
+            .await?;
+        Ok(found)
+    }
+
+    /// Something failed that may work later.
+    fn rest(&self, saga: &Saga, why: &str) {
+        let pause = self.fleet.hands.rest(saga);
+        let seconds = pause.as_secs();
+        tracing::warn!(saga = %saga.id, session = %self.member.session, why, seconds, "a saga rests");
+        let step = match &saga.state {
+            SagaState::Queued => None,
+            SagaState::Doing(step) | SagaState::Undoing { step, .. } => Some(*step),
+            SagaState::Leftover { steps, .. } => steps.first().copied(),
+        };
+        let seen = SagaSeen {
+            kind: saga.kind,
+            step,
+            place: None,
+            why: Some(format!("{why}; it is tried again after {seconds} s")),
+        };
+        self.fleet.board.saga(&self.member, Some(seen));
     }
 
     async fn advance(&self, saga: &Saga) -> Result<Moved, Error> {
@@ -64,9 +104,7 @@ impl Carrier {
             SagaState::Undoing { step, why, failed } => {
                 self.go_back(saga, *step, why.clone(), failed.clone()).await
             }
-            SagaState::Leftover { steps, why } => {
-                self.clear_up(saga, steps.clone(), why.clone()).await
-            }
+            SagaState::Leftover { steps, why } => self.clear_up(saga, steps, why).await,
         }
     }
 
@@ -88,7 +126,7 @@ impl Carrier {
         self.fleet.board.saga(&self.member, Some(seen));
     }
 
-    fn name(saga: &Saga, step: Step, what: &str) -> String {
+    pub(super) fn name(saga: &Saga, step: Step, what: &str) -> String {
         format!("{}.{}.{what}", saga.kind.as_str(), step.as_str())
     }
 
@@ -121,7 +159,7 @@ impl Carrier {
     }
 
     /// Writes in the saga's name if it is still where we left it; else says where it is now.
-    async fn write(
+    pub(super) async fn write(
         &self,
         saga: &Saga,
         job: impl Fn(&mut Writer<'_>, &Session, Gear) -> StoreResult<Option<Saga>> + Send + 'static,
@@ -318,47 +356,15 @@ impl Carrier {
             })
             .await?;
         self.fleet.point(&Self::name(saga, step, "undo_recorded"));
-        if matches!(moved, Moved::Over) {
-            self.fleet.release(&self.member).await;
-            self.over(saga).await;
+        if !matches!(moved, Moved::Over) {
+            return Ok(moved);
         }
-        Ok(moved)
-    }
-
-    /// Undos that failed are tried again, once each time the saga is picked up.
-    async fn clear_up(&self, saga: &Saga, steps: Vec<Step>, why: Failure) -> Result<Moved, Error> {
-        let session = self.session().await?;
-        let mut left = vec![];
-        let mut patches = vec![];
-        for step in steps.iter().copied() {
-            match self.undo(saga, step, &session).await {
-                Ok(patch) => patches.push(patch),
-                Err(StepError::Store(error)) => return Err(error),
-                Err(StepError::Failed { .. }) => left.push(step),
-            }
-        }
-        if left == steps {
-            return Ok(Moved::Over);
-        }
-        let now = saga.clone();
-        self.write(saga, move |writer, session, mut gear| {
-            for patch in &patches {
-                patch(&mut gear);
-            }
-            let after = session.with_gear(gear, writer.now());
-            writer.update(&after)?;
-            tell_backups(writer, session, &after)?;
-            if left.is_empty() {
-                tell(writer, &now, &after, SagaChange::Undone)?;
-                writer.delete(&now)?;
-            } else {
-                let (steps, why) = (left.clone(), why.clone());
-                writer.update(&now.in_state(SagaState::Leftover { steps, why }))?;
-                tell(writer, &now, &after, SagaChange::Began { step: left[0] })?;
-            }
-            Ok(None)
+        self.fleet.release(&self.member).await;
+        self.over(saga).await;
+        Ok(match self.current(saga).await? {
+            Some(left) => Moved::Rests(Box::new(left), NOT_UNDONE.to_owned()),
+            None => Moved::Over,
         })
-        .await
     }
 }
 
@@ -377,7 +383,11 @@ pub(crate) fn tell(
 }
 
 /// Says where the work is that an undo kept.
-fn tell_backups(writer: &mut Writer<'_>, before: &Session, after: &Session) -> StoreResult<()> {
+pub(super) fn tell_backups(
+    writer: &mut Writer<'_>,
+    before: &Session,
+    after: &Session,
+) -> StoreResult<()> {
     let count = |s: &Session| s.gear.as_ref().map_or(0, |g| g.workspace.backups.len());
     let known = count(before);
     for backup in after

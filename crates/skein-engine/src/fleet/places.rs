@@ -46,6 +46,16 @@ impl Places {
         lock(&self.taken).insert(member.clone(), place);
     }
 
+    /// Takes a place for whoever has none yet.
+    pub(crate) fn keep(&self, member: &Member, project: &ProjectId) {
+        lock(&self.taken)
+            .entry(member.clone())
+            .or_insert_with(|| Place {
+                project: project.clone(),
+                starting_mb: 0,
+            });
+    }
+
     /// The agent runs; what it needs shows in the machine's own figures from now on.
     pub(crate) fn started(&self, member: &Member) {
         if let Some(place) = lock(&self.taken).get_mut(member) {
