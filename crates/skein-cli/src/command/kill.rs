@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use clap::Args;
-use skein_wire::{Kill, Session};
+use skein_wire::{Kill, Session, TreeNode};
 
 use crate::cli::{KeyArgs, reference};
 use crate::context::Context;
@@ -49,16 +49,43 @@ pub(crate) async fn run(context: &Context, args: KillArgs) -> Result<(), UserErr
     let lost = Cell::new(false);
     let watch = Watch::open(context, &lost).await?;
     let client = context.client().await?;
+    let mut before = match args.tree {
+        true => below(client.tree(&args.session).await?.root),
+        false => vec![],
+    };
     let begun = client.kill(&args.session, &body, &key).await?;
-    let session = match watch.settle(vec![begun]).await?.pop() {
-        Some(settled) => settled.session,
-        None => return Err(UserError::failed("no answer")),
+    let id = begun.id.clone();
+    let mut under_way = match args.tree {
+        // What had ended already is not waited for, unless it is ending.
+        true => below(client.tree(&id).await?.root),
+        false => vec![],
+    };
+    under_way.retain(|s| s.id != id && s.saga.is_some());
+    under_way.push(begun.clone());
+    before.retain(|s| s.id != id);
+    before.push(begun);
+    let mut killed: Vec<Session> = vec![];
+    for settled in watch.settle(under_way).await? {
+        killed.push(settled.session);
+    }
+    let Some(session) = killed.last() else {
+        return Err(UserError::failed("no answer"));
     };
     context
         .out
-        .show(&session, |paint| view::session_line(&session, paint))?;
-    tell_work(context, &session);
-    tell_orphans(context, &session).await
+        .show(session, |paint| view::session_line(session, paint))?;
+    for one in &killed {
+        let known = before.iter().find(|s| s.id == one.id);
+        tell_work(context, known, one);
+    }
+    tell_orphans(context, session).await
+}
+
+/// A session and all below it, the deepest first.
+fn below(node: TreeNode) -> Vec<Session> {
+    let mut all: Vec<Session> = node.children.into_iter().flat_map(below).collect();
+    all.push(node.session);
+    all
 }
 
 fn confirm(context: &Context, args: &KillArgs) -> Result<(), UserError> {
@@ -79,10 +106,12 @@ fn confirm(context: &Context, args: &KillArgs) -> Result<(), UserError> {
     }
 }
 
-/// Where the work is, and how it comes back.
-fn tell_work(context: &Context, session: &Session) {
+/// Where the work is that this kill kept, and how it comes back.
+fn tell_work(context: &Context, before: Option<&Session>, session: &Session) {
     let workspace = &session.workspace;
-    if let Some(backup) = workspace.backups.last() {
+    let known = before.map_or(&[][..], |before| &before.workspace.backups);
+    let kept = workspace.backups.last();
+    if let Some(backup) = kept.filter(|backup| !known.contains(backup)) {
         context.out.note(&format!(
             "work that was not committed is kept in {}",
             backup.name

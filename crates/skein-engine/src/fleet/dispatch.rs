@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use skein_domain::fact::SagaChange;
 use skein_domain::observed::SagaSeen;
-use skein_domain::{Project, ProjectId, Saga, SagaState, Session, TenantId};
+use skein_domain::{Project, ProjectId, Saga, SagaKind, SagaState, Session, SessionId, TenantId};
 use skein_runtime::runtime::Grace;
+use skein_store::Reader;
 use skein_store::backend::Filter;
 
 use super::equip::agent_named;
 use super::journal::{Carrier, tell};
 use super::{Fleet, Member};
+use crate::desk::Desk;
 use crate::engine::Engine;
 use crate::error::Error;
 
@@ -168,7 +170,14 @@ impl Engine {
         let desk = self.system_desk(tenant.clone());
         let sagas: Vec<Saga> = desk.store.read(|r| r.all(&Filter::default())).await?;
         let mut queue = Queue::default();
+        let above = self.above_endings(&desk, fleet, &sagas).await?;
         for saga in sagas {
+            // Children are told to end before their parents; the last of them rings.
+            let first = saga.kind.steps().first().copied().map(SagaState::Doing);
+            let waits = saga.kind == SagaKind::Kill && Some(&saga.state) == first.as_ref();
+            if waits && above.contains(&saga.session) {
+                continue;
+            }
             if let Some(left) = fleet.hands.rests(&saga) {
                 queue.look_after(left);
                 continue;
@@ -195,6 +204,35 @@ impl Engine {
             }
         }
         Ok(queue.again)
+    }
+
+    /// Sessions with somebody below them who is on the way out. Who cannot be ended holds nobody up.
+    async fn above_endings(
+        &self,
+        desk: &Desk,
+        fleet: &Fleet,
+        sagas: &[Saga],
+    ) -> Result<HashSet<SessionId>, Error> {
+        let ends =
+            |s: &&Saga| s.kind == SagaKind::Kill || matches!(s.state, SagaState::Undoing { .. });
+        let ending: Vec<SessionId> = sagas
+            .iter()
+            .filter(ends)
+            .filter(|s| fleet.hands.rests(s).is_none())
+            .map(|s| s.session.clone())
+            .collect();
+        let look = move |r: &Reader<'_>| {
+            let mut above = HashSet::new();
+            for id in ending {
+                let mut session: Session = r.get(id.as_str())?;
+                while let Some(parent) = session.parent {
+                    session = r.get(parent.as_str())?;
+                    above.insert(parent);
+                }
+            }
+            Ok(above)
+        };
+        Ok(desk.store.read(look).await?)
     }
 
     /// Lets a saga that waits begin, if there is a place for it; says what it waits for otherwise.
