@@ -91,10 +91,25 @@ pub(crate) fn for_agents() -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Where tests let the daemon end itself, and where it notes the points it reaches. Debug builds only.
+/// What tests ask of the points that the daemon reaches. Debug builds only.
 #[cfg(debug_assertions)]
-pub(crate) fn crash_points() -> (Option<OsString>, Option<PathBuf>) {
-    (text("SKEIN_TEST_CRASH_AT"), path("SKEIN_TEST_CRASH_LOG"))
+#[derive(Debug)]
+pub(crate) struct PointSettings {
+    /// The daemon ends itself there.
+    pub(crate) crash_at: Option<OsString>,
+    /// The daemon waits there until the file is there.
+    pub(crate) hold_at: Option<(OsString, PathBuf)>,
+    /// The points are noted here.
+    pub(crate) log: Option<PathBuf>,
+}
+
+#[cfg(debug_assertions)]
+pub(crate) fn points() -> PointSettings {
+    PointSettings {
+        crash_at: text("SKEIN_TEST_CRASH_AT"),
+        hold_at: text("SKEIN_TEST_HOLD_AT").zip(path("SKEIN_TEST_HOLD_UNTIL")),
+        log: path("SKEIN_TEST_CRASH_LOG"),
+    }
 }
 
 pub(crate) const SKEIN_HOME: &str = "SKEIN_HOME";

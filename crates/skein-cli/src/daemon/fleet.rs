@@ -98,7 +98,7 @@ fn words(skein: &Path, mode: &str) -> Vec<OsString> {
 
 #[cfg(debug_assertions)]
 fn points() -> Arc<dyn Points> {
-    match points::CrashPoints::from_environment() {
+    match points::TestPoints::from_environment() {
         Some(points) => Arc::new(points),
         None => Arc::new(NoPoints),
     }

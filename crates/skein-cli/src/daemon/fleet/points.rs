@@ -1,39 +1,47 @@
-//! Lets tests end the daemon between any two steps, as `kill -9` would. Debug builds only.
+//! Lets tests end the daemon between any two steps, as `kill -9` would, or hold it there. Debug builds only.
 
 use std::collections::HashMap;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use skein_engine::fleet::Points;
 
 use crate::env;
 
+/// How often to look whether to go on.
+const HELD: Duration = Duration::from_millis(10);
+
+/// A point, and the how manieth time it is reached.
+type Nth = (String, u32);
+
 #[derive(Debug)]
-pub(super) struct CrashPoints {
-    /// The point, and the how manieth time it is reached.
-    at: Option<(String, u32)>,
+pub(super) struct TestPoints {
+    crash: Option<Nth>,
+    hold: Option<(Nth, PathBuf)>,
     log: Option<PathBuf>,
     reached: Mutex<HashMap<String, u32>>,
 }
 
-impl CrashPoints {
+impl TestPoints {
     pub(super) fn from_environment() -> Option<Self> {
-        let (at, log) = env::crash_points();
-        if at.is_none() && log.is_none() {
-            return None;
-        }
-        Some(Self {
-            at: at.and_then(|at| parse(at.to_str()?)),
-            log,
+        let asked = env::points();
+        let hold = asked.hold_at.as_ref();
+        let points = Self {
+            crash: asked.crash_at.and_then(|at| parse(at.to_str()?)),
+            hold: hold.and_then(|(at, until)| Some((parse(at.to_str()?)?, until.clone()))),
+            log: asked.log,
             reached: Mutex::default(),
-        })
+        };
+        let is_asked = points.crash.is_some() || points.hold.is_some() || points.log.is_some();
+        is_asked.then_some(points)
     }
 }
 
 /// `point` or `point:n`.
-fn parse(text: &str) -> Option<(String, u32)> {
+fn parse(text: &str) -> Option<Nth> {
     match text.rsplit_once(':') {
         Some((point, n)) if n.bytes().all(|b| b.is_ascii_digit()) => {
             Some((point.to_owned(), n.parse().ok()?))
@@ -42,7 +50,7 @@ fn parse(text: &str) -> Option<(String, u32)> {
     }
 }
 
-impl Points for CrashPoints {
+impl Points for TestPoints {
     fn reach(&self, name: &str) {
         if let Some(log) = &self.log {
             let _ = OpenOptions::new()
@@ -57,10 +65,17 @@ impl Points for CrashPoints {
             *times += 1;
             *times
         };
-        if let Some((point, n)) = &self.at
-            && point == name
-            && times == *n
+        let here = (name.to_owned(), times);
+        if let Some((at, until)) = &self.hold
+            && *at == here
         {
+            tokio::task::block_in_place(|| {
+                while !until.exists() {
+                    std::thread::sleep(HELD);
+                }
+            });
+        }
+        if self.crash.as_ref() == Some(&here) {
             let _ = rustix::process::kill_process(
                 rustix::process::getpid(),
                 rustix::process::Signal::KILL,
