@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use clap::Args;
-use skein_wire::Gc;
+use skein_wire::{Gc, GcItem, Session};
 
 use crate::cli::KeyArgs;
 use crate::context::Context;
@@ -40,7 +40,7 @@ pub(crate) async fn run(context: &Context, args: GcArgs) -> Result<(), UserError
     let lost = Cell::new(false);
     let watch = Watch::open(context, &lost).await?;
     let client = context.client().await?;
-    let report = client.gc(&body, &key).await?;
+    let mut report = client.gc(&body, &key).await?;
     if !report.dry_run {
         // Many workspaces take longer than one call.
         let mut under_way = vec![];
@@ -48,7 +48,9 @@ pub(crate) async fn run(context: &Context, args: GcArgs) -> Result<(), UserError
             let session = client.get_session(&item.id).await?;
             under_way.extend(session.saga.is_some().then_some(session));
         }
-        watch.settle(under_way).await?;
+        for settled in watch.settle(under_way).await? {
+            correct(&mut report.data, &settled.session);
+        }
     }
     context.out.list(
         &report,
@@ -62,4 +64,21 @@ pub(crate) async fn run(context: &Context, args: GcArgs) -> Result<(), UserError
             .note("nothing was done; without `--dry-run` it is");
     }
     Ok(())
+}
+
+/// What was under way when the report was made is told as it came out.
+fn correct(items: &mut [GcItem], session: &Session) {
+    let of_it = |item: &&mut GcItem| item.what == "workspace" && item.id == session.id;
+    let Some(item) = items.iter_mut().find(of_it) else {
+        return;
+    };
+    if session.workspace.state.as_deref() == Some("gone") {
+        item.reason = "its session has ended; uncommitted work is kept under a backup ref".into();
+    } else {
+        item.action = "keep".into();
+        item.reason = match &session.note {
+            Some(note) => note.clone(),
+            None => "it could not be removed; `skein gc` tries again".into(),
+        };
+    }
 }

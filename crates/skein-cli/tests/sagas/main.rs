@@ -9,6 +9,7 @@ mod audit;
 mod crash;
 mod hostile;
 mod intruder;
+mod meanwhile;
 mod queue;
 mod sabotage;
 mod undo;

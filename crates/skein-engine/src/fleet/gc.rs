@@ -1,22 +1,23 @@
 //! Cleaning up: workspaces of ended sessions, old backups, folders and runs that no record knows. Takes
 //! only what we made; says why for each; doing it again changes nothing.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::{Value, json};
 use skein_domain::fact::SagaChange;
 use skein_domain::saga::Order;
 use skein_domain::{
     AbsPath, Backup, Phase, Project, Role, Saga, SagaId, SagaKind, SagaState, Session, SessionId,
-    WorkspaceState,
+    Workspace, WorkspaceState,
 };
 use skein_runtime::runtime::Grace;
 use skein_store::backend::Filter;
 use skein_workspace::provider::Removal;
 
+use super::hands::Held;
 use super::journal::tell;
 use super::step::off;
-use super::{Fleet, outside};
+use super::{Fleet, Member, outside};
 use crate::caller::{Answer, Outcome};
 use crate::desk::Desk;
 use crate::error::Error;
@@ -69,22 +70,30 @@ impl Desk {
             return Ok(earlier);
         }
         let fleet = self.fleet()?.clone();
-        let ledger = self
-            .look(|r| {
-                Ok(Ledger {
-                    sessions: r.all(&Filter::default())?,
-                    projects: r.all(&Filter::default())?,
-                })
-            })
-            .await?;
+        let ledger = self.ledger().await?;
         let mut items = self.gc_sessions(&fleet, &ledger, order).await?;
+        // That took its time: what was begun or restored meanwhile is known to the ledger of now.
+        let ledger = self.ledger().await?;
+        fleet.point("gc.backups.begin");
         items.extend(self.gc_backups(&ledger, order).await?);
-        items.extend(self.gc_folders(&fleet, &ledger, order).await?);
-        items.extend(self.gc_runs(&fleet, &ledger, order).await?);
+        fleet.point("gc.backups.done");
+        items.extend(self.gc_folders(&fleet, order).await?);
+        items.extend(self.gc_runs(&fleet, order).await?);
+        fleet.ring();
         let data: Vec<Value> = items.iter().map(Item::render).collect();
         let body = json!({"data": data, "next": null, "dry_run": order.dry_run});
         self.change(op, Role::Admin, move |_| {
             Ok(Outcome::Rendered(body.clone()))
+        })
+        .await
+    }
+
+    async fn ledger(&self) -> Result<Ledger, Error> {
+        self.look(|r| {
+            Ok(Ledger {
+                sessions: r.all(&Filter::default())?,
+                projects: r.all(&Filter::default())?,
+            })
         })
         .await
     }
@@ -275,47 +284,67 @@ impl Desk {
     }
 
     /// Folders below our roots that no record knows. Those that hold work are only named.
+    ///
+    /// They are listed before the ledger is asked: a folder's path is recorded before the folder is made,
+    /// so that one made meanwhile is either not listed or known.
     async fn gc_folders(
         &self,
         fleet: &std::sync::Arc<Fleet>,
-        ledger: &Ledger,
         order: GcOrder,
     ) -> Result<Vec<Item>, Error> {
-        let known: HashMap<SessionId, &Session> =
-            ledger.sessions.iter().map(|s| (s.id.clone(), s)).collect();
         let tenant = self.tenant().to_string();
-        let mut items = vec![];
+        let mut found = vec![];
         for root in fleet.roots.clone() {
-            let root_of = root.clone();
-            let found = off(move || outside::managed(&root_of)).await?;
-            for folder in found.into_iter().filter(|f| f.tenant == tenant) {
-                let mine = known
-                    .get(&folder.session)
-                    .and_then(|s| s.gear.as_deref())
-                    .is_some_and(|g| g.workspace.state != WorkspaceState::Gone);
-                if mine {
-                    continue;
-                }
-                let path = folder.path.to_string();
-                let id = folder.session.to_string();
-                let left = self.clear(fleet, &folder, order.dry_run).await?;
-                let (action, reason) = match left {
-                    None => (
-                        "remove",
-                        "no session knows this folder, and no work is in it".into(),
-                    ),
-                    Some(why) => ("keep", format!("no session knows this folder, but {why}")),
-                };
-                items.push(Item {
-                    what: "folder",
-                    id,
-                    path: Some(path),
-                    action,
-                    reason,
-                });
+            let listed = off(move || outside::managed(&root)).await?;
+            found.extend(listed.into_iter().filter(|f| f.tenant == tenant));
+        }
+        fleet.point("gc.folders.listed");
+        let mut items = vec![];
+        for folder in found {
+            // Somebody at work on the session knows what to do with it.
+            let Some(held) = self.take_in_hand(fleet, &folder.session) else {
+                continue;
+            };
+            if self.find(&folder.session).await?.is_some_and(|s| {
+                let here = |w: &Workspace| w.state != WorkspaceState::Gone;
+                s.check_free().is_err() || s.gear.as_ref().is_some_and(|g| here(&g.workspace))
+            }) {
+                continue;
             }
+            fleet.point("gc.folder.begin");
+            let left = self.clear(fleet, &folder, order.dry_run).await?;
+            fleet.point("gc.folder.done");
+            drop(held);
+            let (action, reason) = match left {
+                None => (
+                    "remove",
+                    "no session knows this folder, and no work is in it".into(),
+                ),
+                Some(why) => ("keep", format!("no session knows this folder, but {why}")),
+            };
+            items.push(Item {
+                what: "folder",
+                id: folder.session.to_string(),
+                path: Some(folder.path.to_string()),
+                action,
+                reason,
+            });
         }
         Ok(items)
+    }
+
+    /// Takes a session in hand that may not be in the ledger. As long as this is held no saga begins on it,
+    /// so what the ledger says from now on holds until we are done.
+    fn take_in_hand(&self, fleet: &std::sync::Arc<Fleet>, session: &SessionId) -> Option<Held> {
+        fleet.take_in_hand(&Member {
+            tenant: self.tenant().clone(),
+            session: session.clone(),
+        })
+    }
+
+    async fn find(&self, session: &SessionId) -> Result<Option<Session>, Error> {
+        let id = session.to_string();
+        self.look(move |r| r.find(&id)).await
     }
 
     /// Removes a folder that holds no work; says why not otherwise.
@@ -341,49 +370,59 @@ impl Desk {
         .await
     }
 
-    /// Runs that no record holds on to.
+    /// Runs that no record holds on to. Listed before the ledger is asked: a run's handle is recorded before
+    /// there is a process.
     async fn gc_runs(
         &self,
         fleet: &std::sync::Arc<Fleet>,
-        ledger: &Ledger,
         order: GcOrder,
     ) -> Result<Vec<Item>, Error> {
-        let known: HashMap<&SessionId, &Session> =
-            ledger.sessions.iter().map(|s| (&s.id, s)).collect();
-        let mut items = vec![];
+        let mut found = vec![];
         for runtime in fleet.runtimes.values() {
-            let found = match runtime.list().await {
-                Ok(found) => found,
-                Err(error) => {
-                    tracing::warn!(%error, "runs could not be listed");
-                    continue;
-                }
-            };
-            for run in found {
-                let held = known.get(&run.session).is_some_and(|s| {
-                    s.check_free().is_err()
-                        || s.gear
-                            .as_ref()
-                            .is_some_and(|g| g.handle.as_ref() == Some(&run.handle))
-                });
-                if held || run.tenant != self.tenant().as_str() {
-                    continue;
-                }
-                if !order.dry_run {
-                    let _ = runtime.end(&run.handle, Grace::default()).await;
-                    runtime.forget(&run.handle).await?;
-                }
-                items.push(Item {
-                    what: "run",
-                    id: format!("{}/{}", run.session, run.run),
-                    path: None,
-                    action: "end",
-                    reason: match run.pid {
-                        Some(pid) => format!("no session holds on to it; process {pid}"),
-                        None => "it is over, and no session holds on to it".into(),
-                    },
-                });
+            match runtime.list().await {
+                Ok(listed) => found.extend(listed.into_iter().map(|run| (runtime, run))),
+                Err(error) => tracing::warn!(%error, "runs could not be listed"),
             }
+        }
+        fleet.point("gc.runs.listed");
+        let mut items = vec![];
+        for (runtime, run) in found {
+            if run.tenant != self.tenant().as_str() {
+                continue;
+            }
+            let Some(held) = self.take_in_hand(fleet, &run.session) else {
+                continue;
+            };
+            if self.find(&run.session).await?.is_some_and(|s| {
+                let handle = s.gear.as_ref().and_then(|g| g.handle.as_ref());
+                s.check_free().is_err() || handle == Some(&run.handle)
+            }) {
+                continue;
+            }
+            let mut reason = match run.pid {
+                Some(pid) => format!("no session holds on to it; process {pid}"),
+                None => "it is over, and no session holds on to it".into(),
+            };
+            let mut action = "end";
+            if !order.dry_run {
+                fleet.point("gc.run.begin");
+                // One that is over cannot be ended; it can be forgotten.
+                let _ = runtime.end(&run.handle, Grace::default()).await;
+                fleet.point("gc.run.ended");
+                if let Err(error) = runtime.forget(&run.handle).await {
+                    action = "keep";
+                    reason = format!("{reason}; it could not be removed: {error}");
+                }
+                fleet.point("gc.run.done");
+            }
+            drop(held);
+            items.push(Item {
+                what: "run",
+                id: format!("{}/{}", run.session, run.run),
+                path: None,
+                action,
+                reason,
+            });
         }
         Ok(items)
     }
