@@ -35,6 +35,8 @@ impl RuntimeState {
 pub enum Exit {
     Code(i32),
     Signal(i32),
+    /// What held it was told to end from outside, and ended it: the machine shuts down, or somebody thinks so.
+    Dismissed,
     /// It is over, but nobody saw how.
     Unseen,
 }
@@ -44,6 +46,7 @@ impl std::fmt::Display for Exit {
         match self {
             Self::Code(code) => write!(f, "exited with code {code}"),
             Self::Signal(signal) => write!(f, "was ended by signal {signal}"),
+            Self::Dismissed => f.write_str("was ended with its holder, which was told to end"),
             Self::Unseen => f.write_str("is gone, and nobody saw how it ended"),
         }
     }

@@ -110,6 +110,7 @@ pub(crate) enum Tell {
 pub(crate) enum Ended {
     Code(i32),
     Signal(i32),
+    Dismissed,
     Unseen,
 }
 
@@ -118,6 +119,7 @@ impl From<Exit> for Ended {
         match exit {
             Exit::Code(code) => Self::Code(code),
             Exit::Signal(signal) => Self::Signal(signal),
+            Exit::Dismissed => Self::Dismissed,
             Exit::Unseen => Self::Unseen,
         }
     }
@@ -128,6 +130,7 @@ impl From<Ended> for Exit {
         match ended {
             Ended::Code(code) => Self::Code(code),
             Ended::Signal(signal) => Self::Signal(signal),
+            Ended::Dismissed => Self::Dismissed,
             Ended::Unseen => Self::Unseen,
         }
     }

@@ -1,11 +1,13 @@
 //! `skein restore`
 
 use std::cell::Cell;
+use std::time::Duration;
 
 use clap::Args;
 use futures_util::{StreamExt as _, stream};
 use skein_client::{Key, Page, Sessions};
 use skein_wire::{List, Restore, Session};
+use tokio::time::{Instant, sleep};
 
 use crate::cli::{KeyArgs, reference};
 use crate::context::Context;
@@ -16,6 +18,10 @@ use crate::view;
 
 const AT_ONCE: usize = 8;
 const PART: u32 = 500;
+/// No event tells that an agent was found alive, so it is looked again after so long.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+/// Longer than it takes until a run that is not there is given up.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Bring an ended session back, as a new run
 ///
@@ -82,17 +88,40 @@ pub(crate) async fn run(context: &Context, args: RestoreArgs) -> Result<(), User
     }
 }
 
-async fn lost_ones(context: &Context) -> Result<Vec<String>, UserError> {
+/// Waits until it is known of every session whether its agent still runs: right after a start of the daemon
+/// nobody has looked yet, and one look that finds nothing is no evidence.
+async fn until_known(context: &Context) -> Result<(), UserError> {
     let client = context.client().await?;
-    let mut which = Sessions {
+    let undetermined = sessions_that_are("detecting", 1);
+    let until = Instant::now() + PATIENCE;
+    while !client.list_sessions(&undetermined).await?.data.is_empty() {
+        if Instant::now() >= until {
+            context.out.note(
+                "it is not known of every session whether its agent runs; `skein ls` shows them as detecting",
+            );
+            break;
+        }
+        sleep(LOOK_AGAIN).await;
+    }
+    Ok(())
+}
+
+fn sessions_that_are(status: &str, limit: u32) -> Sessions {
+    Sessions {
         all: true,
-        status: vec!["lost".to_owned()],
+        status: vec![status.to_owned()],
         page: Page {
-            limit: Some(PART),
+            limit: Some(limit),
             cursor: None,
         },
         ..Sessions::default()
-    };
+    }
+}
+
+async fn lost_ones(context: &Context) -> Result<Vec<String>, UserError> {
+    until_known(context).await?;
+    let client = context.client().await?;
+    let mut which = sessions_that_are("lost", PART);
     let mut ids = vec![];
     loop {
         let list = client.list_sessions(&which).await?;

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::agents::Frozen;
@@ -161,6 +162,79 @@ fn l3_runs_whose_tmux_server_was_killed_are_lost_and_brought_back() {
     fleet.json(&["restore", "--all"]);
     fleet.until_status(&session, "idle");
     assert_eq!(fleet.prompts(&session), ["say hello"]);
+}
+
+/// A fleet of both kinds; then all its processes get a signal, and the first command brings all of it back.
+fn brought_back(signal: Signal, why: &str) {
+    let fleet = Fleet::new();
+    let sessions = [
+        fleet.spawn("say hello", &[]),
+        fleet.spawn("wait 600", &[]),
+        fleet.spawn("say hello", &["--runtime", "tmux"]),
+    ];
+    let agents = [
+        pid(&fleet.until_status(&sessions[0], "idle")),
+        pid(&fleet.until_status(&sessions[1], "working")),
+        pid(&fleet.until_status(&sessions[2], "idle")),
+    ];
+    let mut all = vec![fleet.daemon_pid(), tmux_server(agents[2])];
+    all.extend(agents.map(parent));
+    all.extend(agents);
+    for pid in &all {
+        let _ = kill_process(Pid::from_raw(*pid).unwrap(), signal);
+    }
+    all.into_iter().for_each(until_gone);
+    let back = fleet.json(&["restore", "--all"]);
+    let back = back["data"].as_array().unwrap().iter();
+    let back: Vec<String> = back.map(|s| text(&s["id"])).collect();
+    assert_eq!(back, sessions);
+    for session in &sessions {
+        let events = fleet.events(session);
+        let ended = events.iter().find(|e| e["kind"] == "session.ended");
+        assert_eq!(ended.unwrap()["data"]["outcome"], "lost", "{ended:?}");
+        let session = fleet.show(session);
+        assert_eq!(session["runtime"]["state"], "alive", "{session}");
+        assert_eq!(session["run"], 2, "{session}");
+    }
+    let told = fleet.events(&sessions[0]);
+    let told = told.iter().find(|e| e["kind"] == "session.ended").unwrap();
+    assert!(text(&told["data"]["reason"]).contains(why), "{told}");
+}
+
+#[test]
+fn l3_restore_all_is_the_first_command_after_a_power_failure() {
+    brought_back(Signal::KILL, "nobody saw");
+}
+
+#[test]
+fn l3_what_an_orderly_shutdown_ended_is_lost_and_brought_back() {
+    brought_back(Signal::TERM, "was told to end");
+}
+
+#[test]
+fn l3_agents_whose_holders_alone_were_told_to_end_are_brought_back() {
+    let fleet = Fleet::new();
+    let sessions = [
+        fleet.spawn("say hello", &[]),
+        fleet.spawn("say hello", &["--runtime", "tmux"]),
+    ];
+    for session in &sessions {
+        let agent = pid(&fleet.until_status(session, "idle"));
+        kill_process(Pid::from_raw(parent(agent)).unwrap(), Signal::TERM).unwrap();
+    }
+    fleet.json(&["restore", "--all"]);
+    for session in &sessions {
+        // Whoever had not noticed yet is brought back by the next one.
+        eventually(
+            || {
+                fleet.json(&["restore", "--all"]);
+                (fleet.show(session)["run"] == 2).then_some(())
+            },
+            || fleet.show(session).to_string(),
+        );
+        fleet.until_status(session, "idle");
+        assert_eq!(fleet.prompts(session), ["say hello"]);
+    }
 }
 
 #[test]

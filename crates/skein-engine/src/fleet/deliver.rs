@@ -585,6 +585,7 @@ fn outcome(exit: Exit) -> (Outcome, String) {
     match exit {
         Exit::Code(0) => (Outcome::Done, "its agent exited with code 0".into()),
         Exit::Code(_) | Exit::Signal(_) => (Outcome::Failed, format!("its agent {exit}")),
+        Exit::Dismissed => (Outcome::Lost, format!("its agent {exit}")),
         Exit::Unseen => (
             Outcome::Lost,
             "its agent is gone, and nobody saw how it ended".into(),

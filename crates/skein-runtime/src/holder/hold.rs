@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use pty_process::blocking::Pts;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::process::Signal;
 use rustix::time::{ClockId, clock_gettime};
 use skein_domain::Exit;
 
@@ -69,6 +70,10 @@ pub(super) struct Holder {
     next_client: u64,
     typist: Option<u64>,
     tree: Tree,
+    /// Whether the daemon asked for the end.
+    asked: bool,
+    /// Whether a signal from outside told us to end, before the daemon did.
+    dismissed: bool,
     draining: Option<Draining>,
     /// Set once its end was written down and told.
     exit: Option<Exit>,
@@ -99,6 +104,8 @@ impl Holder {
             next_client: 1,
             typist: None,
             tree: Tree::new(parts.pid),
+            asked: false,
+            dismissed: false,
             draining: None,
             exit: None,
             closed: false,
@@ -129,6 +136,7 @@ impl Holder {
             self.reap();
         }
         if ready.signalled[1] {
+            self.dismissed |= !self.asked;
             self.tree.end(Grace::default().terminate);
         }
         if ready.output {
@@ -306,7 +314,15 @@ impl Holder {
         if self.exit.is_some() || !(self.closed || quiet || enough) {
             return;
         }
-        let exit = draining.exit;
+        // A machine that shuts down tells everybody at once, and the agent may be quicker than we are.
+        let waits = was_told(draining.exit) && !self.asked && !self.dismissed;
+        if waits && draining.since.elapsed() < DRAIN_QUIET {
+            return;
+        }
+        let exit = match self.dismissed {
+            true => Exit::Dismissed,
+            false => draining.exit,
+        };
         self.exit = Some(exit);
         self.changes += 1;
         let _ = self.folder.write_screen(&self.terminal.shown(self.bytes));
@@ -364,6 +380,16 @@ struct Ready {
     signalled: [bool; 2],
     output: bool,
     clients: Vec<u64>,
+}
+
+/// Whether it ended as one does who is told to, by itself or by a shell above it.
+fn was_told(exit: Exit) -> bool {
+    let told = [Signal::TERM, Signal::HUP, Signal::INT].map(Signal::as_raw);
+    match exit {
+        Exit::Signal(signal) => told.contains(&signal),
+        Exit::Code(code) => told.contains(&(code - 128)),
+        Exit::Dismissed | Exit::Unseen => false,
+    }
 }
 
 /// Whether anything was in it.

@@ -69,6 +69,7 @@ impl Holder {
                 self.tell(id, &Tell::Done { request });
             }
             Ask::End { request, grace_ms } => {
+                self.asked = true;
                 self.tree
                     .end(Duration::from_millis(grace_ms.min(3_600_000)));
                 self.tell(id, &Tell::Done { request });
