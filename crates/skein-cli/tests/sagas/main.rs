@@ -9,6 +9,7 @@ mod audit;
 mod crash;
 mod hostile;
 mod intruder;
+mod kill;
 mod meanwhile;
 mod queue;
 mod sabotage;
