@@ -162,26 +162,8 @@ fn hooks_that_fail_keep_no_work_from_being_kept() {
     let fleet = Fleet::new();
     hook(&fleet, "post-checkout");
     hook(&fleet, "pre-commit");
-    let ran = fleet.run(&[
-        "--json",
-        "spawn",
-        "--project",
-        "api",
-        "--agent",
-        "scripted",
-        TASK,
-    ]);
-    if ran.code != 0 {
-        // Refused for the hook: then it says so, and nothing is left.
-        assert!(ran.stderr.contains("hook"), "{ran:?}");
-        settled(&fleet);
-        clean(&fleet);
-        fs::remove_file(fleet.repo.join(".git/hooks/post-checkout")).unwrap();
-        fleet.spawn(TASK, &[]);
-    }
-    let sessions = settled(&fleet);
-    let session = sessions[0]["id"].as_str().unwrap();
-    fleet.until_status(session, "idle");
+    // People's hooks are not for our own doings.
+    let session = &works(&fleet, &[]);
     let killed = fleet.json(&["kill", session]);
     let backup = killed["workspace"]["backups"][0]["ref"].as_str().unwrap();
     assert_eq!(fleet.git(&["show", &format!("{backup}:a.txt")]), "one");
@@ -202,15 +184,11 @@ fn a_lock_left_behind_by_a_dead_git_loses_no_work() {
     fs::write(&lock, "").unwrap();
     let killed = fleet.json(&["kill", &session]);
     assert_eq!(killed["status"], "killed", "{killed}");
+    // A backup needs no lock of the worktree's own.
     let kept = killed["workspace"]["backups"].as_array().unwrap();
-    match kept.last() {
-        Some(backup) => {
-            let file = format!("{}:a.txt", backup["ref"].as_str().unwrap());
-            assert_eq!(fleet.git(&["show", &file]), "one");
-        }
-        // Not kept, so not removed, and it says why.
-        None => assert!(fleet.folder(&session).join("a.txt").exists(), "{killed}"),
-    }
+    let file = format!("{}:a.txt", kept[0]["ref"].as_str().unwrap());
+    assert_eq!(fleet.git(&["show", &file]), "one");
+    assert!(fleet.folder(&session).join("a.txt").exists(), "{killed}");
     let _ = fs::remove_file(&lock);
     fleet.json(&["gc", "--older-than", "0s"]);
     let gone = fleet.show(&session);
