@@ -6,14 +6,16 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fs;
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::thread;
 
 use serde_json::Value;
 
-use crate::audit::{clean, settled};
+use crate::audit::{clean, rows, settled};
 use crate::base::Daemon;
 use crate::common::{Fleet, alive, eventually, text};
+use crate::undo::lock;
 
 /// Homes that are at work at once.
 const AT_ONCE: usize = 3;
@@ -306,6 +308,120 @@ fn heavy_l4_a_kill_during_setup_is_completed_after_a_crash_at_any_point() {
         after: |fleet| is_undone(fleet, "killed"),
     };
     crash_everywhere(&story, &["spawn.setup.undo", "spawn.workspace.undone"]);
+}
+
+#[test]
+fn heavy_l4_a_restore_whose_setup_fails_is_undone_after_a_crash_at_any_point() {
+    let story = Story {
+        before: |fleet| {
+            spawn(fleet);
+            fleet.json(&["kill", "api-1"]);
+            fleet.json(&["gc", "--older-than", "0s"]);
+            fleet.settings("setup = [\"exit 7\"]\n");
+        },
+        act: |fleet| drop(fleet.run(&["restore", "api-1"])),
+        after: is_killed,
+    };
+    crash_everywhere(&story, &["restore.setup.undo", "restore.workspace.undone"]);
+}
+
+#[test]
+fn heavy_l4_a_restore_whose_agent_dies_is_undone_after_a_crash_at_any_point() {
+    let story = Story {
+        before: |fleet| {
+            // It ends before it takes its task, but for the first time.
+            let agent = "[ ! -e ../dead ] || exit 3; : > ../dead; exec cat";
+            try_spawn(fleet, &["--command", agent, "--prompt-via", "typed"]);
+            fleet.json(&["kill", "api-1"]);
+        },
+        act: |fleet| drop(fleet.run(&["restore", "api-1"])),
+        after: |fleet| {
+            let session = only_session(fleet);
+            assert_eq!(session["status"], "killed", "{session}");
+            assert!(fleet.agents().is_empty(), "{:?}", fleet.agents());
+            let _ = fs::remove_file(fleet.folder("dead"));
+        },
+    };
+    crash_everywhere(&story, &["restore.prompt.undo", "restore.launch.undone"]);
+}
+
+#[test]
+fn heavy_l4_what_could_not_be_undone_is_cleared_up_after_a_crash_at_any_point() {
+    // A set-up that is done again puts the lock there again.
+    fn cleared(fleet: &Fleet) {
+        until(fleet, |_| {
+            let _ = fs::remove_file(lock(fleet).0);
+            rows(fleet, "saga") == 0
+        });
+    }
+    let story = Story {
+        before: |fleet| {
+            let (_, block) = lock(fleet);
+            fleet.settings(&format!("setup = [\"{block}; exit 7\"]\n"));
+        },
+        act: |fleet| {
+            try_spawn(fleet, &["--agent", "scripted"]);
+            cleared(fleet);
+        },
+        after: |fleet| {
+            cleared(fleet);
+            is_undone(fleet, "failed");
+        },
+    };
+    crash_everywhere(&story, &["spawn.workspace.clear", "spawn.clear_recorded"]);
+}
+
+#[test]
+fn heavy_l4_what_a_clean_up_was_at_is_taken_by_the_next_after_a_crash_at_any_point() {
+    // The second one may be where the crash is.
+    fn gc(fleet: &Fleet) -> Value {
+        let ran = || fleet.run(&["--json", "gc", "--older-than", "0s"]);
+        eventually(
+            || Some(ran()).filter(|r| r.code == 0).map(|r| r.document()),
+            || format!("{:?}", ran()),
+        )
+    }
+    let story = Story {
+        // A session of a ledger that was lost: its agent goes on, its folder is there.
+        before: |fleet| {
+            let ledger = || -> Vec<PathBuf> {
+                let files = fs::read_dir(fleet.home.root()).unwrap().flatten();
+                let ours = |path: &PathBuf| path.to_string_lossy().contains("/skein.db");
+                files.map(|f| f.path()).filter(ours).collect()
+            };
+            fleet.home.stop();
+            let kept: Vec<_> = ledger()
+                .into_iter()
+                .map(|f| (fs::read(&f).unwrap(), f))
+                .collect();
+            fleet.spawn("say hello", &[]);
+            fleet.until_status("api-1", "idle");
+            fleet.home.stop();
+            ledger()
+                .into_iter()
+                .for_each(|f| fs::remove_file(f).unwrap());
+            kept.into_iter()
+                .for_each(|(bytes, f)| fs::write(f, bytes).unwrap());
+        },
+        act: |fleet| drop(fleet.run(&["gc", "--older-than", "0s"])),
+        after: |fleet| {
+            gc(fleet);
+            assert_eq!(
+                gc(fleet)["data"],
+                Value::Array(vec![]),
+                "nothing is left for another"
+            );
+            assert!(fleet.agents().is_empty(), "{:?}", fleet.agents());
+            assert!(!fleet.folder("api-1").exists());
+            // What only the lost ledger could tell to be ours stays.
+            fleet.git(&["branch", "-D", "skein/api-1"]);
+            for place in ["sessions", "logs/sessions"] {
+                let folder = fleet.home.root().join(place).join("default/api-1");
+                fs::remove_dir_all(folder).unwrap();
+            }
+        },
+    };
+    crash_everywhere(&story, &["gc.backups.", "gc.folder.done", "gc.run.ended"]);
 }
 
 #[test]
