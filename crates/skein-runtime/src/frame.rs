@@ -143,6 +143,8 @@ pub(crate) struct Shown {
     pub(crate) cursor: (u16, u16),
     pub(crate) bracketed_paste: bool,
     pub(crate) bytes: u64,
+    #[serde(default)]
+    pub(crate) typed: u64,
 }
 
 impl From<Shown> for crate::runtime::Screen {
@@ -152,6 +154,7 @@ impl From<Shown> for crate::runtime::Screen {
             cursor: shown.cursor,
             bracketed_paste: shown.bracketed_paste,
             bytes: shown.bytes,
+            typed: shown.typed,
         }
     }
 }

@@ -115,6 +115,9 @@ pub struct Screen {
     pub bracketed_paste: bool,
     /// Output bytes so far; grows with every write of the program.
     pub bytes: u64,
+    /// Grows when a person types at the terminal, before what it shows can have changed by that; 0 as long
+    /// as nobody has.
+    pub typed: u64,
 }
 
 /// What changes while a run goes on. Kept up to date without being asked.

@@ -69,6 +69,8 @@ pub(super) struct Holder {
     clients: Vec<Client>,
     next_client: u64,
     typist: Option<u64>,
+    /// How often a viewer typed something.
+    typed: u64,
     tree: Tree,
     /// Whether the daemon asked for the end.
     asked: bool,
@@ -103,6 +105,7 @@ impl Holder {
             clients: vec![],
             next_client: 1,
             typist: None,
+            typed: 0,
             tree: Tree::new(parts.pid),
             asked: false,
             dismissed: false,
@@ -325,7 +328,9 @@ impl Holder {
         };
         self.exit = Some(exit);
         self.changes += 1;
-        let _ = self.folder.write_screen(&self.terminal.shown(self.bytes));
+        let _ = self
+            .folder
+            .write_screen(&self.terminal.shown(self.bytes, self.typed));
         self.write_exit(exit, false);
         for waiter in self.input.give_up() {
             let over = Tell::Over {

@@ -55,7 +55,7 @@ impl Terminal {
         }
     }
 
-    pub(super) fn shown(&self, bytes: u64) -> Shown {
+    pub(super) fn shown(&self, bytes: u64, typed: u64) -> Shown {
         let screen = self.screen();
         let rows = screen
             .rows(0, self.size().cols)
@@ -69,6 +69,7 @@ impl Terminal {
             cursor: screen.cursor_position(),
             bracketed_paste: screen.bracketed_paste(),
             bytes,
+            typed,
         }
     }
 

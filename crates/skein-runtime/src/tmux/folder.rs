@@ -126,6 +126,7 @@ impl Last {
             cursor: self.cursor,
             bracketed_paste: self.count.bracketed_paste,
             bytes: self.count.bytes,
+            typed: 0,
         }
     }
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::watch;
 
 use super::folder::{self, Last, Started, State};
@@ -18,9 +19,10 @@ use crate::runtime::{Input, Result, Run, Screen, Sight, Size, Taken, Task};
 /// Buffers of this process; the process id tells them from those of others.
 static BUFFERS: AtomicU64 = AtomicU64::new(0);
 
-/// The pane's facts before its rows: height, cursor, highest input number, whose pane it is.
-pub(super) const FACTS: &str =
-    "#{pane_height} #{cursor_y} #{cursor_x} #{@skein_input} #{@skein_run}";
+/// The pane's facts before its rows: height, cursor, highest input number, whose pane it is, and the seconds when
+/// somebody last attached to its session or typed there, and when it was made.
+pub(super) const FACTS: &str = "#{pane_height} #{cursor_y} #{cursor_x} #{@skein_input} #{@skein_run} \
+     #{session_activity} #{session_created}";
 
 /// Tests the number and takes it, with its paste, in one step: the server runs these without a break. The paste
 /// comes first, so that the number is not taken when there is nothing to paste.
@@ -38,6 +40,8 @@ pub(super) struct TmuxRun {
     pub(super) name: String,
     pub(super) server: Arc<Server>,
     pub(super) seen: Arc<Seen>,
+    /// Looks in a second in which somebody typed.
+    pub(super) touched: AtomicU64,
 }
 
 /// What a living pane says of itself.
@@ -46,19 +50,27 @@ pub(super) struct Facts {
     pub(super) height: usize,
     pub(super) cursor: (u16, u16),
     pub(super) input: u64,
+    /// When somebody attached or typed, in seconds since the epoch; 0 if nobody has.
+    pub(super) typed_at: u64,
+    /// That, counted from the session's beginning.
+    typed: u64,
 }
 
 impl Facts {
     /// `None` when the pane is not there, or is another run's.
     pub(super) fn parse(text: &str, name: &str) -> Option<Self> {
         let words: Vec<&str> = text.split(' ').collect();
-        let [height, row, column, input, run] = words.as_slice() else {
+        let [height, row, column, input, run, active, made] = words.as_slice() else {
             return None;
         };
+        let seconds = |text: &str| text.parse::<u64>().unwrap_or(0);
+        let typed = seconds(active).saturating_sub(seconds(made));
         (*run == name).then_some(Self {
             height: height.parse().ok()?,
             cursor: (row.parse().ok()?, column.parse().ok()?),
             input: input.parse().ok()?,
+            typed_at: if typed > 0 { seconds(active) } else { 0 },
+            typed,
         })
     }
 }
@@ -122,6 +134,16 @@ impl TmuxRun {
         }
     }
 
+    /// tmux tells seconds: what is typed in the same one as a look cannot be told from what was typed before it,
+    /// so every such look counts.
+    fn typed(&self, facts: Facts) -> u64 {
+        let now = clock_gettime(ClockId::Realtime).tv_sec;
+        if u64::try_from(now).is_ok_and(|now| facts.typed_at >= now) {
+            self.touched.fetch_add(1, Ordering::Relaxed);
+        }
+        facts.typed + self.touched.load(Ordering::Relaxed)
+    }
+
     async fn put(&self, number: u64, bytes: Vec<u8>, bracket: &str) -> Result<Taken> {
         let started = self.pane()?;
         let file = BufferFile::new(self, &bytes)?;
@@ -178,13 +200,16 @@ impl Run for TmuxRun {
                     Place::Pane(_) => Err(Error::unobserved("tmux shows no screen")),
                 };
             };
-            let cursor = Facts::parse(&facts, &self.name).map_or((0, 0), |facts| facts.cursor);
+            let facts = Facts::parse(&facts, &self.name);
+            let cursor = facts.map_or((0, 0), |facts| facts.cursor);
+            let typed = facts.map_or(0, |facts| self.typed(facts));
             let count = self.seen.folder().count("live/count");
             Ok(Screen {
                 rows: rows.iter().map(|row| shown(row)).collect(),
                 cursor,
                 bracketed_paste: count.bracketed_paste,
                 bytes: count.bytes,
+                typed,
             })
         })
     }
@@ -269,15 +294,17 @@ mod tests {
 
     #[test]
     fn facts_of_another_run_are_no_facts() {
-        let facts = Facts::parse("24 3 7 5 default,a-1,1", "default,a-1,1");
+        let facts = Facts::parse("24 3 7 5 default,a-1,1 109 100", "default,a-1,1");
         let expected = Facts {
             height: 24,
             cursor: (3, 7),
             input: 5,
+            typed_at: 109,
+            typed: 9,
         };
         assert_eq!(facts, Some(expected));
         assert_eq!(
-            Facts::parse("24 3 7 5 default,a-1,2", "default,a-1,1"),
+            Facts::parse("24 3 7 5 default,a-1,2 109 100", "default,a-1,1"),
             None
         );
         assert_eq!(Facts::parse("    ", "default,a-1,1"), None);

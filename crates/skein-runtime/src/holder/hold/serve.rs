@@ -57,7 +57,7 @@ impl Holder {
                 paste,
             } => self.write(id, request, number, paste, body),
             Ask::Screen { request } => {
-                let screen = self.terminal.shown(self.bytes);
+                let screen = self.terminal.shown(self.bytes, self.typed);
                 self.tell(id, &Tell::Screen { request, screen });
             }
             Ask::Resize {
@@ -93,6 +93,7 @@ impl Holder {
             }
             Ask::Keys => {
                 if self.typist == Some(id) && !self.is_ended() {
+                    self.typed += 1;
                     self.input.keys(body);
                 }
             }
