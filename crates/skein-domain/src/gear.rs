@@ -1,6 +1,7 @@
 //! What a session with an agent has besides its record: a workspace, a way to start the agent, and while
 //! it runs a handle on the run.
 
+use crate::budget::Usage;
 use crate::error::Conflict;
 use crate::id::SagaId;
 use crate::run::{LaunchSettings, NativeId, RunHandle, RuntimeKind};
@@ -23,8 +24,39 @@ pub struct Gear {
     pub saga: Option<(SagaId, SagaKind)>,
     /// The highest input number given out for the current run; see [`crate::receipt::Written`].
     pub input: u64,
+    /// What was counted of the spending of the last run that told any.
+    pub spent: Option<Spent>,
     /// Something people should know: launched fresh, workspace left behind.
     pub note: Option<Reason>,
+}
+
+/// What one run was seen to spend. An agent may tell it piece by piece, as a total, or both.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    pub run: u64,
+    /// The sum of what was told piece by piece.
+    pub pieces: Usage,
+    /// The highest total.
+    pub total: Usage,
+}
+
+impl Spent {
+    /// What `run` has spent so far; nothing if an earlier run spent it.
+    pub fn of(self, run: u64) -> Self {
+        if self.run == run {
+            self
+        } else {
+            Self {
+                run,
+                ..Self::default()
+            }
+        }
+    }
+
+    /// All of it, in each currency: pieces and total tell of the same spending.
+    pub fn sum(self) -> Usage {
+        self.pieces.plus(self.total.minus(self.pieces))
+    }
 }
 
 impl Session {

@@ -97,6 +97,8 @@ pub enum Source {
     File,
     Screen,
     Process,
+    /// What was known before the daemon was started; until something better is said.
+    Record,
 }
 
 impl Source {
@@ -107,6 +109,7 @@ impl Source {
             Self::File => "file",
             Self::Screen => "screen",
             Self::Process => "process",
+            Self::Record => "record",
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What is known of the delivery of one message (L6).
 
 use crate::id::{ReceiptId, SessionId};
+use crate::phase::Question;
 use crate::text::{Key, Message, Reason};
 use crate::time::Timestamp;
 
@@ -13,11 +14,14 @@ pub struct Receipt {
     /// The session that sent it, if one did.
     pub from: Option<SessionId>,
     pub text: Message,
+    /// What an answer for an agent is the answer to: it is typed into no other question.
+    pub question: Option<Question>,
     pub state: Delivery,
     /// How often Enter was pressed for it, or 1 when nothing had to be pressed.
     pub attempts: u32,
     pub history: Vec<(Delivery, Timestamp)>,
-    /// The right to write it, recorded before anything is written.
+    /// The right to write it, recorded before anything is written. Given back when it is certain that it
+    /// was not used.
     pub written: Option<Written>,
     /// Why it is not further.
     pub note: Option<Reason>,

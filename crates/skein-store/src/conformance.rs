@@ -84,6 +84,7 @@ macro_rules! store_conformance {
             l4_what_a_saga_was_begun_with_never_changes,
             l6_receipts_only_climb,
             l6_what_a_message_is_never_changes,
+            l6_a_right_to_write_is_given_back_only_unused,
             l6_open_receipts_of_a_session_come_in_order,
             l7_tenants_do_not_see_each_other,
             l7_tenants_cannot_change_each_other,

@@ -1,7 +1,8 @@
 //! What the typed layer knows of each kind of record.
 
 use skein_domain::{
-    Handoff, PhaseName, Project, Receipt, Saga, Session, Summary, Thread, ThreadState, Token,
+    Delivery, Handoff, PhaseName, Project, Receipt, Saga, Session, Summary, Thread, ThreadState,
+    Token,
 };
 
 use crate::backend::{Index, Result, Row, Table};
@@ -256,7 +257,10 @@ impl Entity for Receipt {
         unchanged("purpose", &before.purpose, &after.purpose)?;
         unchanged("sender", &before.from, &after.from)?;
         unchanged("text", &before.text, &after.text)?;
-        if before.written.is_some() {
+        unchanged("question", &before.question, &after.question)?;
+        // A right that was not used may be given back, before anything is known to be written.
+        let given_back = after.written.is_none() && after.state == Delivery::Accepted;
+        if before.written.is_some() && !given_back {
             unchanged("input number", &before.written, &after.written)?;
         }
         let Some(added) = after.history.strip_prefix(before.history.as_slice()) else {

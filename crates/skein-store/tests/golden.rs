@@ -33,7 +33,7 @@ fn read<E: Entity>(name: &str) -> E {
     E::decode(&text(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
 }
 
-const OTHERS: [&str; 18] = [
+const OTHERS: [&str; 20] = [
     "project-v1",
     "project-removed-v1",
     "thread-v1",
@@ -48,6 +48,8 @@ const OTHERS: [&str; 18] = [
     "session-gear-bare-v2",
     "session-gear-gone-v2",
     "session-gear-given-v2",
+    "session-gear-spent-v2",
+    "receipt-answer-v2",
     "saga-queued-v1",
     "saga-doing-v1",
     "saga-undoing-v1",
@@ -96,6 +98,11 @@ fn gear_and_sagas_are_read_and_written_alike() {
     assert!(!check::<Session>("session-gear-bare-v2").has_run());
     assert!(!check::<Session>("session-gear-gone-v2").index().live);
     check::<Session>("session-gear-given-v2");
+    let spent = check::<Session>("session-gear-spent-v2")
+        .gear
+        .unwrap()
+        .spent;
+    assert_eq!(spent.map(|s| (s.run, s.sum().cost_micros)), Some((1, 9)));
     for name in ["queued", "doing", "undoing", "leftover"] {
         let saga = check::<Saga>(&format!("saga-{name}-v1"));
         assert_eq!((saga.version(), saga.index().live), (3, true));
@@ -110,6 +117,8 @@ fn receipts_of_every_state_are_read_and_written_alike() {
         assert_eq!(receipt.state, state);
         assert_eq!(receipt.index().live, receipt.is_open());
     }
+    let answer = check::<Receipt>("receipt-answer-v2");
+    assert_eq!(answer.question.map(|q| q.options.len()), Some(2));
 }
 
 #[test]

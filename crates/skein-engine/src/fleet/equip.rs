@@ -144,6 +144,7 @@ impl Fleet {
                 native: None,
                 saga: None,
                 input: 0,
+                spent: None,
                 note: None,
             },
             memory_mb,

@@ -429,6 +429,7 @@ pub(crate) fn new_receipt(
         purpose,
         from: None,
         text,
+        question: None,
         state: skein_domain::Delivery::Accepted,
         attempts: 0,
         history: vec![(skein_domain::Delivery::Accepted, writer.now())],

@@ -118,6 +118,7 @@ pub(super) fn geared(n: u64) -> Session {
         native: Some("c0ffee".parse().unwrap()),
         saga: Some((saga_id(n), SagaKind::Spawn)),
         input: 4,
+        spent: None,
         note: Some("launched fresh".parse().unwrap()),
     };
     Session::spawning(new_session(n, None), gear)
@@ -158,6 +159,7 @@ pub(super) fn receipt(n: u64, session: u64) -> Receipt {
         purpose: Purpose::Message,
         from: Some(session_id(99)),
         text: format!("message {n}\n\tand more").parse().unwrap(),
+        question: None,
         state: Delivery::Accepted,
         attempts: 0,
         history: vec![(Delivery::Accepted, at(20))],

@@ -2,7 +2,8 @@
 
 use skein_domain::saga::{Failure, Order, Step};
 use skein_domain::{
-    Conflict, Delivery, Error as DomainError, Invalid, Kind, Outcome, PromptVia, Purpose, Receipt,
+    Conflict, Delivery, Error as DomainError, Invalid, Kind, Outcome, PromptVia, Purpose, Question,
+    Receipt,
     Saga, SagaKind, SagaState, Session, Written,
 };
 
@@ -362,6 +363,16 @@ pub fn l6_what_a_message_is_never_changes(subject: &mut Subject) {
                 ..next()
             },
         ),
+        (
+            "question",
+            Receipt {
+                question: Some(Question {
+                    text: "which?".parse().unwrap(),
+                    options: vec![],
+                }),
+                ..next()
+            },
+        ),
         ("input taken back", other_input(None)),
         (
             "other input",
@@ -374,6 +385,33 @@ pub fn l6_what_a_message_is_never_changes(subject: &mut Subject) {
     }
     assert_eq!(get::<Receipt>(&world, before.id.as_str()), before);
     update(&world, &next()).unwrap();
+}
+
+pub fn l6_a_right_to_write_is_given_back_only_unused(subject: &mut Subject) {
+    let world = world(&subject.store);
+    let claimed = Receipt {
+        written: Some(Written { run: 1, input: 3 }),
+        ..receipt(1, 1)
+    };
+    insert(&world, &claimed).unwrap();
+    let free = Receipt {
+        written: None,
+        ..claimed.moved(Delivery::Accepted, at(30))
+    };
+    update(&world, &free).unwrap();
+    let again = Receipt {
+        written: Some(Written { run: 1, input: 35 }),
+        ..free.moved(Delivery::Accepted, at(31))
+    };
+    update(&world, &again).unwrap();
+    let written = again.moved(Delivery::Written, at(32));
+    update(&world, &written).unwrap();
+    let back = Receipt {
+        written: None,
+        ..written.moved(Delivery::Written, at(33))
+    };
+    is_bug("given back after use", &update(&world, &back));
+    assert_eq!(get::<Receipt>(&world, claimed.id.as_str()), written);
 }
 
 pub fn l6_open_receipts_of_a_session_come_in_order(subject: &mut Subject) {

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use skein_domain::{
     Backup, EnvVar, Gear, LaunchSettings, Origin, Permission, PromptVia, RuntimeKind, SagaKind,
-    Session, Timestamp, Workspace, WorkspaceKind, WorkspaceState,
+    Session, Spent, Timestamp, Usage, Workspace, WorkspaceKind, WorkspaceState,
 };
 
 use super::{SessionV1, form, parse, parse_opt, unknown_form, word};
@@ -26,7 +26,18 @@ struct GearV1 {
     native: Option<String>,
     saga: Option<AtWorkV1>,
     input: u64,
+    /// Left out where there is none: forms from before it was written have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    spent: Option<SpentV1>,
     note: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SpentV1 {
+    run: u64,
+    /// Input tokens, output tokens, millionths of a dollar.
+    pieces: [u64; 3],
+    total: [u64; 3],
 }
 
 #[derive(Serialize, Deserialize)]
@@ -113,6 +124,11 @@ impl From<&Gear> for GearV1 {
                 kind: kind.as_str().into(),
             }),
             input: g.input,
+            spent: g.spent.map(|s| SpentV1 {
+                run: s.run,
+                pieces: numbers(s.pieces),
+                total: numbers(s.total),
+            }),
             note: text(g.note.as_ref()),
         }
     }
@@ -133,8 +149,25 @@ impl TryFrom<GearV1> for Gear {
             native: parse_opt(r.native.as_ref())?,
             saga: r.saga.map(saga).transpose()?,
             input: r.input,
+            spent: r.spent.map(|s| Spent {
+                run: s.run,
+                pieces: usage(s.pieces),
+                total: usage(s.total),
+            }),
             note: parse_opt(r.note.as_ref())?,
         })
+    }
+}
+
+fn numbers(usage: Usage) -> [u64; 3] {
+    [usage.input_tokens, usage.output_tokens, usage.cost_micros]
+}
+
+fn usage([input_tokens, output_tokens, cost_micros]: [u64; 3]) -> Usage {
+    Usage {
+        input_tokens,
+        output_tokens,
+        cost_micros,
     }
 }
 

@@ -1,9 +1,9 @@
 //! How receipts are written. The second form has what delivery to an agent needs; the first is still read.
 
 use serde::{Deserialize, Serialize};
-use skein_domain::{Delivery, Purpose, Receipt, Timestamp, Written};
+use skein_domain::{Delivery, Purpose, Question, Receipt, Timestamp, Written};
 
-use super::{form, parse, parse_opt, unknown_form, word};
+use super::{form, parse, parse_all, parse_opt, unknown_form, word};
 use crate::backend::Result;
 use crate::error::Error;
 
@@ -27,12 +27,21 @@ struct ReceiptV2 {
     purpose: String,
     from: Option<String>,
     text: String,
+    /// Left out where there is none: forms from before it was written have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    question: Option<QuestionV1>,
     attempts: u32,
     /// Ends with the state.
     history: Vec<(String, i64)>,
     written: Option<WrittenV1>,
     note: Option<String>,
     version: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct QuestionV1 {
+    text: String,
+    options: Vec<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -67,6 +76,10 @@ impl From<&Receipt> for ReceiptV2 {
             purpose: r.purpose.as_str().into(),
             from: r.from.as_ref().map(ToString::to_string),
             text: r.text.to_string(),
+            question: r.question.as_ref().map(|q| QuestionV1 {
+                text: q.text.to_string(),
+                options: q.options.iter().map(ToString::to_string).collect(),
+            }),
             attempts: r.attempts,
             history: r
                 .history
@@ -105,6 +118,7 @@ impl TryFrom<ReceiptV1> for Receipt {
             purpose: Purpose::Answer,
             from: None,
             text: parse(&r.text)?,
+            question: None,
             state,
             attempts: r.attempts,
             // The row's version was the length of its history.
@@ -120,6 +134,12 @@ impl TryFrom<ReceiptV2> for Receipt {
     type Error = String;
     fn try_from(r: ReceiptV2) -> std::result::Result<Self, String> {
         let (state, history) = history(&r.history)?;
+        let question = |q: QuestionV1| {
+            Ok::<_, String>(Question {
+                text: parse(&q.text)?,
+                options: parse_all(&q.options)?,
+            })
+        };
         Ok(Self {
             id: parse(&r.id)?,
             session: parse(&r.session)?,
@@ -127,6 +147,7 @@ impl TryFrom<ReceiptV2> for Receipt {
             purpose: word(&r.purpose, Purpose::parse(&r.purpose))?,
             from: parse_opt(r.from.as_ref())?,
             text: parse(&r.text)?,
+            question: r.question.map(question).transpose()?,
             state,
             attempts: r.attempts,
             history,

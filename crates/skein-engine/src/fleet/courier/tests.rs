@@ -13,6 +13,7 @@ fn receipt(state: Delivery, written: bool) -> Receipt {
         purpose: Purpose::Message,
         from: None,
         text: "do it".parse().unwrap(),
+        question: None,
         state,
         attempts: 0,
         history: vec![(Delivery::Accepted, Timestamp::from_micros(0))],
