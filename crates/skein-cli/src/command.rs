@@ -8,6 +8,7 @@ pub(crate) mod broadcast;
 pub(crate) mod completion;
 pub(crate) mod config;
 pub(crate) mod daemon;
+mod delivery;
 pub(crate) mod demo;
 pub(crate) mod diff;
 pub(crate) mod doctor;

@@ -1,16 +1,27 @@
 //! `skein answer`
 
+use std::cell::Cell;
 use std::path::Path;
+use std::time::Duration;
 
 use clap::Args;
-use skein_wire::Answer;
+use skein_wire::{Answer, Receipt};
+use tokio::time::Instant;
 
+use super::delivery::{Waiting, delivered, is_over, is_submitted};
+use super::wait::told;
 use crate::cli::{KeyArgs, reference};
 use crate::context::Context;
 use crate::error::UserError;
 use crate::text;
 
+/// How long an answer is waited for: it is typed at once, and given up by the daemon some seconds later.
+const DELIVERY: Duration = Duration::from_secs(20);
+
 /// Answer the question a session asks
+///
+/// The answer is typed into that question and no other. The command returns when the agent took it, or says
+/// how far it is known to have come.
 #[derive(Debug, Args)]
 pub(crate) struct AnswerArgs {
     /// Session id
@@ -18,6 +29,9 @@ pub(crate) struct AnswerArgs {
     session: String,
     /// The answer; `-` takes it from stdin
     text: String,
+    /// Return as soon as the answer is accepted
+    #[arg(long)]
+    no_wait: bool,
     #[command(flatten)]
     key: KeyArgs,
 }
@@ -29,14 +43,54 @@ pub(crate) async fn run(context: &Context, args: AnswerArgs) -> Result<(), UserE
         args.text
     };
     let key = context.key(args.key.key.as_deref());
-    let receipt = context
-        .client()
-        .await?
-        .answer(&args.session, &Answer { text }, &key)
+    let client = context.client().await?;
+    let session = client.get_session(&args.session).await?;
+    let lost = Cell::new(false);
+    let mut stream = client
+        .follow_events(None, Some(&session.id))
+        .on_change(|link| told(context, link, &lost));
+    // External programs read their answers from the event: to be accepted is all there is.
+    let waits = !args.no_wait && session.runtime.kind != "none";
+    if waits {
+        stream.open().await?;
+    }
+    let receipt = client.answer(&session.id, &Answer { text }, &key).await?;
+    if !waits {
+        return show(context, &receipt);
+    }
+    let mut waiting = Waiting {
+        client,
+        stream,
+        receipt,
+        session,
+    };
+    let deadline = Instant::now() + DELIVERY;
+    let there = waiting
+        .until(Some(deadline), |receipt, session| {
+            is_submitted(receipt) || is_over(session)
+        })
         .await?;
-    context.out.show(&receipt, |_| {
+    show(context, &waiting.receipt)?;
+    if !there {
+        context.out.note(&format!(
+            "the answer is not taken yet: {}",
+            waiting.session.status_reason
+        ));
+    }
+    delivered(&waiting)
+}
+
+fn show(context: &Context, receipt: &Receipt) -> Result<(), UserError> {
+    let verb = match receipt.state.as_str() {
+        "submitted" | "turn_started" => "answered",
+        // Somebody else reads it from there.
+        "accepted" if receipt.attempts > 0 => "answered",
+        "unknown" => "could not be seen to answer",
+        _ => "answer under way to",
+    };
+    context.out.show(receipt, |_| {
         format!(
-            "answered {} ({}, receipt {})",
+            "{verb} {} ({}, receipt {})",
             text::line(&receipt.session),
             text::line(&receipt.state),
             text::line(&receipt.id)

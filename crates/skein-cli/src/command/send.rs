@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::Value;
-use skein_client::{Client, EventStream, Kind};
+use skein_client::Kind;
 use skein_wire::{Receipt, Send, Session};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
+use super::delivery::{Waiting, delivered, is_over, is_submitted};
 use super::wait::told;
 use crate::cli::{KeyArgs, reference};
 use crate::context::Context;
@@ -20,9 +21,6 @@ use crate::view;
 
 /// How long a message is waited for before we say that it waits in the queue.
 const DELIVERY: Duration = Duration::from_secs(30);
-/// Without an event for so long it is looked again: a break of the stream may have hidden one. Longer than
-/// the stream's patience with an absent daemon, so that its end is told.
-const LOOK_AGAIN: Duration = Duration::from_secs(15);
 
 /// Send a message to a session's agent; its receipt tells how far it came
 ///
@@ -91,65 +89,6 @@ pub(crate) async fn run(context: &Context, args: SendArgs) -> Result<(), UserErr
     }
 }
 
-/// What is waited for, as it was last seen.
-struct Waiting<'a> {
-    client: &'a Client,
-    stream: EventStream<'a>,
-    receipt: Receipt,
-    session: Session,
-}
-
-impl Waiting<'_> {
-    async fn look(&mut self) -> Result<(), UserError> {
-        let receipt = self.client.get_receipt(&self.receipt.id).await;
-        let session = self.client.get_session(&self.session.id).await;
-        match (receipt, session) {
-            (Ok(receipt), Ok(session)) => {
-                self.receipt = receipt;
-                self.session = session;
-                Ok(())
-            }
-            // The stream tells about a daemon that is away, and waits for it.
-            (Err(error), _) | (_, Err(error)) if error.kind() == Kind::Unavailable => Ok(()),
-            (Err(error), _) | (_, Err(error)) => Err(error.into()),
-        }
-    }
-
-    /// Looks after every event until `reached`; false when time ran out.
-    async fn until(
-        &mut self,
-        deadline: Option<Instant>,
-        reached: impl Fn(&Receipt, &Session) -> bool,
-    ) -> Result<bool, UserError> {
-        loop {
-            self.look().await?;
-            if reached(&self.receipt, &self.session) {
-                return Ok(true);
-            }
-            let again = Instant::now() + LOOK_AGAIN;
-            let until = deadline.map_or(again, |deadline| deadline.min(again));
-            match timeout_at(until, self.stream.next()).await {
-                Ok(event) => drop(event?),
-                Err(_) if deadline.is_some_and(|deadline| Instant::now() >= deadline) => {
-                    return Ok(false);
-                }
-                Err(_) => {}
-            }
-        }
-    }
-}
-
-fn is_submitted(receipt: &Receipt) -> bool {
-    matches!(
-        receipt.state.as_str(),
-        "submitted" | "turn_started" | "unknown"
-    )
-}
-
-fn is_over(session: &Session) -> bool {
-    matches!(session.phase.as_str(), "ended" | "archived")
-}
-
 async fn delivery(context: &Context, waiting: &mut Waiting<'_>) -> Result<(), UserError> {
     let deadline = Instant::now() + DELIVERY;
     let there = waiting
@@ -166,36 +105,6 @@ async fn delivery(context: &Context, waiting: &mut Waiting<'_>) -> Result<(), Us
         ));
     }
     delivered(waiting)
-}
-
-/// Whether what is known of the message is no failure.
-fn delivered(waiting: &Waiting<'_>) -> Result<(), UserError> {
-    let (receipt, session) = (&waiting.receipt, &waiting.session);
-    if receipt.state == "unknown" {
-        let error = UserError::failed("what became of the message cannot be known");
-        let error = match &receipt.note {
-            Some(note) => error.cause(note),
-            None => error,
-        };
-        return Err(error
-            .detail("receipt", receipt.id.as_str())
-            .hint(format!("`skein screen {}` shows its terminal", session.id)));
-    }
-    if is_over(session) && !is_submitted(receipt) {
-        return Err(UserError::new(
-            Kind::Conflict,
-            format!(
-                "session {} ended as {} before the message was delivered",
-                session.id, session.status
-            ),
-        )
-        .detail("receipt", receipt.id.as_str())
-        .hint(format!(
-            "`skein restore {}` brings it back, and the message with it",
-            session.id
-        )));
-    }
-    Ok(())
 }
 
 /// Waits for the end of the turn that the message begins.
