@@ -166,9 +166,10 @@ pub enum Reading {
     Native(NativeId),
     /// Tokens and cost since the last reading of this kind.
     Usage(Usage),
-    /// Totals of the conversation so far; what was counted before is not counted again.
+    /// Totals of this run so far, which begin at nothing with each launch; what was counted of them before,
+    /// also piece by piece, is not counted again.
     UsageTotal(Usage),
-    /// It says it is done for good and how; the process may still live a moment.
+    /// It says it is done for good and how; the process may still live a moment, and is ended if it stays.
     Finished {
         failed: bool,
         reason: Option<Reason>,

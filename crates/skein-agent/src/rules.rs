@@ -27,7 +27,7 @@
 //!
 //! [[rule]]
 //! name = "cost"
-//! says = "usage"                   # totals of the conversation
+//! says = "usage"                   # totals of the run
 //! input = '(\d+) in'
 //! output = '(\d+) out'
 //! cost = '\$(\d+\.\d+)'

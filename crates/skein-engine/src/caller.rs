@@ -58,7 +58,7 @@ pub enum Outcome {
     Thread(Thread),
     Session(Box<Session>),
     Sessions(Vec<Session>),
-    Receipt(Receipt),
+    Receipt(Box<Receipt>),
     Summary(Summary),
     Token(Token),
     /// The secret is shown once and not kept; a replayed answer leaves it out.

@@ -21,10 +21,12 @@ mod leftover;
 mod outside;
 pub mod parts;
 mod places;
+mod record;
 mod request;
 pub mod settings;
 mod setup_log;
 mod step;
+mod typing;
 mod undo;
 
 use std::collections::{BTreeMap, HashMap};
@@ -73,6 +75,8 @@ pub struct Fleet {
     appetites: appetite::Appetites,
     pub(crate) hands: hands::Hands,
     keepers: Mutex<HashMap<Member, keeper::Handle>>,
+    /// Locked after `keepers`, if both are.
+    early: Mutex<keeper::Early>,
     /// Rung when a saga may begin.
     bell: Notify,
     /// Counts sagas that somebody turned round.
@@ -102,6 +106,7 @@ impl Fleet {
             appetites: appetite::Appetites::default(),
             hands: hands::Hands::default(),
             keepers: Mutex::default(),
+            early: Mutex::default(),
             bell: Notify::new(),
             turned: watch::Sender::new(0),
         }

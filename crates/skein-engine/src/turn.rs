@@ -153,11 +153,14 @@ impl Desk {
                     Message::from(&text),
                 );
                 receipt.key = key.clone();
+                if let (Some(_), Phase::AwaitingInput(question)) = (&before.gear, &before.phase) {
+                    receipt.question = Some(question.clone());
+                }
                 if before.gear.is_some() {
                     // It is typed into the agent's terminal; the question is answered when the agent took it.
                     refuse_second_answer(writer, &before)?;
                     insert_receipt(writer, &before, &receipt)?;
-                    return Ok(Outcome::Receipt(receipt));
+                    return Ok(Outcome::Receipt(Box::new(receipt)));
                 }
                 receipt.attempts = 1;
                 writer.insert(&receipt)?;
@@ -169,7 +172,7 @@ impl Desk {
                     }
                     .of(&after),
                 )?;
-                Ok(Outcome::Receipt(receipt))
+                Ok(Outcome::Receipt(Box::new(receipt)))
             })
             .await?;
         self.wake(&answer);

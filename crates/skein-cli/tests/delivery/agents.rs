@@ -1,5 +1,7 @@
 //! Sessions that talk to each other, and ways to hold processes still.
 
+use std::fs;
+
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::{Fleet, text};
@@ -21,6 +23,13 @@ impl Drop for Frozen {
     fn drop(&mut self) {
         let _ = kill_process(self.0, Signal::CONT);
     }
+}
+
+/// A command that runs these lines of a shell.
+pub(crate) fn script(fleet: &Fleet, lines: &str) -> String {
+    let path = fleet.home.user().join("agent.sh");
+    fs::write(&path, lines).unwrap();
+    format!("sh {}", path.display())
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use crate::common::{Fleet, eventually, text};
-use crate::post::{post, taken};
+use crate::post::{FINAL, post, taken};
 
 const SKEIN: &str = env!("CARGO_BIN_EXE_skein");
 
@@ -165,6 +165,28 @@ fn several_look_on_one_types_and_all_see_who() {
     first.until_no("2 viewers");
     first.keys(&["C-q"]);
     first.until("LEFT WITH 0");
+}
+
+/// What lay in the box left it, but not as a message.
+#[test]
+fn l6_a_draft_that_a_viewer_cleared_is_not_called_submitted() {
+    let fleet = Fleet::new();
+    for runtime in ["pty", "tmux"] {
+        let start = "SCRIPTED_START=swallow-enter 100";
+        let args = ["--runtime", runtime, "--env", start, "--prompt-via", "argv"];
+        let session = fleet.spawn("say hello", &args);
+        fleet.until_status(&session, "idle");
+        let outer = Outer::attach(&fleet, runtime, &session);
+        outer.until("[ready]");
+        let sent = post(&fleet, &session, "say it");
+        fleet.until_receipt(&sent.receipt, &["echoed"]);
+        outer.until("> say it");
+        outer.keys(&["C-u"]);
+        outer.until_no("> say it");
+        let receipt = fleet.until_receipt(&sent.receipt, &FINAL);
+        assert_eq!(receipt["state"], "unknown", "{runtime}: {receipt}");
+        assert_eq!(taken(&fleet, &session, "say hello"), [""; 0]);
+    }
 }
 
 #[test]

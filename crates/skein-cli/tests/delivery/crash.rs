@@ -13,7 +13,7 @@ const TASK: &str = "say hello";
 const TEXTS: [&str; 3] = ["say one", "say two\nsay three\n", "say four"];
 
 /// A daemon that notes or ends at points of its work.
-fn daemon(fleet: &Fleet, variable: &str, value: &str) -> Daemon {
+pub(crate) fn daemon(fleet: &Fleet, variable: &str, value: &str) -> Daemon {
     fleet.json(&["daemon", "stop"]);
     let mut command = fleet.command(&["daemon", "run", "--announce"]);
     command.env(variable, value);

@@ -7,8 +7,10 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 
 mod agents;
+mod answers;
 mod attach;
 mod crash;
+mod hooks;
 mod messages;
 mod observe;
 mod post;

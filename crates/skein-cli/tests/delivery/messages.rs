@@ -3,9 +3,11 @@
 use std::fmt::Write as _;
 use std::process::Stdio;
 
+use crate::agents::Frozen;
 use crate::base::Ran;
 use crate::common::{Fleet, text};
 use crate::post::{FINAL, Sent, assert_l6, pipe, post, post_all, taken};
+use crate::restart::pid;
 
 const TASK: &str = "say hello";
 
@@ -146,9 +148,13 @@ fn l6_several_lines_are_unknown_to_an_agent_without_pastes() {
 fn l6_an_agent_that_dies_while_it_is_written_to_leaves_unknown_and_the_rest_waits() {
     let fleet = Fleet::new();
     let session = difficult(&fleet, "die-on-paste 40");
-    fleet.until_status(&session, "idle");
-    let long = post(&fleet, &session, &"x".repeat(4000));
-    let short = post(&fleet, &session, "say short");
+    let idle = fleet.until_status(&session, "idle");
+    let (long, short) = {
+        // It dies as soon as it reads; both are to be accepted before.
+        let _frozen = Frozen::new(pid(&idle));
+        let long = post(&fleet, &session, &"x".repeat(4000));
+        (long, post(&fleet, &session, "say short"))
+    };
     let ended = fleet.until_status(&session, "failed");
     assert!(
         text(&ended["status_reason"]).contains("137"),

@@ -10,11 +10,11 @@ use crate::agents::Frozen;
 use crate::common::{Fleet, alive, end, eventually, text};
 use crate::post::{assert_l6, post};
 
-fn pid(session: &Value) -> i32 {
+pub(crate) fn pid(session: &Value) -> i32 {
     i32::try_from(session["runtime"]["pid"].as_i64().unwrap()).unwrap()
 }
 
-fn parent(pid: i32) -> i32 {
+pub(crate) fn parent(pid: i32) -> i32 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let rest = stat.rsplit_once(") ").unwrap().1;
     rest.split(' ').nth(1).unwrap().parse().unwrap()

@@ -1,17 +1,34 @@
 //! What the agent is doing, put together from hooks and screens.
 
-use skein_agent::agent::Reading;
+use skein_agent::agent::{Abilities, Reading, Resets, Wanted};
 use skein_domain::observed::{ActivitySeen, Source};
-use skein_domain::{Activity, NativeId, Question, Usage};
+use skein_domain::{Activity, NativeId, Phase, Question, Reason, Usage};
 
 /// A working turn by the hooks that the screen calls ready for this long was interrupted without a word.
 const FORGOTTEN_MS: u64 = 8_000;
+
+/// The screen no longer shows the question it showed.
+const GONE: &str = "question gone";
+
+/// An agent's own word that it is done for good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Finished {
+    pub(crate) failed: bool,
+    pub(crate) reason: Option<Reason>,
+}
 
 /// What is believed now.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sightings {
     pub(crate) now: Option<ActivitySeen>,
     pub(crate) question: Option<Question>,
+    /// What the question is for, where that is told.
+    pub(crate) wanted: Option<Wanted>,
+    /// Whether a question was left since this was last asked for: the same may be asked again.
+    pub(crate) question_left: bool,
+    pub(crate) finished: Option<Finished>,
+    /// Whether nothing but the screen tells what this agent does.
+    screens_only: bool,
     /// Whether hooks spoke in this run; they are believed over the screen.
     pub(crate) hooks: bool,
     /// Since when the screen says `ready` against the hooks.
@@ -21,6 +38,8 @@ pub(crate) struct Sightings {
     /// Whether it was seen working since.
     pub(crate) worked: bool,
     pub(crate) prompt_taken: bool,
+    /// The beginning of the prompt that was taken, if that was told.
+    pub(crate) prompt: Option<String>,
     /// Whether a turn was recorded since.
     pub(crate) turned: bool,
     /// Learnt, to be recorded.
@@ -34,11 +53,50 @@ impl Sightings {
         self.now.as_ref().map(|n| n.activity)
     }
 
+    /// What the record says of an agent that was running before this daemon was. One that only tells changes,
+    /// and has nothing to tell while it waits, would never be heard of otherwise.
+    pub(crate) fn recall(&mut self, phase: &Phase, abilities: &Abilities) {
+        let tells = abilities.hooks || abilities.files || !abilities.protocols.is_empty();
+        self.screens_only = !tells;
+        if self.now.is_some() {
+            return;
+        }
+        let activity = match phase {
+            Phase::AwaitingInput(question) => {
+                self.question = Some(question.clone());
+                Activity::WaitingInput
+            }
+            Phase::Idle if tells => Activity::Ready,
+            Phase::Active if tells => Activity::Active,
+            // A screen is looked at anew.
+            _ => return,
+        };
+        self.now = Some(ActivitySeen {
+            activity,
+            source: Source::Record,
+            rule: format!("phase {}", phase.name().as_str()),
+            detail: None,
+        });
+    }
+
+    /// Whether it is known that nothing is asked; not knowing is not a no.
+    pub(crate) fn asks(&self) -> Option<bool> {
+        let seen = self.now.as_ref()?;
+        match seen.activity {
+            Activity::WaitingInput => Some(true),
+            Activity::Unknown if seen.rule != GONE => None,
+            Activity::Active | Activity::Ready | Activity::Blocked | Activity::Unknown => {
+                Some(false)
+            }
+        }
+    }
+
     /// A prompt is being submitted: what is seen from now on belongs to it.
     pub(crate) fn prompted(&mut self, now: u64) {
         self.prompted_at = Some(now);
         self.worked = false;
         self.prompt_taken = false;
+        self.prompt = None;
         self.turned = false;
     }
 
@@ -47,7 +105,9 @@ impl Sightings {
             self.worked = true;
         }
         if activity != Activity::WaitingInput {
+            self.question_left |= self.activity() == Some(Activity::WaitingInput);
             self.question = None;
+            self.wanted = None;
         }
         self.now = Some(ActivitySeen {
             activity,
@@ -60,6 +120,9 @@ impl Sightings {
     /// What a hook said; believed at once.
     pub(crate) fn heard(&mut self, readings: Vec<Reading>) {
         self.ready_since = None;
+        if readings.iter().any(|r| matches!(r, Reading::Asks(_))) {
+            self.wanted = None;
+        }
         for reading in readings {
             // A hook that only tells a name or a price knows nothing of turns.
             self.hooks |= matches!(
@@ -76,8 +139,8 @@ impl Sightings {
                     rule,
                     detail,
                 } => self.set(activity, Source::Hook, &rule, detail),
-                Reading::PromptTaken { .. } => {
-                    self.prompt_taken = true;
+                Reading::PromptTaken { text } => {
+                    self.took(text);
                     self.set(Activity::Active, Source::Hook, "prompt taken", None);
                 }
                 Reading::TurnEnded => self.set(Activity::Ready, Source::Hook, "turn ended", None),
@@ -86,6 +149,7 @@ impl Sightings {
                     self.question = Some(question);
                 }
                 Reading::AnswerTaken => {
+                    self.question_left = true;
                     self.set(Activity::Active, Source::Hook, "answer taken", None);
                 }
                 other => self.learn(other),
@@ -97,6 +161,7 @@ impl Sightings {
     pub(crate) fn looked(&mut self, readings: Vec<Reading>, now: u64) {
         let mut seen: Option<(Activity, String, Option<String>)> = None;
         let mut question = None;
+        let mut wanted = None;
         for reading in readings {
             match reading {
                 Reading::Activity {
@@ -105,7 +170,8 @@ impl Sightings {
                     detail,
                 } => seen = Some((activity, rule, detail)),
                 Reading::Asks(asked) => question = Some(asked),
-                Reading::PromptTaken { .. } => self.prompt_taken = true,
+                Reading::Wants(what) => wanted = Some(what),
+                Reading::PromptTaken { text } => self.took(text),
                 Reading::TurnEnded => seen = Some((Activity::Ready, "turn ended".into(), None)),
                 Reading::AnswerTaken => {}
                 other => self.learn(other),
@@ -115,6 +181,7 @@ impl Sightings {
             let rule = seen.map_or_else(|| "asks".to_owned(), |s| s.1);
             self.set(Activity::WaitingInput, Source::Screen, &rule, None);
             self.question = Some(asked);
+            self.wanted = wanted;
             return;
         }
         match seen {
@@ -126,9 +193,10 @@ impl Sightings {
                 // A question that the screen told and no longer shows is not asked any more.
                 if let Some(seen) = &self.now
                     && seen.activity == Activity::WaitingInput
-                    && seen.source == Source::Screen
+                    && (seen.source == Source::Screen
+                        || (seen.source == Source::Record && self.screens_only))
                 {
-                    self.set(Activity::Unknown, Source::Screen, "question gone", None);
+                    self.set(Activity::Unknown, Source::Screen, GONE, None);
                 }
             }
         }
@@ -161,8 +229,45 @@ impl Sightings {
             Reading::Native(id) => self.native = Some(id),
             Reading::Usage(usage) => self.usage.push(usage),
             Reading::UsageTotal(total) => self.total = Some(total),
-            _ => {}
+            Reading::Wants(wanted) => self.wanted = Some(wanted),
+            Reading::Finished { failed, reason } => {
+                self.finished = Some(Finished { failed, reason });
+            }
+            Reading::Limited { resets } => self.limited(resets),
+            // Told of activities, and read where those are.
+            Reading::Activity { .. }
+            | Reading::PromptTaken { .. }
+            | Reading::TurnEnded
+            | Reading::Asks(_)
+            | Reading::AnswerTaken => {}
         }
+    }
+
+    fn took(&mut self, prompt: Option<String>) {
+        self.prompt_taken = true;
+        self.prompt = prompt;
+    }
+
+    /// People are told when a limit ends, unless the agent's own words say so.
+    fn limited(&mut self, resets: Option<Resets>) {
+        let Some(seen) = self
+            .now
+            .as_mut()
+            .filter(|s| s.activity == Activity::Blocked)
+        else {
+            return;
+        };
+        let when = match resets {
+            Some(Resets::In { seconds }) => format!("renewed in {seconds} s"),
+            Some(Resets::Said(words)) => words,
+            // A moment is for programs; whoever tells one says it in words too.
+            Some(Resets::At(_)) | None => return,
+        };
+        seen.detail = Some(match seen.detail.take() {
+            None => when,
+            Some(detail) if detail.contains(&when) || detail.contains("reset") => detail,
+            Some(detail) => format!("{detail}; {when}"),
+        });
     }
 }
 
@@ -202,12 +307,8 @@ mod tests {
 
     #[test]
     fn l3_a_question_that_left_the_screen_is_not_asked() {
-        let question = Question {
-            text: "go on?".parse().unwrap(),
-            options: vec![],
-        };
         let mut seen = Sightings::default();
-        seen.looked(vec![Reading::Asks(question)], 0);
+        seen.looked(vec![Reading::Asks(question())], 0);
         assert_eq!(seen.activity(), Some(Activity::WaitingInput));
         seen.looked(vec![], 1);
         assert_eq!(
@@ -223,5 +324,94 @@ mod tests {
             seen.looked(screen(activity), 0);
             assert_eq!(seen.activity(), Some(activity));
         }
+    }
+
+    fn question() -> Question {
+        Question {
+            text: "go on?".parse().unwrap(),
+            options: vec![],
+        }
+    }
+
+    fn abilities(hooks: bool) -> Abilities {
+        Abilities {
+            hooks,
+            screens: !hooks,
+            ..Abilities::default()
+        }
+    }
+
+    #[test]
+    fn l3_an_agent_that_tells_only_changes_is_what_the_record_says_until_it_speaks() {
+        for (phase, expected) in [
+            (Phase::Idle, Some(Activity::Ready)),
+            (Phase::Active, Some(Activity::Active)),
+            (
+                Phase::AwaitingInput(question()),
+                Some(Activity::WaitingInput),
+            ),
+            (Phase::Spawning, None),
+        ] {
+            let mut seen = Sightings::default();
+            seen.recall(&phase, &abilities(true));
+            assert_eq!(seen.activity(), expected, "{phase:?}");
+            assert!(!seen.worked, "{phase:?}: nothing was seen");
+            seen.looked(vec![], 0);
+            assert_eq!(seen.activity(), expected, "its screen says nothing");
+        }
+        let mut seen = Sightings::default();
+        seen.heard(vec![Reading::TurnEnded]);
+        seen.recall(&Phase::Active, &abilities(true));
+        assert_eq!(
+            seen.activity(),
+            Some(Activity::Ready),
+            "a hook knows better"
+        );
+    }
+
+    #[test]
+    fn l3_what_a_screen_would_show_is_not_recalled() {
+        let mut seen = Sightings::default();
+        seen.recall(&Phase::Idle, &abilities(false));
+        assert_eq!((seen.activity(), seen.asks()), (None, None));
+        seen.recall(&Phase::AwaitingInput(question()), &abilities(false));
+        assert_eq!(seen.asks(), Some(true));
+        seen.looked(vec![], 0);
+        assert_eq!(seen.asks(), Some(false), "it shows no question");
+    }
+
+    #[test]
+    fn a_question_asked_again_was_left_in_between() {
+        let mut seen = Sightings::default();
+        seen.heard(vec![Reading::Asks(question())]);
+        assert!(!seen.question_left);
+        seen.heard(vec![Reading::AnswerTaken]);
+        seen.heard(vec![Reading::Asks(question())]);
+        assert!(seen.question_left);
+        assert_eq!(seen.question, Some(question()));
+    }
+
+    #[test]
+    fn limits_wishes_and_ends_are_kept() {
+        let mut seen = Sightings::default();
+        let blocked = Reading::Activity {
+            activity: Activity::Blocked,
+            rule: "hook limit".into(),
+            detail: Some("too much".into()),
+        };
+        let resets = Some(Resets::In { seconds: 5 });
+        seen.heard(vec![blocked, Reading::Limited { resets }]);
+        let detail = seen.now.as_ref().and_then(|n| n.detail.clone());
+        assert_eq!(detail.as_deref(), Some("too much; renewed in 5 s"));
+        let wants = Reading::Wants(Wanted::Permission);
+        seen.heard(vec![wants, Reading::Asks(question())]);
+        assert_eq!(seen.wanted, Some(Wanted::Permission));
+        seen.heard(vec![Reading::AnswerTaken]);
+        assert_eq!(seen.wanted, None);
+        seen.heard(vec![Reading::Finished {
+            failed: true,
+            reason: None,
+        }]);
+        assert!(seen.finished.is_some_and(|f| f.failed));
     }
 }

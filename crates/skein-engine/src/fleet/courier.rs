@@ -1,10 +1,16 @@
 //! How one message is brought to an agent, as a pure decision: what is known in, the next act out (L6).
 //!
 //! The ladder is `accepted → written → echoed → submitted → turn_started`, or `unknown`. Nothing is claimed
-//! that was not seen, nothing is typed into a dialog, and every input has a number, so that an act repeated
-//! after a crash is done once.
+//! that was not seen, nothing is typed into a dialog but the answer to it, and every input has a number, so
+//! that an act repeated after a crash is done once.
 
-use skein_domain::{Activity, Delivery, Purpose, Receipt};
+use std::borrow::Cow;
+
+use skein_domain::{Activity, Delivery, Receipt};
+
+mod answer;
+
+pub(crate) use answer::{Asked, By, GONE, decide_answer};
 
 /// Numbers set aside for one message: its paste, and Enter as often as it may be swallowed.
 pub(crate) const NUMBERS: u64 = 32;
@@ -26,6 +32,8 @@ const MUTE_MS: u64 = 3_000;
 pub(crate) const SETTLE_MS: u64 = 2_000;
 /// After a prompt left the box, how long hooks have to tell that it was taken.
 const HOOK_MS: u64 = 2_000;
+/// After somebody else pressed keys, how long until nothing more is to be learnt.
+const DISTURBED_MS: u64 = 5_000;
 
 /// Noted on a message when it is written without brackets around it.
 pub(crate) const LINES: &str =
@@ -33,6 +41,12 @@ pub(crate) const LINES: &str =
 /// Nobody saw it in a box or anywhere else: the next message may have been added to it.
 pub(crate) const UNSEEN: &str = "it was typed, and nothing tells whether the agent took it";
 const TOGETHER: &str = "what was typed before it was perhaps still there, and went with it";
+const OVER: &str = "the run it was written to is over";
+const DISTURBED: &str =
+    "it was typed, but somebody else pressed keys before it was seen to be taken";
+/// Of a right to write that was recorded before a crash.
+pub(crate) const OVERTAKEN: &str =
+    "whether it was typed before something else was typed cannot be known";
 
 /// Where we are with the message in hand, within this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,11 +72,20 @@ pub(crate) struct Facts {
     pub(crate) activity: Option<Activity>,
     /// Whether the activity can be told at all.
     pub(crate) has_signal: bool,
+    /// Whether screens tell it, so that it is known as soon as they are looked at.
+    pub(crate) screens: bool,
     pub(crate) input_box: InputBox,
     /// Whether the agent said that it took a prompt, since Enter was pressed.
     pub(crate) prompt_taken: bool,
     /// Whether it was seen working since Enter was pressed.
     pub(crate) worked: bool,
+    /// Whether a question was left since an answer was typed.
+    pub(crate) question_left: bool,
+    /// When a person was seen to have typed at the terminal since the paste: what is in the box, and what
+    /// the agent works on, is perhaps theirs.
+    pub(crate) typed: Option<u64>,
+    /// When the turn was interrupted by our keys since the paste: an empty box was perhaps cleared.
+    pub(crate) interrupted: Option<u64>,
     /// When the last output came; none if there was none.
     pub(crate) output_at: Option<u64>,
     /// When the run was first looked at.
@@ -73,6 +96,8 @@ pub(crate) struct Facts {
     pub(crate) hooks: bool,
     /// Whether an earlier message may lie in the agent's input box unseen.
     pub(crate) murky: bool,
+    /// Whether the agent said that it is done for good.
+    pub(crate) finished: bool,
     /// How long after a paste Enter counts as a key of its own.
     pub(crate) enter_after: u64,
 }
@@ -87,18 +112,25 @@ pub(crate) enum Act {
     },
     Say(Delivery),
     /// It is over, and nobody knows how: `unknown`.
-    Close(&'static str),
+    Close(Cow<'static, str>),
+}
+
+const fn close(note: &'static str) -> Act {
+    Act::Close(Cow::Borrowed(note))
+}
+
+/// Whether a right to write was recorded of which it is not recorded that it was used.
+pub(crate) fn is_unsettled(receipt: &Receipt, run: u64) -> bool {
+    receipt.state == Delivery::Accepted && receipt.written.is_some_and(|w| w.run == run)
 }
 
 /// What to do next for `receipt`, whose purpose is a task or a message.
 pub(crate) fn decide(receipt: &Receipt, stage: Stage, facts: &Facts) -> Act {
-    if let Some(written) = receipt.written
-        && written.run != facts.run
-    {
-        return Act::Close("the run it was written to is over");
+    if of_another_run(receipt, facts) {
+        return close(OVER);
     }
     match receipt.state {
-        Delivery::Accepted => accepted(receipt, facts),
+        Delivery::Accepted => accepted(facts),
         Delivery::Written | Delivery::Echoed => {
             honest(receipt, under_way(receipt, stage, facts), facts)
         }
@@ -106,25 +138,23 @@ pub(crate) fn decide(receipt: &Receipt, stage: Stage, facts: &Facts) -> Act {
     }
 }
 
+fn of_another_run(receipt: &Receipt, facts: &Facts) -> bool {
+    receipt.written.is_some_and(|w| w.run != facts.run)
+}
+
 /// That a prompt was taken says nothing about a message which may not be that prompt, or not all of it.
 fn honest(receipt: &Receipt, act: Act, facts: &Facts) -> Act {
     let in_lines = receipt.note.as_ref().is_some_and(|n| n.as_str() == LINES);
     match act {
-        Act::Say(Delivery::Submitted | Delivery::TurnStarted) if in_lines => Act::Close(LINES),
-        Act::Say(Delivery::Submitted | Delivery::TurnStarted) if facts.murky => {
-            Act::Close(TOGETHER)
-        }
+        Act::Say(Delivery::Submitted | Delivery::TurnStarted) if in_lines => close(LINES),
+        Act::Say(Delivery::Submitted | Delivery::TurnStarted) if facts.murky => close(TOGETHER),
         act => act,
     }
 }
 
-fn accepted(receipt: &Receipt, facts: &Facts) -> Act {
-    if facts.activity == Some(Activity::WaitingInput) {
+fn accepted(facts: &Facts) -> Act {
+    if facts.activity == Some(Activity::WaitingInput) || facts.finished {
         return Act::Wait(None);
-    }
-    if receipt.written.is_some() {
-        // The right to write was recorded before a crash; the number says whether it was used.
-        return Act::Paste;
     }
     if let Some(at) = facts.unsettled
         && facts.now < at + SETTLE_MS
@@ -136,7 +166,9 @@ fn accepted(receipt: &Receipt, facts: &Facts) -> Act {
         // Somebody is typing there.
         Some(Activity::Ready) => Act::Wait(None),
         Some(Activity::Active | Activity::WaitingInput | Activity::Blocked) => Act::Wait(None),
-        None | Some(Activity::Unknown) if facts.has_signal => Act::Wait(None),
+        Some(Activity::Unknown) if facts.has_signal => Act::Wait(None),
+        None if facts.screens => Act::Wait(None),
+        // Nothing tells of it, or it will only tell once it was given something to do.
         None | Some(Activity::Unknown) => {
             let due = match facts.output_at {
                 Some(at) => at + QUIET_MS,
@@ -164,9 +196,21 @@ fn under_way(receipt: &Receipt, stage: Stage, facts: &Facts) -> Act {
 }
 
 fn pasted(receipt: &Receipt, at: u64, facts: &Facts) -> Act {
+    if let Some(typed) = facts.typed {
+        // What Enter would submit now is perhaps not ours.
+        return give_up(at.max(typed) + DISTURBED_MS, DISTURBED, facts);
+    }
     if facts.activity == Some(Activity::WaitingInput) {
         return Act::Wait(None);
     }
+    if let (Some(interrupted), InputBox::Empty) = (facts.interrupted, facts.input_box) {
+        return give_up(at.max(interrupted) + DISTURBED_MS, DISTURBED, facts);
+    }
+    first_enter(receipt, at, facts)
+}
+
+/// Waits for the echo, then presses Enter.
+fn first_enter(receipt: &Receipt, at: u64, facts: &Facts) -> Act {
     let first = receipt.written.map_or(0, |w| w.input) + 1;
     let enter = |due: u64| {
         if facts.now >= due {
@@ -178,7 +222,7 @@ fn pasted(receipt: &Receipt, at: u64, facts: &Facts) -> Act {
     match (receipt.state, facts.input_box) {
         (Delivery::Written, InputBox::Holds) => Act::Say(Delivery::Echoed),
         (Delivery::Echoed, _) => enter(at + facts.enter_after),
-        (_, InputBox::Empty | InputBox::Unseen) if facts.has_signal => {
+        (_, InputBox::Empty | InputBox::Unseen) if facts.screens => {
             // Not seen in the box yet: an agent may echo late, or show a paste in some other way.
             enter(at + ECHO_MS + receipt.text.as_str().len() as u64 / 50)
         }
@@ -188,6 +232,9 @@ fn pasted(receipt: &Receipt, at: u64, facts: &Facts) -> Act {
 }
 
 fn entered(receipt: &Receipt, number: u64, at: u64, tries: u64, facts: &Facts) -> Act {
+    if let Some(typed) = facts.typed {
+        return give_up(at.max(typed) + DISTURBED_MS, DISTURBED, facts);
+    }
     if facts.worked {
         return Act::Say(Delivery::TurnStarted);
     }
@@ -195,69 +242,52 @@ fn entered(receipt: &Receipt, number: u64, at: u64, tries: u64, facts: &Facts) -
         // What asks may be the agent at work on the message, or something else; time will tell.
         return Act::Wait(None);
     }
-    match facts.input_box {
+    match (facts.input_box, facts.interrupted) {
+        (InputBox::Empty, Some(interrupted)) => {
+            give_up(at.max(interrupted) + DISTURBED_MS, DISTURBED, facts)
+        }
         // It was there and is there no longer. An empty box that never held it proves nothing.
-        InputBox::Empty if receipt.state == Delivery::Echoed => {
+        (InputBox::Empty, None) if receipt.state == Delivery::Echoed => {
             if facts.hooks && facts.now < at + HOOK_MS {
                 Act::Wait(Some(at + HOOK_MS))
             } else {
                 Act::Say(Delivery::Submitted)
             }
         }
-        InputBox::Holds if receipt.state == Delivery::Written => Act::Say(Delivery::Echoed),
-        InputBox::Holds => {
-            let due = at + SWALLOWED_MS * tries.max(1);
-            if facts.now < due {
-                Act::Wait(Some(due))
-            } else if tries < ENTERS {
-                Act::Enter { number: number + 1 }
-            } else {
-                Act::Close("it is in the agent's input box, and Enter does nothing")
-            }
-        }
-        InputBox::Empty | InputBox::Unseen => {
+        (InputBox::Holds, _) => enter_again(receipt, number, at, tries, facts),
+        (InputBox::Empty | InputBox::Unseen, _) => {
             let patience = if facts.has_signal {
                 UNSEEN_MS
             } else {
                 BLIND_MS
             };
-            if facts.now >= at + patience {
-                Act::Close(UNSEEN)
-            } else {
-                Act::Wait(Some(at + patience))
-            }
+            give_up(at + patience, UNSEEN, facts)
         }
     }
 }
 
-/// What to do next for an answer to a question.
-pub(crate) fn decide_answer(receipt: &Receipt, stage: Stage, asked: bool, facts: &Facts) -> Act {
-    debug_assert_eq!(receipt.purpose, Purpose::Answer);
-    if let Some(written) = receipt.written
-        && written.run != facts.run
-    {
-        return Act::Close("the run it was written to is over");
+/// It is still in the box: Enter was swallowed, or will be seen to have worked in a moment.
+fn enter_again(receipt: &Receipt, number: u64, at: u64, tries: u64, facts: &Facts) -> Act {
+    if receipt.state == Delivery::Written {
+        return Act::Say(Delivery::Echoed);
     }
-    match (receipt.state, stage) {
-        (Delivery::Accepted, _) if receipt.written.is_none() && !asked => {
-            Act::Close("the question was gone before anything was typed; nothing was typed")
-        }
-        (Delivery::Accepted, _) => Act::Paste,
-        (Delivery::Written | Delivery::Echoed, _) if !asked => Act::Say(Delivery::Submitted),
-        (
-            Delivery::Written | Delivery::Echoed,
-            Stage::Pasted { at } | Stage::Entered { at, .. },
-        ) => {
-            if facts.now >= at + UNSEEN_MS / 3 {
-                Act::Close("it was typed, and the question is still there")
-            } else {
-                Act::Wait(Some(at + UNSEEN_MS / 3))
-            }
-        }
-        _ => Act::Wait(None),
+    let due = at + SWALLOWED_MS * tries.max(1);
+    if facts.now < due {
+        Act::Wait(Some(due))
+    } else if tries < ENTERS {
+        Act::Enter { number: number + 1 }
+    } else {
+        close("it is in the agent's input box, and Enter does nothing")
+    }
+}
+
+fn give_up(due: u64, note: &'static str, facts: &Facts) -> Act {
+    if facts.now >= due {
+        close(note)
+    } else {
+        Act::Wait(Some(due))
     }
 }
 
 #[cfg(test)]
-#[path = "courier/tests.rs"]
 mod tests;

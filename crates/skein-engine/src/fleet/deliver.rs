@@ -1,21 +1,22 @@
-//! What a keeper writes: turns and questions as they are seen, receipts as they climb, the end of the run.
+//! How a keeper brings messages: which one is next, what is known of it, how far it came; and what becomes of
+//! them with the end of the run.
 
 use std::sync::Arc;
 
-use skein_agent::agent::{Draft, Picture, Reply};
+use skein_agent::agent::{Draft, Picture};
 use skein_domain::fact::Change;
-use skein_domain::{
-    Activity, Delivery, Exit, Outcome, Phase, PhaseName, Purpose, Question, Receipt, Session, Step,
-    Usage, Written,
-};
-use skein_runtime::runtime::{Input, Run};
+use skein_domain::{Delivery, Exit, Outcome, Phase, PhaseName, Purpose, Receipt, Session, Step};
+use skein_runtime::runtime::Run;
 use skein_store::Writer;
 use skein_store::backend::Filter;
 
-use super::courier::{self, Act, Facts, InputBox, LINES, NUMBERS, SETTLE_MS, Stage, UNSEEN};
+use super::activity::Finished;
+use super::courier::{self, Act, Asked, Facts, InputBox, Stage, UNSEEN};
 use super::journal::reason;
 use super::keeper::Keeper;
-use crate::ending::{carry_up, end_session};
+use super::record::{some_question, take_step};
+use super::typing::Hand;
+use crate::ending::end_session;
 use crate::error::Error;
 
 type StoreResult<T> = Result<T, skein_store::Error>;
@@ -24,60 +25,6 @@ type StoreResult<T> = Result<T, skein_store::Error>;
 const ACTS: usize = 8;
 
 impl Keeper {
-    /// Records what the agent was seen to do as steps of the session.
-    pub(super) async fn record(&mut self, session: Session) -> Result<Session, Error> {
-        let steps = self.steps(&session);
-        let usage = self.take_usage(session.usage);
-        let native = self.seen.native.take().filter(|n| {
-            session
-                .gear
-                .as_ref()
-                .is_some_and(|g| g.native.as_ref() != Some(n))
-        });
-        if steps.is_empty() && usage == Usage::default() && native.is_none() {
-            return Ok(session);
-        }
-        if let (true, Some(pid)) = (steps.contains(&Step::EndTurn), self.sight.pid) {
-            self.fleet.weigh(&session.agent, pid);
-        }
-        let (id, run) = (session.id.clone(), self.run);
-        self.seen.turned |= !steps.is_empty();
-        let phase = session.phase.clone();
-        self.write(move |writer| {
-            let mut now: Session = writer.reader().get(id.as_str())?;
-            if now.run != run {
-                return Ok(now);
-            }
-            if usage != Usage::default() {
-                let after = Session {
-                    usage: now.usage.plus(usage),
-                    ..now.next(writer.now())
-                };
-                writer.update(&after)?;
-                carry_up(writer, &now, &after)?;
-                writer.tell(&Change::UsageRead { usage }.of(&after))?;
-                now = after;
-            }
-            if let (Some(native), Some(gear)) = (&native, now.gear.as_deref()) {
-                let mut gear = gear.clone();
-                gear.native = Some(native.clone());
-                now = now.with_gear(gear, writer.now());
-                writer.update(&now)?;
-                let native = native.clone();
-                writer.tell(&Change::Named { native }.of(&now))?;
-            }
-            // Somebody else moved it meanwhile: the next look decides anew.
-            if now.phase != phase {
-                return Ok(now);
-            }
-            for step in &steps {
-                now = take_step(writer, &now, step.clone())?;
-            }
-            Ok(now)
-        })
-        .await
-    }
-
     pub(super) async fn write<T: Send + 'static>(
         &self,
         job: impl FnMut(&mut Writer<'_>) -> StoreResult<T> + Send + 'static,
@@ -86,52 +33,7 @@ impl Keeper {
         Ok(self.desk.store.write(&actor, self.desk.now(), job).await?)
     }
 
-    /// What was spent since the last reading. Totals count only by what they grew.
-    fn take_usage(&mut self, recorded: Usage) -> Usage {
-        let mut sum = Usage::default();
-        for usage in self.seen.usage.drain(..) {
-            sum = sum.plus(usage);
-        }
-        if let Some(total) = self.seen.total.take() {
-            let counted = self.counted.unwrap_or(recorded);
-            sum = sum.plus(total.minus(counted));
-            self.counted = Some(total);
-        }
-        sum
-    }
-
-    /// What follows from the activity for the session's phase.
-    fn steps(&self, session: &Session) -> Vec<Step> {
-        let Some(activity) = self.seen.activity() else {
-            return vec![];
-        };
-        let question = || self.seen.question.clone().unwrap_or_else(some_question);
-        match (&session.phase, activity) {
-            (Phase::Idle, Activity::Active) => vec![Step::BeginTurn],
-            (Phase::Active, Activity::Ready) if self.turn_is_over() => vec![Step::EndTurn],
-            (Phase::Idle, Activity::WaitingInput) => vec![Step::BeginTurn, Step::Ask(question())],
-            (Phase::Active, Activity::WaitingInput) => vec![Step::Ask(question())],
-            // Typed by us: the receipt's next step is the question's end as well.
-            (Phase::AwaitingInput(_), _) if self.answering => vec![],
-            (Phase::AwaitingInput(_), Activity::Active) => vec![Step::Answer],
-            (Phase::AwaitingInput(_), Activity::Ready) => vec![Step::Withdraw],
-            (Phase::AwaitingInput(asked), Activity::WaitingInput) => match &self.seen.question {
-                Some(now) if now != asked => vec![Step::Answer, Step::Ask(now.clone())],
-                _ => vec![],
-            },
-            _ => vec![],
-        }
-    }
-
-    /// A `ready` from before the turn's beginning does not end it.
-    fn turn_is_over(&self) -> bool {
-        match self.seen.prompted_at {
-            None => true,
-            Some(at) => self.seen.worked || self.now() >= at + SETTLE_MS,
-        }
-    }
-
-    async fn open_receipts(&self) -> Result<Vec<Receipt>, Error> {
+    pub(super) async fn open_receipts(&self) -> Result<Vec<Receipt>, Error> {
         let filter = Filter {
             parent: Some(self.member.session.to_string()),
             live: Some(true),
@@ -148,7 +50,6 @@ impl Keeper {
         run: &Arc<dyn Run>,
         mut session: Session,
     ) -> Result<Option<u64>, Error> {
-        self.answering = false;
         self.know_box().await?;
         for round in 0..ACTS {
             let open = self.open_receipts().await?;
@@ -160,6 +61,10 @@ impl Keeper {
                 // What was done may have let in what the screen shows already.
                 return Ok((round > 0).then(|| self.now() + 10));
             };
+            if self.agent.is_none() {
+                // Nobody knows its keys, or what its screens mean.
+                return Ok(None);
+            }
             let act = self.decide(&session, &receipt);
             match act {
                 Act::Wait(until) if round == 0 => return Ok(until),
@@ -191,49 +96,45 @@ impl Keeper {
     }
 
     fn decide(&mut self, session: &Session, receipt: &Receipt) -> Act {
-        let stage = self.stage_of(receipt);
-        let facts = self.facts();
+        let hand = self.hand_of(receipt);
+        let facts = self.facts(receipt, hand);
         if receipt.purpose == Purpose::Answer {
-            self.answering = receipt.written.is_some();
-            let asked = match &session.phase {
-                Phase::AwaitingInput(question) => {
-                    self.seen.activity() == Some(Activity::WaitingInput)
-                        && self.seen.question.as_ref().is_none_or(|q| q == question)
-                }
-                _ => false,
-            };
-            return courier::decide_answer(receipt, stage, asked, &facts);
+            let (asked, by) = (self.asked(session, receipt), self.by(receipt));
+            return courier::decide_answer(receipt, hand.stage, asked, &by, &facts);
         }
-        courier::decide(receipt, stage, &facts)
+        courier::decide(receipt, hand.stage, &facts)
     }
 
-    /// Where we are with a message; after a restart the number the terminal took last tells.
-    fn stage_of(&mut self, receipt: &Receipt) -> Stage {
-        if let Some((id, stage)) = &self.stage
-            && *id == receipt.id
-        {
-            return *stage;
-        }
-        let at = self.now();
-        let stage = match receipt.written {
-            Some(written) if receipt.state != Delivery::Accepted => {
-                if self.sight.input > written.input {
-                    Stage::Entered {
-                        number: self.sight.input,
-                        at,
-                        tries: 1,
-                    }
-                } else {
-                    Stage::Pasted { at }
-                }
+    /// Whether the agent asks what the answer is for.
+    fn asked(&self, session: &Session, receipt: &Receipt) -> Asked {
+        match self.seen.asks() {
+            None => Asked::CannotTell,
+            Some(false) => Asked::No,
+            Some(true) => {
+                let now = self.seen.question.clone().unwrap_or_else(some_question);
+                let recorded = match &session.phase {
+                    Phase::AwaitingInput(question) => Some(question),
+                    _ => None,
+                };
+                // Until it is recorded it may be another one in the same words.
+                let same = receipt.question.as_ref() == Some(&now) && recorded == Some(&now);
+                if same { Asked::Yes } else { Asked::No }
             }
-            _ => Stage::Waiting,
-        };
-        self.stage = Some((receipt.id.clone(), stage));
-        stage
+        }
     }
 
-    fn facts(&self) -> Facts {
+    /// Whether a prompt was taken that is, or may be, this message; and whether work that was seen may be its.
+    fn taken_for(&self, receipt: &Receipt, hand: Hand) -> (bool, bool) {
+        let (taken, worked) = (self.seen.prompt_taken, self.seen.worked);
+        if hand.typed_at.is_none() {
+            return (taken, worked);
+        }
+        let told = self.seen.prompt.as_deref();
+        let ours = told.is_some_and(|told| same_beginning(told, receipt.text.as_str()));
+        (taken && ours, false)
+    }
+
+    fn facts(&self, receipt: &Receipt, hand: Hand) -> Facts {
         let agent = self.agent.as_ref();
         let picture = Picture {
             rows: &self.screen.rows,
@@ -253,19 +154,25 @@ impl Keeper {
         let enter_after = agent.map_or(0, |a| {
             u64::try_from(a.abilities().enter_after.as_millis()).unwrap_or(0)
         });
+        let (prompt_taken, worked) = self.taken_for(receipt, hand);
         Facts {
             now,
             run: self.run,
             activity: self.seen.activity(),
             has_signal: self.has_signal(),
+            screens: agent.is_some_and(|a| a.abilities().screens),
             input_box,
-            prompt_taken: self.seen.prompt_taken,
-            worked: self.seen.worked,
+            prompt_taken,
+            worked,
+            question_left: self.seen.question_left,
+            typed: hand.typed_at,
+            interrupted: hand.interrupted_at,
             output_at,
             since: 0,
             unsettled: self.seen.prompted_at.filter(|_| !self.seen.worked),
             hooks: self.seen.hooks,
             murky: self.murky == Some(true),
+            finished: self.seen.finished.is_some(),
             enter_after,
         }
     }
@@ -310,152 +217,14 @@ impl Keeper {
             }
             Act::Say(state) => self.climb(session, receipt, state, None).await,
             Act::Close(note) => {
-                self.climb(session, receipt, Delivery::Unknown, Some(note))
+                self.climb(session, receipt, Delivery::Unknown, Some(&note))
                     .await
             }
         }
     }
 
-    /// Records the right to write, writes, records that it was written.
-    async fn paste(
-        &mut self,
-        run: &Arc<dyn Run>,
-        session: Session,
-        receipt: &Receipt,
-    ) -> Result<Session, Error> {
-        let (session, receipt) = match receipt.written {
-            Some(_) => (session, receipt.clone()),
-            None => self.claim(&session, receipt).await?,
-        };
-        let Some(written) = receipt.written else {
-            return Ok(session);
-        };
-        self.fleet.point("deliver.claimed");
-        let reply = self.reply(&session, &receipt);
-        match reply {
-            Ok(Reply::Text(text)) => {
-                let input = Input::Paste(text.as_str().to_owned());
-                run.write(written.input, input).await?;
-                if receipt.purpose == Purpose::Answer {
-                    let submit = self.agent.as_ref().map_or(b"\r".to_vec(), |a| a.submit());
-                    run.write(written.input + 1, Input::Keys(submit)).await?;
-                }
-            }
-            Ok(Reply::Keys(keys)) => {
-                run.write(written.input, Input::Keys(keys)).await?;
-            }
-            Ok(Reply::Cannot { why }) | Err(why) => {
-                return self
-                    .climb(session, &receipt, Delivery::Unknown, Some(&why))
-                    .await;
-            }
-        }
-        self.fleet.point("deliver.written");
-        let at = self.now();
-        if receipt.purpose != Purpose::Answer {
-            self.seen.prompted(at);
-        }
-        self.stage = Some((receipt.id.clone(), Stage::Pasted { at }));
-        let several = receipt.purpose != Purpose::Answer && receipt.text.as_str().contains('\n');
-        let note = (several && !self.screen.bracketed_paste).then_some(LINES);
-        let session = self
-            .climb(session, &receipt, Delivery::Written, note)
-            .await?;
-        self.fleet.point("deliver.recorded");
-        Ok(session)
-    }
-
-    /// What is to be typed for a receipt.
-    fn reply(&self, session: &Session, receipt: &Receipt) -> Result<Reply, String> {
-        let Some(agent) = &self.agent else {
-            return Ok(Reply::Text(receipt.text.clone()));
-        };
-        match (&session.phase, receipt.purpose) {
-            (Phase::AwaitingInput(question), Purpose::Answer) => {
-                let text = reason(receipt.text.as_str());
-                let option = question.options.iter().position(|o| *o == text);
-                Ok(agent.answer(question, option, &text))
-            }
-            (_, Purpose::Answer) => Err("the question was gone; nothing was typed".into()),
-            (_, Purpose::Task | Purpose::Message) => Ok(Reply::Text(receipt.text.clone())),
-        }
-    }
-
-    async fn claim(
-        &self,
-        session: &Session,
-        receipt: &Receipt,
-    ) -> Result<(Session, Receipt), Error> {
-        let (id, run, receipt) = (session.id.clone(), self.run, receipt.id.clone());
-        self.write(move |writer| {
-            let session: Session = writer.reader().get(id.as_str())?;
-            let before: Receipt = writer.reader().get(receipt.as_str())?;
-            session.check_run(Some(run))?;
-            let Some(gear) = session.gear.as_deref() else {
-                return Ok((session, before));
-            };
-            let mut gear = gear.clone();
-            let input = gear.input + 1;
-            gear.input += NUMBERS;
-            let after = session.with_gear(gear, writer.now());
-            writer.update(&after)?;
-            let claimed = Receipt {
-                written: Some(Written { run, input }),
-                ..before.moved(before.state, writer.now())
-            };
-            writer.update(&claimed)?;
-            writer.tell(&delivered(&claimed).of(&after))?;
-            Ok((after, claimed))
-        })
-        .await
-    }
-
-    /// One more number for a message whose own were overtaken.
-    async fn claim_key(&self, receipt: &Receipt) -> Result<u64, Error> {
-        let (id, run, receipt) = (self.member.session.clone(), self.run, receipt.clone());
-        self.write(move |writer| {
-            let session: Session = writer.reader().get(id.as_str())?;
-            session.check_run(Some(run))?;
-            let mut gear =
-                session.gear.as_deref().cloned().ok_or_else(|| {
-                    skein_store::Error::Bug(format!("session {id} lost its gear"))
-                })?;
-            gear.input += 1;
-            let number = gear.input;
-            let after = session.with_gear(gear, writer.now());
-            writer.update(&after)?;
-            writer.tell(&delivered(&receipt).of(&after))?;
-            Ok(number)
-        })
-        .await
-    }
-
-    async fn enter(
-        &mut self,
-        run: &Arc<dyn Run>,
-        receipt: &Receipt,
-        number: u64,
-    ) -> Result<(), Error> {
-        let number = if number > self.sight.input {
-            number
-        } else {
-            // Something else was typed meanwhile, with higher numbers: this one would not be taken.
-            self.claim_key(receipt).await?
-        };
-        let at = self.now();
-        self.seen.prompted(at);
-        let submit = self.agent.as_ref().map_or(b"\r".to_vec(), |a| a.submit());
-        run.write(number, Input::Keys(submit)).await?;
-        let tries = match self.stage {
-            Some((_, Stage::Entered { tries, .. })) => tries + 1,
-            _ => 1,
-        };
-        self.stage = Some((receipt.id.clone(), Stage::Entered { number, at, tries }));
-        Ok(())
-    }
-
     /// Records how far a message came; a submitted one begins a turn.
-    async fn climb(
+    pub(super) async fn climb(
         &mut self,
         session: Session,
         receipt: &Receipt,
@@ -470,10 +239,13 @@ impl Keeper {
         }
         let (id, receipt) = (session.id.clone(), receipt.id.clone());
         let note = note.map(reason);
-        let tries = match &self.stage {
-            Some((of, Stage::Entered { tries, .. })) if *of == receipt => *tries,
+        let tries = match self.hands.get(&receipt).map(|h| h.stage) {
+            Some(Stage::Entered { tries, .. }) => tries,
             _ => 0,
         };
+        if state > Delivery::Echoed {
+            self.hands.remove(&receipt);
+        }
         let turned = self.seen.turned;
         let session = self
             .write(move |writer| {
@@ -523,6 +295,7 @@ impl Keeper {
     /// Returns whether the end is recorded; not yet while the session is being handed over.
     pub(super) async fn record_end(&mut self, exit: Exit) -> Result<bool, Error> {
         let (id, run) = (self.member.session.clone(), self.run);
+        let said = self.seen.finished.clone();
         let recorded = self
             .write(move |writer| {
                 let session: Session = writer.reader().get(id.as_str())?;
@@ -542,7 +315,7 @@ impl Keeper {
                 let after = session.with_gear(gear, writer.now());
                 writer.update(&after)?;
                 if after.phase.is_live() {
-                    let (outcome, why) = outcome(exit);
+                    let (outcome, why) = ending(said.as_ref(), exit);
                     end_session(writer, &after, outcome, Some(reason(&why)))?;
                 } else {
                     writer.tell(&Change::Interrupted { run }.of(&after))?;
@@ -593,6 +366,31 @@ fn outcome(exit: Exit) -> (Outcome, String) {
     }
 }
 
+/// Its own word says how it ended, unless the code of its exit says worse.
+fn ending(said: Option<&Finished>, exit: Exit) -> (Outcome, String) {
+    let worse = matches!(exit, Exit::Code(code) if code != 0);
+    let Some(said) = said.filter(|_| !worse) else {
+        return outcome(exit);
+    };
+    let (outcome, what) = if said.failed {
+        (Outcome::Failed, "its agent said that it failed")
+    } else {
+        (Outcome::Done, "its agent said that it is done")
+    };
+    let why = match &said.reason {
+        Some(reason) => format!("{what}: {reason}"),
+        None => what.to_owned(),
+    };
+    (outcome, why)
+}
+
+/// Whether two texts begin alike, as far as both go: agents cut and wrap what they tell of a prompt.
+fn same_beginning(told: &str, text: &str) -> bool {
+    let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let (told, text) = (plain(told), plain(text));
+    !told.is_empty() && text.starts_with(&told) || told == text
+}
+
 /// Messages that were written and not seen taken: nobody will know any more.
 pub(crate) fn close_written(writer: &mut Writer<'_>, session: &Session) -> StoreResult<()> {
     let filter = Filter {
@@ -601,9 +399,13 @@ pub(crate) fn close_written(writer: &mut Writer<'_>, session: &Session) -> Store
         ..Filter::default()
     };
     for receipt in writer.reader().all::<Receipt>(&filter)? {
+        let note = match receipt.written {
+            Some(_) => "the run it was written to is over",
+            None => "the run that asked is over; nothing was typed",
+        };
         if receipt.is_open() && (receipt.written.is_some() || receipt.purpose == Purpose::Answer) {
             let after = Receipt {
-                note: Some(reason("the run it was written to is over")),
+                note: Some(reason(note)),
                 ..receipt.moved(Delivery::Unknown, writer.now())
             };
             writer.update(&after)?;
@@ -613,36 +415,10 @@ pub(crate) fn close_written(writer: &mut Writer<'_>, session: &Session) -> Store
     Ok(())
 }
 
-fn delivered(receipt: &Receipt) -> Change {
+pub(super) fn delivered(receipt: &Receipt) -> Change {
     Change::Delivered {
         receipt: receipt.id.clone(),
         state: receipt.state,
         note: receipt.note.clone(),
-    }
-}
-
-/// One step of the agent's, with its event.
-fn take_step(writer: &mut Writer<'_>, before: &Session, step: Step) -> StoreResult<Session> {
-    let change = match &step {
-        Step::BeginTurn => Change::TurnBegan { run: before.run },
-        Step::EndTurn => Change::TurnEnded {
-            usage: Usage::default(),
-        },
-        Step::Ask(question) => Change::Asked(question.clone()),
-        Step::Withdraw | Step::Answer => Change::Withdrawn,
-        _ => return Ok(before.clone()),
-    };
-    let after = before.step(step, writer.now())?;
-    writer.update(&after)?;
-    writer.tell(&change.of(&after))?;
-    Ok(after)
-}
-
-fn some_question() -> Question {
-    Question {
-        text: "it waits for input; `skein attach` shows for what"
-            .parse()
-            .expect("a short plain text is a reason"),
-        options: vec![],
     }
 }

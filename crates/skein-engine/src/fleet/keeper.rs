@@ -2,6 +2,7 @@
 //! nothing happens (L12). It records what the agent does as turns, questions and the end of the run, and
 //! brings messages.
 
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,19 +10,24 @@ use skein_agent::agent::{Agent, Picture, Reading};
 use skein_domain::observed::{Doubt, Seen};
 use skein_domain::{Activity, Exit, Kind, ReceiptId, RunHandle, RuntimeState, Session, Timestamp};
 use skein_runtime::runtime::{Run, Runtime, Screen, Sight};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::activity::Sightings;
-use super::courier::{SETTLE_MS, Stage};
+use super::courier::SETTLE_MS;
 use super::journal::failed;
 use super::step::StepError;
+use super::typing::{Hand, Interrupt};
 use super::{Fleet, Member, lock};
 use crate::desk::Desk;
 use crate::error::Error;
 
 /// How many hooks and wakes may wait for a keeper; more are let go, and the screen tells the rest.
 const INBOX: usize = 64;
+/// How many hooks are kept of a run that is not watched yet.
+const EARLY: usize = INBOX;
+/// How long an agent that said it is done for good may take to go.
+const LINGER: Duration = Duration::from_secs(10);
 /// How long a spawn waits for its agent to take the task before the session counts as at work.
 const TASK: Duration = Duration::from_secs(60);
 /// Between two looks at a run that cannot be reached.
@@ -41,8 +47,12 @@ pub(crate) struct Handle {
 #[derive(Debug)]
 enum Call {
     Hook(u64, Vec<Reading>),
+    Interrupt(Interrupt),
     Wake,
 }
+
+/// What hooks said of runs that nobody watches yet.
+pub(super) type Early = HashMap<Member, Vec<(u64, Vec<Reading>)>>;
 
 /// What a keeper tells whoever waits for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -64,20 +74,24 @@ pub(crate) struct Keeper {
     pub(super) run: u64,
     pub(super) agent: Option<Arc<dyn Agent>>,
     inbox: mpsc::Receiver<Call>,
-    stop: watch::Receiver<bool>,
+    pub(super) stop: watch::Receiver<bool>,
     told: watch::Sender<Told>,
     pub(super) seen: Sightings,
     pub(super) screen: Screen,
     pub(super) sight: Sight,
-    pub(super) stage: Option<(ReceiptId, Stage)>,
+    /// The highest input number that the terminal is known to have taken.
+    pub(super) taken: u64,
+    /// Messages that were typed and are not known to be taken.
+    pub(super) hands: HashMap<ReceiptId, Hand>,
+    pub(super) interrupts: VecDeque<Interrupt>,
+    /// When the agent said that it is done for good.
+    finished_at: Option<Instant>,
     began: Instant,
     looks: u32,
-    /// Whether an answer was typed and is not seen taken yet.
-    pub(super) answering: bool,
     /// Whether an earlier message may be in the agent's input box, unseen; none until it was looked up.
     pub(super) murky: Option<bool>,
-    /// Usage totals counted so far in this process.
-    pub(super) counted: Option<skein_domain::Usage>,
+    /// What this run has spent, as far as it was told in this process.
+    pub(super) spent: Option<skein_domain::Spent>,
 }
 
 /// Why a keeper let go of a connection.
@@ -117,6 +131,10 @@ impl Fleet {
                 stop,
                 told: listen,
             };
+            for (run, readings) in lock(&self.early).remove(&member).unwrap_or_default() {
+                // There is room for all of them.
+                let _ = handle.inbox.try_send(Call::Hook(run, readings));
+            }
             keepers.insert(member.clone(), handle);
         }
         let keeper = Keeper {
@@ -133,12 +151,14 @@ impl Fleet {
             seen: Sightings::default(),
             screen: Screen::default(),
             sight: Sight::default(),
-            stage: None,
+            taken: 0,
+            hands: HashMap::new(),
+            interrupts: VecDeque::new(),
+            finished_at: None,
             began: Instant::now(),
             looks: 0,
-            answering: false,
             murky: None,
-            counted: None,
+            spent: None,
         };
         desk.shared.tasks.start("keeper", keeper.keep());
     }
@@ -152,15 +172,47 @@ impl Fleet {
     }
 
     pub(crate) fn heard(&self, member: &Member, run: u64, readings: Vec<Reading>) -> bool {
-        match lock(&self.keepers).get(member) {
-            Some(handle) => handle.inbox.try_send(Call::Hook(run, readings)).is_ok(),
-            None => false,
+        let keepers = lock(&self.keepers);
+        if let Some(handle) = keepers.get(member).filter(|h| h.run >= run) {
+            return handle.inbox.try_send(Call::Hook(run, readings)).is_ok();
         }
+        // An agent may speak before its run is watched, and has perhaps nothing to say later.
+        let mut early = lock(&self.early);
+        let kept = early.entry(member.clone()).or_default();
+        let room = kept.len() < EARLY;
+        if room {
+            kept.push((run, readings));
+        }
+        room
+    }
+
+    /// Has the keys of an interrupt pressed by whoever watches the run, in order with everything else that is
+    /// typed there. None when nobody does.
+    pub(crate) async fn interrupt(
+        &self,
+        member: &Member,
+        run: u64,
+        number: u64,
+        keys: Vec<u8>,
+    ) -> Option<oneshot::Receiver<Result<(), Error>>> {
+        let inbox = lock(&self.keepers)
+            .get(member)
+            .filter(|h| h.run == run)
+            .map(|h| h.inbox.clone())?;
+        let (done, pressed) = oneshot::channel();
+        let interrupt = Interrupt { number, keys, done };
+        inbox.send(Call::Interrupt(interrupt)).await.ok()?;
+        Some(pressed)
     }
 
     /// Stops watching and waits until nothing is written any more.
     pub(crate) async fn release(&self, member: &Member) {
-        let Some(handle) = lock(&self.keepers).remove(member) else {
+        let handle = {
+            let mut keepers = lock(&self.keepers);
+            lock(&self.early).remove(member);
+            keepers.remove(member)
+        };
+        let Some(handle) = handle else {
             return;
         };
         handle.stop.send_replace(true);
@@ -270,7 +322,7 @@ impl Keeper {
         let stopping = self.desk.shared.tasks.stopping();
         tokio::select! {
             () = tokio::time::sleep(pause) => false,
-            _ = self.stop.changed() => true,
+            () = let_go(&mut self.stop) => true,
             () = stopping => true,
         }
     }
@@ -304,6 +356,7 @@ impl Keeper {
         let mut look = true;
         loop {
             self.sight = *sights.borrow_and_update();
+            self.taken = self.taken.max(self.sight.input);
             if let Some(exit) = self.sight.exit {
                 self.saw(RuntimeState::Exited(exit));
                 return Left::Over(exit);
@@ -317,6 +370,7 @@ impl Keeper {
             let next = match self.attend_once(&run, look).await {
                 Ok(next) => next,
                 Err(Error::Runtime(_)) => return Left::CutOff,
+                Err(Error::Stopped) => return Left::Stopped,
                 Err(error) => {
                     tracing::warn!(session = %self.member.session, %error, "a keeper could not record");
                     Some(Instant::now() + Duration::from_secs(1))
@@ -324,7 +378,7 @@ impl Keeper {
             };
             tokio::select! {
                 biased;
-                _ = self.stop.changed() => return Left::Stopped,
+                () = let_go(&mut self.stop) => return Left::Stopped,
                 () = &mut stopping => return Left::Stopped,
                 changed = sights.changed() => {
                     if changed.is_err() {
@@ -347,6 +401,7 @@ impl Keeper {
             match call {
                 // A hook of an earlier run says nothing about this one.
                 Call::Hook(run, readings) if run == self.run => self.seen.heard(readings),
+                Call::Interrupt(interrupt) => self.interrupts.push_back(interrupt),
                 Call::Hook(..) | Call::Wake => {}
             }
             next = self.inbox.try_recv().ok();
@@ -365,12 +420,36 @@ impl Keeper {
             self.screen = run.screen().await?;
         }
         self.read_screen();
+        self.notice_typing();
         let session = self.record(session).await?;
+        let session = self.settle(run, session).await?;
+        self.interrupt(run).await?;
         let due = self.deliver(run, session).await?;
         let again = [due, self.seen.look_again(), self.settles()];
         let unknown = self.agent.is_none().then(|| self.now() + 5_000);
         let earliest = again.into_iter().flatten().chain(unknown).min();
-        Ok(earliest.map(|at| self.began + Duration::from_millis(at)))
+        let earliest = earliest.map(|at| self.began + Duration::from_millis(at));
+        Ok(earliest.into_iter().chain(self.see_off().await?).min())
+    }
+
+    /// An agent that said it is done for good, and stays, is ended. Returns when.
+    async fn see_off(&mut self) -> Result<Option<Instant>, Error> {
+        if self.seen.finished.is_none() || !self.is_ours().await {
+            return Ok(None);
+        }
+        let due = *self.finished_at.get_or_insert_with(Instant::now) + LINGER;
+        if Instant::now() < due {
+            return Ok(Some(due));
+        }
+        let stopping = self.desk.shared.tasks.stopping();
+        let grace = skein_runtime::runtime::Grace::default();
+        tokio::select! {
+            biased;
+            () = let_go(&mut self.stop) => return Err(Error::Stopped),
+            () = stopping => return Err(Error::Stopped),
+            ended = self.runtime.end(&self.handle, grace) => drop(ended?),
+        }
+        Ok(None)
     }
 
     /// After a submit the screen's `ready` is believed again at this moment, if nothing else happens.
@@ -398,7 +477,10 @@ impl Keeper {
             return;
         };
         match self.fleet.agent(session, &project) {
-            Ok(agent) => self.agent = Some(agent),
+            Ok(agent) => {
+                self.seen.recall(&session.phase, agent.abilities());
+                self.agent = Some(agent);
+            }
             Err(error) => tracing::warn!(%error, "an agent's settings cannot be read"),
         }
         if let Ok(settings) = self.fleet.settings_of(&project) {
@@ -478,6 +560,12 @@ impl Keeper {
     pub(super) fn runtime_parts(&self) -> (Arc<dyn Runtime>, RunHandle) {
         (self.runtime.clone(), self.handle.clone())
     }
+}
+
+/// Resolves once we are told to let go of the run.
+pub(super) async fn let_go(stop: &mut watch::Receiver<bool>) {
+    // Whoever could tell us is gone: so is what we are for.
+    let _ = stop.wait_for(|stop| *stop).await;
 }
 
 async fn sleep_until(at: Option<Instant>) {

@@ -1,6 +1,7 @@
 //! What callers ask of sessions with agents: talk, interrupt, look.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use skein_agent::agent::{Abilities, Found};
 use skein_domain::fact::Change;
@@ -8,7 +9,7 @@ use skein_domain::{
     AgentName, Conflict, Derived, Invalid, Message, Observed, Project, Purpose, Receipt, ReceiptId,
     Refused, Role, RunHandle, RuntimeKind, Saga, Session, SessionId, Status,
 };
-use skein_runtime::runtime::{Input, Screen};
+use skein_runtime::runtime::Screen;
 use skein_store::backend::{Filter, Order};
 use skein_store::{Page, Query, Writer};
 
@@ -21,6 +22,9 @@ use crate::project;
 
 /// Longest payload of a hook that is looked at.
 const MOST_PAYLOAD: usize = 1024 * 1024;
+
+/// How long an interrupt waits for what is being typed before it.
+const PRESSED: Duration = Duration::from_secs(10);
 
 /// A call of an agent's hook.
 #[derive(Clone, Debug)]
@@ -129,7 +133,7 @@ impl Desk {
                     ..new_receipt(writer, id.clone(), &session, Purpose::Message, text.clone())
                 };
                 insert_receipt(writer, &session, &receipt)?;
-                Ok(Outcome::Receipt(receipt))
+                Ok(Outcome::Receipt(Box::new(receipt)))
             })
             .await?;
         self.wake(&answer);
@@ -188,15 +192,13 @@ impl Desk {
             return Ok(earlier);
         }
         let (session, project) = self.session_and_project(reference).await?;
-        let running = session.gear.as_ref().and_then(|g| g.handle.clone());
-        let Some((handle, gear)) = running.zip(session.gear.clone()) else {
+        if !session.has_run() {
             return Err(Conflict::NoRun {
                 session: session.id,
             }
             .into());
-        };
+        }
         let agent = fleet.agent(&session, &project)?;
-        let runtime = fleet.runtime(gear.runtime)?;
         let id = session.id.clone();
         let number = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
         let given = number.clone();
@@ -219,8 +221,18 @@ impl Desk {
             .await?;
         let number = number.load(std::sync::atomic::Ordering::SeqCst);
         if number > 0 {
-            let run = runtime.connect(&handle).await?;
-            run.write(number, Input::Keys(agent.interrupt())).await?;
+            let member = self.member(&session.id);
+            let keys = agent.interrupt();
+            let Some(pressed) = fleet.interrupt(&member, session.run, number, keys).await else {
+                return Err(Conflict::NoRun {
+                    session: session.id,
+                }
+                .into());
+            };
+            match tokio::time::timeout(PRESSED, pressed).await {
+                Ok(Ok(pressed)) => pressed?,
+                Ok(Err(_)) | Err(_) => return Err(not_pressed()),
+            }
         }
         Ok(answer)
     }
@@ -390,6 +402,10 @@ impl Desk {
         })
         .await?
     }
+}
+
+fn not_pressed() -> Error {
+    skein_runtime::error::Error::unobserved("its terminal has not taken the keys yet").into()
 }
 
 fn no_agent(session: &Session) -> Refused {

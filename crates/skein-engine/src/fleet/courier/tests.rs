@@ -1,8 +1,9 @@
 //! The courier's laws, by hand and over random histories.
 
 use proptest::prelude::*;
-use skein_domain::{ReceiptId, Timestamp, Written};
+use skein_domain::{Purpose, Question, ReceiptId, Timestamp, Written};
 
+use super::answer::*;
 use super::*;
 
 fn receipt(state: Delivery, written: bool) -> Receipt {
@@ -29,14 +30,19 @@ fn facts(activity: Option<Activity>, input_box: InputBox) -> Facts {
         run: 1,
         activity,
         has_signal: true,
+        screens: true,
         input_box,
         prompt_taken: false,
         worked: false,
+        question_left: false,
+        typed: None,
+        interrupted: None,
         output_at: Some(99_000),
         since: 0,
         unsettled: None,
         hooks: false,
         murky: false,
+        finished: false,
         enter_after: 100,
     }
 }
@@ -105,7 +111,7 @@ fn l6_a_box_that_never_held_a_message_proves_nothing_by_being_empty() {
         ..empty
     };
     let act = decide(&receipt(Delivery::Echoed, true), stage, &murky);
-    assert_eq!(act, Act::Close(TOGETHER));
+    assert_eq!(act, close(TOGETHER));
 }
 
 #[test]
@@ -118,13 +124,174 @@ fn l6_what_was_written_to_an_earlier_run_is_unknown() {
     }
 }
 
+/// Whoever presses keys beside us may have cleared the box, or submitted something of theirs.
 #[test]
-fn l6_an_answer_is_not_typed_into_another_screen() {
-    let mut answer = receipt(Delivery::Accepted, false);
-    answer.purpose = Purpose::Answer;
-    let facts = facts(Some(Activity::Ready), InputBox::Empty);
-    let act = decide_answer(&answer, Stage::Waiting, false, &facts);
-    assert!(matches!(act, Act::Close(_)), "{act:?}");
+fn l6_a_box_that_others_may_have_emptied_proves_nothing() {
+    let stage = Stage::Entered {
+        number: 11,
+        at: 90_000,
+        tries: 1,
+    };
+    let echoed = receipt(Delivery::Echoed, true);
+    let empty = facts(Some(Activity::Ready), InputBox::Empty);
+    assert_eq!(
+        decide(&echoed, stage, &empty),
+        Act::Say(Delivery::Submitted)
+    );
+    let interrupted = Facts {
+        interrupted: Some(99_000),
+        ..empty.clone()
+    };
+    let act = decide(&echoed, stage, &interrupted);
+    assert_eq!(act, Act::Wait(Some(99_000 + DISTURBED_MS)));
+    let later = Facts {
+        now: 200_000,
+        ..interrupted.clone()
+    };
+    assert_eq!(decide(&echoed, stage, &later), close(DISTURBED));
+    let worked = Facts {
+        worked: true,
+        ..interrupted
+    };
+    let act = decide(&echoed, stage, &worked);
+    assert_eq!(act, Act::Say(Delivery::TurnStarted));
+    let typed = Facts {
+        typed: Some(99_000),
+        worked: true,
+        ..empty
+    };
+    let act = decide(&echoed, stage, &typed);
+    assert_eq!(act, Act::Wait(Some(99_000 + DISTURBED_MS)), "whose work?");
+    let told = Facts {
+        prompt_taken: true,
+        ..typed
+    };
+    let act = decide(&echoed, stage, &told);
+    assert_eq!(act, Act::Say(Delivery::TurnStarted));
+}
+
+#[test]
+fn l6_enter_is_not_pressed_on_what_somebody_else_typed() {
+    let typed = Facts {
+        typed: Some(99_900),
+        ..facts(Some(Activity::Ready), InputBox::Holds)
+    };
+    let pasted = Stage::Pasted { at: 99_000 };
+    let entered = Stage::Entered {
+        number: 11,
+        at: 90_000,
+        tries: 1,
+    };
+    for (state, stage) in [
+        (Delivery::Written, pasted),
+        (Delivery::Echoed, pasted),
+        (Delivery::Echoed, entered),
+    ] {
+        let act = decide(&receipt(state, true), stage, &typed);
+        assert!(matches!(act, Act::Wait(Some(_))), "{stage:?}: {act:?}");
+    }
+}
+
+#[test]
+fn an_agent_that_tells_only_by_hooks_gets_its_first_message_when_it_is_quiet() {
+    let mut facts = facts(None, InputBox::Unseen);
+    let fresh = receipt(Delivery::Accepted, false);
+    assert_eq!(decide(&fresh, Stage::Waiting, &facts), Act::Wait(None));
+    facts.screens = false;
+    assert_eq!(decide(&fresh, Stage::Waiting, &facts), Act::Paste);
+    facts.finished = true;
+    assert_eq!(decide(&fresh, Stage::Waiting, &facts), Act::Wait(None));
+}
+
+fn answer(state: Delivery) -> Receipt {
+    Receipt {
+        purpose: Purpose::Answer,
+        question: Some(Question {
+            text: "who?".parse().unwrap(),
+            options: vec![],
+        }),
+        ..receipt(state, state != Delivery::Accepted)
+    }
+}
+
+#[test]
+fn l6_an_answer_is_typed_only_into_its_question() {
+    let facts = facts(Some(Activity::WaitingInput), InputBox::Empty);
+    let accepted = answer(Delivery::Accepted);
+    let act =
+        |asked, by, facts: &Facts| decide_answer(&accepted, Stage::Waiting, asked, &by, facts);
+    assert_eq!(act(Asked::Yes, By::Keys, &facts), Act::Paste);
+    assert_eq!(act(Asked::No, By::Keys, &facts), close(GONE));
+    assert_eq!(act(Asked::CannotTell, By::Keys, &facts), Act::Wait(None));
+    let held = Facts {
+        input_box: InputBox::Holds,
+        ..facts
+    };
+    assert_eq!(act(Asked::Yes, By::Text, &held), Act::Wait(None));
+    let cannot = act(Asked::Yes, By::Cannot("no key".into()), &held);
+    assert_eq!(cannot, Act::Close("no key".into()));
+}
+
+#[test]
+fn l6_an_answer_is_called_submitted_only_by_its_questions_going() {
+    let shown = facts(Some(Activity::WaitingInput), InputBox::Empty);
+    let pasted = Stage::Pasted { at: 99_900 };
+    let entered = Stage::Entered {
+        number: 11,
+        at: 99_900,
+        tries: 1,
+    };
+    let submitted = Act::Say(Delivery::Submitted);
+    let written = answer(Delivery::Written);
+    let act = |stage, asked, by, facts: &Facts| decide_answer(&written, stage, asked, &by, facts);
+    assert_eq!(act(pasted, Asked::No, By::Keys, &shown), submitted);
+    assert_eq!(act(entered, Asked::No, By::Text, &shown), submitted);
+    let unsure = act(pasted, Asked::CannotTell, By::Keys, &shown);
+    assert_eq!(unsure, Act::Wait(None), "not knowing is no proof");
+    let early = act(pasted, Asked::No, By::Text, &shown);
+    assert!(matches!(early, Act::Close(_)), "{early:?}");
+    for facts in [
+        Facts {
+            typed: Some(99_950),
+            ..shown.clone()
+        },
+        Facts {
+            interrupted: Some(99_950),
+            ..shown.clone()
+        },
+    ] {
+        let act = act(entered, Asked::No, By::Text, &facts);
+        assert!(matches!(act, Act::Close(_)), "others typed: {act:?}");
+    }
+    let again = Facts {
+        question_left: true,
+        ..shown
+    };
+    let twin = act(pasted, Asked::Yes, By::Keys, &again);
+    assert_eq!(twin, submitted, "it was left, and is asked once more");
+}
+
+#[test]
+fn l6_a_text_answer_climbs_like_a_message() {
+    let mut facts = facts(Some(Activity::WaitingInput), InputBox::Holds);
+    let pasted = Stage::Pasted { at: 99_950 };
+    let act = |state, stage, facts: &Facts| {
+        decide_answer(&answer(state), stage, Asked::Yes, &By::Text, facts)
+    };
+    let echoed = Act::Say(Delivery::Echoed);
+    assert_eq!(act(Delivery::Written, pasted, &facts), echoed);
+    let early = act(Delivery::Echoed, pasted, &facts);
+    assert_eq!(early, Act::Wait(Some(99_950 + facts.enter_after)));
+    facts.now += 1_000;
+    let enter = act(Delivery::Echoed, pasted, &facts);
+    assert_eq!(enter, Act::Enter { number: 11 });
+    let entered = Stage::Entered {
+        number: 11,
+        at: 99_000,
+        tries: 1,
+    };
+    let swallowed = act(Delivery::Echoed, entered, &facts);
+    assert_eq!(swallowed, Act::Enter { number: 12 });
 }
 
 fn activities() -> impl Strategy<Value = Option<Activity>> {
@@ -139,28 +306,36 @@ fn boxes() -> impl Strategy<Value = InputBox> {
 }
 
 /// What may be seen between two looks, and how much later.
-type Look = (Option<Activity>, InputBox, bool, bool, u64);
+type Look = (Option<Activity>, InputBox, [bool; 4], u64);
 
 proptest! {
     /// Any history of looks: the ladder only climbs, Enter's numbers grow and stay within what was set
     /// aside, nothing is typed while a dialog is shown, nothing is pasted twice, and a message is called
-    /// submitted only when something was seen.
+    /// submitted only when something was seen that nobody else's keys can have caused.
     #[test]
     fn l6_no_history_breaks_the_ladder(
         has_signal: bool,
-        looks in prop::collection::vec((activities(), boxes(), any::<bool>(), any::<bool>(), 0u64..20_000), 1..60),
+        looks in prop::collection::vec((activities(), boxes(), any::<[bool; 4]>(), 0u64..20_000), 1..60),
     ) {
         let looks: Vec<Look> = looks;
         let mut receipt = receipt(Delivery::Accepted, false);
         let mut stage = Stage::Waiting;
         let (mut now, mut pastes, mut highest) = (100_000, 0, 0);
-        for (activity, input_box, prompt_taken, worked, later) in looks {
+        let (mut typed, mut interrupted) = (None, None);
+        for (activity, input_box, [prompt_taken, worked, types, interrupts], later) in looks {
             now += later;
             let entered = matches!(stage, Stage::Entered { .. });
+            if stage != Stage::Waiting && later % 5 == 0 {
+                typed = typed.or(types.then_some(now));
+                interrupted = interrupted.or(interrupts.then_some(now));
+            }
             let facts = Facts {
                 now,
                 activity: if has_signal { activity } else { None },
                 has_signal,
+                screens: has_signal,
+                typed,
+                interrupted,
                 input_box: if has_signal { input_box } else { InputBox::Unseen },
                 prompt_taken: prompt_taken && entered && has_signal,
                 worked: worked && entered && has_signal,
@@ -178,6 +353,7 @@ proptest! {
                 Act::Enter { number } => {
                     prop_assert_ne!(facts.activity, Some(Activity::WaitingInput));
                     prop_assert!(number > highest && number < 10 + NUMBERS);
+                    prop_assert!(typed.is_none(), "what is in the box may be theirs");
                     highest = number;
                     let tries = match stage { Stage::Entered { tries, .. } => tries + 1, _ => 1 };
                     stage = Stage::Entered { number, at: now, tries };
@@ -185,7 +361,10 @@ proptest! {
                 Act::Say(state) => {
                     prop_assert!(receipt.state.may_become(state));
                     if state >= Delivery::Submitted {
-                        prop_assert!(facts.prompt_taken || facts.worked || facts.input_box == InputBox::Empty);
+                        // Of an agent at work it must be known on what, of an empty box who emptied it.
+                        let left = receipt.state == Delivery::Echoed && facts.input_box == InputBox::Empty;
+                        let ours = facts.worked || (left && interrupted.is_none());
+                        prop_assert!(facts.prompt_taken || (ours && typed.is_none()));
                         prop_assert!(has_signal && entered);
                     }
                     receipt.state = state;

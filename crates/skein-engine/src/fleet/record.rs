@@ -1,0 +1,209 @@
+//! What a keeper writes down of what it saw: turns and questions, names, and what was spent.
+
+use skein_domain::fact::Change;
+use skein_domain::{
+    Activity, Delivery, Phase, Purpose, Question, Receipt, Session, Spent, Step, Usage,
+};
+use skein_store::Writer;
+use skein_store::backend::Filter;
+
+use super::courier::{GONE, SETTLE_MS};
+use super::deliver::delivered;
+use super::journal::reason;
+use super::keeper::Keeper;
+use crate::ending::carry_up;
+use crate::error::Error;
+
+type StoreResult<T> = Result<T, skein_store::Error>;
+
+impl Keeper {
+    /// Records what the agent was seen to do as steps of the session.
+    pub(super) async fn record(&mut self, session: Session) -> Result<Session, Error> {
+        let answering = self.is_answering(&session).await?;
+        let steps = if answering {
+            vec![]
+        } else {
+            self.steps(&session)
+        };
+        if !answering {
+            self.seen.question_left = false;
+        }
+        let spent = self.take_usage(&session);
+        let native = self.seen.native.take().filter(|n| {
+            session
+                .gear
+                .as_ref()
+                .is_some_and(|g| g.native.as_ref() != Some(n))
+        });
+        if steps.is_empty() && spent.is_none() && native.is_none() {
+            return Ok(session);
+        }
+        if let (true, Some(pid)) = (steps.contains(&Step::EndTurn), self.sight.pid) {
+            self.fleet.weigh(&session.agent, pid);
+        }
+        let (id, run) = (session.id.clone(), self.run);
+        self.seen.turned |= !steps.is_empty();
+        let phase = session.phase.clone();
+        self.write(move |writer| {
+            let mut now: Session = writer.reader().get(id.as_str())?;
+            if now.run != run {
+                return Ok(now);
+            }
+            if let (Some(spent), Some(gear)) = (spent, now.gear.as_deref()) {
+                now = count(writer, &now, gear.clone(), spent)?;
+            }
+            if let (Some(native), Some(gear)) = (&native, now.gear.as_deref()) {
+                let mut gear = gear.clone();
+                gear.native = Some(native.clone());
+                now = now.with_gear(gear, writer.now());
+                writer.update(&now)?;
+                let native = native.clone();
+                writer.tell(&Change::Named { native }.of(&now))?;
+            }
+            // Somebody else moved it meanwhile: the next look decides anew.
+            if now.phase != phase {
+                return Ok(now);
+            }
+            for step in &steps {
+                now = take_step(writer, &now, step.clone())?;
+            }
+            Ok(now)
+        })
+        .await
+    }
+
+    /// Whether an answer was typed and is not seen taken yet: the receipt's next step is the question's end.
+    async fn is_answering(&self, session: &Session) -> Result<bool, Error> {
+        if !matches!(session.phase, Phase::AwaitingInput(_)) {
+            return Ok(false);
+        }
+        let typed = |r: &Receipt| {
+            r.purpose == Purpose::Answer
+                && r.state > Delivery::Accepted
+                && r.written.is_some_and(|w| w.run == self.run)
+        };
+        Ok(self.open_receipts().await?.iter().any(typed))
+    }
+
+    /// What this run has spent, if it is more than was counted.
+    fn take_usage(&mut self, session: &Session) -> Option<Spent> {
+        let recorded = session.gear.as_ref()?.spent.unwrap_or_default();
+        let before = self.spent.unwrap_or_else(|| recorded.of(self.run));
+        let mut spent = before;
+        for usage in self.seen.usage.drain(..) {
+            spent.pieces = spent.pieces.plus(usage);
+        }
+        if let Some(total) = self.seen.total.take() {
+            // A total that falls was misread, or begins anew; what was counted stays counted.
+            spent.total = spent.total.plus(total.minus(spent.total));
+        }
+        self.spent = Some(spent);
+        (spent.sum() != before.sum()).then_some(spent)
+    }
+
+    /// What follows from the activity for the session's phase.
+    fn steps(&self, session: &Session) -> Vec<Step> {
+        let Some(activity) = self.seen.activity() else {
+            return vec![];
+        };
+        let question = || self.seen.question.clone().unwrap_or_else(some_question);
+        match (&session.phase, activity) {
+            (Phase::Idle, Activity::Active) => vec![Step::BeginTurn],
+            (Phase::Active, Activity::Ready) if self.turn_is_over() => vec![Step::EndTurn],
+            (Phase::Idle, Activity::WaitingInput) => vec![Step::BeginTurn, Step::Ask(question())],
+            (Phase::Active, Activity::WaitingInput) => vec![Step::Ask(question())],
+            (Phase::AwaitingInput(_), Activity::Active) => vec![Step::Answer],
+            (Phase::AwaitingInput(_), Activity::Ready) => vec![Step::Withdraw],
+            (Phase::AwaitingInput(asked), Activity::WaitingInput) => match &self.seen.question {
+                Some(now) if now != asked => vec![Step::Answer, Step::Ask(now.clone())],
+                // The same words, but asked once more.
+                _ if self.seen.question_left => vec![Step::Answer, Step::Ask(question())],
+                _ => vec![],
+            },
+            _ => vec![],
+        }
+    }
+
+    /// A `ready` from before the turn's beginning does not end it.
+    fn turn_is_over(&self) -> bool {
+        match self.seen.prompted_at {
+            None => true,
+            Some(at) => self.seen.worked || self.now() >= at + SETTLE_MS,
+        }
+    }
+}
+
+/// Counts what was spent since the last time; each run begins with nothing.
+fn count(
+    writer: &mut Writer<'_>,
+    before: &Session,
+    mut gear: skein_domain::Gear,
+    spent: Spent,
+) -> StoreResult<Session> {
+    let counted = gear.spent.unwrap_or_default().of(spent.run);
+    let usage = spent.sum().minus(counted.sum());
+    gear.spent = Some(spent);
+    let after = Session {
+        usage: before.usage.plus(usage),
+        ..before.with_gear(gear, writer.now())
+    };
+    writer.update(&after)?;
+    carry_up(writer, before, &after)?;
+    writer.tell(&Change::UsageRead { usage }.of(&after))?;
+    Ok(after)
+}
+
+/// One step of the agent's, with its event. A question that is left takes the answers with it that were not
+/// typed: they were for no other.
+pub(super) fn take_step(
+    writer: &mut Writer<'_>,
+    before: &Session,
+    step: Step,
+) -> StoreResult<Session> {
+    let change = match &step {
+        Step::BeginTurn => Change::TurnBegan { run: before.run },
+        Step::EndTurn => Change::TurnEnded {
+            usage: Usage::default(),
+        },
+        Step::Ask(question) => Change::Asked(question.clone()),
+        Step::Withdraw | Step::Answer => {
+            close_answers(writer, before)?;
+            Change::Withdrawn
+        }
+        _ => return Ok(before.clone()),
+    };
+    let after = before.step(step, writer.now())?;
+    writer.update(&after)?;
+    writer.tell(&change.of(&after))?;
+    Ok(after)
+}
+
+fn close_answers(writer: &mut Writer<'_>, session: &Session) -> StoreResult<()> {
+    let filter = Filter {
+        parent: Some(session.id.to_string()),
+        live: Some(true),
+        ..Filter::default()
+    };
+    for receipt in writer.reader().all::<Receipt>(&filter)? {
+        let waits = receipt.is_open() && receipt.written.is_none();
+        if waits && receipt.purpose == Purpose::Answer {
+            let after = Receipt {
+                note: Some(reason(GONE)),
+                ..receipt.moved(Delivery::Unknown, writer.now())
+            };
+            writer.update(&after)?;
+            writer.tell(&delivered(&after).of(session))?;
+        }
+    }
+    Ok(())
+}
+
+/// What an agent asks that shows no more than that it does.
+pub(super) fn some_question() -> Question {
+    Question {
+        text: "it waits for input; `skein attach` shows for what"
+            .parse()
+            .expect("a short plain text is a reason"),
+        options: vec![],
+    }
+}
