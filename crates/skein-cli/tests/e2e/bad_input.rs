@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::net::UnixStream;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::common::{Call, Home, Ran, Response};
 

@@ -1,8 +1,6 @@
 //! Cleaning up: workspaces of ended sessions, old backups, folders and runs that no record knows. Takes
 //! only what we made; says why for each; doing it again changes nothing.
 
-use std::collections::{HashMap, HashSet};
-
 use serde_json::{Value, json};
 use skein_domain::fact::SagaChange;
 use skein_domain::saga::Order;

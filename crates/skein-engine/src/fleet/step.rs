@@ -11,8 +11,8 @@ use skein_domain::fact::Change;
 use skein_domain::observed::{Activity, RuntimeState, Seen};
 use skein_domain::saga::Step;
 use skein_domain::{
-    Backup, Gear, Kind, Message, Outcome, Phase, Project, PromptVia, Reason, RunHandle, Saga, SagaId,
-    SagaKind, Session, SessionId, Timestamp, Workspace, WorkspaceState,
+    Backup, Gear, Kind, Message, Outcome, Phase, Project, PromptVia, Reason, RunHandle, Saga,
+    SagaId, SagaKind, Session, SessionId, Timestamp, Workspace, WorkspaceState,
 };
 use skein_runtime::runtime::{Grace, Input, Launch, Runtime, Size};
 use skein_runtime::{MARK, end_marked};

@@ -147,7 +147,7 @@ mod tests {
     /// What a terminal shows that was sent everything.
     fn seen(view: &mut View, terminal: &Terminal, viewer: &mut Terminal) -> Vec<String> {
         viewer.process(view.draw(terminal.screen(), true).as_bytes());
-        viewer.shown(0).rows
+        viewer.shown(0, 0).rows
     }
 
     #[test]
@@ -159,7 +159,7 @@ mod tests {
         terminal.process("one\r\n\x1b[31mred\x1b[0m  \x1b[44m \x1b[0m漢字".as_bytes());
         assert_eq!(
             seen(&mut view, &terminal, &mut viewer),
-            terminal.shown(0).rows
+            terminal.shown(0, 0).rows
         );
         assert_eq!(
             viewer.screen().cell(1, 5).unwrap().bgcolor(),
@@ -168,7 +168,7 @@ mod tests {
         terminal.process(b"\x1b[1;1H\x1b[KONE\x1b[?2004h\x1b[?1h");
         assert_eq!(
             seen(&mut view, &terminal, &mut viewer),
-            terminal.shown(0).rows
+            terminal.shown(0, 0).rows
         );
         assert!(viewer.screen().bracketed_paste() && viewer.screen().application_cursor());
         let again = view.draw(terminal.screen(), true);

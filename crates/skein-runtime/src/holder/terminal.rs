@@ -196,7 +196,7 @@ mod tests {
                 rows: round % 7,
                 cols: round % 11,
             });
-            terminal.shown(0);
+            terminal.shown(0, 0);
         }
         terminal.resize(Size {
             rows: u16::MAX,

@@ -3,8 +3,7 @@
 use skein_domain::saga::{Failure, Order, Step};
 use skein_domain::{
     Conflict, Delivery, Error as DomainError, Invalid, Kind, Outcome, PromptVia, Purpose, Question,
-    Receipt,
-    Saga, SagaKind, SagaState, Session, Written,
+    Receipt, Saga, SagaKind, SagaState, Session, Written,
 };
 
 use super::Subject;
