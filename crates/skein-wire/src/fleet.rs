@@ -80,6 +80,9 @@ pub struct Gc {
     /// Backups at least so old; default: 30 days.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backups_older_than_seconds: Option<u64>,
+    /// Drop those backups for good; else they are only named.
+    #[serde(default)]
+    pub discard: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]

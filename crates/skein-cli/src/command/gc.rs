@@ -5,6 +5,7 @@ use std::cell::Cell;
 use clap::Args;
 use skein_wire::{Gc, GcItem, Session};
 
+use super::kill::confirm;
 use crate::cli::KeyArgs;
 use crate::context::Context;
 use crate::duration::Seconds;
@@ -14,7 +15,8 @@ use crate::view;
 
 /// Clear up after ended sessions: workspaces, old backups, stray processes
 ///
-/// Only what Skein made is touched, and work that is nowhere else is kept under a git ref first.
+/// Only what Skein made is touched, and work that is nowhere else is kept under a git ref first. Old backups
+/// are named; dropping them takes `--discard`.
 #[derive(Debug, Args)]
 pub(crate) struct GcArgs {
     /// Only tell what would be done
@@ -23,9 +25,15 @@ pub(crate) struct GcArgs {
     /// Only sessions that ended at least so long ago
     #[arg(long, value_name = "D", default_value = "1d")]
     older_than: Seconds,
-    /// Drop backups at least so old
+    /// Which backups are old
     #[arg(long, value_name = "D", default_value = "30d")]
     backups_older_than: Seconds,
+    /// Drop old backups and the work in them for good; asks first
+    #[arg(long)]
+    discard: bool,
+    /// With `--discard`: do not ask
+    #[arg(long, requires = "discard")]
+    yes: bool,
     #[command(flatten)]
     key: KeyArgs,
 }
@@ -35,7 +43,15 @@ pub(crate) async fn run(context: &Context, args: GcArgs) -> Result<(), UserError
         dry_run: args.dry_run,
         ended_for_seconds: Some(args.older_than.0),
         backups_older_than_seconds: Some(args.backups_older_than.0),
+        discard: args.discard,
     };
+    if args.discard && !args.yes && !args.dry_run {
+        let question = format!(
+            "drop backups older than {} and the work in them for good?",
+            args.backups_older_than
+        );
+        confirm(context, &question)?;
+    }
     let key = context.key(args.key.key.as_deref());
     let lost = Cell::new(false);
     let watch = Watch::open(context, &lost).await?;

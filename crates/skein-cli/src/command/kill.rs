@@ -38,7 +38,13 @@ pub(crate) struct KillArgs {
 
 pub(crate) async fn run(context: &Context, args: KillArgs) -> Result<(), UserError> {
     if args.discard && !args.yes {
-        confirm(context, &args)?;
+        confirm(
+            context,
+            &format!(
+                "drop all work of session {} that is not committed?",
+                args.session
+            ),
+        )?;
     }
     let body = Kill {
         reason: args.reason,
@@ -88,12 +94,9 @@ fn below(node: TreeNode) -> Vec<Session> {
     all
 }
 
-fn confirm(context: &Context, args: &KillArgs) -> Result<(), UserError> {
-    let question = format!(
-        "drop all work of session {} that is not committed?",
-        args.session
-    );
-    match context.out.ask(&question) {
+/// Asks before work is dropped for good.
+pub(crate) fn confirm(context: &Context, question: &str) -> Result<(), UserError> {
+    match context.out.ask(question) {
         Some(true) => Ok(()),
         Some(false) => Err(UserError::new(
             skein_client::Kind::Refused,

@@ -18,7 +18,6 @@ mod questions;
 mod restart;
 
 #[path = "../fleet/common.rs"]
-#[expect(dead_code, reason = "other suites use the rest")]
 mod common;
 
 #[path = "../e2e/common.rs"]

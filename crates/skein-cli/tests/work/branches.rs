@@ -42,7 +42,15 @@ fn l5_a_branch_that_exists_is_attached_with_its_commits_and_never_moved() {
 
     fleet.json(&["kill", &session]);
     assert_eq!(fleet.git(&["rev-parse", "feature"]), tip);
-    fleet.json(&["gc", "--older-than", "0s", "--backups-older-than", "0s"]);
+    fleet.json(&[
+        "gc",
+        "--older-than",
+        "0s",
+        "--backups-older-than",
+        "0s",
+        "--discard",
+        "--yes",
+    ]);
     assert_eq!(
         fleet.git(&["rev-parse", "feature"]),
         tip,

@@ -9,7 +9,15 @@ use crate::base::{Call, Daemon};
 use crate::common::{Fleet, alive, eventually, text};
 use crate::tree::{Tree, everything, tree};
 
-const ALL: [&str; 5] = ["gc", "--older-than", "0s", "--backups-older-than", "0s"];
+const ALL: [&str; 7] = [
+    "gc",
+    "--older-than",
+    "0s",
+    "--backups-older-than",
+    "0s",
+    "--discard",
+    "--yes",
+];
 
 fn items(report: &Value) -> Vec<Value> {
     let data = report["data"].as_array().unwrap().iter();
@@ -94,9 +102,31 @@ fn l5_backups_are_dropped_by_age_and_only_of_sessions_that_are_over() {
     fleet.until_status(&live, "idle");
     let refs = fleet.refs();
     // Young ones stay, whosever they are.
-    fleet.json(&["gc", "--older-than", "1d", "--backups-older-than", "1d"]);
+    fleet.json(&[
+        "gc",
+        "--older-than",
+        "1d",
+        "--backups-older-than",
+        "1d",
+        "--discard",
+        "--yes",
+    ]);
     assert_eq!(fleet.refs(), refs);
-    let report = fleet.json(&["gc", "--older-than", "1d", "--backups-older-than", "0s"]);
+    // Old ones are named, and go only when somebody says so.
+    let old = ["gc", "--older-than", "1d", "--backups-older-than", "0s"];
+    let named = json!(["backup", format!("refs/skein/backup/{over}/1"), "keep"]);
+    assert_eq!(items(&fleet.json(&old)), [named]);
+    assert_eq!(fleet.run(&[&old[..], &["--discard"]].concat()).code, 2);
+    assert_eq!(fleet.refs(), refs);
+    let report = fleet.json(&[
+        "gc",
+        "--older-than",
+        "1d",
+        "--backups-older-than",
+        "0s",
+        "--discard",
+        "--yes",
+    ]);
     let dropped = format!("refs/skein/backup/{over}/1");
     assert_eq!(
         items(&report),
@@ -111,6 +141,22 @@ fn l5_backups_are_dropped_by_age_and_only_of_sessions_that_are_over() {
     );
     // The folder of the ended one still holds all of it, and is not taken before its time.
     assert!(fleet.folder(&over).join("a.txt").exists());
+}
+
+#[test]
+fn l5_what_a_clean_up_keeps_it_does_not_drop() {
+    let fleet = Fleet::new();
+    let session = killed(&fleet);
+    fleet.git(&[
+        "update-ref",
+        "-d",
+        &format!("refs/skein/backup/{session}/1"),
+    ]);
+    fleet.json(&ALL);
+    assert!(!fleet.folder(&session).exists());
+    fleet.json(&["restore", &session]);
+    let file = fs::read_to_string(fleet.folder(&session).join("a.txt"));
+    assert_eq!(file.unwrap(), "one\n");
 }
 
 #[test]

@@ -93,7 +93,15 @@ fn l5_the_projects_own_folder_survives_every_command() {
     let main = fleet.main_state();
     fleet.json(&["kill", &session, "--discard", "--yes"]);
     assert_eq!(fleet.main_state(), main);
-    fleet.json(&["gc", "--older-than", "0s", "--backups-older-than", "0s"]);
+    fleet.json(&[
+        "gc",
+        "--older-than",
+        "0s",
+        "--backups-older-than",
+        "0s",
+        "--discard",
+        "--yes",
+    ]);
     assert_eq!(fleet.main_state(), main);
     fleet.json(&["restore", &session]);
     fleet.until_status(&session, "idle");
@@ -149,7 +157,15 @@ fn l5_an_adopted_worktree_is_never_removed() {
     assert_eq!(before.len(), 2);
     fleet.json(&["kill", &session, "--discard", "--yes"]);
     assert_eq!(tree(&folder), before, "not even when all is to be dropped");
-    fleet.json(&["gc", "--older-than", "0s", "--backups-older-than", "0s"]);
+    fleet.json(&[
+        "gc",
+        "--older-than",
+        "0s",
+        "--backups-older-than",
+        "0s",
+        "--discard",
+        "--yes",
+    ]);
     assert_eq!(tree(&folder), before);
     assert_eq!(fleet.git(&["worktree", "list"]), list);
     fleet.json(&["restore", &session]);

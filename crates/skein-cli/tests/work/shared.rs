@@ -64,7 +64,15 @@ fn l5_sessions_with_equal_ids_keep_to_their_own_backups() {
         assert!(!whose(&fleet, tenant, id).exists());
     }
     // What one drops by age is not the other's.
-    let drop = ["gc", "--older-than", "0s", "--backups-older-than", "0s"];
+    let drop = [
+        "gc",
+        "--older-than",
+        "0s",
+        "--backups-older-than",
+        "0s",
+        "--discard",
+        "--yes",
+    ];
     let show = other(&fleet, &["show", id]);
     let theirs = text(&show["workspace"]["backups"][0]["ref"]);
     fleet.json(&drop);

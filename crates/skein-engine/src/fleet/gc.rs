@@ -30,6 +30,8 @@ pub struct GcOrder {
     /// Only sessions that ended at least this long ago.
     pub ended_for_seconds: u64,
     pub backups_older_than_seconds: u64,
+    /// Whether backups that old are dropped, which may be the only place of somebody's work (L5).
+    pub discard: bool,
 }
 
 struct Item {
@@ -58,6 +60,29 @@ struct Ledger {
     projects: Vec<Project>,
 }
 
+/// The backups of sessions that are over and with which nothing is under way.
+fn backups(ledger: &Ledger) -> Vec<(SessionId, Backup)> {
+    let over = ledger
+        .sessions
+        .iter()
+        .filter(|s| !s.phase.is_live() && s.check_free().is_ok());
+    over.flat_map(|s| {
+        let backups = s.gear.iter().flat_map(|g| &g.workspace.backups);
+        backups.map(|b| (s.id.clone(), b.clone()))
+    })
+    .collect()
+}
+
+fn old_backup(order: GcOrder) -> String {
+    let age = days(order.backups_older_than_seconds);
+    match order.discard {
+        true => format!("it is older than {age}"),
+        false => format!(
+            "it is older than {age}; `skein gc --discard` drops it, and the work in it, for good"
+        ),
+    }
+}
+
 impl Desk {
     pub async fn gc(&self, order: GcOrder) -> Result<Answer, Error> {
         let op = "clean up";
@@ -69,11 +94,12 @@ impl Desk {
         }
         let fleet = self.fleet()?.clone();
         let ledger = self.ledger().await?;
+        let known = backups(&ledger);
         let mut items = self.gc_sessions(&fleet, &ledger, order).await?;
         // That took its time: what was begun or restored meanwhile is known to the ledger of now.
         let ledger = self.ledger().await?;
         fleet.point("gc.backups.begin");
-        items.extend(self.gc_backups(&ledger, order).await?);
+        items.extend(self.gc_backups(&ledger, &known, order).await?);
         fleet.point("gc.backups.done");
         items.extend(self.gc_folders(&fleet, order).await?);
         items.extend(self.gc_runs(&fleet, order).await?);
@@ -237,18 +263,16 @@ impl Desk {
 
     /// Backups that are old, of sessions that are over. Another home's session may have the same id, so only
     /// what a record names by its commit is ours to drop.
-    async fn gc_backups(&self, ledger: &Ledger, order: GcOrder) -> Result<Vec<Item>, Error> {
+    async fn gc_backups(
+        &self,
+        ledger: &Ledger,
+        known: &[(SessionId, Backup)],
+        order: GcOrder,
+    ) -> Result<Vec<Item>, Error> {
         let before = self.now().minus_seconds(order.backups_older_than_seconds);
-        let over = ledger
-            .sessions
-            .iter()
-            .filter(|s| !s.phase.is_live() && s.check_free().is_ok());
-        let ours: Vec<(SessionId, Backup)> = over
-            .flat_map(|s| {
-                let backups = s.gear.iter().flat_map(|g| &g.workspace.backups);
-                backups.map(|b| (s.id.clone(), b.clone()))
-            })
-            .collect();
+        // What this very clean-up has kept is not up for dropping.
+        let mut ours = backups(ledger);
+        ours.retain(|backup| known.contains(backup));
         let mut items = vec![];
         for repo in repositories(ledger) {
             let ours = ours.clone();
@@ -259,18 +283,16 @@ impl Desk {
                     if backup.at >= before || !ours {
                         continue;
                     }
-                    if !order.dry_run && !outside::drop_backup(&repo, &backup) {
+                    let drops = order.discard && !order.dry_run;
+                    if drops && !outside::drop_backup(&repo, &backup) {
                         continue;
                     }
                     items.push(Item {
                         what: "backup",
                         id: skein_domain::workspace::backup_ref(&backup.session, backup.n),
                         path: Some(repo.to_string()),
-                        action: "remove",
-                        reason: format!(
-                            "it is older than {}",
-                            days(order.backups_older_than_seconds)
-                        ),
+                        action: if order.discard { "remove" } else { "keep" },
+                        reason: old_backup(order),
                     });
                 }
                 items

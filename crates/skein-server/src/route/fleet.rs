@@ -199,6 +199,7 @@ async fn gc(Change(desk, body): Change<wire::Gc>) -> Result<Response, ApiError> 
         backups_older_than_seconds: body
             .backups_older_than_seconds
             .unwrap_or(BACKUPS_OLDER_THAN),
+        discard: body.discard,
     };
     ok(&desk, desk.gc(order).await?)
 }
