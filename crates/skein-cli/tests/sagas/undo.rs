@@ -15,7 +15,7 @@ const BLOCK: &str = "echo mine > ../../.trash";
 
 /// A lock on the ref that is to keep what the set-up wrote. In the way of this session's undo, and of nothing
 /// else; takes effect by the same command.
-fn lock(fleet: &Fleet) -> (PathBuf, String) {
+pub(crate) fn lock(fleet: &Fleet) -> (PathBuf, String) {
     let lock = fleet.repo.join(".git/refs/skein/backup/api-1/1.lock");
     let folder = lock.parent().unwrap().display().to_string();
     let block = format!(
