@@ -188,8 +188,9 @@ fn handing_over_an_idle_session_keeps_its_workspace_and_its_run() {
     let folder = tree(&fleet.folder(&session));
     let handed = fleet.json(&["handoff", &session, "--to", "user:mia"]);
     assert_eq!(handed["owner"], "user:mia");
+    let after = fleet.show(&session);
     for same in ["id", "run", "workspace"] {
-        assert_eq!(handed[same], before[same], "{same}");
+        assert_eq!(after[same], before[same], "{same}");
     }
     assert_eq!(fleet.agents(), agents, "the same processes");
     assert_eq!(tree(&fleet.folder(&session)), folder);
