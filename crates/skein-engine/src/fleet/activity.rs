@@ -7,6 +7,10 @@ use skein_domain::{Activity, NativeId, Phase, Question, Reason, Usage};
 /// A working turn by the hooks that the screen calls ready for this long was interrupted without a word.
 const FORGOTTEN_MS: u64 = 8_000;
 
+/// A `ready` that the screen showed and no rule finds there any more is believed for this long: screens are
+/// drawn in pieces. Shorter than the time after which a turn that nobody saw begin counts as over.
+const STALE_MS: u64 = 1_500;
+
 /// The screen no longer shows the question it showed.
 const GONE: &str = "question gone";
 
@@ -33,6 +37,8 @@ pub(crate) struct Sightings {
     pub(crate) hooks: bool,
     /// Since when the screen says `ready` against the hooks.
     ready_since: Option<u64>,
+    /// Since when no rule fits the screen that was `ready`.
+    unlike_since: Option<u64>,
     /// When a prompt was last submitted.
     pub(crate) prompted_at: Option<u64>,
     /// Whether it was seen working since.
@@ -184,6 +190,9 @@ impl Sightings {
             self.wanted = wanted;
             return;
         }
+        if seen.is_some() {
+            self.unlike_since = None;
+        }
         match seen {
             Some((activity, rule, detail)) if self.believes_screen(activity, now) => {
                 self.set(activity, Source::Screen, &rule, detail);
@@ -198,7 +207,22 @@ impl Sightings {
                 {
                     self.set(Activity::Unknown, Source::Screen, GONE, None);
                 }
+                self.doubts_ready(now);
             }
+        }
+    }
+
+    /// An agent that shows something else than its prompt is not ready any more, whatever it does.
+    fn doubts_ready(&mut self, now: u64) {
+        let shown = |s: &ActivitySeen| s.activity == Activity::Ready && s.source == Source::Screen;
+        if !self.now.as_ref().is_some_and(shown) {
+            self.unlike_since = None;
+            return;
+        }
+        let since = *self.unlike_since.get_or_insert(now);
+        if now >= since + STALE_MS {
+            self.unlike_since = None;
+            self.set(Activity::Unknown, Source::Screen, "no rule fits", None);
         }
     }
 
@@ -221,7 +245,9 @@ impl Sightings {
 
     /// When the screen should be looked at again although nothing changed.
     pub(crate) fn look_again(&self) -> Option<u64> {
-        self.ready_since.map(|since| since + FORGOTTEN_MS)
+        let forgotten = self.ready_since.map(|since| since + FORGOTTEN_MS);
+        let stale = self.unlike_since.map(|since| since + STALE_MS);
+        [forgotten, stale].into_iter().flatten().min()
     }
 
     fn learn(&mut self, reading: Reading) {
@@ -315,6 +341,21 @@ mod tests {
             (seen.activity(), seen.question),
             (Some(Activity::Unknown), None)
         );
+    }
+
+    #[test]
+    fn l3_an_agent_that_no_longer_shows_its_prompt_is_not_ready() {
+        let mut seen = Sightings::default();
+        seen.looked(screen(Activity::Ready), 0);
+        seen.looked(vec![], 10);
+        assert_eq!(seen.activity(), Some(Activity::Ready), "drawn in pieces");
+        assert_eq!(seen.look_again(), Some(10 + STALE_MS));
+        seen.looked(screen(Activity::Ready), 20);
+        seen.looked(vec![], 30 + STALE_MS);
+        assert_eq!(seen.activity(), Some(Activity::Ready), "seen in between");
+        seen.looked(vec![], 30 + 2 * STALE_MS);
+        assert_eq!(seen.activity(), Some(Activity::Unknown));
+        assert_eq!(seen.look_again(), None);
     }
 
     #[test]
