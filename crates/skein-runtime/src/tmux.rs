@@ -199,7 +199,7 @@ impl TmuxRuntime {
             name: name.to_owned(),
             server: Arc::clone(&self.server),
             seen,
-            touched: std::sync::atomic::AtomicU64::new(0),
+            typing: self::run::Typing::default(),
         };
         run.learn_input().await?;
         Ok(Arc::new(run))

@@ -19,10 +19,10 @@ use crate::runtime::{Input, Result, Run, Screen, Sight, Size, Taken, Task};
 /// Buffers of this process; the process id tells them from those of others.
 static BUFFERS: AtomicU64 = AtomicU64::new(0);
 
-/// The pane's facts before its rows: height, cursor, highest input number, whose pane it is, and the seconds when
-/// somebody last attached to its session or typed there, and when it was made.
+/// The pane's facts before its rows: height, cursor, highest input number, whose pane it is, and the second when
+/// somebody last attached to its session or typed there.
 pub(super) const FACTS: &str = "#{pane_height} #{cursor_y} #{cursor_x} #{@skein_input} #{@skein_run} \
-     #{session_activity} #{session_created}";
+     #{?session_last_attached,#{session_activity},0}";
 
 /// Tests the number and takes it, with its paste, in one step: the server runs these without a break. The paste
 /// comes first, so that the number is not taken when there is nothing to paste.
@@ -40,8 +40,7 @@ pub(super) struct TmuxRun {
     pub(super) name: String,
     pub(super) server: Arc<Server>,
     pub(super) seen: Arc<Seen>,
-    /// Looks in a second in which somebody typed.
-    pub(super) touched: AtomicU64,
+    pub(super) typing: Typing,
 }
 
 /// What a living pane says of itself.
@@ -52,27 +51,44 @@ pub(super) struct Facts {
     pub(super) input: u64,
     /// When somebody attached or typed, in seconds since the epoch; 0 if nobody has.
     pub(super) typed_at: u64,
-    /// That, counted from the session's beginning.
-    typed: u64,
 }
 
 impl Facts {
     /// `None` when the pane is not there, or is another run's.
     pub(super) fn parse(text: &str, name: &str) -> Option<Self> {
         let words: Vec<&str> = text.split(' ').collect();
-        let [height, row, column, input, run, active, made] = words.as_slice() else {
+        let [height, row, column, input, run, typed_at] = words.as_slice() else {
             return None;
         };
-        let seconds = |text: &str| text.parse::<u64>().unwrap_or(0);
-        let typed = seconds(active).saturating_sub(seconds(made));
         (*run == name).then_some(Self {
             height: height.parse().ok()?,
             cursor: (row.parse().ok()?, column.parse().ok()?),
             input: input.parse().ok()?,
-            typed_at: if typed > 0 { seconds(active) } else { 0 },
-            typed,
+            typed_at: typed_at.parse().unwrap_or(0),
         })
     }
+}
+
+/// Counts looks since the one before which somebody may have typed. tmux tells seconds, so that what is typed in the
+/// second of a look is taken for later.
+#[derive(Debug, Default)]
+pub(super) struct Typing {
+    looked: AtomicU64,
+    count: AtomicU64,
+}
+
+impl Typing {
+    /// How often somebody may have typed, as seen by a look that began at `began`.
+    fn looked(&self, began: u64, typed_at: u64) -> u64 {
+        let before = self.looked.swap(began, Ordering::Relaxed);
+        let typed = u64::from(typed_at > 0 && typed_at >= before);
+        self.count.fetch_add(typed, Ordering::Relaxed) + typed
+    }
+}
+
+/// Seconds since the epoch.
+fn now() -> u64 {
+    u64::try_from(clock_gettime(ClockId::Realtime).tv_sec).unwrap_or(0)
 }
 
 enum Place {
@@ -134,16 +150,6 @@ impl TmuxRun {
         }
     }
 
-    /// tmux tells seconds: what is typed in the same one as a look cannot be told from what was typed before it,
-    /// so every such look counts.
-    fn typed(&self, facts: Facts) -> u64 {
-        let now = clock_gettime(ClockId::Realtime).tv_sec;
-        if u64::try_from(now).is_ok_and(|now| facts.typed_at >= now) {
-            self.touched.fetch_add(1, Ordering::Relaxed);
-        }
-        facts.typed + self.touched.load(Ordering::Relaxed)
-    }
-
     async fn put(&self, number: u64, bytes: Vec<u8>, bracket: &str) -> Result<Taken> {
         let started = self.pane()?;
         let file = BufferFile::new(self, &bytes)?;
@@ -191,6 +197,7 @@ impl Run for TmuxRun {
                 Place::Over(last) => return Ok(last.screen()),
                 Place::Pane(started) => started.pane,
             };
+            let began = now();
             let ask = format!("display-message -p -t {pane} '{FACTS}' ; capture-pane -p -t {pane}");
             let answer = self.server.request(ask.into()).await?;
             let height = |facts: &str| Some(Facts::parse(facts, &self.name)?.height);
@@ -202,7 +209,9 @@ impl Run for TmuxRun {
             };
             let facts = Facts::parse(&facts, &self.name);
             let cursor = facts.map_or((0, 0), |facts| facts.cursor);
-            let typed = facts.map_or(0, |facts| self.typed(facts));
+            let typed = self
+                .typing
+                .looked(began, facts.map_or(0, |facts| facts.typed_at));
             let count = self.seen.folder().count("live/count");
             Ok(Screen {
                 rows: rows.iter().map(|row| shown(row)).collect(),
@@ -294,20 +303,34 @@ mod tests {
 
     #[test]
     fn facts_of_another_run_are_no_facts() {
-        let facts = Facts::parse("24 3 7 5 default,a-1,1 109 100", "default,a-1,1");
+        let facts = Facts::parse("24 3 7 5 default,a-1,1 109", "default,a-1,1");
         let expected = Facts {
             height: 24,
             cursor: (3, 7),
             input: 5,
             typed_at: 109,
-            typed: 9,
         };
         assert_eq!(facts, Some(expected));
         assert_eq!(
-            Facts::parse("24 3 7 5 default,a-1,2 109 100", "default,a-1,1"),
+            Facts::parse("24 3 7 5 default,a-1,2 109", "default,a-1,1"),
             None
         );
         assert_eq!(Facts::parse("    ", "default,a-1,1"), None);
+    }
+
+    #[test]
+    fn typing_in_the_second_of_a_look_counts_with_the_next() {
+        let typing = Typing::default();
+        assert_eq!(typing.looked(100, 0), 0, "nobody ever");
+        assert_eq!(typing.looked(101, 101), 1);
+        assert_eq!(typing.looked(101, 101), 2, "before it or after it");
+        assert_eq!(typing.looked(103, 101), 3, "likewise");
+        assert_eq!(typing.looked(104, 101), 3);
+        assert_eq!(
+            Typing::default().looked(104, 101),
+            1,
+            "by whoever looks anew"
+        );
     }
 
     #[test]
