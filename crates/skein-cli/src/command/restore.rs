@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use futures_util::{StreamExt as _, stream};
-use skein_client::{Key, Page, Sessions};
+use skein_client::{Key, Kind, Page, Sessions};
 use skein_wire::{List, Restore, Session};
 use tokio::time::{Instant, sleep};
 
@@ -45,11 +45,57 @@ pub(crate) async fn run(context: &Context, args: RestoreArgs) -> Result<(), User
         true => lost_ones(context).await?,
         false => args.sessions,
     };
+    let mut waiting: Vec<(usize, String)> = references.into_iter().enumerate().collect();
+    let (mut sessions, mut failures) = (vec![], vec![]);
+    // A child is not restored before its parent is there again, so those that met a conflict are tried once
+    // more when the others are done, as long as that helps.
+    while !waiting.is_empty() {
+        let round = restore(context, &waiting, args.key.key.as_deref(), one).await?;
+        let helps = !one && !round.restored.is_empty() && !round.conflicts.is_empty();
+        sessions.extend(round.restored);
+        failures.extend(round.failures);
+        waiting = vec![];
+        for (n, reference, error) in round.conflicts {
+            match helps {
+                true => waiting.push((n, reference)),
+                false => failures.push((reference, error)),
+            }
+        }
+    }
+    for session in &sessions {
+        tell_note(context, session);
+    }
+    match (one, sessions.pop(), failures.pop()) {
+        (true, _, Some((_, error))) => Err(error),
+        (true, Some(session), None) => context
+            .out
+            .show(&session, |paint| view::session_line(&session, paint)),
+        (_, session, failure) => {
+            sessions.extend(session);
+            failures.extend(failure);
+            list(context, sessions, failures)
+        }
+    }
+}
+
+/// How one attempt at several came out.
+#[derive(Debug, Default)]
+struct Round {
+    restored: Vec<Session>,
+    failures: Vec<(String, UserError)>,
+    conflicts: Vec<(usize, String, UserError)>,
+}
+
+async fn restore(
+    context: &Context,
+    references: &[(usize, String)],
+    given: Option<&str>,
+    one: bool,
+) -> Result<Round, UserError> {
     let cut_off = Cell::new(false);
     let watch = Watch::open(context, &cut_off).await?;
     let client = context.client().await?;
-    let given = args.key.key.as_deref();
-    let answers: Vec<_> = stream::iter(references.iter().enumerate())
+    let answers: Vec<_> = stream::iter(references)
         .map(|(n, reference)| {
             let key = match given {
                 Some(key) if !one => Key::new(format!("{key}-{}", n + 1)),
@@ -60,32 +106,24 @@ pub(crate) async fn run(context: &Context, args: RestoreArgs) -> Result<(), User
         .buffered(AT_ONCE)
         .collect()
         .await;
-    let mut first: Option<UserError> = None;
+    let mut round = Round::default();
     let mut begun = vec![];
-    for answer in answers {
+    for ((n, reference), answer) in references.iter().zip(answers) {
         match answer {
             Ok(session) => begun.push(session),
-            Err(error) => drop(first.get_or_insert(error.into())),
+            Err(error) if error.kind() == Kind::Conflict => {
+                round.conflicts.push((*n, reference.clone(), error.into()));
+            }
+            Err(error) => round.failures.push((reference.clone(), error.into())),
         }
     }
-    let mut sessions = vec![];
     for Settled { session, failure } in watch.settle(begun).await? {
         match failure {
-            Some(failure) => drop(first.get_or_insert(failure)),
-            None => tell_note(context, &session),
-        }
-        sessions.push(session);
-    }
-    match (first, one, sessions.pop()) {
-        (Some(error), true, _) => Err(error),
-        (None, true, Some(session)) => context
-            .out
-            .show(&session, |paint| view::session_line(&session, paint)),
-        (first, _, last) => {
-            sessions.extend(last);
-            list(context, sessions, first)
+            Some(failure) => round.failures.push((session.id, failure)),
+            None => round.restored.push(session),
         }
     }
+    Ok(round)
 }
 
 /// Waits until it is known of every session whether its agent still runs: right after a start of the daemon
@@ -138,13 +176,13 @@ async fn lost_ones(context: &Context) -> Result<Vec<String>, UserError> {
 fn list(
     context: &Context,
     sessions: Vec<Session>,
-    first: Option<UserError>,
+    failures: Vec<(String, UserError)>,
 ) -> Result<(), UserError> {
     let list = List {
         data: sessions,
         next: None,
     };
-    if list.data.is_empty() && first.is_none() {
+    if list.data.is_empty() && failures.is_empty() {
         context.out.note("no session was lost");
     }
     context.out.show(&list, |paint| {
@@ -157,7 +195,20 @@ fn list(
         }
         out
     })?;
-    first.map_or(Ok(()), Err)
+    let ids: Vec<String> = failures.iter().map(|(id, _)| id.clone()).collect();
+    if ids.len() > 1 {
+        context.out.note(&format!(
+            "{} were not restored:",
+            text::count(ids.len(), "session")
+        ));
+        for (id, error) in &failures {
+            context.out.note(&format!("  {id}: {}", error.message()));
+        }
+    }
+    match failures.into_iter().next() {
+        None => Ok(()),
+        Some((_, error)) => Err(error.detail("not_restored", ids)),
+    }
 }
 
 fn tell_note(context: &Context, session: &Session) {

@@ -4,7 +4,7 @@
 use std::fs;
 use std::process::Stdio;
 
-use crate::common::{Fleet, eventually, text};
+use crate::common::{Fleet, end, eventually, text};
 
 #[test]
 fn l4_who_waits_for_a_spawn_outlives_the_daemon_and_starts_the_next() {
@@ -142,4 +142,46 @@ fn init_says_what_a_folder_is_good_for() {
     let said = String::from_utf8_lossy(&ran.stderr).into_owned();
     assert_eq!(ran.status.code(), Some(2), "{said}");
     assert!(said.contains("bare repository"), "{said}");
+}
+
+#[test]
+fn restore_all_brings_parents_back_before_their_children() {
+    let fleet = Fleet::new();
+    let parent = fleet.spawn("say parent", &[]);
+    fleet.until_status(&parent, "idle");
+    let child = fleet.spawn("say child", &["--parent", &parent]);
+    fleet.until_status(&child, "idle");
+    // As a power failure would: the holders first, so that nobody sees how their agents end.
+    let agents = fleet.agents();
+    fleet.kill_daemon();
+    agents
+        .keys()
+        .filter_map(|agent| holder(*agent))
+        .for_each(end);
+    agents.into_keys().for_each(end);
+    fleet.until_no_agents();
+    let restored = fleet.json(&["restore", "--all"]);
+    let ids: Vec<String> = restored["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|s| text(&s["id"]))
+        .collect();
+    assert_eq!(ids, [parent.clone(), child.clone()], "{restored}");
+    // What cannot be restored is named, and what can is.
+    fleet.json(&["kill", &child]);
+    let ran = fleet.run(&["restore", &child, "api-99", "api-98"]);
+    assert_eq!(ran.code, 3, "{ran:?}");
+    assert!(ran.stdout.contains("restored 1 session"), "{ran:?}");
+    assert!(
+        ran.stderr.contains("api-98:") && ran.stderr.contains("api-99:"),
+        "{ran:?}"
+    );
+}
+
+/// The process that holds an agent: its parent.
+fn holder(agent: i32) -> Option<i32> {
+    let status = fs::read_to_string(format!("/proc/{agent}/status")).ok()?;
+    let line = status.lines().find_map(|l| l.strip_prefix("PPid:"))?;
+    line.trim().parse().ok().filter(|pid| *pid > 1)
 }

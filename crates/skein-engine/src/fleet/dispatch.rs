@@ -304,14 +304,14 @@ impl Engine {
         let taken = fleet.places.taken(&session.project);
         if let Some(limit) = limit.filter(|limit| taken.project >= *limit) {
             let why = format!(
-                "{} of {limit} agents of the project are at work",
+                "{limit} may run at once in this project, and {} do, idle ones too; `skein kill` frees a place",
                 taken.project
             );
             return Ok(Err(Wait::Project(why)));
         }
         if let Some(limit) = machine.concurrency.filter(|limit| taken.machine >= *limit) {
             let why = format!(
-                "{} of {limit} agents of this machine are at work",
+                "{limit} may run at once on this machine, and {} do, idle ones too; `skein kill` frees a place",
                 taken.machine
             );
             return Ok(Err(Wait::Machine(why)));
