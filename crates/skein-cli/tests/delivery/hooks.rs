@@ -38,6 +38,9 @@ fn l6_an_agent_known_only_by_hooks_hears_after_the_daemon_was_restarted() {
     fleet.until_receipt(&one.receipt, &["turn_started"]);
     fleet.until_status(&session, "idle");
     fleet.kill_daemon();
+    fleet.until_status(&session, "idle");
+    let why = fleet.run(&["why", &session]).stdout;
+    assert!(why.contains("record"), "{why}");
     let two = post(&fleet, &session, "say two");
     fleet.until_receipt(&two.receipt, &["turn_started"]);
     fleet.until_status(&session, "idle");
