@@ -145,6 +145,8 @@ pub struct Observed {
     pub saga: Option<SagaSeen>,
     /// Messages that wait for delivery.
     pub queued: u64,
+    /// Whether they wait because somebody's text stands in the agent's input box.
+    pub draft: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -250,15 +250,16 @@ fn idle(seen: &Observed) -> Derived {
             .unwrap_or("it cannot go on by itself");
         return derived(Status::Blocked, detail, "activity blocked");
     }
-    match seen.queued {
-        0 => derived(Status::Idle, "between turns", "phase idle"),
-        1 => derived(Status::Idle, "between turns; 1 message waits", "phase idle"),
-        n => derived(
-            Status::Idle,
-            format!("between turns; {n} messages wait"),
-            "phase idle",
-        ),
-    }
+    let why = match seen.draft {
+        true => ", because somebody's text stands in its input box: `skein attach` shows it",
+        false => "",
+    };
+    let reason = match seen.queued {
+        0 => "between turns".into(),
+        1 => format!("between turns; 1 message waits{why}"),
+        n => format!("between turns; {n} messages wait{why}"),
+    };
+    derived(Status::Idle, reason, "phase idle")
 }
 
 /// A span of time as people say it.

@@ -167,6 +167,27 @@ fn several_look_on_one_types_and_all_see_who() {
     first.until("LEFT WITH 0");
 }
 
+#[test]
+fn a_message_that_meets_somebodys_text_waits_and_says_so() {
+    let fleet = Fleet::new();
+    let session = fleet.spawn("say hello", &[]);
+    fleet.until_status(&session, "idle");
+    let outer = Outer::attach(&fleet, "outer", &session);
+    outer.until("[ready]");
+    outer.keys(&["-l", "half a thought"]);
+    outer.until("> half a thought");
+    let sent = post(&fleet, &session, "say it");
+    eventually(
+        || {
+            let why = fleet.run(&["why", &session]).stdout;
+            why.contains("stands in its input box").then_some(())
+        },
+        || fleet.run(&["why", &session]).stdout,
+    );
+    outer.keys(&["C-u"]);
+    fleet.until_receipt(&sent.receipt, &["submitted", "turn_started"]);
+}
+
 /// What lay in the box left it, but not as a message.
 #[test]
 fn l6_a_draft_that_a_viewer_cleared_is_not_called_submitted() {

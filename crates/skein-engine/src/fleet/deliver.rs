@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use skein_agent::agent::{Draft, Picture};
 use skein_domain::fact::Change;
-use skein_domain::{Delivery, Exit, Outcome, Phase, PhaseName, Purpose, Receipt, Session, Step};
+use skein_domain::{
+    Activity, Delivery, Exit, Outcome, Phase, PhaseName, Purpose, Receipt, Session, Step,
+};
 use skein_runtime::runtime::Run;
 use skein_store::Writer;
 use skein_store::backend::Filter;
@@ -66,6 +68,8 @@ impl Keeper {
                 return Ok(None);
             }
             let act = self.decide(&session, &receipt);
+            let draft = self.meets_a_draft(&receipt, &act);
+            self.fleet.board.change(&self.member, |o| o.draft = draft);
             match act {
                 Act::Wait(until) if round == 0 => return Ok(until),
                 // Something was done: what follows from it is looked at at once.
@@ -105,6 +109,14 @@ impl Keeper {
         courier::decide(receipt, hand.stage, &facts)
     }
 
+    /// Whether a message waits for nothing but somebody's text in the agent's input box.
+    fn meets_a_draft(&self, receipt: &Receipt, act: &Act) -> bool {
+        matches!(act, Act::Wait(None))
+            && receipt.state == Delivery::Accepted
+            && self.seen.activity() == Some(Activity::Ready)
+            && self.input_box() == InputBox::Holds
+    }
+
     /// Whether the agent asks what the answer is for.
     fn asked(&self, session: &Session, receipt: &Receipt) -> Asked {
         match self.seen.asks() {
@@ -134,18 +146,21 @@ impl Keeper {
         (taken && ours, false)
     }
 
-    fn facts(&self, receipt: &Receipt, hand: Hand) -> Facts {
-        let agent = self.agent.as_ref();
+    fn input_box(&self) -> InputBox {
         let picture = Picture {
             rows: &self.screen.rows,
             cursor: self.screen.cursor,
             title: None,
         };
-        let input_box = match agent.map(|a| a.draft(picture)) {
+        match self.agent.as_ref().map(|a| a.draft(picture)) {
             None | Some(Draft::Unseen) => InputBox::Unseen,
             Some(Draft::Empty) => InputBox::Empty,
             Some(Draft::Holds(_)) => InputBox::Holds,
-        };
+        }
+    }
+
+    fn facts(&self, receipt: &Receipt, hand: Hand) -> Facts {
+        let agent = self.agent.as_ref();
         let now = self.now();
         let output_at = self.sight.output_at.map(|at| {
             let ago = (self.desk.now().as_micros() - at).max(0) / 1000;
@@ -161,7 +176,7 @@ impl Keeper {
             activity: self.seen.activity(),
             has_signal: self.has_signal(),
             screens: agent.is_some_and(|a| a.abilities().screens),
-            input_box,
+            input_box: self.input_box(),
             prompt_taken,
             worked,
             question_left: self.seen.question_left,
