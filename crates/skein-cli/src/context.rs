@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::time::Duration;
 
 use skein_client::{Client, Endpoint, Identity, Key, Kind};
+use tokio::time::sleep;
 
 use crate::cli::Global;
 use crate::env::Environment;
@@ -18,6 +19,9 @@ pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// How long a question about the daemon itself may take.
 const SOON: Duration = Duration::from_secs(5);
+/// How often, and after which pauses, a daemon that takes connections and breaks them is asked again.
+const LOOKS: u32 = 25;
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// What `Context::running` finds.
 #[derive(Debug)]
@@ -82,7 +86,7 @@ impl Context {
             return Ok(client);
         }
         let client = self.new_client();
-        match client.connect().await {
+        match answers(&client).await {
             Ok(()) => {}
             Err(error) => self.revive(&client, error).await?,
         }
@@ -233,6 +237,22 @@ pub(crate) fn utf8<'a>(name: &str, value: Option<&'a OsStr>) -> Result<Option<&'
             .to_str()
             .map(Some)
             .ok_or_else(|| UserError::misuse(format!("{name} is not UTF-8"))),
+    }
+}
+
+/// Whether a daemon answers. One that was just killed still takes connections for a moment, and resets them.
+async fn answers(client: &Client) -> Result<(), skein_client::Error> {
+    let mut looks = 0;
+    loop {
+        client.connect().await?;
+        match client.healthz().await {
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind() == Kind::Unavailable && looks < LOOKS => {
+                looks += 1;
+                sleep(PAUSE).await;
+            }
+            Err(error) => return Err(error),
+        }
     }
 }
 

@@ -185,3 +185,14 @@ fn holder(agent: i32) -> Option<i32> {
     let line = status.lines().find_map(|l| l.strip_prefix("PPid:"))?;
     line.trim().parse().ok().filter(|pid| *pid > 1)
 }
+
+#[test]
+fn a_command_right_after_the_daemons_death_does_not_meet_its_ghost() {
+    let fleet = Fleet::new();
+    for _ in 0..40 {
+        // Its socket takes connections until the kernel has cleared it away.
+        end(fleet.daemon_pid());
+        let ran = fleet.run(&["ls"]);
+        assert_eq!(ran.code, 0, "{ran:?}");
+    }
+}
