@@ -139,6 +139,11 @@ fn only_session(fleet: &Fleet) -> Value {
 /// The agent lives and was given its task once.
 fn is_at_work(fleet: &Fleet) {
     let session = text(&only_session(fleet)["id"]);
+    // Idle is it also before it has taken what was typed.
+    eventually(
+        || (!fleet.prompts(&session).is_empty()).then_some(()),
+        || fleet.run(&["why", &session]).stdout,
+    );
     let idle = fleet.until_status(&session, "idle");
     assert_eq!(idle["runtime"]["state"], "alive", "{idle}");
     assert_eq!(fleet.prompts(&session), [TASK]);
