@@ -1,7 +1,6 @@
 //! Adds a linked worktree. Registering it is done by one at a time per repository, because git stumbles over
 //! registrations that are half-written; the checkout, which takes the time, is done by all at once.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -33,7 +32,7 @@ pub(crate) fn add(
     lock: &Lock,
 ) -> Result<()> {
     if let Some(parent) = folder.parent() {
-        fs::create_dir_all(parent).map_err(Error::io("make", parent))?;
+        crate::root::make(parent).map_err(Error::io("make", parent))?;
     }
     let turn = registering(root, repo)?;
     let registered = register(repo, folder, reason, head, lock);

@@ -21,7 +21,7 @@ use crate::loose::KNOWN_TAGS;
 use crate::options::Options;
 use crate::provider::{Contents, Furnishing, Made, Plan, Provider, Removal, Result};
 use crate::repo::{Repo, folder_of};
-use crate::root::{Place, Root, abs, erase};
+use crate::root::{Place, Root, abs, erase, move_to};
 use crate::snapshot::{self, fetch};
 use crate::start::{self, Head, Start};
 use crate::state::{self, Refs, head_branch};
@@ -80,11 +80,8 @@ impl Clone {
         let Start { head, kept, note } = start::start(home, Refs::Own, place, workspace)?;
         let making = self.root.making(place);
         erase(&making)?;
-        for folder in [making.parent(), place.folder.parent()]
-            .into_iter()
-            .flatten()
-        {
-            fs::create_dir_all(folder).map_err(Error::io("make", folder))?;
+        if let Some(folder) = making.parent() {
+            crate::root::make(folder).map_err(Error::io("make", folder))?;
         }
         self.git()
             .write("/", "clone")
@@ -144,7 +141,7 @@ impl Clone {
             crate::restore::bring_refs(&own, kept)?;
             crate::restore::apply(&own, kept, place.session.as_str(), &scratch)?;
         }
-        fs::rename(&making, &place.folder).map_err(Error::io("make", &place.folder))?;
+        move_to(&making, &place.folder).map_err(Error::io("make", &place.folder))?;
         Ok((!notes.is_empty()).then(|| notes.join("; ")))
     }
 

@@ -55,7 +55,7 @@ impl Provider for NoWorkspace {
         }
         self.root.empty_trash(&place)?;
         let there = place.folder.is_dir();
-        fs::create_dir_all(&place.folder).map_err(Error::io("make", &place.folder))?;
+        crate::root::make(&place.folder).map_err(Error::io("make", &place.folder))?;
         Ok(Made {
             workspace: workspace.in_state(WorkspaceState::Ready),
             anew: !there || workspace.state != WorkspaceState::Ready,

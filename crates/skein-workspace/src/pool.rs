@@ -17,7 +17,7 @@ use crate::git::Git;
 use crate::lock::Lock;
 use crate::provider::Result;
 use crate::repo::{Registration, Repo};
-use crate::root::{Place, Root, erase, is_below};
+use crate::root::{Place, Root, erase, is_below, move_to};
 use crate::start::Head;
 use crate::worktree::half_made::{bind, making};
 use crate::worktree::write_lock;
@@ -106,10 +106,7 @@ impl Pool {
         let Some(folder) = &registration.folder else {
             return Ok(false);
         };
-        if let Some(parent) = place.folder.parent() {
-            fs::create_dir_all(parent).map_err(Error::io("make", parent))?;
-        }
-        fs::rename(folder, &place.folder).map_err(Error::io("move", folder))?;
+        move_to(folder, &place.folder).map_err(Error::io("move", folder))?;
         bind(&registration, &place.folder)?;
         Ok(true)
     }

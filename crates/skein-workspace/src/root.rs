@@ -104,13 +104,7 @@ impl Root {
     pub(crate) fn put_away(&self, place: &Place, folder: &Path) -> Result<()> {
         let trash = self.own(".trash", place);
         self.empty_trash(place)?;
-        if let Some(parent) = trash.parent() {
-            fs::create_dir_all(parent).map_err(Error::io("make", parent))?;
-        }
-        match fs::rename(folder, &trash) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-            other => other.map_err(Error::io("remove", folder)),
-        }
+        gone(move_to(folder, &trash)).map_err(Error::io("remove", folder))
     }
 
     /// Whether a removal was cut short after its first half.
@@ -130,6 +124,48 @@ impl Root {
             drop(fs::remove_dir(self.0.join(folder)));
         }
     }
+}
+
+/// How often a folder is made again that others tidy away.
+const TRIES: usize = 1000;
+
+/// Makes a folder of ours. Whoever removes a workspace at the same time may tidy an empty one away again.
+pub(crate) fn make(folder: &Path) -> io::Result<()> {
+    let mut made = fs::create_dir_all(folder);
+    for _ in 0..TRIES {
+        match &made {
+            // It was there, and is there no longer.
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound
+                ) =>
+            {
+                made = fs::create_dir_all(folder);
+            }
+            _ => break,
+        }
+    }
+    made
+}
+
+/// Moves a folder into one of ours, which is made where it is missing.
+pub(crate) fn move_to(folder: &Path, place: &Path) -> io::Result<()> {
+    let mut moved = Ok(());
+    for _ in 0..TRIES {
+        if let Some(parent) = place.parent() {
+            make(parent)?;
+        }
+        moved = fs::rename(folder, place);
+        match &moved {
+            // Fails if it is the folder itself that is not there.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                fs::symlink_metadata(folder)?;
+            }
+            _ => break,
+        }
+    }
+    moved
 }
 
 /// Removes a folder and everything in it, read-only folders too. Links are removed, not followed.
@@ -196,6 +232,36 @@ fn real(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn l4_folders_that_are_removed_side_by_side_are_all_gone() {
+        let temp = tempfile::tempdir().unwrap();
+        let root = Root::new(temp.path().to_owned());
+        let places: Vec<Place> = (1..=8)
+            .map(|n| root.place("default", &format!("api-{n}").parse().unwrap()))
+            .map(Result::unwrap)
+            .collect();
+        std::thread::scope(|scope| {
+            for place in &places {
+                let root = &root;
+                scope.spawn(move || {
+                    for _ in 0..300 {
+                        let made = temp_folder(root, place);
+                        move_to(&made, &place.folder).unwrap();
+                        root.remove(place, &place.folder).unwrap();
+                        assert!(!place.folder.exists());
+                        root.tidy(place);
+                    }
+                });
+            }
+        });
+    }
+
+    fn temp_folder(root: &Root, place: &Place) -> PathBuf {
+        let folder = root.path().join(format!("new-{}", place.session));
+        fs::create_dir_all(folder.join("inner")).unwrap();
+        folder
+    }
 
     #[test]
     fn l5_only_a_sessions_own_place_is_managed() {
