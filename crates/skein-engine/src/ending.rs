@@ -98,6 +98,10 @@ impl Desk {
         let must_own = self.must_own(None);
         let ids = self.shared.ids.clone();
         let (fleet, tenant) = (self.shared.fleet.get().cloned(), self.tenant().clone());
+        if let (Some(fleet), Ok(session)) = (&fleet, self.get_session(reference.clone()).await) {
+            // A clean-up of what is left of it is over in a moment; it is refused only if it is not.
+            fleet.until_free(&self.member(&session.id)).await;
+        }
         let answer = self
             .change("restore a session", Role::Operate, move |writer| {
                 let before: Session = writer.reader().resolve(&reference)?;

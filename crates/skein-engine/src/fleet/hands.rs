@@ -9,12 +9,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use skein_domain::{Saga, SagaId};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::{Fleet, Member, lock};
 
 /// The longest pause of a saga that fails again and again.
 const LONGEST: Duration = Duration::from_secs(60);
+/// How long somebody who asks for a session waits until it is out of other hands.
+const PATIENCE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Default)]
 pub(crate) struct Hands {
@@ -52,6 +55,16 @@ impl Fleet {
                 fleet: self.clone(),
                 member: member.clone(),
             })
+    }
+}
+
+impl Fleet {
+    /// Waits until nobody has the session in hand, but not for long.
+    pub(crate) async fn until_free(&self, member: &Member) {
+        let until = Instant::now() + PATIENCE;
+        while self.hands.have(member) && Instant::now() < until {
+            sleep(PAUSE).await;
+        }
     }
 }
 
