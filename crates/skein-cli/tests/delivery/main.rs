@@ -18,6 +18,7 @@ mod questions;
 mod restart;
 
 #[path = "../fleet/common.rs"]
+#[expect(dead_code, reason = "other suites use the rest")]
 mod common;
 
 #[path = "../e2e/common.rs"]

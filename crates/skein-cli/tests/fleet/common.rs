@@ -15,6 +15,17 @@ use crate::base::{Call, Home, Ran};
 /// Longest wait for anything; only reached when something is wrong.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(120);
 
+/// A clean-up that takes all it may, at once.
+pub(crate) const GC: [&str; 7] = [
+    "gc",
+    "--older-than",
+    "0s",
+    "--backups-older-than",
+    "0s",
+    "--discard",
+    "--yes",
+];
+
 /// A home with a project `api` that is a git repository. Whatever runs in it ends with it.
 #[derive(Debug)]
 pub(crate) struct Fleet {

@@ -9,17 +9,7 @@ use std::thread;
 use serde_json::Value;
 
 use crate::base::Daemon;
-use crate::common::{Fleet, eventually, text};
-
-const GC: [&str; 7] = [
-    "gc",
-    "--older-than",
-    "0s",
-    "--backups-older-than",
-    "0s",
-    "--discard",
-    "--yes",
-];
+use crate::common::{Fleet, GC, eventually, text};
 
 /// A session that can be restored, one whose folder can go, and a folder that nobody knows.
 fn before(fleet: &Fleet) -> String {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::common::{Fleet, text};
+use crate::common::{Fleet, GC, text};
 
 fn head(fleet: &Fleet, session: &str) -> String {
     fleet.git_in(&fleet.folder(session), &["rev-parse", "HEAD"])
@@ -42,15 +42,7 @@ fn l5_a_branch_that_exists_is_attached_with_its_commits_and_never_moved() {
 
     fleet.json(&["kill", &session]);
     assert_eq!(fleet.git(&["rev-parse", "feature"]), tip);
-    fleet.json(&[
-        "gc",
-        "--older-than",
-        "0s",
-        "--backups-older-than",
-        "0s",
-        "--discard",
-        "--yes",
-    ]);
+    fleet.json(&GC);
     assert_eq!(
         fleet.git(&["rev-parse", "feature"]),
         tip,

@@ -6,18 +6,8 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::base::{Call, Daemon};
-use crate::common::{Fleet, alive, eventually, text};
+use crate::common::{Fleet, GC, alive, eventually, text};
 use crate::tree::{Tree, everything, tree};
-
-const ALL: [&str; 7] = [
-    "gc",
-    "--older-than",
-    "0s",
-    "--backups-older-than",
-    "0s",
-    "--discard",
-    "--yes",
-];
 
 fn items(report: &Value) -> Vec<Value> {
     let data = report["data"].as_array().unwrap().iter();
@@ -60,7 +50,7 @@ fn a_dry_run_tells_all_and_changes_nothing() {
         &stray.display().to_string(),
     ]);
     let (before, refs) = (home(&fleet), fleet.refs());
-    let report = fleet.json(&[&ALL[..], &["--dry-run"]].concat());
+    let report = fleet.json(&[&GC[..], &["--dry-run"]].concat());
     assert_eq!(report["dry_run"], true);
     let backup = format!("refs/skein/backup/{session}/1");
     let wanted = [
@@ -75,7 +65,7 @@ fn a_dry_run_tells_all_and_changes_nothing() {
     assert_eq!(home(&fleet), before);
     assert_eq!(fleet.refs(), refs);
     assert!(fleet.folder(&session).exists() && stray.exists());
-    let said = fleet.run(&[&ALL[..], &["--dry-run"]].concat());
+    let said = fleet.run(&[&GC[..], &["--dry-run"]].concat());
     assert!(said.stderr.contains("nothing was done"), "{said:?}");
 }
 
@@ -152,7 +142,7 @@ fn l5_what_a_clean_up_keeps_it_does_not_drop() {
         "-d",
         &format!("refs/skein/backup/{session}/1"),
     ]);
-    fleet.json(&ALL);
+    fleet.json(&GC);
     assert!(!fleet.folder(&session).exists());
     fleet.json(&["restore", &session]);
     let file = fs::read_to_string(fleet.folder(&session).join("a.txt"));
@@ -265,7 +255,7 @@ fn l5_what_others_made_is_never_touched() {
         )
     };
     let before = others(&fleet);
-    let report = fleet.json(&ALL);
+    let report = fleet.json(&GC);
     assert!(!fleet.folder(&session).exists(), "{report}");
     assert_eq!(others(&fleet), before, "{report}");
     if let Some(tmux) = &tmux {

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::common::{Fleet, text};
+use crate::common::{Fleet, GC, text};
 use crate::tree::tree;
 
 #[test]
@@ -93,15 +93,7 @@ fn l5_the_projects_own_folder_survives_every_command() {
     let main = fleet.main_state();
     fleet.json(&["kill", &session, "--discard", "--yes"]);
     assert_eq!(fleet.main_state(), main);
-    fleet.json(&[
-        "gc",
-        "--older-than",
-        "0s",
-        "--backups-older-than",
-        "0s",
-        "--discard",
-        "--yes",
-    ]);
+    fleet.json(&GC);
     assert_eq!(fleet.main_state(), main);
     fleet.json(&["restore", &session]);
     fleet.until_status(&session, "idle");
@@ -157,15 +149,7 @@ fn l5_an_adopted_worktree_is_never_removed() {
     assert_eq!(before.len(), 2);
     fleet.json(&["kill", &session, "--discard", "--yes"]);
     assert_eq!(tree(&folder), before, "not even when all is to be dropped");
-    fleet.json(&[
-        "gc",
-        "--older-than",
-        "0s",
-        "--backups-older-than",
-        "0s",
-        "--discard",
-        "--yes",
-    ]);
+    fleet.json(&GC);
     assert_eq!(tree(&folder), before);
     assert_eq!(fleet.git(&["worktree", "list"]), list);
     fleet.json(&["restore", &session]);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::common::{Fleet, text};
+use crate::common::{Fleet, GC, text};
 
 /// The tenants' fleets, the other one with a project of the same name and folder.
 fn neighbours() -> Fleet {
@@ -64,18 +64,9 @@ fn l5_sessions_with_equal_ids_keep_to_their_own_backups() {
         assert!(!whose(&fleet, tenant, id).exists());
     }
     // What one drops by age is not the other's.
-    let drop = [
-        "gc",
-        "--older-than",
-        "0s",
-        "--backups-older-than",
-        "0s",
-        "--discard",
-        "--yes",
-    ];
     let show = other(&fleet, &["show", id]);
     let theirs = text(&show["workspace"]["backups"][0]["ref"]);
-    fleet.json(&drop);
+    fleet.json(&GC);
     assert!(fleet.refs().contains(&theirs), "{}", fleet.refs());
     other(&fleet, &["restore", id]);
     let file = fs::read_to_string(whose(&fleet, "other", id)).unwrap();
