@@ -28,8 +28,8 @@ const FILES: usize = 200;
 const FLEET: usize = 200;
 const IDLE: Duration = Duration::from_secs(30);
 const LONGEST: Duration = Duration::from_secs(120);
-/// What both sides start: nothing but a process that waits.
-const AGENT: &str = "exec sleep 1000";
+/// What both sides start: nothing but a process that waits, whatever task it is given.
+const AGENT: &str = "sh -c 'exec sleep 1000' agent";
 
 /// A repository and a home with a daemon; its agents end with it.
 struct Ground {
