@@ -2,9 +2,9 @@
 //! them and bring them their messages.
 //!
 //! Reading order: [`parts`] (what the composition root brings), [`equip`] (what a new session gets),
-//! [`journal`] (how a saga moves), [`step`] (what each step does), [`hands`] (who works on what),
-//! [`dispatch`] (who begins when),
-//! [`keeper`] (one task per run), [`courier`] (how a message is brought, as a pure decision).
+//! `journal` (how a saga moves), `step` (what each step does), `hands` (who works on what),
+//! `dispatch` (who begins when),
+//! `keeper` (one task per run), `courier` (how a message is brought, as a pure decision).
 
 mod activity;
 mod appetite;

@@ -2,13 +2,13 @@
 //!
 //! - **The server** has its own socket in the home, no settings of the user, and goes with its last run.
 //!   One client in control mode carries all commands; nothing is started per run or per look. That client
-//!   belongs to the **bridge** ([`bridge`]), which lives in the server and outlives us: tmux 3.3a crashes when
+//!   belongs to the **bridge** (`bridge`), which lives in the server and outlives us: tmux 3.3a crashes when
 //!   a client enters control mode while a session comes or goes, so it enters once, before the first run.
 //! - **The keeper** ([`keeper_main`]) is the pane's program: a small process between the pane and the agent,
 //!   which has a terminal of its own. It passes output on to the pane without what could hurt (clipboard,
 //!   titles, questions that nobody waits for), writes the log, counts bytes, ends the whole tree and writes
 //!   down how the agent ended. So nothing is missed while the daemon is down.
-//! - **The folder** of a run proves what the run is ([`folder`]): the keeper's lock is its life, `exit.json`
+//! - **The folder** of a run proves what the run is (`folder`): the keeper's lock is its life, `exit.json`
 //!   its end. Neither needs an answer from tmux, so a server that hangs hides no end and invents none. One
 //!   watcher reads all folders.
 //! - **Inputs** are paste buffers. The run's number for them is an option of the pane, tested, set and
