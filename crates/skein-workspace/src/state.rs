@@ -221,6 +221,9 @@ fn changes(repo: &Repo<'_>, entries: &Entries, name: &str) -> Result<usize> {
     Ok(said.parts().count())
 }
 
+/// How often git is asked again while other sessions' branches go.
+const TRIES: usize = 20;
+
 /// Commits no other ref that stays behind holds.
 fn own_commits(repo: &Repo<'_>, refs: Refs, branch: Option<&str>) -> Result<u64> {
     if refs == Refs::Own {
@@ -229,17 +232,30 @@ fn own_commits(repo: &Repo<'_>, refs: Refs, branch: Option<&str>) -> Result<u64>
     if repo.find_ref("HEAD")?.is_none() {
         return Ok(0);
     }
-    let call = repo.git.read(&repo.folder, "rev-list");
-    let call = call.args(["--count", "HEAD", "--not"]);
-    let call = match branch.and_then(|b| b.strip_prefix("refs/heads/")) {
-        Some(own) => call.arg(format!("--exclude={own}")),
-        None => call,
+    let count = || {
+        let call = repo.git.read(&repo.folder, "rev-list");
+        let call = call.args(["--count", "HEAD", "--not"]);
+        let call = match branch.and_then(|b| b.strip_prefix("refs/heads/")) {
+            Some(own) => call.arg(format!("--exclude={own}")),
+            None => call,
+        };
+        let call = call.args([
+            "--branches",
+            "--remotes",
+            "--tags",
+            "--glob=refs/skein/backup/*",
+        ]);
+        call.text()
     };
-    let call = call.args([
-        "--branches",
-        "--remotes",
-        "--tags",
-        "--glob=refs/skein/backup/*",
-    ]);
-    loose::number(&call.text()?)
+    let mut said = count();
+    for _ in 0..TRIES {
+        match &said {
+            // Another session's branch went between git's listing it and its looking it up.
+            Err(crate::Error::GitFailed { stderr, .. }) if stderr.contains("bad object") => {
+                said = count()
+            }
+            _ => break,
+        }
+    }
+    loose::number(&said?)
 }
