@@ -303,31 +303,38 @@ fn a_daemon_of_another_version_is_noticed() {
     std::fs::create_dir_all(home.root()).unwrap();
     // Somebody who answers like an older daemon.
     let listener = std::os::unix::net::UnixListener::bind(home.socket()).unwrap();
-    let ran = thread::scope(|scope| {
-        scope.spawn(|| {
-            let (mut stream, _) = listener.accept().unwrap();
-            let mut head = vec![];
-            let mut byte = [0];
-            while !head.ends_with(b"\r\n\r\n") {
-                stream.read_exact(&mut byte).unwrap();
-                head.push(byte[0]);
-            }
-            let body = r#"{"data":[],"next":null}"#;
-            let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nskein-version: 0.0.1";
-            write!(
-                stream,
-                "{head}\r\ncontent-length: {}\r\n\r\n{body}",
-                body.len()
-            )
-            .unwrap();
-        });
-        home.run(&["project", "ls"])
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            answer_as_an_older_daemon(&mut stream.unwrap());
+        }
     });
+    let ran = home.run(&["project", "ls"]);
     assert_eq!(ran.code, 0);
     assert!(
         ran.stderr.contains("0.0.1") && ran.stderr.contains("hint:"),
         "{ran:?}"
     );
+}
+
+/// Answers one request after the other until the other side hangs up.
+fn answer_as_an_older_daemon(stream: &mut std::os::unix::net::UnixStream) {
+    let body = r#"{"ok":true,"data":[],"next":null}"#;
+    let mut head = vec![];
+    let mut byte = [0];
+    while stream.read_exact(&mut byte).is_ok() {
+        head.push(byte[0]);
+        if head.ends_with(b"\r\n\r\n") {
+            head.clear();
+            let answer = format!(
+                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nskein-version: 0.0.1\r\n\
+                 content-length: {}\r\n\r\n{body}",
+                body.len()
+            );
+            if stream.write_all(answer.as_bytes()).is_err() {
+                return;
+            }
+        }
+    }
 }
 
 #[test]
