@@ -21,7 +21,7 @@
 //! | `fork` | `--resume ID --fork-session` | no | no | no | no |
 //! | `Start::files` | settings with hooks that call `$SKEIN_BIN hook NAME` | `hooks.json` | a plugin | settings with hooks | none |
 //! | `sources` | `sessions/{pid}.json`, [`Reach::Whole`]; the transcript, [`Reach::Added`] | rollout, `Added` | none | chat file, `Added` | analytics log, `Added` |
-//! | `read_source` | `busy`, `idle`, `waiting`; usage per message | `token_count` as [`Reading::UsageTotal`] | – | tokens | cost |
+//! | `reader` | `busy`, `idle`, `waiting`; usage per message | `token_count` as [`Reading::UsageTotal`] | – | tokens | cost |
 //! | `read_screen` | rules: «esc to interrupt», «Do you want to proceed?» | rules, also on titles | rules | rules, also on titles | rules: `> `, `(Y)es/(N)o` |
 //! | [`DuringTurn`] | queues | steers | queues | queues | unsafe |
 //! | `enter_after` | 300 ms | 300 ms | 300 ms | 300 ms | none |
@@ -42,7 +42,7 @@ use std::time::Duration;
 
 use skein_domain::{
     Activity, AgentName, LaunchSettings, Message, NativeId, PromptVia, Question, Reason, SessionId,
-    Timestamp, Usage,
+    Timestamp, Usage, Via,
 };
 
 use crate::error::Error;
@@ -67,7 +67,7 @@ pub struct Abilities {
     /// Whether it reports tokens or cost.
     pub usage: bool,
     /// Protocols it can be driven by instead of a terminal; see [`Agent::speak`].
-    pub protocols: Vec<&'static str>,
+    pub protocols: Vec<Via>,
     /// What it does with a message submitted while a turn runs.
     pub during_turn: DuringTurn,
     /// How long after a paste the submit key counts as a key and not as part of the paste.
@@ -110,8 +110,20 @@ pub struct Order {
     pub skein: PathBuf,
     /// PATH as the agent will have it.
     pub path: String,
+    /// The environment as the agent will have it, but for [`Start::env`] and Skein's own variables.
+    pub env: BTreeMap<String, String>,
     /// The agent's own name for the conversation, if it is known.
     pub native: Option<NativeId>,
+}
+
+impl Order {
+    /// A folder that a variable names, or one below the user's home: `folder("CODEX_HOME", ".codex")`.
+    pub fn folder(&self, variable: &str, below_home: &str) -> Option<PathBuf> {
+        let named = |name: &str| self.env.get(name).filter(|value| value.starts_with('/'));
+        named(variable)
+            .map(PathBuf::from)
+            .or_else(|| Some(PathBuf::from(named("HOME")?).join(below_home)))
+    }
 }
 
 /// How to start the program.
@@ -127,6 +139,15 @@ pub struct Start {
     pub prompt: Option<PromptVia>,
     /// Known already, because we chose it.
     pub native: Option<NativeId>,
+}
+
+/// How a program is started to be driven by a protocol.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spoken {
+    /// The name of the protocol, as `skein drive` knows it: `acp`, `claude`, `codex` or `opencode`.
+    pub dialect: &'static str,
+    /// The program itself; its task comes later.
+    pub start: Start,
 }
 
 /// What the terminal shows, as rules see it.
@@ -169,6 +190,10 @@ pub enum Reading {
     /// Totals of this run so far, which begin at nothing with each launch; what was counted of them before,
     /// also piece by piece, is not counted again.
     UsageTotal(Usage),
+    /// Totals of the conversation so far, which a resumed run goes on with.
+    ConversationTotal(Usage),
+    /// Where more is to be read, from now on.
+    Watch(Source),
     /// It says it is done for good and how; the process may still live a moment, and is ended if it stays.
     Finished {
         failed: bool,
@@ -213,9 +238,24 @@ pub enum Draft {
 pub struct Source {
     /// May hold [`Source::PID`] for the process id of the run's program; see [`Source::at`].
     pub path: PathBuf,
-    /// For [`Agent::read_source`].
-    pub kind: &'static str,
+    /// For [`Agent::reader`].
+    pub kind: String,
     pub reach: Reach,
+}
+
+/// The run's program: a process id alone may belong to somebody else by now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Process {
+    pub pid: u32,
+    /// When it was started, in the system's clock ticks since it was booted.
+    pub started: u64,
+}
+
+/// Understands one [`Source`] of one run. Keeps what it must remember from one reading to the next; what was
+/// read before a restart of the daemon it is given once more, and nothing is made of its readings then.
+pub trait Reader: Send + Sync + fmt::Debug {
+    /// What was added, in whole lines, or all there is; see [`Reach`].
+    fn read(&mut self, text: &str) -> Vec<Reading>;
 }
 
 /// How much of a watched file is read when it changes.
@@ -247,16 +287,37 @@ pub struct Found {
     pub version: Option<String>,
     /// Whether it is built in or configured rather than installed.
     pub built_in: bool,
+    /// Whether somebody has logged in, where that can be told without asking the program.
+    pub logged_in: Option<bool>,
     /// What is missing, and the command that installs it.
     pub missing: Option<String>,
     pub install: Option<String>,
 }
 
+/// What is to be known of a program that people install themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Profile {
+    pub program: &'static str,
+    /// The command that installs it.
+    pub install: &'static str,
+    /// What makes it print its version.
+    pub version: &'static [&'static str],
+    /// The oldest and the newest version that Skein was tested with.
+    pub tested: (&'static str, &'static str),
+    /// What people type to log in.
+    pub login: &'static str,
+}
+
 pub trait Agent: Send + Sync + fmt::Debug {
     fn name(&self) -> &AgentName;
     fn abilities(&self) -> &Abilities;
-    /// Looks for the program in `path`; runs nothing longer than a moment.
-    fn find(&self, path: &str) -> Found;
+    /// Of a program that is neither built in nor configured.
+    fn profile(&self) -> Option<&Profile> {
+        None
+    }
+    /// Looks for the program in `path`, and for its login in the files and variables that `env` leads to.
+    /// Runs nothing.
+    fn find(&self, path: &str, env: &BTreeMap<String, String>) -> Found;
     /// Megabytes one of it is expected to take.
     fn memory_mb(&self) -> u64;
 
@@ -266,8 +327,9 @@ pub trait Agent: Send + Sync + fmt::Debug {
     fn resume(&self, order: &Order) -> Result<Start>;
     /// Starts in a copy of another's conversation; only with `abilities().fork`.
     fn fork(&self, order: &Order, from: &NativeId) -> Result<Start>;
-    /// A launch that speaks one of `abilities().protocols` on its standard input and output.
-    fn speak(&self, order: &Order, protocol: &str) -> Result<Start>;
+    /// A launch that speaks one of `abilities().protocols` on its standard input and output. `resume` continues
+    /// the conversation of `order.native`.
+    fn speak(&self, order: &Order, via: Via, resume: bool) -> Result<Spoken>;
 
     /// What a hook's call says. `event` and `payload` are as the program gave them.
     fn read_hook(&self, event: &str, payload: &str) -> Vec<Reading>;
@@ -277,8 +339,8 @@ pub trait Agent: Send + Sync + fmt::Debug {
     fn draft(&self, picture: Picture<'_>) -> Draft;
     /// Files to watch while it runs; asked again once the native id is known, for it may be in the path.
     fn sources(&self, order: &Order) -> Vec<Source>;
-    /// What was added to a watched file.
-    fn read_source(&self, kind: &str, added: &str) -> Vec<Reading>;
+    /// What understands a source of this kind, from one of these or from [`Reading::Watch`].
+    fn reader(&self, kind: &str, process: Option<Process>) -> Box<dyn Reader>;
 
     /// Keys that submit what is in the input box.
     fn submit(&self) -> Vec<u8>;
@@ -308,7 +370,7 @@ mod tests {
     fn paths_with_a_process_id_wait_for_it() {
         let source = |path: &str| Source {
             path: path.into(),
-            kind: "state",
+            kind: "state".into(),
             reach: Reach::Whole,
         };
         let by_pid = source("/sessions/{pid}.json");

@@ -10,11 +10,11 @@ use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
-use skein_domain::{AgentName, CommandLine, EnvVar, NativeId, PromptVia, Question, Reason};
+use skein_domain::{AgentName, CommandLine, EnvVar, NativeId, PromptVia, Question, Reason, Via};
 
 use crate::agent::{
-    Abilities, Agent, Draft, DuringTurn, Found, Order, Picture, Reading, Reply, Result, Source,
-    Start,
+    Abilities, Agent, Draft, DuringTurn, Found, Order, Picture, Process, Reader, Reading, Reply,
+    Result, Source, Spoken, Start,
 };
 use crate::error::Error;
 use crate::launch::{self, Prompt};
@@ -262,7 +262,7 @@ impl Agent for Custom {
         &self.abilities
     }
 
-    fn find(&self, path: &str) -> Found {
+    fn find(&self, path: &str, _env: &BTreeMap<String, String>) -> Found {
         let name = self.command.as_ref().and_then(|c| program::of(c.as_str()));
         let found = name.and_then(|name| program::find(name, path, None));
         let missing = name.filter(|name| found.is_none() && !name.starts_with('.'));
@@ -272,6 +272,7 @@ impl Agent for Custom {
             program: found,
             version: None,
             built_in: !self.configured,
+            logged_in: None,
         }
     }
 
@@ -310,8 +311,8 @@ impl Agent for Custom {
         })
     }
 
-    fn speak(&self, _order: &Order, protocol: &str) -> Result<Start> {
-        Err(launch::no_protocol(&self.name, protocol))
+    fn speak(&self, _order: &Order, via: Via, _resume: bool) -> Result<Spoken> {
+        Err(launch::no_protocol(&self.name, via))
     }
 
     fn read_hook(&self, event: &str, payload: &str) -> Vec<Reading> {
@@ -330,8 +331,8 @@ impl Agent for Custom {
         vec![]
     }
 
-    fn read_source(&self, _kind: &str, _added: &str) -> Vec<Reading> {
-        vec![]
+    fn reader(&self, _kind: &str, _process: Option<Process>) -> Box<dyn Reader> {
+        launch::no_reader()
     }
 
     fn submit(&self) -> Vec<u8> {

@@ -4,9 +4,11 @@
 //! |---|---|---|
 //! | `prompt` | `{"text": …}` | it took a prompt; a turn begins |
 //! | `turn-end` | `{}` | the turn is over |
-//! | `ask` | `{"text": …, "options": […], "wants": "permission"\|"choice"\|"text"}` | it asks |
+//! | `ready` | `{}` | it can take its first prompt |
+//! | `ask` | `{"text": …, "options": […], "kinds": […], "wants": "permission"\|"choice"\|"text"}` | it asks; kinds are those of [`OptionKind`] |
 //! | `answered` | `{}` | it asks no more |
 //! | `usage` | `{"input_tokens": …, "output_tokens": …, "cost_usd": …}` | used since the last call |
+//! | `usage-total` | the same, and `"scope": "run"\|"conversation"` | used in all since the launch, or since the conversation began |
 //! | `limit` | `{"text": …, "resets_in": seconds}` | a quota is used up |
 //! | `native` | `{"id": …}` | its own name for the conversation |
 //! | `finished` | `{"failed": …, "reason": …}` | done for good |
@@ -16,7 +18,7 @@
 use std::str::FromStr;
 
 use serde_json::Value;
-use skein_domain::{Activity, NativeId, Question, Reason, Usage};
+use skein_domain::{Activity, NativeId, OptionKind, Question, Reason, Usage};
 
 use crate::agent::{Reading, Resets, Wanted};
 
@@ -44,6 +46,7 @@ pub fn read(event: &str, payload: &str) -> Vec<Reading> {
             does(Activity::Active, None),
         ],
         "turn-end" => vec![Reading::TurnEnded, does(Activity::Ready, None)],
+        "ready" => vec![does(Activity::Ready, None)],
         "ask" => match question(&payload) {
             Some((wanted, question)) => vec![
                 does(Activity::WaitingInput, None),
@@ -53,14 +56,11 @@ pub fn read(event: &str, payload: &str) -> Vec<Reading> {
             None => vec![does(Activity::WaitingInput, None)],
         },
         "answered" => vec![Reading::AnswerTaken, does(Activity::Active, None)],
-        "usage" => vec![Reading::Usage(Usage {
-            input_tokens: number("input_tokens").unwrap_or(0),
-            output_tokens: number("output_tokens").unwrap_or(0),
-            cost_micros: payload
-                .get("cost_usd")
-                .and_then(|cost| micros(&cost.to_string()))
-                .unwrap_or(0),
-        })],
+        "usage" => vec![Reading::Usage(usage(&payload))],
+        "usage-total" => match text("scope") {
+            Some("conversation") => vec![Reading::ConversationTotal(usage(&payload))],
+            _ => vec![Reading::UsageTotal(usage(&payload))],
+        },
         "limit" => vec![
             does(Activity::Blocked, text("text")),
             Reading::Limited {
@@ -83,6 +83,16 @@ pub fn read(event: &str, payload: &str) -> Vec<Reading> {
     }
 }
 
+fn usage(payload: &Value) -> Usage {
+    let number = |key: &str| payload.get(key).and_then(Value::as_u64).unwrap_or(0);
+    let cost = payload.get("cost_usd").map(ToString::to_string);
+    Usage {
+        input_tokens: number("input_tokens"),
+        output_tokens: number("output_tokens"),
+        cost_micros: cost.and_then(|cost| micros(&cost)).unwrap_or(0),
+    }
+}
+
 fn question(payload: &Value) -> Option<(Wanted, Question)> {
     let text = Reason::from_str(payload.get("text")?.as_str()?).ok()?;
     let options: Vec<Reason> = payload
@@ -99,7 +109,29 @@ fn question(payload: &Value) -> Option<(Wanted, Question)> {
         _ if options.is_empty() => Wanted::Text,
         _ => Wanted::Choice,
     };
-    Some((wanted, Question { text, options }))
+    let kinds: Vec<OptionKind> = payload
+        .get("kinds")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .map(|kind| {
+            kind.as_str()
+                .and_then(OptionKind::parse)
+                .unwrap_or(OptionKind::Other)
+        })
+        .collect();
+    // A list that does not fit the options tells nothing of any of them.
+    let kinds = if kinds.len() == options.len() {
+        kinds
+    } else {
+        vec![]
+    };
+    let question = Question {
+        text,
+        options,
+        kinds,
+    };
+    Some((wanted, question))
 }
 
 /// An amount of dollars in millionths, exactly: `0.25` is 250,000. Nothing for what is no such amount.
@@ -144,6 +176,7 @@ mod tests {
                 Reading::Asks(Question {
                     text: "a?".parse().unwrap(),
                     options: vec!["yes".parse().unwrap(), "no".parse().unwrap()],
+                    kinds: vec![],
                 }),
             ]
         );

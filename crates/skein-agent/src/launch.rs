@@ -4,9 +4,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use skein_domain::{AgentName, Message, NativeId, PromptVia};
+use skein_domain::{AgentName, Message, NativeId, PromptVia, Via};
 
-use crate::agent::{Abilities, Order, Result, Start};
+use crate::agent::{Abilities, Order, Reader, Reading, Result, Start};
 use crate::error::Error;
 
 /// Longest argument the system takes is 128 KiB with its end.
@@ -99,15 +99,29 @@ pub(crate) fn text(path: &Path, what: &str) -> Result<String> {
     Ok(text.to_owned())
 }
 
-pub(crate) fn no_protocol(agent: &AgentName, protocol: &str) -> Error {
+pub(crate) fn no_protocol(agent: &AgentName, via: Via) -> Error {
     Error::NoProtocol {
         agent: agent.to_string(),
-        protocol: protocol.to_owned(),
+        protocol: via.as_str().to_owned(),
     }
+}
+
+/// Reads nothing, for kinds that nobody gave out.
+pub(crate) fn no_reader() -> Box<dyn Reader> {
+    #[derive(Debug)]
+    struct Nothing;
+    impl Reader for Nothing {
+        fn read(&mut self, _text: &str) -> Vec<Reading> {
+            vec![]
+        }
+    }
+    Box::new(Nothing)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use skein_domain::LaunchSettings;
 
     use super::*;
@@ -123,6 +137,7 @@ mod tests {
             private: PathBuf::from("/"),
             skein: PathBuf::from("/"),
             path: String::new(),
+            env: BTreeMap::new(),
             native: None,
         };
         assert_eq!(

@@ -12,6 +12,7 @@ pub mod agent;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod custom;
+pub mod driven;
 pub mod error;
 pub mod hooks;
 pub mod launch;
@@ -22,10 +23,11 @@ pub mod scripted;
 pub mod settings;
 
 pub use agent::{
-    Abilities, Agent, Draft, DuringTurn, Found, Order, Picture, Reach, Reading, Reply, Resets,
-    Result, Source, Start, Wanted,
+    Abilities, Agent, Draft, DuringTurn, Found, Order, Picture, Process, Profile, Reach, Reader,
+    Reading, Reply, Resets, Result, Source, Spoken, Start, Wanted,
 };
 pub use custom::Custom;
+pub use driven::Driven;
 pub use error::Error;
 pub use registry::Registry;
 pub use rules::Rules;

@@ -17,6 +17,7 @@
 //! # Or, where the options are always the same, with the keys that choose them:
 //! # options = ["yes", "no"]
 //! # keys = ["y", "n"]
+//! # kinds = ["allow_once", "reject_once"]      # what they mean; told from their words when left out
 //!
 //! [[rule]]
 //! name = "limit"
@@ -52,7 +53,7 @@ mod reader;
 
 pub(crate) use reader::nearest;
 use regex::Regex;
-use skein_domain::{Activity, Message, Question, Reason};
+use skein_domain::{Activity, Message, OptionKind, Question, Reason};
 
 use crate::agent::{Reply, Wanted};
 
@@ -96,6 +97,7 @@ struct Asked {
     option: Option<Regex>,
     options: Vec<Reason>,
     keys: Vec<String>,
+    kinds: Vec<OptionKind>,
 }
 
 /// Which rows a rule looks at.

@@ -51,11 +51,11 @@ use std::str::FromStr;
 use std::thread;
 use std::time::Duration;
 
-use skein_domain::{AgentName, NativeId, PromptVia, Question, Reason};
+use skein_domain::{AgentName, NativeId, PromptVia, Question, Reason, Via};
 
 use crate::agent::{
-    Abilities, Agent, Draft, DuringTurn, Found, Order, Picture, Reading, Reply, Result, Source,
-    Start,
+    Abilities, Agent, Draft, DuringTurn, Found, Order, Picture, Process, Reader, Reading, Reply,
+    Result, Source, Spoken, Start,
 };
 use crate::error::Error;
 use crate::launch::{self, Prompt};
@@ -166,7 +166,7 @@ impl Agent for Scripted {
         &self.abilities
     }
 
-    fn find(&self, _path: &str) -> Found {
+    fn find(&self, _path: &str, _env: &BTreeMap<String, String>) -> Found {
         Found {
             built_in: true,
             version: Some(env!("CARGO_PKG_VERSION").into()),
@@ -211,8 +211,8 @@ impl Agent for Scripted {
         self.launch(order, &how, Prompt::Task, native.clone())
     }
 
-    fn speak(&self, _order: &Order, protocol: &str) -> Result<Start> {
-        Err(launch::no_protocol(&self.name, protocol))
+    fn speak(&self, _order: &Order, via: Via, _resume: bool) -> Result<Spoken> {
+        Err(launch::no_protocol(&self.name, via))
     }
 
     fn read_hook(&self, event: &str, payload: &str) -> Vec<Reading> {
@@ -231,8 +231,8 @@ impl Agent for Scripted {
         vec![]
     }
 
-    fn read_source(&self, _kind: &str, _added: &str) -> Vec<Reading> {
-        vec![]
+    fn reader(&self, _kind: &str, _process: Option<Process>) -> Box<dyn Reader> {
+        launch::no_reader()
     }
 
     fn submit(&self) -> Vec<u8> {

@@ -44,6 +44,7 @@ fn question(text: &str, options: &[&str]) -> Question {
     Question {
         text: text.parse().unwrap(),
         options: options.iter().map(|o| o.parse().unwrap()).collect(),
+        kinds: vec![],
     }
 }
 

@@ -26,8 +26,19 @@ pub struct Gear {
     pub input: u64,
     /// What was counted of the spending of the last run that told any.
     pub spent: Option<Spent>,
+    /// Files of the agent that are read as they grow, and how far that was recorded.
+    pub read: Vec<ReadFile>,
     /// Something people should know: launched fresh, workspace left behind.
     pub note: Option<Reason>,
+}
+
+/// How far a file of the agent's was read. What it told up to there is recorded, and is not counted again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadFile {
+    pub path: String,
+    /// What the agent calls files of this form.
+    pub kind: String,
+    pub position: u64,
 }
 
 /// What one run was seen to spend. An agent may tell it piece by piece, as a total, or both.
@@ -38,6 +49,10 @@ pub struct Spent {
     pub pieces: Usage,
     /// The highest total.
     pub total: Usage,
+    /// The highest total of the conversation, which earlier runs may have begun.
+    pub conversation: Usage,
+    /// What of that was there before this run.
+    pub before: Usage,
 }
 
 impl Spent {
@@ -48,14 +63,30 @@ impl Spent {
         } else {
             Self {
                 run,
+                conversation: self.conversation,
+                before: self.conversation,
                 ..Self::default()
             }
         }
     }
 
+    /// The next run begins a conversation of its own.
+    #[must_use]
+    pub fn in_new_conversation(self) -> Self {
+        Self {
+            conversation: Usage::default(),
+            before: Usage::default(),
+            // What was counted stays counted.
+            total: self.sum(),
+            ..self
+        }
+    }
+
     /// All of it, in each currency: pieces and total tell of the same spending.
     pub fn sum(self) -> Usage {
-        self.pieces.plus(self.total.minus(self.pieces))
+        let told = self.pieces.plus(self.total.minus(self.pieces));
+        let in_conversation = self.conversation.minus(self.before);
+        told.plus(in_conversation.minus(told))
     }
 }
 

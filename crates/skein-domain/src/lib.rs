@@ -36,20 +36,20 @@ pub use actor::Actor;
 pub use budget::{Allowance, Budget, Usage};
 pub use error::{Conflict, Detail, Error, Invalid, Kind, NotFound, Refused};
 pub use fact::Fact;
-pub use gear::{Gear, Spent};
+pub use gear::{Gear, ReadFile, Spent};
 pub use handoff::{BroadcastReport, Handoff, Mode};
 pub use id::{
     HandoffId, Prefix, ProjectId, ReceiptId, SagaId, SessionId, SummaryId, TenantId, ThreadId,
     TokenId,
 };
 pub use observed::{Activity, Exit, Observed, Patience, RuntimeState};
-pub use phase::{Outcome, Phase, PhaseName, Question, Step};
+pub use phase::{OptionKind, Outcome, Phase, PhaseName, Question, Step};
 pub use project::{Limits, Project, Retention};
 pub use receipt::{Delivery, Purpose, Receipt, Written};
 pub use redact::Redaction;
 pub use run::{
     CommandLine, EnvVar, LaunchSettings, ModelName, NativeId, Permission, PromptVia, RunHandle,
-    RuntimeKind,
+    RuntimeKind, Via,
 };
 pub use saga::{Saga, SagaKind, SagaState};
 pub use session::{Merge, Session};

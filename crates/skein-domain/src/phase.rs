@@ -35,6 +35,51 @@ pub struct Question {
     pub text: Reason,
     /// Answers to choose from; empty when any text will do.
     pub options: Vec<Reason>,
+    /// What each option means, in their order; empty when that is not known.
+    pub kinds: Vec<OptionKind>,
+}
+
+impl Question {
+    /// The first option of this kind.
+    pub fn option_of(&self, kind: OptionKind) -> Option<usize> {
+        let find = |kind| self.kinds.iter().position(|k| *k == kind);
+        find(kind).filter(|index| *index < self.options.len())
+    }
+}
+
+/// What it means to choose an option of a permission question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OptionKind {
+    AllowOnce,
+    AllowAlways,
+    RejectOnce,
+    RejectAlways,
+    /// None of these.
+    Other,
+}
+
+impl OptionKind {
+    pub const ALL: [Self; 5] = [
+        Self::AllowOnce,
+        Self::AllowAlways,
+        Self::RejectOnce,
+        Self::RejectAlways,
+        Self::Other,
+    ];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::AllowOnce => "allow_once",
+            Self::AllowAlways => "allow_always",
+            Self::RejectOnce => "reject_once",
+            Self::RejectAlways => "reject_always",
+            Self::Other => "other",
+        }
+    }
+
+    pub fn parse(value: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|k| k.as_str() == value)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -262,6 +307,7 @@ mod tests {
         Question {
             text: "which?".parse().unwrap(),
             options: vec![],
+            kinds: vec![],
         }
     }
 

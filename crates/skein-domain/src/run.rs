@@ -56,6 +56,34 @@ impl PromptVia {
     }
 }
 
+/// How the agent is talked to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Via {
+    /// As a person would, at its terminal.
+    #[default]
+    Terminal,
+    /// By the Agent Client Protocol.
+    Acp,
+    /// By the program's own protocol for machines.
+    Native,
+}
+
+impl Via {
+    pub const ALL: [Self; 3] = [Self::Terminal, Self::Acp, Self::Native];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Terminal => "terminal",
+            Self::Acp => "acp",
+            Self::Native => "native",
+        }
+    }
+
+    pub fn parse(value: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|v| v.as_str() == value)
+    }
+}
+
 /// What the agent may do without asking.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Permission {
@@ -200,6 +228,7 @@ pub struct LaunchSettings {
     pub prompt_via: Option<PromptVia>,
     pub model: Option<ModelName>,
     pub permission: Permission,
+    pub via: Via,
     pub env: Vec<EnvVar>,
     /// Where programs are looked for: the PATH of whoever asked.
     pub path: Option<String>,

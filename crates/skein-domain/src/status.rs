@@ -315,6 +315,7 @@ mod tests {
                 Phase::AwaitingInput(Question {
                     text: "a or b?".parse().unwrap(),
                     options: vec![],
+                    kinds: vec![],
                 }),
                 Status::NeedsInput,
             ),

@@ -13,6 +13,7 @@ mod courier;
 mod deliver;
 mod dispatch;
 pub mod equip;
+mod files;
 mod gc;
 mod hands;
 mod journal;
@@ -26,6 +27,7 @@ mod request;
 pub mod settings;
 mod setup_log;
 mod step;
+mod tail;
 mod typing;
 mod undo;
 
@@ -34,7 +36,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use skein_agent::agent::Agent;
-use skein_domain::{Project, RuntimeKind, Session, SessionId, TenantId, WorkspaceKind};
+use skein_domain::{Project, RuntimeKind, Session, SessionId, TenantId, Via, WorkspaceKind};
 use skein_runtime::runtime::Runtime;
 use skein_workspace::provider::Provider;
 use tokio::sync::{Notify, watch};
@@ -74,6 +76,7 @@ pub struct Fleet {
     places: places::Places,
     appetites: appetite::Appetites,
     pub(crate) hands: hands::Hands,
+    files: files::Files,
     keepers: Mutex<HashMap<Member, keeper::Handle>>,
     /// Locked after `keepers`, if both are.
     early: Mutex<keeper::Early>,
@@ -105,6 +108,7 @@ impl Fleet {
             places: places::Places::default(),
             appetites: appetite::Appetites::default(),
             hands: hands::Hands::default(),
+            files: files::Files::default(),
             keepers: Mutex::default(),
             early: Mutex::default(),
             bell: Notify::new(),
@@ -137,7 +141,7 @@ impl Fleet {
 
     fn agent(&self, session: &Session, project: &Project) -> Result<Arc<dyn Agent>, Error> {
         let settings = self.settings_of(project)?;
-        equip::agent_named(&settings, &session.agent)
+        equip::agent_named(&settings, &session.agent, via_of(session))
     }
 
     /// The session's folder for settings files, which only we write.
@@ -192,4 +196,12 @@ impl Fleet {
 fn place_below(root: &Path, member: &Member) -> PathBuf {
     root.join(member.tenant.as_str())
         .join(member.session.as_str())
+}
+
+/// How the session's agent is talked to.
+fn via_of(session: &Session) -> Via {
+    session
+        .gear
+        .as_ref()
+        .map_or(Via::Terminal, |g| g.launch.via)
 }

@@ -1,8 +1,8 @@
 //! Turns of sessions that people and external programs drive.
 
 use skein_domain::{
-    Actor, Conflict, Invalid, Message, Phase, Purpose, Question, Reason, Receipt, ReceiptId,
-    Refused, Role, Session, Step, Thread, Usage, fact::Change,
+    Actor, Conflict, Invalid, Message, OptionKind, Phase, Purpose, Question, Reason, Receipt,
+    ReceiptId, Refused, Role, Session, Step, Thread, Usage, fact::Change,
 };
 use skein_store::backend::Filter;
 use skein_store::{Reader, Writer};
@@ -208,7 +208,24 @@ fn refuse_second_answer(writer: &Writer<'_>, session: &Session) -> Result<(), sk
     Ok(())
 }
 
-/// A question with options takes one of them, by its text or its number.
+/// The option that a plain word means: its own words in any case, or what people say for its kind.
+fn by_word<'a>(question: &'a Question, text: &str) -> Option<&'a Reason> {
+    let same = |option: &&Reason| option.as_str().eq_ignore_ascii_case(text.trim());
+    if let Some(option) = question.options.iter().find(same) {
+        return Some(option);
+    }
+    let word = text.trim().to_ascii_lowercase();
+    let kind = match word.as_str() {
+        "y" | "yes" | "allow" | "once" => OptionKind::AllowOnce,
+        "always" => OptionKind::AllowAlways,
+        "n" | "no" | "deny" | "reject" => OptionKind::RejectOnce,
+        "never" => OptionKind::RejectAlways,
+        other => OptionKind::parse(other).filter(|kind| *kind != OptionKind::Other)?,
+    };
+    question.options.get(question.option_of(kind)?)
+}
+
+/// A question with options takes one of them, by its text, its number, or a word for its kind.
 fn chosen(phase: &Phase, text: &Reason) -> Result<Reason, Invalid> {
     let Phase::AwaitingInput(question) = phase else {
         return Ok(text.clone());
@@ -221,17 +238,20 @@ fn chosen(phase: &Phase, text: &Reason) -> Result<Reason, Invalid> {
         .parse::<usize>()
         .ok()
         .and_then(|n| question.options.get(n.checked_sub(1)?));
-    by_number.cloned().ok_or_else(|| {
-        let list: Vec<String> = question
-            .options
-            .iter()
-            .enumerate()
-            .map(|(i, o)| format!("{}: {o}", i + 1))
-            .collect();
-        Invalid::new(
-            "answer",
-            text.as_str(),
-            format!("choose one of {}", list.join(", ")),
-        )
-    })
+    by_number
+        .or_else(|| by_word(question, text.as_str()))
+        .cloned()
+        .ok_or_else(|| {
+            let list: Vec<String> = question
+                .options
+                .iter()
+                .enumerate()
+                .map(|(i, o)| format!("{}: {o}", i + 1))
+                .collect();
+            Invalid::new(
+                "answer",
+                text.as_str(),
+                format!("choose one of {}", list.join(", ")),
+            )
+        })
 }

@@ -13,9 +13,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use skein_domain::budget::Account;
 use skein_domain::{
-    Budget, Deliverable, Handoff, Limits, Merge, Mode, Outcome, Phase, Project, Question,
-    Retention, Role, Session, Summary, SummaryOutcome, Thread, ThreadState, Timestamp, Token,
-    Usage,
+    Budget, Deliverable, Handoff, Limits, Merge, Mode, OptionKind, Outcome, Phase, Project,
+    Question, Retention, Role, Session, Summary, SummaryOutcome, Thread, ThreadState, Timestamp,
+    Token, Usage,
 };
 
 use crate::backend::Result;
@@ -199,6 +199,8 @@ enum PhaseV1 {
     AwaitingInput {
         question: String,
         options: Vec<String>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        kinds: Vec<String>,
     },
     Locked {
         handoff: String,
@@ -224,6 +226,7 @@ impl From<&Phase> for PhaseV1 {
             Phase::AwaitingInput(q) => Self::AwaitingInput {
                 question: q.text.to_string(),
                 options: strings(&q.options),
+                kinds: kind_words(&q.kinds),
             },
             Phase::Locked(id) => Self::Locked {
                 handoff: id.to_string(),
@@ -242,6 +245,17 @@ impl From<&Phase> for PhaseV1 {
     }
 }
 
+pub(crate) fn kind_words(kinds: &[OptionKind]) -> Vec<String> {
+    kinds.iter().map(|k| k.as_str().to_owned()).collect()
+}
+
+pub(crate) fn kinds_of(words: &[String]) -> std::result::Result<Vec<OptionKind>, String> {
+    words
+        .iter()
+        .map(|w| word(w, OptionKind::parse(w)))
+        .collect()
+}
+
 impl TryFrom<PhaseV1> for Phase {
     type Error = String;
     fn try_from(r: PhaseV1) -> std::result::Result<Self, String> {
@@ -249,9 +263,14 @@ impl TryFrom<PhaseV1> for Phase {
             PhaseV1::Spawning => Self::Spawning,
             PhaseV1::Active => Self::Active,
             PhaseV1::Idle => Self::Idle,
-            PhaseV1::AwaitingInput { question, options } => Self::AwaitingInput(Question {
+            PhaseV1::AwaitingInput {
+                question,
+                options,
+                kinds,
+            } => Self::AwaitingInput(Question {
                 text: parse(&question)?,
                 options: parse_all(&options)?,
+                kinds: kinds_of(&kinds)?,
             }),
             PhaseV1::Locked { handoff } => Self::Locked(parse(&handoff)?),
             PhaseV1::AwaitingMerge { broadcast } => Self::AwaitingMerge(parse(&broadcast)?),

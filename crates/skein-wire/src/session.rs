@@ -65,6 +65,10 @@ pub struct Session {
 pub struct Question {
     pub text: String,
     pub options: Vec<String>,
+    /// What each option means: `allow_once`, `allow_always`, `reject_once`, `reject_always` or `other`; empty
+    /// when that is not known.
+    #[serde(default)]
+    pub kinds: Vec<String>,
 }
 
 /// What holds the agent's process; kind `none` for sessions that people or external programs drive.
@@ -210,7 +214,7 @@ pub struct Spawn {
     /// `pty` or `tmux`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime: Option<String>,
-    /// How the agent is driven; only `terminal` for now.
+    /// How the agent is driven: `terminal` (default), `acp` or `native`, its program's own protocol.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub via: Option<String>,
     /// Variables for the agent's environment.

@@ -2,11 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "only tests use the suite")]
 
+use std::collections::BTreeMap;
 use std::path::Component;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use skein_domain::{NativeId, PromptVia, Question, Reason};
+use skein_domain::{NativeId, PromptVia, Question, Reason, Via};
 
 use super::Subject;
 use super::stub::Place;
@@ -208,11 +209,14 @@ pub fn fork_works_exactly_when_it_is_declared(subject: &Subject) {
 pub fn protocols_are_spoken_exactly_when_declared(subject: &Subject) {
     let place = Place::new(subject);
     let order = place.order("hello", None);
-    for protocol in &subject.agent.abilities().protocols {
-        assert!(subject.agent.speak(&order, protocol).is_ok(), "{protocol}");
+    for via in Via::ALL {
+        let declared = subject.agent.abilities().protocols.contains(&via);
+        match subject.agent.speak(&order, via, false) {
+            Ok(_) => assert!(declared, "{via:?}"),
+            Err(Error::NoProtocol { .. }) => assert!(!declared, "{via:?}"),
+            Err(error) => panic!("{error}"),
+        }
     }
-    let error = subject.agent.speak(&order, "no-such").unwrap_err();
-    assert!(matches!(error, Error::NoProtocol { .. }), "{error}");
 }
 
 /// A crash between the record and the launch launches again: it must be the same launch.
@@ -242,6 +246,7 @@ fn question(options: &[&str]) -> Question {
     Question {
         text: "which?".parse().unwrap(),
         options: options.iter().map(|o| o.parse().unwrap()).collect(),
+        kinds: vec![],
     }
 }
 
@@ -335,9 +340,9 @@ pub fn l13_no_hook_and_no_file_makes_it_panic(subject: &Subject) {
         .run(&(words, payload), |(event, payload)| {
             let _ = subject.agent.read_hook(&event, &payload);
             for source in &sources {
-                let _ = subject.agent.read_source(source.kind, &payload);
+                let _ = subject.agent.reader(&source.kind, None).read(&payload);
             }
-            let _ = subject.agent.read_source(&event, &payload);
+            let _ = subject.agent.reader(&event, None).read(&payload);
             Ok(())
         })
         .unwrap();
@@ -345,11 +350,11 @@ pub fn l13_no_hook_and_no_file_makes_it_panic(subject: &Subject) {
 
 pub fn finding_it_agrees_with_starting_it(subject: &Subject) {
     let place = Place::new(subject);
-    let found = subject.agent.find(&place.path());
+    let found = subject.agent.find(&place.path(), &BTreeMap::new());
     assert_eq!(found.missing, None);
     let mut order = place.order("hello", None);
     order.path = "/nowhere".into();
-    let found = subject.agent.find(&order.path);
+    let found = subject.agent.find(&order.path, &BTreeMap::new());
     match subject.agent.start(&order) {
         Ok(_) => assert_eq!(found.missing, None),
         Err(Error::NotInstalled { install, .. }) => {

@@ -63,6 +63,7 @@ impl Place {
             private: self.at("private"),
             skein: self.at("bin").join("skein"),
             path: self.path(),
+            env: [("HOME".to_owned(), self.at("home").display().to_string())].into(),
             native: None,
         }
     }

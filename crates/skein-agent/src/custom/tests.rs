@@ -16,6 +16,7 @@ fn order(task: &str) -> Order {
         private: PathBuf::from("/private"),
         skein: PathBuf::from("/bin/skein"),
         path: "/usr/bin:/bin".into(),
+        env: BTreeMap::new(),
         native: None,
     }
 }
@@ -114,7 +115,7 @@ fn missing_programs_come_with_their_cure() {
         "agent program `no-such-agent` is not installed"
     );
     assert_eq!(error.hints(), ["`make agent` installs it"]);
-    let found = agent.find("/bin");
+    let found = agent.find("/bin", &BTreeMap::new());
     assert_eq!(
         found.missing.as_deref(),
         Some("`no-such-agent` is not in PATH")

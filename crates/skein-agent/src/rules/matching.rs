@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::str::FromStr;
 
 use regex::Regex;
-use skein_domain::{Activity, Question, Reason, Usage};
+use skein_domain::{Activity, OptionKind, Question, Reason, Usage};
 
 use super::{Asked, InputBox, Pattern, Region, Rule, Rules, Says};
 use crate::agent::{Draft, Picture, Reading, Resets, Wanted};
@@ -144,10 +144,23 @@ impl Asked {
             None => self.options.clone(),
         };
         // A screen can hold what a question may not; then there is a question nobody can read.
+        let kinds = self.kinds(&options);
         Some(Question {
             text: Reason::from_str(text).ok()?,
             options,
+            kinds,
         })
+    }
+
+    /// What the options of a permission mean: as the rule says, else as their words do.
+    fn kinds(&self, options: &[Reason]) -> Vec<OptionKind> {
+        if !self.kinds.is_empty() && self.kinds.len() == options.len() {
+            return self.kinds.clone();
+        }
+        if self.wants != Some(Wanted::Permission) {
+            return vec![];
+        }
+        options.iter().map(|o| meaning(o.as_str())).collect()
     }
 
     fn wants(&self, question: &Question) -> Wanted {
@@ -156,6 +169,32 @@ impl Asked {
             None if question.options.is_empty() => Wanted::Text,
             None => Wanted::Choice,
         }
+    }
+}
+
+/// What programs mean by the words of an option.
+fn meaning(option: &str) -> OptionKind {
+    let words = option.trim().to_lowercase();
+    let begins = |list: &[&str]| list.iter().any(|word| words.starts_with(word));
+    let says = |list: &[&str]| list.iter().any(|word| words.contains(word));
+    if begins(&["no", "reject", "deny", "don't", "do not", "cancel", "abort"]) {
+        return OptionKind::RejectOnce;
+    }
+    if !begins(&["yes", "allow", "approve", "accept", "proceed", "always"]) {
+        return OptionKind::Other;
+    }
+    let lasts = [
+        "always",
+        "don't ask",
+        "do not ask",
+        "session",
+        "all edits",
+        "future",
+    ];
+    if says(&lasts) {
+        OptionKind::AllowAlways
+    } else {
+        OptionKind::AllowOnce
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use skein_domain::{Activity, Reason};
+use skein_domain::{Activity, OptionKind, Reason};
 use toml::{Table, Value};
 
 use super::reader::Reader;
@@ -120,6 +120,19 @@ fn asked(reader: &mut Reader) -> Result<Asked, Error> {
         options.push(option);
     }
     let keys = reader.texts("keys")?;
+    let mut kinds = Vec::new();
+    for text in reader.texts("kinds")? {
+        let kind = OptionKind::parse(&text).ok_or_else(|| {
+            reader.bad(
+                "kinds",
+                "expected allow_once, allow_always, reject_once, reject_always or other",
+            )
+        })?;
+        kinds.push(kind);
+    }
+    if !kinds.is_empty() && !options.is_empty() && kinds.len() != options.len() {
+        return Err(reader.bad("kinds", "as many kinds as options are needed"));
+    }
     if option.is_some() && !options.is_empty() {
         return Err(reader.bad("option", "either `option` or `options`, not both"));
     }
@@ -132,6 +145,7 @@ fn asked(reader: &mut Reader) -> Result<Asked, Error> {
         option,
         options,
         keys,
+        kinds,
     })
 }
 

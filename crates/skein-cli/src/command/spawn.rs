@@ -101,7 +101,7 @@ pub(crate) struct LaunchArgs {
     /// What holds its process: `pty` or `tmux` [default: the project's, else `pty`]
     #[arg(long, value_name = "KIND")]
     runtime: Option<String>,
-    /// How the agent is driven: `terminal`
+    /// How the agent is driven: `terminal`, `acp` or `native`, its own protocol [default: terminal]
     #[arg(long, value_name = "WAY")]
     via: Option<String>,
     /// Set a variable in the agent's environment; may be repeated

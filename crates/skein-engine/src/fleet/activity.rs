@@ -1,6 +1,6 @@
 //! What the agent is doing, put together from hooks and screens.
 
-use skein_agent::agent::{Abilities, Reading, Resets, Wanted};
+use skein_agent::agent::{Abilities, Reading, Resets, Source as FileSource, Wanted};
 use skein_domain::observed::{ActivitySeen, Source};
 use skein_domain::{Activity, NativeId, Phase, Question, Reason, Usage};
 
@@ -52,6 +52,9 @@ pub(crate) struct Sightings {
     pub(crate) native: Option<NativeId>,
     pub(crate) usage: Vec<Usage>,
     pub(crate) total: Option<Usage>,
+    pub(crate) conversation: Option<Usage>,
+    /// Files to be read from now on.
+    pub(crate) watch: Vec<FileSource>,
 }
 
 impl Sightings {
@@ -123,8 +126,8 @@ impl Sightings {
         });
     }
 
-    /// What a hook said; believed at once.
-    pub(crate) fn heard(&mut self, readings: Vec<Reading>) {
+    /// What the agent itself said, by a hook, a file or a protocol; believed at once.
+    pub(crate) fn heard(&mut self, readings: Vec<Reading>, from: Source) {
         self.ready_since = None;
         if readings.iter().any(|r| matches!(r, Reading::Asks(_))) {
             self.wanted = None;
@@ -144,19 +147,19 @@ impl Sightings {
                     activity,
                     rule,
                     detail,
-                } => self.set(activity, Source::Hook, &rule, detail),
+                } => self.set(activity, from, &rule, detail),
                 Reading::PromptTaken { text } => {
                     self.took(text);
-                    self.set(Activity::Active, Source::Hook, "prompt taken", None);
+                    self.set(Activity::Active, from, "prompt taken", None);
                 }
-                Reading::TurnEnded => self.set(Activity::Ready, Source::Hook, "turn ended", None),
+                Reading::TurnEnded => self.set(Activity::Ready, from, "turn ended", None),
                 Reading::Asks(question) => {
-                    self.set(Activity::WaitingInput, Source::Hook, "asks", None);
+                    self.set(Activity::WaitingInput, from, "asks", None);
                     self.question = Some(question);
                 }
                 Reading::AnswerTaken => {
                     self.question_left = true;
-                    self.set(Activity::Active, Source::Hook, "answer taken", None);
+                    self.set(Activity::Active, from, "answer taken", None);
                 }
                 other => self.learn(other),
             }
@@ -255,6 +258,8 @@ impl Sightings {
             Reading::Native(id) => self.native = Some(id),
             Reading::Usage(usage) => self.usage.push(usage),
             Reading::UsageTotal(total) => self.total = Some(total),
+            Reading::ConversationTotal(total) => self.conversation = Some(total),
+            Reading::Watch(source) => self.watch.push(source),
             Reading::Wants(wanted) => self.wanted = Some(wanted),
             Reading::Finished { failed, reason } => {
                 self.finished = Some(Finished { failed, reason });
@@ -312,7 +317,7 @@ mod tests {
     #[test]
     fn l3_a_turn_interrupted_without_a_hook_is_seen_on_the_screen() {
         let mut seen = Sightings::default();
-        seen.heard(vec![Reading::PromptTaken { text: None }]);
+        seen.heard(vec![Reading::PromptTaken { text: None }], Source::Hook);
         seen.looked(screen(Activity::Ready), 1_000);
         assert_eq!(
             seen.activity(),
@@ -326,7 +331,7 @@ mod tests {
     #[test]
     fn l3_a_hook_that_tells_only_a_name_does_not_silence_the_screen() {
         let mut seen = Sightings::default();
-        seen.heard(vec![Reading::Native("one".parse().unwrap())]);
+        seen.heard(vec![Reading::Native("one".parse().unwrap())], Source::Hook);
         seen.looked(screen(Activity::Ready), 0);
         assert_eq!(seen.activity(), Some(Activity::Ready));
     }
@@ -371,6 +376,7 @@ mod tests {
         Question {
             text: "go on?".parse().unwrap(),
             options: vec![],
+            kinds: vec![],
         }
     }
 
@@ -401,7 +407,7 @@ mod tests {
             assert_eq!(seen.activity(), expected, "its screen says nothing");
         }
         let mut seen = Sightings::default();
-        seen.heard(vec![Reading::TurnEnded]);
+        seen.heard(vec![Reading::TurnEnded], Source::Hook);
         seen.recall(&Phase::Active, &abilities(true));
         assert_eq!(
             seen.activity(),
@@ -424,10 +430,10 @@ mod tests {
     #[test]
     fn a_question_asked_again_was_left_in_between() {
         let mut seen = Sightings::default();
-        seen.heard(vec![Reading::Asks(question())]);
+        seen.heard(vec![Reading::Asks(question())], Source::Hook);
         assert!(!seen.question_left);
-        seen.heard(vec![Reading::AnswerTaken]);
-        seen.heard(vec![Reading::Asks(question())]);
+        seen.heard(vec![Reading::AnswerTaken], Source::Hook);
+        seen.heard(vec![Reading::Asks(question())], Source::Hook);
         assert!(seen.question_left);
         assert_eq!(seen.question, Some(question()));
     }
@@ -441,18 +447,19 @@ mod tests {
             detail: Some("too much".into()),
         };
         let resets = Some(Resets::In { seconds: 5 });
-        seen.heard(vec![blocked, Reading::Limited { resets }]);
+        seen.heard(vec![blocked, Reading::Limited { resets }], Source::Hook);
         let detail = seen.now.as_ref().and_then(|n| n.detail.clone());
         assert_eq!(detail.as_deref(), Some("too much; renewed in 5 s"));
         let wants = Reading::Wants(Wanted::Permission);
-        seen.heard(vec![wants, Reading::Asks(question())]);
+        seen.heard(vec![wants, Reading::Asks(question())], Source::Hook);
         assert_eq!(seen.wanted, Some(Wanted::Permission));
-        seen.heard(vec![Reading::AnswerTaken]);
+        seen.heard(vec![Reading::AnswerTaken], Source::Hook);
         assert_eq!(seen.wanted, None);
-        seen.heard(vec![Reading::Finished {
+        let finished = Reading::Finished {
             failed: true,
             reason: None,
-        }]);
+        };
+        seen.heard(vec![finished], Source::Hook);
         assert!(seen.finished.is_some_and(|f| f.failed));
     }
 }

@@ -16,7 +16,7 @@ use super::activity::Finished;
 use super::courier::{self, Act, Asked, Facts, InputBox, Stage, UNSEEN};
 use super::journal::reason;
 use super::keeper::Keeper;
-use super::record::{some_question, take_step};
+use super::record::{note_read, some_question, take_step};
 use super::typing::Hand;
 use crate::ending::end_session;
 use crate::error::Error;
@@ -262,9 +262,11 @@ impl Keeper {
             self.hands.remove(&receipt);
         }
         let turned = self.seen.turned;
+        let read = self.tails.positions();
         let session = self
             .write(move |writer| {
                 let mut session: Session = writer.reader().get(id.as_str())?;
+                note_read(&mut session, &read);
                 let before: Receipt = writer.reader().get(receipt.as_str())?;
                 let mut after = before.clone();
                 // A state that is skipped was passed through unseen: it is in the history all the same.

@@ -13,6 +13,7 @@ use skein_store::backend::Filter;
 
 use super::equip::agent_named;
 use super::journal::{Carrier, tell};
+use super::via_of;
 use super::{Fleet, Member};
 use crate::desk::Desk;
 use crate::engine::Engine;
@@ -317,8 +318,13 @@ impl Engine {
             return Ok(Err(Wait::Machine(why)));
         }
         // A restore was ordered without a look at the agent's settings.
-        let expected =
-            settings.and_then(|s| Some(agent_named(&s, &session.agent).ok()?.memory_mb()));
+        let expected = settings.and_then(|s| {
+            Some(
+                agent_named(&s, &session.agent, via_of(session))
+                    .ok()?
+                    .memory_mb(),
+            )
+        });
         let expected = saga.order.memory.max(expected.unwrap_or(0));
         let one = fleet.appetites.of(&session.agent, expected);
         let needed = one + taken.starting_mb + machine.memory_reserve_mb;

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use skein_agent::Driven;
 use skein_agent::agent::Agent;
 use skein_domain::{
     AbsPath, AgentName, BranchName, Gear, Invalid, LaunchSettings, Origin, Permission, Project,
-    PromptVia, Refused, Revision, RuntimeKind, SessionId, TenantId, Workspace, WorkspaceKind,
+    PromptVia, Refused, Revision, RuntimeKind, SessionId, TenantId, Via, Workspace, WorkspaceKind,
 };
 use skein_workspace::provider::Plan;
 
@@ -72,11 +73,17 @@ fn beside(path: &AbsPath, id: &SessionId) -> Result<AbsPath, Invalid> {
     format!("{parent}/{id}").parse()
 }
 
+/// The agent as it is talked to in this session.
 pub(crate) fn agent_named(
     settings: &ProjectSettings,
     name: &AgentName,
+    via: Via,
 ) -> Result<Arc<dyn Agent>, Error> {
-    Ok(settings.agents.get(name)?)
+    let agent = settings.agents.get(name)?;
+    match via {
+        Via::Terminal => Ok(agent),
+        via => Ok(Arc::new(Driven::new(agent, via)?)),
+    }
 }
 
 impl Fleet {
@@ -103,7 +110,7 @@ impl Fleet {
         equip: Equip,
     ) -> Result<Prepared, Error> {
         let settings = self.settings_of(project)?;
-        let agent = agent_named(&settings, name)?;
+        let agent = agent_named(&settings, name, equip.launch.via)?;
         let mut launch = equip.launch;
         let via = prompt_via(&*agent, &launch)?;
         launch.prompt_via = Some(via);
@@ -145,6 +152,7 @@ impl Fleet {
                 saga: None,
                 input: 0,
                 spent: None,
+                read: vec![],
                 note: None,
             },
             memory_mb,
@@ -155,7 +163,7 @@ impl Fleet {
 
     fn check_installed(&self, agent: &dyn Agent, launch: &LaunchSettings) -> Result<(), Error> {
         let path = launch.path.clone().unwrap_or_else(|| self.usual_path());
-        let found = agent.find(&path);
+        let found = agent.find(&path, &self.known_environment(agent));
         // Of a line that only the shell can read no program is known, and none is missing.
         let Some(what) = found.missing else {
             return Ok(());

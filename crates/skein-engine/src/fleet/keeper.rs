@@ -6,17 +6,21 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use skein_agent::agent::{Agent, Picture, Reading};
-use skein_domain::observed::{Doubt, Seen};
-use skein_domain::{Activity, Exit, Kind, ReceiptId, RunHandle, RuntimeState, Session, Timestamp};
+use skein_agent::agent::{Agent, Picture, Reach, Reading, Source};
+use skein_domain::observed::{Doubt, Seen, Source as Voice};
+use skein_domain::{
+    Activity, Exit, Kind, NativeId, ReceiptId, RunHandle, RuntimeState, Session, Timestamp, Via,
+};
 use skein_runtime::runtime::{Run, Runtime, Screen, Sight};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::activity::Sightings;
 use super::courier::SETTLE_MS;
 use super::journal::failed;
+use super::settings::ProjectSettings;
 use super::step::StepError;
+use super::tail::{Tails, process};
 use super::typing::{Hand, Interrupt};
 use super::{Fleet, Member, lock};
 use crate::desk::Desk;
@@ -32,6 +36,8 @@ const LINGER: Duration = Duration::from_secs(10);
 const TASK: Duration = Duration::from_secs(60);
 /// Between two looks at a run that cannot be reached.
 const AGAIN: [u64; 6] = [200, 1_000, 2_000, 5_000, 15_000, 60_000];
+/// Between two looks at files that cannot be watched, in milliseconds.
+const UNWATCHED: u64 = 2_000;
 /// A run that is definitely gone is looked for this often before that is believed.
 const LOOKS: u32 = 3;
 
@@ -92,6 +98,12 @@ pub(crate) struct Keeper {
     pub(super) murky: Option<bool>,
     /// What this run has spent, as far as it was told in this process.
     pub(super) spent: Option<skein_domain::Spent>,
+    settings: Option<ProjectSettings>,
+    /// What the agent writes, and what it was looked for by.
+    pub(super) tails: Tails,
+    tailed: Option<(Option<u32>, Option<NativeId>)>,
+    /// Rung when one of those files changed.
+    bell: Arc<Notify>,
 }
 
 /// Why a keeper let go of a connection.
@@ -159,6 +171,10 @@ impl Fleet {
             looks: 0,
             murky: None,
             spent: None,
+            settings: None,
+            tails: Tails::default(),
+            tailed: None,
+            bell: Arc::new(Notify::new()),
         };
         desk.shared.tasks.start("keeper", keeper.keep());
     }
@@ -353,6 +369,7 @@ impl Keeper {
         let mut sights = run.sight();
         let stopping = self.desk.shared.tasks.stopping();
         tokio::pin!(stopping);
+        let bell = self.bell.clone();
         let mut look = true;
         loop {
             self.sight = *sights.borrow_and_update();
@@ -390,6 +407,7 @@ impl Keeper {
                     self.called(call);
                     look = true;
                 }
+                () = bell.notified() => look = true,
                 () = sleep_until(next) => look = true,
             }
         }
@@ -400,7 +418,9 @@ impl Keeper {
         while let Some(call) = next {
             match call {
                 // A hook of an earlier run says nothing about this one.
-                Call::Hook(run, readings) if run == self.run => self.seen.heard(readings),
+                Call::Hook(run, readings) if run == self.run => {
+                    self.seen.heard(readings, Voice::Hook);
+                }
                 Call::Interrupt(interrupt) => self.interrupts.push_back(interrupt),
                 Call::Hook(..) | Call::Wake => {}
             }
@@ -416,6 +436,7 @@ impl Keeper {
     ) -> Result<Option<Instant>, Error> {
         let session = self.session().await?;
         self.know_agent(&session).await;
+        let reread = self.read_files(&session);
         if look {
             self.screen = run.screen().await?;
         }
@@ -425,7 +446,7 @@ impl Keeper {
         let session = self.settle(run, session).await?;
         self.interrupt(run).await?;
         let due = self.deliver(run, session).await?;
-        let again = [due, self.seen.look_again(), self.settles()];
+        let again = [due, self.seen.look_again(), self.settles(), reread];
         let unknown = self.agent.is_none().then(|| self.now() + 5_000);
         let earliest = again.into_iter().flatten().chain(unknown).min();
         let earliest = earliest.map(|at| self.began + Duration::from_millis(at));
@@ -487,11 +508,58 @@ impl Keeper {
             self.fleet
                 .board
                 .set_patience(&self.member, settings.patience);
+            self.settings = Some(settings);
         }
         let has_signal = self.has_signal();
         self.fleet
             .board
             .change(&self.member, |o| o.has_signal = has_signal);
+    }
+
+    /// Reads what the agent wrote to its files. Returns when to look again although nothing rings.
+    fn read_files(&mut self, session: &Session) -> Option<u64> {
+        let (Some(agent), Some(gear)) = (self.agent.clone(), session.gear.as_deref()) else {
+            return None;
+        };
+        if !agent.abilities().files && gear.read.is_empty() && self.seen.watch.is_empty() {
+            return None;
+        }
+        let process = self.sight.pid.and_then(process);
+        let (files, bell) = (self.fleet.files.clone(), self.bell.clone());
+        let mut sources = std::mem::take(&mut self.seen.watch);
+        let known = (process.map(|p| p.pid), gear.native.clone());
+        if self.tailed.as_ref() != Some(&known)
+            && let Some(settings) = &self.settings
+        {
+            let order = self
+                .fleet
+                .order(&self.member, session, gear, settings, &*agent);
+            sources.extend(agent.sources(&order));
+            sources.extend(gear.read.iter().map(|r| Source {
+                path: r.path.clone().into(),
+                kind: r.kind.clone(),
+                reach: Reach::Added,
+            }));
+            self.tailed = Some(known);
+        }
+        for source in &sources {
+            self.tails
+                .add(source, &*agent, process, &gear.read, &files, &bell);
+        }
+        let voice = match gear.launch.via {
+            Via::Terminal => Voice::File,
+            Via::Acp | Via::Native => Voice::Protocol,
+        };
+        let found = self.tails.read(&*agent, process);
+        if !found.readings.is_empty() {
+            self.seen.heard(found.readings, voice);
+        }
+        let pause = match (found.more || !self.seen.watch.is_empty(), found.unwatched) {
+            (true, _) => 0,
+            (false, true) => UNWATCHED,
+            (false, false) => return None,
+        };
+        Some(self.now() + pause)
     }
 
     fn read_screen(&mut self) {

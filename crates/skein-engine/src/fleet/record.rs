@@ -2,7 +2,7 @@
 
 use skein_domain::fact::Change;
 use skein_domain::{
-    Activity, Delivery, Phase, Purpose, Question, Receipt, Session, Spent, Step, Usage,
+    Activity, Delivery, Phase, Purpose, Question, ReadFile, Receipt, Session, Spent, Step, Usage,
 };
 use skein_store::Writer;
 use skein_store::backend::Filter;
@@ -38,6 +38,7 @@ impl Keeper {
         if steps.is_empty() && spent.is_none() && native.is_none() {
             return Ok(session);
         }
+        let read = self.tails.positions();
         if let (true, Some(pid)) = (steps.contains(&Step::EndTurn), self.sight.pid) {
             self.fleet.weigh(&session.agent, pid);
         }
@@ -52,6 +53,7 @@ impl Keeper {
             if let (Some(spent), Some(gear)) = (spent, now.gear.as_deref()) {
                 now = count(writer, &now, gear.clone(), spent)?;
             }
+            note_read(&mut now, &read);
             if let (Some(native), Some(gear)) = (&native, now.gear.as_deref()) {
                 let mut gear = gear.clone();
                 gear.native = Some(native.clone());
@@ -97,6 +99,9 @@ impl Keeper {
             // A total that falls was misread, or begins anew; what was counted stays counted.
             spent.total = spent.total.plus(total.minus(spent.total));
         }
+        if let Some(total) = self.seen.conversation.take() {
+            spent.conversation = spent.conversation.plus(total.minus(spent.conversation));
+        }
         self.spent = Some(spent);
         (spent.sum() != before.sum()).then_some(spent)
     }
@@ -130,6 +135,15 @@ impl Keeper {
             None => true,
             Some(at) => self.seen.worked || self.now() >= at + SETTLE_MS,
         }
+    }
+}
+
+/// How far files were read is recorded with what they told, whatever that was.
+pub(super) fn note_read(session: &mut Session, read: &[ReadFile]) {
+    if let Some(gear) = session.gear.as_deref_mut()
+        && !read.is_empty()
+    {
+        gear.read = read.to_vec();
     }
 }
 
@@ -205,5 +219,6 @@ pub(super) fn some_question() -> Question {
             .parse()
             .expect("a short plain text is a reason"),
         options: vec![],
+        kinds: vec![],
     }
 }

@@ -393,7 +393,7 @@ impl Desk {
             let path = path.unwrap_or_else(|| fleet.usual_path());
             let view = |agent: &std::sync::Arc<dyn skein_agent::agent::Agent>| AgentView {
                 name: agent.name().clone(),
-                found: agent.find(&path),
+                found: agent.find(&path, &fleet.known_environment(&**agent)),
                 abilities: agent.abilities().clone(),
                 memory_mb: agent.memory_mb(),
                 default: settings.agent.as_ref() == Some(agent.name()),

@@ -12,12 +12,13 @@ use skein_domain::observed::{Activity, RuntimeState, Seen};
 use skein_domain::saga::Step;
 use skein_domain::{
     Backup, Gear, Kind, Message, Outcome, Phase, Project, PromptVia, Reason, RunHandle, Saga,
-    SagaId, SagaKind, Session, SessionId, Timestamp, Workspace, WorkspaceState,
+    SagaId, SagaKind, Session, SessionId, Spent, Timestamp, Workspace, WorkspaceState,
 };
 use skein_runtime::runtime::{Grace, Input, Launch, Runtime, Size};
 use skein_runtime::{MARK, end_marked};
 use skein_workspace::provider::{Provider, Removal};
 
+use super::equip::agent_named;
 use super::journal::{Carrier, failed, gone, reason};
 use super::settings::ProjectSettings;
 use super::setup_log::{self, SetupLog};
@@ -208,18 +209,20 @@ impl Carrier {
     async fn opening(&self, saga: &Saga, session: &Session) -> Result<Opening, StepError> {
         let gear = gear_of(session)?.clone();
         let settings = self.settings(session).await?;
-        let agent = super::equip::agent_named(&settings, &session.agent)?;
-        let order = self.fleet.order(&self.member, session, &gear);
+        let agent = agent_named(&settings, &session.agent, gear.launch.via)?;
+        let order = self
+            .fleet
+            .order(&self.member, session, &gear, &settings, &*agent);
         open(&*agent, &order, saga.kind).map_err(|e| failed(e.kind(), e))
     }
 
     async fn launch(&self, saga: &Saga, session: &Session, gear: &Gear) -> Result<Done, StepError> {
         let opening = self.opening(saga, session).await?;
-        let mut settings = self.settings(session).await?;
-        let agent = super::equip::agent_named(&settings, &session.agent)?;
-        settings.pass.extend(agent.abilities().inherits.clone());
+        let settings = self.settings(session).await?;
+        let agent = agent_named(&settings, &session.agent, gear.launch.via)?;
         let fleet = self.fleet.clone();
-        let env = fleet.environment(&self.member, session, gear, &settings, &opening.start);
+        let mut env = fleet.environment(gear, &settings, &*agent, &opening.start.env);
+        env.extend(fleet.own_variables(&self.member, session));
         let private = fleet.private_of(&self.member);
         let log = fleet.log_of(&self.member, session.run);
         let start = opening.start.clone();
@@ -269,6 +272,9 @@ impl Carrier {
                 gear.native = native.clone().or_else(|| gear.native.clone());
                 if fresh.is_some() {
                     gear.note = fresh.clone();
+                    // What it does from now on belongs to a conversation of its own.
+                    gear.read.clear();
+                    gear.spent = gear.spent.map(Spent::in_new_conversation);
                 }
             }),
             changes,
@@ -611,7 +617,14 @@ fn write_files(folder: &Path, start: &Start) -> std::io::Result<()> {
 }
 
 impl Fleet {
-    pub(crate) fn order(&self, member: &Member, session: &Session, gear: &Gear) -> Order {
+    pub(crate) fn order(
+        &self,
+        member: &Member,
+        session: &Session,
+        gear: &Gear,
+        settings: &ProjectSettings,
+        agent: &dyn Agent,
+    ) -> Order {
         Order {
             session: session.id.clone(),
             run: session.run,
@@ -625,6 +638,7 @@ impl Fleet {
                 .path
                 .clone()
                 .unwrap_or_else(|| self.usual_path()),
+            env: self.environment(gear, settings, agent, &BTreeMap::new()),
             native: gear.native.clone(),
         }
     }
@@ -635,18 +649,27 @@ impl Fleet {
         format!("setup/{}/{}/{home}", member.tenant, member.session)
     }
 
-    /// What the agent's process finds in its environment: little of the daemon's, what people set, and last
-    /// Skein's own, which nobody overrides.
-    fn environment(
-        &self,
-        member: &Member,
-        session: &Session,
-        gear: &Gear,
-        settings: &ProjectSettings,
-        start: &Start,
-    ) -> BTreeMap<String, String> {
+    /// What an agent finds in its environment before anybody sets something: little of the daemon's.
+    pub(crate) fn known_environment(&self, agent: &dyn Agent) -> BTreeMap<String, String> {
         let mut env = self.environment.clone();
         env.retain(|name, _| !name.starts_with("SKEIN_"));
+        for name in &agent.abilities().inherits {
+            if let Some(value) = self.passed(name) {
+                env.insert(name.clone(), value);
+            }
+        }
+        env
+    }
+
+    /// And with what the project passes on, what the agent itself needs, and what people set.
+    fn environment(
+        &self,
+        gear: &Gear,
+        settings: &ProjectSettings,
+        agent: &dyn Agent,
+        start: &BTreeMap<String, String>,
+    ) -> BTreeMap<String, String> {
+        let mut env = self.known_environment(agent);
         for name in &settings.pass {
             if let Some(value) = self.passed(name) {
                 env.insert(name.clone(), value);
@@ -655,10 +678,15 @@ impl Fleet {
         if let Some(path) = &gear.launch.path {
             env.insert("PATH".into(), path.clone());
         }
-        env.extend(start.env.clone());
+        env.extend(start.clone());
         for variable in settings.env.iter().chain(&gear.launch.env) {
             env.insert(variable.name().to_owned(), variable.value().to_owned());
         }
+        env
+    }
+
+    /// Skein's own variables, which nobody overrides.
+    fn own_variables(&self, member: &Member, session: &Session) -> BTreeMap<String, String> {
         let own = [
             ("SKEIN_HOME", self.home.display().to_string()),
             ("SKEIN_TENANT", member.tenant.to_string()),
@@ -666,8 +694,7 @@ impl Fleet {
             ("SKEIN_RUN", session.run.to_string()),
             ("SKEIN_BIN", self.skein.display().to_string()),
         ];
-        env.extend(own.map(|(name, value)| (name.to_owned(), value)));
-        env
+        own.map(|(name, value)| (name.to_owned(), value)).into()
     }
 
     #[expect(

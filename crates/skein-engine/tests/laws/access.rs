@@ -147,6 +147,7 @@ async fn every_change(desk: &Desk, session: &SessionId) -> Vec<Result<Answer, Er
     let question = Question {
         text: "which?".parse().unwrap(),
         options: vec![],
+        kinds: vec![],
     };
     let mut results = driving(desk, session).await;
     results.extend([
@@ -211,6 +212,7 @@ async fn l15_a_bound_token_drives_only_its_own_sessions() {
     let question = Question {
         text: "may I?".parse().unwrap(),
         options: vec![],
+        kinds: vec![],
     };
     let desk = world.desk();
     desk.begin_turn(asks.id.to_string(), fence()).await.unwrap();

@@ -106,6 +106,7 @@ async fn ask(world: &World, asked: Asked) -> Result<(), Error> {
                 options: (0..n % 3)
                     .map(|i| format!("o{i}").parse().unwrap())
                     .collect(),
+                kinds: vec![],
             };
             desk.ask(id, fence(&asked), question).await.map(drop)
         }

@@ -25,6 +25,7 @@ fn question() -> Question {
     Question {
         text: "which?".parse().unwrap(),
         options: vec![],
+        kinds: vec![],
     }
 }
 

@@ -43,6 +43,7 @@ async fn sessions_idle_for_too_long_are_archived_and_others_left() {
     let question = skein_domain::Question {
         text: "which?".parse().unwrap(),
         options: vec![],
+        kinds: vec![],
     };
     desk.ask(asking.id.to_string(), fence(), question)
         .await

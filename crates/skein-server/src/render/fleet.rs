@@ -173,7 +173,7 @@ pub(crate) fn agent(a: &AgentView) -> wire::Agent {
             screens: can.screens,
             files: can.files,
             usage: can.usage,
-            protocols: can.protocols.iter().map(|p| (*p).into()).collect(),
+            protocols: can.protocols.iter().map(|p| p.as_str().into()).collect(),
         },
         memory_mb: a.memory_mb,
         default: a.default,

@@ -47,6 +47,7 @@ pub(crate) fn session(desk: &Desk, s: &domain::Session) -> wire::Session {
             Some(wire::Question {
                 text: q.text.to_string(),
                 options: q.options.iter().map(ToString::to_string).collect(),
+                kinds: q.kinds.iter().map(|k| k.as_str().to_owned()).collect(),
             }),
             None,
         ),

@@ -1,7 +1,8 @@
 //! What a spawn asks for, parsed.
 
 use skein_domain::{
-    Allowance, EnvVar, Invalid, LaunchSettings, Permission, PromptVia, RuntimeKind, WorkspaceKind,
+    Allowance, EnvVar, Invalid, LaunchSettings, Permission, PromptVia, RuntimeKind, Via,
+    WorkspaceKind,
 };
 use skein_engine::fleet::equip::Equip;
 use skein_engine::spawn::Spawn;
@@ -13,7 +14,6 @@ use super::{Fraction, micros, optional};
 const MOST_PATH: usize = 128 * 1024;
 
 pub(super) fn spawn_of(body: wire::Spawn) -> Result<Spawn, Invalid> {
-    only_terminal(body.via.as_deref())?;
     let asked = body.budget.clone().unwrap_or_default();
     Ok(Spawn {
         task: body.task.parse()?,
@@ -67,6 +67,13 @@ fn equip(body: wire::Spawn) -> Result<Equip, Invalid> {
             model: optional(body.model)?,
             // The engine fills it in; a project may have another default.
             permission: Permission::default(),
+            via: word(
+                "way to drive an agent",
+                body.via.as_deref(),
+                &Via::ALL.map(Via::as_str),
+                Via::parse,
+            )?
+            .unwrap_or_default(),
             env: body
                 .env
                 .iter()
@@ -92,17 +99,6 @@ fn word<T>(
             })
         })
         .transpose()
-}
-
-fn only_terminal(via: Option<&str>) -> Result<(), Invalid> {
-    match via {
-        None | Some("terminal") => Ok(()),
-        Some(other) => Err(Invalid::new(
-            "way to drive an agent",
-            other,
-            "expected `terminal`",
-        )),
-    }
 }
 
 fn path(given: Option<String>) -> Result<Option<String>, Invalid> {

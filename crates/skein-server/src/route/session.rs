@@ -195,6 +195,7 @@ async fn ask(
     let question = Question {
         text: body.question.parse()?,
         options,
+        kinds: vec![],
     };
     ok(&desk, desk.ask(session, fence, question).await?)
 }

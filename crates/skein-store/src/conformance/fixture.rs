@@ -9,9 +9,9 @@ use skein_domain::session::NewSession;
 use skein_domain::{
     Actor, AgentName, Allowance, Backup, Delivery, EnvVar, Fact, Gear, HandoffId, LaunchSettings,
     Limits, Origin, Outcome, Permission, Phase, PhaseName, Project, ProjectId, PromptVia, Purpose,
-    Question, Receipt, ReceiptId, Retention, RuntimeKind, Saga, SagaId, SagaKind, SagaState,
-    Session, SessionId, TenantId, Thread, ThreadId, ThreadState, Timestamp, Workspace,
-    WorkspaceKind, WorkspaceState,
+    Question, ReadFile, Receipt, ReceiptId, Retention, RuntimeKind, Saga, SagaId, SagaKind,
+    SagaState, Session, SessionId, TenantId, Thread, ThreadId, ThreadState, Timestamp, Via,
+    Workspace, WorkspaceKind, WorkspaceState,
 };
 
 use crate::access::Writer;
@@ -107,6 +107,7 @@ pub(super) fn geared(n: u64) -> Session {
         prompt_via: Some(PromptVia::Typed),
         model: Some("large".parse().unwrap()),
         permission: Permission::Edits,
+        via: Via::Acp,
         env: vec![EnvVar::new("A", "b=c\n\"").unwrap()],
         path: Some("/bin:/usr/bin".into()),
     };
@@ -119,6 +120,11 @@ pub(super) fn geared(n: u64) -> Session {
         saga: Some((saga_id(n), SagaKind::Spawn)),
         input: 4,
         spent: None,
+        read: vec![ReadFile {
+            path: "/h/rollout.jsonl".into(),
+            kind: "rollout".into(),
+            position: 7,
+        }],
         note: Some("launched fresh".parse().unwrap()),
     };
     Session::spawning(new_session(n, None), gear)
@@ -177,6 +183,7 @@ pub(super) fn phase(name: PhaseName) -> Phase {
         PhaseName::AwaitingInput => Phase::AwaitingInput(Question {
             text: "which?".parse().unwrap(),
             options: vec![],
+            kinds: vec![],
         }),
         PhaseName::Locked => Phase::Locked(handoff_id()),
         PhaseName::AwaitingMerge => Phase::AwaitingMerge(handoff_id()),

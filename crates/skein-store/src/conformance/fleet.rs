@@ -368,6 +368,7 @@ pub fn l6_what_a_message_is_never_changes(subject: &mut Subject) {
                 question: Some(Question {
                     text: "which?".parse().unwrap(),
                     options: vec![],
+                    kinds: vec![],
                 }),
                 ..next()
             },

@@ -3,8 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 use skein_domain::{
-    Backup, EnvVar, Gear, LaunchSettings, Origin, Permission, PromptVia, RuntimeKind, SagaKind,
-    Session, Spent, Timestamp, Usage, Workspace, WorkspaceKind, WorkspaceState,
+    Backup, EnvVar, Gear, LaunchSettings, Origin, Permission, PromptVia, ReadFile, RuntimeKind,
+    SagaKind, Session, Spent, Timestamp, Usage, Via, Workspace, WorkspaceKind, WorkspaceState,
 };
 
 use super::{SessionV1, form, parse, parse_opt, unknown_form, word};
@@ -29,7 +29,16 @@ struct GearV1 {
     /// Left out where there is none: forms from before it was written have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     spent: Option<SpentV1>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    read: Vec<ReadV1>,
     note: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ReadV1 {
+    path: String,
+    kind: String,
+    position: u64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -38,6 +47,10 @@ struct SpentV1 {
     /// Input tokens, output tokens, millionths of a dollar.
     pieces: [u64; 3],
     total: [u64; 3],
+    #[serde(default)]
+    conversation: [u64; 3],
+    #[serde(default)]
+    before: [u64; 3],
 }
 
 #[derive(Serialize, Deserialize)]
@@ -46,6 +59,8 @@ struct LaunchV1 {
     prompt_via: Option<String>,
     model: Option<String>,
     permission: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    via: Option<String>,
     /// Kept for restores only; no event and no answer shows the values (L14).
     env: Vec<(String, String)>,
     path: Option<String>,
@@ -128,7 +143,18 @@ impl From<&Gear> for GearV1 {
                 run: s.run,
                 pieces: numbers(s.pieces),
                 total: numbers(s.total),
+                conversation: numbers(s.conversation),
+                before: numbers(s.before),
             }),
+            read: g
+                .read
+                .iter()
+                .map(|r| ReadV1 {
+                    path: r.path.clone(),
+                    kind: r.kind.clone(),
+                    position: r.position,
+                })
+                .collect(),
             note: text(g.note.as_ref()),
         }
     }
@@ -153,7 +179,18 @@ impl TryFrom<GearV1> for Gear {
                 run: s.run,
                 pieces: usage(s.pieces),
                 total: usage(s.total),
+                conversation: usage(s.conversation),
+                before: usage(s.before),
             }),
+            read: r
+                .read
+                .into_iter()
+                .map(|r| ReadFile {
+                    path: r.path,
+                    kind: r.kind,
+                    position: r.position,
+                })
+                .collect(),
             note: parse_opt(r.note.as_ref())?,
         })
     }
@@ -179,6 +216,7 @@ impl From<&LaunchSettings> for LaunchV1 {
             prompt_via: l.prompt_via.map(|v| v.as_str().into()),
             model: text(l.model.as_ref()),
             permission: l.permission.as_str().into(),
+            via: (l.via != Via::Terminal).then(|| l.via.as_str().into()),
             env: l.env.iter().map(pair).collect(),
             path: l.path.clone(),
         }
@@ -194,6 +232,10 @@ impl TryFrom<LaunchV1> for LaunchSettings {
             prompt_via: r.prompt_via.map(via).transpose()?,
             model: parse_opt(r.model.as_ref())?,
             permission: word(&r.permission, Permission::parse(&r.permission))?,
+            via: match r.via {
+                Some(via) => word(&via, Via::parse(&via))?,
+                None => Via::Terminal,
+            },
             env: r
                 .env
                 .iter()

@@ -42,6 +42,8 @@ struct ReceiptV2 {
 struct QuestionV1 {
     text: String,
     options: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    kinds: Vec<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -79,6 +81,7 @@ impl From<&Receipt> for ReceiptV2 {
             question: r.question.as_ref().map(|q| QuestionV1 {
                 text: q.text.to_string(),
                 options: q.options.iter().map(ToString::to_string).collect(),
+                kinds: super::kind_words(&q.kinds),
             }),
             attempts: r.attempts,
             history: r
@@ -138,6 +141,7 @@ impl TryFrom<ReceiptV2> for Receipt {
             Ok::<_, String>(Question {
                 text: parse(&q.text)?,
                 options: parse_all(&q.options)?,
+                kinds: super::kinds_of(&q.kinds)?,
             })
         };
         Ok(Self {

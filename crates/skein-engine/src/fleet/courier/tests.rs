@@ -209,6 +209,7 @@ fn answer(state: Delivery) -> Receipt {
         question: Some(Question {
             text: "who?".parse().unwrap(),
             options: vec![],
+            kinds: vec![],
         }),
         ..receipt(state, state != Delivery::Accepted)
     }
