@@ -6,7 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use skein_agent::{Agent, Draft, Picture, Reading, Reply, Resets, Rules, Scripted, Wanted};
-use skein_domain::{Activity, Question, Usage};
+use skein_domain::{Activity, OptionKind, Question, Usage};
 
 fn folder() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/screens"))
@@ -87,7 +87,14 @@ fn samples_say_what_people_see() {
             vec![
                 does(Activity::WaitingInput, "permission", None),
                 Reading::Wants(Wanted::Permission),
-                Reading::Asks(question("Do you want to proceed?", &permission)),
+                Reading::Asks(Question {
+                    kinds: vec![
+                        OptionKind::AllowOnce,
+                        OptionKind::AllowAlways,
+                        OptionKind::RejectOnce,
+                    ],
+                    ..question("Do you want to proceed?", &permission)
+                }),
             ],
             Draft::Unseen,
         ),

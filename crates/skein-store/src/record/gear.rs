@@ -47,9 +47,9 @@ struct SpentV1 {
     /// Input tokens, output tokens, millionths of a dollar.
     pieces: [u64; 3],
     total: [u64; 3],
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_nothing")]
     conversation: [u64; 3],
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_nothing")]
     before: [u64; 3],
 }
 
@@ -194,6 +194,10 @@ impl TryFrom<GearV1> for Gear {
             note: parse_opt(r.note.as_ref())?,
         })
     }
+}
+
+fn is_nothing(numbers: &[u64; 3]) -> bool {
+    numbers.iter().all(|n| *n == 0)
 }
 
 fn numbers(usage: Usage) -> [u64; 3] {
