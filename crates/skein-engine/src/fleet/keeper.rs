@@ -282,10 +282,25 @@ impl Keeper {
     async fn keep(mut self) {
         let exit = self.watch().await;
         if let Some(exit) = exit {
+            if let Err(error) = self.read_last_words().await {
+                tracing::warn!(session = %self.member.session, %error, "last words could not be recorded");
+            }
             self.told.send_modify(|t| t.exit = Some(exit));
             self.finish(exit).await;
         }
         self.told.send_modify(|t| t.gone = true);
+    }
+
+    /// What the agent wrote to its files before it ended, perhaps while nobody watched.
+    async fn read_last_words(&mut self) -> Result<(), Error> {
+        let session = self.session().await?;
+        if session.run != self.run || session.check_free().is_err() {
+            return Ok(());
+        }
+        self.know_agent(&session).await;
+        while self.read_files(&session).is_some_and(|at| at <= self.now()) {}
+        self.record(session).await?;
+        Ok(())
     }
 
     /// Until the run is over, or we are told to let go.

@@ -175,3 +175,133 @@ pub(super) fn process(pid: u32) -> Option<Process> {
     let started = rest.split_whitespace().nth(19)?.parse().ok()?;
     Some(Process { pid, started })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Write as _;
+
+    use skein_agent::Custom;
+    use skein_domain::NativeId;
+
+    use super::*;
+
+    /// Tells each line as a name, so that tests see what was read.
+    #[derive(Debug)]
+    struct Lines;
+
+    impl Reader for Lines {
+        fn read(&mut self, text: &str) -> Vec<Reading> {
+            let name = |line: &str| line.parse::<NativeId>().map(Reading::Native).ok();
+            text.lines().filter_map(name).collect()
+        }
+    }
+
+    struct Place {
+        folder: tempfile::TempDir,
+        files: Files,
+        bell: Arc<Notify>,
+    }
+
+    impl Place {
+        fn new() -> Self {
+            Self {
+                folder: tempfile::tempdir().unwrap(),
+                files: Files::default(),
+                bell: Arc::new(Notify::new()),
+            }
+        }
+
+        fn path(&self) -> PathBuf {
+            self.folder.path().join("log")
+        }
+
+        fn tails(&self, reach: Reach, position: u64) -> Tails {
+            let tail = Tail {
+                watch: self.files.watch(&self.path(), &self.bell),
+                path: self.path(),
+                kind: "lines".into(),
+                reach,
+                reader: Box::new(Lines),
+                primed: position == 0,
+                last: None,
+                position,
+            };
+            Tails { tails: vec![tail] }
+        }
+
+        fn add(&self, text: &str) {
+            let mut file = fs::OpenOptions::new()
+                .create(true)
+                .append(true)
+                .open(self.path())
+                .unwrap();
+            file.write_all(text.as_bytes()).unwrap();
+        }
+    }
+
+    fn read(tails: &mut Tails) -> Vec<String> {
+        let found = tails.read(&Custom::bare(), None);
+        found
+            .readings
+            .iter()
+            .map(|r| match r {
+                Reading::Native(id) => id.to_string(),
+                other => panic!("{other:?}"),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn what_grows_is_read_once_and_in_whole_lines() {
+        let place = Place::new();
+        let mut tails = place.tails(Reach::Added, 0);
+        assert_eq!(read(&mut tails), [""; 0], "it is not there yet");
+        place.add("one\ntw");
+        assert_eq!(read(&mut tails), ["one"]);
+        assert_eq!(tails.positions()[0].position, 4);
+        place.add("o\nthree\n");
+        assert_eq!(read(&mut tails), ["two", "three"]);
+        assert_eq!(read(&mut tails), [""; 0]);
+    }
+
+    #[test]
+    fn l10_what_was_recorded_as_read_is_not_told_again() {
+        let place = Place::new();
+        place.add("one\ntwo\nthree\n");
+        let mut tails = place.tails(Reach::Added, 8);
+        assert_eq!(read(&mut tails), ["three"]);
+    }
+
+    #[test]
+    fn a_file_that_was_cut_is_another_one() {
+        let place = Place::new();
+        place.add("one\ntwo\n");
+        let mut tails = place.tails(Reach::Added, 0);
+        read(&mut tails);
+        fs::write(place.path(), "").unwrap();
+        read(&mut tails);
+        assert_eq!(tails.positions()[0].position, 0);
+    }
+
+    #[test]
+    fn what_is_replaced_is_read_when_it_says_something_else() {
+        let place = Place::new();
+        let mut tails = place.tails(Reach::Whole, 0);
+        fs::write(place.path(), "busy").unwrap();
+        assert_eq!(read(&mut tails), ["busy"]);
+        fs::write(place.path(), "busy").unwrap();
+        assert_eq!(read(&mut tails), [""; 0]);
+        fs::write(place.path(), "idle").unwrap();
+        assert_eq!(read(&mut tails), ["idle"]);
+        assert_eq!(tails.positions(), [], "there is nothing to remember of it");
+    }
+
+    #[test]
+    fn a_process_is_known_by_its_start() {
+        let me = process(std::process::id()).unwrap();
+        assert_eq!(process(me.pid), Some(me));
+        assert!(me.started > 0);
+        assert_eq!(process(u32::MAX), None);
+    }
+}
