@@ -221,6 +221,12 @@ pub enum Change {
     Adopted {
         path: String,
     },
+    /// A limit stops the agent until it is renewed.
+    Limited(crate::gear::Limit),
+    /// The limit is over; whether the agent was told to go on.
+    LimitOver {
+        resumed: bool,
+    },
 }
 
 /// How a saga moved.
@@ -315,6 +321,8 @@ impl Change {
             Self::Interrupted { .. } => "session.interrupted",
             Self::Named { .. } => "session.named",
             Self::UsageRead { .. } => "session.usage",
+            Self::Limited(_) => "session.limited",
+            Self::LimitOver { .. } => "session.limit_over",
             Self::Adopted { .. } => "session.adopted",
         }
     }

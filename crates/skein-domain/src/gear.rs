@@ -28,8 +28,18 @@ pub struct Gear {
     pub spent: Option<Spent>,
     /// Files of the agent that are read as they grow, and how far that was recorded.
     pub read: Vec<ReadFile>,
+    /// A limit of the agent's provider that stopped it.
+    pub limit: Option<Limit>,
     /// Something people should know: launched fresh, workspace left behind.
     pub note: Option<Reason>,
+}
+
+/// A quota or rate limit that stops an agent until it is renewed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limit {
+    pub until: Timestamp,
+    /// In the agent's words.
+    pub text: Option<Reason>,
 }
 
 /// How far a file of the agent's was read. What it told up to there is recorded, and is not counted again.

@@ -36,7 +36,7 @@ pub use actor::Actor;
 pub use budget::{Allowance, Budget, Usage};
 pub use error::{Conflict, Detail, Error, Invalid, Kind, NotFound, Refused};
 pub use fact::Fact;
-pub use gear::{Gear, ReadFile, Spent};
+pub use gear::{Gear, Limit, ReadFile, Spent};
 pub use handoff::{BroadcastReport, Handoff, Mode};
 pub use id::{
     HandoffId, Prefix, ProjectId, ReceiptId, SagaId, SessionId, SummaryId, TenantId, ThreadId,

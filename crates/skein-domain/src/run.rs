@@ -229,6 +229,8 @@ pub struct LaunchSettings {
     pub model: Option<ModelName>,
     pub permission: Permission,
     pub via: Via,
+    /// Whether it is told to go on when a limit that stopped it is over.
+    pub resume_after_limit: bool,
     pub env: Vec<EnvVar>,
     /// Where programs are looked for: the PATH of whoever asked.
     pub path: Option<String>,

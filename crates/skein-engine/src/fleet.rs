@@ -19,6 +19,7 @@ mod hands;
 mod journal;
 mod keeper;
 mod leftover;
+mod limit;
 mod outside;
 pub mod parts;
 mod places;

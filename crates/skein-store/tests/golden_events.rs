@@ -13,8 +13,8 @@ use serde_json::Value;
 use skein_domain::fact::{Change, SagaChange};
 use skein_domain::saga::Step;
 use skein_domain::{
-    Actor, Delivery, Kind, Purpose, Reason, ReceiptId, RuntimeKind, SagaId, SagaKind, Session,
-    TenantId, Timestamp, Usage, WorkspaceKind,
+    Actor, Delivery, Kind, Limit, Purpose, Reason, ReceiptId, RuntimeKind, SagaId, SagaKind,
+    Session, TenantId, Timestamp, Usage, WorkspaceKind,
 };
 use skein_store::memory::MemoryBackend;
 use skein_store::{Entity, Event, Store};
@@ -123,6 +123,11 @@ fn of_runs() -> Vec<Change> {
                 cost_micros: 5600,
             },
         },
+        Change::Limited(Limit {
+            until: Timestamp::from_micros(1_790_000_000_000_000),
+            text: Some("usage limit reached".parse().unwrap()),
+        }),
+        Change::LimitOver { resumed: true },
     ]
 }
 

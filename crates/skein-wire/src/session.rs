@@ -225,6 +225,9 @@ pub struct Spawn {
     /// What the agent may do without asking: `ask`, `edits` or `full`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permission: Option<String>,
+    /// Whether it is told to go on when a limit of its provider that stopped it is over.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub resume_after_limit: bool,
     /// Where programs are looked for: the PATH of whoever asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,

@@ -247,6 +247,9 @@ fn template(branch: Option<&str>, agents: &[&str]) -> String {
 # permission = "ask"
 # model = "NAME"
 
+# Agents that a limit of their provider stopped are told to go on when it is over.
+# resume_after_limit = true
+
 # Variables of the daemon's environment that agents get.
 # pass = ["GITHUB_TOKEN"]
 

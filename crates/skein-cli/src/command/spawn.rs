@@ -113,6 +113,9 @@ pub(crate) struct LaunchArgs {
     /// What the agent may do without asking: `ask`, `edits` or `full`
     #[arg(long, value_name = "HOW")]
     permission: Option<String>,
+    /// Tell the agent to go on when a limit of its provider that stopped it is over
+    #[arg(long)]
+    resume_after_limit: bool,
 }
 
 /// The value may be a secret, so it is not repeated.
@@ -141,6 +144,7 @@ impl LaunchArgs {
             env: self.env.iter().cloned().collect(),
             model: self.model.clone(),
             permission: self.permission.clone(),
+            resume_after_limit: self.resume_after_limit,
             path: context.search_path(),
             ..Spawn::default()
         }

@@ -9,7 +9,7 @@ pub(crate) struct Fleet {
 }
 
 /// In the order they are listed, with what holds where nobody says.
-const KEYS: [(&str, Option<&str>); 18] = [
+const KEYS: [(&str, Option<&str>); 19] = [
     ("agent", Some("none")),
     ("workspace", Some("worktree (dir outside of a repository)")),
     ("runtime", Some("pty")),
@@ -24,6 +24,7 @@ const KEYS: [(&str, Option<&str>); 18] = [
     ("concurrency", None),
     ("stall", Some("10m")),
     ("permission", None),
+    ("resume_after_limit", None),
     ("model", None),
     ("pool", Some("0")),
     ("pass", None),
@@ -74,6 +75,10 @@ impl Fleet {
             ("concurrency", raw.concurrency.map(|n| n.to_string())),
             ("stall", raw.stall.map(|t| t.to_string())),
             ("permission", raw.permission.clone()),
+            (
+                "resume_after_limit",
+                raw.resume_after_limit.map(|on| on.to_string()),
+            ),
             ("model", raw.model.clone()),
             ("pool", raw.pool.map(|n| n.to_string())),
             ("pass", list(&raw.pass)),

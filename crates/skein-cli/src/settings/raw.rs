@@ -37,6 +37,7 @@ pub(crate) struct RawConfig {
     #[serde(deserialize_with = "seconds")]
     pub(crate) stall: Option<Seconds>,
     pub(crate) permission: Option<String>,
+    pub(crate) resume_after_limit: Option<bool>,
     pub(crate) model: Option<String>,
     pub(crate) pool: Option<u32>,
     pub(crate) pass: Option<Vec<String>>,
@@ -130,6 +131,7 @@ const TOP: &[(&str, Scope)] = &[
     ("memory_reserve_mb", Scope::User),
     ("stall", Scope::Project),
     ("permission", Scope::Project),
+    ("resume_after_limit", Scope::Project),
     ("model", Scope::Project),
     ("pool", Scope::Project),
     ("pass", Scope::Project),

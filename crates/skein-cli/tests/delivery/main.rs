@@ -11,6 +11,7 @@ mod answers;
 mod attach;
 mod crash;
 mod hooks;
+mod limits;
 mod messages;
 mod observe;
 mod post;

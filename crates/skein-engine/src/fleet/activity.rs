@@ -2,7 +2,7 @@
 
 use skein_agent::agent::{Abilities, Reading, Resets, Source as FileSource, Wanted};
 use skein_domain::observed::{ActivitySeen, Source};
-use skein_domain::{Activity, NativeId, Phase, Question, Reason, Usage};
+use skein_domain::{Activity, Limit, NativeId, Phase, Question, Reason, Timestamp, Usage};
 
 /// A working turn by the hooks that the screen calls ready for this long was interrupted without a word.
 const FORGOTTEN_MS: u64 = 8_000;
@@ -55,11 +55,84 @@ pub(crate) struct Sightings {
     pub(crate) conversation: Option<Usage>,
     /// Files to be read from now on.
     pub(crate) watch: Vec<FileSource>,
+    /// What stops it although it waits for a prompt.
+    pub(crate) limit: Option<LimitSeen>,
+    /// What a limit said that is over: the screen may go on to show it.
+    passed: Option<String>,
+}
+
+/// A limit that the agent told of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LimitSeen {
+    resets: Option<Resets>,
+    /// When it is over, once somebody with a clock has looked.
+    pub(crate) until: Option<Timestamp>,
+    pub(crate) text: Option<String>,
+    pub(crate) recorded: bool,
+}
+
+impl LimitSeen {
+    /// As it was recorded, perhaps by a daemon before this one.
+    pub(crate) fn recorded(limit: &Limit) -> Self {
+        Self {
+            resets: None,
+            until: Some(limit.until),
+            text: limit.text.as_ref().map(ToString::to_string),
+            recorded: true,
+        }
+    }
 }
 
 impl Sightings {
+    /// What it does, as far as that is known. Whoever waits for a prompt under a limit is blocked.
     pub(crate) fn activity(&self) -> Option<Activity> {
-        self.now.as_ref().map(|n| n.activity)
+        let said = self.now.as_ref()?.activity;
+        let held = matches!(said, Activity::Ready | Activity::Unknown);
+        let limited = self.limit.as_ref().is_some_and(|l| l.until.is_some());
+        Some(if held && limited {
+            Activity::Blocked
+        } else {
+            said
+        })
+    }
+
+    /// The same with where it was read.
+    pub(crate) fn shown(&self) -> Option<ActivitySeen> {
+        let mut seen = self.now.clone()?;
+        seen.activity = self.activity()?;
+        if let (Activity::Blocked, Some(limit)) = (seen.activity, &self.limit) {
+            let text = limit.text.clone();
+            let until = limit.until.map(|until| format!("until {until}"));
+            seen.detail = match (text, until) {
+                (Some(text), Some(until)) => Some(format!("{text}; {until}")),
+                (text, until) => text.or(until).or(seen.detail),
+            };
+        }
+        Some(seen)
+    }
+
+    /// Reckons when a limit is over. True when it is over now.
+    pub(crate) fn tick(&mut self, now: Timestamp) -> bool {
+        let Some(limit) = &mut self.limit else {
+            return false;
+        };
+        if limit.until.is_none() {
+            limit.until = match limit.resets.take() {
+                Some(Resets::At(at)) => Some(at),
+                Some(Resets::In { seconds }) => Some(now.plus_seconds(seconds)),
+                Some(Resets::Said(_)) | None => None,
+            };
+        }
+        if limit.until.is_none_or(|until| now < until) {
+            return false;
+        }
+        let over = self.limit.take();
+        self.passed = over.and_then(|l| l.text);
+        let blocked = |s: &ActivitySeen| s.activity == Activity::Blocked;
+        if self.now.as_ref().is_some_and(blocked) {
+            self.set(Activity::Ready, Source::Process, "limit over", None);
+        }
+        true
     }
 
     /// What the record says of an agent that was running before this daemon was. One that only tells changes,
@@ -112,6 +185,9 @@ impl Sightings {
     fn set(&mut self, activity: Activity, source: Source, rule: &str, detail: Option<String>) {
         if activity == Activity::Active {
             self.worked = true;
+            // Whoever works is not held up.
+            self.limit = None;
+            self.passed = None;
         }
         if activity != Activity::WaitingInput {
             self.question_left |= self.activity() == Some(Activity::WaitingInput);
@@ -171,6 +247,7 @@ impl Sightings {
         let mut seen: Option<(Activity, String, Option<String>)> = None;
         let mut question = None;
         let mut wanted = None;
+        let mut limited = None;
         for reading in readings {
             match reading {
                 Reading::Activity {
@@ -182,6 +259,7 @@ impl Sightings {
                 Reading::Wants(what) => wanted = Some(what),
                 Reading::PromptTaken { text } => self.took(text),
                 Reading::TurnEnded => seen = Some((Activity::Ready, "turn ended".into(), None)),
+                Reading::Limited { resets } => limited = Some(resets),
                 Reading::AnswerTaken => {}
                 other => self.learn(other),
             }
@@ -193,12 +271,23 @@ impl Sightings {
             self.wanted = wanted;
             return;
         }
+        // A limit that is over may still be on the screen of an agent that waits.
+        if let Some((activity @ Activity::Blocked, _, detail)) = &mut seen
+            && self.passed.is_some()
+            && *detail == self.passed
+        {
+            *activity = Activity::Ready;
+            limited = None;
+        }
         if seen.is_some() {
             self.unlike_since = None;
         }
         match seen {
             Some((activity, rule, detail)) if self.believes_screen(activity, now) => {
                 self.set(activity, Source::Screen, &rule, detail);
+                if let Some(resets) = limited {
+                    self.limited(resets);
+                }
             }
             Some(_) => {}
             None => {
@@ -279,25 +368,30 @@ impl Sightings {
         self.prompt = prompt;
     }
 
-    /// People are told when a limit ends, unless the agent's own words say so.
+    /// A limit is known until it is over; what is told of the same one again changes nothing.
     fn limited(&mut self, resets: Option<Resets>) {
-        let Some(seen) = self
+        let blocked = |s: &&ActivitySeen| s.activity == Activity::Blocked;
+        let text = self
             .now
-            .as_mut()
-            .filter(|s| s.activity == Activity::Blocked)
-        else {
+            .as_ref()
+            .filter(blocked)
+            .and_then(|s| s.detail.clone());
+        let said = match &resets {
+            Some(Resets::Said(words)) => Some(words.clone()),
+            _ => None,
+        };
+        let text = match (text, said) {
+            (Some(text), Some(said)) if !text.contains(&said) => Some(format!("{text}; {said}")),
+            (text, said) => text.or(said),
+        };
+        if self.limit.as_ref().is_some_and(|l| l.text == text) {
             return;
-        };
-        let when = match resets {
-            Some(Resets::In { seconds }) => format!("renewed in {seconds} s"),
-            Some(Resets::Said(words)) => words,
-            // A moment is for programs; whoever tells one says it in words too.
-            Some(Resets::At(_)) | None => return,
-        };
-        seen.detail = Some(match seen.detail.take() {
-            None => when,
-            Some(detail) if detail.contains(&when) || detail.contains("reset") => detail,
-            Some(detail) => format!("{detail}; {when}"),
+        }
+        self.limit = Some(LimitSeen {
+            resets,
+            until: None,
+            text,
+            recorded: false,
         });
     }
 }
@@ -439,6 +533,55 @@ mod tests {
     }
 
     #[test]
+    fn a_limit_holds_until_it_is_over_and_longer_than_the_turn_it_stopped() {
+        let blocked = || Reading::Activity {
+            activity: Activity::Blocked,
+            rule: "hook limit".into(),
+            detail: Some("too much".into()),
+        };
+        let limited = || Reading::Limited {
+            resets: Some(Resets::In { seconds: 5 }),
+        };
+        let mut seen = Sightings::default();
+        seen.heard(vec![blocked(), limited()], Source::Hook);
+        seen.tick(Timestamp::from_micros(0));
+        seen.heard(vec![Reading::TurnEnded], Source::Hook);
+        assert_eq!(seen.activity(), Some(Activity::Blocked));
+        seen.looked(vec![blocked(), limited()], 1);
+        assert!(
+            !seen.tick(Timestamp::from_micros(4_999_999)),
+            "told once more, not set anew"
+        );
+        assert!(seen.tick(Timestamp::from_micros(5_000_000)));
+        assert_eq!(seen.activity(), Some(Activity::Ready));
+        seen.looked(vec![blocked(), limited()], 2);
+        assert_eq!(
+            seen.activity(),
+            Some(Activity::Ready),
+            "it is only still shown"
+        );
+        seen.heard(vec![Reading::PromptTaken { text: None }], Source::Hook);
+        seen.heard(vec![blocked(), limited()], Source::Hook);
+        assert_eq!(seen.activity(), Some(Activity::Blocked), "a new one");
+    }
+
+    #[test]
+    fn whoever_works_is_not_limited() {
+        let mut seen = Sightings::default();
+        let resets = Some(Resets::At(Timestamp::from_micros(9)));
+        seen.heard(
+            vec![Reading::TurnEnded, Reading::Limited { resets }],
+            Source::Hook,
+        );
+        seen.tick(Timestamp::from_micros(1));
+        assert_eq!(seen.activity(), Some(Activity::Blocked));
+        seen.heard(vec![Reading::PromptTaken { text: None }], Source::Hook);
+        assert_eq!(seen.activity(), Some(Activity::Active));
+        seen.heard(vec![Reading::TurnEnded], Source::Hook);
+        assert_eq!(seen.activity(), Some(Activity::Ready));
+    }
+
+    #[test]
     fn limits_wishes_and_ends_are_kept() {
         let mut seen = Sightings::default();
         let blocked = Reading::Activity {
@@ -448,8 +591,10 @@ mod tests {
         };
         let resets = Some(Resets::In { seconds: 5 });
         seen.heard(vec![blocked, Reading::Limited { resets }], Source::Hook);
-        let detail = seen.now.as_ref().and_then(|n| n.detail.clone());
-        assert_eq!(detail.as_deref(), Some("too much; renewed in 5 s"));
+        assert!(!seen.tick(Timestamp::from_micros(1_000_000)));
+        let until = Timestamp::from_micros(6_000_000);
+        let detail = seen.shown().and_then(|n| n.detail);
+        assert_eq!(detail, Some(format!("too much; until {until}")));
         let wants = Reading::Wants(Wanted::Permission);
         seen.heard(vec![wants, Reading::Asks(question())], Source::Hook);
         assert_eq!(seen.wanted, Some(Wanted::Permission));

@@ -116,6 +116,7 @@ impl Fleet {
         launch.prompt_via = Some(via);
         launch.permission = equip.permission.or(settings.permission).unwrap_or_default();
         launch.model = launch.model.or_else(|| settings.model.clone());
+        launch.resume_after_limit |= settings.resume_after_limit;
         if launch.command.is_none() {
             self.check_installed(&*agent, &launch)?;
         }
@@ -153,6 +154,7 @@ impl Fleet {
                 input: 0,
                 spent: None,
                 read: vec![],
+                limit: None,
                 note: None,
             },
             memory_mb,

@@ -15,7 +15,7 @@ use skein_runtime::runtime::{Run, Runtime, Screen, Sight};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use super::activity::Sightings;
+use super::activity::{LimitSeen, Sightings};
 use super::courier::SETTLE_MS;
 use super::journal::failed;
 use super::settings::ProjectSettings;
@@ -457,11 +457,18 @@ impl Keeper {
         }
         self.read_screen();
         self.notice_typing();
+        let session = self.mind_limit(session).await?;
         let session = self.record(session).await?;
         let session = self.settle(run, session).await?;
         self.interrupt(run).await?;
         let due = self.deliver(run, session).await?;
-        let again = [due, self.seen.look_again(), self.settles(), reread];
+        let again = [
+            due,
+            self.seen.look_again(),
+            self.settles(),
+            reread,
+            self.lifts(),
+        ];
         let unknown = self.agent.is_none().then(|| self.now() + 5_000);
         let earliest = again.into_iter().flatten().chain(unknown).min();
         let earliest = earliest.map(|at| self.began + Duration::from_millis(at));
@@ -486,6 +493,16 @@ impl Keeper {
             ended = self.runtime.end(&self.handle, grace) => drop(ended?),
         }
         Ok(None)
+    }
+
+    /// When a limit is over.
+    fn lifts(&self) -> Option<u64> {
+        let until = self.seen.limit.as_ref()?.until?;
+        let micros = until
+            .as_micros()
+            .saturating_sub(self.desk.now().as_micros());
+        // Not a moment before.
+        Some(self.now() + u64::try_from(micros).unwrap_or(0) / 1_000 + 1)
     }
 
     /// After a submit the screen's `ready` is believed again at this moment, if nothing else happens.
@@ -515,6 +532,11 @@ impl Keeper {
         match self.fleet.agent(session, &project) {
             Ok(agent) => {
                 self.seen.recall(&session.phase, agent.abilities());
+                self.seen.limit = session
+                    .gear
+                    .as_ref()
+                    .and_then(|g| g.limit.as_ref())
+                    .map(LimitSeen::recorded);
                 self.agent = Some(agent);
             }
             Err(error) => tracing::warn!(%error, "an agent's settings cannot be read"),
@@ -590,7 +612,7 @@ impl Keeper {
         let now = self.now();
         self.seen.looked(readings, now);
         let at = self.desk.now();
-        if let Some(what) = self.seen.now.clone() {
+        if let Some(what) = self.seen.shown() {
             let activity = what.activity;
             self.fleet.board.change(&self.member, |o| {
                 if o.activity.as_ref().is_none_or(|a| a.what != what) {

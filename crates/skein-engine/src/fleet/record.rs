@@ -108,7 +108,8 @@ impl Keeper {
 
     /// What follows from the activity for the session's phase.
     fn steps(&self, session: &Session) -> Vec<Step> {
-        let Some(activity) = self.seen.activity() else {
+        // A limit ends no turn and begins none.
+        let Some(activity) = self.seen.now.as_ref().map(|n| n.activity) else {
             return vec![];
         };
         let question = || self.seen.question.clone().unwrap_or_else(some_question);

@@ -39,6 +39,8 @@ pub struct ProjectSettings {
     /// Variables of the daemon's environment that agents get besides the usual ones.
     pub pass: Vec<String>,
     pub permission: Option<Permission>,
+    /// Whether agents that a limit stopped are told to go on when it is over.
+    pub resume_after_limit: bool,
     pub model: Option<ModelName>,
 }
 

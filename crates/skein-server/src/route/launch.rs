@@ -74,6 +74,7 @@ fn equip(body: wire::Spawn) -> Result<Equip, Invalid> {
                 Via::parse,
             )?
             .unwrap_or_default(),
+            resume_after_limit: body.resume_after_limit,
             env: body
                 .env
                 .iter()

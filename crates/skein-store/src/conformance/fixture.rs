@@ -8,10 +8,10 @@ use skein_domain::saga::Order;
 use skein_domain::session::NewSession;
 use skein_domain::{
     Actor, AgentName, Allowance, Backup, Delivery, EnvVar, Fact, Gear, HandoffId, LaunchSettings,
-    Limits, Origin, Outcome, Permission, Phase, PhaseName, Project, ProjectId, PromptVia, Purpose,
-    Question, ReadFile, Receipt, ReceiptId, Retention, RuntimeKind, Saga, SagaId, SagaKind,
-    SagaState, Session, SessionId, TenantId, Thread, ThreadId, ThreadState, Timestamp, Via,
-    Workspace, WorkspaceKind, WorkspaceState,
+    Limit, Limits, Origin, Outcome, Permission, Phase, PhaseName, Project, ProjectId, PromptVia,
+    Purpose, Question, ReadFile, Receipt, ReceiptId, Retention, RuntimeKind, Saga, SagaId,
+    SagaKind, SagaState, Session, SessionId, TenantId, Thread, ThreadId, ThreadState, Timestamp,
+    Via, Workspace, WorkspaceKind, WorkspaceState,
 };
 
 use crate::access::Writer;
@@ -108,6 +108,7 @@ pub(super) fn geared(n: u64) -> Session {
         model: Some("large".parse().unwrap()),
         permission: Permission::Edits,
         via: Via::Acp,
+        resume_after_limit: true,
         env: vec![EnvVar::new("A", "b=c\n\"").unwrap()],
         path: Some("/bin:/usr/bin".into()),
     };
@@ -125,6 +126,10 @@ pub(super) fn geared(n: u64) -> Session {
             kind: "rollout".into(),
             position: 7,
         }],
+        limit: Some(Limit {
+            until: at(4),
+            text: Some("usage limit reached".parse().unwrap()),
+        }),
         note: Some("launched fresh".parse().unwrap()),
     };
     Session::spawning(new_session(n, None), gear)

@@ -145,6 +145,10 @@ fn change(change: &Change) -> Value {
             json!({"receipt": receipt.as_str(), "text": text.as_str()})
         }
         Change::Withdrawn => json!({}),
+        Change::Limited(limit) => json!({
+            "until": limit.until.to_string(), "text": limit.text.as_ref().map(|t| t.as_str()),
+        }),
+        Change::LimitOver { resumed } => json!({"resumed": resumed}),
         Change::Ended {
             outcome,
             reason,

@@ -3,8 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 use skein_domain::{
-    Backup, EnvVar, Gear, LaunchSettings, Origin, Permission, PromptVia, ReadFile, RuntimeKind,
-    SagaKind, Session, Spent, Timestamp, Usage, Via, Workspace, WorkspaceKind, WorkspaceState,
+    Backup, EnvVar, Gear, LaunchSettings, Limit, Origin, Permission, PromptVia, ReadFile,
+    RuntimeKind, SagaKind, Session, Spent, Timestamp, Usage, Via, Workspace, WorkspaceKind,
+    WorkspaceState,
 };
 
 use super::{SessionV1, form, parse, parse_opt, unknown_form, word};
@@ -31,7 +32,15 @@ struct GearV1 {
     spent: Option<SpentV1>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     read: Vec<ReadV1>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    limit: Option<LimitV1>,
     note: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct LimitV1 {
+    until: i64,
+    text: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -61,6 +70,8 @@ struct LaunchV1 {
     permission: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     via: Option<String>,
+    #[serde(default, skip_serializing_if = "is_not")]
+    resume_after_limit: bool,
     /// Kept for restores only; no event and no answer shows the values (L14).
     env: Vec<(String, String)>,
     path: Option<String>,
@@ -155,9 +166,20 @@ impl From<&Gear> for GearV1 {
                     position: r.position,
                 })
                 .collect(),
+            limit: g.limit.as_ref().map(|l| LimitV1 {
+                until: l.until.as_micros(),
+                text: text(l.text.as_ref()),
+            }),
             note: text(g.note.as_ref()),
         }
     }
+}
+
+fn limit(r: LimitV1) -> std::result::Result<Limit, String> {
+    Ok(Limit {
+        until: Timestamp::from_micros(r.until),
+        text: parse_opt(r.text.as_ref())?,
+    })
 }
 
 impl TryFrom<GearV1> for Gear {
@@ -191,9 +213,18 @@ impl TryFrom<GearV1> for Gear {
                     position: r.position,
                 })
                 .collect(),
+            limit: r.limit.map(limit).transpose()?,
             note: parse_opt(r.note.as_ref())?,
         })
     }
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "called by serde, which has references only"
+)]
+fn is_not(flag: &bool) -> bool {
+    !*flag
 }
 
 fn is_nothing(numbers: &[u64; 3]) -> bool {
@@ -221,6 +252,7 @@ impl From<&LaunchSettings> for LaunchV1 {
             model: text(l.model.as_ref()),
             permission: l.permission.as_str().into(),
             via: (l.via != Via::Terminal).then(|| l.via.as_str().into()),
+            resume_after_limit: l.resume_after_limit,
             env: l.env.iter().map(pair).collect(),
             path: l.path.clone(),
         }
@@ -240,6 +272,7 @@ impl TryFrom<LaunchV1> for LaunchSettings {
                 Some(via) => word(&via, Via::parse(&via))?,
                 None => Via::Terminal,
             },
+            resume_after_limit: r.resume_after_limit,
             env: r
                 .env
                 .iter()

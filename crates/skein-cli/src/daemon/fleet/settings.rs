@@ -117,6 +117,7 @@ fn complete(raw: RawConfig, folder: &Path) -> Result<ProjectSettings, SettingsEr
         },
         env,
         pass: raw.pass.unwrap_or_default(),
+        resume_after_limit: raw.resume_after_limit.unwrap_or(false),
         permission: word(
             "permission",
             raw.permission,

@@ -1,0 +1,96 @@
+//! Limits of agents' providers: recorded with their end, so that they outlast the daemon, and lifted when it
+//! comes. Messages wait meanwhile.
+
+use skein_domain::fact::Change;
+use skein_domain::{Limit, Message, Purpose, Receipt, ReceiptId, Session};
+use skein_store::Writer;
+use skein_store::backend::Filter;
+
+use super::journal::reason;
+use super::keeper::Keeper;
+use super::{insert_receipt, new_receipt};
+use crate::error::Error;
+
+/// What an agent is told that is to go on with the turn a limit stopped.
+const GO_ON: &str = "continue";
+
+impl Keeper {
+    /// Records a limit that was seen, or that it is over. Returns the session as it is then.
+    pub(super) async fn mind_limit(&mut self, session: Session) -> Result<Session, Error> {
+        self.seen.tick(self.desk.now());
+        let recorded = session.gear.as_ref().and_then(|g| g.limit.clone());
+        match (&mut self.seen.limit, recorded) {
+            (Some(limit), recorded) if !limit.recorded => {
+                let Some(until) = limit.until else {
+                    return Ok(session);
+                };
+                limit.recorded = true;
+                let text = limit.text.as_deref().map(reason);
+                let limit = Limit { until, text };
+                if recorded.as_ref() == Some(&limit) {
+                    return Ok(session);
+                }
+                self.record_limit(session, limit).await
+            }
+            (None, Some(recorded)) => self.lift(session, &recorded).await,
+            _ => Ok(session),
+        }
+    }
+
+    async fn record_limit(&self, session: Session, limit: Limit) -> Result<Session, Error> {
+        let (id, run) = (session.id, self.run);
+        self.write(move |writer| {
+            let now: Session = writer.reader().get(id.as_str())?;
+            let Some(gear) = now.gear.as_deref().filter(|_| now.run == run) else {
+                return Ok(now);
+            };
+            let mut gear = gear.clone();
+            gear.limit = Some(limit.clone());
+            let after = now.with_gear(gear, writer.now());
+            writer.update(&after)?;
+            writer.tell(&Change::Limited(limit.clone()).of(&after))?;
+            Ok(after)
+        })
+        .await
+    }
+
+    /// It is over: by the clock, or because the agent works again.
+    async fn lift(&self, session: Session, recorded: &Limit) -> Result<Session, Error> {
+        let by_the_clock = self.desk.now() >= recorded.until;
+        let (id, run) = (session.id, self.run);
+        let receipt = ReceiptId::from_random(self.desk.shared.ids.bits());
+        self.write(move |writer| {
+            let now: Session = writer.reader().get(id.as_str())?;
+            let Some(gear) = now.gear.as_deref().filter(|_| now.run == run) else {
+                return Ok(now);
+            };
+            let resumed = by_the_clock
+                && gear.launch.resume_after_limit
+                && now.phase.is_live()
+                && !has_messages(writer, &now)?;
+            let mut gear = gear.clone();
+            gear.limit = None;
+            let after = now.with_gear(gear, writer.now());
+            writer.update(&after)?;
+            writer.tell(&Change::LimitOver { resumed }.of(&after))?;
+            if resumed {
+                let text = Message::from(&reason(GO_ON));
+                let message = new_receipt(writer, receipt.clone(), &after, Purpose::Message, text);
+                insert_receipt(writer, &after, &message)?;
+            }
+            Ok(after)
+        })
+        .await
+    }
+}
+
+/// Whether somebody has something else for it to do.
+fn has_messages(writer: &Writer<'_>, session: &Session) -> Result<bool, skein_store::Error> {
+    let filter = Filter {
+        parent: Some(session.id.to_string()),
+        live: Some(true),
+        ..Filter::default()
+    };
+    let open = writer.reader().all::<Receipt>(&filter)?;
+    Ok(open.iter().any(Receipt::is_open))
+}
