@@ -26,6 +26,9 @@ mod serve;
 
 /// Changes are told at most so often.
 const TELL_EVERY: Duration = Duration::from_millis(250);
+/// After something was typed, its echo is waited for: for so long changes are told so often.
+const ATTENTIVE: Duration = Duration::from_secs(2);
+const TELL_SOON: Duration = Duration::from_millis(20);
 /// Viewers are drawn for at most so often.
 const DRAW_EVERY: Duration = Duration::from_millis(30);
 /// After the agent's end: output may still be on its way for so long after the last piece, and in all.
@@ -87,6 +90,8 @@ pub(super) struct Holder {
     changes: u64,
     told: u64,
     told_at: Option<Instant>,
+    /// When the daemon last had something typed.
+    typed_at: Option<Instant>,
 }
 
 impl Holder {
@@ -117,6 +122,7 @@ impl Holder {
             changes: 0,
             told: 0,
             told_at: None,
+            typed_at: None,
         }
     }
 
@@ -250,7 +256,7 @@ impl Holder {
         if self.told < self.changes
             && let Some(at) = self.told_at
         {
-            due.push((at + TELL_EVERY).saturating_duration_since(now));
+            due.push((at + self.tell_every()).saturating_duration_since(now));
         }
         for client in &self.clients {
             if let Some(viewer) = &client.viewer
@@ -263,6 +269,14 @@ impl Holder {
         }
         // A timer that fires early would find nothing due and come again.
         due.into_iter().min().map(|d| d + Duration::from_millis(1))
+    }
+
+    /// How long to wait between two tellings of changes.
+    fn tell_every(&self) -> Duration {
+        match self.typed_at {
+            Some(at) if at.elapsed() < ATTENTIVE => TELL_SOON,
+            _ => TELL_EVERY,
+        }
     }
 
     fn read_output(&mut self) {

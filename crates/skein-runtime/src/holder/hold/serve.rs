@@ -6,7 +6,7 @@ use rustix::net::sockopt::socket_peercred;
 use rustix::process::getuid;
 use rustix::termios::{Winsize, tcsetwinsize};
 
-use super::{DRAW_EVERY, Holder, TELL_EVERY};
+use super::{DRAW_EVERY, Holder};
 use crate::frame::{Ask, Tell, VERSION};
 use crate::holder::client::{Client, Viewer};
 use crate::holder::draw::View;
@@ -134,7 +134,7 @@ impl Holder {
             body
         };
         match self.input.push(number, bytes, waiter) {
-            Accepted::Waits => {}
+            Accepted::Waits => self.typed_at = Some(Instant::now()),
             Accepted::Before => self.tell(
                 id,
                 &Tell::Taken {
@@ -267,7 +267,9 @@ impl Holder {
 
     /// Tells those who listen, not more often than they need to know.
     pub(super) fn tell_sights(&mut self) {
-        let due = self.told_at.is_none_or(|at| at.elapsed() >= TELL_EVERY);
+        let due = self
+            .told_at
+            .is_none_or(|at| at.elapsed() >= self.tell_every());
         if self.told == self.changes || !due {
             return;
         }
