@@ -91,6 +91,14 @@ pub(crate) fn for_agents() -> BTreeMap<String, String> {
         .collect()
 }
 
+/// Variables that an agent needs by name, as far as they are set.
+pub(crate) fn named(names: &[String]) -> BTreeMap<String, String> {
+    names
+        .iter()
+        .filter_map(|name| Some((name.clone(), text(name)?.into_string().ok()?)))
+        .collect()
+}
+
 /// What tests ask of the points that the daemon reaches. Debug builds only.
 #[cfg(debug_assertions)]
 #[derive(Debug)]

@@ -8,7 +8,7 @@ mod more;
 mod session;
 
 pub(crate) use event::{Time, event_line};
-pub(crate) use fleet::{agents, gc, receipt, why};
+pub(crate) use fleet::{agent_notes, agents, gc, receipt, why};
 pub(crate) use ledger::{
     daemon, project, project_line, projects, summary, thread, thread_line, threads, tokens,
 };

@@ -13,6 +13,7 @@ mod courier;
 mod deliver;
 mod dispatch;
 pub mod equip;
+pub mod examine;
 mod files;
 mod gc;
 mod hands;

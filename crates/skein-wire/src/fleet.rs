@@ -140,6 +140,16 @@ pub struct Agent {
     /// What is missing, and the command that installs it.
     pub missing: Option<String>,
     pub install: Option<String>,
+    /// The versions that Skein was tested with, oldest to newest, and whether this is one of them.
+    #[serde(default)]
+    pub tested: Option<String>,
+    #[serde(default)]
+    pub is_tested: Option<bool>,
+    /// Whether somebody has logged in, where that can be told, and what people type to do so.
+    #[serde(default)]
+    pub logged_in: Option<bool>,
+    #[serde(default)]
+    pub login: Option<String>,
     pub abilities: Abilities,
     /// Megabytes one of it is expected to take.
     pub memory_mb: u64,

@@ -16,7 +16,7 @@ pub(crate) struct AgentArgs {
 
 #[derive(Debug, Subcommand)]
 enum AgentCommand {
-    /// List the agents that can be started here
+    /// List the agents: which are installed, in which version, and whether somebody has logged in
     Ls {
         /// As this project has them set, by id or name [default: the current folder's]
         #[arg(long, value_name = "P", value_parser = reference)]
@@ -43,5 +43,9 @@ pub(crate) async fn run(context: &Context, args: AgentArgs) -> Result<(), UserEr
         list.data.len(),
         || view::agents(&list.data),
         "no agents",
-    )
+    )?;
+    for note in view::agent_notes(&list.data) {
+        context.out.note(&note);
+    }
+    Ok(())
 }

@@ -70,6 +70,7 @@ struct Report {
 
 pub(crate) async fn run(context: &Context, _args: DoctorArgs) -> Result<(), UserError> {
     let mut findings = vec![check::git(), check::tmux()];
+    findings.extend(check::agents(context));
     findings.push(check::settings(context));
     findings.extend(check::home(&context.home));
     findings.push(check::socket(&context.home));

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use clap::Args;
 use serde::Serialize;
+use skein_agent::Registry;
 use skein_client::Kind;
 use skein_wire::{AddProject, Project};
 
@@ -15,9 +16,6 @@ use crate::error::UserError;
 use crate::settings::{PROJECT_FILE, Settings};
 use crate::text;
 use crate::view;
-
-/// Agents that are looked for, the most usual first.
-const AGENTS: [&str; 5] = ["claude", "codex", "opencode", "gemini", "aider"];
 
 /// Make a project of the repository we are in, and tell what was found
 ///
@@ -39,7 +37,7 @@ struct Report {
     added: bool,
     repository: bool,
     default_branch: Option<String>,
-    agents: Vec<&'static str>,
+    agents: Vec<String>,
     /// The settings file, if it is there now.
     settings: Option<String>,
     wrote: bool,
@@ -104,17 +102,16 @@ pub(crate) async fn run(context: &Context, args: InitArgs) -> Result<(), UserErr
 }
 
 /// Which agents are here, and how each is started.
-fn found(agents: &[&str]) -> String {
+fn found(agents: &[String]) -> String {
     let built_in = "`--agent scripted` is built in, to try things out";
     match agents {
         [] => format!(
-            "no agent was found in PATH ({}); `--command CMD` starts any program, {built_in}\n",
-            AGENTS.join(", ")
+            "no agent was found in PATH (`skein agent ls` tells how to install one); `--command CMD` starts any \
+             program, {built_in}\n"
         ),
-        found => format!(
-            "found in PATH: {}; `--command {}` starts one in its terminal, {built_in}\n",
-            found.join(", "),
-            found[0]
+        [first, ..] => format!(
+            "found in PATH: {}; `--agent {first}` starts one, {built_in}\n",
+            agents.join(", "),
         ),
     }
 }
@@ -171,16 +168,15 @@ fn default_branch(folder: &str) -> Option<String> {
         .filter(|_| git(folder, &["rev-parse", "--verify", "--quiet", "HEAD"]).is_some())
 }
 
-fn installed(context: &Context) -> Vec<&'static str> {
-    use std::os::unix::fs::PermissionsExt as _;
-    let path = context.environment.path.clone().unwrap_or_default();
-    let is_program = |file: &Path| {
-        std::fs::metadata(file)
-            .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
-    };
-    AGENTS
+/// The agents whose programs are in PATH.
+fn installed(context: &Context) -> Vec<String> {
+    let path = context.search_path().unwrap_or_default();
+    let env = crate::env::for_agents();
+    Registry::built_in()
+        .list()
         .into_iter()
-        .filter(|name| std::env::split_paths(&path).any(|folder| is_program(&folder.join(name))))
+        .filter(|agent| agent.profile().is_some() && agent.find(&path, &env).program.is_some())
+        .map(|agent| agent.name().to_string())
         .collect()
 }
 
@@ -204,7 +200,7 @@ fn write(file: &Path, content: &str) -> Result<(), UserError> {
     }
 }
 
-fn template(branch: Option<&str>, agents: &[&str]) -> String {
+fn template(branch: Option<&str>, agents: &[String]) -> String {
     let found = match agents {
         [] => "none was found in PATH".to_owned(),
         agents => format!("found in PATH: {}", agents.join(", ")),
@@ -276,7 +272,7 @@ mod tests {
     fn the_file_it_writes_can_be_read_also_with_every_line_switched_on() {
         let temp = tempfile::tempdir().unwrap();
         let file = temp.path().join(PROJECT_FILE);
-        let text = template(Some("main"), &["claude"]);
+        let text = template(Some("main"), &["claude-code".to_owned()]);
         write(&file, &text).unwrap();
         assert_eq!(write(&file, "").unwrap_err().kind(), Kind::Conflict);
         assert_eq!(std::fs::read_to_string(&file).unwrap(), text);

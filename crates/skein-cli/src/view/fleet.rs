@@ -78,11 +78,38 @@ fn action_style(action: &str) -> anstyle::Style {
     }
 }
 
+/// What people should do so that the agents of the list work, one line each.
+pub(crate) fn agent_notes(agents: &[Agent]) -> Vec<String> {
+    let mut notes = vec![];
+    for agent in agents {
+        let name = text::line(&agent.name);
+        if let (Some(_), Some(install)) = (&agent.missing, &agent.install) {
+            notes.push(format!("{name}: `{}` installs it", text::line(install)));
+        }
+        if let (true, Some(false), Some(tested)) = (agent.found, agent.is_tested, &agent.tested) {
+            notes.push(format!("{name}: tested with {}", text::line(tested)));
+        }
+        if let (true, Some(false), Some(login)) = (agent.found, agent.logged_in, &agent.login) {
+            notes.push(format!("{name}: `{}` logs in", text::line(login)));
+        }
+    }
+    notes
+}
+
+fn version(agent: &Agent) -> Cell {
+    let shown = agent.version.as_deref().unwrap_or("–");
+    match agent.is_tested {
+        Some(false) => Cell::styled(&format!("{shown} (untested)"), YELLOW),
+        _ => Cell::new(shown),
+    }
+}
+
 pub(crate) fn agents(agents: &[Agent]) -> Table {
     let mut table = Table::new(&[
         ("AGENT", Align::Left),
         ("STATE", Align::Left),
         ("VERSION", Align::Left),
+        ("LOGIN", Align::Left),
         ("MEMORY", Align::Right),
         ("TASK BY", Align::Left),
         ("CAN", Align::Flex),
@@ -111,11 +138,17 @@ pub(crate) fn agents(agents: &[Agent]) -> Table {
         ]
         .into_iter()
         .filter_map(|(can, word)| can.then_some(word))
+        .chain(can.protocols.iter().map(String::as_str))
         .collect();
         table.row(vec![
             Cell::styled(&agent.name, BOLD),
             Cell::styled(&state, style),
-            Cell::new(agent.version.as_deref().unwrap_or("–")),
+            version(agent),
+            Cell::new(match agent.logged_in {
+                Some(true) => "yes",
+                Some(false) => "no",
+                None => "–",
+            }),
             Cell::from(format!("{} MB", text::number(agent.memory_mb))),
             Cell::new(&can.prompt.join(", ")),
             Cell::new(&abilities.join(", ")),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use skein_agent::agent::{Abilities, Found};
+use skein_agent::agent::{Abilities, Agent, Found, Profile};
 use skein_domain::fact::Change;
 use skein_domain::{
     AgentName, Conflict, Derived, Invalid, Message, Observed, Project, Purpose, Receipt, ReceiptId,
@@ -14,7 +14,7 @@ use skein_store::backend::{Filter, Order};
 use skein_store::{Page, Query, Writer};
 
 use super::step::off;
-use super::{Fleet, Member};
+use super::{Fleet, Member, examine};
 use crate::caller::{Answer, Outcome};
 use crate::desk::Desk;
 use crate::error::Error;
@@ -64,6 +64,7 @@ pub struct Why {
 pub struct AgentView {
     pub name: AgentName,
     pub found: Found,
+    pub profile: Option<Profile>,
     pub abilities: Abilities,
     pub memory_mb: u64,
     /// Whether a session that names no agent gets it.
@@ -391,14 +392,18 @@ impl Desk {
                 None => super::ProjectSettings::default(),
             };
             let path = path.unwrap_or_else(|| fleet.usual_path());
-            let view = |agent: &std::sync::Arc<dyn skein_agent::agent::Agent>| AgentView {
+            let agents = settings.agents.list();
+            let env = |agent: &dyn Agent| fleet.known_environment(agent);
+            let found = examine::examine(&agents, &path, env);
+            let view = |(agent, found): (&std::sync::Arc<dyn Agent>, Found)| AgentView {
                 name: agent.name().clone(),
-                found: agent.find(&path, &fleet.known_environment(&**agent)),
+                found,
+                profile: agent.profile().copied(),
                 abilities: agent.abilities().clone(),
                 memory_mb: agent.memory_mb(),
                 default: settings.agent.as_ref() == Some(agent.name()),
             };
-            Ok(settings.agents.list().iter().map(view).collect())
+            Ok(agents.iter().zip(found).map(view).collect())
         })
         .await?
     }

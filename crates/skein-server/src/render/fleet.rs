@@ -4,6 +4,7 @@ use skein_domain as domain;
 use skein_domain::RuntimeState;
 use skein_domain::observed::Observed;
 use skein_engine::Desk;
+use skein_engine::fleet::examine::is_tested;
 use skein_engine::fleet::{AgentView, Terminal, Why};
 use skein_wire as wire;
 
@@ -165,6 +166,17 @@ pub(crate) fn agent(a: &AgentView) -> wire::Agent {
         built_in: a.found.built_in,
         missing: a.found.missing.clone(),
         install: a.found.install.clone(),
+        tested: a
+            .profile
+            .map(|p| format!("{} to {}", p.tested.0, p.tested.1)),
+        is_tested: a
+            .found
+            .version
+            .as_deref()
+            .zip(a.profile)
+            .and_then(|(version, profile)| is_tested(version, profile.tested)),
+        logged_in: a.found.logged_in,
+        login: a.profile.map(|p| p.login.to_owned()),
         abilities: wire::Abilities {
             prompt: can.prompt.iter().map(|v| v.as_str().into()).collect(),
             resume: can.resume,

@@ -6,7 +6,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use jiff::Timestamp;
+use skein_agent::Registry;
+use skein_agent::agent::{Agent, Found, Profile};
 use skein_client::Kind;
+use skein_engine::fleet::examine::{examine, is_tested};
 use skein_store_sqlite::SCHEMA;
 use skein_wire::DaemonStatus;
 use skein_workspace::git::{OLDEST, version};
@@ -73,6 +76,66 @@ pub(super) fn tmux() -> Finding {
             format!("{text} may be too old for `--runtime tmux`"),
             format!("install tmux {OLDEST_TMUX} or newer, or use the runtime `pty`"),
         ),
+    }
+}
+
+/// One finding per agent program. None is needed, so one that is missing is no problem.
+pub(super) fn agents(context: &Context) -> Vec<Finding> {
+    let registry = Registry::built_in();
+    let agents: Vec<_> = registry
+        .list()
+        .into_iter()
+        .filter(|agent| agent.profile().is_some())
+        .collect();
+    let env = crate::env::for_agents();
+    let path = context.search_path().unwrap_or_default();
+    let found = examine(&agents, &path, |agent| {
+        let mut env = env.clone();
+        env.extend(crate::env::named(&agent.abilities().inherits));
+        env
+    });
+    let named = |agent: &dyn Agent, found: &Found| {
+        let profile = agent.profile()?;
+        Some(agent_finding(agent.name().as_str(), profile, found))
+    };
+    let pairs = agents.iter().zip(&found);
+    pairs
+        .filter_map(|(agent, found)| named(&**agent, found))
+        .collect()
+}
+
+fn agent_finding(name: &str, profile: &Profile, found: &Found) -> Finding {
+    let check = profile.program;
+    if let Some(missing) = &found.missing {
+        let install = found.install.as_deref().unwrap_or(profile.install);
+        let message = format!("{missing}; agent `{name}` needs it (`{install}`)");
+        return Finding::ok(check, message);
+    }
+    let shown = found.version.as_deref().unwrap_or("of unknown version");
+    let (oldest, newest) = profile.tested;
+    if found
+        .version
+        .as_deref()
+        .and_then(|v| is_tested(v, profile.tested))
+        == Some(false)
+    {
+        return Finding::warning(
+            check,
+            format!("{shown} was not tested"),
+            format!(
+                "versions {oldest} to {newest} were; `{}` installs one",
+                profile.install
+            ),
+        );
+    }
+    match found.logged_in {
+        Some(false) => Finding::warning(
+            check,
+            format!("{shown}, but nobody is logged in"),
+            format!("`{}`", profile.login),
+        ),
+        Some(true) => Finding::ok(check, format!("{shown}, logged in")),
+        None => Finding::ok(check, shown.to_owned()),
     }
 }
 
