@@ -29,6 +29,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("skein-client", &["skein-wire"]),
+    ("skein-model-server", &[]),
     (
         "skein-server",
         &["skein-domain", "skein-engine", "skein-store", "skein-wire"],
@@ -40,6 +41,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "skein-client",
             "skein-domain",
             "skein-engine",
+            "skein-model-server",
             "skein-runtime",
             "skein-server",
             "skein-store",

@@ -1,0 +1,136 @@
+//! What a request says, whichever protocol it came by.
+
+use serde_json::Value;
+
+/// One thing in the past of a conversation, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    /// What a person, or whoever drives the agent, said.
+    User(String),
+    /// What the agent program added under the user's name: reminders, surroundings, marks of interruption.
+    Note(String),
+    Assistant,
+    /// A tool was called and this is what came of it.
+    Result,
+}
+
+/// How an agent without tools wants edits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Edits {
+    /// By calling a tool.
+    #[default]
+    Tools,
+    /// As text: the file's name and its whole content in a fence.
+    WholeFiles,
+    /// As text: blocks to search and their replacement.
+    SearchReplace,
+    /// Talks only.
+    None,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Conversation {
+    pub(crate) model: Option<String>,
+    pub(crate) stream: bool,
+    /// System prompt or instructions.
+    pub(crate) instructions: String,
+    pub(crate) tools: Vec<String>,
+    /// The form that the answer must have, if it must be JSON.
+    pub(crate) schema: Option<Value>,
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) messages: usize,
+}
+
+impl Conversation {
+    /// The last thing a user said.
+    pub(crate) fn last_user(&self) -> Option<&str> {
+        self.users().last()
+    }
+
+    pub(crate) fn users(&self) -> impl Iterator<Item = &str> {
+        self.entries.iter().filter_map(|entry| match entry {
+            Entry::User(text) => Some(text.as_str()),
+            Entry::Note(_) | Entry::Assistant | Entry::Result => None,
+        })
+    }
+
+    /// How many tools have answered since then.
+    pub(crate) fn results(&self) -> usize {
+        self.entries
+            .iter()
+            .rev()
+            .take_while(|entry| !matches!(entry, Entry::User(_)))
+            .filter(|entry| matches!(entry, Entry::Result))
+            .count()
+    }
+
+    /// How this agent edits: aider says so in its instructions, all others bring tools.
+    pub(crate) fn edits(&self) -> Edits {
+        if !self.tools.is_empty() || !self.instructions.contains("Act as an expert") {
+            Edits::Tools
+        } else if self.instructions.contains("SEARCH/REPLACE") {
+            Edits::SearchReplace
+        } else if self.instructions.contains("*file listing*") {
+            Edits::WholeFiles
+        } else {
+            Edits::None
+        }
+    }
+
+    /// A question that the agent program asks for itself: a title, a summary, which model to take. It often quotes
+    /// the user's text, whose directive is not meant for it.
+    pub(crate) fn is_hidden(&self) -> bool {
+        self.tools.is_empty()
+            && (self.schema.is_some()
+                || (!self.instructions.is_empty() && self.edits() == Edits::Tools))
+    }
+
+    /// Adds what stands under the user's name.
+    pub(crate) fn push_user(&mut self, text: &str) {
+        let entry = if is_note(text) {
+            Entry::Note
+        } else {
+            Entry::User
+        };
+        self.entries.push(entry(text.to_owned()));
+    }
+
+    pub(crate) fn push_instructions(&mut self, text: &str) {
+        if !self.instructions.is_empty() {
+            self.instructions.push('\n');
+        }
+        self.instructions.push_str(text);
+    }
+}
+
+/// How texts begin that agent programs add in the user's name.
+const NOTES: &[&str] = &[
+    "<system-reminder>",
+    "<environment_context>",
+    "<user_instructions>",
+    "<permissions instructions>",
+    "<turn_aborted>",
+    "<session_context>",
+    "<local-command-",
+    "<command-name>",
+    "# AGENTS.md instructions",
+    "[Request interrupted by user",
+    "This is the Gemini CLI.",
+];
+
+fn is_note(text: &str) -> bool {
+    let text = text.trim_start();
+    text.is_empty() || NOTES.iter().any(|begin| text.starts_with(begin))
+}
+
+/// A string, or the texts of a list of parts, one by one.
+pub(crate) fn texts(content: &Value) -> Vec<&str> {
+    match content {
+        Value::String(text) => vec![text],
+        Value::Array(parts) => parts
+            .iter()
+            .filter_map(|part| part["text"].as_str())
+            .collect(),
+        _ => vec![],
+    }
+}

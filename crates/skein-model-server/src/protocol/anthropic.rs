@@ -1,0 +1,163 @@
+//! Anthropic Messages.
+
+use serde_json::{Value, json};
+
+use crate::conversation::{Conversation, Entry, texts};
+use crate::reply::{Answer, Part, Piece, Rendered, Stamp, stream};
+
+pub(super) fn read(body: &Value) -> Conversation {
+    let mut conversation = Conversation {
+        model: body["model"].as_str().map(str::to_owned),
+        stream: body["stream"] == true,
+        tools: names(&body["tools"]),
+        schema: ["output_config", "output_format"]
+            .iter()
+            .flat_map(|key| [&body[key]["format"]["schema"], &body[key]["schema"]])
+            .find(|schema| schema.is_object())
+            .cloned(),
+        ..Conversation::default()
+    };
+    for text in texts(&body["system"]) {
+        conversation.push_instructions(text);
+    }
+    for message in body["messages"].as_array().into_iter().flatten() {
+        conversation.messages += 1;
+        match message["role"].as_str() {
+            Some("user") => read_user(&mut conversation, &message["content"]),
+            Some("assistant") => conversation.entries.push(Entry::Assistant),
+            _ => {
+                for text in texts(&message["content"]) {
+                    conversation.entries.push(Entry::Note(text.to_owned()));
+                }
+            }
+        }
+    }
+    conversation
+}
+
+fn names(tools: &Value) -> Vec<String> {
+    let tools = tools.as_array().into_iter().flatten();
+    tools
+        .filter_map(|tool| tool["name"].as_str().map(str::to_owned))
+        .collect()
+}
+
+/// Results, texts and what the program adds stand in one list, each a part of its own.
+fn read_user(conversation: &mut Conversation, content: &Value) {
+    match content {
+        Value::String(text) => conversation.push_user(text),
+        Value::Array(blocks) => {
+            for block in blocks {
+                match block["type"].as_str() {
+                    Some("tool_result") => conversation.entries.push(Entry::Result),
+                    Some("text") => conversation.push_user(block["text"].as_str().unwrap_or("")),
+                    _ => {}
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+pub(super) fn write(conversation: &Conversation, answer: &Answer, stamp: Stamp) -> Rendered {
+    if conversation.stream {
+        Rendered::events(events(conversation, answer, stamp))
+    } else {
+        let mut message = message(conversation, answer, stamp);
+        message["content"] = answer
+            .parts()
+            .iter()
+            .enumerate()
+            .map(|(index, part)| block(part, stamp, index))
+            .collect();
+        message["stop_reason"] = stop_reason(answer).into();
+        message["usage"]["output_tokens"] = answer.usage.output.into();
+        Rendered::json(200, &message)
+    }
+}
+
+fn message(conversation: &Conversation, answer: &Answer, stamp: Stamp) -> Value {
+    json!({
+        "id": stamp.id("msg_"),
+        "type": "message",
+        "role": "assistant",
+        "model": conversation.model,
+        "content": [],
+        "stop_reason": null,
+        "stop_sequence": null,
+        "usage": {
+            "input_tokens": answer.usage.input,
+            "cache_creation_input_tokens": 0,
+            "cache_read_input_tokens": 0,
+            "output_tokens": 1,
+        },
+    })
+}
+
+fn stop_reason(answer: &Answer) -> &'static str {
+    if answer.calls() {
+        "tool_use"
+    } else {
+        "end_turn"
+    }
+}
+
+fn block(part: &Part, stamp: Stamp, index: usize) -> Value {
+    match part {
+        Part::Text { text, .. } => json!({ "type": "text", "text": text }),
+        Part::Call { name, arguments } => json!({
+            "type": "tool_use",
+            "id": stamp.part("toolu_", index),
+            "name": name,
+            "input": arguments,
+        }),
+    }
+}
+
+fn event(kind: &str, mut data: Value) -> Piece {
+    data["type"] = kind.into();
+    Piece::event(Some(kind), &data)
+}
+
+fn events(conversation: &Conversation, answer: &Answer, stamp: Stamp) -> Vec<Piece> {
+    let start = message(conversation, answer, stamp);
+    let mut pieces = vec![event("message_start", json!({ "message": start }))];
+    for (index, part) in answer.parts().iter().enumerate() {
+        let delta = |delta: Value| {
+            event(
+                "content_block_delta",
+                json!({ "index": index, "delta": delta }),
+            )
+        };
+        let mut empty = block(part, stamp, index);
+        match part {
+            Part::Text { .. } => empty["text"] = "".into(),
+            Part::Call { .. } => empty["input"] = json!({}),
+        }
+        let start = json!({ "index": index, "content_block": empty });
+        pieces.push(event("content_block_start", start));
+        match part {
+            Part::Text { text, pace } => stream(&mut pieces, text, *pace, |word| {
+                delta(json!({ "type": "text_delta", "text": word }))
+            }),
+            Part::Call { arguments, .. } => pieces.push(delta(json!({
+                "type": "input_json_delta",
+                "partial_json": arguments.to_string(),
+            }))),
+        }
+        if super::is_cut(answer) {
+            pieces.push(Piece::Cut);
+            return pieces;
+        }
+        pieces.push(event("content_block_stop", json!({ "index": index })));
+    }
+    pieces.push(event(
+        "message_delta",
+        json!({
+            "delta": { "stop_reason": stop_reason(answer), "stop_sequence": null },
+            "usage": { "output_tokens": answer.usage.output },
+        }),
+    ));
+    pieces.push(event("message_stop", json!({})));
+    pieces
+}

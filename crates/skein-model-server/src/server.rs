@@ -1,0 +1,368 @@
+//! Takes connections, reads requests, sends answers.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Limited, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+use crate::conversation::Conversation;
+use crate::decide::{self, Asked, Failures};
+use crate::exchange::{Exchange, History, Late, Ledger, Open, Outcome, now_ms};
+use crate::protocol::{self, Endpoint, Protocol};
+use crate::reply::{Answer, Content, Part, Piece, Rendered, Stamp, What};
+use crate::script::Script;
+
+/// Longest request that is read.
+const MOST_BYTES: usize = 64 << 20;
+/// How much of the last user's text is recorded, and of earlier ones.
+const LAST_USER: usize = 4096;
+const EARLIER_USER: usize = 200;
+/// Pause after a failed accept, such as for lack of file descriptors.
+const BACK_OFF: Duration = Duration::from_millis(50);
+
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// On loopback; port 0 takes a free one.
+    pub listen: SocketAddr,
+    pub script: Script,
+    /// One JSON line when an exchange begins and one when it ends are added to this file.
+    pub log: Option<PathBuf>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            script: Script::default(),
+            log: None,
+        }
+    }
+}
+
+/// A running server. Dropping it ends it, and every connection with it.
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    ledger: Ledger,
+    /// Held for its end: dropping it stops what runs in it.
+    _running: JoinSet<()>,
+}
+
+impl Server {
+    /// Listens, and serves in the background of the runtime it is called in.
+    ///
+    /// Refuses every address but loopback: whoever reaches this server makes agents run commands.
+    pub async fn start(settings: Settings) -> io::Result<Self> {
+        if !settings.listen.ip().is_loopback() {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("{} is not a loopback address", settings.listen.ip()),
+            ));
+        }
+        let listener = TcpListener::bind(settings.listen).await?;
+        let address = listener.local_addr()?;
+        let ledger = Ledger::open(settings.log.as_deref())?;
+        let desk = Arc::new(Desk {
+            script: settings.script,
+            failures: Mutex::default(),
+            ledger: ledger.clone(),
+            began: now_ms(),
+        });
+        let mut running = JoinSet::new();
+        running.spawn(accept(listener, desk));
+        Ok(Self {
+            address,
+            ledger,
+            _running: running,
+        })
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// `http://127.0.0.1:PORT`
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Everything that was asked so far, in order.
+    pub fn exchanges(&self) -> Vec<Exchange> {
+        self.ledger.exchanges()
+    }
+
+    /// Waits until the exchanges are as wanted, looking again whenever one begins, answers or ends.
+    pub async fn wait_for(
+        &self,
+        deadline: Duration,
+        wanted: impl FnMut(&[Exchange]) -> bool,
+    ) -> Result<Vec<Exchange>, Late> {
+        self.ledger.wait_for(deadline, wanted).await
+    }
+}
+
+/// What all connections share.
+#[derive(Debug)]
+struct Desk {
+    script: Script,
+    failures: Mutex<Failures>,
+    ledger: Ledger,
+    began: u64,
+}
+
+type Body = UnsyncBoxBody<Bytes, io::Error>;
+
+async fn accept(listener: TcpListener, desk: Arc<Desk>) {
+    // Connections live here, so that they end with the server.
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    connections.spawn(connection(stream, desk.clone()));
+                }
+                Err(_) => tokio::time::sleep(BACK_OFF).await,
+            },
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+async fn connection(stream: TcpStream, desk: Arc<Desk>) {
+    // Words are to be seen when they are sent.
+    let _ = stream.set_nodelay(true);
+    let service = hyper::service::service_fn(move |request| {
+        let desk = desk.clone();
+        async move { Ok::<_, Infallible>(desk.serve(request).await) }
+    });
+    // It ends with an error whenever an agent leaves early or the script cuts; the record tells.
+    let _ = hyper::server::conn::http1::Builder::new()
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+}
+
+/// A request whose body has been read.
+struct Taken {
+    method: Method,
+    path: String,
+    query: String,
+    session: Option<String>,
+    body: Bytes,
+}
+
+impl Desk {
+    async fn serve(&self, request: Request<Incoming>) -> Response<Body> {
+        let n = self.ledger.number();
+        let began_ms = now_ms();
+        let (head, body) = request.into_parts();
+        let upgrade = head.headers.contains_key(header::UPGRADE);
+        let body = Limited::new(body, MOST_BYTES).collect().await;
+        let taken = Taken {
+            method: head.method,
+            path: head.uri.path().to_owned(),
+            query: head.uri.query().unwrap_or("").to_owned(),
+            session: session(&head.headers),
+            body: body.map_or_else(|_| Bytes::new(), |body| body.to_bytes()),
+        };
+        let mut exchange = Exchange {
+            n,
+            protocol: Protocol::Other,
+            method: taken.method.to_string(),
+            path: taken.path.clone(),
+            session: taken.session.clone(),
+            model: None,
+            began_ms,
+            first_byte_ms: None,
+            ended_ms: None,
+            status: None,
+            outcome: None,
+            hidden: true,
+            step: None,
+            reply: None,
+            last_user: None,
+            history: History::default(),
+            tools: vec![],
+        };
+        let (think, rendered) = if taken.method == Method::POST {
+            self.answer(&taken, &mut exchange)
+        } else {
+            (Duration::ZERO, looked_at(&taken, upgrade))
+        };
+        let open = self.ledger.begin(exchange);
+        tokio::time::sleep(think).await;
+        respond(&taken.method, rendered, open)
+    }
+
+    fn answer(&self, taken: &Taken, exchange: &mut Exchange) -> (Duration, Rendered) {
+        let refuse = |protocol: Protocol, status, message: &str| {
+            (Duration::ZERO, protocol.refuse(status, message))
+        };
+        let Some(endpoint) = Endpoint::find(&taken.path) else {
+            let message = format!("this scripted model server knows no `{}`", taken.path);
+            return refuse(Protocol::Other, 404, &message);
+        };
+        let protocol = endpoint.protocol();
+        exchange.protocol = protocol;
+        let Ok(body) = serde_json::from_slice::<Value>(&taken.body) else {
+            return refuse(protocol, 400, "the request's body is not JSON");
+        };
+        let conversation = protocol.read(&taken.path, &taken.query, &body);
+        note(exchange, &conversation);
+        if matches!(endpoint, Endpoint::Count(_)) {
+            exchange.hidden = true;
+            let tokens = u64::try_from(taken.body.len() / 4).unwrap_or(u64::MAX);
+            return (Duration::ZERO, protocol.count(tokens));
+        }
+        let answer = {
+            let asked = Asked {
+                protocol,
+                session: taken.session.as_deref(),
+                bytes: taken.body.len(),
+            };
+            let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+            decide::answer(&conversation, asked, &self.script, &mut failures)
+        };
+        exchange.step = answer.step;
+        exchange.reply = Some(shown(&answer));
+        let stamp = Stamp {
+            began: self.began,
+            n: exchange.n,
+        };
+        let rendered = protocol.write(&conversation, &answer, stamp, now_ms() / 1000);
+        (answer.think, rendered)
+    }
+}
+
+/// What agent programs look at before they talk.
+fn looked_at(taken: &Taken, upgrade: bool) -> Rendered {
+    match taken.path.trim_end_matches('/') {
+        "/healthz" => Rendered::json(200, &serde_json::json!({ "ok": true })),
+        path if path.ends_with("/models") => protocol::models(),
+        // Whoever would rather have a WebSocket goes on without one when there is none.
+        _ if upgrade => Rendered::empty(404),
+        _ => Rendered::empty(200),
+    }
+}
+
+/// The session that the agent program names in a header.
+fn session(headers: &HeaderMap) -> Option<String> {
+    [
+        "x-claude-code-session-id",
+        "session-id",
+        "session_id",
+        "thread-id",
+        "x-session-id",
+    ]
+    .iter()
+    .find_map(|name| headers.get(*name))
+    .and_then(|value| value.to_str().ok())
+    .map(str::to_owned)
+}
+
+fn note(exchange: &mut Exchange, conversation: &Conversation) {
+    exchange.model.clone_from(&conversation.model);
+    exchange.hidden = conversation.is_hidden();
+    exchange.last_user = conversation.last_user().map(|text| begin(text, LAST_USER));
+    exchange.history = History {
+        messages: conversation.messages,
+        users: conversation
+            .users()
+            .map(|text| begin(text, EARLIER_USER))
+            .collect(),
+    };
+    exchange.tools.clone_from(&conversation.tools);
+}
+
+/// At most so many bytes, whole characters only.
+fn begin(text: &str, most: usize) -> String {
+    text[..text.floor_char_boundary(most)].to_owned()
+}
+
+fn shown(answer: &Answer) -> String {
+    match &answer.what {
+        What::Error { status, .. } => format!("error {status}"),
+        What::RateLimit { seconds } => format!("rate-limit {seconds}"),
+        What::Parts { parts, .. } => {
+            let one = |part: &Part| match part {
+                Part::Text { text, .. } => format!("say {}", begin(text, EARLIER_USER)),
+                Part::Call { name, arguments } => {
+                    format!("{name} {}", begin(&arguments.to_string(), EARLIER_USER))
+                }
+            };
+            parts.iter().map(one).collect::<Vec<_>>().join("; ")
+        }
+    }
+}
+
+fn respond(method: &Method, rendered: Rendered, mut open: Open) -> Response<Body> {
+    let Rendered {
+        status,
+        headers,
+        content,
+        mut pieces,
+    } = rendered;
+    if *method == Method::HEAD {
+        pieces.clear();
+    }
+    open.first_byte(status);
+    if pieces.is_empty() {
+        open.end(Outcome::Complete);
+    }
+    let mut response = Response::new(body(pieces, open));
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
+    let kind = match content {
+        Content::Json => Some("application/json"),
+        Content::Events => Some("text/event-stream; charset=utf-8"),
+        Content::Nothing => None,
+    };
+    let target = response.headers_mut();
+    if let Some(kind) = kind {
+        target.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+        target.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    }
+    for (name, value) in headers {
+        if let Ok(value) = HeaderValue::from_str(&value) {
+            target.insert(HeaderName::from_static(name), value);
+        }
+    }
+    response
+}
+
+/// Sends the pieces one by one, and tells the record when the last has gone.
+fn body(pieces: Vec<Piece>, open: Open) -> Body {
+    let stream = stream::unfold((pieces.into_iter(), open), |(mut pieces, mut open)| async {
+        loop {
+            match pieces.next()? {
+                Piece::Pause(time) => tokio::time::sleep(time).await,
+                Piece::Cut => {
+                    // What was said before leaves the buffers while we are not ready.
+                    tokio::task::yield_now().await;
+                    open.end(Outcome::Dropped);
+                    let cut = io::Error::new(io::ErrorKind::ConnectionAborted, "cut by the script");
+                    return Some((Err(cut), (pieces, open)));
+                }
+                Piece::Bytes(bytes) => {
+                    if pieces.len() == 0 {
+                        open.end(Outcome::Complete);
+                    }
+                    return Some((Ok(Frame::data(bytes)), (pieces, open)));
+                }
+            }
+        }
+    });
+    StreamBody::new(stream).boxed_unsync()
+}
