@@ -27,6 +27,7 @@ mod tail;
 mod text;
 mod view;
 mod when;
+mod wishes;
 
 pub use app::main;
 pub use cli::command_tree;

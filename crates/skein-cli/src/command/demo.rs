@@ -9,13 +9,13 @@ use clap::Args;
 use serde::Serialize;
 use skein_client::{Client, Identity, Key};
 use skein_wire::Session;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::context::{Context, Running};
 use crate::error::UserError;
 use crate::output::{BOLD, DIM, GREEN, Paint};
 use crate::start::{self, Wanted};
 use crate::text;
+use crate::wishes::Wishes;
 use stage::{Stage, Step};
 use story::Shown;
 
@@ -71,36 +71,6 @@ struct Played {
     sessions: Vec<Session>,
     events: u64,
     verified: bool,
-}
-
-/// Listens for those who want us gone, so that even then nothing is left behind. From its making on they do
-/// not end us themselves.
-struct Wishes([Option<Signal>; 3]);
-
-impl Wishes {
-    fn new() -> Self {
-        Self(
-            [
-                SignalKind::interrupt(),
-                SignalKind::terminate(),
-                SignalKind::hangup(),
-            ]
-            .map(|kind| signal(kind).ok()),
-        )
-    }
-
-    async fn gone(&mut self) {
-        let Self([interrupt, terminate, hangup]) = self;
-        let wait = async |signal: &mut Option<Signal>| match signal {
-            Some(signal) => _ = signal.recv().await,
-            None => std::future::pending().await,
-        };
-        tokio::select! {
-            () = wait(interrupt) => {}
-            () = wait(terminate) => {}
-            () = wait(hangup) => {}
-        }
-    }
 }
 
 /// A context like the caller's, but with everything of its own.
