@@ -7,8 +7,9 @@ use skein_domain::{PhaseName, Status};
 
 use crate::command::{
     adopt, agent, answer, attach, broadcast, completion, config, daemon, demo, diff, doctor,
-    events, gc, handoff, hook, init, interrupt, kill, logs, ls, man, merge, project, restore,
-    retention, screen, send, session, show, spawn, summary, thread, token, tree, wait, why,
+    events, gc, handoff, hook, init, interrupt, kill, logs, ls, man, merge, model_server, project,
+    restore, retention, screen, send, session, show, spawn, summary, thread, token, tree, wait,
+    why,
 };
 
 /// Runs fleets of AI agents, and never loses a thread
@@ -75,6 +76,7 @@ pub(crate) enum Command {
     Doctor(doctor::DoctorArgs),
     Config(config::ConfigArgs),
     Demo(demo::DemoArgs),
+    ModelServer(model_server::ModelServerArgs),
     Completion(completion::CompletionArgs),
     Man(man::ManArgs),
 }

@@ -23,6 +23,7 @@ pub(crate) mod logs;
 pub(crate) mod ls;
 pub(crate) mod man;
 pub(crate) mod merge;
+pub(crate) mod model_server;
 pub(crate) mod project;
 pub(crate) mod restore;
 pub(crate) mod retention;
@@ -78,6 +79,7 @@ pub(crate) async fn dispatch(context: &Context, command: Command) -> Result<(), 
         Command::Doctor(args) => doctor::run(context, args).await,
         Command::Config(args) => config::run(context, args).await,
         Command::Demo(args) => Box::pin(demo::run(context, args)).await,
+        Command::ModelServer(args) => model_server::run(context, args).await,
         Command::Completion(args) => completion::run(context, args).await,
         Command::Man(args) => man::run(context, args).await,
     }

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -75,7 +75,13 @@ impl Server {
         }
         let listener = TcpListener::bind(settings.listen).await?;
         let address = listener.local_addr()?;
-        let ledger = Ledger::open(settings.log.as_deref())?;
+        let ledger = Ledger::open(settings.log.as_deref()).map_err(|error| {
+            let path = settings.log.as_deref().unwrap_or(Path::new(""));
+            io::Error::new(
+                error.kind(),
+                format!("cannot write `{}`: {error}", path.display()),
+            )
+        })?;
         let desk = Arc::new(Desk {
             script: settings.script,
             failures: Mutex::default(),
