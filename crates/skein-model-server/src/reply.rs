@@ -14,6 +14,7 @@ pub(crate) enum Part {
     },
     Call {
         name: String,
+        /// An object; a string is for a tool that takes free text.
         arguments: Value,
     },
 }

@@ -31,7 +31,8 @@ fn fit(schema: &Value, depth: usize) -> Value {
     };
     match kind.unwrap_or("object").to_lowercase().as_str() {
         "string" => "scripted".into(),
-        "integer" | "number" => schema.get("minimum").cloned().unwrap_or(0.into()),
+        // Scores often begin at 1 without saying so.
+        "integer" | "number" => schema.get("minimum").cloned().unwrap_or(1.into()),
         "boolean" => false.into(),
         "array" => Value::Array(vec![]),
         "null" => Value::Null,
@@ -62,13 +63,13 @@ mod tests {
             "properties": {
                 "reasoning": { "type": "string" },
                 "model_choice": { "type": "string", "enum": ["flash", "pro"] },
-                "complexity": { "type": "integer", "minimum": 1 },
+                "complexity": { "type": "integer" }, "share": { "type": "NUMBER", "minimum": 0 },
             },
             "required": ["reasoning", "model_choice"],
         });
         assert_eq!(
             value(&schema),
-            json!({ "reasoning": "scripted", "model_choice": "flash", "complexity": 1 })
+            json!({ "reasoning": "scripted", "model_choice": "flash", "complexity": 1, "share": 0 })
         );
     }
 }

@@ -70,23 +70,27 @@ fn find(tools: &[String], make: impl Fn(&str) -> Option<Value>) -> Option<Call> 
 }
 
 fn shell(tools: &[String], command: &str, rights: Rights) -> Option<Call> {
-    find(tools, |name| {
-        let mut arguments = match name {
-            "Bash" | "bash" | "run_shell_command" => {
-                return Some(
-                    json!({ "command": command, "description": "Runs a scripted command" }),
-                );
-            }
-            "exec_command" => json!({ "cmd": command }),
-            "shell_command" => json!({ "command": command }),
-            "shell" | "local_shell" => json!({ "command": ["bash", "-lc", command] }),
-            _ => return None,
-        };
+    let codex = |key: &str, command: Value| {
+        let mut arguments = json!({ key: command });
         if rights == Rights::Asked {
             arguments["sandbox_permissions"] = "require_escalated".into();
             arguments["justification"] = "The script asks for it.".into();
         }
-        Some(arguments)
+        arguments
+    };
+    find(tools, |name| match name {
+        "Bash" | "bash" | "run_shell_command" => {
+            Some(json!({ "command": command, "description": "Runs a scripted command" }))
+        }
+        "exec_command" => Some(codex("cmd", command.into())),
+        "shell_command" => Some(codex("command", command.into())),
+        "shell" | "local_shell" => Some(codex("command", json!(["bash", "-lc", command]))),
+        // Codex gives models that it knows a tool that runs JavaScript, where the shell is a function.
+        "exec" => {
+            let arguments = codex("cmd", command.into());
+            Some(format!("text(await tools.exec_command({arguments}));").into())
+        }
+        _ => None,
     })
 }
 

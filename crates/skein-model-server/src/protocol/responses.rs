@@ -127,6 +127,17 @@ fn item(part: &Part, stamp: Stamp, index: usize, status: &str) -> Value {
             "role": "assistant",
             "content": [{ "type": "output_text", "text": text, "annotations": [] }],
         }),
+        Part::Call {
+            name,
+            arguments: Value::String(input),
+        } => json!({
+            "id": stamp.part("ctc_", index),
+            "type": "custom_tool_call",
+            "status": status,
+            "call_id": stamp.part("call_", index),
+            "name": name,
+            "input": input,
+        }),
         Part::Call { name, arguments } => json!({
             "id": stamp.part("fc_", index),
             "type": "function_call",
@@ -163,6 +174,10 @@ impl Writer {
         let id = empty["id"].clone();
         match part {
             Part::Text { .. } => empty["content"] = json!([]),
+            Part::Call {
+                arguments: Value::String(_),
+                ..
+            } => empty["input"] = "".into(),
             Part::Call { .. } => empty["arguments"] = "".into(),
         }
         self.event(
@@ -198,6 +213,19 @@ impl Writer {
                 self.event(
                     "response.content_part.done",
                     with(json!({ "content_index": 0, "part": content(text) })),
+                );
+            }
+            Part::Call {
+                arguments: Value::String(input),
+                ..
+            } => {
+                self.event(
+                    "response.custom_tool_call_input.delta",
+                    with(json!({ "delta": input })),
+                );
+                self.event(
+                    "response.custom_tool_call_input.done",
+                    with(json!({ "input": input })),
                 );
             }
             Part::Call { arguments, .. } => {
