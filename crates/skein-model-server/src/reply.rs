@@ -198,3 +198,69 @@ pub(crate) fn words(text: &str) -> u32 {
     let count = text.split_inclusive(char::is_whitespace).count();
     u32::try_from(count).unwrap_or(u32::MAX).max(1)
 }
+
+/// What is sent, as data: the JSON document, or that of each event.
+#[cfg(test)]
+pub(crate) fn data(rendered: &Rendered) -> Vec<Value> {
+    let texts = rendered.pieces.iter().filter_map(|piece| match piece {
+        Piece::Bytes(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        Piece::Pause(_) | Piece::Cut => None,
+    });
+    let parse = |text: String| {
+        let data = text.lines().find_map(|line| line.strip_prefix("data: "));
+        serde_json::from_str(data.unwrap_or(&text)).ok()
+    };
+    texts.filter_map(parse).collect()
+}
+
+/// A text and a call, whole.
+#[cfg(test)]
+pub(crate) fn example(pace: Duration) -> Answer {
+    Answer {
+        what: What::Parts {
+            parts: vec![
+                Part::Text {
+                    text: "one two".into(),
+                    pace,
+                },
+                Part::Call {
+                    name: "Bash".into(),
+                    arguments: serde_json::json!({ "command": "ls" }),
+                },
+            ],
+            finish: Finish::Properly,
+        },
+        think: Duration::ZERO,
+        usage: Usage {
+            input: 5,
+            output: 6,
+        },
+        step: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_text_pauses_after_every_word() {
+        let mut pieces = vec![];
+        let pace = Duration::from_secs(1);
+        stream(&mut pieces, "one two", pace, |word| {
+            Piece::json(&word.into())
+        });
+        let shown: Vec<String> = pieces.iter().map(|piece| format!("{piece:?}")).collect();
+        assert_eq!(
+            shown,
+            [
+                r#"Bytes(b"\"one \"")"#,
+                "Pause(1s)",
+                r#"Bytes(b"\"two\"")"#,
+                "Pause(1s)"
+            ]
+        );
+        assert_eq!(words("one two"), 2);
+        assert_eq!(words(""), 1);
+    }
+}

@@ -23,7 +23,7 @@ use crate::conversation::Conversation;
 use crate::decide::{self, Asked, Failures};
 use crate::exchange::{Exchange, History, Late, Ledger, Open, Outcome, now_ms};
 use crate::protocol::{self, Endpoint, Protocol};
-use crate::reply::{Answer, Content, Part, Piece, Rendered, Stamp, What};
+use crate::reply::{Answer, Content, Finish, Part, Piece, Rendered, Stamp, What};
 use crate::script::Script;
 
 /// Longest request that is read.
@@ -302,14 +302,18 @@ fn shown(answer: &Answer) -> String {
     match &answer.what {
         What::Error { status, .. } => format!("error {status}"),
         What::RateLimit { seconds } => format!("rate-limit {seconds}"),
-        What::Parts { parts, .. } => {
+        What::Parts { parts, finish } => {
             let one = |part: &Part| match part {
                 Part::Text { text, .. } => format!("say {}", begin(text, EARLIER_USER)),
                 Part::Call { name, arguments } => {
                     format!("{name} {}", begin(&arguments.to_string(), EARLIER_USER))
                 }
             };
-            parts.iter().map(one).collect::<Vec<_>>().join("; ")
+            let mut all: Vec<String> = parts.iter().map(one).collect();
+            if *finish == Finish::Cut {
+                all.push("drop".to_owned());
+            }
+            all.join("; ")
         }
     }
 }

@@ -107,18 +107,25 @@ fn write(tools: &[String], path: &str, content: &str) -> Option<Call> {
 }
 
 fn ask(tools: &[String], question: &str, options: &[String]) -> Option<Call> {
-    find(tools, |name| match name {
-        "AskUserQuestion" => Some(json!({
+    let options: Vec<Value> = options
+        .iter()
+        .map(|option| json!({ "label": option, "description": option }))
+        .collect();
+    let asked = |more: &str, value: Value| {
+        json!({
             "questions": [{
                 "question": question,
                 "header": "Question",
-                "options": options
-                    .iter()
-                    .map(|option| json!({ "label": option, "description": option }))
-                    .collect::<Vec<_>>(),
-                "multiSelect": false,
+                "options": options,
+                more: value,
             }],
-        })),
+        })
+    };
+    // Codex has one too, but only in its mode for plans, and offers it always.
+    find(tools, |name| match name {
+        "AskUserQuestion" => Some(asked("multiSelect", false.into())),
+        "question" => Some(asked("multiple", false.into())),
+        "ask_user" => Some(asked("type", "choice".into())),
         _ => None,
     })
 }
@@ -126,4 +133,98 @@ fn ask(tools: &[String], question: &str, options: &[String]) -> Option<Call> {
 /// For the shell, whatever is in it.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What each program offers, as far as steps need it.
+    const CLAUDE: &[&str] = &["AskUserQuestion", "Bash", "Write"];
+    const CODEX: &[&str] = &["exec_command", "request_user_input"];
+    const CODEX_CODE: &[&str] = &["exec", "request_user_input"];
+    const OPENCODE: &[&str] = &["bash", "question", "write"];
+    const GEMINI: &[&str] = &["ask_user", "run_shell_command", "write_file"];
+
+    fn check(tools: &[&str], step: &str, name: &str, expected: Value) {
+        let conversation = Conversation {
+            tools: tools.iter().map(|&tool| tool.to_owned()).collect(),
+            ..Conversation::default()
+        };
+        let step = Step::parse(step).unwrap();
+        let made = match part(&conversation, &step) {
+            Part::Call { name, arguments } => (name, arguments),
+            Part::Text { text, .. } => ("-".to_owned(), text.into()),
+        };
+        assert_eq!(made, (name.to_owned(), expected), "{step:?}");
+    }
+
+    #[test]
+    fn a_command_goes_to_the_shell_of_each_agent() {
+        let plain = json!({ "command": "ls", "description": "Runs a scripted command" });
+        check(CLAUDE, "bash ls", "Bash", plain.clone());
+        check(OPENCODE, "bash ls", "bash", plain.clone());
+        check(GEMINI, "bash ls", "run_shell_command", plain.clone());
+        check(&["mcp__acp__Bash"], "escalate ls", "mcp__acp__Bash", plain);
+        check(CODEX, "bash ls", "exec_command", json!({ "cmd": "ls" }));
+        check(
+            &["shell"],
+            "bash ls",
+            "shell",
+            json!({ "command": ["bash", "-lc", "ls"] }),
+        );
+        let script = r#"text(await tools.exec_command({"cmd":"ls"}));"#;
+        check(CODEX_CODE, "bash ls", "exec", script.into());
+        check(
+            &["read"],
+            "bash ls",
+            "-",
+            "I have no tool to run `ls`.".into(),
+        );
+    }
+
+    #[test]
+    fn codex_is_made_to_ask_for_rights() {
+        let asked = json!({
+            "cmd": "ls",
+            "sandbox_permissions": "require_escalated",
+            "justification": "The script asks for it.",
+        });
+        check(CODEX, "escalate ls", "exec_command", asked);
+    }
+
+    #[test]
+    fn a_file_is_written_by_tool_or_by_shell() {
+        let claude = json!({ "file_path": "a", "content": "b c" });
+        check(CLAUDE, "write a b c", "Write", claude.clone());
+        check(GEMINI, "write a b c", "write_file", claude);
+        check(
+            OPENCODE,
+            "write a b c",
+            "write",
+            json!({ "filePath": "a", "content": "b c" }),
+        );
+        let command = json!({ "cmd": r"printf %s 'it'\''s' > 'a'" });
+        check(CODEX, "write a it's", "exec_command", command);
+    }
+
+    #[test]
+    fn a_question_is_asked_by_tool_or_in_words() {
+        let asked = |more: &str, value: Value| {
+            let option = |label: &str| json!({ "label": label, "description": label });
+            json!({ "questions": [{
+                "question": "Go?", "header": "Question", "options": [option("a"), option("b")], more: value,
+            }] })
+        };
+        let step = "ask Go? | a | b";
+        check(
+            CLAUDE,
+            step,
+            "AskUserQuestion",
+            asked("multiSelect", false.into()),
+        );
+        check(OPENCODE, step, "question", asked("multiple", false.into()));
+        check(GEMINI, step, "ask_user", asked("type", "choice".into()));
+        check(CODEX, step, "-", "Go? (a / b)".into());
+    }
 }

@@ -161,3 +161,74 @@ fn events(conversation: &Conversation, answer: &Answer, stamp: Stamp) -> Vec<Pie
     pieces.push(event("message_stop", json!({})));
     pieces
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::reply::{data, example};
+
+    const STAMP: Stamp = Stamp { began: 255, n: 7 };
+
+    #[test]
+    fn a_stream_has_the_events_that_clients_expect() {
+        let conversation = read(&json!({ "model": "m", "stream": true }));
+        let events = data(&write(&conversation, &example(Duration::ZERO), STAMP));
+        let kinds: Vec<&str> = events.iter().filter_map(|e| e["type"].as_str()).collect();
+        assert_eq!(
+            kinds,
+            [
+                "message_start",
+                "content_block_start",
+                "content_block_delta",
+                "content_block_delta",
+                "content_block_stop",
+                "content_block_start",
+                "content_block_delta",
+                "content_block_stop",
+                "message_delta",
+                "message_stop",
+            ]
+        );
+        assert_eq!(events[0]["message"]["id"], "msg_ff0007");
+        assert_eq!(events[0]["message"]["usage"]["input_tokens"], 5);
+        let call =
+            json!({ "type": "tool_use", "id": "toolu_ff000701", "name": "Bash", "input": {} });
+        assert_eq!(events[5]["content_block"], call);
+        assert_eq!(events[6]["delta"]["partial_json"], r#"{"command":"ls"}"#);
+        assert_eq!(events[8]["delta"]["stop_reason"], "tool_use");
+        assert_eq!(events[8]["usage"]["output_tokens"], 6);
+    }
+
+    #[test]
+    fn what_the_program_adds_is_not_the_users() {
+        let conversation = read(&json!({ "messages": [
+            { "role": "user", "content": [
+                { "type": "text", "text": "<system-reminder>a</system-reminder>" },
+                { "type": "text", "text": "first" },
+            ] },
+            { "role": "system", "content": "surroundings" },
+            { "role": "assistant", "content": [{ "type": "tool_use" }] },
+            { "role": "user", "content": [
+                { "type": "tool_result", "content": "second" },
+                { "type": "text", "text": "<system-reminder>b</system-reminder>" },
+            ] },
+        ] }));
+        assert_eq!(conversation.users().collect::<Vec<_>>(), ["first"]);
+        assert_eq!((conversation.results(), conversation.messages), (1, 4));
+    }
+
+    #[test]
+    fn an_interrupted_turn_does_not_hide_the_next() {
+        let conversation = read(&json!({ "messages": [{ "role": "user", "content": [
+            { "type": "text", "text": "first" },
+            { "type": "text", "text": "[Request interrupted by user]\n" },
+            { "type": "text", "text": "second" },
+        ] }] }));
+        assert_eq!(
+            conversation.users().collect::<Vec<_>>(),
+            ["first", "second"]
+        );
+    }
+}

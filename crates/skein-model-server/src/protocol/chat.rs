@@ -129,3 +129,36 @@ fn events(conversation: &Conversation, answer: &Answer, stamp: Stamp, now: u64) 
     pieces.push(Piece::Bytes("data: [DONE]\n\n".into()));
     pieces
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::reply::{data, example};
+
+    const STAMP: Stamp = Stamp { began: 255, n: 7 };
+
+    #[test]
+    fn a_stream_has_the_chunks_that_clients_expect() {
+        let conversation = read(&json!({ "model": "m", "stream": true }));
+        let rendered = write(&conversation, &example(Duration::ZERO), STAMP, 9);
+        let chunks = data(&rendered);
+        let deltas: Vec<&Value> = chunks.iter().map(|c| &c["choices"][0]["delta"]).collect();
+        assert_eq!(deltas[0], &json!({ "role": "assistant", "content": "" }));
+        assert_eq!(deltas[1], &json!({ "content": "one " }));
+        assert_eq!(deltas[2], &json!({ "content": "two" }));
+        let function = json!({ "name": "Bash", "arguments": r#"{"command":"ls"}"# });
+        let call =
+            json!({ "index": 0, "id": "call_ff000700", "type": "function", "function": function });
+        assert_eq!(deltas[3], &json!({ "tool_calls": [call] }));
+        assert_eq!(chunks[4]["choices"][0]["finish_reason"], "tool_calls");
+        assert_eq!(chunks[5]["choices"], json!([]));
+        assert_eq!(chunks[5]["usage"]["total_tokens"], 11);
+        assert_eq!(chunks.len(), 6);
+        let Some(Piece::Bytes(last)) = rendered.pieces.last() else {
+            panic!("{rendered:?}");
+        };
+        assert_eq!(&last[..], b"data: [DONE]\n\n");
+    }
+}

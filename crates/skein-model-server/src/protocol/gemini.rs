@@ -109,3 +109,37 @@ fn events(conversation: &Conversation, answer: &Answer, stamp: Stamp) -> Vec<Pie
     pieces.push(Piece::event(None, &last));
     pieces
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::reply::{data, example};
+
+    const STAMP: Stamp = Stamp { began: 255, n: 7 };
+
+    #[test]
+    fn a_stream_has_the_chunks_that_clients_expect() {
+        let path = "/v1beta/models/m:streamGenerateContent";
+        let conversation = read(path, "key=x&alt=sse", &json!({}));
+        assert_eq!(conversation.model.as_deref(), Some("m"));
+        let chunks = data(&write(&conversation, &example(Duration::ZERO), STAMP));
+        let parts: Vec<&Value> = chunks
+            .iter()
+            .map(|chunk| &chunk["candidates"][0]["content"]["parts"][0])
+            .collect();
+        let call = json!({ "functionCall": { "name": "Bash", "args": { "command": "ls" } } });
+        assert_eq!(
+            parts,
+            [
+                &json!({ "text": "one " }),
+                &json!({ "text": "two" }),
+                &call,
+                &json!({ "text": "" })
+            ]
+        );
+        assert_eq!(chunks[3]["candidates"][0]["finishReason"], "STOP");
+        assert_eq!(chunks[3]["usageMetadata"]["totalTokenCount"], 11);
+    }
+}

@@ -35,7 +35,7 @@ pub(super) fn error(protocol: Protocol, status: u16, message: &str) -> Rendered 
 fn limit(protocol: Protocol, seconds: u64, now: u64) -> Rendered {
     let resets = now.saturating_add(seconds);
     let (body, headers) = match protocol {
-        Protocol::Anthropic => anthropic_limit(resets),
+        Protocol::Anthropic => anthropic_limit(seconds, resets),
         Protocol::Responses => codex_limit(seconds, resets),
         Protocol::Chat | Protocol::Other => chat_limit(seconds),
         Protocol::Gemini => (gemini_limit(seconds), vec![]),
@@ -65,8 +65,10 @@ fn anthropic_type(status: u16) -> &'static str {
 }
 
 /// As for a plan whose five hours are used up; that is the limit people meet.
-fn anthropic_limit(resets: u64) -> Limit {
-    let message = "This request would exceed your account's rate limit. Please try again later.";
+fn anthropic_limit(seconds: u64, resets: u64) -> Limit {
+    let message = format!(
+        "This request would exceed your account's rate limit. Please try again in {seconds} seconds."
+    );
     let headers = vec![
         ("anthropic-ratelimit-unified-status", "rejected".to_owned()),
         ("anthropic-ratelimit-unified-reset", resets.to_string()),
@@ -86,7 +88,7 @@ fn anthropic_limit(resets: u64) -> Limit {
         ("anthropic-ratelimit-requests-limit", "50".to_owned()),
         ("anthropic-ratelimit-requests-remaining", "0".to_owned()),
     ];
-    (anthropic("rate_limit_error", message), headers)
+    (anthropic("rate_limit_error", &message), headers)
 }
 
 fn codex_limit(seconds: u64, resets: u64) -> Limit {
@@ -160,5 +162,63 @@ fn gemini_status(status: u16) -> &'static str {
         504 => "DEADLINE_EXCEEDED",
         _ if status < 500 => "FAILED_PRECONDITION",
         _ => "INTERNAL",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reply::data;
+
+    fn limited(protocol: Protocol) -> (Value, Rendered) {
+        let limit = failure(protocol, &What::RateLimit { seconds: 60 }, 1000).unwrap();
+        assert_eq!(limit.status, 429);
+        assert!(limit.headers.contains(&("retry-after", "60".into())));
+        (data(&limit).remove(0), limit)
+    }
+
+    #[test]
+    fn each_protocol_tells_when_a_limit_ends() {
+        let (body, limit) = limited(Protocol::Anthropic);
+        assert_eq!(body["error"]["type"], "rate_limit_error");
+        let reset = ("anthropic-ratelimit-unified-reset", "1060".to_owned());
+        assert!(limit.headers.contains(&reset));
+        let (body, _) = limited(Protocol::Responses);
+        assert_eq!(body["error"]["type"], "usage_limit_reached");
+        assert_eq!(body["error"]["resets_at"], 1060);
+        let (body, limit) = limited(Protocol::Chat);
+        assert_eq!(body["error"]["code"], "rate_limit_exceeded");
+        assert!(
+            limit
+                .headers
+                .contains(&("x-ratelimit-reset-requests", "60s".into()))
+        );
+        let (body, _) = limited(Protocol::Gemini);
+        assert_eq!(body["error"]["details"][1]["retryDelay"], "60s");
+    }
+
+    #[test]
+    fn an_error_has_the_name_that_its_protocol_gives_it() {
+        for (protocol, status, pointer, name) in [
+            (Protocol::Anthropic, 529, "/error/type", "overloaded_error"),
+            (
+                Protocol::Anthropic,
+                418,
+                "/error/type",
+                "invalid_request_error",
+            ),
+            (Protocol::Chat, 500, "/error/type", "server_error"),
+            (
+                Protocol::Responses,
+                400,
+                "/error/type",
+                "invalid_request_error",
+            ),
+            (Protocol::Gemini, 503, "/error/status", "UNAVAILABLE"),
+        ] {
+            let body = data(&error(protocol, status, "no")).remove(0);
+            assert_eq!(body.pointer(pointer), Some(&json!(name)));
+            assert_eq!(body["error"]["message"], "no");
+        }
     }
 }

@@ -242,3 +242,81 @@ impl Writer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::reply::{data, example};
+
+    const STAMP: Stamp = Stamp { began: 255, n: 7 };
+
+    #[test]
+    fn a_stream_has_the_events_that_clients_expect() {
+        let conversation = read(&json!({ "model": "m", "stream": true }));
+        let events = data(&write(&conversation, &example(Duration::ZERO), STAMP, 9));
+        let kinds: Vec<&str> = events.iter().filter_map(|e| e["type"].as_str()).collect();
+        assert_eq!(
+            kinds,
+            [
+                "response.created",
+                "response.output_item.added",
+                "response.content_part.added",
+                "response.output_text.delta",
+                "response.output_text.delta",
+                "response.output_text.done",
+                "response.content_part.done",
+                "response.output_item.done",
+                "response.output_item.added",
+                "response.function_call_arguments.delta",
+                "response.function_call_arguments.done",
+                "response.output_item.done",
+                "response.completed",
+            ]
+        );
+        let numbers: Vec<u64> = events
+            .iter()
+            .filter_map(|e| e["sequence_number"].as_u64())
+            .collect();
+        assert_eq!(numbers, (0..13).collect::<Vec<_>>());
+        assert_eq!(events[11]["item"]["call_id"], "call_ff000701");
+        let response = &events[12]["response"];
+        assert_eq!(response["usage"]["total_tokens"], 11);
+        assert_eq!(response["output"][0]["content"][0]["text"], "one two");
+    }
+
+    #[test]
+    fn tools_are_found_in_groups_and_among_the_input() {
+        let conversation = read(&json!({
+            "tools": [{ "type": "web_search" }, { "type": "function", "name": "a" }],
+            "input": [
+                { "type": "additional_tools", "role": "developer", "tools": [
+                    { "type": "namespace", "name": "functions", "tools": [{ "type": "custom", "name": "exec" }] },
+                ] },
+                { "role": "user", "content": "hello" },
+            ],
+        }));
+        assert_eq!(conversation.tools, ["web_search", "a", "exec"]);
+        assert_eq!(conversation.last_user(), Some("hello"));
+    }
+
+    #[test]
+    fn a_free_text_tool_gets_free_text() {
+        let mut answer = example(Duration::ZERO);
+        answer.what = crate::reply::What::Parts {
+            parts: vec![Part::Call {
+                name: "exec".into(),
+                arguments: "text(1)".into(),
+            }],
+            finish: crate::reply::Finish::Properly,
+        };
+        let conversation = read(&json!({ "stream": true }));
+        let events = data(&write(&conversation, &answer, STAMP, 9));
+        let item = &events[4]["item"];
+        assert_eq!(
+            (&item["type"], &item["input"]),
+            (&json!("custom_tool_call"), &json!("text(1)"))
+        );
+    }
+}
