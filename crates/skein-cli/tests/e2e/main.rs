@@ -14,6 +14,7 @@ mod door;
 mod events;
 mod homes;
 mod idempotency;
+mod model_server;
 mod one_writer;
 mod routes;
 mod tools;
