@@ -39,6 +39,15 @@ pub(crate) struct Conversation {
     pub(crate) schema: Option<Value>,
     pub(crate) entries: Vec<Entry>,
     pub(crate) messages: usize,
+    pub(crate) custom: Custom,
+}
+
+/// Whether an agent of this protocol is known to offer tools whenever it works.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Custom {
+    #[default]
+    Unknown,
+    AlwaysTools,
 }
 
 impl Conversation {
@@ -80,9 +89,14 @@ impl Conversation {
     /// A question that the agent program asks for itself: a title, a summary, which model to take. It often quotes
     /// the user's text, whose directive is not meant for it.
     pub(crate) fn is_hidden(&self) -> bool {
-        self.tools.is_empty()
-            && (self.schema.is_some()
-                || (!self.instructions.is_empty() && self.edits() == Edits::Tools))
+        let instructed = !self.instructions.is_empty() && self.edits() == Edits::Tools;
+        self.tools.is_empty() && (self.schema.is_some() || instructed || self.quotes())
+    }
+
+    /// Gemini's summaries come without instructions; whoever talks to us by hand begins with the directive.
+    fn quotes(&self) -> bool {
+        let by_hand = |text: &str| text.trim_start().starts_with("[[");
+        self.custom == Custom::AlwaysTools && !self.last_user().is_some_and(by_hand)
     }
 
     /// Adds what stands under the user's name.
@@ -132,5 +146,49 @@ pub(crate) fn texts(content: &Value) -> Vec<&str> {
             .filter_map(|part| part["text"].as_str())
             .collect(),
         _ => vec![],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn asides_are_told_from_turns() {
+        let mut plain = Conversation::default();
+        plain.push_user("sum up: [[say a]]");
+        assert!(!plain.is_hidden());
+        let with = |change: fn(&mut Conversation)| {
+            let mut changed = plain.clone();
+            change(&mut changed);
+            changed.is_hidden()
+        };
+        assert!(with(|c| c.push_instructions("You make titles.")));
+        assert!(with(|c| c.schema = Some(Value::Null)));
+        assert!(with(|c| c.custom = Custom::AlwaysTools));
+        assert!(!with(|c| c.push_instructions("Act as an expert developer.")));
+        for tools in [0, 1] {
+            let mut turn = plain.clone();
+            turn.custom = Custom::AlwaysTools;
+            turn.tools = vec!["a".to_owned(); tools];
+            turn.push_user("[[say b]]");
+            assert!(!turn.is_hidden());
+            turn.push_instructions("You are an agent.");
+            assert_eq!(turn.is_hidden(), tools == 0);
+        }
+    }
+
+    #[test]
+    fn results_are_counted_from_the_last_prompt() {
+        let mut conversation = Conversation::default();
+        for text in ["first", "second"] {
+            conversation.push_user(text);
+            conversation
+                .entries
+                .extend([Entry::Assistant, Entry::Result]);
+            conversation.push_user("<system-reminder>…</system-reminder>");
+        }
+        assert_eq!(conversation.last_user(), Some("second"));
+        assert_eq!(conversation.results(), 1);
     }
 }

@@ -332,6 +332,11 @@ fn respond(method: &Method, rendered: Rendered, mut open: Open) -> Response<Body
     if pieces.is_empty() {
         open.end(Outcome::Complete);
     }
+    // One document is sent with its length, as servers do; streams and broken answers cannot be.
+    let length = match pieces.as_slice() {
+        [Piece::Bytes(only)] => Some(only.len()),
+        _ => None,
+    };
     let mut response = Response::new(body(pieces, open));
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
     let kind = match content {
@@ -343,6 +348,9 @@ fn respond(method: &Method, rendered: Rendered, mut open: Open) -> Response<Body
     if let Some(kind) = kind {
         target.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
         target.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    }
+    if let Some(length) = length {
+        target.insert(header::CONTENT_LENGTH, length.into());
     }
     for (name, value) in headers {
         if let Ok(value) = HeaderValue::from_str(&value) {
