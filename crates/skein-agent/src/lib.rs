@@ -1,7 +1,8 @@
 //! Agents: what Skein knows of the programs it runs.
 //!
 //! Purpose: one trait, [`agent::Agent`], says how a program is started and resumed, what its screens, hooks
-//! and files mean, and which keys do what. [`scripted`] and [`custom`] implement it; [`registry`] finds them.
+//! and files mean, and which keys do what. [`scripted`], [`custom`] and one module per program people use implement it;
+//! [`registry`] finds them.
 //!
 //! Non-goals: nothing here starts an agent, watches one, or keeps state; the engine and the runtimes do.
 //! The one program in here is the scripted agent itself, which `skein scripted` runs.
@@ -9,12 +10,14 @@
 //! Read first: [`agent`], then [`custom`]; [`rules`] for screens, [`hooks`] for events.
 
 pub mod agent;
+pub mod claude_code;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod custom;
 pub mod driven;
 pub mod error;
 pub mod hooks;
+mod installed;
 pub mod launch;
 pub mod program;
 pub mod registry;
@@ -26,6 +29,7 @@ pub use agent::{
     Abilities, Agent, Draft, DuringTurn, Found, Order, Picture, Process, Profile, Reach, Reader,
     Reading, Reply, Resets, Result, Source, Spoken, Start, Wanted,
 };
+pub use claude_code::ClaudeCode;
 pub use custom::Custom;
 pub use driven::Driven;
 pub use error::Error;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use skein_agent::conformance::Subject;
-use skein_agent::{Agent, AgentSettings, Custom, Order, Scripted};
+use skein_agent::{Agent, AgentSettings, ClaudeCode, Custom, Order, Scripted};
 
 fn custom(settings: &str) -> Arc<dyn Agent> {
     let settings: AgentSettings = toml::from_str(settings).unwrap();
@@ -105,6 +105,29 @@ mod a_shell_line {
             ),
             program: "stub",
             first_run: nothing,
+        }
+    }
+    skein_agent::agent_conformance!(fresh);
+}
+
+mod claude_code {
+    use super::*;
+
+    /// The transcript of a first run.
+    fn transcript(order: &Order) {
+        let native = ClaudeCode::new().start(order).unwrap().native.unwrap();
+        let home = Path::new(&order.env["HOME"]);
+        let folder = home.join(".claude/projects/-work");
+        std::fs::create_dir_all(&folder).unwrap();
+        let line = "{\"type\":\"user\"}\n";
+        std::fs::write(folder.join(format!("{native}.jsonl")), line).unwrap();
+    }
+
+    fn fresh() -> Subject {
+        Subject {
+            agent: Arc::new(ClaudeCode::new()),
+            program: "claude",
+            first_run: transcript,
         }
     }
     skein_agent::agent_conformance!(fresh);

@@ -1,0 +1,387 @@
+//! Claude Code: the program `claude`.
+//!
+//! # How it is started
+//! `claude --session-id ID --settings FILE --permission-mode MODE [--model M] -- TASK`. The settings file is the
+//! session's own and is added to those of the user, which stay as they are. That the folder may be trusted is
+//! said by `CLAUDE_CODE_SANDBOXED`, so that no dialog asks and nothing is noted in the user's files.
+//!
+//! # What is believed
+//! | source | tells |
+//! |---|---|
+//! | `sessions/PID.json` below its config folder | busy, idle, waiting; also after an interrupt, which fires no hook |
+//! | hooks `SessionStart`, `UserPromptSubmit`, `StopFailure` | the conversation's name, the prompt it took, a limit |
+//! | the transcript | tokens, by message |
+//! | its status line | what the conversation cost so far |
+//! | the screen | what a dialog asks and offers, limits, the input box |
+//!
+//! The hooks `Stop` and `PermissionRequest` are left out: a `Stop` hook of the user's may make it go on, which the
+//! state file knows, and what a dialog offers is only on the screen. Every hook is a process the agent waits for.
+
+mod hook;
+mod screen;
+mod settings;
+mod state;
+mod transcript;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use skein_domain::{AgentName, NativeId, Permission, PromptVia, Question, Reason, Via};
+
+use crate::agent::{
+    Abilities, Agent, Draft, DuringTurn, Found, Order, Picture, Process, Profile, Reach, Reader,
+    Reading, Reply, Result, Source, Spoken, Start,
+};
+use crate::error::Error;
+use crate::installed;
+use crate::launch::{self, Prompt};
+use crate::rules::Rules;
+
+const RULES: &str = include_str!("../data/claude-code.toml");
+
+const PROFILE: Profile = Profile {
+    program: "claude",
+    install: "npm install -g @anthropic-ai/claude-code",
+    version: &["--version"],
+    tested: ("2.1.197", "2.1.325"),
+    login: "claude auth login",
+};
+
+/// Speaks the Agent Client Protocol for it.
+const ACP: (&str, &str) = (
+    "claude-agent-acp",
+    "npm install -g @agentclientprotocol/claude-agent-acp",
+);
+
+/// Any of these logs it in without a file.
+const CREDENTIALS: &[&str] = &[
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_AUTH_TOKEN",
+    "CLAUDE_CODE_OAUTH_TOKEN",
+    "CLAUDE_CODE_USE_BEDROCK",
+    "CLAUDE_CODE_USE_VERTEX",
+    "CLAUDE_CODE_USE_FOUNDRY",
+];
+
+/// What it takes from the user's environment besides its credentials.
+const INHERITS: &[&str] = &[
+    "ANTHROPIC_BASE_URL",
+    "ANTHROPIC_BEDROCK_BASE_URL",
+    "ANTHROPIC_CUSTOM_HEADERS",
+    "ANTHROPIC_DEFAULT_HAIKU_MODEL",
+    "ANTHROPIC_DEFAULT_OPUS_MODEL",
+    "ANTHROPIC_DEFAULT_SONNET_MODEL",
+    "ANTHROPIC_MODEL",
+    "ANTHROPIC_SMALL_FAST_MODEL",
+    "ANTHROPIC_VERTEX_PROJECT_ID",
+    "API_TIMEOUT_MS",
+    "AWS_ACCESS_KEY_ID",
+    "AWS_BEARER_TOKEN_BEDROCK",
+    "AWS_PROFILE",
+    "AWS_REGION",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
+    "CLAUDE_CODE_MAX_OUTPUT_TOKENS",
+    "CLAUDE_CODE_MAX_RETRIES",
+    "CLAUDE_CODE_SKIP_BEDROCK_AUTH",
+    "CLAUDE_CODE_SKIP_VERTEX_AUTH",
+    "CLAUDE_CONFIG_DIR",
+    "CLOUD_ML_REGION",
+    "DISABLE_ERROR_REPORTING",
+    "DISABLE_TELEMETRY",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+    "HTTPS_PROXY",
+    "HTTP_PROXY",
+    "MAX_THINKING_TOKENS",
+    "NODE_EXTRA_CA_CERTS",
+    "NO_PROXY",
+];
+
+/// The kinds of its files.
+const STATE: &str = "state";
+const TRANSCRIPT: &str = "transcript";
+
+/// Claude Code, as the engine knows it.
+#[derive(Clone, Debug)]
+pub struct ClaudeCode {
+    name: AgentName,
+    abilities: Abilities,
+    rules: Rules,
+}
+
+impl ClaudeCode {
+    pub const NAME: &'static str = "claude-code";
+
+    pub fn new() -> Self {
+        let inherits = CREDENTIALS.iter().chain(INHERITS);
+        Self {
+            name: AgentName::from_str(Self::NAME).expect("a plain word"),
+            abilities: Abilities {
+                prompt: vec![PromptVia::Argv, PromptVia::Typed],
+                resume: true,
+                fork: true,
+                hooks: true,
+                screens: true,
+                files: true,
+                usage: true,
+                protocols: vec![Via::Acp, Via::Native],
+                during_turn: DuringTurn::Queues,
+                enter_after: Duration::from_millis(300),
+                inherits: inherits.map(|&name| name.to_owned()).collect(),
+            },
+            rules: Rules::parse(Self::NAME, RULES).expect("our own rules, parsed by a test"),
+        }
+    }
+
+    fn launch(
+        &self,
+        order: &Order,
+        how: Vec<String>,
+        prompt: Prompt,
+        native: NativeId,
+    ) -> Result<Start> {
+        installed::no_command(&self.name, order)?;
+        let mut argv = vec![installed::program(&PROFILE, order)?];
+        argv.extend(how);
+        let settings = order.private.join(settings::FILE);
+        argv.extend(["--settings".into(), launch::text(&settings, "private")?]);
+        argv.extend(modes(order));
+        let mut start = Start {
+            argv,
+            env: presets(order),
+            files: vec![(settings::FILE.into(), settings::content(order))],
+            native: Some(native),
+            ..Start::default()
+        };
+        if prompt == Prompt::Task {
+            let via = launch::via(&self.name, &self.abilities, order)?;
+            if via == PromptVia::Argv {
+                start.argv.push("--".into());
+            }
+            launch::deliver(&self.name, &mut start, via, &order.task)?;
+        }
+        Ok(start)
+    }
+
+    /// Its own protocol: JSON lines on standard input and output.
+    fn native(&self, order: &Order, resume: bool) -> Result<Start> {
+        let (how, native) = match resume {
+            true => continued(order)?,
+            false => named(order),
+        };
+        let mut argv = vec![installed::program(&PROFILE, order)?];
+        argv.extend(
+            [
+                "-p",
+                "--input-format",
+                "stream-json",
+                "--output-format",
+                "stream-json",
+                "--verbose",
+                "--permission-prompt-tool",
+                "stdio",
+                "--replay-user-messages",
+                "--include-partial-messages",
+            ]
+            .map(str::to_owned),
+        );
+        argv.extend(how);
+        argv.extend(modes(order));
+        Ok(Start {
+            argv,
+            env: presets(order),
+            native: Some(native),
+            ..Start::default()
+        })
+    }
+}
+
+impl Default for ClaudeCode {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A conversation of a name that we choose.
+fn named(order: &Order) -> (Vec<String>, NativeId) {
+    let native = launch::native_of(order);
+    (vec!["--session-id".into(), native.to_string()], native)
+}
+
+/// The conversation there is. The program refuses one that has no message in it.
+fn continued(order: &Order) -> Result<(Vec<String>, NativeId)> {
+    let cannot = |why: String| Error::CannotResume { why };
+    let Some(native) = order.native.clone() else {
+        return Err(cannot("it has no conversation yet".into()));
+    };
+    if !transcript::is_there(order, native.as_str()) {
+        return Err(cannot(format!("its conversation `{native}` is gone")));
+    }
+    Ok((vec!["--resume".into(), native.to_string()], native))
+}
+
+fn modes(order: &Order) -> Vec<String> {
+    let mode = match order.settings.permission {
+        Permission::Ask => "default",
+        Permission::Edits => "acceptEdits",
+        Permission::Full => "bypassPermissions",
+    };
+    let mut modes = vec!["--permission-mode".into(), mode.into()];
+    if let Some(model) = &order.settings.model {
+        modes.extend(["--model".into(), model.to_string()]);
+    }
+    modes
+}
+
+fn presets(order: &Order) -> BTreeMap<String, String> {
+    let mut env = BTreeMap::new();
+    let mut set = |name: &str, value: &str| env.insert(name.to_owned(), value.to_owned());
+    // The folder is one that somebody chose to let an agent work in.
+    set("CLAUDE_CODE_SANDBOXED", "1");
+    // A new version comes when people install it, not below a running session.
+    set("DISABLE_AUTOUPDATER", "1");
+    // The whole conversation goes on: nobody is there to be asked whether a summary would do.
+    set("CLAUDE_CODE_RESUME_THRESHOLD_MINUTES", "52560000");
+    if order.settings.permission == Permission::Full && rustix::process::geteuid().is_root() {
+        // It refuses to work as root without questions, unless it is told that this is meant.
+        set("IS_SANDBOX", "1");
+    }
+    env
+}
+
+fn config_folder(env: &BTreeMap<String, String>) -> Option<PathBuf> {
+    installed::folder(env, "CLAUDE_CONFIG_DIR", ".claude")
+}
+
+/// Whether a login is in its files: `None` if it is not known where they are.
+fn logged_in(env: &BTreeMap<String, String>) -> Option<bool> {
+    if installed::has_any(env, CREDENTIALS) {
+        return Some(true);
+    }
+    let config = config_folder(env)?;
+    // Where the system keeps secrets itself there is no such file, but the account's name is.
+    let state = installed::folder(env, "CLAUDE_CONFIG_DIR", "")?.join(".claude.json");
+    let says = |path: &Path, word: &str| {
+        std::fs::read_to_string(path).is_ok_and(|text| text.contains(word))
+    };
+    Some(
+        config.join(".credentials.json").is_file()
+            || says(&state, "\"oauthAccount\"")
+            || says(&config.join("settings.json"), "\"apiKeyHelper\""),
+    )
+}
+
+impl Agent for ClaudeCode {
+    fn name(&self) -> &AgentName {
+        &self.name
+    }
+
+    fn abilities(&self) -> &Abilities {
+        &self.abilities
+    }
+
+    fn profile(&self) -> Option<&Profile> {
+        Some(&PROFILE)
+    }
+
+    fn find(&self, path: &str, env: &BTreeMap<String, String>) -> Found {
+        installed::find(&PROFILE, path, logged_in(env))
+    }
+
+    fn memory_mb(&self) -> u64 {
+        300
+    }
+
+    fn start(&self, order: &Order) -> Result<Start> {
+        let (how, native) = named(order);
+        self.launch(order, how, Prompt::Task, native)
+    }
+
+    fn resume(&self, order: &Order) -> Result<Start> {
+        let (how, native) = continued(order)?;
+        self.launch(order, how, Prompt::Nothing, native)
+    }
+
+    fn fork(&self, order: &Order, from: &NativeId) -> Result<Start> {
+        let (named, native) = named(order);
+        let mut how = vec!["--resume".into(), from.to_string(), "--fork-session".into()];
+        how.extend(named);
+        self.launch(order, how, Prompt::Task, native)
+    }
+
+    fn speak(&self, order: &Order, via: Via, resume: bool) -> Result<Spoken> {
+        installed::no_command(&self.name, order)?;
+        match via {
+            Via::Terminal => Err(launch::no_protocol(&self.name, via)),
+            Via::Native => Ok(Spoken {
+                dialect: "claude",
+                start: self.native(order, resume)?,
+            }),
+            Via::Acp => Ok(Spoken {
+                dialect: "acp",
+                start: Start {
+                    argv: vec![installed::locate(ACP.0, ACP.1, order)?],
+                    env: presets(order),
+                    ..Start::default()
+                },
+            }),
+        }
+    }
+
+    fn read_hook(&self, event: &str, payload: &str) -> Vec<Reading> {
+        hook::read(event, payload)
+    }
+
+    fn read_screen(&self, picture: Picture<'_>) -> Vec<Reading> {
+        screen::read(&self.rules, picture)
+    }
+
+    fn draft(&self, picture: Picture<'_>) -> Draft {
+        self.rules.draft(screen::now(picture))
+    }
+
+    fn sources(&self, order: &Order) -> Vec<Source> {
+        let Some(config) = config_folder(&order.env) else {
+            return vec![];
+        };
+        let mut sources = vec![Source {
+            path: config
+                .join("sessions")
+                .join(format!("{}.json", Source::PID)),
+            kind: STATE.into(),
+            reach: Reach::Whole,
+        }];
+        let transcript = order
+            .native
+            .as_ref()
+            .and_then(|native| transcript::path(&config, order, native.as_str()));
+        sources.extend(transcript.map(transcript::source));
+        sources
+    }
+
+    fn reader(&self, kind: &str, process: Option<Process>) -> Box<dyn Reader> {
+        match kind {
+            STATE => Box::new(state::State::new(process)),
+            TRANSCRIPT => Box::new(transcript::Transcript::default()),
+            _ => launch::no_reader(),
+        }
+    }
+
+    fn submit(&self) -> Vec<u8> {
+        b"\r".to_vec()
+    }
+
+    fn interrupt(&self) -> Vec<u8> {
+        b"\x1b".to_vec()
+    }
+
+    fn answer(&self, question: &Question, option: Option<usize>, text: &Reason) -> Reply {
+        self.rules.answer(question, option, text)
+    }
+}
+
+#[cfg(test)]
+mod tests;

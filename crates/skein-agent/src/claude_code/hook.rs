@@ -1,0 +1,161 @@
+//! What Claude Code's hooks say.
+//!
+//! Their payloads have `session_id` and `transcript_path`, and what is the event's own beside them.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use serde::Deserialize;
+use skein_domain::{Activity, NativeId, Usage};
+
+use super::transcript;
+use crate::agent::{Reading, Resets};
+use crate::hooks::micros;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Payload {
+    session_id: Option<String>,
+    transcript_path: Option<PathBuf>,
+    prompt: Option<String>,
+    error: Option<String>,
+    last_assistant_message: Option<String>,
+    cost: Option<Cost>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Cost {
+    total_cost_usd: serde_json::Number,
+}
+
+pub(super) fn read(event: &str, payload: &str) -> Vec<Reading> {
+    let Ok(payload) = serde_json::from_str::<Payload>(payload) else {
+        return vec![];
+    };
+    match event {
+        "SessionStart" => native(&payload)
+            .into_iter()
+            .chain(watch(&payload))
+            .collect(),
+        "UserPromptSubmit" => {
+            let taken = Reading::PromptTaken {
+                text: payload.prompt.clone(),
+            };
+            native(&payload)
+                .into_iter()
+                .chain(watch(&payload))
+                .chain([taken])
+                .collect()
+        }
+        "StopFailure" => failure(&payload),
+        "StatusLine" => cost(&payload).into_iter().collect(),
+        _ => vec![],
+    }
+}
+
+fn native(payload: &Payload) -> Option<Reading> {
+    let id = payload.session_id.as_deref()?;
+    NativeId::from_str(id).ok().map(Reading::Native)
+}
+
+fn watch(payload: &Payload) -> Option<Reading> {
+    let path = payload.transcript_path.clone()?;
+    path.is_absolute()
+        .then(|| Reading::Watch(transcript::source(path)))
+}
+
+/// A turn that ended by an error. What only time or a person can mend blocks the agent; after any other error it
+/// can be told to go on.
+fn failure(payload: &Payload) -> Vec<Reading> {
+    let said = payload.last_assistant_message.clone().unwrap_or_default();
+    let resets = said.split_once("resets ").map(|(_, when)| when.trim());
+    let blocked = |detail: &str| Reading::Activity {
+        activity: Activity::Blocked,
+        rule: "hook StopFailure".into(),
+        detail: Some(detail.to_owned()),
+    };
+    match payload.error.as_deref() {
+        Some("rate_limit") if resets.is_some() => vec![
+            blocked(&said),
+            Reading::Limited {
+                resets: resets.map(|when| Resets::Said(format!("resets {when}"))),
+            },
+        ],
+        Some("authentication_failed" | "oauth_org_not_allowed" | "billing_error") => {
+            vec![blocked(&said)]
+        }
+        _ => vec![Reading::TurnEnded],
+    }
+}
+
+/// A resumed conversation goes on with the sum it had.
+fn cost(payload: &Payload) -> Option<Reading> {
+    let dollars = payload.cost.as_ref()?.total_cost_usd.to_string();
+    Some(Reading::ConversationTotal(Usage {
+        cost_micros: micros(&dollars)?,
+        ..Usage::default()
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hooks_name_the_conversation_and_where_it_is_written() {
+        let payload = r#"{"session_id":"a-1","transcript_path":"/h/a-1.jsonl","prompt":"do it"}"#;
+        let readings = read("UserPromptSubmit", payload);
+        assert_eq!(readings[0], Reading::Native("a-1".parse().unwrap()));
+        assert!(
+            matches!(&readings[1], Reading::Watch(s) if s.path == PathBuf::from("/h/a-1.jsonl"))
+        );
+        assert_eq!(
+            readings[2],
+            Reading::PromptTaken {
+                text: Some("do it".into())
+            }
+        );
+        assert_eq!(read("SessionStart", payload), readings[..2]);
+        assert_eq!(read("SessionStart", r#"{"transcript_path":"x"}"#), []);
+    }
+
+    #[test]
+    fn a_limit_blocks_and_says_until_when_and_other_errors_end_the_turn() {
+        let said = "You've hit your 5-hour limit · resets 4:30am (UTC)";
+        let payload = format!(r#"{{"error":"rate_limit","last_assistant_message":"{said}"}}"#);
+        assert_eq!(
+            read("StopFailure", &payload),
+            [
+                Reading::Activity {
+                    activity: Activity::Blocked,
+                    rule: "hook StopFailure".into(),
+                    detail: Some(said.into()),
+                },
+                Reading::Limited {
+                    resets: Some(Resets::Said("resets 4:30am (UTC)".into()))
+                },
+            ]
+        );
+        for error in [
+            r#"{"error":"rate_limit","last_assistant_message":"API Error: Request rejected (429)"}"#,
+            r#"{"error":"server_error","last_assistant_message":"API Error: 529"}"#,
+            "{}",
+        ] {
+            assert_eq!(read("StopFailure", error), [Reading::TurnEnded], "{error}");
+        }
+    }
+
+    #[test]
+    fn the_status_line_tells_what_the_conversation_cost() {
+        let payload = r#"{"cost":{"total_cost_usd":0.005600000000000001,"total_duration_ms":1}}"#;
+        let usage = Usage {
+            cost_micros: 5_600,
+            ..Usage::default()
+        };
+        assert_eq!(
+            read("StatusLine", payload),
+            [Reading::ConversationTotal(usage)]
+        );
+        assert_eq!(read("StatusLine", "{}"), []);
+    }
+}

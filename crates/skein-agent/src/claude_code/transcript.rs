@@ -1,0 +1,173 @@
+//! `projects/FOLDER/ID.jsonl`: the conversation as Claude Code keeps it. Read for tokens only.
+//!
+//! A message of the model stands there once per block of its content, each time with what it used so far.
+//! Messages of agents below it are counted like its own.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use skein_domain::Usage;
+
+use super::{TRANSCRIPT, config_folder};
+use crate::agent::{Order, Reach, Reader, Reading, Source};
+
+/// How many messages are remembered: those of agents that work side by side are mixed.
+const REMEMBERED: usize = 128;
+
+pub(super) fn source(path: PathBuf) -> Source {
+    Source {
+        path,
+        kind: TRANSCRIPT.into(),
+        reach: Reach::Added,
+    }
+}
+
+/// Where the program will write it. Its name for the folder is the path with all but letters and digits replaced.
+pub(super) fn path(config: &Path, order: &Order, native: &str) -> Option<PathBuf> {
+    let workspace = fs::canonicalize(&order.workspace).ok()?;
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    let folder: String = workspace.to_str()?.chars().map(plain).collect();
+    let file = format!("{native}.jsonl");
+    Some(config.join("projects").join(folder).join(file))
+}
+
+/// Whether there is a conversation of this name to go on with. Not being able to look is no reason to doubt it.
+pub(super) fn is_there(order: &Order, native: &str) -> bool {
+    let Some(config) = config_folder(&order.env) else {
+        return true;
+    };
+    let file = format!("{native}.jsonl");
+    match fs::read_dir(config.join("projects")) {
+        Ok(folders) => folders
+            .flatten()
+            .any(|folder| holds_messages(&folder.path().join(&file))),
+        Err(error) => error.kind() != std::io::ErrorKind::NotFound,
+    }
+}
+
+fn holds_messages(path: &Path) -> bool {
+    let Ok(file) = fs::File::open(path) else {
+        return false;
+    };
+    let mut lines = BufReader::new(file).split(b'\n').map_while(Result::ok);
+    lines.any(|line| {
+        let line = String::from_utf8_lossy(&line);
+        line.contains("\"type\":\"user\"")
+    })
+}
+
+/// What was counted of the latest messages.
+#[derive(Debug, Default)]
+pub(super) struct Transcript {
+    counted: VecDeque<(String, Usage)>,
+}
+
+#[derive(Deserialize)]
+struct Line {
+    #[serde(rename = "type")]
+    kind: String,
+    message: Said,
+}
+
+#[derive(Deserialize)]
+struct Said {
+    id: String,
+    usage: Used,
+}
+
+#[derive(Deserialize)]
+#[serde(default)]
+#[derive(Default)]
+struct Used {
+    input_tokens: u64,
+    cache_creation_input_tokens: u64,
+    cache_read_input_tokens: u64,
+    output_tokens: u64,
+}
+
+impl Transcript {
+    /// What a message used beyond what was counted of it.
+    fn count(&mut self, id: String, usage: Usage) -> Option<Usage> {
+        if let Some((_, counted)) = self.counted.iter_mut().find(|(known, _)| *known == id) {
+            let more = usage.minus(*counted);
+            *counted = counted.plus(more);
+            return (more != Usage::default()).then_some(more);
+        }
+        if self.counted.len() == REMEMBERED {
+            self.counted.pop_front();
+        }
+        self.counted.push_back((id, usage));
+        (usage != Usage::default()).then_some(usage)
+    }
+}
+
+impl Reader for Transcript {
+    fn read(&mut self, text: &str) -> Vec<Reading> {
+        let mut readings = Vec::new();
+        for line in text.lines() {
+            // Most lines are of other kinds, and long.
+            if !line.contains("\"type\":\"assistant\"") {
+                continue;
+            }
+            let Ok(Line { kind, message }) = serde_json::from_str::<Line>(line) else {
+                continue;
+            };
+            let used = message.usage;
+            let input = used
+                .input_tokens
+                .saturating_add(used.cache_creation_input_tokens)
+                .saturating_add(used.cache_read_input_tokens);
+            let usage = Usage {
+                input_tokens: input,
+                output_tokens: used.output_tokens,
+                cost_micros: 0,
+            };
+            if kind == "assistant"
+                && let Some(usage) = self.count(message.id, usage)
+            {
+                readings.push(Reading::Usage(usage));
+            }
+        }
+        readings
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(id: &str, input: u64, cached: u64, output: u64) -> String {
+        format!(
+            r#"{{"type":"assistant","message":{{"id":"{id}","content":[{{"type":"text"}}],"usage":{{"input_tokens":{input},"cache_read_input_tokens":{cached},"output_tokens":{output}}}}}}}"#
+        )
+    }
+
+    fn used(input_tokens: u64, output_tokens: u64) -> Reading {
+        Reading::Usage(Usage {
+            input_tokens,
+            output_tokens,
+            cost_micros: 0,
+        })
+    }
+
+    #[test]
+    fn a_message_in_several_lines_is_counted_once() {
+        let mut transcript = Transcript::default();
+        let text = [
+            r#"{"type":"user","message":{"role":"user","content":"say \"type\":\"assistant\""}}"#,
+            &line("m1", 10, 90, 1),
+            &line("m1", 10, 90, 20),
+            "not json",
+            &line("m2", 5, 0, 2),
+        ]
+        .join("\n");
+        assert_eq!(
+            transcript.read(&text),
+            [used(100, 1), used(0, 19), used(5, 2)]
+        );
+        assert_eq!(transcript.read(&line("m1", 10, 90, 20)), []);
+    }
+}
