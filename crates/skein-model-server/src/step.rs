@@ -14,7 +14,7 @@ slow SECONDS TEXT               answer word by word, over so many seconds
 think SECONDS                   silence before the next step's first byte
 tokens IN OUT                   the usage that the next step reports
 error STATUS [MESSAGE]          fail; a retry gets the next step
-rate-limit SECONDS              fail with 429, to be tried again after so long; a retry gets the next step
+rate-limit SECONDS              fail with 429 and a wait; a retry gets the next step
 drop                            cut the connection in the middle; a retry gets the next step";
 
 const WORDS: &[&str] = &[

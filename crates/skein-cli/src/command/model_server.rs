@@ -22,7 +22,11 @@ use agents::Agent;
 /// answers stands in the prompt, between double brackets: `[[bash touch a ;; say done]]` makes the agent run a
 /// command and then says "done". It needs no daemon.
 #[derive(Debug, Args)]
-#[command(after_long_help = format!("Steps of a prompt, separated by `;;`:\n{}", indented(STEPS)))]
+#[command(after_long_help = format!(
+    "Steps of a prompt, separated by `;;`:\n{}\n\nA script:\n{}",
+    indented(STEPS),
+    indented(SCRIPT)
+))]
 pub(crate) struct ModelServerArgs {
     /// Listen on this loopback address; port 0 takes a free one
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
@@ -34,6 +38,17 @@ pub(crate) struct ModelServerArgs {
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
 }
+
+/// An example for the help; a test reads it.
+const SCRIPT: &str = r#"[[reply]]
+when = "(?i)run the tests"       # a regular expression over the prompt
+steps = ["bash cargo test", "say All is well."]
+
+[defaults]                       # for prompts that no rule fits
+say = "I am only a script."
+input_tokens = 100
+output_tokens = 20
+words_per_second = 30"#;
 
 /// What `--json` prints before it serves.
 #[derive(Debug, Serialize)]
@@ -145,6 +160,11 @@ mod tests {
             assert_eq!(error.is_some(), part.is_some(), "{text}");
             assert!(error.unwrap_or_default().contains(part.unwrap_or("")));
         }
+    }
+
+    #[test]
+    fn the_script_in_the_help_can_be_used() {
+        assert!(Script::parse(SCRIPT).is_ok());
     }
 
     #[test]
