@@ -39,28 +39,32 @@ pub(crate) struct Conversation {
     pub(crate) schema: Option<Value>,
     pub(crate) entries: Vec<Entry>,
     pub(crate) messages: usize,
-    pub(crate) custom: Custom,
+    pub(crate) asker: Asker,
+    /// Where the last prompt begins among the entries, and in which message it stands.
+    pub(crate) prompt: Option<(usize, usize)>,
 }
 
-/// Whether an agent of this protocol is known to offer tools whenever it works.
+/// What is known of who asks, besides what is asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Custom {
+pub(crate) enum Asker {
     #[default]
     Unknown,
+    /// An agent that offers tools whenever it works.
     AlwaysTools,
+    /// A helper that judges what the agent wants to do.
+    Judge,
 }
 
 impl Conversation {
-    /// The last thing a user said.
-    pub(crate) fn last_user(&self) -> Option<&str> {
-        self.users().last()
+    /// The last thing a user said, in however many parts.
+    pub(crate) fn last_user(&self) -> Option<String> {
+        let (from, _) = self.prompt?;
+        let parts: Vec<&str> = spoken(&self.entries[from..]).collect();
+        Some(parts.join("\n"))
     }
 
     pub(crate) fn users(&self) -> impl Iterator<Item = &str> {
-        self.entries.iter().filter_map(|entry| match entry {
-            Entry::User(text) => Some(text.as_str()),
-            Entry::Note(_) | Entry::Assistant | Entry::Result => None,
-        })
+        spoken(&self.entries)
     }
 
     /// How many tools have answered since then.
@@ -90,23 +94,36 @@ impl Conversation {
     /// the user's text, whose directive is not meant for it.
     pub(crate) fn is_hidden(&self) -> bool {
         let instructed = !self.instructions.is_empty() && self.edits() == Edits::Tools;
-        self.tools.is_empty() && (self.schema.is_some() || instructed || self.quotes())
+        self.asker == Asker::Judge
+            || self.tools.is_empty() && (self.schema.is_some() || instructed || self.quotes())
     }
 
     /// Gemini's summaries come without instructions; whoever talks to us by hand begins with the directive.
     fn quotes(&self) -> bool {
         let by_hand = |text: &str| text.trim_start().starts_with("[[");
-        self.custom == Custom::AlwaysTools && !self.last_user().is_some_and(by_hand)
+        self.asker == Asker::AlwaysTools && !self.last_user().as_deref().is_some_and(by_hand)
     }
 
-    /// Adds what stands under the user's name.
+    /// Adds what stands under the user's name in the message that was counted last.
     pub(crate) fn push_user(&mut self, text: &str) {
-        let entry = if is_note(text) {
-            Entry::Note
-        } else {
-            Entry::User
-        };
-        self.entries.push(entry(text.to_owned()));
+        if is_note(text) {
+            // Some programs put what came before an interruption and what comes after it into one message.
+            if INTERRUPTIONS
+                .iter()
+                .any(|begin| text.trim_start().starts_with(begin))
+            {
+                self.prompt = None;
+            }
+            self.entries.push(Entry::Note(text.to_owned()));
+            return;
+        }
+        if self
+            .prompt
+            .is_none_or(|(_, message)| message != self.messages)
+        {
+            self.prompt = Some((self.entries.len(), self.messages));
+        }
+        self.entries.push(Entry::User(text.to_owned()));
     }
 
     pub(crate) fn push_instructions(&mut self, text: &str) {
@@ -123,18 +140,27 @@ const NOTES: &[&str] = &[
     "<environment_context>",
     "<user_instructions>",
     "<permissions instructions>",
-    "<turn_aborted>",
     "<session_context>",
     "<local-command-",
     "<command-name>",
     "# AGENTS.md instructions",
-    "[Request interrupted by user",
     "This is the Gemini CLI.",
 ];
 
+/// How they mark that the user broke in.
+const INTERRUPTIONS: &[&str] = &["[Request interrupted by user", "<turn_aborted>"];
+
 fn is_note(text: &str) -> bool {
     let text = text.trim_start();
-    text.is_empty() || NOTES.iter().any(|begin| text.starts_with(begin))
+    let mut begins = NOTES.iter().chain(INTERRUPTIONS);
+    text.is_empty() || begins.any(|begin| text.starts_with(begin))
+}
+
+fn spoken(entries: &[Entry]) -> impl Iterator<Item = &str> {
+    entries.iter().filter_map(|entry| match entry {
+        Entry::User(text) => Some(text.as_str()),
+        Entry::Note(_) | Entry::Assistant | Entry::Result => None,
+    })
 }
 
 /// A string, or the texts of a list of parts, one by one.
@@ -165,12 +191,17 @@ mod tests {
         };
         assert!(with(|c| c.push_instructions("You make titles.")));
         assert!(with(|c| c.schema = Some(Value::Null)));
-        assert!(with(|c| c.custom = Custom::AlwaysTools));
+        assert!(with(|c| c.asker = Asker::AlwaysTools));
         assert!(!with(|c| c.push_instructions("Act as an expert developer.")));
+        assert!(with(|c| {
+            c.tools.push("a".to_owned());
+            c.asker = Asker::Judge;
+        }));
         for tools in [0, 1] {
             let mut turn = plain.clone();
-            turn.custom = Custom::AlwaysTools;
+            turn.asker = Asker::AlwaysTools;
             turn.tools = vec!["a".to_owned(); tools];
+            turn.messages += 1;
             turn.push_user("[[say b]]");
             assert!(!turn.is_hidden());
             turn.push_instructions("You are an agent.");
@@ -182,13 +213,28 @@ mod tests {
     fn results_are_counted_from_the_last_prompt() {
         let mut conversation = Conversation::default();
         for text in ["first", "second"] {
+            conversation.messages += 1;
             conversation.push_user(text);
             conversation
                 .entries
                 .extend([Entry::Assistant, Entry::Result]);
             conversation.push_user("<system-reminder>…</system-reminder>");
         }
-        assert_eq!(conversation.last_user(), Some("second"));
+        assert_eq!(conversation.last_user().as_deref(), Some("second"));
         assert_eq!(conversation.results(), 1);
+    }
+    #[test]
+    fn a_prompt_may_have_parts() {
+        let mut conversation = Conversation::default();
+        conversation.push_user("before");
+        conversation.messages += 1;
+        conversation.push_user("[[say a]]");
+        conversation.push_user("<system-reminder>…</system-reminder>");
+        conversation.push_user("see also b");
+        let prompt = conversation.last_user();
+        assert_eq!(prompt.as_deref(), Some("[[say a]]\nsee also b"));
+        conversation.push_user("[Request interrupted by user]");
+        conversation.push_user("c");
+        assert_eq!(conversation.last_user().as_deref(), Some("c"));
     }
 }

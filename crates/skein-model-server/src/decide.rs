@@ -43,11 +43,12 @@ pub(crate) fn answer(
     let chosen = if conversation.is_hidden() {
         said(&aside(conversation))
     } else {
-        let text = conversation.last_user().unwrap_or("");
-        let steps = directive::find(text).or_else(|| script.steps_for(text));
-        match steps {
-            Some(steps) => chosen(conversation, asked, directive::replies(steps), failures),
-            None => said(&script.default_text(text)),
+        let text = conversation.last_user().unwrap_or_default();
+        let steps = directive::find(&text).or_else(|| script.steps_for(&text));
+        match (steps, &conversation.schema) {
+            (Some(steps), _) => chosen(conversation, asked, directive::replies(steps), failures),
+            (None, Some(_)) => said(&aside(conversation)),
+            (None, None) => said(&script.default_text(&text)),
         }
     };
     chosen.into_answer(conversation, asked, script)
@@ -89,6 +90,13 @@ fn chosen(
             break;
         }
         step += 1;
+    }
+    let ends = replies
+        .get(step)
+        .is_none_or(|reply| !reply.fails() && reply.calls() == 0);
+    if ends && asked.session.is_none() {
+        // Another conversation that begins alike could not be told from this one.
+        (0..step).for_each(|step| _ = failures.0.remove(&numbered(begin, step)));
     }
     let reply = match conversation.edits() {
         Edits::Tools => replies.get(step).cloned().unwrap_or_default(),

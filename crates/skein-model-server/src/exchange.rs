@@ -23,6 +23,8 @@ pub struct Exchange {
     pub path: String,
     /// The session that the agent program says it belongs to.
     pub session: Option<String>,
+    /// The thread in that session, where there are several: Codex's helpers have their own.
+    pub thread: Option<String>,
     pub model: Option<String>,
     /// Milliseconds since 1970, here and below.
     pub began_ms: u64,

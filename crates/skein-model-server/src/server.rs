@@ -19,7 +19,7 @@ use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-use crate::conversation::Conversation;
+use crate::conversation::{Asker, Conversation};
 use crate::decide::{self, Asked, Failures};
 use crate::exchange::{Exchange, History, Late, Ledger, Open, Outcome, now_ms};
 use crate::protocol::{self, Endpoint, Protocol};
@@ -167,6 +167,8 @@ struct Taken {
     path: String,
     query: String,
     session: Option<String>,
+    thread: Option<String>,
+    judge: bool,
     body: Bytes,
 }
 
@@ -181,7 +183,9 @@ impl Desk {
             method: head.method,
             path: head.uri.path().to_owned(),
             query: head.uri.query().unwrap_or("").to_owned(),
-            session: session(&head.headers),
+            session: first(&head.headers, SESSION),
+            thread: first(&head.headers, THREAD),
+            judge: first(&head.headers, &["x-openai-subagent"]).as_deref() == Some("guardian"),
             body: body.map_or_else(|_| Bytes::new(), |body| body.to_bytes()),
         };
         let mut exchange = Exchange {
@@ -190,6 +194,7 @@ impl Desk {
             method: taken.method.to_string(),
             path: taken.path.clone(),
             session: taken.session.clone(),
+            thread: taken.thread.clone(),
             model: None,
             began_ms,
             first_byte_ms: None,
@@ -226,7 +231,10 @@ impl Desk {
         let Ok(body) = serde_json::from_slice::<Value>(&taken.body) else {
             return refuse(protocol, 400, "the request's body is not JSON");
         };
-        let conversation = protocol.read(&taken.path, &taken.query, &body);
+        let mut conversation = protocol.read(&taken.path, &taken.query, &body);
+        if taken.judge {
+            conversation.asker = Asker::Judge;
+        }
         note(exchange, &conversation);
         if matches!(endpoint, Endpoint::Count(_)) {
             exchange.hidden = true;
@@ -236,7 +244,7 @@ impl Desk {
         let answer = {
             let asked = Asked {
                 protocol,
-                session: taken.session.as_deref(),
+                session: taken.thread.as_deref().or(taken.session.as_deref()),
                 bytes: taken.body.len(),
             };
             let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
@@ -264,25 +272,24 @@ fn looked_at(taken: &Taken, upgrade: bool) -> Rendered {
     }
 }
 
-/// The session that the agent program names in a header.
-fn session(headers: &HeaderMap) -> Option<String> {
-    [
-        "x-claude-code-session-id",
-        "session-id",
-        "session_id",
-        "thread-id",
-        "x-session-id",
-    ]
-    .iter()
-    .find_map(|name| headers.get(*name))
-    .and_then(|value| value.to_str().ok())
-    .map(str::to_owned)
+/// The headers in which agent programs name their session, and Codex the thread in it that asks.
+const SESSION: &[&str] = &[
+    "x-claude-code-session-id",
+    "session-id",
+    "session_id",
+    "x-session-id",
+];
+const THREAD: &[&str] = &["thread-id", "thread_id"];
+
+fn first(headers: &HeaderMap, names: &[&str]) -> Option<String> {
+    let value = names.iter().find_map(|name| headers.get(*name))?;
+    value.to_str().ok().map(str::to_owned)
 }
 
 fn note(exchange: &mut Exchange, conversation: &Conversation) {
     exchange.model.clone_from(&conversation.model);
     exchange.hidden = conversation.is_hidden();
-    exchange.last_user = conversation.last_user().map(|text| begin(text, LAST_USER));
+    exchange.last_user = conversation.last_user().map(|text| begin(&text, LAST_USER));
     exchange.history = History {
         messages: conversation.messages,
         users: conversation

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::conversation::{Conversation, Custom, Entry, texts};
+use crate::conversation::{Asker, Conversation, Entry, texts};
 use crate::reply::{Answer, Part, Piece, Rendered, Stamp, stream};
 
 pub(super) fn read(path: &str, query: &str, body: &Value) -> Conversation {
@@ -28,7 +28,7 @@ pub(super) fn read(path: &str, query: &str, body: &Value) -> Conversation {
             .map(|key| &config[key])
             .find(|schema| schema.is_object())
             .cloned(),
-        custom: Custom::AlwaysTools,
+        asker: Asker::AlwaysTools,
         ..Conversation::default()
     };
     for text in texts(&body["systemInstruction"]["parts"]) {

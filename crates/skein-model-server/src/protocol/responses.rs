@@ -298,7 +298,7 @@ mod tests {
             ],
         }));
         assert_eq!(conversation.tools, ["web_search", "a", "exec"]);
-        assert_eq!(conversation.last_user(), Some("hello"));
+        assert_eq!(conversation.last_user().as_deref(), Some("hello"));
     }
 
     #[test]

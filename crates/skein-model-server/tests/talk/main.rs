@@ -89,6 +89,31 @@ async fn a_failure_is_given_once_and_its_retry_goes_on() {
 }
 
 #[tokio::test]
+async fn a_conversation_that_begins_alike_fails_alike() {
+    let server = server().await;
+    let prompt = "[[error 500 ;; bash a ;; say done]]";
+    for dialect in DIALECTS {
+        for _ in 0..2 {
+            assert_eq!(dialect.ask(&server, prompt, 0).await.status, 500);
+            assert_eq!(dialect.said(&server, prompt, 0).await.calls.len(), 1);
+            assert_eq!(dialect.said(&server, prompt, 1).await.text, "done");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_named_session_remembers_its_failures() {
+    let server = server().await;
+    let messages = json!([{ "role": "user", "content": "[[error 500 ;; say done]]" }]);
+    let body = json!({ "model": "m", "messages": messages });
+    for (session, status) in [("a", 500), ("a", 200), ("b", 500), ("a", 200), ("b", 200)] {
+        let headers = [("x-session-id", session)];
+        let answer = send(&server, "POST", "/v1/chat/completions", &headers, &body).await;
+        assert_eq!(answer.status, status, "{session}");
+    }
+}
+
+#[tokio::test]
 async fn without_a_directive_the_script_decides() {
     let script = "[[reply]]\nwhen = \"tests\"\nsteps = [\"bash true\", \"say ran\"]\n\
                   [defaults]\nsay = \"hm\"\ninput_tokens = 3\noutput_tokens = 4\n";
@@ -179,6 +204,32 @@ async fn a_router_gets_json_by_its_schema() {
     let answer = ask(&server, "/v1beta/models/m:generateContent", &body).await;
     let part = &answer.json()["candidates"][0]["content"]["parts"][0]["text"];
     assert_eq!(part, r#"{"model_choice":"flash"}"#);
+}
+
+#[tokio::test]
+async fn codex_s_judge_is_hidden_and_gets_a_verdict() {
+    let server = server().await;
+    let body = json!({
+        "model": "m",
+        "input": "Judge this: [[escalate ls]]",
+        "tools": [{ "type": "function", "name": "exec_command" }],
+        "text": { "format": { "type": "json_schema", "schema": {
+            "type": "object",
+            "properties": { "outcome": { "type": "string", "enum": ["allow", "deny"] } },
+        } } },
+    });
+    let headers = [
+        ("session-id", "s"),
+        ("thread-id", "t"),
+        ("x-openai-subagent", "guardian"),
+    ];
+    let answer = send(&server, "POST", "/v1/responses", &headers, &body).await;
+    let text = &answer.json()["output"][0]["content"][0]["text"];
+    assert_eq!(text, r#"{"outcome":"allow"}"#);
+    let exchange = server.exchanges().remove(0);
+    assert!(exchange.hidden);
+    let named = (exchange.session.as_deref(), exchange.thread.as_deref());
+    assert_eq!(named, (Some("s"), Some("t")));
 }
 
 #[tokio::test]
