@@ -7,6 +7,9 @@ use skein_domain::{Activity, Limit, NativeId, Phase, Question, Reason, Timestamp
 /// A working turn by the hooks that the screen calls ready for this long was interrupted without a word.
 const FORGOTTEN_MS: u64 = 8_000;
 
+/// How long after its start an agent that has its task in its arguments may take to begin with it.
+const LAUNCH_MS: u64 = 30_000;
+
 /// A `ready` that the screen showed and no rule finds there any more is believed for this long: screens are
 /// drawn in pieces. Shorter than the time after which a turn that nobody saw begin counts as over.
 const STALE_MS: u64 = 1_500;
@@ -55,6 +58,10 @@ pub(crate) struct Sightings {
     pub(crate) conversation: Option<Usage>,
     /// Files to be read from now on.
     pub(crate) watch: Vec<FileSource>,
+    /// Until when a `ready` is not believed: its task is in its arguments, and it has not begun with it.
+    launching: Option<u64>,
+    /// What it said meanwhile.
+    held: Option<ActivitySeen>,
     /// What stops it although it waits for a prompt.
     pub(crate) limit: Option<LimitSeen>,
     /// What a limit said that is over: the screen may go on to show it.
@@ -161,6 +168,24 @@ impl Sightings {
         });
     }
 
+    /// It was just started with its task and says by itself when it begins. A program that is up before it
+    /// begins is not ready for anything else.
+    pub(crate) fn launched(&mut self, now: u64) {
+        if !self.screens_only && !self.worked {
+            self.launching = Some(now + LAUNCH_MS);
+        }
+    }
+
+    /// An agent that never began with its task is what it says.
+    pub(crate) fn launch_over(&mut self, now: u64) {
+        if self.launching.is_some_and(|until| now >= until) {
+            self.launching = None;
+            if let Some(held) = self.held.take() {
+                self.now = Some(held);
+            }
+        }
+    }
+
     /// Whether it is known that nothing is asked; not knowing is not a no.
     pub(crate) fn asks(&self) -> Option<bool> {
         let seen = self.now.as_ref()?;
@@ -183,6 +208,20 @@ impl Sightings {
     }
 
     fn set(&mut self, activity: Activity, source: Source, rule: &str, detail: Option<String>) {
+        if activity == Activity::Ready && self.launching.is_some() {
+            self.held = Some(ActivitySeen {
+                activity,
+                source,
+                rule: rule.to_owned(),
+                detail,
+            });
+            return;
+        }
+        // A screen may show work before the agent's own word is that it is up.
+        if source != Source::Screen {
+            self.launching = None;
+            self.held = None;
+        }
         if activity == Activity::Active {
             self.worked = true;
             // Whoever works is not held up.
@@ -339,7 +378,8 @@ impl Sightings {
     pub(crate) fn look_again(&self) -> Option<u64> {
         let forgotten = self.ready_since.map(|since| since + FORGOTTEN_MS);
         let stale = self.unlike_since.map(|since| since + STALE_MS);
-        [forgotten, stale].into_iter().flatten().min()
+        let launching = self.launching.filter(|_| self.held.is_some());
+        [forgotten, stale, launching].into_iter().flatten().min()
     }
 
     fn learn(&mut self, reading: Reading) {
@@ -563,6 +603,39 @@ mod tests {
         seen.heard(vec![Reading::PromptTaken { text: None }], Source::Hook);
         seen.heard(vec![blocked(), limited()], Source::Hook);
         assert_eq!(seen.activity(), Some(Activity::Blocked), "a new one");
+    }
+
+    #[test]
+    fn l3_an_agent_with_its_task_in_its_arguments_is_not_ready_before_it_began() {
+        let ready = || vec![Reading::TurnEnded];
+        let mut seen = Sightings::default();
+        seen.recall(&Phase::Active, &abilities(true));
+        seen.launched(0);
+        seen.heard(ready(), Source::File);
+        assert_eq!(seen.activity(), Some(Activity::Active));
+        seen.heard(vec![Reading::PromptTaken { text: None }], Source::Hook);
+        seen.heard(ready(), Source::File);
+        assert_eq!(seen.activity(), Some(Activity::Ready));
+
+        let mut lazy = Sightings::default();
+        lazy.recall(&Phase::Active, &abilities(true));
+        lazy.launched(0);
+        lazy.heard(ready(), Source::File);
+        lazy.launch_over(LAUNCH_MS - 1);
+        assert_eq!(lazy.activity(), Some(Activity::Active));
+        assert_eq!(lazy.look_again(), Some(LAUNCH_MS));
+        lazy.launch_over(LAUNCH_MS);
+        assert_eq!(lazy.activity(), Some(Activity::Ready), "it never began");
+
+        let mut shown = Sightings::default();
+        shown.recall(&Phase::Active, &abilities(false));
+        shown.launched(0);
+        shown.looked(screen(Activity::Ready), 1);
+        assert_eq!(
+            shown.activity(),
+            Some(Activity::Ready),
+            "nothing else tells"
+        );
     }
 
     #[test]

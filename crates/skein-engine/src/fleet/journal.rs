@@ -9,7 +9,9 @@ use std::sync::Arc;
 use skein_domain::fact::{Change, SagaChange};
 use skein_domain::observed::SagaSeen;
 use skein_domain::saga::{Failure, Step};
-use skein_domain::{Gear, Kind, Outcome, Reason, Saga, SagaState, Session, WorkspaceState};
+use skein_domain::{
+    Gear, Kind, Outcome, PromptVia, Reason, Saga, SagaState, Session, WorkspaceState,
+};
 use skein_store::Writer;
 
 use super::deliver::close_written;
@@ -238,7 +240,8 @@ impl Carrier {
         if let Ok(session) = self.session().await {
             if session.has_run() {
                 self.fleet.places.started(&self.member);
-                self.fleet.keep(&self.desk, &session);
+                let carries = matches!(saga.prompt, Some(PromptVia::Argv | PromptVia::Stdin));
+                self.fleet.keep_launched(&self.desk, &session, carries);
                 self.fleet.wake_keeper(&self.member);
             } else if self.fleet.places.leave(&self.member) {
                 self.fleet.ring();

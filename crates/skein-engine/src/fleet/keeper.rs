@@ -98,6 +98,8 @@ pub(crate) struct Keeper {
     pub(super) murky: Option<bool>,
     /// What this run has spent, as far as it was told in this process.
     pub(super) spent: Option<skein_domain::Spent>,
+    /// Whether the run was just started with its task in its arguments.
+    carries: bool,
     settings: Option<ProjectSettings>,
     /// What the agent writes, and what it was looked for by.
     pub(super) tails: Tails,
@@ -116,6 +118,11 @@ enum Left {
 impl Fleet {
     /// Watches the session's run from now on; nothing if it is watched already.
     pub(crate) fn keep(self: &Arc<Self>, desk: &Desk, session: &Session) {
+        self.keep_launched(desk, session, false);
+    }
+
+    /// The same for a run that was just started; `carries` if it has its task already.
+    pub(crate) fn keep_launched(self: &Arc<Self>, desk: &Desk, session: &Session, carries: bool) {
         let Some(gear) = session.gear.as_deref() else {
             return;
         };
@@ -171,6 +178,7 @@ impl Fleet {
             looks: 0,
             murky: None,
             spent: None,
+            carries,
             settings: None,
             tails: Tails::default(),
             tailed: None,
@@ -532,6 +540,9 @@ impl Keeper {
         match self.fleet.agent(session, &project) {
             Ok(agent) => {
                 self.seen.recall(&session.phase, agent.abilities());
+                if self.carries {
+                    self.seen.launched(self.now());
+                }
                 self.seen.limit = session
                     .gear
                     .as_ref()
@@ -610,6 +621,7 @@ impl Keeper {
         };
         let readings = agent.read_screen(picture);
         let now = self.now();
+        self.seen.launch_over(now);
         self.seen.looked(readings, now);
         let at = self.desk.now();
         if let Some(what) = self.seen.shown() {

@@ -1,0 +1,336 @@
+//! A fleet whose agents are real programs, a model that does as it is told, and a user who had them set up.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use skein_model_server::{Exchange, Script, Server, Settings};
+use tokio::runtime::Runtime;
+
+use crate::base::Ran;
+use crate::common::{Fleet, eventually, text};
+
+/// Longest wait for the model to be asked something.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// One of the programs, and what its user has set.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Program {
+    pub(crate) agent: &'static str,
+    /// Whether it asks before it does something.
+    pub(crate) asks: bool,
+    /// Whether it tells what it cost, in money.
+    pub(crate) costs: bool,
+}
+
+pub(crate) const CLAUDE: Program = Program {
+    agent: "claude-code",
+    asks: true,
+    costs: true,
+};
+pub(crate) const CODEX: Program = Program {
+    agent: "codex",
+    asks: true,
+    costs: false,
+};
+pub(crate) const OPENCODE: Program = Program {
+    agent: "opencode",
+    asks: true,
+    costs: true,
+};
+pub(crate) const GEMINI: Program = Program {
+    agent: "gemini",
+    asks: true,
+    costs: false,
+};
+pub(crate) const AIDER: Program = Program {
+    agent: "aider",
+    asks: false,
+    costs: true,
+};
+
+/// Everything a test needs; ends with it.
+pub(crate) struct Stage {
+    pub(crate) fleet: Fleet,
+    pub(crate) program: Program,
+    runtime: Runtime,
+    model: Option<Server>,
+    /// The user's own files, as they were when the test began.
+    own: BTreeMap<PathBuf, Vec<u8>>,
+    /// Variables that the daemon is started with.
+    env: Vec<(String, String)>,
+}
+
+impl Stage {
+    pub(crate) fn new(program: Program) -> Self {
+        let programs = programs();
+        let runtime = Runtime::new().unwrap();
+        let settings = Settings {
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            script: Script::default(),
+            log: None,
+        };
+        let model = runtime.block_on(Server::start(settings)).unwrap();
+        let url = model.url();
+        let fleet = Fleet::without_project();
+        let mut env = vec![(
+            "PATH".to_owned(),
+            format!("{programs}/bin:/usr/local/bin:/usr/bin:/bin"),
+        )];
+        env.extend(variables(program, &url));
+        let user = fleet.home.user();
+        for (path, content) in files(program, &url, &fleet.repo) {
+            let path = user.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        }
+        let stage = Self {
+            own: kept(program)
+                .iter()
+                .map(|path| user.join(path))
+                .map(|path| (path.clone(), fs::read(&path).unwrap()))
+                .collect(),
+            fleet,
+            program,
+            runtime,
+            model: Some(model),
+            env,
+        };
+        let repo = stage.fleet.repo.display().to_string();
+        stage.json(&["project", "add", &repo, "--name", "api"]);
+        stage
+    }
+
+    fn command(&self, args: &[&str]) -> std::process::Command {
+        let mut command = self.fleet.command(args);
+        command.envs(self.env.iter().map(|(k, v)| (k, v)));
+        command
+    }
+
+    pub(crate) fn run(&self, args: &[&str]) -> Ran {
+        Ran::from(self.command(args).output().unwrap())
+    }
+
+    pub(crate) fn json(&self, args: &[&str]) -> Value {
+        let ran = self.run(&[&["--json"], args].concat());
+        assert_eq!(ran.code, 0, "{args:?}: {ran:?}");
+        ran.document()
+    }
+
+    pub(crate) fn spawn(&self, task: &str, args: &[&str]) -> String {
+        let agent = self.program.agent;
+        let base = ["spawn", "--project", "api", "--agent", agent, task];
+        text(&self.json(&[&base, args].concat())["id"])
+    }
+
+    /// What the model was asked so far, but for what programs ask for themselves.
+    pub(crate) fn turns(&self) -> Vec<Exchange> {
+        let mut all = self.model.as_ref().unwrap().exchanges();
+        all.retain(Exchange::is_turn);
+        all
+    }
+
+    /// Waits until the model was asked something that fits; gives it.
+    pub(crate) fn asked(&self, what: &str, fits: impl Fn(&Exchange) -> bool) -> Exchange {
+        let found = |all: &[Exchange]| all.iter().rev().find(|e| e.is_turn() && fits(e)).cloned();
+        let model = self.model.as_ref().unwrap();
+        let seen = model.wait_for(PATIENCE, |all| found(all).is_some());
+        let all = self
+            .runtime
+            .block_on(seen)
+            .unwrap_or_else(|late| panic!("{what}: {late}\n{}", self.screens()));
+        found(&all).unwrap()
+    }
+
+    /// Waits until the model has got `marker` from the user.
+    pub(crate) fn heard(&self, marker: &str) -> Exchange {
+        let says = |e: &Exchange| e.last_user.as_deref().is_some_and(|t| t.contains(marker));
+        self.asked(marker, says)
+    }
+
+    /// Waits for a status; says what is on the screen when it does not come.
+    pub(crate) fn until_status(&self, session: &str, status: &str) -> Value {
+        self.until(session, status, |s| s["status"] == status)
+    }
+
+    pub(crate) fn until(
+        &self,
+        session: &str,
+        what: &str,
+        wanted: impl Fn(&Value) -> bool,
+    ) -> Value {
+        let mut last = Value::Null;
+        eventually(
+            || {
+                last = self.json(&["show", session]);
+                wanted(&last).then(|| last.clone())
+            },
+            || {
+                let why = self.run(&["why", session]).stdout;
+                format!("{what}:\n{why}\n{}", self.screens())
+            },
+        )
+    }
+
+    pub(crate) fn until_receipt(&self, receipt: &str, wanted: &[&str]) -> Value {
+        let look = || {
+            let found = self.fleet.receipt(receipt);
+            wanted.contains(&found["state"].as_str()?).then_some(found)
+        };
+        eventually(look, || format!("{receipt} {wanted:?}\n{}", self.screens()))
+    }
+
+    /// Sends without waiting; gives the receipt's id.
+    pub(crate) fn post(&self, session: &str, message: &str) -> String {
+        text(&self.json(&["send", session, message, "--no-wait"])["id"])
+    }
+
+    pub(crate) fn folder(&self, session: &str) -> PathBuf {
+        let shown = self.json(&["show", session]);
+        PathBuf::from(text(&shown["workspace"]["path"]))
+    }
+
+    pub(crate) fn until_file(&self, path: &Path) {
+        eventually(
+            || path.exists().then_some(()),
+            || format!("{} never came\n{}", path.display(), self.screens()),
+        );
+    }
+
+    pub(crate) fn pid(&self, session: &str) -> i32 {
+        let shown = self.until(session, "a process", |s| s["runtime"]["pid"].is_i64());
+        i32::try_from(shown["runtime"]["pid"].as_i64().unwrap()).unwrap()
+    }
+
+    /// What all sessions show, for failures.
+    fn screens(&self) -> String {
+        let list = self.json(&["ls", "--all"]);
+        let of = |session: &Value| {
+            let id = text(&session["id"]);
+            let screen = self.run(&["screen", &id]).stdout;
+            let status = &session["status"];
+            format!("== {id} {status}\n{screen}")
+        };
+        let sessions = list["data"].as_array().unwrap();
+        sessions.iter().map(of).collect()
+    }
+
+    /// The user's own settings are, byte for byte, what they were.
+    pub(crate) fn assert_untouched(&self) {
+        for (path, content) in &self.own {
+            let now = fs::read(path).unwrap_or_default();
+            assert_eq!(
+                String::from_utf8_lossy(&now),
+                String::from_utf8_lossy(content),
+                "{}",
+                path.display()
+            );
+        }
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        // It needs its runtime to end.
+        let _inside = self.runtime.enter();
+        drop(self.model.take());
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "what runs the tests says where the programs are"
+)]
+fn programs() -> String {
+    std::env::var("SKEIN_TEST_AGENTS")
+        .expect("SKEIN_TEST_AGENTS names the programs' folder; `./test --agents` sets it")
+}
+
+fn variables(program: Program, url: &str) -> Vec<(String, String)> {
+    let pairs: &[(&str, String)] = &match program.agent {
+        "claude-code" => vec![
+            ("ANTHROPIC_BASE_URL", url.to_owned()),
+            ("ANTHROPIC_AUTH_TOKEN", "x".into()),
+            ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1".into()),
+        ],
+        "codex" => vec![("FAKE_KEY", "x".into())],
+        "gemini" => vec![
+            ("GEMINI_API_KEY", "x".into()),
+            ("GOOGLE_GEMINI_BASE_URL", url.to_owned()),
+        ],
+        "aider" => vec![
+            ("OPENAI_API_BASE", format!("{url}/v1")),
+            ("OPENAI_API_KEY", "x".into()),
+        ],
+        _ => vec![],
+    };
+    pairs
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), value.clone()))
+        .collect()
+}
+
+/// What a user of the program has in their home, who has used it before.
+fn files(program: Program, url: &str, _repo: &Path) -> Vec<(&'static str, String)> {
+    match program.agent {
+        "claude-code" => vec![
+            (
+                ".claude.json",
+                json!({"hasCompletedOnboarding": true, "theme": "dark"}).to_string(),
+            ),
+            (
+                ".claude/settings.json",
+                json!({"env": {"MINE": "1"}, "includeCoAuthoredBy": false}).to_string(),
+            ),
+            (".claude/CLAUDE.md", "Be brief.\n".into()),
+        ],
+        "codex" => vec![(
+            ".codex/config.toml",
+            format!(
+                "# mine\nmodel = \"fake-1\"\nmodel_provider = \"fake\"\ncheck_for_update_on_startup = false\n\
+                 \n[analytics]\nenabled = false\n\n[features]\nplugins = false\napps = false\n\n\
+                 [model_providers.fake]\nname = \"fake\"\nbase_url = \"{url}/v1\"\nwire_api = \"responses\"\n\
+                 env_key = \"FAKE_KEY\"\n"
+            ),
+        )],
+        "opencode" => vec![(
+            ".config/opencode/opencode.json",
+            json!({
+                "model": "fake/fake-1", "small_model": "fake/fake-1", "autoupdate": false, "share": "disabled",
+                "provider": {"fake": {
+                    "npm": "@ai-sdk/openai-compatible",
+                    "options": {"baseURL": format!("{url}/v1"), "apiKey": "x"},
+                    "models": {"fake-1": {
+                        "tool_call": true, "cost": {"input": 3, "output": 15},
+                        "limit": {"context": 200_000, "output": 8192},
+                    }},
+                }},
+            })
+            .to_string(),
+        )],
+        "gemini" => vec![(
+            ".gemini/settings.json",
+            json!({
+                "security": {"auth": {"selectedType": "gemini-api-key"}},
+                "privacy": {"usageStatisticsEnabled": false},
+                "general": {"enableAutoUpdate": false, "enableAutoUpdateNotification": false},
+            })
+            .to_string(),
+        )],
+        _ => vec![(".aider.conf.yml", "model: openai/fake-1\nanalytics-disable: true\n".into())],
+    }
+}
+
+/// Of those, what the program itself never writes: what is compared in the end.
+fn kept(program: Program) -> &'static [&'static str] {
+    match program.agent {
+        "claude-code" => &[".claude/settings.json", ".claude/CLAUDE.md", ".gitconfig"],
+        "codex" => &[".codex/config.toml", ".gitconfig"],
+        "opencode" => &[".config/opencode/opencode.json", ".gitconfig"],
+        "gemini" => &[".gemini/settings.json", ".gitconfig"],
+        _ => &[".aider.conf.yml", ".gitconfig"],
+    }
+}
