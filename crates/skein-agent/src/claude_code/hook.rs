@@ -8,8 +8,8 @@ use std::str::FromStr;
 use serde::Deserialize;
 use skein_domain::{Activity, NativeId, Usage};
 
-use super::transcript;
-use crate::agent::{Reading, Resets};
+use super::{screen, transcript};
+use crate::agent::Reading;
 use crate::hooks::micros;
 
 #[derive(Debug, Default, Deserialize)]
@@ -68,19 +68,16 @@ fn watch(payload: &Payload) -> Option<Reading> {
 /// can be told to go on.
 fn failure(payload: &Payload) -> Vec<Reading> {
     let said = payload.last_assistant_message.clone().unwrap_or_default();
-    let resets = said.split_once("resets ").map(|(_, when)| when.trim());
+    let limited = screen::until(&said);
     let blocked = |detail: &str| Reading::Activity {
         activity: Activity::Blocked,
         rule: "hook StopFailure".into(),
         detail: Some(detail.to_owned()),
     };
     match payload.error.as_deref() {
-        Some("rate_limit") if resets.is_some() => vec![
-            blocked(&said),
-            Reading::Limited {
-                resets: resets.map(|when| Resets::Said(format!("resets {when}"))),
-            },
-        ],
+        Some("rate_limit") if limited.is_some() => {
+            [blocked(&said)].into_iter().chain(limited).collect()
+        }
         Some("authentication_failed" | "oauth_org_not_allowed" | "billing_error") => {
             vec![blocked(&said)]
         }
@@ -100,6 +97,7 @@ fn cost(payload: &Payload) -> Option<Reading> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agent::Resets;
 
     #[test]
     fn hooks_name_the_conversation_and_where_it_is_written() {

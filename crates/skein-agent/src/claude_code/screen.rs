@@ -2,9 +2,9 @@
 
 use std::str::FromStr;
 
-use skein_domain::{Question, Reason};
+use skein_domain::{Activity, Question, Reason};
 
-use crate::agent::{Picture, Reading};
+use crate::agent::{Picture, Reading, Resets};
 use crate::rules::Rules;
 
 /// As much of a command as a question may hold.
@@ -16,14 +16,32 @@ const GENERAL: &[&str] = &["Do you want to proceed?", "Would you like to proceed
 pub(super) fn read(rules: &Rules, picture: Picture<'_>) -> Vec<Reading> {
     let picture = now(picture);
     let mut readings = rules.read(picture);
+    let mut limited = None;
     for reading in &mut readings {
-        if let Reading::Asks(question) = reading
-            && let Some(text) = wish(question, picture.rows)
-        {
-            question.text = text;
+        match reading {
+            Reading::Asks(question) => {
+                if let Some(text) = wish(question, picture.rows) {
+                    question.text = text;
+                }
+            }
+            Reading::Activity {
+                activity: Activity::Blocked,
+                detail: Some(detail),
+                ..
+            } => limited = until(detail),
+            _ => {}
         }
     }
+    readings.extend(limited);
     readings
+}
+
+/// It says at which hour of the day, in words.
+pub(super) fn until(said: &str) -> Option<Reading> {
+    let at = said.find("resets ")?;
+    Some(Reading::Limited {
+        resets: Some(Resets::Said(said[at..].trim().to_owned())),
+    })
 }
 
 /// What came after the last prompt: an error of an earlier turn is no longer true.
