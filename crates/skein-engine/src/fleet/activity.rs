@@ -14,6 +14,9 @@ const LAUNCH_MS: u64 = 30_000;
 /// drawn in pieces. Shorter than the time after which a turn that nobody saw begin counts as over.
 const STALE_MS: u64 = 1_500;
 
+/// An agent that says that it asks shows what within this time; until then there is nothing to be answered.
+const SHOWN_MS: u64 = 1_000;
+
 /// The screen no longer shows the question it showed.
 const GONE: &str = "question gone";
 
@@ -36,6 +39,10 @@ pub(crate) struct Sightings {
     pub(crate) finished: Option<Finished>,
     /// Whether nothing but the screen tells what this agent does.
     screens_only: bool,
+    /// Whether its screens tell anything.
+    screens: bool,
+    /// Since when it asks and no question is to be seen.
+    unshown_since: Option<u64>,
     /// Whether hooks spoke in this run; they are believed over the screen.
     pub(crate) hooks: bool,
     /// Since when the screen says `ready` against the hooks.
@@ -147,6 +154,7 @@ impl Sightings {
     pub(crate) fn recall(&mut self, phase: &Phase, abilities: &Abilities) {
         let tells = abilities.hooks || abilities.files || !abilities.protocols.is_empty();
         self.screens_only = !tells;
+        self.screens = abilities.screens;
         if self.now.is_some() {
             return;
         }
@@ -283,6 +291,21 @@ impl Sightings {
 
     /// What the screen shows. An empty list says nothing, but for a question that is no longer there.
     pub(crate) fn looked(&mut self, readings: Vec<Reading>, now: u64) {
+        self.look(readings, now);
+        let asks = self.activity() == Some(Activity::WaitingInput) && self.screens;
+        if asks && self.question.is_none() {
+            self.unshown_since.get_or_insert(now);
+        } else {
+            self.unshown_since = None;
+        }
+    }
+
+    /// Whether what it asks is about to be seen.
+    pub(crate) fn is_about_to_ask(&self, now: u64) -> bool {
+        self.unshown_since.is_some_and(|at| now < at + SHOWN_MS)
+    }
+
+    fn look(&mut self, readings: Vec<Reading>, now: u64) {
         let mut seen: Option<(Activity, String, Option<String>)> = None;
         let mut question = None;
         let mut wanted = None;
@@ -375,11 +398,16 @@ impl Sightings {
     }
 
     /// When the screen should be looked at again although nothing changed.
-    pub(crate) fn look_again(&self) -> Option<u64> {
+    pub(crate) fn look_again(&self, now: u64) -> Option<u64> {
         let forgotten = self.ready_since.map(|since| since + FORGOTTEN_MS);
         let stale = self.unlike_since.map(|since| since + STALE_MS);
         let launching = self.launching.filter(|_| self.held.is_some());
-        [forgotten, stale, launching].into_iter().flatten().min()
+        let unshown = self.unshown_since.filter(|_| self.is_about_to_ask(now));
+        let shown = unshown.map(|since| since + SHOWN_MS);
+        [forgotten, stale, launching, shown]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn learn(&mut self, reading: Reading) {
@@ -488,13 +516,13 @@ mod tests {
         seen.looked(screen(Activity::Ready), 0);
         seen.looked(vec![], 10);
         assert_eq!(seen.activity(), Some(Activity::Ready), "drawn in pieces");
-        assert_eq!(seen.look_again(), Some(10 + STALE_MS));
+        assert_eq!(seen.look_again(10), Some(10 + STALE_MS));
         seen.looked(screen(Activity::Ready), 20);
         seen.looked(vec![], 30 + STALE_MS);
         assert_eq!(seen.activity(), Some(Activity::Ready), "seen in between");
         seen.looked(vec![], 30 + 2 * STALE_MS);
         assert_eq!(seen.activity(), Some(Activity::Unknown));
-        assert_eq!(seen.look_again(), None);
+        assert_eq!(seen.look_again(30 + 2 * STALE_MS), None);
     }
 
     #[test]
@@ -562,6 +590,34 @@ mod tests {
     }
 
     #[test]
+    fn a_question_is_given_a_moment_to_be_shown() {
+        let waits = Reading::Activity {
+            activity: Activity::WaitingInput,
+            rule: "state waiting".into(),
+            detail: None,
+        };
+        let both = Abilities {
+            screens: true,
+            ..abilities(true)
+        };
+        let mut seen = Sightings::default();
+        seen.recall(&Phase::Active, &both);
+        seen.heard(vec![waits.clone()], Source::File);
+        seen.looked(vec![], 100);
+        assert!(seen.is_about_to_ask(100));
+        assert_eq!(seen.look_again(100), Some(100 + SHOWN_MS));
+        assert!(!seen.is_about_to_ask(100 + SHOWN_MS), "it shows nothing");
+        assert_eq!(seen.look_again(100 + SHOWN_MS), None);
+        seen.looked(vec![Reading::Asks(question())], 200);
+        assert!(!seen.is_about_to_ask(200), "it is shown");
+        let mut blind = Sightings::default();
+        blind.recall(&Phase::Active, &abilities(true));
+        blind.heard(vec![waits], Source::File);
+        blind.looked(vec![], 100);
+        assert!(!blind.is_about_to_ask(100), "it will never be shown");
+    }
+
+    #[test]
     fn a_question_asked_again_was_left_in_between() {
         let mut seen = Sightings::default();
         seen.heard(vec![Reading::Asks(question())], Source::Hook);
@@ -623,7 +679,7 @@ mod tests {
         lazy.heard(ready(), Source::File);
         lazy.launch_over(LAUNCH_MS - 1);
         assert_eq!(lazy.activity(), Some(Activity::Active));
-        assert_eq!(lazy.look_again(), Some(LAUNCH_MS));
+        assert_eq!(lazy.look_again(1), Some(LAUNCH_MS));
         lazy.launch_over(LAUNCH_MS);
         assert_eq!(lazy.activity(), Some(Activity::Ready), "it never began");
 

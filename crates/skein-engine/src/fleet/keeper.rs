@@ -472,7 +472,7 @@ impl Keeper {
         let due = self.deliver(run, session).await?;
         let again = [
             due,
-            self.seen.look_again(),
+            self.seen.look_again(self.now()),
             self.settles(),
             reread,
             self.lifts(),

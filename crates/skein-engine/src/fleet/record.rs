@@ -112,6 +112,9 @@ impl Keeper {
         let Some(activity) = self.seen.now.as_ref().map(|n| n.activity) else {
             return vec![];
         };
+        if self.seen.is_about_to_ask(self.now()) {
+            return vec![];
+        }
         let question = || self.seen.question.clone().unwrap_or_else(some_question);
         match (&session.phase, activity) {
             (Phase::Idle, Activity::Active) => vec![Step::BeginTurn],
