@@ -50,10 +50,11 @@ impl Keeper {
             if now.run != run {
                 return Ok(now);
             }
+            // Before anything is written of it: what was counted must not be read again.
+            note_read(&mut now, &read);
             if let (Some(spent), Some(gear)) = (spent, now.gear.as_deref()) {
                 now = count(writer, &now, gear.clone(), spent)?;
             }
-            note_read(&mut now, &read);
             if let (Some(native), Some(gear)) = (&native, now.gear.as_deref()) {
                 let mut gear = gear.clone();
                 gear.native = Some(native.clone());
