@@ -92,6 +92,26 @@ impl Spent {
         }
     }
 
+    /// The conversation has spent this so far. An agent that was ended before it could write its sum down goes
+    /// on with a smaller one: then this is where the run began.
+    #[must_use]
+    pub fn in_conversation(self, total: Usage) -> Self {
+        let lost = self.before.minus(total);
+        if self.conversation == self.before && lost != Usage::default() {
+            let before = self.before.minus(lost);
+            let conversation = before.plus(total.minus(before));
+            return Self {
+                before,
+                conversation,
+                ..self
+            };
+        }
+        Self {
+            conversation: self.conversation.plus(total.minus(self.conversation)),
+            ..self
+        }
+    }
+
     /// All of it, in each currency: pieces and total tell of the same spending.
     pub fn sum(self) -> Usage {
         let told = self.pieces.plus(self.total.minus(self.pieces));
@@ -124,5 +144,34 @@ impl Session {
     /// Whether an agent's process belongs to it now.
     pub fn has_run(&self) -> bool {
         self.gear.as_ref().is_some_and(|g| g.handle.is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dollars(cost_micros: u64) -> Usage {
+        Usage {
+            cost_micros,
+            ..Usage::default()
+        }
+    }
+
+    #[test]
+    fn a_conversation_is_counted_once_over_runs_also_when_its_sum_was_lost() {
+        let first = Spent::default().of(1).in_conversation(dollars(50));
+        let first = first
+            .in_conversation(dollars(20))
+            .in_conversation(dollars(80));
+        assert_eq!(first.sum(), dollars(80), "a sum that falls is not believed");
+        let kept = first.of(2).in_conversation(dollars(80));
+        assert_eq!(kept.sum(), dollars(0));
+        assert_eq!(kept.in_conversation(dollars(95)).sum(), dollars(15));
+        let lost = first.of(2).in_conversation(dollars(0));
+        assert_eq!(lost.sum(), dollars(0));
+        let lost = lost.in_conversation(dollars(15));
+        assert_eq!(lost.sum(), dollars(15));
+        assert_eq!(lost.of(3).in_conversation(dollars(20)).sum(), dollars(5));
     }
 }

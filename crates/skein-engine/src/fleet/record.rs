@@ -101,7 +101,7 @@ impl Keeper {
             spent.total = spent.total.plus(total.minus(spent.total));
         }
         if let Some(total) = self.seen.conversation.take() {
-            spent.conversation = spent.conversation.plus(total.minus(spent.conversation));
+            spent = spent.in_conversation(total);
         }
         self.spent = Some(spent);
         (spent.sum() != before.sum()).then_some(spent)
