@@ -11,6 +11,7 @@
 
 pub mod agent;
 pub mod claude_code;
+pub mod codex;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod custom;
@@ -30,6 +31,7 @@ pub use agent::{
     Reading, Reply, Resets, Result, Source, Spoken, Start, Wanted,
 };
 pub use claude_code::ClaudeCode;
+pub use codex::Codex;
 pub use custom::Custom;
 pub use driven::Driven;
 pub use error::Error;

@@ -9,6 +9,7 @@ use skein_domain::AgentName;
 
 use crate::agent::{Agent, Result};
 use crate::claude_code::ClaudeCode;
+use crate::codex::Codex;
 use crate::custom::Custom;
 use crate::error::Error;
 use crate::rules::nearest;
@@ -32,6 +33,7 @@ impl Registry {
             registry.add(Arc::new(Scripted::new()));
             registry.add(Arc::new(Custom::bare()));
             registry.add(Arc::new(ClaudeCode::new()));
+            registry.add(Arc::new(Codex::new()));
             registry
         };
         BUILT_IN.get_or_init(make).clone()
@@ -107,7 +109,10 @@ mod tests {
             .iter()
             .map(|a| a.name().to_string())
             .collect();
-        assert_eq!(names, ["claude-code", "custom", "qwen", "scripted"]);
+        assert_eq!(
+            names,
+            ["claude-code", "codex", "custom", "qwen", "scripted"]
+        );
         assert!(registry.get(&"qwen".parse().unwrap()).is_ok());
         let error = registry.get(&"scriptet".parse().unwrap()).unwrap_err();
         assert_eq!(error.hints(), ["did you mean `scripted`?"]);

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use skein_agent::conformance::Subject;
-use skein_agent::{Agent, AgentSettings, ClaudeCode, Custom, Order, Scripted};
+use skein_agent::{Agent, AgentSettings, ClaudeCode, Codex, Custom, Order, Scripted};
 
 fn custom(settings: &str) -> Arc<dyn Agent> {
     let settings: AgentSettings = toml::from_str(settings).unwrap();
@@ -128,6 +128,19 @@ mod claude_code {
             agent: Arc::new(ClaudeCode::new()),
             program: "claude",
             first_run: transcript,
+        }
+    }
+    skein_agent::agent_conformance!(fresh);
+}
+
+mod codex {
+    use super::*;
+
+    fn fresh() -> Subject {
+        Subject {
+            agent: Arc::new(Codex::new()),
+            program: "codex",
+            first_run: nothing,
         }
     }
     skein_agent::agent_conformance!(fresh);

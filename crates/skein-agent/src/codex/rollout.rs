@@ -1,0 +1,143 @@
+//! Codex's own record of a conversation, which grows line by line: `{timestamp, ordinal, type, payload}`.
+//!
+//! Of its many lines only those count that tell when a turn begins and ends and what was used; the others may be
+//! long and are not parsed. Waiting for an approval is not told here.
+
+use serde::Deserialize;
+use skein_domain::{Activity, Timestamp, Usage};
+
+use crate::agent::{Reader, Reading, Resets};
+
+/// How the lines begin that may count, after their time and number.
+const EVENT: &str = "\"type\":\"event_msg\",\"payload\":{\"type\":\"";
+
+#[derive(Debug, Default)]
+pub(super) struct Rollout {
+    /// When the quota that is used up is renewed, in seconds since 1970; told before the turn's end.
+    resets: Option<i64>,
+}
+
+#[derive(Deserialize)]
+struct Line {
+    payload: Payload,
+}
+
+#[derive(Deserialize)]
+struct Payload {
+    #[serde(default)]
+    info: Option<Info>,
+    #[serde(default)]
+    rate_limits: Option<Limits>,
+    #[serde(default)]
+    error: Option<Failure>,
+}
+
+#[derive(Deserialize)]
+struct Info {
+    total_token_usage: Tokens,
+}
+
+#[derive(Deserialize)]
+struct Tokens {
+    input_tokens: u64,
+    output_tokens: u64,
+}
+
+#[derive(Deserialize)]
+struct Limits {
+    #[serde(default)]
+    primary: Option<Window>,
+    #[serde(default)]
+    secondary: Option<Window>,
+}
+
+#[derive(Deserialize)]
+struct Window {
+    used_percent: f64,
+    #[serde(default)]
+    resets_at: Option<i64>,
+}
+
+#[derive(Deserialize)]
+struct Failure {
+    message: String,
+    #[serde(default)]
+    codex_error_info: serde_json::Value,
+}
+
+impl Reader for Rollout {
+    fn read(&mut self, text: &str) -> Vec<Reading> {
+        text.lines()
+            .flat_map(|line| self.line(line).unwrap_or_default())
+            .collect()
+    }
+}
+
+impl Rollout {
+    fn line(&mut self, line: &str) -> Option<Vec<Reading>> {
+        let (before, rest) = line.split_once(EVENT)?;
+        // Text that somebody wrote may look alike, but stands inside of another line.
+        if before.len() > 100 {
+            return None;
+        }
+        let kind = rest.split('"').next()?;
+        match kind {
+            "task_started" => Some(vec![does(Activity::Active, kind, None)]),
+            "turn_aborted" => Some(vec![
+                Reading::TurnEnded,
+                does(Activity::Ready, kind, Some("interrupted".into())),
+            ]),
+            "task_complete" => Some(self.complete(kind, parse(line)?.error)),
+            "token_count" => self.count(parse(line)?),
+            _ => None,
+        }
+    }
+
+    /// The totals are those of the conversation, and stay so when it is resumed.
+    fn count(&mut self, payload: Payload) -> Option<Vec<Reading>> {
+        if let Some(limits) = payload.rate_limits {
+            let used_up = |window: &Window| window.used_percent >= 100.0;
+            let windows = [limits.primary, limits.secondary];
+            let resets = windows.into_iter().flatten().filter(used_up);
+            self.resets = resets.filter_map(|window| window.resets_at).max();
+        }
+        let total = payload.info?.total_token_usage;
+        Some(vec![Reading::ConversationTotal(Usage {
+            input_tokens: total.input_tokens,
+            output_tokens: total.output_tokens,
+            cost_micros: 0,
+        })])
+    }
+
+    fn complete(&self, kind: &str, error: Option<Failure>) -> Vec<Reading> {
+        let Some(error) = error else {
+            return vec![Reading::TurnEnded, does(Activity::Ready, kind, None)];
+        };
+        if error.codex_error_info.as_str() != Some("usage_limit_exceeded") {
+            let said = does(Activity::Ready, kind, Some(error.message));
+            return vec![Reading::TurnEnded, said];
+        }
+        let at =
+            |seconds: i64| Resets::At(Timestamp::from_micros(seconds.saturating_mul(1_000_000)));
+        vec![
+            Reading::TurnEnded,
+            does(Activity::Blocked, kind, Some(error.message)),
+            Reading::Limited {
+                resets: self.resets.map(at),
+            },
+        ]
+    }
+}
+
+fn parse(line: &str) -> Option<Payload> {
+    let line: Line = serde_json::from_str(line).ok()?;
+    Some(line.payload)
+}
+
+fn does(activity: Activity, kind: &str, detail: Option<String>) -> Reading {
+    Reading::Activity {
+        activity,
+        rule: format!("rollout {kind}"),
+        detail,
+    }
+}
