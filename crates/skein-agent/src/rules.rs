@@ -43,6 +43,7 @@
 //!
 //! [answer]
 //! by = "number"                    # number, number_enter, arrows or text
+//! reject = "esc"                   # the key that rejects a permission, if it has one of its own
 //! ```
 //!
 //! Texts are found inside a row, as they are; a `{ regex = "…" }` is matched against each row.
@@ -63,6 +64,8 @@ pub struct Rules {
     rules: Vec<Rule>,
     input_box: Option<InputBox>,
     answer: AnswerBy,
+    /// What rejects a permission, where that is a key of its own.
+    reject: Option<Vec<u8>>,
 }
 
 #[derive(Clone, Debug)]
@@ -174,6 +177,13 @@ impl Rules {
         }
         if let Some(keys) = self.fixed_keys(question, chosen) {
             return Reply::Keys(keys);
+        }
+        let rejects = matches!(
+            question.kinds.get(chosen),
+            Some(OptionKind::RejectOnce | OptionKind::RejectAlways)
+        );
+        if let Some(keys) = self.reject.as_ref().filter(|_| rejects) {
+            return Reply::Keys(keys.clone());
         }
         match self.answer {
             AnswerBy::Number if chosen < 9 => Reply::Keys((chosen + 1).to_string().into_bytes()),

@@ -240,3 +240,16 @@ fn l13_mistakes_in_rules_are_named() {
         ["the known keys are `rule`, `box`, `answer`"]
     );
 }
+
+#[test]
+fn a_permission_is_rejected_by_its_own_key_where_there_is_one() {
+    let rules = Rules::parse("r", "[answer]\nby = 'number'\nreject = 'esc'").unwrap();
+    let asked = Question {
+        kinds: vec![OptionKind::AllowOnce, OptionKind::RejectOnce],
+        ..question("go on?", &["Yes", "No"])
+    };
+    let answer = |option| rules.answer(&asked, Some(option), &"x".parse().unwrap());
+    assert_eq!(answer(0), Reply::Keys(b"1".to_vec()));
+    assert_eq!(answer(1), Reply::Keys(b"\x1b".to_vec()));
+    assert!(Rules::parse("r", "[answer]\nreject = 'hyper'").is_err());
+}

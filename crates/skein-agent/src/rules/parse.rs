@@ -9,6 +9,7 @@ use super::reader::Reader;
 use super::{AnswerBy, Asked, InputBox, Region, Rule, Rules, Says};
 use crate::agent::Wanted;
 use crate::error::Error;
+use crate::settings::KeyNames;
 
 impl Rules {
     /// `place` is what errors call the file or table.
@@ -38,15 +39,16 @@ impl Rules {
             Some(table) => Some(input_box(&format!("{place}.box"), table, &rules)?),
             None => None,
         };
-        let answer = match reader.table("answer")? {
+        let (answer, reject) = match reader.table("answer")? {
             Some(table) => answer(&format!("{place}.answer"), table)?,
-            None => AnswerBy::default(),
+            None => (AnswerBy::default(), None),
         };
         reader.finish()?;
         Ok(Self {
             rules,
             input_box,
             answer,
+            reject,
         })
     }
 }
@@ -176,7 +178,7 @@ fn input_box(place: &str, table: Table, rules: &[Rule]) -> Result<InputBox, Erro
     })
 }
 
-fn answer(place: &str, table: Table) -> Result<AnswerBy, Error> {
+fn answer(place: &str, table: Table) -> Result<(AnswerBy, Option<Vec<u8>>), Error> {
     let mut reader = Reader::new(place, table);
     let by = match reader.text("by")?.as_deref() {
         None | Some("number") => AnswerBy::Number,
@@ -185,8 +187,15 @@ fn answer(place: &str, table: Table) -> Result<AnswerBy, Error> {
         Some("text") => AnswerBy::Text,
         Some(_) => return Err(reader.bad("by", "expected number, number_enter, arrows or text")),
     };
+    let reject = match reader.text("reject")? {
+        Some(name) => match KeyNames::One(name).bytes() {
+            Ok(keys) => Some(keys),
+            Err(name) => return Err(reader.bad("reject", format!("`{name}` is no key"))),
+        },
+        None => None,
+    };
     reader.finish()?;
-    Ok(by)
+    Ok((by, reject))
 }
 
 fn region(reader: &mut Reader) -> Result<Region, Error> {

@@ -188,6 +188,18 @@ impl Stage {
         text(&self.json(&["send", session, message, "--no-wait"])["id"])
     }
 
+    /// Answers what is asked, and sees that the answer was taken.
+    pub(crate) fn answer(&self, session: &str, text: &str) {
+        let ran = self.run(&["--json", "answer", session, text]);
+        let why = || self.run(&["why", session]).stdout;
+        assert_eq!(ran.code, 0, "{ran:?}\n{}\n{}", why(), self.screens());
+        let state = ran.document()["state"].clone();
+        assert!(
+            matches!(state.as_str(), Some("submitted" | "turn_started")),
+            "{ran:?}"
+        );
+    }
+
     pub(crate) fn folder(&self, session: &str) -> PathBuf {
         let shown = self.json(&["show", session]);
         PathBuf::from(text(&shown["workspace"]["path"]))
