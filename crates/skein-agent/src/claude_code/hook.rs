@@ -96,6 +96,8 @@ fn cost(payload: &Payload) -> Option<Reading> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::agent::Resets;
 
@@ -104,9 +106,7 @@ mod tests {
         let payload = r#"{"session_id":"a-1","transcript_path":"/h/a-1.jsonl","prompt":"do it"}"#;
         let readings = read("UserPromptSubmit", payload);
         assert_eq!(readings[0], Reading::Native("a-1".parse().unwrap()));
-        assert!(
-            matches!(&readings[1], Reading::Watch(s) if s.path == PathBuf::from("/h/a-1.jsonl"))
-        );
+        assert!(matches!(&readings[1], Reading::Watch(s) if s.path == Path::new("/h/a-1.jsonl")));
         assert_eq!(
             readings[2],
             Reading::PromptTaken {

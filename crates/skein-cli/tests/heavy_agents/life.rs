@@ -1,7 +1,7 @@
 //! One session's whole life, the same for every program.
 
 use crate::common::{alive, end, eventually};
-use crate::stage::{CLAUDE, Program, Stage};
+use crate::stage::{CLAUDE, CODEX, Program, Stage};
 
 /// A message that is longer than a screen and has several lines.
 fn long(directive: &str) -> String {
@@ -189,4 +189,5 @@ macro_rules! lives {
 
 lives! {
     claude_code: CLAUDE,
+    codex: CODEX,
 }

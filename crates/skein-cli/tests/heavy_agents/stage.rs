@@ -87,6 +87,10 @@ impl Stage {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, content).unwrap();
         }
+        if program.agent == "codex" {
+            // A key under a name of the user's own is passed on by name.
+            fleet.settings("pass = ['FAKE_KEY']\n");
+        }
         let stage = Self {
             own: kept(program)
                 .iter()
@@ -180,7 +184,11 @@ impl Stage {
             let found = self.fleet.receipt(receipt);
             wanted.contains(&found["state"].as_str()?).then_some(found)
         };
-        eventually(look, || format!("{receipt} {wanted:?}\n{}", self.screens()))
+        eventually(look, || {
+            let receipt = self.fleet.receipt(receipt);
+            let why = self.run(&["why", &text(&receipt["session"])]).stdout;
+            format!("{wanted:?} of {receipt}\n{why}\n{}", self.screens())
+        })
     }
 
     /// Sends without waiting; gives the receipt's id.

@@ -92,7 +92,7 @@ pub(crate) struct Facts {
     pub(crate) since: u64,
     /// When the last message was submitted, if the agent has not been seen working since.
     pub(crate) unsettled: Option<u64>,
-    /// Whether hooks spoke in this run.
+    /// Whether hooks spoke in this run, or will: an agent that has them tells of every prompt.
     pub(crate) hooks: bool,
     /// Whether an earlier message may lie in the agent's input box unseen.
     pub(crate) murky: bool,

@@ -185,7 +185,7 @@ impl Keeper {
             output_at,
             since: 0,
             unsettled: self.seen.prompted_at.filter(|_| !self.seen.worked),
-            hooks: self.seen.hooks,
+            hooks: self.seen.hooks || agent.is_some_and(|a| a.abilities().hooks),
             murky: self.murky == Some(true),
             finished: self.seen.finished.is_some(),
             enter_after,
