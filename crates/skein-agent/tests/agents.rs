@@ -121,6 +121,10 @@ fn l6_screens_of_codex_say_what_people_see() {
         &[
             ("idle", ready(), Draft::Empty),
             ("resumed", ready(), Draft::Empty),
+            // Its own record tells that a quota is used up; the prompt is there all the same.
+            ("limit", ready(), Draft::Empty),
+            ("thinking", Says::Does(Activity::Active), Draft::Empty),
+            ("streaming", Says::Does(Activity::Active), Draft::Empty),
             ("draft", ready(), holds("first line\nsecond line\nthird")),
             ("paste", ready(), holds("[Pasted Content 2749 chars]")),
             ("permission", permission, Draft::Unseen),
