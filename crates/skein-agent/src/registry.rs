@@ -12,6 +12,7 @@ use crate::claude_code::ClaudeCode;
 use crate::codex::Codex;
 use crate::custom::Custom;
 use crate::error::Error;
+use crate::gemini::Gemini;
 use crate::rules::nearest;
 use crate::scripted::Scripted;
 use crate::settings::AgentSettings;
@@ -34,6 +35,7 @@ impl Registry {
             registry.add(Arc::new(Custom::bare()));
             registry.add(Arc::new(ClaudeCode::new()));
             registry.add(Arc::new(Codex::new()));
+            registry.add(Arc::new(Gemini::new()));
             registry
         };
         BUILT_IN.get_or_init(make).clone()
@@ -111,7 +113,14 @@ mod tests {
             .collect();
         assert_eq!(
             names,
-            ["claude-code", "codex", "custom", "qwen", "scripted"]
+            [
+                "claude-code",
+                "codex",
+                "custom",
+                "gemini",
+                "qwen",
+                "scripted"
+            ]
         );
         assert!(registry.get(&"qwen".parse().unwrap()).is_ok());
         let error = registry.get(&"scriptet".parse().unwrap()).unwrap_err();

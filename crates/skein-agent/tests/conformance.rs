@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use skein_agent::conformance::Subject;
-use skein_agent::{Agent, AgentSettings, ClaudeCode, Codex, Custom, Order, Scripted};
+use skein_agent::{Agent, AgentSettings, ClaudeCode, Codex, Custom, Gemini, Order, Scripted};
 
 fn custom(settings: &str) -> Arc<dyn Agent> {
     let settings: AgentSettings = toml::from_str(settings).unwrap();
@@ -141,6 +141,29 @@ mod codex {
             agent: Arc::new(Codex::new()),
             program: "codex",
             first_run: nothing,
+        }
+    }
+    skein_agent::agent_conformance!(fresh);
+}
+
+mod gemini {
+    use super::*;
+
+    /// The chat of a first run.
+    fn chat(order: &Order) {
+        let native = Gemini::new().start(order).unwrap().native.unwrap();
+        let folder = Path::new(&order.env["HOME"]).join(".gemini/tmp/work/chats");
+        std::fs::create_dir_all(&folder).unwrap();
+        let name = format!("session-2026-11-17T03-48-{}.jsonl", &native.as_str()[..8]);
+        let line = "{\"id\":\"1\",\"type\":\"user\"}\n";
+        std::fs::write(folder.join(name), line).unwrap();
+    }
+
+    fn fresh() -> Subject {
+        Subject {
+            agent: Arc::new(Gemini::new()),
+            program: "gemini",
+            first_run: chat,
         }
     }
     skein_agent::agent_conformance!(fresh);

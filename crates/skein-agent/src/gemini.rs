@@ -1,0 +1,343 @@
+//! Gemini CLI: the program `gemini`.
+//!
+//! # How it is started
+//! `gemini --session-id ID --approval-mode MODE [--model M] -i TASK`, with the folder trusted by
+//! `GEMINI_CLI_TRUST_WORKSPACE`, so that no dialog asks and nothing is noted in the user's files.
+//!
+//! # What is believed
+//! Its screen tells what it does; its chat files tell the tokens. It has hooks, but no place for those of one
+//! session: settings of the system are read only when they and all folders above are root's, and every other
+//! place is the user's or the repository's.
+
+mod chat;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use skein_domain::{Activity, AgentName, NativeId, Permission, PromptVia, Question, Reason, Via};
+
+use crate::agent::{
+    Abilities, Agent, Draft, DuringTurn, Found, Order, Picture, Process, Profile, Reader, Reading,
+    Reply, Resets, Result, Source, Spoken, Start,
+};
+use crate::error::Error;
+use crate::installed;
+use crate::launch::{self, Prompt};
+use crate::rules::Rules;
+
+const RULES: &str = include_str!("../data/gemini.toml");
+
+const PROFILE: Profile = Profile {
+    program: "gemini",
+    install: "npm install -g @google/gemini-cli",
+    version: &["--version"],
+    tested: ("0.61.0", "0.61.0"),
+    login: "gemini",
+};
+
+/// Any of these logs it in without a file.
+const CREDENTIALS: &[&str] = &[
+    "GEMINI_API_KEY",
+    "GOOGLE_API_KEY",
+    "GOOGLE_GENAI_USE_GCA",
+    "GOOGLE_GENAI_USE_VERTEXAI",
+];
+
+/// What it takes from the user's environment besides its credentials.
+const INHERITS: &[&str] = &[
+    "GEMINI_CLI_HOME",
+    "GEMINI_MODEL",
+    "GEMINI_SANDBOX",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+    "GOOGLE_CLOUD_LOCATION",
+    "GOOGLE_CLOUD_PROJECT",
+    "GOOGLE_CLOUD_PROJECT_ID",
+    "GOOGLE_CLOUD_QUOTA_PROJECT",
+    "GOOGLE_GEMINI_BASE_URL",
+    "GOOGLE_VERTEX_BASE_URL",
+    "HTTPS_PROXY",
+    "HTTP_PROXY",
+    "NODE_EXTRA_CA_CERTS",
+    "NO_PROXY",
+];
+
+/// What a dialog with a question of the model's own is called.
+const QUESTIONS: &str = "Answer Questions";
+
+/// Gemini CLI, as the engine knows it.
+#[derive(Clone, Debug)]
+pub struct Gemini {
+    name: AgentName,
+    abilities: Abilities,
+    rules: Rules,
+}
+
+impl Gemini {
+    pub const NAME: &'static str = "gemini";
+
+    pub fn new() -> Self {
+        let inherits = CREDENTIALS.iter().chain(INHERITS);
+        Self {
+            name: AgentName::from_str(Self::NAME).expect("a plain word"),
+            abilities: Abilities {
+                prompt: vec![PromptVia::Argv, PromptVia::Typed],
+                resume: true,
+                fork: false,
+                hooks: false,
+                screens: true,
+                files: true,
+                usage: true,
+                protocols: vec![Via::Acp],
+                during_turn: DuringTurn::Queues,
+                enter_after: Duration::from_millis(300),
+                inherits: inherits.map(|&name| name.to_owned()).collect(),
+            },
+            rules: Rules::parse(Self::NAME, RULES).expect("our own rules, parsed by a test"),
+        }
+    }
+
+    fn launch(
+        &self,
+        order: &Order,
+        how: [String; 2],
+        prompt: Prompt,
+        native: NativeId,
+    ) -> Result<Start> {
+        installed::no_command(&self.name, order)?;
+        let mut argv = vec![installed::program(&PROFILE, order)?];
+        argv.extend(how);
+        argv.extend(modes(order));
+        let mut start = Start {
+            argv,
+            env: presets(),
+            native: Some(native),
+            ..Start::default()
+        };
+        if prompt == Prompt::Task {
+            let via = launch::via(&self.name, &self.abilities, order)?;
+            if via == PromptVia::Argv {
+                if order.task.as_str().starts_with('-') {
+                    return Err(like_an_option());
+                }
+                start.argv.push("-i".into());
+            }
+            launch::deliver(&self.name, &mut start, via, &order.task)?;
+        }
+        Ok(start)
+    }
+}
+
+impl Default for Gemini {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn like_an_option() -> Error {
+    Error::BadSettings {
+        place: "task".into(),
+        why: "it begins with `-` and would be taken for an option".into(),
+        hints: vec!["`--prompt-via typed` does without arguments".into()],
+    }
+}
+
+fn modes(order: &Order) -> Vec<String> {
+    let mode = match order.settings.permission {
+        Permission::Ask => "default",
+        Permission::Edits => "auto_edit",
+        Permission::Full => "yolo",
+    };
+    let mut modes = vec!["--approval-mode".into(), mode.into()];
+    if let Some(model) = &order.settings.model {
+        modes.extend(["--model".into(), model.to_string()]);
+    }
+    modes
+}
+
+/// The folder is one that somebody chose to let an agent work in.
+fn presets() -> BTreeMap<String, String> {
+    [("GEMINI_CLI_TRUST_WORKSPACE".into(), "true".into())].into()
+}
+
+fn config_folder(env: &BTreeMap<String, String>) -> Option<PathBuf> {
+    Some(installed::folder(env, "GEMINI_CLI_HOME", "")?.join(".gemini"))
+}
+
+/// A key may also be in the system's own store of secrets: then it cannot be told.
+fn logged_in(env: &BTreeMap<String, String>) -> Option<bool> {
+    if installed::has_any(env, CREDENTIALS) {
+        return Some(true);
+    }
+    let config = config_folder(env)?;
+    if config.join("oauth_creds.json").is_file() {
+        return Some(true);
+    }
+    let holds = |name: &str, word: &str| {
+        std::fs::read_to_string(config.join(name)).is_ok_and(|text| text.contains(word))
+    };
+    if holds(".env", "GEMINI_API_KEY") {
+        return Some(true);
+    }
+    (!holds("settings.json", "selectedType")).then_some(false)
+}
+
+impl Agent for Gemini {
+    fn name(&self) -> &AgentName {
+        &self.name
+    }
+
+    fn abilities(&self) -> &Abilities {
+        &self.abilities
+    }
+
+    fn profile(&self) -> Option<&Profile> {
+        Some(&PROFILE)
+    }
+
+    fn find(&self, path: &str, env: &BTreeMap<String, String>) -> Found {
+        installed::find(&PROFILE, path, logged_in(env))
+    }
+
+    fn memory_mb(&self) -> u64 {
+        400
+    }
+
+    fn start(&self, order: &Order) -> Result<Start> {
+        let native = launch::native_of(order);
+        let how = ["--session-id".into(), native.to_string()];
+        self.launch(order, how, Prompt::Task, native)
+    }
+
+    fn resume(&self, order: &Order) -> Result<Start> {
+        let cannot = |why: String| Error::CannotResume { why };
+        let Some(native) = order.native.clone() else {
+            return Err(cannot("it has no conversation yet".into()));
+        };
+        if !chat::is_there(order, native.as_str()) {
+            return Err(cannot(format!("its conversation `{native}` is gone")));
+        }
+        let how = ["--resume".into(), native.to_string()];
+        self.launch(order, how, Prompt::Nothing, native)
+    }
+
+    fn fork(&self, _order: &Order, _from: &NativeId) -> Result<Start> {
+        Err(Error::CannotFork {
+            agent: self.name.to_string(),
+        })
+    }
+
+    fn speak(&self, order: &Order, via: Via, _resume: bool) -> Result<Spoken> {
+        if via != Via::Acp {
+            return Err(launch::no_protocol(&self.name, via));
+        }
+        installed::no_command(&self.name, order)?;
+        let mut argv = vec![installed::program(&PROFILE, order)?, "--acp".into()];
+        argv.extend(modes(order));
+        Ok(Spoken {
+            dialect: "acp",
+            start: Start {
+                argv,
+                env: presets(),
+                ..Start::default()
+            },
+        })
+    }
+
+    fn read_hook(&self, _event: &str, _payload: &str) -> Vec<Reading> {
+        vec![]
+    }
+
+    fn read_screen(&self, picture: Picture<'_>) -> Vec<Reading> {
+        let mut readings = self.rules.read(picture);
+        let mut limited = None;
+        for reading in &mut readings {
+            match reading {
+                Reading::Asks(question) => {
+                    if let Some(text) = words(question, picture.rows) {
+                        question.text = text;
+                    }
+                }
+                Reading::Activity {
+                    activity: Activity::Blocked,
+                    detail: Some(detail),
+                    ..
+                } => limited = until(detail),
+                _ => {}
+            }
+        }
+        readings.extend(limited);
+        readings
+    }
+
+    fn draft(&self, picture: Picture<'_>) -> Draft {
+        self.rules.draft(picture)
+    }
+
+    fn sources(&self, order: &Order) -> Vec<Source> {
+        chat::sources(order)
+    }
+
+    fn reader(&self, kind: &str, _process: Option<Process>) -> Box<dyn Reader> {
+        chat::reader(kind).unwrap_or_else(launch::no_reader)
+    }
+
+    fn submit(&self) -> Vec<u8> {
+        b"\r".to_vec()
+    }
+
+    fn interrupt(&self) -> Vec<u8> {
+        b"\x1b".to_vec()
+    }
+
+    fn answer(&self, question: &Question, option: Option<usize>, text: &Reason) -> Reply {
+        self.rules.answer(question, option, text)
+    }
+}
+
+/// `Shell: touch a` for a permission, and the model's own words for its questions.
+fn words(question: &Question, rows: &[String]) -> Option<Reason> {
+    let text = question.text.as_str();
+    if text != QUESTIONS {
+        return Reason::from_str(&text.replacen("  ", ": ", 1)).ok();
+    }
+    let inside = |row: &str| row.trim_matches(['│', ' ']).to_owned();
+    let heading = rows.iter().rposition(|row| inside(row) == QUESTIONS)?;
+    let asked: Vec<String> = rows[heading + 1..]
+        .iter()
+        .map(|row| inside(row))
+        .take_while(|row| !row.starts_with(['●', '1']))
+        .filter(|row| !row.is_empty())
+        .collect();
+    Reason::from_str(&asked.join(" ")).ok()
+}
+
+/// It says at which hour of the day, in words.
+fn until(said: &str) -> Option<Reading> {
+    let at = said.find("resets ")?;
+    Some(Reading::Limited {
+        resets: Some(Resets::Said(said[at..].trim_end_matches('.').to_owned())),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_login_that_only_the_system_could_show_is_not_denied() {
+        let home = tempfile::tempdir().unwrap();
+        let config = home.path().join(".gemini");
+        std::fs::create_dir(&config).unwrap();
+        let env: BTreeMap<String, String> =
+            [("HOME".to_owned(), home.path().display().to_string())].into();
+        let logged_in = |env: &BTreeMap<String, String>| Gemini::new().find("/bin", env).logged_in;
+        assert_eq!(logged_in(&BTreeMap::new()), None);
+        assert_eq!(logged_in(&env), Some(false));
+        std::fs::write(config.join("settings.json"), r#"{"selectedType":"x"}"#).unwrap();
+        assert_eq!(logged_in(&env), None);
+        std::fs::write(config.join("oauth_creds.json"), "{}").unwrap();
+        assert_eq!(logged_in(&env), Some(true));
+    }
+}

@@ -1,0 +1,253 @@
+//! Where Gemini CLI keeps its conversations, and what they say of tokens.
+//!
+//! `projects.json` names the folder of a workspace below `tmp/`. There `logs.json` is written with every prompt, and
+//! `chats/session-TIME-ID8.jsonl` holds the conversation. None of these names is known before it runs, so one leads
+//! to the next. A resumed conversation goes on in its first file and leaves another one that is empty.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde_json::Value;
+use skein_domain::Usage;
+
+use super::config_folder;
+use crate::agent::{Order, Reach, Reader, Reading, Source};
+
+/// The kinds of its files; what else a reader must know stands behind.
+const PROJECTS: &str = "projects ";
+const LOGS: &str = "logs ";
+const CHAT: &str = "chat";
+
+/// How many messages are remembered.
+const REMEMBERED: usize = 128;
+
+pub(super) fn sources(order: &Order) -> Vec<Source> {
+    let Some(config) = config_folder(&order.env) else {
+        return vec![];
+    };
+    let native = order.native.as_ref().map_or("", |native| native.as_str());
+    let workspace = fs::canonicalize(&order.workspace).unwrap_or(order.workspace.clone());
+    let config_text = config.display();
+    vec![Source {
+        kind: format!("{PROJECTS}{native}\n{config_text}\n{}", workspace.display()),
+        path: config.join("projects.json"),
+        reach: Reach::Whole,
+    }]
+}
+
+pub(super) fn reader(kind: &str) -> Option<Box<dyn Reader>> {
+    if let Some(rest) = kind.strip_prefix(PROJECTS) {
+        let mut parts = rest.splitn(3, '\n').map(str::to_owned);
+        return Some(Box::new(Projects {
+            native: parts.next()?,
+            config: parts.next()?.into(),
+            workspace: parts.next()?,
+        }));
+    }
+    if let Some(rest) = kind.strip_prefix(LOGS) {
+        let (native, folder) = rest.split_once('\n')?;
+        return Some(Box::new(Logs {
+            native: native.to_owned(),
+            folder: folder.into(),
+        }));
+    }
+    (kind == CHAT).then(|| Box::new(Chat::default()) as Box<dyn Reader>)
+}
+
+/// Whether there is a conversation of this name with a message in it. Not being able to look is no reason to
+/// doubt it.
+pub(super) fn is_there(order: &Order, native: &str) -> bool {
+    let Some(config) = config_folder(&order.env) else {
+        return true;
+    };
+    match fs::read_dir(config.join("tmp")) {
+        Ok(folders) => folders
+            .flatten()
+            .flat_map(|folder| chats(&folder.path(), native))
+            .any(|chat| holds_messages(&chat)),
+        Err(error) => error.kind() != std::io::ErrorKind::NotFound,
+    }
+}
+
+/// The files of a conversation: their names end with the beginning of its own.
+fn chats(folder: &Path, native: &str) -> Vec<PathBuf> {
+    let Some(short) = native.get(..8) else {
+        return vec![];
+    };
+    let end = format!("-{short}.jsonl");
+    let Ok(files) = fs::read_dir(folder.join("chats")) else {
+        return vec![];
+    };
+    let mut chats: Vec<PathBuf> = files
+        .flatten()
+        .filter(|file| file.file_name().to_string_lossy().ends_with(&end))
+        .map(|file| file.path())
+        .collect();
+    chats.sort();
+    chats
+}
+
+fn holds_messages(path: &Path) -> bool {
+    let Ok(file) = fs::File::open(path) else {
+        return false;
+    };
+    let mut lines = BufReader::new(file).lines().map_while(Result::ok);
+    lines.any(|line| line.starts_with("{\"id\"") && line.contains("\"type\":\"user\""))
+}
+
+#[derive(Debug)]
+struct Projects {
+    native: String,
+    config: PathBuf,
+    workspace: String,
+}
+
+impl Reader for Projects {
+    fn read(&mut self, text: &str) -> Vec<Reading> {
+        let Ok(projects) = serde_json::from_str::<Value>(text) else {
+            return vec![];
+        };
+        let Some(name) = projects["projects"][&self.workspace].as_str() else {
+            return vec![];
+        };
+        // A name, and not a way out of the folder.
+        if name.is_empty() || name.starts_with('.') || name.contains('/') {
+            return vec![];
+        }
+        let folder = self.config.join("tmp").join(name);
+        vec![Reading::Watch(Source {
+            kind: format!("{LOGS}{}\n{}", self.native, folder.display()),
+            path: folder.join("logs.json"),
+            reach: Reach::Whole,
+        })]
+    }
+}
+
+#[derive(Debug)]
+struct Logs {
+    native: String,
+    folder: PathBuf,
+}
+
+impl Reader for Logs {
+    fn read(&mut self, _text: &str) -> Vec<Reading> {
+        let watch = |path| {
+            Reading::Watch(Source {
+                path,
+                kind: CHAT.into(),
+                reach: Reach::Added,
+            })
+        };
+        chats(&self.folder, &self.native)
+            .into_iter()
+            .map(watch)
+            .collect()
+    }
+}
+
+/// A message is written again when its tools have answered.
+#[derive(Debug, Default)]
+struct Chat {
+    counted: VecDeque<String>,
+}
+
+#[derive(Deserialize)]
+struct Line {
+    id: String,
+    tokens: Tokens,
+}
+
+#[derive(Deserialize)]
+#[serde(default)]
+#[derive(Default)]
+struct Tokens {
+    input: u64,
+    output: u64,
+    thoughts: u64,
+    tool: u64,
+}
+
+impl Reader for Chat {
+    fn read(&mut self, text: &str) -> Vec<Reading> {
+        let mut readings = Vec::new();
+        for line in text.lines() {
+            // Lines that set the whole list anew are long, and tell nothing new.
+            if !line.starts_with("{\"id\"") || !line.contains("\"tokens\"") {
+                continue;
+            }
+            let Ok(Line { id, tokens }) = serde_json::from_str::<Line>(line) else {
+                continue;
+            };
+            if self.counted.contains(&id) {
+                continue;
+            }
+            if self.counted.len() == REMEMBERED {
+                self.counted.pop_front();
+            }
+            self.counted.push_back(id);
+            readings.push(Reading::Usage(Usage {
+                input_tokens: tokens.input.saturating_add(tokens.tool),
+                output_tokens: tokens.output.saturating_add(tokens.thoughts),
+                cost_micros: 0,
+            }));
+        }
+        readings
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_file_leads_to_the_next() {
+        let home = tempfile::tempdir().unwrap();
+        let config = home.path();
+        let folder = config.join("tmp/repo");
+        fs::create_dir_all(folder.join("chats")).unwrap();
+        let chat = folder.join("chats/session-2026-11-17T03-48-41111111.jsonl");
+        fs::write(&chat, "").unwrap();
+        fs::write(folder.join("chats/session-2026-11-17T03-48-5.jsonl"), "").unwrap();
+        let native = "41111111-1111-4111-8111-111111111111";
+        let kind = format!("{PROJECTS}{native}\n{}\n/repo", config.display());
+        let mut projects = reader(&kind).unwrap();
+        assert_eq!(projects.read(r#"{"projects":{"/other":"other"}}"#), []);
+        assert_eq!(projects.read(r#"{"projects":{"/repo":"../.."}}"#), []);
+        let readings = projects.read(r#"{"projects":{"/repo":"repo"}}"#);
+        let [Reading::Watch(logs)] = &readings[..] else {
+            panic!("{readings:?}")
+        };
+        assert_eq!(logs.path, folder.join("logs.json"));
+        let readings = reader(&logs.kind).unwrap().read("[]");
+        let [Reading::Watch(found)] = &readings[..] else {
+            panic!("{readings:?}")
+        };
+        assert_eq!((&found.path, found.reach), (&chat, Reach::Added));
+    }
+
+    #[test]
+    fn a_message_that_is_written_again_is_counted_once() {
+        let line = |more: &str| {
+            format!(
+                r#"{{"id":"m1","type":"gemini","tokens":{{"input":100,"output":20,"cached":90,"thoughts":5,"tool":1,"total":126}}{more}}}"#
+            )
+        };
+        let text = [
+            r#"{"sessionId":"x","kind":"main"}"#,
+            r#"{"$set":{"messages":[{"id":"m0","tokens":{"input":7}}]}}"#,
+            r#"{"id":"u1","type":"user","content":[{"text":"tokens"}]}"#,
+            &line(""),
+            &line(r#","toolCalls":[]"#),
+        ]
+        .join("\n");
+        let used = Reading::Usage(Usage {
+            input_tokens: 101,
+            output_tokens: 25,
+            cost_micros: 0,
+        });
+        assert_eq!(reader(CHAT).unwrap().read(&text), [used]);
+    }
+}
