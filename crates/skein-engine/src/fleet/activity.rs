@@ -7,6 +7,9 @@ use skein_domain::{Activity, Limit, NativeId, Phase, Question, Reason, Timestamp
 /// A working turn by the hooks that the screen calls ready for this long was interrupted without a word.
 const FORGOTTEN_MS: u64 = 8_000;
 
+/// After how many seconds a limit counts as over that does not say when it ends.
+const UNTOLD: u64 = 300;
+
 /// How long after its start an agent that has its task in its arguments may take to begin with it.
 const LAUNCH_MS: u64 = 30_000;
 
@@ -47,6 +50,8 @@ pub(crate) struct Sightings {
     pub(crate) hooks: bool,
     /// Since when the screen says `ready` against the hooks.
     ready_since: Option<u64>,
+    /// Since when the screen says `active` although the agent told of a limit.
+    working_since: Option<u64>,
     /// Since when no rule fits the screen that was `ready`.
     unlike_since: Option<u64>,
     /// When a prompt was last submitted.
@@ -134,7 +139,8 @@ impl Sightings {
             limit.until = match limit.resets.take() {
                 Some(Resets::At(at)) => Some(at),
                 Some(Resets::In { seconds }) => Some(now.plus_seconds(seconds)),
-                Some(Resets::Said(_)) | None => None,
+                // Nobody knows; then it is tried again after a while.
+                Some(Resets::Said(_)) | None => Some(now.plus_seconds(UNTOLD)),
             };
         }
         if limit.until.is_none_or(|until| now < until) {
@@ -236,6 +242,7 @@ impl Sightings {
             self.limit = None;
             self.passed = None;
         }
+        self.working_since = None;
         if activity != Activity::WaitingInput {
             self.question_left |= self.activity() == Some(Activity::WaitingInput);
             self.question = None;
@@ -252,6 +259,7 @@ impl Sightings {
     /// What the agent itself said, by a hook, a file or a protocol; believed at once.
     pub(crate) fn heard(&mut self, readings: Vec<Reading>, from: Source) {
         self.ready_since = None;
+        self.working_since = None;
         if readings.iter().any(|r| matches!(r, Reading::Asks(_))) {
             self.wanted = None;
         }
@@ -386,7 +394,10 @@ impl Sightings {
             return true;
         }
         let said = self.activity();
-        if matches!(said, Some(Activity::WaitingInput | Activity::Blocked)) {
+        if said == Some(Activity::Blocked) {
+            return self.believes_unblocked(activity, now);
+        }
+        if said == Some(Activity::WaitingInput) {
             return true;
         }
         if said == Some(Activity::Active) && activity == Activity::Ready {
@@ -397,6 +408,21 @@ impl Sightings {
         false
     }
 
+    /// An agent whose quota is used up shows its prompt as ever, and what it drew before it said so. It goes on
+    /// when it says so, or works for a while.
+    fn believes_unblocked(&mut self, activity: Activity, now: u64) -> bool {
+        let shown = |s: &ActivitySeen| matches!(s.source, Source::Screen | Source::Record);
+        if self.now.as_ref().is_some_and(shown) {
+            return true;
+        }
+        if activity != Activity::Active {
+            self.working_since = None;
+            return false;
+        }
+        let since = *self.working_since.get_or_insert(now);
+        now >= since + STALE_MS
+    }
+
     /// When the screen should be looked at again although nothing changed.
     pub(crate) fn look_again(&self, now: u64) -> Option<u64> {
         let forgotten = self.ready_since.map(|since| since + FORGOTTEN_MS);
@@ -404,7 +430,8 @@ impl Sightings {
         let launching = self.launching.filter(|_| self.held.is_some());
         let unshown = self.unshown_since.filter(|_| self.is_about_to_ask(now));
         let shown = unshown.map(|since| since + SHOWN_MS);
-        [forgotten, stale, launching, shown]
+        let working = self.working_since.map(|since| since + STALE_MS);
+        [forgotten, stale, launching, shown, working]
             .into_iter()
             .flatten()
             .min()
@@ -708,6 +735,36 @@ mod tests {
         assert_eq!(seen.activity(), Some(Activity::Active));
         seen.heard(vec![Reading::TurnEnded], Source::Hook);
         assert_eq!(seen.activity(), Some(Activity::Ready));
+    }
+
+    #[test]
+    fn l3_a_limit_that_the_agent_told_is_not_over_because_its_prompt_is_there() {
+        let blocked = || Reading::Activity {
+            activity: Activity::Blocked,
+            rule: "limit".into(),
+            detail: None,
+        };
+        let mut seen = Sightings::default();
+        seen.heard(vec![Reading::TurnEnded, blocked()], Source::File);
+        for (activity, at) in [
+            (Activity::Active, 0),
+            (Activity::Ready, 10),
+            (Activity::Active, STALE_MS),
+        ] {
+            seen.looked(screen(activity), at);
+            assert_eq!(seen.activity(), Some(Activity::Blocked), "{activity:?}");
+        }
+        assert_eq!(seen.look_again(0), Some(2 * STALE_MS));
+        let mut works = seen.clone();
+        works.looked(screen(Activity::Active), 2 * STALE_MS);
+        assert_eq!(works.activity(), Some(Activity::Active));
+        assert_eq!(works.look_again(0), None);
+        seen.heard(vec![Reading::PromptTaken { text: None }], Source::Hook);
+        assert_eq!(seen.activity(), Some(Activity::Active));
+        let mut seen = Sightings::default();
+        seen.looked(vec![blocked()], 0);
+        seen.looked(screen(Activity::Ready), 0);
+        assert_eq!(seen.activity(), Some(Activity::Ready), "screens as before");
     }
 
     #[test]
