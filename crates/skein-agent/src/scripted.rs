@@ -37,10 +37,8 @@
 
 mod hook;
 mod journal;
-mod keys;
 mod program;
 mod script;
-mod terminal;
 mod turn;
 mod view;
 
@@ -65,7 +63,7 @@ use hook::Hook;
 use journal::Journal;
 use program::{Program, Stop};
 use script::Behaviour;
-use terminal::Terminal;
+use skein_terminal::Terminal;
 
 /// What its screens mean.
 const RULES: &str = include_str!("../data/scripted.toml");

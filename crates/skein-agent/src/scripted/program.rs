@@ -9,10 +9,9 @@ use serde_json::json;
 
 use super::hook::Hook;
 use super::journal::Journal;
-use super::keys::{Key, Keys};
 use super::script::Behaviour;
-use super::terminal::{Input, Terminal};
 use super::view::{Block, View, clean};
+use skein_terminal::{Input, Key, Keys, Terminal};
 
 /// How long an Escape waits for the rest of a sequence; one that has begun waits longer, for nobody types it.
 const TORN: Duration = Duration::from_millis(60);

@@ -1,4 +1,4 @@
-//! The terminal of the scripted program: raw mode, waiting for input, size.
+//! The terminal a program of ours was started in: raw mode, waiting for input, size.
 
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
@@ -7,13 +7,15 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
+/// Standard input and output, in raw mode until [`Terminal::restore`].
 #[derive(Debug)]
-pub(super) struct Terminal {
+pub struct Terminal {
     before: Option<Termios>,
 }
 
+/// What waiting brought.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Input {
+pub enum Input {
     Bytes(Vec<u8>),
     /// The time is over.
     Nothing,
@@ -23,7 +25,7 @@ pub(super) enum Input {
 
 impl Terminal {
     /// Raw mode, unless standard input is no terminal.
-    pub(super) fn open() -> Self {
+    pub fn open() -> Self {
         let stdin = io::stdin();
         let before = tcgetattr(&stdin).ok().filter(|_| stdin.is_terminal());
         if let Some(before) = &before {
@@ -34,14 +36,15 @@ impl Terminal {
         Self { before }
     }
 
-    pub(super) fn restore(&mut self) {
+    /// The mode it was in before.
+    pub fn restore(&mut self) {
         if let Some(before) = self.before.take() {
             let _ = tcsetattr(io::stdin(), OptionalActions::Now, &before);
         }
     }
 
     /// Rows and columns.
-    pub(super) fn size(&self) -> (usize, usize) {
+    pub fn size(&self) -> (usize, usize) {
         match tcgetwinsize(io::stdout()) {
             Ok(size) if size.ws_row > 0 && size.ws_col > 0 => {
                 (size.ws_row.into(), size.ws_col.into())
@@ -51,7 +54,7 @@ impl Terminal {
     }
 
     /// Waits for input, for ever when there is no deadline. At most `most` bytes are taken.
-    pub(super) fn wait(&self, deadline: Option<Instant>, most: usize) -> io::Result<Input> {
+    pub fn wait(&self, deadline: Option<Instant>, most: usize) -> io::Result<Input> {
         let stdin = io::stdin();
         loop {
             let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
@@ -79,7 +82,7 @@ impl Terminal {
     }
 
     /// All of it at once, past the line buffer: half a frame looks like another screen.
-    pub(super) fn write(&self, mut bytes: &[u8]) -> io::Result<()> {
+    pub fn write(&self, mut bytes: &[u8]) -> io::Result<()> {
         let stdout = io::stdout();
         while !bytes.is_empty() {
             match rustix::io::write(&stdout, bytes) {

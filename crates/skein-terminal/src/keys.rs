@@ -4,8 +4,9 @@
 const PASTE: &[u8] = b"\x1b[200~";
 const PASTE_END: &[u8] = b"\x1b[201~";
 
+/// One thing that was typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Key {
+pub enum Key {
     Text(String),
     Enter,
     /// A line break that does not submit.
@@ -22,8 +23,9 @@ pub(super) enum Key {
     Paste(String),
 }
 
+/// Takes bytes, gives keys; holds what is not complete yet.
 #[derive(Debug, Default)]
-pub(super) struct Keys {
+pub struct Keys {
     held: Vec<u8>,
     /// What came of a paste that is not over.
     paste: Option<Vec<u8>>,
@@ -33,7 +35,7 @@ pub(super) struct Keys {
 
 impl Keys {
     /// Takes what was read and gives the keys that are complete.
-    pub(super) fn push(&mut self, bytes: &[u8]) -> Vec<Key> {
+    pub fn push(&mut self, bytes: &[u8]) -> Vec<Key> {
         let mut keys = Vec::new();
         match &mut self.paste {
             Some(paste) => paste.extend_from_slice(bytes),
@@ -44,12 +46,12 @@ impl Keys {
     }
 
     /// Bytes of an unfinished paste.
-    pub(super) fn pasted(&self) -> usize {
+    pub fn pasted(&self) -> usize {
         self.paste.as_ref().map_or(0, Vec::len)
     }
 
     /// How many bytes from an Escape on wait for what may follow them.
-    pub(super) fn torn(&self) -> usize {
+    pub fn torn(&self) -> usize {
         match (&self.paste, self.held.first()) {
             (None, Some(0x1b)) => self.held.len(),
             _ => 0,
@@ -57,7 +59,7 @@ impl Keys {
     }
 
     /// Nothing followed: the Escape was the key itself.
-    pub(super) fn settle(&mut self) -> Vec<Key> {
+    pub fn settle(&mut self) -> Vec<Key> {
         let mut keys = Vec::new();
         if self.torn() > 0 {
             self.held.remove(0);
