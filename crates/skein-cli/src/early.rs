@@ -1,4 +1,4 @@
-//! The small programs inside of this one: holder, tmux keeper, scripted agent. They are chosen by the first
+//! The small programs inside of this one: holder, tmux keeper, scripted agent, driver. They are chosen by the first
 //! word, before anything else happens: a holder must stay small, and neither reads settings nor starts a
 //! runtime.
 
@@ -12,6 +12,7 @@ pub(crate) fn main() -> Option<ExitCode> {
     let code = match word.to_str()? {
         "holder" => skein_runtime::holder::main(rest),
         "tmux-keeper" => skein_runtime::tmux::keeper_main(rest),
+        "drive" => skein_drive::main(rest),
         "scripted" => skein_agent::scripted::main(&texts(rest)),
         _ => return None,
     };

@@ -17,7 +17,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("skein-store-sqlite", &["skein-domain", "skein-store"]),
     ("skein-workspace", &["skein-domain"]),
     ("skein-runtime", &["skein-domain"]),
-    ("skein-agent", &["skein-domain"]),
+    ("skein-terminal", &[]),
+    ("skein-drive", &["skein-terminal"]),
+    ("skein-agent", &["skein-domain", "skein-terminal"]),
     (
         "skein-engine",
         &[
@@ -40,6 +42,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "skein-agent",
             "skein-client",
             "skein-domain",
+            "skein-drive",
             "skein-engine",
             "skein-model-server",
             "skein-runtime",

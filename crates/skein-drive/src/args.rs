@@ -1,0 +1,147 @@
+//! The command line.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+/// What to drive, and how.
+#[derive(Debug)]
+pub(crate) struct Order {
+    pub(crate) speaks: Speaks,
+    pub(crate) journal: PathBuf,
+    pub(crate) begin: Begin,
+    pub(crate) permission: Permission,
+    pub(crate) model: Option<String>,
+    pub(crate) program: OsString,
+    pub(crate) arguments: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Speaks {
+    Acp,
+}
+
+/// Which conversation it is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Begin {
+    /// A new one, under that name where the program lets others name it.
+    New {
+        native: Option<String>,
+    },
+    Resume(String),
+    Fork(String),
+}
+
+/// What the program may do without asking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Permission {
+    Ask,
+    /// Change files below the working folder.
+    Edits,
+    Full,
+}
+
+const USAGE: &str = "usage: skein drive PROTOCOL --journal FILE [--resume ID | --fork ID] [--native ID] \
+     [--permission ask|edits|full] [--model M] -- PROGRAM ARG…";
+
+/// Reads the words after `skein drive`.
+pub(crate) fn parse(arguments: &[OsString]) -> Result<Order, String> {
+    let mut words = arguments.iter();
+    let speaks = match words.next().and_then(|word| word.to_str()) {
+        Some("acp") => Speaks::Acp,
+        Some(other) => return Err(format!("no protocol `{other}`; {USAGE}")),
+        None => return Err(USAGE.into()),
+    };
+    let (mut journal, mut model, mut native) = (None, None, None);
+    let (mut resume, mut fork) = (None, None);
+    let mut permission = Permission::Ask;
+    loop {
+        let word = words.next().ok_or(USAGE)?;
+        let name = word.to_str().ok_or(USAGE)?;
+        if name == "--" {
+            break;
+        }
+        let value = words
+            .next()
+            .ok_or_else(|| format!("{name} needs a value"))?;
+        match name {
+            "--journal" => journal = Some(PathBuf::from(value)),
+            "--model" => model = Some(text(name, value)?),
+            "--native" => native = Some(text(name, value)?),
+            "--resume" => resume = Some(text(name, value)?),
+            "--fork" => fork = Some(text(name, value)?),
+            "--permission" => permission = level(value)?,
+            _ => return Err(format!("no option `{name}`; {USAGE}")),
+        }
+    }
+    let begin = match (resume, fork) {
+        (Some(_), Some(_)) => return Err("--resume and --fork exclude each other".into()),
+        (Some(id), None) => Begin::Resume(id),
+        (None, Some(id)) => Begin::Fork(id),
+        (None, None) => Begin::New { native },
+    };
+    Ok(Order {
+        speaks,
+        journal: journal.ok_or("--journal FILE is missing")?,
+        begin,
+        permission,
+        model,
+        program: words.next().cloned().ok_or(USAGE)?,
+        arguments: words.cloned().collect(),
+    })
+}
+
+fn level(value: &OsStr) -> Result<Permission, String> {
+    match value.to_str() {
+        Some("ask") => Ok(Permission::Ask),
+        Some("edits") => Ok(Permission::Edits),
+        Some("full") => Ok(Permission::Full),
+        _ => Err(format!(
+            "--permission is ask, edits or full, not `{}`",
+            value.to_string_lossy()
+        )),
+    }
+}
+
+fn text(name: &str, value: &OsStr) -> Result<String, String> {
+    let value = value.to_str().filter(|value| !value.is_empty());
+    value
+        .map(str::to_owned)
+        .ok_or_else(|| format!("the value of {name} is no text"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Order, String> {
+        let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+        parse(&words)
+    }
+
+    #[test]
+    fn what_stands_after_the_dashes_is_the_programs() {
+        let order =
+            parsed("acp --journal j --permission edits --resume a -- gemini --acp -- --x").unwrap();
+        assert_eq!(order.begin, Begin::Resume("a".into()));
+        assert_eq!(order.permission, Permission::Edits);
+        assert_eq!(order.program, "gemini");
+        assert_eq!(order.arguments, ["--acp", "--", "--x"]);
+    }
+
+    #[test]
+    fn l13_what_is_wrong_is_said() {
+        for (line, why) in [
+            ("", "usage"),
+            ("morse --journal j -- x", "no protocol `morse`"),
+            ("acp -- x", "--journal FILE is missing"),
+            ("acp --journal j", "usage"),
+            ("acp --journal j --", "usage"),
+            ("acp --journal j --permission all -- x", "not `all`"),
+            ("acp --journal j --resume a --fork b -- x", "exclude"),
+            ("acp --journal", "needs a value"),
+        ] {
+            let said = parsed(line).unwrap_err();
+            assert!(said.contains(why), "{line}: {said}");
+        }
+    }
+}

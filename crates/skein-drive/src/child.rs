@@ -1,0 +1,280 @@
+//! The agent program: its pipes, its process group, and its end.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, kill_process_group,
+};
+
+/// Bytes of one read.
+const READ: usize = 64 * 1024;
+/// A longer message is not one.
+const LONGEST: usize = 256 << 20;
+/// What is kept of the words on standard error.
+const WORDS: usize = 4 * 1024;
+/// How long what the program left behind may take to go once it was killed.
+const GONE: Duration = Duration::from_secs(2);
+
+#[derive(Debug)]
+pub(crate) struct Child {
+    pid: Pid,
+    stdin: Option<ChildStdin>,
+    stdout: Option<ChildStdout>,
+    stderr: Option<ChildStderr>,
+    /// What is to be written, from `written` on.
+    outgoing: Vec<u8>,
+    written: usize,
+    /// Its standard input is to be closed once everything is written.
+    closing: bool,
+    lines: Lines,
+    words: Vec<u8>,
+    status: Option<WaitStatus>,
+}
+
+impl Child {
+    /// Starts the program in a process group of its own.
+    pub(crate) fn start(command: &mut Command) -> io::Result<Self> {
+        // Whatever it leaves behind comes to this process, and is ended here.
+        rustix::process::set_child_subreaper(Some(getpid()))?;
+        let mut child = command
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let (stdin, stdout, stderr) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        for fd in [
+            stdin.as_ref().map(AsFd::as_fd),
+            stdout.as_ref().map(AsFd::as_fd),
+            stderr.as_ref().map(AsFd::as_fd),
+        ] {
+            rustix::io::ioctl_fionbio(fd.ok_or(io::ErrorKind::BrokenPipe)?, true)?;
+        }
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        Ok(Self {
+            pid: pid.ok_or(io::ErrorKind::InvalidData)?,
+            stdin,
+            stdout,
+            stderr,
+            outgoing: vec![],
+            written: 0,
+            closing: false,
+            lines: Lines::default(),
+            words: vec![],
+            status: None,
+        })
+    }
+
+    pub(crate) fn stdout(&self) -> Option<BorrowedFd<'_>> {
+        self.stdout.as_ref().map(AsFd::as_fd)
+    }
+
+    pub(crate) fn stderr(&self) -> Option<BorrowedFd<'_>> {
+        self.stderr.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Its standard input, while something waits to be written.
+    pub(crate) fn wants_write(&self) -> Option<BorrowedFd<'_>> {
+        let waits = self.written < self.outgoing.len();
+        self.stdin.as_ref().filter(|_| waits).map(AsFd::as_fd)
+    }
+
+    pub(crate) fn send(&mut self, line: &str) {
+        if self.closing || self.stdin.is_none() {
+            return;
+        }
+        self.outgoing.extend_from_slice(line.as_bytes());
+        self.outgoing.push(b'\n');
+        self.write();
+    }
+
+    /// Writes what it takes by now.
+    pub(crate) fn write(&mut self) {
+        while let Some(stdin) = self
+            .stdin
+            .as_ref()
+            .filter(|_| self.written < self.outgoing.len())
+        {
+            match rustix::io::write(stdin, &self.outgoing[self.written..]) {
+                Ok(n) => self.written += n,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return,
+                // It reads no more; that it ended is seen elsewhere.
+                Err(_) => self.stdin = None,
+            }
+        }
+        self.outgoing = vec![];
+        self.written = 0;
+        if self.closing {
+            self.stdin = None;
+        }
+    }
+
+    /// Closes its standard input after what was sent.
+    pub(crate) fn close(&mut self) {
+        self.closing = true;
+        self.write();
+    }
+
+    /// Takes what it said by now; gives the lines that are whole.
+    pub(crate) fn read(&mut self) -> Vec<String> {
+        let Some(stdout) = &self.stdout else {
+            return vec![];
+        };
+        let mut buffer = vec![0; READ];
+        match rustix::io::read(stdout, &mut buffer) {
+            Ok(0) => self.stdout = None,
+            Ok(n) => return self.lines.push(&buffer[..n]),
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(_) => self.stdout = None,
+        }
+        vec![]
+    }
+
+    /// Takes what it wrote to standard error; only the last words are kept.
+    pub(crate) fn listen(&mut self) {
+        let Some(stderr) = &self.stderr else { return };
+        let mut buffer = [0; 4096];
+        match rustix::io::read(stderr, &mut buffer) {
+            Ok(0) => self.stderr = None,
+            Ok(n) => {
+                self.words.extend_from_slice(&buffer[..n]);
+                let spare = self.words.len().saturating_sub(WORDS);
+                self.words.drain(..spare);
+            }
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(_) => self.stderr = None,
+        }
+    }
+
+    /// Everything that it said before it ended.
+    pub(crate) fn drain(&mut self) -> Vec<String> {
+        let mut lines = vec![];
+        loop {
+            let before = self.lines.taken;
+            lines.extend(self.read());
+            if self.stdout.is_none() || self.lines.taken == before {
+                break;
+            }
+        }
+        for _ in 0..WORDS {
+            let before = self.words.len();
+            self.listen();
+            if self.stderr.is_none() || self.words.len() == before {
+                break;
+            }
+        }
+        lines
+    }
+
+    /// Buries the dead, its orphans too. How it ended, once it did.
+    pub(crate) fn reap(&mut self) -> Option<WaitStatus> {
+        while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
+            if pid == self.pid {
+                self.status = Some(status);
+            }
+        }
+        self.status
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        // The group may be left even when its leader is gone.
+        let _ = kill_process_group(self.pid, signal);
+    }
+
+    /// Ends whatever is left: the group, and what came to this process from it.
+    pub(crate) fn sweep(&mut self) {
+        self.signal(Signal::KILL);
+        let until = Instant::now() + GONE;
+        while Instant::now() < until {
+            self.reap();
+            let left = children();
+            if left.is_empty() {
+                return;
+            }
+            for pid in left {
+                let _ = kill_process(pid, Signal::KILL);
+                let _ = rustix::process::waitpid(Some(pid), WaitOptions::empty()).map(|ended| {
+                    if let Some((ended, status)) = ended.filter(|(ended, _)| *ended == self.pid) {
+                        debug_assert_eq!(ended, self.pid);
+                        self.status = Some(status);
+                    }
+                });
+            }
+        }
+    }
+
+    /// The last lines on standard error.
+    pub(crate) fn last_words(&self) -> String {
+        let words = String::from_utf8_lossy(&self.words);
+        let lines: Vec<&str> = words
+            .lines()
+            .filter(|line| !line.trim().is_empty())
+            .collect();
+        let from = lines.len().saturating_sub(5);
+        let cleaned: Vec<String> = lines[from..]
+            .iter()
+            .map(|line| crate::text::clean(line))
+            .collect();
+        cleaned.join("\n")
+    }
+}
+
+/// The children of this process.
+fn children() -> Vec<Pid> {
+    let listed = std::fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
+    let pids = listed.split_whitespace();
+    pids.filter_map(|pid| Pid::from_raw(pid.parse().ok()?))
+        .collect()
+}
+
+/// Bytes as lines, whatever way they are cut into reads.
+#[derive(Debug, Default)]
+struct Lines {
+    held: Vec<u8>,
+    /// How many bytes were taken in all.
+    taken: usize,
+}
+
+impl Lines {
+    fn push(&mut self, bytes: &[u8]) -> Vec<String> {
+        self.taken += bytes.len();
+        let mut lines = vec![];
+        let mut rest = bytes;
+        while let Some(end) = rest.iter().position(|b| *b == b'\n') {
+            self.held.extend_from_slice(&rest[..end]);
+            let line = std::mem::take(&mut self.held);
+            lines.push(String::from_utf8_lossy(&line).into_owned());
+            rest = &rest[end + 1..];
+        }
+        self.held.extend_from_slice(rest);
+        if self.held.len() > LONGEST {
+            self.held = vec![];
+        }
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_the_same_however_they_are_cut() {
+        let bytes = "one\ntw\u{e9}\n\nthree".as_bytes();
+        for size in [1, 2, 3, bytes.len()] {
+            let mut lines = Lines::default();
+            let got: Vec<String> = bytes
+                .chunks(size)
+                .flat_map(|chunk| lines.push(chunk))
+                .collect();
+            assert_eq!(got, ["one", "tw\u{e9}", ""], "in pieces of {size}");
+        }
+    }
+}

@@ -1,0 +1,422 @@
+//! The conversation: ties protocol, keys, journal and transcript together. Decides everything, touches nothing.
+
+mod keys;
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value, json};
+
+use crate::input::Draft;
+use crate::journal::Event;
+use crate::permission;
+use crate::protocol::{
+    Answer, Effect, Kind, Over, Protocol, Question, Scope, Setting, Used, Wants,
+};
+use crate::text::{cut, first_line, grouped};
+use crate::transcript::{Line, Transcript};
+use crate::view::{Block, Size};
+
+/// How many waiting prompts are shown.
+const QUEUED: usize = 3;
+/// A question of more rows is shown in part; the journal has it whole.
+const QUESTION_LINES: usize = 12;
+
+/// What is to be done outside.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Act {
+    Send(Value),
+    Journal(Event),
+    End(Why),
+}
+
+/// Why it is to end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// Somebody at the terminal said so.
+    Asked,
+    /// The protocol cannot go on.
+    Failed(String),
+}
+
+pub(crate) struct Conversation {
+    protocol: Box<dyn Protocol>,
+    setting: Setting,
+    transcript: Transcript,
+    draft: Draft,
+    /// Prompts that wait for their turn.
+    queue: VecDeque<String>,
+    ready: bool,
+    turn: Option<Turn>,
+    /// The first is the one that is asked.
+    questions: VecDeque<Question>,
+    used: Used,
+    total: Option<f64>,
+    /// Until when a second Ctrl-C ends it.
+    ending: Option<Instant>,
+    acts: Vec<Act>,
+}
+
+#[derive(Debug)]
+struct Turn {
+    prompt: String,
+    since: Instant,
+    taken: bool,
+    interrupted: bool,
+}
+
+impl std::fmt::Debug for Conversation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = f.debug_struct("Conversation");
+        shown.field("turn", &self.turn).finish_non_exhaustive()
+    }
+}
+
+impl Conversation {
+    pub(crate) fn new(protocol: Box<dyn Protocol>, setting: Setting) -> Self {
+        Self {
+            protocol,
+            setting,
+            transcript: Transcript::default(),
+            draft: Draft::default(),
+            queue: VecDeque::new(),
+            ready: false,
+            turn: None,
+            questions: VecDeque::new(),
+            used: Used::default(),
+            total: None,
+            ending: None,
+            acts: vec![],
+        }
+    }
+
+    pub(crate) fn begin(&mut self, now: Instant) -> Vec<Act> {
+        let effects = self.protocol.begin();
+        self.apply(effects, now);
+        self.done()
+    }
+
+    /// One message of the program.
+    pub(crate) fn hear(&mut self, line: &str, now: Instant) -> Vec<Act> {
+        let effects = self.protocol.hear(line);
+        self.apply(effects, now);
+        self.done()
+    }
+
+    /// The last words before everything ends: the turn is cancelled, and the journal says that it is over.
+    pub(crate) fn stop(&mut self, reason: &str, now: Instant) -> Vec<Act> {
+        if self.turn.is_some() {
+            let effects = self.protocol.interrupt();
+            self.apply(effects, now);
+            self.over(Over::Failed(reason.to_owned()), now);
+        }
+        self.queue.clear();
+        self.done()
+    }
+
+    pub(crate) fn note(&mut self, text: &str) {
+        self.transcript.note(text);
+    }
+
+    fn done(&mut self) -> Vec<Act> {
+        std::mem::take(&mut self.acts)
+    }
+
+    fn apply(&mut self, effects: Vec<Effect>, now: Instant) {
+        for effect in effects {
+            match effect {
+                Effect::Send(message) => self.acts.push(Act::Send(message)),
+                Effect::Ready => self.become_ready(now),
+                Effect::Native(id) => self.journal("native", json!({"id": id})),
+                Effect::Took => self.took(),
+                Effect::Over(over) => self.over(over, now),
+                Effect::Ask(question) => self.ask(question, now),
+                Effect::Withdrawn(ticket) => {
+                    if let Some(at) = self.questions.iter().position(|q| q.ticket == ticket) {
+                        self.settled(at, json!({}));
+                    }
+                }
+                Effect::Used(used) => self.spend(used),
+                Effect::Total(used, scope) => self.spent(used, scope),
+                Effect::Limit { text, resets_in } => {
+                    self.transcript.note(&format!("limit: {text}"));
+                    let mut payload = json!({"text": text});
+                    if let Some(seconds) = resets_in {
+                        payload["resets_in"] = seconds.into();
+                    }
+                    self.journal("limit", payload);
+                }
+                Effect::Show(shown) => self.transcript.show(shown),
+                Effect::Stop(why) => self.acts.push(Act::End(Why::Failed(why))),
+            }
+        }
+    }
+
+    fn become_ready(&mut self, now: Instant) {
+        if !self.ready {
+            self.ready = true;
+            self.journal("ready", json!({}));
+        }
+        self.next(now);
+    }
+
+    /// Submits what waits, when nothing is in its way.
+    fn next(&mut self, now: Instant) {
+        if !self.ready || self.turn.is_some() {
+            return;
+        }
+        let Some(prompt) = self.queue.pop_front() else {
+            return;
+        };
+        self.transcript.you(&prompt);
+        let effects = self.protocol.submit(&prompt);
+        self.turn = Some(Turn {
+            prompt,
+            since: now,
+            taken: false,
+            interrupted: false,
+        });
+        self.apply(effects, now);
+    }
+
+    fn took(&mut self) {
+        if let Some(turn) = self.turn.as_mut().filter(|turn| !turn.taken) {
+            turn.taken = true;
+            let text = std::mem::take(&mut turn.prompt);
+            self.journal("prompt", json!({"text": text}));
+        }
+    }
+
+    fn over(&mut self, over: Over, now: Instant) {
+        let Some(turn) = self.turn.take() else { return };
+        while !self.questions.is_empty() {
+            self.settled(self.questions.len() - 1, json!({}));
+        }
+        self.transcript.end_turn();
+        let payload = match &over {
+            Over::Done => json!({}),
+            Over::Interrupted => json!({"reason": "interrupted"}),
+            Over::Failed(why) => json!({"reason": why}),
+        };
+        match &over {
+            Over::Done => {}
+            Over::Interrupted => self.transcript.note("interrupted"),
+            Over::Failed(why) => self.transcript.note(&format!("failed: {why}")),
+        }
+        let summary = self.summary(now.duration_since(turn.since));
+        self.transcript.note(&summary);
+        self.used = Used::default();
+        self.journal("turn-end", payload);
+        self.next(now);
+    }
+
+    fn summary(&self, took: Duration) -> String {
+        let mut parts = vec![];
+        let tokens = (self.used.input_tokens, self.used.output_tokens);
+        if let (Some(input), Some(output)) = tokens {
+            parts.push(format!("{} in, {} out", grouped(input), grouped(output)));
+        }
+        if let Some(cost) = self.total {
+            parts.push(format!("${cost:.4} in all"));
+        }
+        parts.push(span(took));
+        parts.join(" · ")
+    }
+
+    fn ask(&mut self, question: Question, now: Instant) {
+        let cwd = &self.setting.cwd;
+        if let Some(option) = permission::decide(self.setting.permission, cwd, &question) {
+            let what = first_line(&question.text);
+            self.transcript
+                .note(&format!("allowed by the permission setting: {what}"));
+            let effects = self
+                .protocol
+                .answer(question.ticket, &Answer::Option(option));
+            return self.apply(effects, now);
+        }
+        self.questions.push_back(question);
+        if self.questions.len() == 1 {
+            self.tell_question();
+        }
+    }
+
+    /// Journals the question that is now the first.
+    fn tell_question(&mut self) {
+        let Some(question) = self.questions.front() else {
+            return;
+        };
+        let names: Vec<&str> = question.options.iter().map(|o| o.name.as_str()).collect();
+        let (wants, has_kinds) = match question.wants {
+            Wants::Permission => ("permission", true),
+            Wants::Choice { .. } => ("choice", false),
+            Wants::Text => ("text", false),
+        };
+        let mut payload = json!({"text": question.text, "options": names, "wants": wants});
+        if has_kinds {
+            let kinds: Vec<&str> = question.options.iter().map(|o| o.kind.as_str()).collect();
+            payload["kinds"] = kinds.into();
+        }
+        self.journal("ask", payload);
+    }
+
+    /// Gives people's answer to the question that is asked.
+    fn answer(&mut self, answer: Answer, now: Instant) {
+        let Some(question) = self.questions.front() else {
+            return;
+        };
+        let mut payload = Map::new();
+        let said = match &answer {
+            Answer::Option(index) => {
+                let option = question.options.get(*index);
+                payload.insert("option".into(), (*index).into());
+                if let Some(kind) = option.map(|o| o.kind).filter(|kind| *kind != Kind::Other) {
+                    payload.insert("kind".into(), kind.as_str().into());
+                }
+                option.map_or_else(String::new, |option| option.name.clone())
+            }
+            Answer::Text(text) => first_line(text),
+            Answer::Dismissed => "dismissed".into(),
+        };
+        let (ticket, asked) = (question.ticket, first_line(&question.text));
+        self.transcript.note(&format!("{asked} → {said}"));
+        let effects = self.protocol.answer(ticket, &answer);
+        self.apply(effects, now);
+        self.settled(0, payload.into());
+    }
+
+    fn settled(&mut self, at: usize, payload: Value) {
+        if self.questions.remove(at).is_none() || at > 0 {
+            return;
+        }
+        self.journal("answered", payload);
+        self.tell_question();
+    }
+
+    fn spend(&mut self, used: Used) {
+        let add = |a: Option<u64>, b: Option<u64>| match (a, b) {
+            (None, None) => None,
+            (a, b) => Some(a.unwrap_or(0).saturating_add(b.unwrap_or(0))),
+        };
+        self.used.input_tokens = add(self.used.input_tokens, used.input_tokens);
+        self.used.output_tokens = add(self.used.output_tokens, used.output_tokens);
+        if !used.is_nothing() {
+            self.journal("usage", counts(used));
+        }
+    }
+
+    fn spent(&mut self, used: Used, scope: Scope) {
+        self.total = used.cost_usd.or(self.total);
+        let mut payload = counts(used);
+        payload["scope"] = match scope {
+            Scope::Run => "run".into(),
+            Scope::Conversation => "conversation".into(),
+        };
+        self.journal("usage-total", payload);
+    }
+
+    fn journal(&mut self, name: &'static str, payload: Value) {
+        self.acts.push(Act::Journal(Event { name, payload }));
+    }
+
+    /// The lines that became whole since the last time.
+    pub(crate) fn lines(&mut self) -> Vec<Line> {
+        self.transcript.take()
+    }
+
+    /// The bottom of the screen.
+    pub(crate) fn block(&self, size: Size, now: Instant) -> Block {
+        let mut above = Vec::new();
+        let line = |mark, text: &str| Line {
+            mark,
+            text: crate::text::clean(text),
+        };
+        if let Some(question) = self.questions.front() {
+            let mut lines = question.text.split('\n');
+            let shown = lines.by_ref().take(QUESTION_LINES).enumerate();
+            above.extend(
+                shown.map(|(index, text)| line(if index == 0 { "? " } else { "  " }, text)),
+            );
+            for (index, option) in question.options.iter().enumerate() {
+                above.push(line("  ", &format!("{}. {}", index + 1, option.name)));
+            }
+        }
+        for prompt in self.queue.iter().take(QUEUED) {
+            let text = cut(&first_line(prompt), size.width().saturating_sub(8).max(4));
+            above.push(line("queued: ", &text));
+        }
+        Block {
+            growing: self.transcript.growing(),
+            above,
+            status: self.status(now),
+            draft: self.draft.rows(size.width().saturating_sub(2)),
+        }
+    }
+
+    fn status(&self, now: Instant) -> String {
+        if self.ending.is_some_and(|until| now < until) {
+            return "ctrl-c again ends the session".into();
+        }
+        if let Some(question) = self.questions.front() {
+            let how = match (question.options.len(), question.wants) {
+                (0, _) => "type an answer".to_owned(),
+                (n, Wants::Choice { free: true }) => {
+                    format!("1-{n} chooses, or type another answer")
+                }
+                (n, _) => format!("1-{n} chooses"),
+            };
+            return format!("asks · {how} · esc rejects");
+        }
+        match &self.turn {
+            Some(turn) if turn.interrupted => "interrupting".into(),
+            Some(turn) => {
+                let since = span(now.duration_since(turn.since));
+                format!("working {since} · esc interrupts")
+            }
+            None if self.ready => "ready".into(),
+            None => "starting".into(),
+        }
+    }
+
+    /// When the screen changes by itself.
+    pub(crate) fn changes_at(&self, now: Instant) -> Option<Instant> {
+        if let Some(until) = self.ending.filter(|until| now < *until) {
+            return Some(until);
+        }
+        let turn = self.turn.as_ref().filter(|_| self.questions.is_empty())?;
+        let passed = now.duration_since(turn.since);
+        // Past the first minute only minutes are shown.
+        let step = if passed.as_secs() < 60 { 1 } else { 60 };
+        let next = (passed.as_secs() / step + 1) * step;
+        Some(turn.since + Duration::from_secs(next))
+    }
+}
+
+fn counts(used: Used) -> Value {
+    let mut payload = Map::new();
+    let mut put = |key: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            payload.insert(key.into(), value);
+        }
+    };
+    put("input_tokens", used.input_tokens.map(Value::from));
+    put("output_tokens", used.output_tokens.map(Value::from));
+    put("cost_usd", used.cost_usd.map(dollars));
+    payload.into()
+}
+
+/// In millionths, so that no reader sees the noise of binary fractions or an exponent.
+fn dollars(usd: f64) -> Value {
+    let rounded = format!("{:.6}", usd.max(0.0));
+    serde_json::from_str(&rounded).unwrap_or_default()
+}
+
+fn span(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ 0..60 => format!("{seconds} s"),
+        seconds @ 60..3_600 => format!("{} min", seconds / 60),
+        seconds => format!("{} h {} min", seconds / 3_600, seconds / 60 % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests;

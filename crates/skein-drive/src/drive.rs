@@ -1,0 +1,354 @@
+//! The loop: one thread waits for the terminal, the program and signals, and does what the conversation decides.
+
+mod wait;
+
+use std::io;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Signal, WaitStatus};
+use serde_json::json;
+use skein_terminal::{Keys, Terminal};
+
+use crate::args::{Order, Speaks};
+use crate::child::Child;
+use crate::conversation::{Act, Conversation, Why};
+use crate::journal::{Event, Journal};
+use crate::protocol::acp::Acp;
+use crate::protocol::{Protocol, Setting};
+use crate::view::{Size, View};
+use wait::{Signals, Woken};
+
+/// Frames are this far apart at least, however fast the program talks.
+const FRAME: Duration = Duration::from_millis(30);
+/// How long an Escape waits for the rest of a sequence; one that has begun waits longer, for nobody types it.
+const TORN: Duration = Duration::from_millis(60);
+const TORN_APART: Duration = Duration::from_secs(2);
+/// When a program that was told to end is told louder, and when it is killed.
+const TERMINATE: Duration = Duration::from_millis(1_500);
+const KILL: Duration = Duration::from_secs(2);
+
+/// Why the driver ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum End {
+    /// The conversation said so.
+    By(Why),
+    /// A signal, or nobody is at the terminal any more.
+    Signal(i32),
+}
+
+#[derive(Debug)]
+struct Ending {
+    end: End,
+    since: Instant,
+    terminated: bool,
+}
+
+#[derive(Debug)]
+struct Driver {
+    terminal: Terminal,
+    signals: Signals,
+    journal: Journal,
+    conversation: Conversation,
+    child: Child,
+    keys: Keys,
+    torn_at: Option<Instant>,
+    view: View,
+    drawn_at: Option<Instant>,
+    dirty: bool,
+    ending: Option<Ending>,
+    /// Nobody reads what is drawn.
+    blind: bool,
+}
+
+/// Drives the program until it or this ends. Returns the exit code.
+pub(crate) fn run(order: Order) -> i32 {
+    let mut journal = match Journal::open(&order.journal) {
+        Ok(journal) => journal,
+        Err(error) => {
+            crate::complain(&format!("cannot open {}: {error}", order.journal.display()));
+            return 74;
+        }
+    };
+    match begin(&order) {
+        Ok((signals, child, setting)) => {
+            let conversation = Conversation::new(protocol(order.speaks, setting.clone()), setting);
+            let mut driver = Driver {
+                terminal: Terminal::open(),
+                signals,
+                journal,
+                conversation,
+                child,
+                keys: Keys::default(),
+                torn_at: None,
+                view: View::default(),
+                drawn_at: None,
+                dirty: true,
+                ending: None,
+                blind: false,
+            };
+            driver.live()
+        }
+        Err(error) => {
+            let program = order.program.to_string_lossy();
+            let reason = format!("cannot start {program}: {error}");
+            let payload = json!({"failed": true, "reason": reason});
+            let _ = journal.write(&Event {
+                name: "finished",
+                payload,
+            });
+            crate::complain(&reason);
+            127
+        }
+    }
+}
+
+fn begin(order: &Order) -> io::Result<(Signals, Child, Setting)> {
+    let signals = Signals::register()?;
+    let setting = Setting {
+        cwd: std::env::current_dir()?,
+        begin: order.begin.clone(),
+        permission: order.permission,
+        model: order.model.clone(),
+    };
+    let child = Child::start(Command::new(&order.program).args(&order.arguments))?;
+    Ok((signals, child, setting))
+}
+
+fn protocol(speaks: Speaks, setting: Setting) -> Box<dyn Protocol> {
+    match speaks {
+        Speaks::Acp => Box::new(Acp::new(setting)),
+    }
+}
+
+impl Driver {
+    fn live(&mut self) -> i32 {
+        self.write(b"\x1b[?2004h");
+        let acts = self.conversation.begin(Instant::now());
+        self.act(acts);
+        let status = loop {
+            self.draw();
+            let woken = wait::wait(&self.child, &self.signals, self.blind, self.deadline());
+            let now = Instant::now();
+            if let Some(status) = self.wake(&woken, now) {
+                break status;
+            }
+            self.escalate(now);
+        };
+        self.finish(status)
+    }
+
+    /// Does what the wait brought. How the program ended, once it did.
+    fn wake(&mut self, woken: &Woken, now: Instant) -> Option<WaitStatus> {
+        if woken.stdin {
+            self.child.write();
+        }
+        if woken.stderr {
+            self.child.listen();
+        }
+        if woken.stdout {
+            let lines = self.child.read();
+            self.hear(&lines, now);
+        }
+        if woken.terminal {
+            self.typed(now);
+        }
+        self.settle_keys(now);
+        if woken.resized {
+            self.dirty = true;
+        }
+        if let Some(signal) = woken.end {
+            self.end(End::Signal(signal), now);
+        }
+        // Without waiting for the signal, which may have come before anybody listened.
+        let status = self.child.reap()?;
+        let lines = self.child.drain();
+        self.hear(&lines, now);
+        Some(status)
+    }
+
+    fn hear(&mut self, lines: &[String], now: Instant) {
+        for line in lines.iter().filter(|line| !line.trim().is_empty()) {
+            let acts = self.conversation.hear(line, now);
+            self.act(acts);
+        }
+    }
+
+    fn typed(&mut self, now: Instant) {
+        match wait::read_terminal() {
+            Some(bytes) => {
+                for key in self.keys.push(&bytes) {
+                    let acts = self.conversation.key(key, now);
+                    self.act(acts);
+                }
+                let patience = match self.keys.torn() {
+                    0 => None,
+                    1 => Some(TORN),
+                    _ => Some(TORN_APART),
+                };
+                self.torn_at = patience.map(|patience| now + patience);
+                self.dirty = true;
+            }
+            None => {
+                self.blind = true;
+                self.end(End::Signal(signal_hook::consts::SIGHUP), now);
+            }
+        }
+    }
+
+    fn settle_keys(&mut self, now: Instant) {
+        if self.torn_at.is_some_and(|at| at <= now) {
+            self.torn_at = None;
+            for key in self.keys.settle() {
+                let acts = self.conversation.key(key, now);
+                self.act(acts);
+            }
+        }
+    }
+
+    fn act(&mut self, acts: Vec<Act>) {
+        self.dirty = true;
+        for act in acts {
+            match act {
+                Act::Send(message) => self.child.send(&message.to_string()),
+                Act::Journal(event) => self.journal(&event),
+                Act::End(why) => self.end(End::By(why), Instant::now()),
+            }
+        }
+    }
+
+    fn journal(&mut self, event: &Event) {
+        if let Err(error) = self.journal.write(event) {
+            // Kept, and written with the next.
+            self.conversation
+                .note(&format!("the journal cannot be written: {error}"));
+        }
+    }
+
+    /// Begins to end: the turn is cancelled and the program's input closed.
+    fn end(&mut self, end: End, now: Instant) {
+        if self.ending.is_some() {
+            return;
+        }
+        if let End::By(Why::Failed(why)) = &end {
+            self.conversation.note(why);
+        }
+        self.ending = Some(Ending {
+            end,
+            since: now,
+            terminated: false,
+        });
+        let acts = self.conversation.stop("the session was stopped", now);
+        self.act(acts);
+        self.child.close();
+    }
+
+    /// A program that does not go when its input ends is told louder.
+    fn escalate(&mut self, now: Instant) {
+        let Some(ending) = &mut self.ending else {
+            return;
+        };
+        let passed = now.duration_since(ending.since);
+        if passed >= KILL {
+            self.child.sweep();
+        } else if passed >= TERMINATE && !ending.terminated {
+            ending.terminated = true;
+            self.child.signal(Signal::TERM);
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let now = Instant::now();
+        let ending = self.ending.as_ref().map(|ending| match ending.terminated {
+            true => ending.since + KILL,
+            false => ending.since + TERMINATE,
+        });
+        let frame = self.drawn_at.filter(|_| self.dirty).map(|at| at + FRAME);
+        let moves = self.conversation.changes_at(now);
+        [ending, frame, moves, self.torn_at]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    fn draw(&mut self) {
+        let now = Instant::now();
+        let due = self.conversation.changes_at(now).is_some() || self.dirty;
+        let soon = self
+            .drawn_at
+            .is_some_and(|at| now.duration_since(at) < FRAME);
+        if !due || soon || self.blind {
+            return;
+        }
+        let (rows, columns) = self.terminal.size();
+        let size = Size { rows, columns };
+        let lines = self.conversation.lines();
+        let frame = self
+            .view
+            .frame(lines, self.conversation.block(size, now), size);
+        self.dirty = false;
+        if !frame.is_empty() {
+            self.drawn_at = Some(now);
+            self.write(&frame);
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        if !self.blind && self.terminal.write(bytes).is_err() {
+            self.blind = true;
+        }
+    }
+
+    /// Leaves nothing behind, says how it ended, and gives the terminal back.
+    fn finish(&mut self, status: WaitStatus) -> i32 {
+        self.child.sweep();
+        let (code, how) = exit(status);
+        let now = Instant::now();
+        let finished = match self.ending.as_ref().map(|ending| &ending.end) {
+            // Stopped from outside: whoever did it knows, and the conversation may go on another time.
+            Some(End::Signal(signal)) => (128 + signal, None),
+            Some(End::By(Why::Asked)) => (0, Some((false, "ended at the terminal".to_owned()))),
+            Some(End::By(Why::Failed(why))) => (1, Some((true, self.with_words(why)))),
+            None => {
+                let acts = self.conversation.stop(&how, now);
+                self.act(acts);
+                (code, Some((code != 0, self.with_words(&how))))
+            }
+        };
+        let (code, told) = finished;
+        if let Some((failed, reason)) = told {
+            self.conversation.note(&reason);
+            let payload = json!({"failed": failed, "reason": reason});
+            self.journal(&Event {
+                name: "finished",
+                payload,
+            });
+        }
+        self.drawn_at = None;
+        self.dirty = true;
+        self.draw();
+        let last = [self.view.leave(), b"\x1b[?2004l".to_vec()].concat();
+        self.write(&last);
+        self.terminal.restore();
+        code
+    }
+
+    fn with_words(&self, how: &str) -> String {
+        match self.child.last_words() {
+            words if words.is_empty() => how.to_owned(),
+            words => format!("{how}\n{words}"),
+        }
+    }
+}
+
+/// The code a shell would give, and the same in words.
+fn exit(status: WaitStatus) -> (i32, String) {
+    match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => (code, format!("the program ended with exit code {code}")),
+        (None, Some(signal)) => (
+            128 + signal,
+            format!("the program was ended by signal {signal}"),
+        ),
+        (None, None) => (1, "the program ended".to_owned()),
+    }
+}

@@ -1,0 +1,93 @@
+//! The journal: what happened, one line each, for whoever reads it later.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
+use serde_json::{Value, json};
+
+#[derive(Debug)]
+pub(crate) struct Journal {
+    file: File,
+    /// What a full disk did not take; it goes first the next time.
+    late: Vec<u8>,
+}
+
+/// One thing that happened.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Event {
+    pub(crate) name: &'static str,
+    pub(crate) payload: Value,
+}
+
+impl Journal {
+    /// Opens it for adding. A line that was torn by a full disk is ended, so that the next one is whole.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        let mut file = OpenOptions::new()
+            .create(true)
+            .read(true)
+            .append(true)
+            .open(path)?;
+        if file.seek(SeekFrom::End(0))? > 0 {
+            file.seek(SeekFrom::End(-1))?;
+            let mut last = [0];
+            file.read_exact(&mut last)?;
+            if last != *b"\n" {
+                file.write_all(b"\n")?;
+            }
+        }
+        Ok(Self { file, late: vec![] })
+    }
+
+    /// One write, so that a reader sees a line or does not see it. The kernel keeps it from now on: it outlives
+    /// this process and the daemon.
+    pub(crate) fn write(&mut self, event: &Event) -> io::Result<()> {
+        let line = json!({"at": now(), "event": event.name, "payload": event.payload});
+        self.late.extend_from_slice(format!("{line}\n").as_bytes());
+        while !self.late.is_empty() {
+            match self.file.write(&self.late) {
+                Ok(written) => drop(self.late.drain(..written)),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a program of its own: no engine gives it the time"
+)]
+fn now() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_torn_line_spoils_only_itself() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        std::fs::write(&path, "{\"at\":1,\"ev").unwrap();
+        let mut journal = Journal::open(&path).unwrap();
+        let ready = Event {
+            name: "ready",
+            payload: json!({}),
+        };
+        journal.write(&ready).unwrap();
+        Journal::open(&path).unwrap().write(&ready).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 3);
+        for line in &lines[1..] {
+            let line: Value = serde_json::from_str(line).unwrap();
+            assert_eq!(line["event"], "ready");
+            assert!(line["at"].as_u64().unwrap() > 0);
+        }
+    }
+}

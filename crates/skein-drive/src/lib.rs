@@ -1,0 +1,62 @@
+//! Drives an agent program by its protocol, inside a terminal.
+//!
+//! `skein drive PROTOCOL --journal FILE [OPTION]… -- PROGRAM ARG…` starts the program with pipes, speaks the
+//! protocol with it, and draws what happens on its own terminal, so that whatever holds that terminal can be
+//! attached to, read and logged like any other agent's. What is typed or pasted there becomes prompts and answers.
+//! What happened goes to the journal, one JSON object per line, which a daemon reads when there is one:
+//!
+//! ```text
+//! {"at": unix_ms, "event": E, "payload": {…}}
+//! ```
+//!
+//! | event | payload | means |
+//! |---|---|---|
+//! | `ready` | `{}` | it can take a first prompt |
+//! | `native` | `{"id"}` | the program's own name for the conversation |
+//! | `prompt` | `{"text"}` | the program was seen to have taken the prompt; a turn begins |
+//! | `turn-end` | `{}` or `{"reason"}` | the turn is over, or was interrupted or failed for a reason |
+//! | `ask` | `{"text", "options", "kinds", "wants"}` | it asks; `kinds` says what each option means, where it is a permission |
+//! | `answered` | `{}` or `{"option", "kind"}` | the question is settled, by that option, or gone |
+//! | `usage` | `{"input_tokens", "output_tokens", "cost_usd"}` | used since the last such line |
+//! | `usage-total` | the same and `"scope": "run"\|"conversation"` | used since the program was started, or in the whole conversation |
+//! | `limit` | `{"text", "resets_in"}` | a quota is used up; `resets_in` seconds, where it is known |
+//! | `finished` | `{"failed", "reason"}` | the program is gone |
+//!
+//! Not here: what to start and with which environment (the agents' adapters), and what the events mean for a
+//! session (the engine). One thread and one `poll` carry it all, for there may be many of these.
+//!
+//! Read `protocol.rs` first, then `conversation.rs`, which ties protocol, keys, view and
+//! journal together without touching a file, then `drive.rs`, which does the touching.
+
+mod args;
+mod child;
+mod conversation;
+mod drive;
+mod input;
+mod journal;
+mod permission;
+mod protocol;
+mod text;
+mod transcript;
+mod view;
+
+use std::ffi::OsString;
+
+/// The program; `arguments` are those after `skein drive`. Returns the exit code.
+pub fn main(arguments: &[OsString]) -> i32 {
+    match args::parse(arguments) {
+        Ok(order) => drive::run(order),
+        Err(why) => {
+            complain(&why);
+            2
+        }
+    }
+}
+
+#[expect(
+    clippy::print_stderr,
+    reason = "a program of its own: there is no other place to say why it does not start"
+)]
+fn complain(why: &str) {
+    eprintln!("skein drive: {why}");
+}

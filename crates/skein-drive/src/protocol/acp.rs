@@ -1,0 +1,341 @@
+//! The Agent Client Protocol, version 1: JSON-RPC, one message per line.
+//!
+//! Read by hand and forgivingly: programs send more than the published types know, and the crate that holds those
+//! would switch on `serde_json/preserve_order` for the whole of Skein, and with it another order of keys in what is
+//! stored and hashed.
+
+mod update;
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::rpc::{Heard, Requests, told};
+use super::{Answer, Choice, Effect, Kind, Over, Protocol, Question, Setting, Ticket, Wants};
+use crate::args::{Begin, Permission};
+use crate::protocol::limit;
+use update::{edits, read_update, shows_work, used};
+
+/// What a request was for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    Initialize,
+    Open,
+    Mode,
+    Model,
+    Prompt,
+}
+
+#[derive(Debug)]
+pub(crate) struct Acp {
+    setting: Setting,
+    requests: Requests<Asked>,
+    session: Option<String>,
+    /// Answers that are awaited before a prompt may be given.
+    preparing: usize,
+    turn: Option<Turn>,
+    questions: BTreeMap<Ticket, (Value, Vec<String>)>,
+    tickets: u64,
+}
+
+#[derive(Debug, Default)]
+struct Turn {
+    taken: bool,
+}
+
+/// Modes by which programs ask for, or spare, permissions; the first that is offered is set. Where none is, the
+/// program's own settings stand, and its questions are answered here.
+const MODES: [(Permission, &[&str]); 3] = [
+    // Codex' own default asks a model instead of people.
+    (Permission::Ask, &["default", "read-only"]),
+    (
+        Permission::Edits,
+        &["acceptEdits", "autoEdit", "workspace-write"],
+    ),
+    (
+        Permission::Full,
+        &["bypassPermissions", "yolo", "agent-full-access"],
+    ),
+];
+
+impl Acp {
+    pub(crate) fn new(setting: Setting) -> Self {
+        Self {
+            setting,
+            requests: Requests::new(true),
+            session: None,
+            preparing: 0,
+            turn: None,
+            questions: BTreeMap::new(),
+            tickets: 0,
+        }
+    }
+
+    fn initialized(&mut self, result: &Value) -> Vec<Effect> {
+        let can = &result["agentCapabilities"];
+        let offers = |name: &str| {
+            can["sessionCapabilities"]
+                .get(name)
+                .is_some_and(|v| !v.is_null())
+        };
+        let mut params = json!({"cwd": self.setting.cwd, "mcpServers": []});
+        let (method, id) = match self.setting.begin.clone() {
+            Begin::New { .. } => ("session/new", None),
+            Begin::Resume(id) if can["loadSession"] == true => ("session/load", Some(id)),
+            Begin::Resume(id) if offers("resume") => ("session/resume", Some(id)),
+            Begin::Resume(_) => return stop("the program cannot resume conversations"),
+            Begin::Fork(id) if offers("fork") => ("session/fork", Some(id)),
+            Begin::Fork(_) => return stop("the program cannot fork conversations"),
+        };
+        if let Some(id) = id {
+            params["sessionId"] = id.into();
+        }
+        vec![self.requests.call(Asked::Open, method, params)]
+    }
+
+    fn opened(&mut self, result: &Value) -> Vec<Effect> {
+        let named = result["sessionId"].as_str().map(str::to_owned);
+        let id = match (named, &self.setting.begin) {
+            (Some(id), _) => id,
+            (None, Begin::Resume(id)) => id.clone(),
+            (None, Begin::New { .. } | Begin::Fork(_)) => {
+                return stop("the program opened a conversation without a name");
+            }
+        };
+        self.session = Some(id.clone());
+        let mut out = vec![Effect::Native(id.clone())];
+        out.extend(self.set_mode(&id, result));
+        out.extend(self.set_model(&id, result));
+        self.preparing = out.len() - 1;
+        if self.preparing == 0 {
+            out.push(Effect::Ready);
+        }
+        out
+    }
+
+    /// The mode is set even when it is set already: the answer comes after the last of what a resumed
+    /// conversation repeats, which some programs send after they said that it is loaded.
+    fn set_mode(&mut self, id: &str, opened: &Value) -> Option<Effect> {
+        let offered = opened["modes"]["availableModes"].as_array()?;
+        let (_, wanted) = MODES.iter().find(|(p, _)| *p == self.setting.permission)?;
+        let is_offered = |mode: &&&str| offered.iter().any(|o| o["id"] == **mode);
+        let mode = wanted.iter().find(is_offered)?;
+        let params = json!({"sessionId": id, "modeId": mode});
+        Some(self.requests.call(Asked::Mode, "session/set_mode", params))
+    }
+
+    fn set_model(&mut self, id: &str, opened: &Value) -> Option<Effect> {
+        let model = self.setting.model.clone()?;
+        let options = opened["configOptions"].as_array();
+        let option = options
+            .into_iter()
+            .flatten()
+            .find(|o| o["category"] == "model");
+        let (method, params) = match option {
+            Some(option) => (
+                "session/set_config_option",
+                json!({"sessionId": id, "configId": option["id"], "value": model}),
+            ),
+            None => (
+                "session/set_model",
+                json!({"sessionId": id, "modelId": model}),
+            ),
+        };
+        Some(self.requests.call(Asked::Model, method, params))
+    }
+
+    fn prepared(&mut self) -> Vec<Effect> {
+        self.preparing = self.preparing.saturating_sub(1);
+        match self.preparing {
+            0 => vec![Effect::Ready],
+            _ => vec![],
+        }
+    }
+
+    fn result(&mut self, asked: Asked, result: &Value) -> Vec<Effect> {
+        match asked {
+            Asked::Initialize => self.initialized(result),
+            Asked::Open => self.opened(result),
+            Asked::Mode | Asked::Model => self.prepared(),
+            Asked::Prompt => {
+                let mut out = self.took();
+                self.turn = None;
+                out.extend(used(result).map(Effect::Used));
+                out.push(Effect::Over(match result["stopReason"].as_str() {
+                    Some("end_turn") | None => Over::Done,
+                    Some("cancelled") => Over::Interrupted,
+                    Some(reason) => Over::Failed(reason.replace('_', " ")),
+                }));
+                out
+            }
+        }
+    }
+
+    fn error(&mut self, asked: Asked, error: &Value) -> Vec<Effect> {
+        let why = told(error);
+        match asked {
+            Asked::Initialize => stop(&format!("it does not begin: {why}")),
+            Asked::Open => stop(&format!("no conversation: {why}")),
+            Asked::Mode | Asked::Model => {
+                let what = if asked == Asked::Mode {
+                    "mode"
+                } else {
+                    "model"
+                };
+                let note = super::Shown::Note(format!("the {what} could not be set: {why}"));
+                let mut out = vec![Effect::Show(note)];
+                out.extend(self.prepared());
+                out
+            }
+            Asked::Prompt => {
+                // That it answers at all shows that it has the prompt.
+                let mut out = self.took();
+                self.turn = None;
+                out.extend(limit::of_error(error, &why));
+                out.push(Effect::Over(Over::Failed(why)));
+                out
+            }
+        }
+    }
+
+    /// Something showed that the program is at work on the prompt.
+    fn took(&mut self) -> Vec<Effect> {
+        match &mut self.turn {
+            Some(turn) if !turn.taken => {
+                turn.taken = true;
+                vec![Effect::Took]
+            }
+            _ => vec![],
+        }
+    }
+
+    fn request(&mut self, id: Value, method: &str, params: &Value) -> Vec<Effect> {
+        if method != "session/request_permission" {
+            return vec![self.requests.refuse(&id, method)];
+        }
+        let offered = params["options"]
+            .as_array()
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        self.tickets += 1;
+        let ticket = Ticket(self.tickets);
+        let ids = offered
+            .iter()
+            .map(|option| text(&option["optionId"]))
+            .collect();
+        self.questions.insert(ticket, (id, ids));
+        let options = offered
+            .iter()
+            .map(|option| Choice {
+                name: text(&option["name"]),
+                kind: Kind::parse(option["kind"].as_str().unwrap_or_default()),
+            })
+            .collect();
+        let call = &params["toolCall"];
+        let mut out = self.took();
+        out.push(Effect::Ask(Question {
+            ticket,
+            text: question(call),
+            options,
+            wants: Wants::Permission,
+            edits: edits(call),
+        }));
+        out
+    }
+
+    fn outcome(&mut self, ticket: Ticket, answer: &Answer) -> Vec<Effect> {
+        let Some((id, options)) = self.questions.remove(&ticket) else {
+            return vec![];
+        };
+        let chosen = match answer {
+            Answer::Option(index) => options.get(*index),
+            Answer::Text(_) | Answer::Dismissed => None,
+        };
+        let outcome = match chosen {
+            Some(option) => json!({"outcome": "selected", "optionId": option}),
+            None => json!({"outcome": "cancelled"}),
+        };
+        vec![self.requests.reply(&id, json!({"outcome": outcome}))]
+    }
+}
+
+impl Protocol for Acp {
+    fn begin(&mut self) -> Vec<Effect> {
+        let params = json!({
+            "protocolVersion": 1,
+            "clientCapabilities": {"fs": {"readTextFile": false, "writeTextFile": false}, "terminal": false},
+            "clientInfo": {"name": "skein", "title": "Skein", "version": env!("CARGO_PKG_VERSION")},
+        });
+        vec![self.requests.call(Asked::Initialize, "initialize", params)]
+    }
+
+    fn hear(&mut self, line: &str) -> Vec<Effect> {
+        match self.requests.read(line) {
+            Heard::Request { id, method, params } => self.request(id, &method, &params),
+            Heard::Notice { method, params } if method == "session/update" => {
+                let update = &params["update"];
+                let mut out = vec![];
+                if shows_work(update) {
+                    out.extend(self.took());
+                }
+                out.extend(read_update(update, self.turn.is_some()));
+                out
+            }
+            Heard::Notice { .. } | Heard::Nothing => vec![],
+            Heard::Result(asked, result) => self.result(asked, &result),
+            Heard::Error(asked, error) => self.error(asked, &error),
+        }
+    }
+
+    fn submit(&mut self, text: &str) -> Vec<Effect> {
+        self.turn = Some(Turn::default());
+        let prompt = json!([{"type": "text", "text": text}]);
+        let params = json!({"sessionId": self.session, "prompt": prompt});
+        vec![self.requests.call(Asked::Prompt, "session/prompt", params)]
+    }
+
+    fn answer(&mut self, ticket: Ticket, answer: &Answer) -> Vec<Effect> {
+        self.outcome(ticket, answer)
+    }
+
+    fn interrupt(&mut self) -> Vec<Effect> {
+        let open: Vec<Ticket> = self.questions.keys().copied().collect();
+        let params = json!({"sessionId": self.session});
+        let mut out = vec![self.requests.notify("session/cancel", params)];
+        for ticket in open {
+            // The protocol wants every open request answered after a cancel.
+            out.extend(self.outcome(ticket, &Answer::Dismissed));
+            out.push(Effect::Withdrawn(ticket));
+        }
+        out
+    }
+}
+
+fn stop(why: &str) -> Vec<Effect> {
+    vec![Effect::Stop(why.to_owned())]
+}
+
+/// What a permission is asked for: the title, and the command or the files where it does not name them.
+fn question(call: &Value) -> String {
+    let mut text = call["title"].as_str().unwrap_or("a tool").trim().to_owned();
+    let mut add = |more: &str| {
+        if !text.contains(more) {
+            text.push('\n');
+            text.push_str(more);
+        }
+    };
+    if let Some(command) = call["rawInput"]["command"].as_str() {
+        add(command);
+    }
+    for path in edits(call) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if !name.is_empty() {
+            add(&name);
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;
