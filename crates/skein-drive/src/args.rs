@@ -18,6 +18,36 @@ pub(crate) struct Order {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Speaks {
     Acp,
+    Claude,
+    Codex,
+}
+
+impl Speaks {
+    /// What the program must be told so that it speaks the protocol.
+    fn words(self) -> &'static [&'static [&'static str]] {
+        match self {
+            Self::Acp => &[],
+            Self::Claude => &[
+                &["-p"],
+                &["--verbose"],
+                &["--input-format", "stream-json"],
+                &["--output-format", "stream-json"],
+                &["--permission-prompt-tool", "stdio"],
+                &["--include-partial-messages"],
+                &["--replay-user-messages"],
+            ],
+            Self::Codex => &[&["app-server"]],
+        }
+    }
+
+    /// Adds the words that are not there already.
+    fn tell(self, arguments: &mut Vec<OsString>) {
+        for words in self.words() {
+            if !arguments.iter().any(|argument| argument == words[0]) {
+                arguments.extend(words.iter().map(OsString::from));
+            }
+        }
+    }
 }
 
 /// Which conversation it is about.
@@ -48,6 +78,8 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<Order, String> {
     let mut words = arguments.iter();
     let speaks = match words.next().and_then(|word| word.to_str()) {
         Some("acp") => Speaks::Acp,
+        Some("claude") => Speaks::Claude,
+        Some("codex") => Speaks::Codex,
         Some(other) => return Err(format!("no protocol `{other}`; {USAGE}")),
         None => return Err(USAGE.into()),
     };
@@ -79,14 +111,17 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<Order, String> {
         (None, Some(id)) => Begin::Fork(id),
         (None, None) => Begin::New { native },
     };
+    let program = words.next().cloned().ok_or(USAGE)?;
+    let mut arguments: Vec<OsString> = words.cloned().collect();
+    speaks.tell(&mut arguments);
     Ok(Order {
         speaks,
         journal: journal.ok_or("--journal FILE is missing")?,
         begin,
         permission,
         model,
-        program: words.next().cloned().ok_or(USAGE)?,
-        arguments: words.cloned().collect(),
+        program,
+        arguments,
     })
 }
 
@@ -126,6 +161,22 @@ mod tests {
         assert_eq!(order.permission, Permission::Edits);
         assert_eq!(order.program, "gemini");
         assert_eq!(order.arguments, ["--acp", "--", "--x"]);
+    }
+
+    #[test]
+    fn a_program_is_told_to_speak_once() {
+        let order = parsed("codex --journal j -- codex -c a=b").unwrap();
+        assert_eq!(order.arguments, ["-c", "a=b", "app-server"]);
+        let order = parsed("codex --journal j -- codex app-server --x").unwrap();
+        assert_eq!(order.arguments, ["app-server", "--x"]);
+        let order = parsed("claude --journal j -- claude -p --resume a").unwrap();
+        assert!(order.arguments.iter().filter(|a| *a == "-p").count() == 1);
+        assert!(
+            order
+                .arguments
+                .iter()
+                .any(|a| a == "--replay-user-messages")
+        );
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::input::Draft;
 use crate::journal::Event;
 use crate::permission;
 use crate::protocol::{
-    Answer, Effect, Kind, Over, Protocol, Question, Scope, Setting, Used, Wants,
+    Answer, Effect, Kind, Over, Protocol, Question, Resets, Setting, Used, Wants,
 };
 use crate::text::{cut, first_line, grouped};
 use crate::transcript::{Line, Transcript};
@@ -51,7 +51,7 @@ pub(crate) struct Conversation {
     /// The first is the one that is asked.
     questions: VecDeque<Question>,
     used: Used,
-    total: Option<f64>,
+    total: Used,
     /// Until when a second Ctrl-C ends it.
     ending: Option<Instant>,
     acts: Vec<Act>,
@@ -84,7 +84,7 @@ impl Conversation {
             turn: None,
             questions: VecDeque::new(),
             used: Used::default(),
-            total: None,
+            total: Used::default(),
             ending: None,
             acts: vec![],
         }
@@ -137,12 +137,14 @@ impl Conversation {
                     }
                 }
                 Effect::Used(used) => self.spend(used),
-                Effect::Total(used, scope) => self.spent(used, scope),
-                Effect::Limit { text, resets_in } => {
+                Effect::Total(used) => self.spent(used),
+                Effect::Limit { text, resets } => {
                     self.transcript.note(&format!("limit: {text}"));
                     let mut payload = json!({"text": text});
-                    if let Some(seconds) = resets_in {
-                        payload["resets_in"] = seconds.into();
+                    match resets {
+                        Some(Resets::In(seconds)) => payload["resets_in"] = seconds.into(),
+                        Some(Resets::At(time)) => payload["resets_at"] = time.into(),
+                        None => {}
                     }
                     self.journal("limit", payload);
                 }
@@ -212,11 +214,14 @@ impl Conversation {
 
     fn summary(&self, took: Duration) -> String {
         let mut parts = vec![];
-        let tokens = (self.used.input_tokens, self.used.output_tokens);
-        if let (Some(input), Some(output)) = tokens {
+        let told = |used: Used| used.input_tokens.zip(used.output_tokens);
+        if let Some((input, output)) = told(self.used) {
             parts.push(format!("{} in, {} out", grouped(input), grouped(output)));
+        } else if let Some((input, output)) = told(self.total) {
+            let (input, output) = (grouped(input), grouped(output));
+            parts.push(format!("{input} in, {output} out in all"));
         }
-        if let Some(cost) = self.total {
+        if let Some(cost) = self.total.cost_usd {
             parts.push(format!("${cost:.4} in all"));
         }
         parts.push(span(took));
@@ -304,13 +309,19 @@ impl Conversation {
         }
     }
 
-    fn spent(&mut self, used: Used, scope: Scope) {
-        self.total = used.cost_usd.or(self.total);
-        let mut payload = counts(used);
-        payload["scope"] = match scope {
-            Scope::Run => "run".into(),
-            Scope::Conversation => "conversation".into(),
+    fn spent(&mut self, used: Used) {
+        let total = Used {
+            input_tokens: used.input_tokens.or(self.total.input_tokens),
+            output_tokens: used.output_tokens.or(self.total.output_tokens),
+            cost_usd: used.cost_usd.or(self.total.cost_usd),
         };
+        // Programs repeat what is known.
+        if total == self.total {
+            return;
+        }
+        self.total = total;
+        let mut payload = counts(used);
+        payload["scope"] = "conversation".into();
         self.journal("usage-total", payload);
     }
 

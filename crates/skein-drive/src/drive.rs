@@ -15,6 +15,8 @@ use crate::child::Child;
 use crate::conversation::{Act, Conversation, Why};
 use crate::journal::{Event, Journal};
 use crate::protocol::acp::Acp;
+use crate::protocol::claude::Claude;
+use crate::protocol::codex::Codex;
 use crate::protocol::{Protocol, Setting};
 use crate::view::{Size, View};
 use wait::{Signals, Woken};
@@ -118,6 +120,8 @@ fn begin(order: &Order) -> io::Result<(Signals, Child, Setting)> {
 fn protocol(speaks: Speaks, setting: Setting) -> Box<dyn Protocol> {
     match speaks {
         Speaks::Acp => Box::new(Acp::new(setting)),
+        Speaks::Claude => Box::new(Claude::new()),
+        Speaks::Codex => Box::new(Codex::new(setting)),
     }
 }
 

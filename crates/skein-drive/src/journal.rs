@@ -43,7 +43,11 @@ impl Journal {
     /// One write, so that a reader sees a line or does not see it. The kernel keeps it from now on: it outlives
     /// this process and the daemon.
     pub(crate) fn write(&mut self, event: &Event) -> io::Result<()> {
-        let line = json!({"at": now(), "event": event.name, "payload": event.payload});
+        let (at, mut payload) = (now(), event.payload.clone());
+        if let Some(time) = payload["resets_at"].as_u64() {
+            payload["resets_in"] = time.saturating_sub(at / 1_000).into();
+        }
+        let line = json!({"at": at, "event": event.name, "payload": payload});
         self.late.extend_from_slice(format!("{line}\n").as_bytes());
         while !self.late.is_empty() {
             match self.file.write(&self.late) {

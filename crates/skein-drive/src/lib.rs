@@ -17,9 +17,9 @@
 //! | `turn-end` | `{}` or `{"reason"}` | the turn is over, or was interrupted or failed for a reason |
 //! | `ask` | `{"text", "options", "kinds", "wants"}` | it asks; `kinds` says what each option means, where it is a permission |
 //! | `answered` | `{}` or `{"option", "kind"}` | the question is settled, by that option, or gone |
-//! | `usage` | `{"input_tokens", "output_tokens", "cost_usd"}` | used since the last such line |
-//! | `usage-total` | the same and `"scope": "run"\|"conversation"` | used since the program was started, or in the whole conversation |
-//! | `limit` | `{"text", "resets_in"}` | a quota is used up; `resets_in` seconds, where it is known |
+//! | `usage` | `{"input_tokens", "output_tokens", "cost_usd"}` | used since the last such line; what is not known is left out |
+//! | `usage-total` | the same and `"scope": "conversation"` | used in the whole conversation, by earlier runs too; in a forked one the programs count from the first prompt of its ancestor |
+//! | `limit` | `{"text", "resets_in"}` | a quota is used up; seconds until it is there again (and `resets_at`, since 1970), where it is known |
 //! | `finished` | `{"failed", "reason"}` | the program is gone |
 //!
 //! Not here: what to start and with which environment (the agents' adapters), and what the events mean for a

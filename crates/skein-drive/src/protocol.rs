@@ -5,7 +5,10 @@
 //! interrupts. It answers with effects in the order in which they are to happen.
 
 pub(crate) mod acp;
+pub(crate) mod claude;
+pub(crate) mod codex;
 mod limit;
+mod questions;
 mod rpc;
 
 use std::path::PathBuf;
@@ -54,15 +57,24 @@ pub(crate) enum Effect {
     Withdrawn(Ticket),
     /// Used since the last time.
     Used(Used),
-    /// Used in all.
-    Total(Used, Scope),
+    /// Used in the whole conversation, also before the program was started.
+    Total(Used),
     Limit {
         text: String,
-        resets_in: Option<u64>,
+        resets: Option<Resets>,
     },
     Show(Shown),
     /// It cannot go on.
     Stop(String),
+}
+
+/// When a quota is there again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Resets {
+    /// In seconds.
+    In(u64),
+    /// At a time, in seconds since 1970.
+    At(u64),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,12 +82,6 @@ pub(crate) enum Over {
     Done,
     Interrupted,
     Failed(String),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
-    Run,
-    Conversation,
 }
 
 /// What is not known is left out.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::Effect;
+use super::{Effect, Resets};
 
 /// The limit behind an error, if it is one.
 pub(super) fn of_error(error: &Value, told: &str) -> Option<Effect> {
@@ -18,7 +18,7 @@ pub(super) fn of_error(error: &Value, told: &str) -> Option<Effect> {
         || speaks_of_limit(told);
     is_limit.then(|| Effect::Limit {
         text: told.to_owned(),
-        resets_in: resets_in(told),
+        resets: resets_in(told).map(Resets::In),
     })
 }
 

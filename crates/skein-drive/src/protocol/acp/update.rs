@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::protocol::{Effect, Scope, Shown, Step, Used};
+use crate::protocol::{Effect, Shown, Step, Used};
 
 /// Whether an update shows that a prompt is being worked on. Lists of commands, modes and readings of the context
 /// come at any time.
@@ -102,7 +102,7 @@ fn cost(update: &Value) -> Option<Effect> {
         cost_usd: Some(usd),
         ..Used::default()
     };
-    Some(Effect::Total(used, Scope::Conversation))
+    Some(Effect::Total(used))
 }
 
 /// What a turn used, by its result.
@@ -110,9 +110,16 @@ pub(super) fn used(result: &Value) -> Option<Used> {
     let counts = [&result["usage"], &result["_meta"]["quota"]["token_count"]];
     let read = |counts: &Value| {
         let number = |names: [&str; 2]| names.iter().find_map(|name| counts[*name].as_u64());
+        let output = number(["outputTokens", "output_tokens"]);
+        let input = number(["inputTokens", "input_tokens"]);
+        // Some count what came from a cache apart; the total has it in any case.
+        let all = counts["totalTokens"].as_u64();
+        let read = all
+            .zip(output)
+            .map(|(all, output)| all.saturating_sub(output));
         let used = Used {
-            input_tokens: number(["inputTokens", "input_tokens"]),
-            output_tokens: number(["outputTokens", "output_tokens"]),
+            input_tokens: input.max(read),
+            output_tokens: output,
             cost_usd: None,
         };
         (!used.is_nothing()).then_some(used)

@@ -1,0 +1,334 @@
+//! Codex' app server: JSON-RPC without its version, one message per line.
+
+mod item;
+mod request;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use super::rpc::{Heard, Requests, told};
+use super::{Answer, Effect, Over, Protocol, Resets, Setting, Shown, Ticket, Used, limit};
+use crate::args::{Begin, Permission};
+use request::Open;
+
+/// What a request was for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    Initialize,
+    Open,
+    Turn,
+    Interrupt,
+}
+
+#[derive(Debug)]
+pub(crate) struct Codex {
+    setting: Setting,
+    requests: Requests<Asked>,
+    thread: Option<String>,
+    turn: Option<Turn>,
+    open: BTreeMap<Ticket, Open>,
+    tickets: u64,
+    /// The files that calls want to change, which the question does not repeat.
+    changes: HashMap<String, Vec<PathBuf>>,
+    resets: Option<Resets>,
+    /// It repeats its warnings every turn.
+    warned: HashSet<String>,
+}
+
+#[derive(Debug, Default)]
+struct Turn {
+    id: Option<String>,
+    taken: bool,
+    /// To be interrupted as soon as it has a name.
+    interrupt: bool,
+}
+
+impl Codex {
+    pub(crate) fn new(setting: Setting) -> Self {
+        Self {
+            setting,
+            requests: Requests::new(false),
+            thread: None,
+            turn: None,
+            open: BTreeMap::new(),
+            tickets: 0,
+            changes: HashMap::new(),
+            resets: None,
+            warned: HashSet::new(),
+        }
+    }
+
+    fn open_thread(&mut self) -> Vec<Effect> {
+        let (policy, sandbox) = match self.setting.permission {
+            Permission::Ask => ("untrusted", "workspace-write"),
+            Permission::Edits => ("on-request", "workspace-write"),
+            Permission::Full => ("never", "danger-full-access"),
+        };
+        let mut params = json!({
+            "cwd": self.setting.cwd,
+            "approvalPolicy": policy,
+            "approvalsReviewer": "user",
+            "sandbox": sandbox,
+        });
+        if let Some(model) = &self.setting.model {
+            params["model"] = model.as_str().into();
+        }
+        let (method, thread) = match &self.setting.begin {
+            Begin::New { .. } => ("thread/start", None),
+            Begin::Resume(id) => ("thread/resume", Some(id)),
+            Begin::Fork(id) => ("thread/fork", Some(id)),
+        };
+        if let Some(id) = thread {
+            params["threadId"] = id.as_str().into();
+        }
+        vec![
+            self.requests.notify("initialized", json!({})),
+            self.requests.call(Asked::Open, method, params),
+        ]
+    }
+
+    fn result(&mut self, asked: Asked, result: &Value) -> Vec<Effect> {
+        match asked {
+            Asked::Initialize => self.open_thread(),
+            Asked::Open => {
+                let Some(id) = result["thread"]["id"].as_str() else {
+                    return vec![Effect::Stop(
+                        "the program opened a thread without a name".into(),
+                    )];
+                };
+                self.thread = Some(id.to_owned());
+                let mut out = vec![Effect::Native(id.to_owned())];
+                out.extend(item::history(&result["thread"]));
+                out.push(Effect::Ready);
+                out
+            }
+            Asked::Turn => {
+                let id = result["turn"]["id"].as_str().map(str::to_owned);
+                self.turn_named(id)
+            }
+            Asked::Interrupt => vec![],
+        }
+    }
+
+    fn error(&mut self, asked: Asked, error: &Value) -> Vec<Effect> {
+        let why = told(error);
+        match asked {
+            Asked::Initialize | Asked::Open => {
+                vec![Effect::Stop(format!("no conversation: {why}"))]
+            }
+            // It was refused, not taken.
+            Asked::Turn => {
+                self.turn = None;
+                vec![Effect::Over(Over::Failed(why))]
+            }
+            Asked::Interrupt => vec![],
+        }
+    }
+
+    fn turn_named(&mut self, id: Option<String>) -> Vec<Effect> {
+        let Some(turn) = &mut self.turn else {
+            return vec![];
+        };
+        turn.id = turn.id.take().or(id);
+        if turn.interrupt && turn.id.is_some() {
+            turn.interrupt = false;
+            return self.stop_turn();
+        }
+        vec![]
+    }
+
+    fn stop_turn(&mut self) -> Vec<Effect> {
+        let turn = self.turn.as_ref().and_then(|turn| turn.id.clone());
+        let params = json!({"threadId": self.thread, "turnId": turn});
+        vec![
+            self.requests
+                .call(Asked::Interrupt, "turn/interrupt", params),
+        ]
+    }
+
+    fn notice(&mut self, method: &str, params: &Value) -> Vec<Effect> {
+        // Threads that make titles or help are not the conversation.
+        let thread = params["threadId"].as_str();
+        if thread.is_some() && thread != self.thread.as_deref() {
+            return vec![];
+        }
+        match method {
+            "turn/started" => self.started(&params["turn"]),
+            "turn/completed" => self.completed(&params["turn"]),
+            "thread/tokenUsage/updated" => {
+                total(&params["tokenUsage"]["total"]).into_iter().collect()
+            }
+            "account/rateLimits/updated" => {
+                self.resets = item::resets(&params["rateLimits"]).or(self.resets);
+                vec![]
+            }
+            "serverRequest/resolved" => self.resolved(&params["requestId"]),
+            "error" if params["willRetry"] == true => {
+                vec![Effect::Show(Shown::Note(told(&params["error"])))]
+            }
+            "warning" => {
+                let text = params["message"].as_str().unwrap_or_default().to_owned();
+                let is_new = self.warned.insert(text.clone());
+                is_new
+                    .then_some(Effect::Show(Shown::Note(text)))
+                    .into_iter()
+                    .collect()
+            }
+            _ => {
+                if method == "item/started" {
+                    self.remember(&params["item"]);
+                }
+                item::read(method, params)
+            }
+        }
+    }
+
+    fn started(&mut self, turn: &Value) -> Vec<Effect> {
+        let Some(running) = &mut self.turn else {
+            return vec![];
+        };
+        let mut out = vec![];
+        if !running.taken {
+            running.taken = true;
+            out.push(Effect::Took);
+        }
+        out.extend(self.turn_named(turn["id"].as_str().map(str::to_owned)));
+        out
+    }
+
+    fn completed(&mut self, turn: &Value) -> Vec<Effect> {
+        if self.turn.take().is_none() {
+            return vec![];
+        }
+        self.changes.clear();
+        let error = &turn["error"];
+        let over = match turn["status"].as_str() {
+            Some("completed") => Over::Done,
+            Some("interrupted") => Over::Interrupted,
+            _ => Over::Failed(told(error)),
+        };
+        let mut out = vec![];
+        if let Over::Failed(why) = &over {
+            out.extend(
+                limit::of_error(error, why).map(|limit| match (limit, self.resets) {
+                    (Effect::Limit { text, resets: None }, resets) => {
+                        Effect::Limit { text, resets }
+                    }
+                    (limit, _) => limit,
+                }),
+            );
+        }
+        out.push(Effect::Over(over));
+        out
+    }
+
+    fn remember(&mut self, item: &Value) {
+        if let (Some(id), "fileChange") = (
+            item["id"].as_str(),
+            item["type"].as_str().unwrap_or_default(),
+        ) {
+            self.changes.insert(id.to_owned(), item::paths(item));
+        }
+    }
+
+    fn resolved(&mut self, request: &Value) -> Vec<Effect> {
+        let found = self.open.iter().find(|(_, open)| open.id() == request);
+        let ticket = found.map(|(ticket, _)| *ticket);
+        ticket
+            .into_iter()
+            .inspect(|ticket| drop(self.open.remove(ticket)))
+            .map(Effect::Withdrawn)
+            .collect()
+    }
+
+    fn request(&mut self, id: Value, method: &str, params: &Value) -> Vec<Effect> {
+        self.tickets += 1;
+        let ticket = Ticket(self.tickets);
+        let of_call = params["itemId"]
+            .as_str()
+            .and_then(|item| self.changes.get(item));
+        let changes = of_call.cloned().unwrap_or_default();
+        match request::read(ticket, &id, method, params, changes) {
+            Some((open, question)) => {
+                self.open.insert(ticket, open);
+                vec![question]
+            }
+            None => vec![self.requests.refuse(&id, method)],
+        }
+    }
+}
+
+impl Protocol for Codex {
+    fn begin(&mut self) -> Vec<Effect> {
+        let client =
+            json!({"name": "skein", "title": "Skein", "version": env!("CARGO_PKG_VERSION")});
+        let params = json!({"clientInfo": client, "capabilities": {"experimentalApi": true}});
+        vec![self.requests.call(Asked::Initialize, "initialize", params)]
+    }
+
+    fn hear(&mut self, line: &str) -> Vec<Effect> {
+        match self.requests.read(line) {
+            Heard::Request { id, method, params } => self.request(id, &method, &params),
+            Heard::Notice { method, params } => self.notice(&method, &params),
+            Heard::Result(asked, result) => self.result(asked, &result),
+            Heard::Error(asked, error) => self.error(asked, &error),
+            Heard::Nothing => vec![],
+        }
+    }
+
+    fn submit(&mut self, text: &str) -> Vec<Effect> {
+        self.turn = Some(Turn::default());
+        let input = json!([{"type": "text", "text": text}]);
+        let params = json!({"threadId": self.thread, "input": input});
+        vec![self.requests.call(Asked::Turn, "turn/start", params)]
+    }
+
+    fn answer(&mut self, ticket: Ticket, answer: &Answer) -> Vec<Effect> {
+        let Some(open) = self.open.remove(&ticket) else {
+            return vec![];
+        };
+        match open.answer(answer) {
+            request::Next::Reply(id, result) => vec![self.requests.reply(&id, result)],
+            request::Next::Ask(form) => {
+                self.tickets += 1;
+                let ticket = Ticket(self.tickets);
+                let out = form.question(ticket).into_iter().collect();
+                self.open.insert(ticket, Open::Form(form));
+                out
+            }
+        }
+    }
+
+    fn interrupt(&mut self) -> Vec<Effect> {
+        let open = std::mem::take(&mut self.open);
+        let mut out: Vec<Effect> = match &mut self.turn {
+            Some(turn) if turn.id.is_none() => {
+                turn.interrupt = true;
+                vec![]
+            }
+            Some(_) => self.stop_turn(),
+            None => vec![],
+        };
+        for (ticket, open) in open {
+            let (id, result) = open.refusal();
+            out.push(self.requests.reply(&id, result));
+            out.push(Effect::Withdrawn(ticket));
+        }
+        out
+    }
+}
+
+/// The counts are of the whole thread, also of what was before the program was started.
+fn total(counts: &Value) -> Option<Effect> {
+    let used = Used {
+        input_tokens: counts["inputTokens"].as_u64(),
+        output_tokens: counts["outputTokens"].as_u64(),
+        cost_usd: None,
+    };
+    (!used.is_nothing()).then_some(Effect::Total(used))
+}
+
+#[cfg(test)]
+mod tests;

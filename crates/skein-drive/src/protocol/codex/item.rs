@@ -1,0 +1,127 @@
+//! What a Codex thread consists of: messages, commands, changes of files, plans.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::protocol::{Effect, Resets, Shown, Step};
+
+/// What a notice about items and plans tells people.
+pub(super) fn read(method: &str, params: &Value) -> Vec<Effect> {
+    let delta = || params["delta"].as_str().unwrap_or_default().to_owned();
+    let item = &params["item"];
+    let shown = match method {
+        "item/agentMessage/delta" => Some(Shown::Say(delta())),
+        "item/reasoning/summaryTextDelta" | "item/reasoning/textDelta" => {
+            Some(Shown::Think(delta()))
+        }
+        "item/started" => started(item),
+        "item/completed" => completed(item),
+        "turn/plan/updated" => Some(Shown::Plan(plan(&params["plan"]))),
+        _ => None,
+    };
+    shown.map(Effect::Show).into_iter().collect()
+}
+
+fn started(item: &Value) -> Option<Shown> {
+    Some(Shown::Tool {
+        id: item["id"].as_str()?.to_owned(),
+        title: title(item)?,
+    })
+}
+
+fn completed(item: &Value) -> Option<Shown> {
+    if item["type"] == "agentMessage" {
+        return Some(Shown::Say("\n".into()));
+    }
+    let failed = matches!(item["status"].as_str(), Some("failed" | "declined"))
+        || item["exitCode"].as_i64().is_some_and(|code| code != 0);
+    let output = item["aggregatedOutput"]
+        .as_str()
+        .or_else(|| item["error"]["message"].as_str());
+    let declined = (item["status"] == "declined").then_some("declined");
+    Some(Shown::ToolDone {
+        id: item["id"].as_str()?.to_owned(),
+        title: Some(title(item)?),
+        failed,
+        result: output.or(declined).unwrap_or_default().to_owned(),
+    })
+}
+
+/// What a call does, in one line; nothing for what is no call.
+fn title(item: &Value) -> Option<String> {
+    let text = |key: &str| item[key].as_str().unwrap_or_default();
+    match item["type"].as_str()? {
+        "commandExecution" => Some(command(item)),
+        "fileChange" => {
+            let names = paths(item).into_iter();
+            let names: Vec<String> = names.map(|path| path.display().to_string()).collect();
+            Some(format!("edit {}", names.join(", ")))
+        }
+        "mcpToolCall" => Some(format!("{}: {}", text("server"), text("tool"))),
+        "dynamicToolCall" => Some(text("tool").to_owned()),
+        "webSearch" => Some(format!("search: {}", text("query"))),
+        _ => None,
+    }
+}
+
+/// The command as the model wrote it, without the shell around it.
+pub(super) fn command(item: &Value) -> String {
+    let actions = item["commandActions"].as_array().into_iter().flatten();
+    let written: Vec<&str> = actions
+        .filter_map(|action| action["command"].as_str())
+        .collect();
+    match written.is_empty() {
+        true => item["command"].as_str().unwrap_or("a command").to_owned(),
+        false => written.join(" && "),
+    }
+}
+
+/// The files a change touches.
+pub(super) fn paths(item: &Value) -> Vec<PathBuf> {
+    let changes = item["changes"].as_array().into_iter().flatten();
+    let paths = changes.flat_map(|change| [&change["path"], &change["kind"]["move_path"]]);
+    paths.filter_map(Value::as_str).map(PathBuf::from).collect()
+}
+
+fn plan(steps: &Value) -> Vec<(Step, String)> {
+    let steps = steps.as_array().into_iter().flatten();
+    steps
+        .map(|entry| {
+            let step = match entry["status"].as_str() {
+                Some("completed") => Step::Done,
+                Some("inProgress" | "in_progress") => Step::Doing,
+                _ => Step::Open,
+            };
+            (step, entry["step"].as_str().unwrap_or_default().to_owned())
+        })
+        .collect()
+}
+
+/// What was said before, of a thread that is resumed.
+pub(super) fn history(thread: &Value) -> Vec<Effect> {
+    let turns = thread["turns"].as_array().into_iter().flatten();
+    let items = turns.flat_map(|turn| turn["items"].as_array().into_iter().flatten());
+    items
+        .filter_map(|item| {
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            match item["type"].as_str()? {
+                "userMessage" => Some(Shown::You(text(&item["content"][0]["text"]))),
+                "agentMessage" => Some(Shown::Say(text(&item["text"]) + "\n")),
+                _ => completed(item),
+            }
+        })
+        .map(Effect::Show)
+        .collect()
+}
+
+/// When the window that is used up begins anew.
+pub(super) fn resets(limits: &Value) -> Option<Resets> {
+    let windows = [&limits["primary"], &limits["secondary"]];
+    let full = windows
+        .into_iter()
+        .filter(|w| w["usedPercent"].as_f64().is_some_and(|p| p >= 100.0));
+    full.filter_map(|w| w["resetsAt"].as_u64())
+        .max()
+        .map(Resets::At)
+}
