@@ -336,6 +336,3 @@ fn question(call: &Value) -> String {
     }
     text
 }
-
-#[cfg(test)]
-mod tests;

@@ -382,6 +382,3 @@ fn reply(asked: &Request, how: &str) -> Effect {
     let response = json!({"subtype": "success", "request_id": asked.id, "response": response});
     Effect::Send(json!({"type": "control_response", "response": response}))
 }
-
-#[cfg(test)]
-mod tests;

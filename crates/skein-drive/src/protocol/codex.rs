@@ -329,6 +329,3 @@ fn total(counts: &Value) -> Option<Effect> {
     };
     (!used.is_nothing()).then_some(Effect::Total(used))
 }
-
-#[cfg(test)]
-mod tests;
