@@ -20,6 +20,7 @@ pub(crate) enum Speaks {
     Acp,
     Claude,
     Codex,
+    OpenCode,
 }
 
 impl Speaks {
@@ -37,6 +38,7 @@ impl Speaks {
                 &["--replay-user-messages"],
             ],
             Self::Codex => &[&["app-server"]],
+            Self::OpenCode => &[&["serve"], &["--port", "0"], &["--hostname", "127.0.0.1"]],
         }
     }
 
@@ -80,6 +82,7 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<Order, String> {
         Some("acp") => Speaks::Acp,
         Some("claude") => Speaks::Claude,
         Some("codex") => Speaks::Codex,
+        Some("opencode") => Speaks::OpenCode,
         Some(other) => return Err(format!("no protocol `{other}`; {USAGE}")),
         None => return Err(USAGE.into()),
     };

@@ -11,7 +11,7 @@ use crate::input::Draft;
 use crate::journal::Event;
 use crate::permission;
 use crate::protocol::{
-    Answer, Effect, Kind, Over, Protocol, Question, Resets, Setting, Used, Wants,
+    Answer, Call, Effect, Kind, Over, Protocol, Question, Resets, Setting, Used, Wants,
 };
 use crate::text::{cut, first_line, grouped};
 use crate::transcript::{Line, Transcript};
@@ -26,6 +26,8 @@ const QUESTION_LINES: usize = 12;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Act {
     Send(Value),
+    Connect(String),
+    Call(Call),
     Journal(Event),
     End(Why),
 }
@@ -126,6 +128,8 @@ impl Conversation {
         for effect in effects {
             match effect {
                 Effect::Send(message) => self.acts.push(Act::Send(message)),
+                Effect::Connect(address) => self.acts.push(Act::Connect(address)),
+                Effect::Call(call) => self.acts.push(Act::Call(call)),
                 Effect::Ready => self.become_ready(now),
                 Effect::Native(id) => self.journal("native", json!({"id": id})),
                 Effect::Took => self.took(),

@@ -17,8 +17,10 @@ use crate::journal::{Event, Journal};
 use crate::protocol::acp::Acp;
 use crate::protocol::claude::Claude;
 use crate::protocol::codex::Codex;
+use crate::protocol::opencode::OpenCode;
 use crate::protocol::{Protocol, Setting};
 use crate::view::{Size, View};
+use crate::web::Web;
 use wait::{Signals, Woken};
 
 /// Frames are this far apart at least, however fast the program talks.
@@ -28,6 +30,7 @@ const TORN: Duration = Duration::from_millis(60);
 const TORN_APART: Duration = Duration::from_secs(2);
 /// When a program that was told to end is told louder, and when it is killed.
 const TERMINATE: Duration = Duration::from_millis(1_500);
+const ABORT: Duration = Duration::from_millis(200);
 const KILL: Duration = Duration::from_secs(2);
 
 /// Why the driver ends.
@@ -53,6 +56,7 @@ struct Driver {
     journal: Journal,
     conversation: Conversation,
     child: Child,
+    web: Option<Web>,
     keys: Keys,
     torn_at: Option<Instant>,
     view: View,
@@ -61,6 +65,8 @@ struct Driver {
     ending: Option<Ending>,
     /// Nobody reads what is drawn.
     blind: bool,
+    /// How long the program has to go by itself.
+    patience: Duration,
 }
 
 /// Drives the program until it or this ends. Returns the exit code.
@@ -73,14 +79,16 @@ pub(crate) fn run(order: Order) -> i32 {
         }
     };
     match begin(&order) {
-        Ok((signals, child, setting)) => {
+        Ok((signals, child, web, setting)) => {
             let conversation = Conversation::new(protocol(order.speaks, setting.clone()), setting);
+            let serves = web.is_some();
             let mut driver = Driver {
                 terminal: Terminal::open(),
                 signals,
                 journal,
                 conversation,
                 child,
+                web,
                 keys: Keys::default(),
                 torn_at: None,
                 view: View::default(),
@@ -88,6 +96,8 @@ pub(crate) fn run(order: Order) -> i32 {
                 dirty: true,
                 ending: None,
                 blind: false,
+                // A server does not go when its standard input ends.
+                patience: if serves { ABORT } else { TERMINATE },
             };
             driver.live()
         }
@@ -105,7 +115,7 @@ pub(crate) fn run(order: Order) -> i32 {
     }
 }
 
-fn begin(order: &Order) -> io::Result<(Signals, Child, Setting)> {
+fn begin(order: &Order) -> io::Result<(Signals, Child, Option<Web>, Setting)> {
     let signals = Signals::register()?;
     let setting = Setting {
         cwd: std::env::current_dir()?,
@@ -113,8 +123,18 @@ fn begin(order: &Order) -> io::Result<(Signals, Child, Setting)> {
         permission: order.permission,
         model: order.model.clone(),
     };
-    let child = Child::start(Command::new(&order.program).args(&order.arguments))?;
-    Ok((signals, child, setting))
+    let mut command = Command::new(&order.program);
+    command.args(&order.arguments);
+    let web = match order.speaks {
+        Speaks::OpenCode => Some(Web::new()?),
+        Speaks::Acp | Speaks::Claude | Speaks::Codex => None,
+    };
+    if let Some(web) = &web {
+        // Whoever else is on this machine does not know it.
+        command.env("OPENCODE_SERVER_PASSWORD", web.password());
+    }
+    let child = Child::start(&mut command)?;
+    Ok((signals, child, web, setting))
 }
 
 fn protocol(speaks: Speaks, setting: Setting) -> Box<dyn Protocol> {
@@ -122,6 +142,7 @@ fn protocol(speaks: Speaks, setting: Setting) -> Box<dyn Protocol> {
         Speaks::Acp => Box::new(Acp::new(setting)),
         Speaks::Claude => Box::new(Claude::new()),
         Speaks::Codex => Box::new(Codex::new(setting)),
+        Speaks::OpenCode => Box::new(OpenCode::new(setting)),
     }
 }
 
@@ -132,7 +153,13 @@ impl Driver {
         self.act(acts);
         let status = loop {
             self.draw();
-            let woken = wait::wait(&self.child, &self.signals, self.blind, self.deadline());
+            let woken = wait::wait(
+                &self.child,
+                &self.signals,
+                self.web.as_ref(),
+                self.blind,
+                self.deadline(),
+            );
             let now = Instant::now();
             if let Some(status) = self.wake(&woken, now) {
                 break status;
@@ -152,6 +179,10 @@ impl Driver {
         }
         if woken.stdout {
             let lines = self.child.read();
+            self.hear(&lines, now);
+        }
+        if woken.web {
+            let lines = self.web.as_mut().map(Web::take).unwrap_or_default();
             self.hear(&lines, now);
         }
         if woken.terminal {
@@ -215,6 +246,18 @@ impl Driver {
         for act in acts {
             match act {
                 Act::Send(message) => self.child.send(&message.to_string()),
+                Act::Connect(address) => {
+                    let connected = self.web.as_mut().map(|web| web.connect(&address));
+                    if let Some(Err(error)) = connected {
+                        let why = format!("cannot connect to {address}: {error}");
+                        self.end(End::By(Why::Failed(why)), Instant::now());
+                    }
+                }
+                Act::Call(call) => {
+                    if let Some(web) = &self.web {
+                        web.call(call);
+                    }
+                }
                 Act::Journal(event) => self.journal(&event),
                 Act::End(why) => self.end(End::By(why), Instant::now()),
             }
@@ -255,7 +298,7 @@ impl Driver {
         let passed = now.duration_since(ending.since);
         if passed >= KILL {
             self.child.sweep();
-        } else if passed >= TERMINATE && !ending.terminated {
+        } else if passed >= self.patience && !ending.terminated {
             ending.terminated = true;
             self.child.signal(Signal::TERM);
         }
@@ -265,7 +308,7 @@ impl Driver {
         let now = Instant::now();
         let ending = self.ending.as_ref().map(|ending| match ending.terminated {
             true => ending.since + KILL,
-            false => ending.since + TERMINATE,
+            false => ending.since + self.patience,
         });
         let frame = self.drawn_at.filter(|_| self.dirty).map(|at| at + FRAME);
         let moves = self.conversation.changes_at(now);

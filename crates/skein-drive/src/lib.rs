@@ -23,7 +23,8 @@
 //! | `finished` | `{"failed", "reason"}` | the program is gone |
 //!
 //! Not here: what to start and with which environment (the agents' adapters), and what the events mean for a
-//! session (the engine). One thread and one `poll` carry it all, for there may be many of these.
+//! session (the engine). One thread and one `poll` carry it all (HTTP adds two), for there may be
+//! many of these.
 //!
 //! Read `protocol.rs` first, then `conversation.rs`, which ties protocol, keys, view and
 //! journal together without touching a file, then `drive.rs`, which does the touching.
@@ -39,6 +40,7 @@ mod protocol;
 mod text;
 mod transcript;
 mod view;
+mod web;
 
 use std::ffi::OsString;
 

@@ -8,6 +8,7 @@ pub(crate) mod acp;
 pub(crate) mod claude;
 pub(crate) mod codex;
 mod limit;
+pub(crate) mod opencode;
 mod questions;
 mod rpc;
 
@@ -43,8 +44,12 @@ pub(crate) struct Ticket(pub(crate) u64);
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Effect {
-    /// A message to the program.
+    /// A message to the program's standard input.
     Send(Value),
+    /// Its events are at this address.
+    Connect(String),
+    /// A request to that address; the answer is heard as `{"call": tag, "status", "body"}`.
+    Call(Call),
     /// It can take a prompt.
     Ready,
     Native(String),
@@ -66,6 +71,16 @@ pub(crate) enum Effect {
     Show(Shown),
     /// It cannot go on.
     Stop(String),
+}
+
+/// A request by HTTP.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Call {
+    /// What the answer is for; comes back with it.
+    pub(crate) tag: &'static str,
+    pub(crate) path: String,
+    /// Posted; without one it is a question only.
+    pub(crate) body: Option<Value>,
 }
 
 /// When a quota is there again.
@@ -174,6 +189,8 @@ pub(crate) enum Shown {
     /// Text of the agent, as it comes.
     Say(String),
     Think(String),
+    /// What was being said is said.
+    Pause,
     /// A prompt of an earlier run.
     You(String),
     Tool {

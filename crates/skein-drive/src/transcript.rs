@@ -35,6 +35,7 @@ impl Transcript {
         match shown {
             Shown::Say(text) => self.stream(Voice::Say, &text),
             Shown::Think(text) => self.stream(Voice::Think, &text),
+            Shown::Pause => self.end(),
             Shown::You(text) => self.you(&text),
             Shown::Tool { id, title } => self.tool(id, &title),
             Shown::ToolDone {

@@ -10,6 +10,7 @@ use crate::args::{Begin, Permission};
 use crate::protocol::acp::Acp;
 use crate::protocol::claude::Claude;
 use crate::protocol::codex::Codex;
+use crate::protocol::opencode::OpenCode;
 
 fn setting(begin: Begin, permission: Permission) -> Setting {
     Setting {
@@ -47,6 +48,11 @@ impl Played {
         for act in acts {
             let _ = match act {
                 Act::Send(message) => writeln!(self.out, "> {message}"),
+                Act::Connect(address) => writeln!(self.out, "connect {address}"),
+                Act::Call(call) => match call.body {
+                    Some(body) => writeln!(self.out, "> POST {} {body}", call.path),
+                    None => writeln!(self.out, "> GET {}", call.path),
+                },
                 Act::Journal(event) => writeln!(self.out, "= {} {}", event.name, event.payload),
                 Act::End(why) => writeln!(self.out, "end {why:?}"),
             };
@@ -124,6 +130,11 @@ fn claude_as_it_speaks() {
 #[test]
 fn codex_as_it_speaks() {
     recorded!("codex", Codex::new(asks()));
+}
+
+#[test]
+fn opencode_as_it_speaks() {
+    recorded!("opencode", OpenCode::new(asks()));
 }
 
 const INITIALIZED: &str = r#"{"id":1,"result":{"agentCapabilities":{"loadSession":true}}}"#;
@@ -296,8 +307,8 @@ proptest::proptest! {
         lines in proptest::collection::vec("\\PC{0,40}", 0..5),
         method in "[a-z/]{0,12}", kind in "[a-z_]{0,12}",
     ) {
-        let protocols: [Box<dyn Protocol>; 3] =
-            [Box::new(Acp::new(asks())), Box::new(Claude::new()), Box::new(Codex::new(asks()))];
+        let protocols: [Box<dyn Protocol>; 4] =
+            [Box::new(Acp::new(asks())), Box::new(Claude::new()), Box::new(Codex::new(asks())), Box::new(OpenCode::new(asks()))];
         for protocol in protocols {
             let mut played = Played::new(protocol, asks());
             for line in &lines {

@@ -11,6 +11,7 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGWINCH};
 use signal_hook::low_level::pipe;
 
 use crate::child::Child;
+use crate::web::Web;
 
 /// Bytes of one read.
 const READ: usize = 64 * 1024;
@@ -28,6 +29,7 @@ pub(super) struct Signals {
 #[derive(Debug, Default)]
 pub(super) struct Woken {
     pub(super) terminal: bool,
+    pub(super) web: bool,
     pub(super) stdin: bool,
     pub(super) stdout: bool,
     pub(super) stderr: bool,
@@ -57,6 +59,7 @@ impl Signals {
 pub(super) fn wait(
     child: &Child,
     signals: &Signals,
+    web: Option<&Web>,
     blind: bool,
     deadline: Option<Instant>,
 ) -> Woken {
@@ -67,6 +70,9 @@ pub(super) fn wait(
     ];
     for (index, (_, stream)) in signals.ends.iter().enumerate() {
         sources.push((Source::End(index), stream.as_fd(), PollFlags::IN));
+    }
+    if let Some(web) = web {
+        sources.push((Source::Web, web.as_fd(), PollFlags::IN));
     }
     if !blind {
         sources.push((Source::Terminal, stdin.as_fd(), PollFlags::IN));
@@ -104,6 +110,7 @@ pub(super) fn wait(
                 empty(stream);
                 woken.end = Some(*signal);
             }
+            Source::Web => woken.web = true,
             Source::Terminal => woken.terminal = true,
             Source::Stdin => woken.stdin = true,
             Source::Stdout => woken.stdout = true,
@@ -118,6 +125,7 @@ enum Source {
     Child,
     Resize,
     End(usize),
+    Web,
     Terminal,
     Stdin,
     Stdout,

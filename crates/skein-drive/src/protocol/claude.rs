@@ -105,7 +105,7 @@ impl Claude {
                     _ => {}
                 }
             }
-            Some("content_block_stop") => out.push(Effect::Show(Shown::Say("\n".into()))),
+            Some("content_block_stop") => out.push(Effect::Show(Shown::Pause)),
             _ => {}
         }
         out

@@ -1,6 +1,10 @@
 //! A tiny agent that speaks ACP, for the tests: what it does is the first word of the prompt.
 
 #![expect(clippy::unwrap_used, reason = "a program of the tests may panic")]
+#![expect(
+    clippy::zombie_processes,
+    reason = "it leaves a child behind on purpose"
+)]
 
 use std::io::{BufRead, Write};
 use std::process::{Command, Stdio};

@@ -32,7 +32,7 @@ fn started(item: &Value) -> Option<Shown> {
 
 fn completed(item: &Value) -> Option<Shown> {
     if item["type"] == "agentMessage" {
-        return Some(Shown::Say("\n".into()));
+        return Some(Shown::Pause);
     }
     let failed = matches!(item["status"].as_str(), Some("failed" | "declined"))
         || item["exitCode"].as_i64().is_some_and(|code| code != 0);

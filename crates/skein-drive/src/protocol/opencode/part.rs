@@ -1,0 +1,152 @@
+//! What OpenCode's messages consist of, and how they are shown.
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::protocol::{Effect, Shown, Step};
+
+/// What the parts of the running messages are.
+#[derive(Debug, Default)]
+pub(super) struct Parts {
+    kinds: HashMap<String, String>,
+    /// Calls that are over; they are told of again.
+    done: HashSet<String>,
+}
+
+impl Parts {
+    pub(super) fn updated(&mut self, part: &Value, prompts: &HashSet<String>) -> Vec<Effect> {
+        let text = |key: &str| part[key].as_str().unwrap_or_default().to_owned();
+        let (id, kind) = (text("id"), text("type"));
+        if prompts.contains(&text("messageID")) {
+            return vec![];
+        }
+        self.kinds.insert(id, kind.clone());
+        let shown = match kind.as_str() {
+            "tool" => self.tool(part),
+            "text" | "reasoning" if part["time"]["end"].is_number() => Some(Shown::Pause),
+            _ => None,
+        };
+        shown.map(Effect::Show).into_iter().collect()
+    }
+
+    pub(super) fn delta(&self, told: &Value) -> Vec<Effect> {
+        let text = told["delta"].as_str().unwrap_or_default().to_owned();
+        let kind = told["partID"].as_str().and_then(|id| self.kinds.get(id));
+        match (told["field"].as_str(), kind.map(String::as_str)) {
+            (Some("text"), Some("reasoning")) => vec![Effect::Show(Shown::Think(text))],
+            (Some("text"), Some("text")) => vec![Effect::Show(Shown::Say(text))],
+            _ => vec![],
+        }
+    }
+
+    fn tool(&mut self, part: &Value) -> Option<Shown> {
+        // The plan itself is shown instead.
+        if part["tool"] == "todowrite" {
+            return None;
+        }
+        let id = part["callID"].as_str()?.to_owned();
+        let state = &part["state"];
+        let title = title(part);
+        match state["status"].as_str()? {
+            status @ ("completed" | "error") => {
+                let first = self.done.insert(id.clone());
+                let result = state["output"].as_str().or_else(|| state["error"].as_str());
+                first.then(|| Shown::ToolDone {
+                    id,
+                    title: Some(title),
+                    failed: status == "error",
+                    result: result.unwrap_or_default().to_owned(),
+                })
+            }
+            _ => Some(Shown::Tool { id, title }),
+        }
+    }
+}
+
+fn title(part: &Value) -> String {
+    let tool = part["tool"].as_str().unwrap_or("a tool");
+    let input = &part["state"]["input"];
+    let keys = [
+        "command",
+        "filePath",
+        "url",
+        "pattern",
+        "query",
+        "description",
+    ];
+    match keys.iter().find_map(|key| input[*key].as_str()) {
+        Some(about) => format!("{tool}: {about}"),
+        None => tool.to_owned(),
+    }
+}
+
+pub(super) fn plan(todos: &Value) -> Vec<(Step, String)> {
+    let todos = todos.as_array().into_iter().flatten();
+    todos
+        .map(|todo| {
+            let step = match todo["status"].as_str() {
+                Some("completed" | "cancelled") => Step::Done,
+                Some("in_progress") => Step::Doing,
+                _ => Step::Open,
+            };
+            (
+                step,
+                todo["content"].as_str().unwrap_or_default().to_owned(),
+            )
+        })
+        .collect()
+}
+
+/// What a permission is asked for: `bash: touch a`.
+pub(super) fn question(told: &Value) -> String {
+    let what = told["permission"].as_str().unwrap_or("a tool");
+    let about = &told["metadata"];
+    let about = about["command"]
+        .as_str()
+        .or_else(|| about["filepath"].as_str());
+    let patterns = told["patterns"].as_array().into_iter().flatten();
+    let patterns: Vec<&str> = patterns.filter_map(Value::as_str).collect();
+    match about.map_or_else(|| patterns.join(", "), str::to_owned) {
+        about if about.is_empty() => what.to_owned(),
+        about => format!("{what}: {about}"),
+    }
+}
+
+/// The files it would change, when that is all it would do.
+pub(super) fn edits(told: &Value) -> Vec<PathBuf> {
+    let path = told["metadata"]["filepath"].as_str();
+    let path = path.filter(|_| told["permission"] == "edit");
+    path.map(PathBuf::from).into_iter().collect()
+}
+
+pub(super) fn error(error: &Value) -> String {
+    let message = error["data"]["message"]
+        .as_str()
+        .or_else(|| error["name"].as_str());
+    message.unwrap_or("error").to_owned()
+}
+
+/// What was said before, of a conversation that is resumed. Its prompts are known from now on.
+pub(super) fn history(messages: &Value, prompts: &mut HashSet<String>) -> Vec<Effect> {
+    let mut out = vec![];
+    let mut parts = Parts::default();
+    for message in messages.as_array().into_iter().flatten() {
+        let is_prompt = message["info"]["role"] == "user";
+        if let Some(id) = message["info"]["id"].as_str().filter(|_| is_prompt) {
+            prompts.insert(id.to_owned());
+        }
+        for part in message["parts"].as_array().into_iter().flatten() {
+            let text = part["text"].as_str().unwrap_or_default().to_owned();
+            let shown = match part["type"].as_str() {
+                Some("text") if is_prompt => Some(Shown::You(text)),
+                Some("text") => Some(Shown::Say(text + "\n")),
+                Some("tool") => parts.tool(part),
+                _ => None,
+            };
+            out.extend(shown.map(Effect::Show));
+        }
+    }
+    out
+}
