@@ -1,7 +1,7 @@
 //! One session's whole life, the same for every program.
 
 use crate::common::{alive, end, eventually};
-use crate::stage::{CLAUDE, CODEX, Program, Stage};
+use crate::stage::{CLAUDE, CODEX, GEMINI, Program, Stage};
 
 /// A message that is longer than a screen and has several lines.
 fn long(directive: &str) -> String {
@@ -190,4 +190,10 @@ macro_rules! lives {
 lives! {
     claude_code: CLAUDE,
     codex: CODEX,
+    gemini: GEMINI,
+    claude_code_by_its_protocol: CLAUDE.via("native"),
+    claude_code_by_acp: CLAUDE.via("acp"),
+    codex_by_its_protocol: CODEX.via("native"),
+    codex_by_acp: CODEX.via("acp"),
+    gemini_by_acp: GEMINI.via("acp"),
 }

@@ -24,32 +24,45 @@ pub(crate) struct Program {
     pub(crate) asks: bool,
     /// Whether it tells what it cost, in money.
     pub(crate) costs: bool,
+    /// How it is driven.
+    pub(crate) via: &'static str,
+}
+
+impl Program {
+    pub(crate) const fn via(self, via: &'static str) -> Self {
+        Self { via, ..self }
+    }
 }
 
 pub(crate) const CLAUDE: Program = Program {
     agent: "claude-code",
     asks: true,
     costs: true,
+    via: "terminal",
 };
 pub(crate) const CODEX: Program = Program {
     agent: "codex",
     asks: true,
     costs: false,
+    via: "terminal",
 };
 pub(crate) const OPENCODE: Program = Program {
     agent: "opencode",
     asks: true,
     costs: true,
+    via: "terminal",
 };
 pub(crate) const GEMINI: Program = Program {
     agent: "gemini",
     asks: true,
     costs: false,
+    via: "terminal",
 };
 pub(crate) const AIDER: Program = Program {
     agent: "aider",
     asks: false,
     costs: true,
+    via: "terminal",
 };
 
 /// Everything a test needs; ends with it.
@@ -126,7 +139,17 @@ impl Stage {
 
     pub(crate) fn spawn(&self, task: &str, args: &[&str]) -> String {
         let agent = self.program.agent;
-        let base = ["spawn", "--project", "api", "--agent", agent, task];
+        let via = self.program.via;
+        let base = [
+            "spawn",
+            "--project",
+            "api",
+            "--agent",
+            agent,
+            "--via",
+            via,
+            task,
+        ];
         text(&self.json(&[&base, args].concat())["id"])
     }
 
