@@ -222,7 +222,9 @@ impl Sightings {
     }
 
     fn set(&mut self, activity: Activity, source: Source, rule: &str, detail: Option<String>) {
-        if activity == Activity::Ready && self.launching.is_some() {
+        // What it shows, it shows in order: a prompt after work is one that waits.
+        let done = source == Source::Screen && self.worked;
+        if activity == Activity::Ready && self.launching.is_some() && !done {
             self.held = Some(ActivitySeen {
                 activity,
                 source,
@@ -232,7 +234,7 @@ impl Sightings {
             return;
         }
         // A screen may show work before the agent's own word is that it is up.
-        if source != Source::Screen {
+        if source != Source::Screen || activity != Activity::Active {
             self.launching = None;
             self.held = None;
         }
@@ -709,6 +711,20 @@ mod tests {
         assert_eq!(lazy.look_again(1), Some(LAUNCH_MS));
         lazy.launch_over(LAUNCH_MS);
         assert_eq!(lazy.activity(), Some(Activity::Ready), "it never began");
+
+        let mut drawn = Sightings::default();
+        drawn.recall(&Phase::Active, &abilities(true));
+        drawn.launched(0);
+        drawn.looked(screen(Activity::Active), 1);
+        drawn.heard(ready(), Source::File);
+        assert_eq!(drawn.activity(), Some(Activity::Active), "it comes up");
+        drawn.hooks = false;
+        drawn.looked(screen(Activity::Ready), 2);
+        assert_eq!(
+            drawn.activity(),
+            Some(Activity::Ready),
+            "work was shown before"
+        );
 
         let mut shown = Sightings::default();
         shown.recall(&Phase::Active, &abilities(false));
