@@ -13,6 +13,7 @@ use crate::codex::Codex;
 use crate::custom::Custom;
 use crate::error::Error;
 use crate::gemini::Gemini;
+use crate::opencode::OpenCode;
 use crate::rules::nearest;
 use crate::scripted::Scripted;
 use crate::settings::AgentSettings;
@@ -36,6 +37,7 @@ impl Registry {
             registry.add(Arc::new(ClaudeCode::new()));
             registry.add(Arc::new(Codex::new()));
             registry.add(Arc::new(Gemini::new()));
+            registry.add(Arc::new(OpenCode::new()));
             registry
         };
         BUILT_IN.get_or_init(make).clone()
@@ -118,6 +120,7 @@ mod tests {
                 "codex",
                 "custom",
                 "gemini",
+                "opencode",
                 "qwen",
                 "scripted"
             ]

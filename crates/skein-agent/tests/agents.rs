@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
-use skein_agent::{Agent, Codex, Draft, Picture, Reading, Reply, Wanted};
+use skein_agent::{Agent, Codex, Draft, OpenCode, Picture, Reading, Reply, Wanted};
 use skein_domain::{Activity, OptionKind, Question};
 
 /// What a screen is expected to say.
@@ -147,4 +147,45 @@ fn options_of_codex_are_chosen_by_their_numbers() {
     };
     let reply = Codex::new().answer(&question, Some(1), &question.options[1]);
     assert_eq!(reply, Reply::Keys(b"2".to_vec()));
+}
+
+#[test]
+fn l6_screens_of_opencode_say_what_people_see() {
+    let ready = || Says::Does(Activity::Ready);
+    let active = || Says::Does(Activity::Active);
+    let may = |text| {
+        Says::Asks(
+            text,
+            &["Allow once", "Allow always", "Reject"],
+            vec![
+                OptionKind::AllowOnce,
+                OptionKind::AllowAlways,
+                OptionKind::RejectOnce,
+            ],
+        )
+    };
+    let always = Says::Asks(
+        "Always allow This will allow the following patterns until OpenCode is restarted - touch *",
+        &["Confirm", "Cancel"],
+        vec![OptionKind::AllowAlways, OptionKind::RejectOnce],
+    );
+    let command = may("Permission required # Shell command $ touch ocb");
+    let edit = may("Permission required → Edit f2.txt 1 + hi");
+    check(
+        &OpenCode::new(),
+        &[
+            ("idle", ready(), Draft::Empty),
+            ("done", ready(), Draft::Empty),
+            ("aborted", ready(), Draft::Empty),
+            ("error", ready(), Draft::Empty),
+            ("streaming", active(), Draft::Empty),
+            ("interrupting", active(), Draft::Empty),
+            ("limit", Says::Does(Activity::Blocked), Draft::Empty),
+            ("permission", command, Draft::Unseen),
+            ("permission-edit", edit, Draft::Unseen),
+            ("always", always, Draft::Unseen),
+            ("paste", ready(), holds("2[Pasted ~81 lines]")),
+            ("draft", ready(), holds("first line\nsecond")),
+        ],
+    );
 }

@@ -6,7 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use skein_agent::conformance::Subject;
-use skein_agent::{Agent, AgentSettings, ClaudeCode, Codex, Custom, Gemini, Order, Scripted};
+use skein_agent::{
+    Agent, AgentSettings, ClaudeCode, Codex, Custom, Gemini, OpenCode, Order, Scripted,
+};
 
 fn custom(settings: &str) -> Arc<dyn Agent> {
     let settings: AgentSettings = toml::from_str(settings).unwrap();
@@ -164,6 +166,19 @@ mod gemini {
             agent: Arc::new(Gemini::new()),
             program: "gemini",
             first_run: chat,
+        }
+    }
+    skein_agent::agent_conformance!(fresh);
+}
+
+mod opencode {
+    use super::*;
+
+    fn fresh() -> Subject {
+        Subject {
+            agent: Arc::new(OpenCode::new()),
+            program: "opencode",
+            first_run: nothing,
         }
     }
     skein_agent::agent_conformance!(fresh);

@@ -1,0 +1,428 @@
+//! OpenCode's terminal program.
+//!
+//! Settings reach it by flags and variables of its own, which are laid over the user's. What it does is read
+//! from its screen, which always says so. The name of its conversation is nowhere on it: OpenCode prints its log
+//! for us, into a file of the session, and the log names every conversation it begins.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use skein_domain::{AgentName, NativeId, Permission, PromptVia, Question, Reason, Via};
+
+use crate::agent::{
+    Abilities, Agent, Draft, DuringTurn, Found, Order, Picture, Process, Profile, Reach, Reader,
+    Reading, Reply, Result, Source, Spoken, Start,
+};
+use crate::error::Error;
+use crate::launch::{self, Prompt};
+use crate::program;
+use crate::rules::Rules;
+
+/// What its screens mean.
+const RULES: &str = include_str!("../data/opencode.toml");
+/// What its log is called as a source.
+const LOG: &str = "log";
+
+const PROFILE: Profile = Profile {
+    program: "opencode",
+    install: "npm install -g opencode-ai",
+    version: &["--version"],
+    tested: ("1.18.33", "1.18.33"),
+    login: "opencode auth login",
+};
+
+/// Becomes the program, whose errors are its log.
+const LOGGED: &str = r#"log=$1; shift; exec "$@" 2>>"$log""#;
+
+/// Variables with a login, the first ones, and others that change what it talks to.
+const LOGINS: &[&str] = &[
+    "OPENCODE_API_KEY",
+    "OPENCODE_AUTH_CONTENT",
+    "ANTHROPIC_API_KEY",
+    "OPENAI_API_KEY",
+    "GEMINI_API_KEY",
+    "GOOGLE_GENERATIVE_AI_API_KEY",
+    "OPENROUTER_API_KEY",
+    "GROQ_API_KEY",
+    "DEEPSEEK_API_KEY",
+    "MISTRAL_API_KEY",
+    "XAI_API_KEY",
+];
+const OTHERS: &[&str] = &[
+    "OPENCODE_CONFIG",
+    "OPENCODE_CONFIG_CONTENT",
+    "OPENCODE_CONFIG_DIR",
+    "OPENCODE_DISABLE_MODELS_FETCH",
+    "OPENCODE_DISABLE_LSP_DOWNLOAD",
+    "OPENCODE_DISABLE_DEFAULT_PLUGINS",
+    "OPENCODE_MODELS_URL",
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AWS_PROFILE",
+    "AWS_REGION",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+    "SSL_CERT_FILE",
+    "NODE_EXTRA_CA_CERTS",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+];
+
+#[derive(Clone, Debug)]
+pub struct OpenCode {
+    name: AgentName,
+    abilities: Abilities,
+    rules: Rules,
+}
+
+impl OpenCode {
+    pub const NAME: &'static str = "opencode";
+
+    pub fn new() -> Self {
+        let inherits = LOGINS.iter().chain(OTHERS);
+        Self {
+            name: AgentName::from_str(Self::NAME).expect("a plain word"),
+            abilities: Abilities {
+                prompt: vec![PromptVia::Argv, PromptVia::Typed],
+                resume: true,
+                fork: true,
+                hooks: false,
+                screens: true,
+                files: true,
+                usage: true,
+                protocols: vec![Via::Acp, Via::Native],
+                during_turn: DuringTurn::Queues,
+                enter_after: Duration::from_millis(300),
+                inherits: inherits.map(|&name| name.to_owned()).collect(),
+            },
+            rules: Rules::parse(Self::NAME, RULES).expect("our own rules, parsed by a test"),
+        }
+    }
+
+    /// `how` is what it is to do besides starting fresh: the conversation to go on with.
+    fn launch(&self, order: &Order, how: &[&str], prompt: Prompt) -> Result<Start> {
+        let program = program(order)?;
+        let log = launch::text(&log_of(order), "private")?;
+        let before = ["sh", "-c", LOGGED, "sh", &log, &program, "--print-logs"];
+        let mut start = Start {
+            argv: before.map(str::to_owned).to_vec(),
+            env: environment(order.settings.permission),
+            ..Start::default()
+        };
+        start.argv.extend(["--log-level", "INFO"].map(String::from));
+        if order.settings.permission == Permission::Full {
+            start.argv.push("--auto".into());
+        }
+        if let Some(model) = &order.settings.model {
+            start.argv.extend(["--model".into(), model.to_string()]);
+        }
+        start.argv.extend(how.iter().map(|&word| word.to_owned()));
+        if prompt == Prompt::Task {
+            let via = launch::via(&self.name, &self.abilities, order)?;
+            if via == PromptVia::Argv {
+                if order.task.as_str().starts_with('-') {
+                    return Err(like_an_option());
+                }
+                start.argv.push("--prompt".into());
+            }
+            launch::deliver(&self.name, &mut start, via, &order.task)?;
+        }
+        Ok(start)
+    }
+}
+
+impl Default for OpenCode {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Each run has its own, for a log that is over says nothing of the next run.
+fn log_of(order: &Order) -> PathBuf {
+    order.private.join(format!("opencode-{}.log", order.run))
+}
+
+/// Refuses what cannot be started.
+fn program(order: &Order) -> Result<String> {
+    if order.settings.command.is_some() {
+        return Err(Error::BadSettings {
+            place: "--command".into(),
+            why: format!("agent `{}` has a command of its own", OpenCode::NAME),
+            hints: vec!["`--agent custom` starts any command".into()],
+        });
+    }
+    match program::find(PROFILE.program, &order.path, None) {
+        Some(_) => Ok(PROFILE.program.into()),
+        None => Err(Error::NotInstalled {
+            program: PROFILE.program.into(),
+            install: Some(PROFILE.install.into()),
+        }),
+    }
+}
+
+fn like_an_option() -> Error {
+    Error::BadSettings {
+        place: "--prompt-via".into(),
+        why: "the prompt begins with `-` and would be taken for an option".into(),
+        hints: vec!["`--prompt-via typed` does without arguments".into()],
+    }
+}
+
+/// What it may do without asking is laid over the user's own settings. It must not replace itself while it runs.
+fn environment(permission: Permission) -> BTreeMap<String, String> {
+    let may = match permission {
+        Permission::Ask => r#"{"edit":"ask","bash":"ask","webfetch":"ask"}"#,
+        Permission::Edits => r#"{"edit":"allow","bash":"ask","webfetch":"ask"}"#,
+        Permission::Full => r#"{"*":"allow"}"#,
+    };
+    let set = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+    [
+        ("OPENCODE_PERMISSION", may),
+        ("OPENCODE_DISABLE_AUTOUPDATE", "1"),
+        ("OPENCODE_DISABLE_MOUSE", "1"),
+    ]
+    .map(set)
+    .into()
+}
+
+impl Agent for OpenCode {
+    fn name(&self) -> &AgentName {
+        &self.name
+    }
+
+    fn abilities(&self) -> &Abilities {
+        &self.abilities
+    }
+
+    fn profile(&self) -> Option<&Profile> {
+        Some(&PROFILE)
+    }
+
+    fn find(&self, path: &str, env: &BTreeMap<String, String>) -> Found {
+        let found = program::find(PROFILE.program, path, None);
+        let missing = found.is_none();
+        Found {
+            missing: missing.then(|| format!("`{}` is not in PATH", PROFILE.program)),
+            install: missing.then(|| PROFILE.install.to_owned()),
+            logged_in: logged_in(env),
+            program: found,
+            version: None,
+            built_in: false,
+        }
+    }
+
+    fn memory_mb(&self) -> u64 {
+        880
+    }
+
+    fn start(&self, order: &Order) -> Result<Start> {
+        self.launch(order, &[], Prompt::Task)
+    }
+
+    fn resume(&self, order: &Order) -> Result<Start> {
+        let Some(native) = &order.native else {
+            let why = "it never told the name of its conversation".into();
+            return Err(Error::CannotResume { why });
+        };
+        self.launch(order, &["--session", native.as_str()], Prompt::Nothing)
+    }
+
+    fn fork(&self, order: &Order, from: &NativeId) -> Result<Start> {
+        let how = ["--session", from.as_str(), "--fork"];
+        self.launch(order, &how, Prompt::Task)
+    }
+
+    fn speak(&self, order: &Order, via: Via, _resume: bool) -> Result<Spoken> {
+        let (dialect, words): (_, &[&str]) = match via {
+            Via::Terminal => return Err(launch::no_protocol(&self.name, via)),
+            Via::Acp => ("acp", &["acp"]),
+            Via::Native => (
+                "opencode",
+                &["serve", "--port", "0", "--hostname", "127.0.0.1"],
+            ),
+        };
+        let mut argv = vec![program(order)?];
+        argv.extend(words.iter().map(|&word| word.to_owned()));
+        let start = Start {
+            argv,
+            env: environment(order.settings.permission),
+            ..Start::default()
+        };
+        Ok(Spoken { dialect, start })
+    }
+
+    fn read_hook(&self, _event: &str, _payload: &str) -> Vec<Reading> {
+        vec![]
+    }
+
+    fn read_screen(&self, picture: Picture<'_>) -> Vec<Reading> {
+        let mut readings = self.rules.read(picture);
+        for reading in &mut readings {
+            match reading {
+                Reading::Asks(question) => {
+                    if let Some(text) = asked(picture.rows, question.text.as_str()) {
+                        question.text = text;
+                    }
+                }
+                // What it shows is the price of the conversation, also of what was before this run.
+                Reading::UsageTotal(total) => *reading = Reading::ConversationTotal(*total),
+                _ => {}
+            }
+        }
+        readings
+    }
+
+    fn draft(&self, picture: Picture<'_>) -> Draft {
+        draft(picture.rows).unwrap_or(Draft::Unseen)
+    }
+
+    fn sources(&self, order: &Order) -> Vec<Source> {
+        vec![Source {
+            path: log_of(order),
+            kind: LOG.into(),
+            reach: Reach::Added,
+        }]
+    }
+
+    fn reader(&self, kind: &str, _process: Option<Process>) -> Box<dyn Reader> {
+        match kind {
+            LOG => Box::new(Log),
+            _ => launch::no_reader(),
+        }
+    }
+
+    fn submit(&self) -> Vec<u8> {
+        b"\r".to_vec()
+    }
+
+    /// Escape twice. Two plain ones at once would be another key; in this form each is one of its own.
+    fn interrupt(&self) -> Vec<u8> {
+        b"\x1b[27u\x1b[27u".to_vec()
+    }
+
+    fn answer(&self, question: &Question, option: Option<usize>, text: &Reason) -> Reply {
+        self.rules.answer(question, option, text)
+    }
+}
+
+/// Whether somebody has logged in: by a variable, or by the file that a login leaves. Without one there are still
+/// free models and providers of the user's settings, so nothing means that nobody can tell.
+fn logged_in(env: &BTreeMap<String, String>) -> Option<bool> {
+    if LOGINS.iter().any(|name| env.contains_key(*name)) {
+        return Some(true);
+    }
+    let data = match env.get("XDG_DATA_HOME") {
+        Some(data) => PathBuf::from(data),
+        None => Path::new(env.get("HOME")?).join(".local/share"),
+    };
+    data.join("opencode/auth.json").exists().then_some(true)
+}
+
+/// Names the conversations that are begun: `… message=created id=ses_… … parentID=undefined …`.
+#[derive(Debug)]
+struct Log;
+
+impl Reader for Log {
+    fn read(&mut self, text: &str) -> Vec<Reading> {
+        let begun = |line: &str| {
+            let (_, rest) = line.split_once(" message=created id=")?;
+            // Those with a parent are helpers' that it starts itself.
+            let own = rest.contains(" parentID=undefined");
+            let id = rest.split(' ').next().filter(|id| id.starts_with("ses_"))?;
+            let id = NativeId::from_str(id).ok()?;
+            own.then_some(Reading::Native(id))
+        };
+        text.lines().filter_map(begun).collect()
+    }
+}
+
+/// What a permission is for stands below its title and above its options.
+fn asked(rows: &[String], title: &str) -> Option<Reason> {
+    let bare = |row: &str| row.trim().trim_matches(['┃', '△', ' ']).to_owned();
+    let start = rows.iter().rposition(|row| row.contains(title))?;
+    let said: Vec<String> = rows[start..]
+        .iter()
+        .map(|row| bare(row))
+        .take_while(|row| !row.contains("Allow once") && !row.starts_with("Confirm"))
+        .filter(|row| !row.is_empty())
+        .take(20)
+        .collect();
+    Reason::from_str(&said.join(" ")).ok()
+}
+
+/// The box is a bar on the left with a foot; its last row names the model. What is beside it is not its content.
+fn draft(rows: &[String]) -> Option<Draft> {
+    let foot = rows
+        .iter()
+        .rposition(|row| row.trim_start().starts_with("╹▀"))?;
+    let left = rows[foot].chars().position(|c| c == '╹')?;
+    let width = rows[foot]
+        .chars()
+        .skip(left + 1)
+        .take_while(|c| *c == '▀')
+        .count();
+    let inside = |row: &String| {
+        let mut cells = row.chars().skip(left);
+        (cells.next() == Some('┃')).then(|| cells.take(width).collect::<String>())
+    };
+    let mut held: Vec<String> = rows[..foot]
+        .iter()
+        .rev()
+        .map_while(inside)
+        .skip(1)
+        .collect();
+    held.reverse();
+    let lines: Vec<&str> = held.iter().map(|row| row.trim()).collect();
+    let text = lines.join("\n");
+    let text = text.trim();
+    Some(if text.is_empty() || text.starts_with("Ask anything…") {
+        Draft::Empty
+    } else {
+        Draft::Holds(text.to_owned())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_names_conversations_but_not_those_of_helpers() {
+        let line = |id: &str, parent: &str| {
+            format!(
+                "timestamp=2026-11-17T03:54:49.111Z level=INFO run=87a3430b message=created id={id} slug=silent-engine \
+                 directory=/app path=\"\" workspaceID=undefined parentID={parent} title=\"New session\"\n"
+            )
+        };
+        let text = line("ses_one", "undefined") + &line("ses_two", "ses_one") + "noise\n";
+        assert_eq!(
+            Log.read(&text),
+            [Reading::Native("ses_one".parse().unwrap())]
+        );
+    }
+
+    #[test]
+    fn permissions_are_laid_over_the_users_settings() {
+        for permission in Permission::ALL {
+            let may = &environment(permission)["OPENCODE_PERMISSION"];
+            let may: serde_json::Value = serde_json::from_str(may).unwrap();
+            let bash = if permission == Permission::Full {
+                &may["*"]
+            } else {
+                &may["bash"]
+            };
+            let expected = if permission == Permission::Full {
+                "allow"
+            } else {
+                "ask"
+            };
+            assert_eq!(bash, expected, "{permission:?}");
+        }
+    }
+}
