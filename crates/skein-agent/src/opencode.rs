@@ -36,6 +36,9 @@ const PROFILE: Profile = Profile {
 /// Becomes the program, whose errors are its log.
 const LOGGED: &str = r#"log=$1; shift; exec "$@" 2>>"$log""#;
 
+/// What stands at the end of a row of options.
+const CONFIRM: &str = "enter confirm";
+
 /// Variables with a login, the first ones, and others that change what it talks to.
 const LOGINS: &[&str] = &[
     "OPENCODE_API_KEY",
@@ -342,14 +345,18 @@ impl Reader for Log {
     }
 }
 
-/// What a permission is for stands below its title and above its options.
+/// What a permission is for stands below its title and above its options. What is beside the dialog, on a wide
+/// screen, begins where the row of options ends.
 fn asked(rows: &[String], title: &str) -> Option<Reason> {
-    let bare = |row: &str| row.trim().trim_matches(['┃', '△', ' ']).to_owned();
     let start = rows.iter().rposition(|row| row.contains(title))?;
-    let said: Vec<String> = rows[start..]
+    let choices = |row: &String| row.contains(CONFIRM);
+    let end = start + rows[start..].iter().position(choices)?;
+    let (before, _) = rows[end].split_once(CONFIRM)?;
+    let width = before.chars().count() + CONFIRM.len();
+    let said: Vec<String> = rows[start..end]
         .iter()
-        .map(|row| bare(row))
-        .take_while(|row| !row.contains("Allow once") && !row.starts_with("Confirm"))
+        .map(|row| row.chars().take(width).collect::<String>())
+        .map(|row| row.trim_matches(['┃', '△', ' ']).to_owned())
         .filter(|row| !row.is_empty())
         .take(20)
         .collect();

@@ -176,6 +176,8 @@ fn l6_screens_of_opencode_say_what_people_see() {
         &[
             ("idle", ready(), Draft::Empty),
             ("done", ready(), Draft::Empty),
+            ("wide", ready(), Draft::Empty),
+            ("wide-permission", command.clone(), Draft::Unseen),
             ("aborted", ready(), Draft::Empty),
             ("error", ready(), Draft::Empty),
             ("streaming", active(), Draft::Empty),
