@@ -10,6 +10,7 @@
 //! Read first: [`agent`], then [`custom`]; [`rules`] for screens, [`hooks`] for events.
 
 pub mod agent;
+pub mod aider;
 pub mod claude_code;
 pub mod codex;
 #[cfg(feature = "conformance")]
@@ -32,6 +33,7 @@ pub use agent::{
     Abilities, Agent, Draft, DuringTurn, Found, Order, Picture, Process, Profile, Reach, Reader,
     Reading, Reply, Resets, Result, Source, Spoken, Start, Wanted,
 };
+pub use aider::Aider;
 pub use claude_code::ClaudeCode;
 pub use codex::Codex;
 pub use custom::Custom;

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use skein_domain::AgentName;
 
 use crate::agent::{Agent, Result};
+use crate::aider::Aider;
 use crate::claude_code::ClaudeCode;
 use crate::codex::Codex;
 use crate::custom::Custom;
@@ -38,6 +39,7 @@ impl Registry {
             registry.add(Arc::new(Codex::new()));
             registry.add(Arc::new(Gemini::new()));
             registry.add(Arc::new(OpenCode::new()));
+            registry.add(Arc::new(Aider::new()));
             registry
         };
         BUILT_IN.get_or_init(make).clone()
@@ -116,6 +118,7 @@ mod tests {
         assert_eq!(
             names,
             [
+                "aider",
                 "claude-code",
                 "codex",
                 "custom",

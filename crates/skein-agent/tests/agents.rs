@@ -6,12 +6,13 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
-use skein_agent::{Agent, Codex, Draft, OpenCode, Picture, Reading, Reply, Wanted};
+use skein_agent::{Agent, Aider, Codex, Draft, OpenCode, Picture, Reading, Reply, Wanted};
 use skein_domain::{Activity, OptionKind, Question};
 
 /// What a screen is expected to say.
 #[derive(Clone, Debug, PartialEq)]
 enum Says {
+    Nothing,
     Does(Activity),
     /// The question, its options, and what they mean.
     Asks(&'static str, &'static [&'static str], Vec<OptionKind>),
@@ -32,13 +33,16 @@ fn check(agent: &dyn Agent, expected: &[(&str, Says, Draft)]) {
     for (name, says, draft) in expected {
         let text = fs::read_to_string(folder.join(format!("{name}.txt"))).unwrap();
         let rows: Vec<String> = text.lines().map(str::to_owned).collect();
+        // All of them leave the cursor in the last row that holds text, or say nothing by it.
+        let last = rows.iter().rposition(|row| !row.is_empty()).unwrap();
         let picture = Picture {
             rows: &rows,
-            cursor: (0, 0),
+            cursor: (u16::try_from(last).unwrap(), 0),
             title: None,
         };
         let readings = agent.read_screen(picture);
         match says {
+            Says::Nothing => assert_eq!(readings, [], "{name}"),
             Says::Does(activity) => {
                 let Some(Reading::Activity { activity: seen, .. }) = readings.first() else {
                     panic!("{name}: {readings:?}")
@@ -188,6 +192,28 @@ fn l6_screens_of_opencode_say_what_people_see() {
             ("always", always, Draft::Unseen),
             ("paste", ready(), holds("2[Pasted ~81 lines]")),
             ("draft", ready(), holds("first line\nsecond")),
+        ],
+    );
+}
+
+#[test]
+fn l6_screens_of_aider_say_what_people_see() {
+    let ready = || Says::Does(Activity::Ready);
+    let confirm = Says::Asks(
+        "Create new file? g.txt",
+        &["Yes", "No"],
+        vec![OptionKind::AllowOnce, OptionKind::RejectOnce],
+    );
+    check(
+        &Aider::new(),
+        &[
+            ("idle", ready(), Draft::Empty),
+            ("interrupted", ready(), Draft::Empty),
+            ("draft", ready(), holds("first line\nsecond\n\nthird")),
+            ("waiting", Says::Does(Activity::Active), Draft::Unseen),
+            // It was seen waiting, and nothing else is seen until its prompt is there again.
+            ("streaming", Says::Nothing, Draft::Unseen),
+            ("confirm", confirm, Draft::Unseen),
         ],
     );
 }

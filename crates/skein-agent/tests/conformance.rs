@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use skein_agent::conformance::Subject;
 use skein_agent::{
-    Agent, AgentSettings, ClaudeCode, Codex, Custom, Gemini, OpenCode, Order, Scripted,
+    Agent, AgentSettings, Aider, ClaudeCode, Codex, Custom, Gemini, OpenCode, Order, Scripted,
 };
 
 fn custom(settings: &str) -> Arc<dyn Agent> {
@@ -179,6 +179,25 @@ mod opencode {
             agent: Arc::new(OpenCode::new()),
             program: "opencode",
             first_run: nothing,
+        }
+    }
+    skein_agent::agent_conformance!(fresh);
+}
+
+/// What a first run of aider leaves.
+fn chat_history(order: &Order) {
+    let native = Aider::new().start(order).unwrap().native.unwrap();
+    std::fs::write(order.private.join(format!("aider-{native}.md")), "").unwrap();
+}
+
+mod aider {
+    use super::*;
+
+    fn fresh() -> Subject {
+        Subject {
+            agent: Arc::new(Aider::new()),
+            program: "aider",
+            first_run: chat_history,
         }
     }
     skein_agent::agent_conformance!(fresh);

@@ -1,0 +1,505 @@
+//! aider, which talks on a terminal line by line.
+//!
+//! It has no tools, no hooks that tell what it waits for, and no conversations with names: what it remembers is
+//! a file, which is kept in the session's folder and called after a name that we choose. Whether it is ready is
+//! told by where its cursor is, what it used by its analytics log, which it writes although nothing is sent.
+//!
+//! It changes files that are in its chat without asking, whatever it may do; it asks before it makes new ones,
+//! adds some to the chat or runs a command.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use regex::Regex;
+use serde::Deserialize;
+use skein_domain::{
+    Activity, AgentName, NativeId, OptionKind, Permission, PromptVia, Question, Reason, Usage, Via,
+};
+
+use crate::agent::{
+    Abilities, Agent, Draft, DuringTurn, Found, Order, Picture, Process, Profile, Reach, Reader,
+    Reading, Reply, Result, Source, Spoken, Start, Wanted,
+};
+use crate::error::Error;
+use crate::launch::{self, Prompt};
+use crate::program;
+use crate::rules::{Rules, meant};
+
+/// What its screens mean.
+const RULES: &str = include_str!("../data/aider.toml");
+/// What its analytics log is called as a source.
+const ANALYTICS: &str = "analytics";
+
+const PROFILE: Profile = Profile {
+    program: "aider",
+    install: "python -m pip install aider-install && aider-install",
+    version: &["--version"],
+    tested: ("0.86.2", "0.86.2"),
+    login: "aider --api-key PROVIDER=KEY",
+};
+
+/// Questions of a first start and notices are answered beforehand, and nothing is sent to anybody. The repository
+/// keeps its `.gitignore`.
+const FLAGS: &[&str] = &[
+    "--no-analytics",
+    "--no-check-update",
+    "--no-gitignore",
+    "--no-show-model-warnings",
+    "--no-show-release-notes",
+    "--disable-playwright",
+];
+
+/// Variables with a login, the first ones, and others that change what it talks to.
+const LOGINS: &[&str] = &[
+    "ANTHROPIC_API_KEY",
+    "OPENAI_API_KEY",
+    "GEMINI_API_KEY",
+    "OPENROUTER_API_KEY",
+    "DEEPSEEK_API_KEY",
+    "GROQ_API_KEY",
+    "MISTRAL_API_KEY",
+    "XAI_API_KEY",
+    "AIDER_API_KEY",
+];
+const OTHERS: &[&str] = &[
+    "AIDER_MODEL",
+    "AIDER_WEAK_MODEL",
+    "AIDER_EDIT_FORMAT",
+    "AIDER_OPENAI_API_BASE",
+    "AIDER_OPENAI_API_KEY",
+    "AIDER_ANTHROPIC_API_KEY",
+    "ANTHROPIC_BASE_URL",
+    "OPENAI_API_BASE",
+    "OLLAMA_API_BASE",
+    "LITELLM_LOCAL_MODEL_COST_MAP",
+    "SSL_CERT_FILE",
+    "REQUESTS_CA_BUNDLE",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+];
+
+/// What may stand before its prompt.
+const MODES: &[&str] = &["ask", "architect", "code", "context", "help", "multi"];
+
+/// The answers it knows, the letter that gives each, and what it means.
+const ANSWERS: &[(&str, &str, OptionKind)] = &[
+    ("Yes", "y\r", OptionKind::AllowOnce),
+    ("No", "n\r", OptionKind::RejectOnce),
+    ("All", "a\r", OptionKind::AllowAlways),
+    ("Skip all", "s\r", OptionKind::RejectOnce),
+    ("Don't ask again", "d\r", OptionKind::RejectAlways),
+];
+
+#[derive(Clone, Debug)]
+pub struct Aider {
+    name: AgentName,
+    abilities: Abilities,
+    rules: Rules,
+}
+
+impl Aider {
+    pub const NAME: &'static str = "aider";
+
+    pub fn new() -> Self {
+        let inherits = LOGINS.iter().chain(OTHERS);
+        Self {
+            name: AgentName::from_str(Self::NAME).expect("a plain word"),
+            abilities: Abilities {
+                prompt: vec![PromptVia::Typed],
+                resume: true,
+                fork: false,
+                hooks: false,
+                screens: true,
+                files: true,
+                usage: true,
+                protocols: vec![],
+                // What is typed meanwhile would answer its next question.
+                during_turn: DuringTurn::Unsafe,
+                enter_after: Duration::from_millis(100),
+                inherits: inherits.map(|&name| name.to_owned()).collect(),
+            },
+            rules: Rules::parse(Self::NAME, RULES).expect("our own rules, parsed by a test"),
+        }
+    }
+
+    fn launch(
+        &self,
+        order: &Order,
+        native: NativeId,
+        how: &[&str],
+        prompt: Prompt,
+    ) -> Result<Start> {
+        let mut argv = vec![program(order)?];
+        argv.extend(FLAGS.iter().map(|&flag| flag.to_owned()));
+        let files = [
+            ("--chat-history-file", history(order, &native)),
+            (
+                "--input-history-file",
+                order.private.join("aider.input.history"),
+            ),
+            ("--analytics-log", analytics(order)),
+        ];
+        for (flag, path) in files {
+            argv.extend([flag.to_owned(), launch::text(&path, "private")?]);
+        }
+        if order.settings.permission == Permission::Full {
+            argv.push("--yes-always".into());
+        }
+        if let Some(model) = &order.settings.model {
+            argv.extend(["--model".into(), model.to_string()]);
+        }
+        argv.extend(how.iter().map(|&word| word.to_owned()));
+        let mut start = Start {
+            argv,
+            native: Some(native),
+            ..Start::default()
+        };
+        if prompt == Prompt::Task {
+            let via = launch::via(&self.name, &self.abilities, order)?;
+            launch::deliver(&self.name, &mut start, via, &order.task)?;
+        }
+        Ok(start)
+    }
+}
+
+impl Default for Aider {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What it remembers of a conversation.
+fn history(order: &Order, native: &NativeId) -> PathBuf {
+    // A name is only a name: nothing outside of the private folder is meant by it.
+    let name = native.as_str().replace(['/', '\0'], "_");
+    order.private.join(format!("aider-{name}.md"))
+}
+
+/// Each run has its own: what is counted of it begins at nothing.
+fn analytics(order: &Order) -> PathBuf {
+    order.private.join(format!("aider-{}.jsonl", order.run))
+}
+
+/// Refuses what cannot be started.
+fn program(order: &Order) -> Result<String> {
+    if order.settings.command.is_some() {
+        return Err(Error::BadSettings {
+            place: "--command".into(),
+            why: format!("agent `{}` has a command of its own", Aider::NAME),
+            hints: vec!["`--agent custom` starts any command".into()],
+        });
+    }
+    match program::find(PROFILE.program, &order.path, None) {
+        Some(_) => Ok(PROFILE.program.into()),
+        None => Err(Error::NotInstalled {
+            program: PROFILE.program.into(),
+            install: Some(PROFILE.install.into()),
+        }),
+    }
+}
+
+impl Agent for Aider {
+    fn name(&self) -> &AgentName {
+        &self.name
+    }
+
+    fn abilities(&self) -> &Abilities {
+        &self.abilities
+    }
+
+    fn profile(&self) -> Option<&Profile> {
+        Some(&PROFILE)
+    }
+
+    fn find(&self, path: &str, env: &BTreeMap<String, String>) -> Found {
+        let found = program::find(PROFILE.program, path, None);
+        let missing = found.is_none();
+        Found {
+            missing: missing.then(|| format!("`{}` is not in PATH", PROFILE.program)),
+            install: missing.then(|| PROFILE.install.to_owned()),
+            logged_in: logged_in(env),
+            program: found,
+            version: None,
+            built_in: false,
+        }
+    }
+
+    fn memory_mb(&self) -> u64 {
+        200
+    }
+
+    fn start(&self, order: &Order) -> Result<Start> {
+        self.launch(order, launch::native_of(order), &[], Prompt::Task)
+    }
+
+    fn resume(&self, order: &Order) -> Result<Start> {
+        let cannot = |why: String| Error::CannotResume { why };
+        let native = order.native.clone();
+        let native = native.ok_or_else(|| cannot("it has no conversation yet".into()))?;
+        if !history(order, &native).exists() {
+            return Err(cannot(format!("its conversation `{native}` is gone")));
+        }
+        let how = ["--restore-chat-history"];
+        self.launch(order, native, &how, Prompt::Nothing)
+    }
+
+    fn fork(&self, _order: &Order, _from: &NativeId) -> Result<Start> {
+        Err(Error::CannotFork {
+            agent: self.name.to_string(),
+        })
+    }
+
+    fn speak(&self, _order: &Order, via: Via, _resume: bool) -> Result<Spoken> {
+        Err(launch::no_protocol(&self.name, via))
+    }
+
+    fn read_hook(&self, _event: &str, _payload: &str) -> Vec<Reading> {
+        vec![]
+    }
+
+    fn read_screen(&self, picture: Picture<'_>) -> Vec<Reading> {
+        let does = |activity, rule: &str| Reading::Activity {
+            activity,
+            rule: rule.to_owned(),
+            detail: None,
+        };
+        if let Some(question) = asked(picture) {
+            return vec![
+                does(Activity::WaitingInput, "confirm"),
+                Reading::Wants(Wanted::Permission),
+                Reading::Asks(question),
+            ];
+        }
+        if prompt(picture).is_some() {
+            return vec![does(Activity::Ready, "prompt")];
+        }
+        self.rules.read(picture)
+    }
+
+    fn draft(&self, picture: Picture<'_>) -> Draft {
+        let Some(lines) = prompt(picture).filter(|_| asked(picture).is_none()) else {
+            return Draft::Unseen;
+        };
+        match lines.join("\n").trim() {
+            "" => Draft::Empty,
+            text => Draft::Holds(text.to_owned()),
+        }
+    }
+
+    fn sources(&self, order: &Order) -> Vec<Source> {
+        vec![Source {
+            path: analytics(order),
+            kind: ANALYTICS.into(),
+            reach: Reach::Added,
+        }]
+    }
+
+    fn reader(&self, kind: &str, _process: Option<Process>) -> Box<dyn Reader> {
+        match kind {
+            ANALYTICS => Box::new(Analytics),
+            _ => launch::no_reader(),
+        }
+    }
+
+    fn submit(&self) -> Vec<u8> {
+        b"\r".to_vec()
+    }
+
+    fn interrupt(&self) -> Vec<u8> {
+        b"\x03".to_vec()
+    }
+
+    fn answer(&self, question: &Question, option: Option<usize>, text: &Reason) -> Reply {
+        let chosen = option.or_else(|| meant(question, text));
+        let Some(chosen) = chosen.and_then(|n| question.options.get(n)) else {
+            if question.options.is_empty() {
+                return Reply::Text(text.into());
+            }
+            let why = "that is none of its options".into();
+            return Reply::Cannot { why };
+        };
+        match ANSWERS.iter().find(|(name, ..)| *name == chosen.as_str()) {
+            Some((_, keys, _)) => Reply::Keys(keys.as_bytes().to_vec()),
+            None => Reply::Text(chosen.into()),
+        }
+    }
+}
+
+/// Whether there is a key for some provider: in a variable, or in the files it reads at its start. Local models
+/// need none, so nothing means that nobody can tell.
+fn logged_in(env: &BTreeMap<String, String>) -> Option<bool> {
+    if LOGINS.iter().any(|name| env.contains_key(*name)) {
+        return Some(true);
+    }
+    let keys = Path::new(env.get("HOME")?).join(".aider/oauth-keys.env");
+    keys.exists().then_some(true)
+}
+
+/// How a line of input begins: `> `, or with the mode before it, as in `ask> `.
+fn begins(row: &str) -> Option<&str> {
+    let (mode, rest) = row.split_once('>')?;
+    let rest = rest.strip_prefix(' ').or(rest.is_empty().then_some(rest))?;
+    let known = |word: &str| MODES.contains(&word);
+    mode.split(' ')
+        .all(|word| word.is_empty() || known(word))
+        .then_some(rest)
+}
+
+/// The lines of input that the cursor is in, if it is in any: nothing is typed into what was submitted. A long
+/// line goes on in rows that begin with anything.
+fn prompt<'a>(picture: Picture<'a>) -> Option<Vec<&'a str>> {
+    let cursor = usize::from(picture.cursor.0);
+    let rows = picture.rows.get(..=cursor)?;
+    let mut lines: Vec<&str> = vec![];
+    let mut rest = rows.iter().rev();
+    // Up to the row the line begins in …
+    loop {
+        let row = rest.next()?.trim_end();
+        match begins(row) {
+            Some(line) => {
+                lines.push(line);
+                break;
+            }
+            None if row.is_empty() => return None,
+            None => lines.push(row),
+        }
+    }
+    // … and the lines before it.
+    lines.extend(rest.map_while(|row| begins(row.trim_end())));
+    lines.reverse();
+    Some(lines)
+}
+
+/// A question stands in the row of the cursor: `Create new file? (Y)es/(N)o [Yes]: `, what it is about above.
+fn asked(picture: Picture<'_>) -> Option<Question> {
+    static CONFIRM: OnceLock<Option<Regex>> = OnceLock::new();
+    let pattern = r"^(.*\S) (\(Y\)es/\(N\)o(?:/\([A-Z]\)[A-Za-z' ]+)*) \[[A-Za-z]+\]:";
+    let regex = CONFIRM.get_or_init(|| Regex::new(pattern).ok()).as_ref()?;
+    let cursor = usize::from(picture.cursor.0);
+    let found = regex.captures(picture.rows.get(cursor)?)?;
+    let about = picture.rows.get(cursor.checked_sub(1)?);
+    let about = about.map_or("", |row| row.trim());
+    let rule = |c: char| c == '─';
+    let about = if about.starts_with(rule) { "" } else { about };
+    let text = format!("{} {about}", &found[1]);
+    let names: Vec<String> = found[2]
+        .split('/')
+        .map(|option| option.replace(['(', ')'], ""))
+        .collect();
+    let kind = |name: &String| {
+        let known = ANSWERS.iter().find(|(answer, ..)| answer == name);
+        known.map_or(OptionKind::Other, |(.., kind)| *kind)
+    };
+    Some(Question {
+        text: Reason::from_str(text.trim()).ok()?,
+        kinds: names.iter().map(kind).collect(),
+        options: names
+            .iter()
+            .map(|name| Reason::from_str(name))
+            .collect::<std::result::Result<_, _>>()
+            .ok()?,
+    })
+}
+
+/// One JSON object per line, of which those about answers of the model count.
+#[derive(Debug)]
+struct Analytics;
+
+#[derive(Deserialize)]
+struct Line {
+    event: String,
+    properties: Sent,
+}
+
+#[derive(Deserialize)]
+struct Sent {
+    prompt_tokens: u64,
+    completion_tokens: u64,
+    #[serde(default)]
+    cost: f64,
+}
+
+impl Reader for Analytics {
+    fn read(&mut self, text: &str) -> Vec<Reading> {
+        text.lines()
+            .filter(|line| line.contains("\"message_send\""))
+            .filter_map(|line| serde_json::from_str::<Line>(line).ok())
+            .filter(|line| line.event == "message_send")
+            .map(|line| {
+                Reading::Usage(Usage {
+                    input_tokens: line.properties.prompt_tokens,
+                    output_tokens: line.properties.completion_tokens,
+                    cost_micros: crate::hooks::micros(&line.properties.cost.to_string())
+                        .unwrap_or(0),
+                })
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn picture(rows: &[String], row: u16) -> Picture<'_> {
+        Picture {
+            rows,
+            cursor: (row, 0),
+            title: None,
+        }
+    }
+
+    fn rows(text: &str) -> Vec<String> {
+        text.lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn l6_a_prompt_is_where_the_cursor_is() {
+        let screen = rows("────\n> first\n>\n> a line that\ngoes on\n\nan answer > b\n");
+        let draft = |row| Aider::new().draft(picture(&screen, row));
+        assert_eq!(draft(1), Draft::Holds("first".into()));
+        assert_eq!(
+            draft(4),
+            Draft::Holds("first\n\na line that\ngoes on".into())
+        );
+        assert_eq!(draft(5), Draft::Unseen, "it was submitted");
+        assert_eq!(draft(6), Draft::Unseen, "it is answered");
+        assert_eq!(draft(99), Draft::Unseen);
+        assert_eq!(Aider::new().draft(picture(&rows("ask> "), 0)), Draft::Empty);
+    }
+
+    #[test]
+    fn every_answer_of_a_question_has_its_letter() {
+        let screen = rows(
+            "touch a\nRun shell command? (Y)es/(N)o/(A)ll/(S)kip all/(D)on't ask again [Yes]: ",
+        );
+        let question = asked(picture(&screen, 1)).unwrap();
+        assert_eq!(question.text.as_str(), "Run shell command? touch a");
+        for (index, (name, keys, kind)) in ANSWERS.iter().enumerate() {
+            assert_eq!(question.options[index].as_str(), *name);
+            assert_eq!(question.kinds[index], *kind);
+            let reply = Aider::new().answer(&question, Some(index), &question.options[index]);
+            assert_eq!(reply, Reply::Keys(keys.as_bytes().to_vec()));
+        }
+    }
+
+    #[test]
+    fn the_analytics_log_tells_what_was_used() {
+        let text = "{\"event\": \"message_send_starting\", \"properties\": {}}\n\
+                    {\"event\": \"message_send\", \"properties\": {\"prompt_tokens\": 766, \"completion_tokens\": 12, \
+                    \"cost\": 0.0125, \"total_cost\": 1.0}}\n";
+        let used = Usage {
+            input_tokens: 766,
+            output_tokens: 12,
+            cost_micros: 12_500,
+        };
+        assert_eq!(Analytics.read(text), [Reading::Usage(used)]);
+    }
+}
