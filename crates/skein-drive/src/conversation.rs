@@ -13,7 +13,7 @@ use crate::permission;
 use crate::protocol::{
     Answer, Call, Effect, Kind, Over, Protocol, Question, Resets, Setting, Used, Wants,
 };
-use crate::text::{cut, first_line, grouped};
+use crate::text::{cut, first_line, grouped, plain};
 use crate::transcript::{Line, Transcript};
 use crate::view::{Block, Size};
 
@@ -143,6 +143,7 @@ impl Conversation {
                 Effect::Used(used) => self.spend(used),
                 Effect::Total(used) => self.spent(used),
                 Effect::Limit { text, resets } => {
+                    let text = plain(&text).unwrap_or_else(|| "a limit".into());
                     self.transcript.note(&format!("limit: {text}"));
                     let mut payload = json!({"text": text});
                     match resets {
@@ -202,7 +203,7 @@ impl Conversation {
         let payload = match &over {
             Over::Done => json!({}),
             Over::Interrupted => json!({"reason": "interrupted"}),
-            Over::Failed(why) => json!({"reason": why}),
+            Over::Failed(why) => json!({"reason": plain(why).unwrap_or_else(|| "failed".into())}),
         };
         match &over {
             Over::Done => {}
@@ -243,7 +244,7 @@ impl Conversation {
                 .answer(question.ticket, &Answer::Option(option));
             return self.apply(effects, now);
         }
-        self.questions.push_back(question);
+        self.questions.push_back(presentable(question));
         if self.questions.len() == 1 {
             self.tell_question();
         }
@@ -404,6 +405,16 @@ impl Conversation {
         let next = (passed.as_secs() / step + 1) * step;
         Some(turn.since + Duration::from_secs(next))
     }
+}
+
+/// Without what cannot be stored or shown. No option is without a name: readers count them.
+fn presentable(mut question: Question) -> Question {
+    question.text = plain(&question.text).unwrap_or_else(|| "a question without words".into());
+    for (index, option) in question.options.iter_mut().enumerate() {
+        let name = plain(&option.name).map(|name| name.replace('\n', " "));
+        option.name = name.unwrap_or_else(|| format!("option {}", index + 1));
+    }
+    question
 }
 
 fn counts(used: Used) -> Value {

@@ -277,9 +277,6 @@ impl Driver {
         if self.ending.is_some() {
             return;
         }
-        if let End::By(Why::Failed(why)) = &end {
-            self.conversation.note(why);
-        }
         self.ending = Some(Ending {
             end,
             since: now,

@@ -42,6 +42,24 @@ fn skip_sequence(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
     }
 }
 
+/// Most bytes of a text that somebody reads to decide something.
+const PLAIN: usize = 32 * 1024;
+
+/// Clean lines, not too many: what may be stored and shown anywhere. Nothing when nothing is left.
+pub(crate) fn plain(text: &str) -> Option<String> {
+    let lines: Vec<String> = text.trim().lines().map(clean).collect();
+    let mut text = lines.join("\n");
+    if text.len() > PLAIN {
+        let mut at = PLAIN;
+        while !text.is_char_boundary(at) {
+            at -= 1;
+        }
+        text.truncate(at);
+        text.push('…');
+    }
+    (!text.trim().is_empty()).then_some(text)
+}
+
 pub(crate) fn width(text: &str) -> usize {
     text.chars().map(|c| c.width().unwrap_or(0)).sum()
 }
@@ -132,6 +150,13 @@ mod tests {
         ] {
             assert_eq!(clean(line), expected, "{line:?}");
         }
+    }
+
+    #[test]
+    fn plain_text_is_clean_and_bounded() {
+        assert_eq!(plain(" a\u{1b}[31m\r\nb\t\n"), Some("a\nb".into()));
+        assert_eq!(plain("\u{7}\n \n"), None);
+        assert!(plain(&"é".repeat(PLAIN)).unwrap().len() <= PLAIN + 3);
     }
 
     #[test]

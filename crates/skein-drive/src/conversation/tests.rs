@@ -215,6 +215,18 @@ fn an_answer_is_an_option_by_number_or_name_and_nothing_else() {
 }
 
 #[test]
+fn options_keep_their_places_whatever_they_are_called() {
+    let mut played = acp();
+    played.key(Key::Text("do it".into()));
+    played.key(Key::Enter);
+    played.hear(
+        r#"{"id":"q","method":"session/request_permission","params":{"toolCall":{"title":"\u001b[31mrm\u0007"},"options":[{"optionId":"a","name":"","kind":"allow_once"},{"optionId":"b","name":"N\u001bo","kind":"reject_once"}]}}"#,
+    );
+    let asked = r#"= ask {"kinds":["allow_once","reject_once"],"options":["option 1","No"],"text":"rm","wants":"permission"}"#;
+    assert!(played.out.contains(asked), "{}", played.out);
+}
+
+#[test]
 fn an_interrupt_answers_what_is_open_as_the_protocol_wants_it() {
     let mut played = acp();
     played.key(Key::Text("do it".into()));
