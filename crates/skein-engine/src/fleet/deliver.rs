@@ -185,7 +185,9 @@ impl Keeper {
             output_at,
             since: 0,
             unsettled: self.seen.prompted_at.filter(|_| !self.seen.worked),
-            hooks: self.seen.hooks || agent.is_some_and(|a| a.abilities().hooks),
+            // In a run that was resumed they have nothing to tell before its first prompt.
+            hooks: self.seen.hooks
+                || agent.is_some_and(|a| a.abilities().hooks || a.abilities().files),
             murky: self.murky == Some(true),
             finished: self.seen.finished.is_some(),
             enter_after,
