@@ -251,6 +251,10 @@ impl Agent for Gemini {
 
     fn read_screen(&self, picture: Picture<'_>) -> Vec<Reading> {
         let mut readings = self.rules.read(picture);
+        if !shows_box(picture.rows) {
+            let ready = |r: &Reading| matches!(r, Reading::Activity { activity, .. } if *activity == Activity::Ready);
+            readings.retain(|reading| !ready(reading));
+        }
         let mut limited = None;
         for reading in &mut readings {
             match reading {
@@ -272,7 +276,10 @@ impl Agent for Gemini {
     }
 
     fn draft(&self, picture: Picture<'_>) -> Draft {
-        self.rules.draft(picture)
+        match shows_box(picture.rows) {
+            true => self.rules.draft(picture),
+            false => Draft::Unseen,
+        }
     }
 
     fn sources(&self, order: &Order) -> Vec<Source> {
@@ -294,6 +301,19 @@ impl Agent for Gemini {
     fn answer(&self, question: &Question, option: Option<usize>, text: &Reason) -> Reply {
         self.rules.answer(question, option, text)
     }
+}
+
+/// Prompts that were taken look like the input box. Only the box has a line above it, with a row of hints between.
+fn shows_box(rows: &[String]) -> bool {
+    let last = |signs: &str, before: usize| {
+        let rows = &rows[..before];
+        rows.iter().rposition(|row| row.starts_with(signs))
+    };
+    let top = last("▀▀▀▀", rows.len()).and_then(|bottom| last("▄▄▄▄", bottom));
+    top.is_some_and(|top| {
+        let above = &rows[top.saturating_sub(3)..top];
+        above.iter().any(|row| row.starts_with("────"))
+    })
 }
 
 /// `Shell: touch a` for a permission, and the model's own words for its questions.
@@ -324,6 +344,19 @@ fn until(said: &str) -> Option<Reading> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn l6_a_prompt_of_before_is_not_the_input_box() {
+        let rows = ["✦ ok", "▄▄▄▄▄▄", " > fix it", "▀▀▀▀▀▀", ""].map(str::to_owned);
+        let picture = Picture {
+            rows: &rows,
+            cursor: (0, 0),
+            title: None,
+        };
+        let agent = Gemini::new();
+        assert_eq!(agent.read_screen(picture), []);
+        assert_eq!(agent.draft(picture), Draft::Unseen);
+    }
 
     #[test]
     fn a_login_that_only_the_system_could_show_is_not_denied() {

@@ -54,7 +54,7 @@ pub(super) fn now(picture: Picture<'_>) -> Picture<'_> {
             .is_some_and(|text| !text.trim().is_empty() && !is_option(text))
             && !is_line(&rows[index - 1])
     });
-    let begin = prompt.unwrap_or(0);
+    let begin = prompt.map_or(0, |index| index + 1);
     let row = usize::from(picture.cursor.0).saturating_sub(begin);
     Picture {
         rows: &rows[begin..],

@@ -157,3 +157,16 @@ fn its_files_are_where_its_config_folder_is() {
     assert!(sources[1].path.starts_with("/c/projects"));
     assert!(sources[1].path.ends_with("a-1.jsonl"));
 }
+
+#[test]
+fn l6_a_prompt_of_before_is_not_the_input_box() {
+    let rows = ["❯ earlier", "● done", "", "❯ fix it", ""].map(str::to_owned);
+    let picture = Picture {
+        rows: &rows,
+        cursor: (0, 0),
+        title: None,
+    };
+    let agent = ClaudeCode::new();
+    assert_eq!(agent.read_screen(picture), []);
+    assert_eq!(agent.draft(picture), Draft::Unseen);
+}

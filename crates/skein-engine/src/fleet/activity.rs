@@ -169,7 +169,8 @@ impl Sightings {
                 self.question = Some(question.clone());
                 Activity::WaitingInput
             }
-            Phase::Idle if tells => Activity::Ready,
+            // Where a screen tells it too, that is waited for: what was started just now may not be there yet.
+            Phase::Idle if tells && !abilities.screens => Activity::Ready,
             Phase::Active if tells => Activity::Active,
             // A screen is looked at anew.
             _ => return,
@@ -616,6 +617,19 @@ mod tests {
         assert_eq!(seen.asks(), Some(true));
         seen.looked(vec![], 0);
         assert_eq!(seen.asks(), Some(false), "it shows no question");
+    }
+
+    #[test]
+    fn l6_an_agent_that_was_started_again_is_not_ready_before_it_shows_it() {
+        let both = Abilities {
+            screens: true,
+            ..abilities(true)
+        };
+        let mut seen = Sightings::default();
+        seen.recall(&Phase::Idle, &both);
+        assert_eq!(seen.activity(), None);
+        seen.looked(screen(Activity::Ready), 0);
+        assert_eq!(seen.activity(), Some(Activity::Ready));
     }
 
     #[test]
