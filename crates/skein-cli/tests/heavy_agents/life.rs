@@ -1,7 +1,7 @@
 //! One session's whole life, the same for every program.
 
 use crate::common::{alive, end, eventually};
-use crate::stage::{CLAUDE, CODEX, GEMINI, Program, Stage};
+use crate::stage::{AIDER, CLAUDE, CODEX, GEMINI, OPENCODE, Program, Stage};
 
 /// A message that is longer than a screen and has several lines.
 fn long(directive: &str) -> String {
@@ -191,9 +191,13 @@ lives! {
     claude_code: CLAUDE,
     codex: CODEX,
     gemini: GEMINI,
+    opencode: OPENCODE,
+    aider: AIDER,
     claude_code_by_its_protocol: CLAUDE.via("native"),
     claude_code_by_acp: CLAUDE.via("acp"),
     codex_by_its_protocol: CODEX.via("native"),
     codex_by_acp: CODEX.via("acp"),
     gemini_by_acp: GEMINI.via("acp"),
+    opencode_by_its_protocol: OPENCODE.via("native"),
+    opencode_by_acp: OPENCODE.via("acp"),
 }
