@@ -19,10 +19,10 @@
 //! | `Start::native` | chosen: [`crate::launch::native_of`] | told by the `SessionStart` hook | told by a plugin's event | chosen | none |
 //! | `resume` | `--resume ID` | `resume ID` | `--session ID` | `--resume ID` | `--restore-chat-history` |
 //! | `fork` | `--resume ID --fork-session` | no | no | no | no |
-//! | `Start::files` | settings with hooks that call `$SKEIN_BIN hook NAME` | `hooks.json` | a plugin | settings with hooks | none |
+//! | `Start::files` | settings with hooks that call `$SKEIN_BIN hook NAME` | `hooks.json` | a plugin | none | none |
 //! | `sources` | `sessions/{pid}.json`, [`Reach::Whole`]; the transcript, [`Reach::Added`] | rollout, `Added` | none | chat file, `Added` | analytics log, `Added` |
 //! | `reader` | `busy`, `idle`, `waiting`; usage per message | `token_count` as [`Reading::UsageTotal`] | – | tokens | cost |
-//! | `read_screen` | rules: «esc to interrupt», «Do you want to proceed?» | rules, also on titles | rules | rules, also on titles | rules: `> `, `(Y)es/(N)o` |
+//! | `read_screen` | rules: a spinner, «Do you want to proceed?» | rules, also on titles | rules | rules: «esc to cancel», boxes | rules: `> `, `(Y)es/(N)o` |
 //! | [`DuringTurn`] | queues | steers | queues | queues | unsafe |
 //! | `enter_after` | 300 ms | 300 ms | 300 ms | 300 ms | none |
 //! | `interrupt` | Esc | Esc | Esc | Esc | Ctrl-C |
