@@ -180,6 +180,19 @@ impl Session {
         }
     }
 
+    /// What a terminal does when its window changes.
+    fn resize(&mut self, rows: u16, columns: u16) {
+        let size = Winsize {
+            ws_row: rows,
+            ws_col: columns,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        tcsetwinsize(&self.master, size).unwrap();
+        self.screen = vt100::Parser::new(side(rows), side(columns), 1_000);
+        self.signal(Signal::WINCH);
+    }
+
     fn has_more(&self) -> bool {
         let none = Timespec {
             tv_sec: 0,
@@ -379,6 +392,22 @@ fn what_a_resumed_conversation_repeats_is_shown_and_not_journalled() {
     session.sees("› earlier");
     session.sees("of old");
     assert_eq!(session.events(), ["native", "ready"]);
+}
+
+#[test]
+fn another_size_is_drawn_anew() {
+    let mut session = Session::ready();
+    let text = "a line of text that does not fit into twenty columns";
+    session.types(text);
+    session.types("\r");
+    session.sees("52 bytes, 1 lines");
+    session.resize(10, 20);
+    session.sees("bytes, 1 lines");
+    session.types("narrow");
+    session.sees("> narrow");
+    session.resize(30, 80);
+    session.sees(text);
+    session.sees("> narrow");
 }
 
 #[test]
