@@ -270,17 +270,25 @@ impl Agent for Aider {
             rule: rule.to_owned(),
             detail: None,
         };
+        let taken = || Reading::PromptTaken { text: None };
         if let Some(question) = asked(picture) {
-            return vec![
-                does(Activity::WaitingInput, "confirm"),
-                Reading::Wants(Wanted::Permission),
-                Reading::Asks(question),
-            ];
+            let mut readings = vec![does(Activity::WaitingInput, "confirm")];
+            readings.extend(taken_one(picture).then(taken));
+            readings.push(Reading::Wants(Wanted::Permission));
+            readings.push(Reading::Asks(question));
+            return readings;
         }
         if prompt(picture).is_some() {
             return vec![does(Activity::Ready, "prompt")];
         }
-        self.rules.read(picture)
+        let mut readings = self.rules.read(picture);
+        if taken_one(picture) {
+            if readings.is_empty() {
+                readings.push(does(Activity::Active, "prompt taken"));
+            }
+            readings.push(taken());
+        }
+        readings
     }
 
     fn draft(&self, picture: Picture<'_>) -> Draft {
@@ -377,6 +385,21 @@ fn prompt<'a>(picture: Picture<'a>) -> Option<Vec<&'a str>> {
     Some(lines)
 }
 
+/// Whether something stands below the last input, which was taken then. An empty row is between them, so that
+/// what is drawn while somebody types is not mistaken for it.
+fn taken_one(picture: Picture<'_>) -> bool {
+    let Some(rows) = picture.rows.get(..=usize::from(picture.cursor.0)) else {
+        return false;
+    };
+    let said = |row: &String| begins(row.trim_end()).is_some_and(|text| !text.is_empty());
+    let Some(last) = rows.iter().rposition(said) else {
+        return false;
+    };
+    let blank = |row: &&String| row.trim().is_empty();
+    let below = rows[last + 1..].iter().skip_while(|row| !blank(row));
+    below.skip_while(blank).next().is_some()
+}
+
 /// A question stands in the row of the cursor: `Create new file? (Y)es/(N)o [Yes]: `, what it is about above.
 fn asked(picture: Picture<'_>) -> Option<Question> {
     static CONFIRM: OnceLock<Option<Regex>> = OnceLock::new();
@@ -471,6 +494,8 @@ mod tests {
         );
         assert_eq!(draft(5), Draft::Unseen, "it was submitted");
         assert_eq!(draft(6), Draft::Unseen, "it is answered");
+        let taken = |row| taken_one(picture(&screen, row));
+        assert_eq!([1, 4, 5, 6].map(taken), [false, false, false, true]);
         assert_eq!(draft(99), Draft::Unseen);
         assert_eq!(Aider::new().draft(picture(&rows("ask> "), 0)), Draft::Empty);
     }
