@@ -14,20 +14,20 @@
 //!
 //! | | Claude Code | Codex | opencode | Gemini CLI | aider |
 //! |---|---|---|---|---|---|
-//! | `start` | `claude --session-id UUID --settings FILE -- PROMPT` | `codex --no-daemon … -- PROMPT` | `opencode --port P` | `gemini --session-id UUID -i PROMPT` | `aider …` |
-//! | `prompt` | argv, typed | argv, typed | typed | argv, typed | typed |
-//! | `Start::native` | chosen: [`crate::launch::native_of`] | told by the `SessionStart` hook | told by a plugin's event | chosen | none |
+//! | `start` | `claude --session-id UUID --settings FILE -- PROMPT` | `codex --no-daemon … -- PROMPT` | `opencode --prompt PROMPT` | `gemini --session-id UUID -i PROMPT` | `aider …` |
+//! | `prompt` | argv, typed | argv, typed | argv, typed | argv, typed | typed |
+//! | `Start::native` | chosen: [`crate::launch::native_of`] | told by the `SessionStart` hook | told by its log | chosen | chosen, names its history file |
 //! | `resume` | `--resume ID` | `resume ID` | `--session ID` | `--resume ID` | `--restore-chat-history` |
-//! | `fork` | `--resume ID --fork-session` | no | no | no | no |
-//! | `Start::files` | settings with hooks that call `$SKEIN_BIN hook NAME` | `hooks.json` | a plugin | none | none |
-//! | `sources` | `sessions/{pid}.json`, [`Reach::Whole`]; the transcript, [`Reach::Added`] | rollout, `Added` | none | chat file, `Added` | analytics log, `Added` |
-//! | `reader` | `busy`, `idle`, `waiting`; usage per message | `token_count` as [`Reading::UsageTotal`] | – | tokens | cost |
-//! | `read_screen` | rules: a spinner, «Do you want to proceed?» | rules, also on titles | rules | rules: «esc to cancel», boxes | rules: `> `, `(Y)es/(N)o` |
+//! | `fork` | `--resume ID --fork-session` | `fork ID` | `--session ID --fork` | no | no |
+//! | `Start::files` | settings with hooks that call `$SKEIN_BIN hook NAME` | settings, where a folder must be lent | none | none | none |
+//! | `sources` | `sessions/{pid}.json`, [`Reach::Whole`]; the transcript, [`Reach::Added`] | rollout, `Added`, named by the hook | its log, `Added` | chat file, `Added` | analytics log, `Added` |
+//! | `reader` | `busy`, `idle`, `waiting`; usage per message | turns, limits, `token_count` as [`Reading::ConversationTotal`] | names | tokens | tokens, cost |
+//! | `read_screen` | rules: a spinner, «Do you want to proceed?» | rules: a status line of our choice | rules | rules: «esc to cancel», boxes | where the cursor is |
 //! | [`DuringTurn`] | queues | steers | queues | queues | unsafe |
-//! | `enter_after` | 300 ms | 300 ms | 300 ms | 300 ms | none |
-//! | `interrupt` | Esc | Esc | Esc | Esc | Ctrl-C |
-//! | `answer` | digits | `y`, `p`, Esc | arrows | digits | `y`, `n` and Enter |
-//! | `protocols` | `acp` | `acp` | `acp` | `acp` | none |
+//! | `enter_after` | 300 ms | 300 ms | 300 ms | 300 ms | 100 ms |
+//! | `interrupt` | Esc | Esc | Esc twice | Esc | Ctrl-C |
+//! | `answer` | digits | digits | arrows | digits | `y`, `n` and Enter |
+//! | `protocols` | `acp`, its own | `acp`, its own | `acp`, its own | `acp` | none |
 //! | `inherits` | `ANTHROPIC_API_KEY`, … | `OPENAI_API_KEY`, … | as its providers | `GEMINI_API_KEY`, … | as its models |
 //!
 //! First-run dialogs (trust, login) are questions like others: a rule names them with

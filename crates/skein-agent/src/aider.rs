@@ -396,8 +396,8 @@ fn taken_one(picture: Picture<'_>) -> bool {
         return false;
     };
     let blank = |row: &&String| row.trim().is_empty();
-    let below = rows[last + 1..].iter().skip_while(|row| !blank(row));
-    below.skip_while(blank).next().is_some()
+    let mut below = rows[last + 1..].iter().skip_while(|row| !blank(row));
+    below.any(|row| !blank(&row))
 }
 
 /// A question stands in the row of the cursor: `Create new file? (Y)es/(N)o [Yes]: `, what it is about above.

@@ -1,10 +1,10 @@
 //! Codex, as OpenAI's `codex` on a terminal.
 //!
 //! Everything a session needs reaches it by flags: `-c KEY=VALUE` puts settings over the user's own. Only one
-//! thing cannot be preset so, and then [`home`] lends it a folder of its own. It never runs with its background
+//! thing cannot be preset so, and then `codex/home.rs` lends it a folder of its own. It never runs with its background
 //! server, which would outlive the session.
 //!
-//! What it does is told, best source first, by its rollout (one file per conversation, see [`rollout`]), by two
+//! What it does is told, best source first, by its rollout (one file per conversation, see `codex/rollout.rs`), by two
 //! hooks that say which conversation that is and that a prompt was taken, and by the first word of its status
 //! line, which we choose. Questions are read from the screen alone: nothing else has their options.
 
