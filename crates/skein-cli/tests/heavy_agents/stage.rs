@@ -341,7 +341,9 @@ fn files(program: Program, url: &str, _repo: &Path) -> Vec<(&'static str, String
         )],
         "opencode" => vec![(
             ".config/opencode/opencode.json",
+            // It adds its schema to a file that has none.
             json!({
+                "$schema": "https://opencode.ai/config.json",
                 "model": "fake/fake-1", "small_model": "fake/fake-1", "autoupdate": false, "share": "disabled",
                 "provider": {"fake": {
                     "npm": "@ai-sdk/openai-compatible",
