@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::base::{Call, Home, Ran};
 
 /// Longest wait for anything; only reached when something is wrong.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(25);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(120);
 
 /// A clean-up that takes all it may, at once.
 pub(crate) const GC: [&str; 7] = [

@@ -76,8 +76,10 @@ fn works_and_is_talked_to(program: Program) {
 
     // What was used is told once.
     let usage = &idle["usage"];
-    assert!(usage["input_tokens"].as_u64().unwrap() > 0, "{usage}");
-    assert!(usage["output_tokens"].as_u64().unwrap() > 0, "{usage}");
+    if program.tokens {
+        assert!(usage["input_tokens"].as_u64().unwrap() > 0, "{usage}");
+        assert!(usage["output_tokens"].as_u64().unwrap() > 0, "{usage}");
+    }
     if program.costs {
         assert!(usage["cost_usd"].as_f64().unwrap() > 0.0, "{usage}");
     }

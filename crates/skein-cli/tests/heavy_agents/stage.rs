@@ -22,7 +22,8 @@ pub(crate) struct Program {
     pub(crate) agent: &'static str,
     /// Whether it asks before it does something.
     pub(crate) asks: bool,
-    /// Whether it tells what it cost, in money.
+    /// Whether it tells its tokens, and what it cost in money.
+    pub(crate) tokens: bool,
     pub(crate) costs: bool,
     /// How it is driven.
     pub(crate) via: &'static str,
@@ -30,37 +31,47 @@ pub(crate) struct Program {
 
 impl Program {
     pub(crate) const fn via(self, via: &'static str) -> Self {
-        Self { via, ..self }
+        Self {
+            via,
+            tokens: true,
+            ..self
+        }
     }
 }
 
 pub(crate) const CLAUDE: Program = Program {
     agent: "claude-code",
     asks: true,
+    tokens: true,
     costs: true,
     via: "terminal",
 };
 pub(crate) const CODEX: Program = Program {
     agent: "codex",
     asks: true,
+    tokens: true,
     costs: false,
     via: "terminal",
 };
 pub(crate) const OPENCODE: Program = Program {
     agent: "opencode",
     asks: true,
+    // Its screen shows money only; by a protocol it tells both.
+    tokens: false,
     costs: true,
     via: "terminal",
 };
 pub(crate) const GEMINI: Program = Program {
     agent: "gemini",
     asks: true,
+    tokens: true,
     costs: false,
     via: "terminal",
 };
 pub(crate) const AIDER: Program = Program {
     agent: "aider",
     asks: false,
+    tokens: true,
     costs: true,
     via: "terminal",
 };
@@ -365,7 +376,17 @@ fn files(program: Program, url: &str, _repo: &Path) -> Vec<(&'static str, String
             })
             .to_string(),
         )],
-        _ => vec![(".aider.conf.yml", "model: openai/fake-1\nanalytics-disable: true\n".into())],
+        _ => vec![
+            (".aider.conf.yml", "model: openai/fake-1\n".into()),
+            (
+                ".aider.model.metadata.json",
+                json!({"openai/fake-1": {
+                    "input_cost_per_token": 0.000_003, "output_cost_per_token": 0.000_015,
+                    "max_input_tokens": 200_000, "litellm_provider": "openai", "mode": "chat",
+                }})
+                .to_string(),
+            ),
+        ],
     }
 }
 
