@@ -21,6 +21,7 @@ mod journal;
 mod keeper;
 mod leftover;
 mod limit;
+mod listen;
 mod outside;
 pub mod parts;
 mod places;

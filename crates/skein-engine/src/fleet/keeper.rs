@@ -6,10 +6,10 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use skein_agent::agent::{Agent, Picture, Reach, Reading, Source};
+use skein_agent::agent::{Agent, Picture, Reading};
 use skein_domain::observed::{Doubt, Seen, Source as Voice};
 use skein_domain::{
-    Activity, Exit, Kind, NativeId, ReceiptId, RunHandle, RuntimeState, Session, Timestamp, Via,
+    Activity, Exit, Kind, NativeId, ReceiptId, RunHandle, RuntimeState, Session, Timestamp,
 };
 use skein_runtime::runtime::{Run, Runtime, Screen, Sight};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -20,7 +20,7 @@ use super::courier::SETTLE_MS;
 use super::journal::failed;
 use super::settings::ProjectSettings;
 use super::step::StepError;
-use super::tail::{Tails, process};
+use super::tail::Tails;
 use super::typing::{Hand, Interrupt};
 use super::{Fleet, Member, lock};
 use crate::desk::Desk;
@@ -36,8 +36,6 @@ const LINGER: Duration = Duration::from_secs(10);
 const TASK: Duration = Duration::from_secs(60);
 /// Between two looks at a run that cannot be reached.
 const AGAIN: [u64; 6] = [200, 1_000, 2_000, 5_000, 15_000, 60_000];
-/// Between two looks at files that cannot be watched, in milliseconds.
-const UNWATCHED: u64 = 2_000;
 /// A run that is definitely gone is looked for this often before that is believed.
 const LOOKS: u32 = 3;
 
@@ -100,12 +98,12 @@ pub(crate) struct Keeper {
     pub(super) spent: Option<skein_domain::Spent>,
     /// Whether the run was just started with its task in its arguments.
     carries: bool,
-    settings: Option<ProjectSettings>,
+    pub(super) settings: Option<ProjectSettings>,
     /// What the agent writes, and what it was looked for by.
     pub(super) tails: Tails,
-    tailed: Option<(Option<u32>, Option<NativeId>)>,
+    pub(super) tailed: Option<(Option<u32>, Option<NativeId>)>,
     /// Rung when one of those files changed.
-    bell: Arc<Notify>,
+    pub(super) bell: Arc<Notify>,
 }
 
 /// Why a keeper let go of a connection.
@@ -297,18 +295,6 @@ impl Keeper {
             self.finish(exit).await;
         }
         self.told.send_modify(|t| t.gone = true);
-    }
-
-    /// What the agent wrote to its files before it ended, perhaps while nobody watched.
-    async fn read_last_words(&mut self) -> Result<(), Error> {
-        let session = self.session().await?;
-        if session.run != self.run || session.check_free().is_err() {
-            return Ok(());
-        }
-        self.know_agent(&session).await;
-        while self.read_files(&session).is_some_and(|at| at <= self.now()) {}
-        self.record(session).await?;
-        Ok(())
     }
 
     /// Until the run is over, or we are told to let go.
@@ -525,7 +511,7 @@ impl Keeper {
     }
 
     /// The agent's own knowledge; settings that are broken for a while do not stop the watch.
-    async fn know_agent(&mut self, session: &Session) {
+    pub(super) async fn know_agent(&mut self, session: &Session) {
         if self.agent.is_some() {
             return;
         }
@@ -562,52 +548,6 @@ impl Keeper {
         self.fleet
             .board
             .change(&self.member, |o| o.has_signal = has_signal);
-    }
-
-    /// Reads what the agent wrote to its files. Returns when to look again although nothing rings.
-    fn read_files(&mut self, session: &Session) -> Option<u64> {
-        let (Some(agent), Some(gear)) = (self.agent.clone(), session.gear.as_deref()) else {
-            return None;
-        };
-        if !agent.abilities().files && gear.read.is_empty() && self.seen.watch.is_empty() {
-            return None;
-        }
-        let process = self.sight.pid.and_then(process);
-        let (files, bell) = (self.fleet.files.clone(), self.bell.clone());
-        let mut sources = std::mem::take(&mut self.seen.watch);
-        let known = (process.map(|p| p.pid), gear.native.clone());
-        if self.tailed.as_ref() != Some(&known)
-            && let Some(settings) = &self.settings
-        {
-            let order = self
-                .fleet
-                .order(&self.member, session, gear, settings, &*agent);
-            sources.extend(agent.sources(&order));
-            sources.extend(gear.read.iter().map(|r| Source {
-                path: r.path.clone().into(),
-                kind: r.kind.clone(),
-                reach: Reach::Added,
-            }));
-            self.tailed = Some(known);
-        }
-        for source in &sources {
-            self.tails
-                .add(source, &*agent, process, &gear.read, &files, &bell);
-        }
-        let voice = match gear.launch.via {
-            Via::Terminal => Voice::File,
-            Via::Acp | Via::Native => Voice::Protocol,
-        };
-        let found = self.tails.read(&*agent, process);
-        if !found.readings.is_empty() {
-            self.seen.heard(found.readings, voice);
-        }
-        let pause = match (found.more || !self.seen.watch.is_empty(), found.unwatched) {
-            (true, _) => 0,
-            (false, true) => UNWATCHED,
-            (false, false) => return None,
-        };
-        Some(self.now() + pause)
     }
 
     fn read_screen(&mut self) {
