@@ -202,7 +202,7 @@ fn options_mean_yes_and_no_and_are_chosen_by_their_keys() {
     let allow = Some(OptionKind::AllowOnce);
     let reject = Some(OptionKind::RejectOnce);
     assert_eq!(keys("permission", 0), (allow, b"1".to_vec()));
-    assert_eq!(keys("permission", 3), (reject, b"4".to_vec()));
+    assert_eq!(keys("permission", 3), (reject, b"\x1b".to_vec()));
     assert_eq!(keys("question", 1), (None, b"2".to_vec()));
     let always = Some(OptionKind::AllowAlways);
     assert_eq!(keys("trust", 1), (always, b"\x1b[B\r".to_vec()));
