@@ -11,6 +11,8 @@ pub(crate) struct Order {
     pub(crate) begin: Begin,
     pub(crate) permission: Permission,
     pub(crate) model: Option<String>,
+    /// Seconds since 1970 before which the program must not be started.
+    pub(crate) not_before: Option<u64>,
     pub(crate) program: OsString,
     pub(crate) arguments: Vec<OsString>,
 }
@@ -73,7 +75,7 @@ pub(crate) enum Permission {
 }
 
 const USAGE: &str = "usage: skein drive PROTOCOL --journal FILE [--resume ID | --fork ID] [--native ID] \
-     [--permission ask|edits|full] [--model M] -- PROGRAM ARG…";
+     [--permission ask|edits|full] [--model M] [--not-before SECONDS] -- PROGRAM ARG…";
 
 /// Reads the words after `skein drive`.
 pub(crate) fn parse(arguments: &[OsString]) -> Result<Order, String> {
@@ -88,7 +90,7 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<Order, String> {
     };
     let (mut journal, mut model, mut native) = (None, None, None);
     let (mut resume, mut fork) = (None, None);
-    let mut permission = Permission::Ask;
+    let (mut permission, mut not_before) = (Permission::Ask, None);
     loop {
         let word = words.next().ok_or(USAGE)?;
         let name = word.to_str().ok_or(USAGE)?;
@@ -105,6 +107,7 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<Order, String> {
             "--resume" => resume = Some(text(name, value)?),
             "--fork" => fork = Some(text(name, value)?),
             "--permission" => permission = level(value)?,
+            "--not-before" => not_before = Some(seconds(value)?),
             _ => return Err(format!("no option `{name}`; {USAGE}")),
         }
     }
@@ -123,6 +126,7 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<Order, String> {
         begin,
         permission,
         model,
+        not_before,
         program,
         arguments,
     })
@@ -138,6 +142,14 @@ fn level(value: &OsStr) -> Result<Permission, String> {
             value.to_string_lossy()
         )),
     }
+}
+
+fn seconds(value: &OsStr) -> Result<u64, String> {
+    let number = value.to_str().and_then(|value| value.parse().ok());
+    number.ok_or_else(|| {
+        let value = value.to_string_lossy();
+        format!("--not-before is in seconds since 1970, not `{value}`")
+    })
 }
 
 fn text(name: &str, value: &OsStr) -> Result<String, String> {
@@ -158,10 +170,13 @@ mod tests {
 
     #[test]
     fn what_stands_after_the_dashes_is_the_programs() {
-        let order =
-            parsed("acp --journal j --permission edits --resume a -- gemini --acp -- --x").unwrap();
+        let order = parsed(
+            "acp --journal j --permission edits --resume a --not-before 60 -- gemini --acp -- --x",
+        )
+        .unwrap();
         assert_eq!(order.begin, Begin::Resume("a".into()));
         assert_eq!(order.permission, Permission::Edits);
+        assert_eq!(order.not_before, Some(60));
         assert_eq!(order.program, "gemini");
         assert_eq!(order.arguments, ["--acp", "--", "--x"]);
     }
@@ -191,6 +206,7 @@ mod tests {
             ("acp --journal j", "usage"),
             ("acp --journal j --", "usage"),
             ("acp --journal j --permission all -- x", "not `all`"),
+            ("acp --journal j --not-before noon -- x", "not `noon`"),
             ("acp --journal j --resume a --fork b -- x", "exclude"),
             ("acp --journal", "needs a value"),
         ] {

@@ -20,9 +20,10 @@ const WORDS: usize = 4 * 1024;
 /// How long what the program left behind may take to go once it was killed.
 const GONE: Duration = Duration::from_secs(2);
 
-#[derive(Debug)]
+/// Says and takes nothing until it is started.
+#[derive(Debug, Default)]
 pub(crate) struct Child {
-    pid: Pid,
+    pid: Option<Pid>,
     stdin: Option<ChildStdin>,
     stdout: Option<ChildStdout>,
     stderr: Option<ChildStderr>,
@@ -58,16 +59,11 @@ impl Child {
         }
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         Ok(Self {
-            pid: pid.ok_or(io::ErrorKind::InvalidData)?,
+            pid: Some(pid.ok_or(io::ErrorKind::InvalidData)?),
             stdin,
             stdout,
             stderr,
-            outgoing: vec![],
-            written: 0,
-            closing: false,
-            lines: Lines::default(),
-            words: vec![],
-            status: None,
+            ..Self::default()
         })
     }
 
@@ -176,7 +172,7 @@ impl Child {
     /// Buries the dead, its orphans too. How it ended, once it did.
     pub(crate) fn reap(&mut self) -> Option<WaitStatus> {
         while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
-            if pid == self.pid {
+            if Some(pid) == self.pid {
                 self.status = Some(status);
             }
         }
@@ -185,7 +181,7 @@ impl Child {
 
     pub(crate) fn signal(&self, signal: Signal) {
         // The group may be left even when its leader is gone.
-        let _ = kill_process_group(self.pid, signal);
+        let _ = self.pid.map(|pid| kill_process_group(pid, signal));
     }
 
     /// Ends whatever is left: the group, and what came to this process from it.
@@ -201,8 +197,7 @@ impl Child {
             for pid in left {
                 let _ = kill_process(pid, Signal::KILL);
                 let _ = rustix::process::waitpid(Some(pid), WaitOptions::empty()).map(|ended| {
-                    if let Some((ended, status)) = ended.filter(|(ended, _)| *ended == self.pid) {
-                        debug_assert_eq!(ended, self.pid);
+                    if let Some((_, status)) = ended.filter(|(ended, _)| Some(*ended) == self.pid) {
                         self.status = Some(status);
                     }
                 });

@@ -49,6 +49,8 @@ pub(crate) struct Conversation {
     /// Prompts that wait for their turn.
     queue: VecDeque<String>,
     ready: bool,
+    /// What is waited for before the program is started, in words.
+    awaits: Option<String>,
     turn: Option<Turn>,
     /// The first is the one that is asked.
     questions: VecDeque<Question>,
@@ -83,6 +85,7 @@ impl Conversation {
             draft: Draft::default(),
             queue: VecDeque::new(),
             ready: false,
+            awaits: None,
             turn: None,
             questions: VecDeque::new(),
             used: Used::default(),
@@ -92,7 +95,13 @@ impl Conversation {
         }
     }
 
+    /// The program is not started yet. What is typed meanwhile is kept.
+    pub(crate) fn wait(&mut self, awaits: String) {
+        self.awaits = Some(awaits);
+    }
+
     pub(crate) fn begin(&mut self, now: Instant) -> Vec<Act> {
+        self.awaits = None;
         let effects = self.protocol.begin();
         self.apply(effects, now);
         self.done()
@@ -389,7 +398,7 @@ impl Conversation {
                 format!("working {since} · esc interrupts")
             }
             None if self.ready => "ready".into(),
-            None => "starting".into(),
+            None => self.awaits.clone().unwrap_or_else(|| "starting".into()),
         }
     }
 

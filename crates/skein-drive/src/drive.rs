@@ -1,7 +1,9 @@
 //! The loop: one thread waits for the terminal, the program and signals, and does what the conversation decides.
 
+mod later;
 mod wait;
 
+use std::ffi::OsStr;
 use std::io;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -21,6 +23,7 @@ use crate::protocol::opencode::OpenCode;
 use crate::protocol::{Protocol, Setting};
 use crate::view::{Size, View};
 use crate::web::Web;
+use later::Later;
 use wait::{Signals, Woken};
 
 /// Frames are this far apart at least, however fast the program talks.
@@ -40,6 +43,8 @@ enum End {
     By(Why),
     /// A signal, or nobody is at the terminal any more.
     Signal(i32),
+    /// There was no program to drive.
+    NotStarted(String),
 }
 
 #[derive(Debug)]
@@ -55,6 +60,8 @@ struct Driver {
     signals: Signals,
     journal: Journal,
     conversation: Conversation,
+    /// The program, while it is not started.
+    later: Option<Later>,
     child: Child,
     web: Option<Web>,
     keys: Keys,
@@ -79,7 +86,7 @@ pub(crate) fn run(order: Order) -> i32 {
         }
     };
     match begin(&order) {
-        Ok((signals, child, web, setting)) => {
+        Ok((signals, later, web, setting)) => {
             let conversation = Conversation::new(protocol(order.speaks, setting.clone()), setting);
             let serves = web.is_some();
             let mut driver = Driver {
@@ -87,7 +94,8 @@ pub(crate) fn run(order: Order) -> i32 {
                 signals,
                 journal,
                 conversation,
-                child,
+                later: Some(later),
+                child: Child::default(),
                 web,
                 keys: Keys::default(),
                 torn_at: None,
@@ -102,8 +110,7 @@ pub(crate) fn run(order: Order) -> i32 {
             driver.live()
         }
         Err(error) => {
-            let program = order.program.to_string_lossy();
-            let reason = format!("cannot start {program}: {error}");
+            let reason = not_started(&order.program, &error);
             let payload = json!({"failed": true, "reason": reason});
             let _ = journal.write(&Event {
                 name: "finished",
@@ -115,7 +122,7 @@ pub(crate) fn run(order: Order) -> i32 {
     }
 }
 
-fn begin(order: &Order) -> io::Result<(Signals, Child, Option<Web>, Setting)> {
+fn begin(order: &Order) -> io::Result<(Signals, Later, Option<Web>, Setting)> {
     let signals = Signals::register()?;
     let setting = Setting {
         cwd: std::env::current_dir()?,
@@ -133,8 +140,15 @@ fn begin(order: &Order) -> io::Result<(Signals, Child, Option<Web>, Setting)> {
         // Whoever else is on this machine does not know it.
         command.env("OPENCODE_SERVER_PASSWORD", web.password());
     }
-    let child = Child::start(&mut command)?;
-    Ok((signals, child, web, setting))
+    let later = Later {
+        command,
+        not_before: order.not_before,
+    };
+    Ok((signals, later, web, setting))
+}
+
+fn not_started(program: &OsStr, error: &io::Error) -> String {
+    format!("cannot start {}: {error}", program.to_string_lossy())
 }
 
 fn protocol(speaks: Speaks, setting: Setting) -> Box<dyn Protocol> {
@@ -149,9 +163,11 @@ fn protocol(speaks: Speaks, setting: Setting) -> Box<dyn Protocol> {
 impl Driver {
     fn live(&mut self) -> i32 {
         self.write(b"\x1b[?2004h");
-        let acts = self.conversation.begin(Instant::now());
-        self.act(acts);
         let status = loop {
+            self.start_when_due();
+            if self.later.is_some() && self.ending.is_some() {
+                break None;
+            }
             self.draw();
             let woken = wait::wait(
                 &self.child,
@@ -161,12 +177,35 @@ impl Driver {
                 self.deadline(),
             );
             let now = Instant::now();
-            if let Some(status) = self.wake(&woken, now) {
+            let status = self.wake(&woken, now);
+            if status.is_some() {
                 break status;
             }
             self.escalate(now);
         };
         self.finish(status)
+    }
+
+    /// Starts the program, unless it is too early or everything ends.
+    fn start_when_due(&mut self) {
+        let Some(later) = self.later.as_mut().filter(|_| self.ending.is_none()) else {
+            return;
+        };
+        if let Some(awaits) = later.awaits() {
+            return self.conversation.wait(awaits);
+        }
+        let now = Instant::now();
+        match Child::start(&mut later.command) {
+            Ok(child) => {
+                (self.child, self.later) = (child, None);
+                let acts = self.conversation.begin(now);
+                self.act(acts);
+            }
+            Err(error) => {
+                let why = not_started(later.command.get_program(), &error);
+                self.end(End::NotStarted(why), now);
+            }
+        }
     }
 
     /// Does what the wait brought. How the program ended, once it did.
@@ -309,7 +348,8 @@ impl Driver {
         });
         let frame = self.drawn_at.filter(|_| self.dirty).map(|at| at + FRAME);
         let moves = self.conversation.changes_at(now);
-        [ending, frame, moves, self.torn_at]
+        let due = self.later.as_ref().and_then(Later::due);
+        [ending, frame, moves, self.torn_at, due]
             .into_iter()
             .flatten()
             .min()
@@ -344,7 +384,7 @@ impl Driver {
     }
 
     /// Leaves nothing behind, says how it ended, and gives the terminal back.
-    fn finish(&mut self, status: WaitStatus) -> i32 {
+    fn finish(&mut self, status: Option<WaitStatus>) -> i32 {
         self.child.sweep();
         let (code, how) = exit(status);
         let now = Instant::now();
@@ -353,6 +393,7 @@ impl Driver {
             Some(End::Signal(signal)) => (128 + signal, None),
             Some(End::By(Why::Asked)) => (0, Some((false, "ended at the terminal".to_owned()))),
             Some(End::By(Why::Failed(why))) => (1, Some((true, self.with_words(why)))),
+            Some(End::NotStarted(why)) => (127, Some((true, why.clone()))),
             None => {
                 let acts = self.conversation.stop(&how, now);
                 self.act(acts);
@@ -386,7 +427,10 @@ impl Driver {
 }
 
 /// The code a shell would give, and the same in words.
-fn exit(status: WaitStatus) -> (i32, String) {
+fn exit(status: Option<WaitStatus>) -> (i32, String) {
+    let Some(status) = status else {
+        return (1, "the program was never started".to_owned());
+    };
     match (status.exit_status(), status.terminating_signal()) {
         (Some(code), _) => (code, format!("the program ended with exit code {code}")),
         (None, Some(signal)) => (

@@ -60,11 +60,12 @@ impl Journal {
     }
 }
 
+/// Milliseconds since 1970.
 #[expect(
     clippy::disallowed_methods,
     reason = "a program of its own: no engine gives it the time"
 )]
-fn now() -> u64 {
+pub(crate) fn now() -> u64 {
     let since = std::time::SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX))
 }

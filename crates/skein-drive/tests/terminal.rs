@@ -394,6 +394,65 @@ fn what_a_resumed_conversation_repeats_is_shown_and_not_journalled() {
     assert_eq!(session.events(), ["native", "ready"]);
 }
 
+/// So many seconds from now, for `--not-before`.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the driver compares what it is told with the clock"
+)]
+fn moment(seconds: u64) -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.unwrap().as_secs() + seconds
+}
+
+/// A session that waits for longer than its test.
+fn waiting() -> Session {
+    let mut session = Session::start(&["--not-before", &moment(100).to_string()]);
+    session.sees("UTC, the conversation cannot be resumed earlier");
+    session
+}
+
+#[test]
+fn a_program_is_not_started_early_and_takes_what_was_typed_before() {
+    let moment = moment(2);
+    let mut session = Session::start(&["--not-before", &moment.to_string()]);
+    session.types("hello\r");
+    session.journals("turn-end");
+    assert_eq!(session.journals("prompt")["text"], "hello");
+    for line in session.journal() {
+        assert!(line["at"].as_u64().unwrap() >= moment * 1_000, "{line}");
+    }
+}
+
+#[test]
+fn what_is_typed_before_the_program_is_started_is_kept() {
+    let mut session = waiting();
+    session.types("hello\rand more");
+    session.sees("queued: hello");
+    session.sees("> and more");
+    assert_eq!(session.events(), Vec::<String>::new());
+}
+
+#[test]
+fn what_waits_to_be_started_ends_at_once() {
+    let mut session = waiting();
+    session.signal(Signal::TERM);
+    assert_eq!(session.ends(), 143);
+    assert_eq!(session.events(), Vec::<String>::new());
+
+    let mut session = waiting();
+    session.types("\x03");
+    session.sees("ctrl-c again ends the session");
+    session.types("\x03");
+    assert_eq!(session.ends(), 0);
+    assert_eq!(session.events(), ["finished"]);
+}
+
+#[test]
+fn a_moment_that_is_past_is_not_waited_for() {
+    let mut session = Session::start(&["--not-before", "60"]);
+    session.sees("ready");
+}
+
 #[test]
 fn another_size_is_drawn_anew() {
     let mut session = Session::ready();
