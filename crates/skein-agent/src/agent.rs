@@ -148,6 +148,9 @@ pub struct Spoken {
     pub dialect: &'static str,
     /// The program itself; its task comes later.
     pub start: Start,
+    /// When it may be started at the earliest. A fact of the conversation and not of the clock, so it may be long
+    /// past: the same order gives the same launch.
+    pub not_before: Option<Timestamp>,
 }
 
 /// What the terminal shows, as rules see it.

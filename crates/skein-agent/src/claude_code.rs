@@ -319,6 +319,7 @@ impl Agent for ClaudeCode {
             Via::Native => Ok(Spoken {
                 dialect: "claude",
                 start: self.native(order, resume)?,
+                not_before: None,
             }),
             Via::Acp => Ok(Spoken {
                 dialect: "acp",
@@ -327,6 +328,7 @@ impl Agent for ClaudeCode {
                     env: presets(order),
                     ..Start::default()
                 },
+                not_before: None,
             }),
         }
     }

@@ -313,7 +313,11 @@ impl Agent for Codex {
                 ("acp", start)
             }
         };
-        Ok(Spoken { dialect, start })
+        Ok(Spoken {
+            dialect,
+            start,
+            not_before: None,
+        })
     }
 
     fn read_hook(&self, event: &str, payload: &str) -> Vec<Reading> {

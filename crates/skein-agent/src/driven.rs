@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use skein_domain::{AgentName, Message, NativeId, PromptVia, Question, Reason, Via};
+use skein_domain::{AgentName, Message, NativeId, PromptVia, Question, Reason, Timestamp, Via};
 
 use crate::agent::{
     Abilities, Agent, Draft, DuringTurn, Found, Order, Picture, Process, Profile, Reach, Reader,
@@ -59,7 +59,11 @@ impl Driven {
     }
 
     fn launch(&self, order: &Order, resume: bool) -> Result<Start> {
-        let Spoken { dialect, start } = self.inner.speak(order, self.via, resume)?;
+        let Spoken {
+            dialect,
+            start,
+            not_before,
+        } = self.inner.speak(order, self.via, resume)?;
         let mut argv = vec![
             launch::text(&order.skein, "skein")?,
             "drive".to_owned(),
@@ -77,6 +81,9 @@ impl Driven {
         if let Some(model) = &order.settings.model {
             argv.extend(["--model".to_owned(), model.to_string()]);
         }
+        if let Some(moment) = not_before {
+            argv.extend(["--not-before".to_owned(), seconds(moment).to_string()]);
+        }
         argv.push("--".to_owned());
         argv.extend(start.argv);
         Ok(Start {
@@ -85,6 +92,12 @@ impl Driven {
             ..start
         })
     }
+}
+
+/// The first whole second since 1970 that is not before the moment.
+fn seconds(moment: Timestamp) -> i64 {
+    let micros = moment.as_micros().max(0);
+    micros / 1_000_000 + i64::from(micros % 1_000_000 > 0)
 }
 
 fn journal(order: &Order) -> PathBuf {
@@ -203,9 +216,75 @@ impl Reader for Journal {
 
 #[cfg(test)]
 mod tests {
-    use skein_domain::Activity;
+    use std::fs;
+
+    use skein_domain::{Activity, LaunchSettings};
+    use tempfile::TempDir;
 
     use super::*;
+    use crate::Gemini;
+
+    const HELLO: &str = r#"{"id":"u1","type":"user","content":[{"text":"hello"}]}"#;
+    /// What a load leaves in a minute of its own, and at the end of a conversation that was begun in the same.
+    const NOTHING: &str = r#"{"$set":{"messages":[{"id":"c1","type":"user","content":[]}]}}"#;
+
+    /// An order to resume a conversation that left chats of these minutes.
+    fn resumed(folder: &TempDir, chats: &[(&str, &str)]) -> Order {
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir_all(at("bin")).unwrap();
+        std::os::unix::fs::symlink("/bin/sh", at("bin/gemini")).unwrap();
+        fs::create_dir_all(at(".gemini/tmp/work/chats")).unwrap();
+        for (minute, text) in chats {
+            let name = format!(".gemini/tmp/work/chats/session-{minute}-41111111.jsonl");
+            fs::write(at(&name), text).unwrap();
+        }
+        Order {
+            session: "api-7".parse().unwrap(),
+            run: 2,
+            task: "fix it".parse().unwrap(),
+            settings: LaunchSettings::default(),
+            workspace: at("work"),
+            private: at("private"),
+            skein: "/bin/skein".into(),
+            path: at("bin").display().to_string(),
+            env: [("HOME".to_owned(), folder.path().display().to_string())].into(),
+            native: Some("41111111-1111-4111-8111-111111111111".parse().unwrap()),
+        }
+    }
+
+    fn not_before(start: &Start) -> Option<&str> {
+        let ours = start.argv.split(|word| word == "--").next()?;
+        let at = ours.iter().position(|word| word == "--not-before")?;
+        Some(ours[at + 1].as_str())
+    }
+
+    #[test]
+    fn l4_gemini_is_not_started_in_the_minute_its_conversation_was_begun() {
+        let agent = Driven::new(Arc::new(Gemini::new()), Via::Acp).unwrap();
+        let folder = TempDir::new().unwrap();
+        let chats = [("2026-11-17T03-48", HELLO), ("2026-11-17T03-50", NOTHING)];
+        let order = resumed(&folder, &chats);
+        let start = agent.resume(&order).unwrap();
+        // 2026-11-17 03:49:00 UTC.
+        assert_eq!(not_before(&start), Some("1794887340"));
+        assert_eq!(agent.resume(&order).unwrap(), start);
+        assert_eq!(not_before(&agent.start(&order).unwrap()), None);
+    }
+
+    #[test]
+    fn what_left_no_chat_is_not_waited_for() {
+        let agent = Driven::new(Arc::new(Gemini::new()), Via::Acp).unwrap();
+        let folder = TempDir::new().unwrap();
+        let order = resumed(&folder, &[("2026-11-17T03-50", NOTHING)]);
+        assert_eq!(not_before(&agent.resume(&order).unwrap()), None);
+    }
+
+    #[test]
+    fn no_second_that_began_before_the_moment_is_given() {
+        for (micros, expected) in [(-1, 0), (0, 0), (1, 1), (2_000_000, 2), (2_000_001, 3)] {
+            assert_eq!(seconds(Timestamp::from_micros(micros)), expected);
+        }
+    }
 
     #[test]
     fn l3_a_journal_is_read_line_by_line_and_what_is_no_event_says_nothing() {

@@ -228,13 +228,14 @@ impl Agent for Gemini {
         })
     }
 
-    fn speak(&self, order: &Order, via: Via, _resume: bool) -> Result<Spoken> {
+    fn speak(&self, order: &Order, via: Via, resume: bool) -> Result<Spoken> {
         if via != Via::Acp {
             return Err(launch::no_protocol(&self.name, via));
         }
         installed::no_command(&self.name, order)?;
         let mut argv = vec![installed::program(&PROFILE, order)?, "--acp".into()];
         argv.extend(modes(order));
+        let resumed = order.native.as_ref().filter(|_| resume);
         Ok(Spoken {
             dialect: "acp",
             start: Start {
@@ -242,6 +243,7 @@ impl Agent for Gemini {
                 env: presets(),
                 ..Start::default()
             },
+            not_before: resumed.and_then(|native| chat::loadable(order, native.as_str())),
         })
     }
 

@@ -257,7 +257,11 @@ impl Agent for OpenCode {
             env: environment(order.settings.permission),
             ..Start::default()
         };
-        Ok(Spoken { dialect, start })
+        Ok(Spoken {
+            dialect,
+            start,
+            not_before: None,
+        })
     }
 
     fn read_hook(&self, _event: &str, _payload: &str) -> Vec<Reading> {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde_json::Value;
-use skein_domain::Usage;
+use skein_domain::{Timestamp, Usage};
 
 use super::config_folder;
 use crate::agent::{Order, Reach, Reader, Reading, Source};
@@ -70,6 +70,49 @@ pub(super) fn is_there(order: &Order, native: &str) -> bool {
             .any(|chat| holds_messages(&chat)),
         Err(error) => error.kind() != std::io::ErrorKind::NotFound,
     }
+}
+
+/// From when on the conversation can be loaded by ACP: not in the minute it was begun.
+///
+/// `session/load` first begins a chat under the same id and then looks for the one to load. A chat's file is named
+/// after the minute, so in that minute both have one file, and the new chat's empty list of messages is put in
+/// place of the old one. In any other minute it gets a file of its own, which never holds a message.
+pub(super) fn loadable(order: &Order, native: &str) -> Option<Timestamp> {
+    let folders = fs::read_dir(config_folder(&order.env)?.join("tmp")).ok()?;
+    folders
+        .flatten()
+        .flat_map(|folder| chats(&folder.path(), native))
+        .filter(|chat| holds_messages(chat))
+        .filter_map(|chat| minute(chat.file_name()?.to_str()?))
+        .max()
+        .map(|begun| begun.plus_seconds(60))
+}
+
+/// The minute in the name of a chat's file, which is UTC: `session-2026-11-17T03-48-41111111.jsonl`.
+fn minute(name: &str) -> Option<Timestamp> {
+    let (date, time) = name.strip_prefix("session-")?.get(..16)?.split_once('T')?;
+    let numbers = |text: &str| -> Option<Vec<i64>> {
+        let parts = text.split('-');
+        parts
+            .map(|part| part.parse::<u16>().ok().map(i64::from))
+            .collect()
+    };
+    let (date, time) = (numbers(date)?, numbers(time)?);
+    let (&[year, month @ 1..=12, day @ 1..=31], &[hour @ 0..=23, minute @ 0..=59]) =
+        (&date[..], &time[..])
+    else {
+        return None;
+    };
+    // Years that begin in March have their leap day last.
+    let (year, month) = if month < 3 {
+        (year - 1, month + 9)
+    } else {
+        (year, month - 3)
+    };
+    let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
+    let days = year * 365 + leap_days + (153 * month + 2) / 5 + day - 1 - 719_468;
+    let minutes = (days * 24 + hour) * 60 + minute;
+    Some(Timestamp::from_micros(minutes * 60_000_000))
 }
 
 /// The files of a conversation: their names end with the beginning of its own.
@@ -226,6 +269,30 @@ mod tests {
             panic!("{readings:?}")
         };
         assert_eq!((&found.path, found.reach), (&chat, Reach::Added));
+    }
+
+    #[test]
+    fn minutes_of_names_are_read_as_utc() {
+        for (name, shown) in [
+            ("1970-01-01T00-00", "1970-01-01 00:00:00 UTC"),
+            ("2000-02-29T23-59", "2000-02-29 23:59:00 UTC"),
+            ("2026-11-17T03-48", "2026-11-17 03:48:00 UTC"),
+            ("2100-03-01T00-00", "2100-03-01 00:00:00 UTC"),
+        ] {
+            let read = minute(&format!("session-{name}-41111111.jsonl")).unwrap();
+            assert_eq!(read.to_string(), shown);
+        }
+        for name in [
+            "",
+            "session-",
+            "session-2026-11-17",
+            "session-2026-13-17T03-48-4.jsonl",
+            "session-2026-11-17T24-48-4.jsonl",
+            "session-+026-11-17T-1-48-4.jsonl",
+            "session-ééééééééTééééééé",
+        ] {
+            assert_eq!(minute(name), None, "{name}");
+        }
     }
 
     #[test]
