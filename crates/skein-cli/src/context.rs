@@ -20,7 +20,7 @@ pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// How long a question about the daemon itself may take.
 const SOON: Duration = Duration::from_secs(5);
 /// How often, and after which pauses, a daemon that takes connections and breaks them is asked again.
-const LOOKS: u32 = 25;
+const LOOKS: u32 = 250;
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// What `Context::running` finds.

@@ -168,16 +168,21 @@ fn default_branch(folder: &str) -> Option<String> {
         .filter(|_| git(folder, &["rev-parse", "--verify", "--quiet", "HEAD"]).is_some())
 }
 
+/// The most usual first; the hint names the first that is there.
+const USUAL: [&str; 5] = ["claude-code", "codex", "gemini", "opencode", "aider"];
+
 /// The agents whose programs are in PATH.
 fn installed(context: &Context) -> Vec<String> {
     let path = context.search_path().unwrap_or_default();
     let env = crate::env::for_agents();
-    Registry::built_in()
+    let mut found: Vec<String> = Registry::built_in()
         .list()
         .into_iter()
         .filter(|agent| agent.profile().is_some() && agent.find(&path, &env).program.is_some())
         .map(|agent| agent.name().to_string())
-        .collect()
+        .collect();
+    found.sort_by_key(|name| USUAL.iter().position(|usual| usual == name));
+    found
 }
 
 /// Makes the file, but never in place of another.

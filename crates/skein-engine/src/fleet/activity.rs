@@ -11,7 +11,7 @@ const FORGOTTEN_MS: u64 = 8_000;
 const UNTOLD: u64 = 300;
 
 /// How long after its start an agent that has its task in its arguments may take to begin with it.
-const LAUNCH_MS: u64 = 30_000;
+const LAUNCH_MS: u64 = 60_000;
 
 /// A `ready` that the screen showed and no rule finds there any more is believed for this long: screens are
 /// drawn in pieces. Shorter than the time after which a turn that nobody saw begin counts as over.

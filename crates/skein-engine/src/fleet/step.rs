@@ -254,9 +254,11 @@ impl Carrier {
             what: RuntimeState::Alive { pid: None },
             at: self.desk.now(),
         };
-        self.fleet
-            .board
-            .change(&self.member, |o| o.runtime = Some(seen));
+        let has_signal = agent.abilities().has_signal();
+        self.fleet.board.change(&self.member, |o| {
+            o.runtime = Some(seen);
+            o.has_signal = has_signal;
+        });
         let native = opening.start.native.clone();
         let fresh = opening.fresh.clone();
         let mut changes = vec![Change::Launched {
