@@ -268,6 +268,8 @@ mod tests {
         // 2026-11-17 03:49:00 UTC.
         assert_eq!(not_before(&start), Some("1794887340"));
         assert_eq!(agent.resume(&order).unwrap(), start);
+        let native = order.native.as_ref().unwrap().to_string();
+        assert_eq!(start.argv[start.argv.len() - 2..], ["--resume", &native]);
         assert_eq!(not_before(&agent.start(&order).unwrap()), None);
     }
 

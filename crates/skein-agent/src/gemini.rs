@@ -236,6 +236,11 @@ impl Agent for Gemini {
         let mut argv = vec![installed::program(&PROFILE, order)?, "--acp".into()];
         argv.extend(modes(order));
         let resumed = order.native.as_ref().filter(|_| resume);
+        if let Some(native) = resumed {
+            // Not what loads it. Every start throws away chats without messages and all others of the same id, but
+            // for its own id; and a load leaves a chat without messages.
+            argv.extend(["--resume".into(), native.to_string()]);
+        }
         Ok(Spoken {
             dialect: "acp",
             start: Start {
