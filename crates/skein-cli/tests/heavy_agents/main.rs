@@ -9,6 +9,7 @@
 
 mod life;
 mod stage;
+mod traps;
 
 #[path = "../fleet/common.rs"]
 #[expect(dead_code, reason = "other suites use the rest")]

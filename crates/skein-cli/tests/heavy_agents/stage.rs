@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -80,6 +81,7 @@ pub(crate) const AIDER: Program = Program {
 pub(crate) struct Stage {
     pub(crate) fleet: Fleet,
     pub(crate) program: Program,
+    who: Who,
     runtime: Runtime,
     model: Option<Server>,
     /// The user's own files, as they were when the test began.
@@ -88,8 +90,25 @@ pub(crate) struct Stage {
     env: Vec<(String, String)>,
 }
 
+/// Who runs Skein and the programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Who {
+    /// Whoever runs the tests.
+    Us,
+    /// A user without rights; only root can become one.
+    Nobody,
+}
+
+/// The id of a user and a group that own nothing.
+const NOBODY: u32 = 65534;
+
 impl Stage {
     pub(crate) fn new(program: Program) -> Self {
+        Self::of(&[program], Who::Us)
+    }
+
+    /// For several programs at once; the first is the one that `spawn` starts.
+    pub(crate) fn of(all: &[Program], who: Who) -> Self {
         let programs = programs();
         let runtime = Runtime::new().unwrap();
         let settings = Settings {
@@ -104,25 +123,30 @@ impl Stage {
             "PATH".to_owned(),
             format!("{programs}/bin:/usr/local/bin:/usr/bin:/bin"),
         )];
-        env.extend(variables(program, &url));
+        env.extend(all.iter().flat_map(|program| variables(*program, &url)));
         let user = fleet.home.user();
-        for (path, content) in files(program, &url, &fleet.repo) {
+        for (path, content) in all.iter().flat_map(|p| files(*p, &url, &fleet.repo)) {
             let path = user.join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, content).unwrap();
         }
-        if program.agent == "codex" {
+        if all.iter().any(|program| program.agent == "codex") {
             // A key under a name of the user's own is passed on by name.
             fleet.settings("pass = ['FAKE_KEY']\n");
         }
+        if who == Who::Nobody {
+            give(user.parent().unwrap());
+        }
         let stage = Self {
-            own: kept(program)
+            own: all
                 .iter()
+                .flat_map(|program| kept(*program))
                 .map(|path| user.join(path))
                 .map(|path| (path.clone(), fs::read(&path).unwrap()))
                 .collect(),
             fleet,
-            program,
+            program: all[0],
+            who,
             runtime,
             model: Some(model),
             env,
@@ -132,8 +156,16 @@ impl Stage {
         stage
     }
 
-    fn command(&self, args: &[&str]) -> std::process::Command {
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = self.fleet.command(args);
+        if self.who == Who::Nobody {
+            let ids = [format!("--reuid={NOBODY}"), format!("--regid={NOBODY}")];
+            let mut other = self.fleet.home.program("setpriv");
+            other.args(ids).arg("--clear-groups");
+            other.arg(command.get_program()).args(command.get_args());
+            other.current_dir(&self.fleet.repo);
+            command = other;
+        }
         command.envs(self.env.iter().map(|(k, v)| (k, v)));
         command
     }
@@ -149,8 +181,12 @@ impl Stage {
     }
 
     pub(crate) fn spawn(&self, task: &str, args: &[&str]) -> String {
-        let agent = self.program.agent;
-        let via = self.program.via;
+        self.spawn_by(self.program, task, args)
+    }
+
+    pub(crate) fn spawn_by(&self, program: Program, task: &str, args: &[&str]) -> String {
+        let agent = program.agent;
+        let via = program.via;
         let base = [
             "spawn",
             "--project",
@@ -171,9 +207,18 @@ impl Stage {
         all
     }
 
+    /// Waits until a program asked something for itself.
+    pub(crate) fn asked_for_itself(&self) -> Exchange {
+        self.exchange("something hidden", |e| e.hidden)
+    }
+
     /// Waits until the model was asked something that fits; gives it.
     pub(crate) fn asked(&self, what: &str, fits: impl Fn(&Exchange) -> bool) -> Exchange {
-        let found = |all: &[Exchange]| all.iter().rev().find(|e| e.is_turn() && fits(e)).cloned();
+        self.exchange(what, |e| e.is_turn() && fits(e))
+    }
+
+    fn exchange(&self, what: &str, fits: impl Fn(&Exchange) -> bool) -> Exchange {
+        let found = |all: &[Exchange]| all.iter().rev().find(|e| fits(e)).cloned();
         let model = self.model.as_ref().unwrap();
         let seen = model.wait_for(PATIENCE, |all| found(all).is_some());
         let all = self
@@ -291,6 +336,16 @@ impl Drop for Stage {
         // It needs its runtime to end.
         let _inside = self.runtime.enter();
         drop(self.model.take());
+    }
+}
+
+/// Makes everything below `folder` the property of the user without rights.
+fn give(folder: &Path) {
+    std::os::unix::fs::lchown(folder, Some(NOBODY), Some(NOBODY)).unwrap();
+    if folder.is_dir() && !folder.is_symlink() {
+        for entry in fs::read_dir(folder).unwrap() {
+            give(&entry.unwrap().path());
+        }
     }
 }
 

@@ -1,0 +1,377 @@
+//! What the programs do that misleads whoever drives them, one test per trap.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+
+use serde_json::Value;
+use skein_model_server::Outcome;
+
+use crate::base::Ran;
+use crate::common::{alive, end, eventually, text};
+use crate::stage::{CLAUDE, CODEX, GEMINI, OPENCODE, Program, Stage, Who};
+
+/// Processes whose home is the test's, also those that have left everything else behind.
+fn at_home(stage: &Stage) -> BTreeMap<i32, String> {
+    let mark = format!("HOME={}", stage.fleet.home.user().display());
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse().ok()) else {
+            continue;
+        };
+        let read = |file: &str| fs::read(entry.path().join(file)).unwrap_or_default();
+        if read("environ")
+            .split(|b| *b == 0)
+            .any(|v| v == mark.as_bytes())
+        {
+            let line = String::from_utf8_lossy(&read("cmdline")).replace('\0', " ");
+            found.insert(pid, line);
+        }
+    }
+    found
+}
+
+#[test]
+fn heavy_codex_starts_no_daemon_that_outlives_its_session() {
+    let stage = Stage::new(CODEX);
+    let daemons = || {
+        let mut all = at_home(&stage);
+        all.retain(|_, line| line.contains("app-server") || line.contains("pid-update-loop"));
+        all
+    };
+    let session = stage.spawn(
+        "MARK-ONE [[say one ;; bash sleep 600]]",
+        &["--permission", "full"],
+    );
+    stage.heard("MARK-ONE");
+    let sleeps = || {
+        at_home(&stage)
+            .values()
+            .any(|line| line.contains("sleep 600"))
+    };
+    eventually(
+        || sleeps().then_some(()),
+        || format!("{:?}", at_home(&stage)),
+    );
+    assert_eq!(daemons(), BTreeMap::new(), "while it works");
+    stage.json(&["kill", &session]);
+    stage.fleet.until_no_agents();
+    let left = at_home(&stage);
+    assert!(
+        left.values().all(|line| line.contains(" daemon run")),
+        "{left:?}"
+    );
+    assert!(!stage.fleet.home.user().join(".codex/packages").exists());
+}
+
+/// A message to an agent that asks waits for the answer: it answers nothing, and comes once.
+fn waits_behind_a_dialog(program: Program) {
+    let stage = Stage::new(program);
+    let session = stage.spawn("MARK-ONE [[escalate touch yes.txt ;; say done]]", &[]);
+    let folder = stage.folder(&session);
+    stage.until_status(&session, "needs_input");
+    // Each of its lines would choose something in a list.
+    let waits = stage.post(&session, "2\nn\nMARK-WAITS [[say done]]");
+    let receipt = stage.fleet.receipt(&waits);
+    assert_eq!(receipt["state"], "accepted", "{receipt}");
+    stage.answer(&session, "yes");
+    stage.until_receipt(&waits, &["turn_started"]);
+    stage.heard("MARK-WAITS");
+    stage.until_status(&session, "idle");
+    assert!(
+        folder.join("yes.txt").exists(),
+        "the answer was the one given"
+    );
+    let asked: Vec<_> = stage
+        .turns()
+        .iter()
+        .filter_map(|e| e.last_user.clone())
+        .map(|t| t.contains("MARK-WAITS"))
+        .collect();
+    assert_eq!(asked, [false, false, true], "after the dialog, once");
+}
+
+#[test]
+fn heavy_l6_nothing_is_typed_into_a_dialog_of_claude_code() {
+    waits_behind_a_dialog(CLAUDE);
+}
+
+#[test]
+fn heavy_l6_nothing_is_typed_into_a_dialog_of_codex() {
+    waits_behind_a_dialog(CODEX);
+}
+
+#[test]
+fn heavy_l6_nothing_is_typed_into_a_dialog_of_gemini() {
+    waits_behind_a_dialog(GEMINI);
+}
+
+/// Everything that Claude Code has written down of its conversations.
+fn transcripts(folder: &Path) -> String {
+    let mut all = String::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            all += &transcripts(&path);
+        } else if path.extension().is_some_and(|e| e == "jsonl") {
+            all += &fs::read_to_string(path).unwrap_or_default();
+        }
+    }
+    all
+}
+
+#[test]
+fn heavy_l6_a_question_of_claude_code_gets_its_answer_and_not_the_next_message() {
+    let stage = Stage::new(CLAUDE);
+    let session = stage.spawn("MARK-ONE [[ask which? | red | blue ;; say done]]", &[]);
+    let asked = stage.until_status(&session, "needs_input");
+    let question = asked["question"].to_string();
+    for part in ["which?", "red", "blue"] {
+        assert!(question.contains(part), "{question}");
+    }
+    let waits = stage.post(&session, "1 MARK-WAITS [[say done]]");
+    stage.answer(&session, "blue");
+    stage.until_receipt(&waits, &["turn_started"]);
+    stage.heard("MARK-WAITS");
+    stage.until_status(&session, "idle");
+    let told = transcripts(&stage.fleet.home.user().join(".claude/projects"));
+    assert!(told.contains(r#"\"which?\"=\"blue\""#), "{told}");
+    let heard = stage.turns();
+    let waited = |text: &str| text.contains("MARK-WAITS");
+    let heard = heard
+        .iter()
+        .filter(|e| e.last_user.as_deref().is_some_and(waited));
+    assert_eq!(heard.count(), 1);
+}
+
+fn tree_dies(runtime: &str) {
+    let stage = Stage::new(GEMINI);
+    let task = "MARK-ONE [[bash sleep 600]]";
+    let session = stage.spawn(task, &["--permission", "full", "--runtime", runtime]);
+    let tree = || {
+        let mut all = at_home(&stage);
+        all.retain(|_, line| line.contains("gemini") || line.contains("sleep 600"));
+        all
+    };
+    let whole = || {
+        let tree = tree();
+        let nodes = tree.values().filter(|line| line.contains("node")).count();
+        (nodes >= 2 && tree.values().any(|l| l.starts_with("sleep 600"))).then_some(tree)
+    };
+    let whole = eventually(whole, || format!("{:?}", at_home(&stage)));
+    stage.json(&["kill", &session]);
+    eventually(
+        || whole.keys().all(|pid| !alive(*pid)).then_some(()),
+        || format!("{whole:?}, of which {:?}", tree()),
+    );
+    assert_eq!(tree(), BTreeMap::new());
+}
+
+#[test]
+fn heavy_gemini_dies_with_its_whole_tree() {
+    tree_dies("pty");
+}
+
+#[test]
+fn heavy_gemini_dies_with_its_whole_tree_in_tmux() {
+    tree_dies("tmux");
+}
+
+const SLOW: &str = "[[slow 600 one two three four five six seven eight]]";
+
+#[test]
+fn heavy_an_interrupted_turn_of_claude_code_is_seen_although_no_hook_tells_it() {
+    let stage = Stage::new(CLAUDE);
+    let session = stage.spawn(&format!("MARK-SLOW {SLOW}"), &["--permission", "full"]);
+    stage.heard("MARK-SLOW");
+    stage.until_status(&session, "working");
+    stage.json(&["interrupt", &session]);
+    stage.until_status(&session, "idle");
+    stage.asked("an answer that was cut short", |e| {
+        e.outcome == Some(Outcome::Gone)
+    });
+    let after = stage.post(&session, "MARK-AFTER [[say done]]");
+    stage.until_receipt(&after, &["turn_started"]);
+    stage.heard("MARK-AFTER");
+    stage.until_status(&session, "idle");
+}
+
+#[test]
+fn heavy_l3_a_state_that_claude_code_left_behind_is_not_believed() {
+    let stage = Stage::new(CLAUDE);
+    let session = stage.spawn(&format!("MARK-SLOW {SLOW}"), &["--permission", "full"]);
+    stage.heard("MARK-SLOW");
+    stage.until_status(&session, "working");
+    let pid = stage.pid(&session);
+    let file = stage
+        .fleet
+        .home
+        .user()
+        .join(format!(".claude/sessions/{pid}.json"));
+    let left = || {
+        let state: Value = serde_json::from_slice(&fs::read(&file).ok()?).ok()?;
+        (state["status"] == "busy").then_some(())
+    };
+    eventually(left, || format!("{} is not busy", file.display()));
+    end(pid);
+    stage.until(&session, "an end", |s| s["phase"] == "ended");
+    eventually(left, || {
+        "the trap is not laid: the state went with its process".into()
+    });
+    stage.json(&["restore", &session]);
+    let idle = stage.until_status(&session, "idle");
+    assert_ne!(idle["runtime"]["pid"].as_i64(), Some(i64::from(pid)));
+    let after = stage.post(&session, "MARK-AFTER [[say done]]");
+    stage.until_receipt(&after, &["turn_started"]);
+    stage.heard("MARK-AFTER");
+    stage.until_status(&session, "idle");
+}
+
+/// What is pasted becomes a file, so that every byte of it is compared.
+fn long_paste_arrives(program: Program) {
+    let stage = Stage::new(program);
+    let session = stage.spawn("MARK-ONE [[say one]]", &["--permission", "full"]);
+    stage.until_status(&session, "idle");
+    let line =
+        |n| format!("line {n:04}: all work and no play makes a dull message, and a long one");
+    let content = (0..1600).map(line).collect::<Vec<_>>().join("\n");
+    assert!(content.len() > 100_000);
+    let message = format!("MARK-LONG [[write long.txt {content} ;; say done]]");
+    let receipt = stage.post(&session, &message);
+    stage.until_receipt(&receipt, &["turn_started"]);
+    let file = stage.folder(&session).join("long.txt");
+    stage.until_file(&file);
+    let idle = stage.until_status(&session, "idle");
+    let written = fs::read_to_string(&file).unwrap();
+    assert!(
+        written.trim_end() == content,
+        "{} of {} bytes",
+        written.len(),
+        content.len()
+    );
+    assert_eq!(idle["turns"], 2, "one message, one turn: {idle}");
+}
+
+#[test]
+fn heavy_l6_a_long_paste_arrives_whole_at_claude_code() {
+    long_paste_arrives(CLAUDE);
+}
+
+/// Our own input is a pipe that stays open and silent, when daemon and agent are started by it.
+fn open_input_hangs_nothing(program: Program) {
+    let stage = Stage::new(program);
+    stage.fleet.kill_daemon();
+    let agent = [
+        "--agent",
+        program.agent,
+        "--via",
+        program.via,
+        "--permission",
+        "full",
+    ];
+    let task = [
+        "--json",
+        "spawn",
+        "--project",
+        "api",
+        "MARK-ONE [[bash cat ;; say done]]",
+    ];
+    let mut command = stage.command(&[&task[..], &agent].concat());
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let held = child.stdin.take();
+    let ran = Ran::from(child.wait_with_output().unwrap());
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let session = text(&ran.document()["id"]);
+    stage.heard("MARK-ONE");
+    let idle = stage.until_status(&session, "idle");
+    assert_eq!(idle["turns"], 1, "{idle}");
+    drop(held);
+}
+
+#[test]
+fn heavy_input_left_open_does_not_hang_claude_code() {
+    open_input_hangs_nothing(CLAUDE);
+}
+
+#[test]
+fn heavy_input_left_open_does_not_hang_codex() {
+    open_input_hangs_nothing(CODEX);
+}
+
+#[test]
+fn heavy_input_left_open_does_not_hang_opencode() {
+    open_input_hangs_nothing(OPENCODE);
+}
+
+fn may_do_everything(stage: &Stage) {
+    let session = stage.spawn(
+        "MARK-ONE [[bash id -u > who ;; say done]]",
+        &["--permission", "full"],
+    );
+    stage.heard("MARK-ONE");
+    let idle = stage.until_status(&session, "idle");
+    assert_eq!(idle["turns"], 1, "{idle}");
+    assert!(stage.folder(&session).join("who").exists());
+    stage.json(&["kill", &session]);
+    stage.fleet.until_no_agents();
+    stage.assert_untouched();
+}
+
+fn may_do_everything_as_somebody_else(program: Program) {
+    let able = rustix::process::geteuid().is_root() && Path::new("/usr/bin/setpriv").exists();
+    if able {
+        may_do_everything(&Stage::of(&[program], Who::Nobody));
+    } else {
+        eprintln!("skipped: becoming another user takes root and setpriv");
+    }
+}
+
+#[test]
+fn heavy_claude_code_may_be_let_do_everything_by_whoever_runs_the_tests() {
+    may_do_everything(&Stage::new(CLAUDE));
+}
+
+#[test]
+fn heavy_claude_code_may_be_let_do_everything_by_a_user_without_rights() {
+    may_do_everything_as_somebody_else(CLAUDE);
+}
+
+#[test]
+fn heavy_codex_may_be_let_do_everything_by_a_user_without_rights() {
+    may_do_everything_as_somebody_else(CODEX);
+}
+
+/// Programs ask the model for a title of what they do; that is nobody's turn.
+fn titles_are_no_turns(program: Program) {
+    let stage = Stage::new(program);
+    let session = stage.spawn(
+        "MARK-ONE [[bash echo hello ;; say done]]",
+        &["--permission", "full"],
+    );
+    stage.heard("MARK-ONE");
+    stage.asked_for_itself();
+    let idle = stage.until_status(&session, "idle");
+    assert_eq!(idle["turns"], 1, "{idle}");
+    let after = stage.post(&session, "MARK-AFTER [[say done]]");
+    stage.until_receipt(&after, &["turn_started"]);
+    stage.heard("MARK-AFTER");
+    let idle = stage.until(&session, "a second turn", |s| {
+        s["status"] == "idle" && s["turns"] != 1
+    });
+    assert_eq!(idle["turns"], 2, "{idle}");
+}
+
+#[test]
+fn heavy_a_title_that_codex_makes_is_no_turn() {
+    titles_are_no_turns(CODEX);
+}
+
+#[test]
+fn heavy_a_title_that_opencode_makes_is_no_turn() {
+    titles_are_no_turns(OPENCODE);
+}
