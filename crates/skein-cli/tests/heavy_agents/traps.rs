@@ -258,6 +258,29 @@ fn heavy_l6_a_long_paste_arrives_whole_at_claude_code() {
     long_paste_arrives(CLAUDE);
 }
 
+#[test]
+fn heavy_l6_a_long_paste_arrives_whole_at_codex() {
+    let stage = Stage::new(CODEX);
+    let session = stage.spawn("MARK-ONE [[say one]]", &["--permission", "full"]);
+    stage.until_status(&session, "idle");
+    let line =
+        |n| format!("line {n:04}: all work and no play makes a dull message, and a long one");
+    let lines = (0..1600).map(line).collect::<Vec<_>>().join("\n");
+    let message = format!("MARK-LONG {lines} [[bash touch long.txt ;; say done]]");
+    assert!(message.len() > 100_000);
+    let receipt = stage.post(&session, &message);
+    stage.until_receipt(&receipt, &["turn_started"]);
+    // What stands at its end was obeyed, and all of it is in the conversation that Codex keeps; its tool for
+    // files is the shell, which takes no text that long.
+    stage.heard("MARK-LONG");
+    stage.until_file(&stage.folder(&session).join("long.txt"));
+    let idle = stage.until_status(&session, "idle");
+    assert_eq!(idle["turns"], 2, "one message, one turn: {idle}");
+    let kept = transcripts(&stage.fleet.home.user().join(".codex/sessions"));
+    let whole = Value::from(message).to_string();
+    assert!(kept.contains(&whole), "not all of it arrived");
+}
+
 /// Our own input is a pipe that stays open and silent, when daemon and agent are started by it.
 fn open_input_hangs_nothing(program: Program) {
     let stage = Stage::new(program);
