@@ -10,6 +10,7 @@
 mod life;
 mod stage;
 mod traps;
+mod truth;
 
 #[path = "../fleet/common.rs"]
 #[expect(dead_code, reason = "other suites use the rest")]
