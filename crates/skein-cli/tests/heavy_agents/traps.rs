@@ -398,3 +398,16 @@ fn heavy_a_title_that_codex_makes_is_no_turn() {
 fn heavy_a_title_that_opencode_makes_is_no_turn() {
     titles_are_no_turns(OPENCODE);
 }
+
+#[test]
+fn heavy_codex_says_until_when_a_limit_lasts_and_goes_on_by_itself() {
+    let stage = Stage::new(CODEX);
+    let more = ["--permission", "full", "--resume-after-limit"];
+    let session = stage.spawn("MARK-ONE [[rate-limit 8 ;; say done]]", &more);
+    stage.until(&session, "a limit with its end", |s| {
+        let reason = s["status_reason"].as_str().unwrap_or_default();
+        s["status"] == "blocked" && reason.contains("until 2")
+    });
+    stage.heard("continue");
+    stage.until_status(&session, "idle");
+}
