@@ -44,10 +44,7 @@ pub(super) fn lend(order: &Order, argv: Vec<String>) -> Result<Start> {
     };
     let own = launch::text(&order.private.join(LENT), "private")?;
     let user = launch::text(&user, "CODEX_HOME")?;
-    let mut env = BTreeMap::from([("CODEX_HOME".to_owned(), own.clone())]);
-    if !order.env.contains_key("CODEX_SQLITE_HOME") {
-        env.insert("CODEX_SQLITE_HOME".into(), user.clone());
-    }
+    let env = BTreeMap::from([("CODEX_HOME".to_owned(), own.clone())]);
     let before = ["sh", "-c", LINK, "sh", &own, &user];
     let words = before.into_iter().map(str::to_owned).chain(argv);
     Ok(Start {

@@ -37,6 +37,8 @@ pub(crate) struct Sightings {
     pub(crate) question: Option<Question>,
     /// What the question is for, where that is told.
     pub(crate) wanted: Option<Wanted>,
+    /// Since when the screen shows it.
+    pub(crate) question_since: Option<u64>,
     /// Whether a question was left since this was last asked for: the same may be asked again.
     pub(crate) question_left: bool,
     pub(crate) finished: Option<Finished>,
@@ -249,6 +251,7 @@ impl Sightings {
         if activity != Activity::WaitingInput {
             self.question_left |= self.activity() == Some(Activity::WaitingInput);
             self.question = None;
+            self.question_since = None;
             self.wanted = None;
         }
         self.now = Some(ActivitySeen {
@@ -339,6 +342,9 @@ impl Sightings {
         }
         if let Some(asked) = question {
             let rule = seen.map_or_else(|| "asks".to_owned(), |s| s.1);
+            if self.question.as_ref() != Some(&asked) {
+                self.question_since = Some(now);
+            }
             self.set(Activity::WaitingInput, Source::Screen, &rule, None);
             self.question = Some(asked);
             self.wanted = wanted;

@@ -74,11 +74,15 @@ pub(crate) struct Facts {
     pub(crate) has_signal: bool,
     /// Whether screens tell it, so that it is known as soon as they are looked at.
     pub(crate) screens: bool,
+    /// Whether it tells by itself that it waits for a first prompt.
+    pub(crate) greets: bool,
     pub(crate) input_box: InputBox,
     /// Whether the agent said that it took a prompt, since Enter was pressed.
     pub(crate) prompt_taken: bool,
     /// Whether it was seen working since Enter was pressed.
     pub(crate) worked: bool,
+    /// Since when the question is on the screen, if it was seen there.
+    pub(crate) asked_since: Option<u64>,
     /// Whether a question was left since an answer was typed.
     pub(crate) question_left: bool,
     /// When a person was seen to have typed at the terminal since the paste: what is in the box, and what
@@ -167,7 +171,7 @@ fn accepted(facts: &Facts) -> Act {
         Some(Activity::Ready) => Act::Wait(None),
         Some(Activity::Active | Activity::WaitingInput | Activity::Blocked) => Act::Wait(None),
         Some(Activity::Unknown) if facts.has_signal => Act::Wait(None),
-        None if facts.screens => Act::Wait(None),
+        None if facts.screens || facts.greets => Act::Wait(None),
         // Nothing tells of it, or it will only tell once it was given something to do.
         None | Some(Activity::Unknown) => {
             let due = match facts.output_at {

@@ -9,7 +9,8 @@ use std::time::Duration;
 use skein_agent::agent::{Agent, Picture, Reading};
 use skein_domain::observed::{Doubt, Seen, Source as Voice};
 use skein_domain::{
-    Activity, Exit, Kind, NativeId, ReceiptId, RunHandle, RuntimeState, Session, Timestamp,
+    Activity, Exit, Kind, NativeId, Phase, Project, ReceiptId, RunHandle, RuntimeState, Session,
+    Timestamp, Via,
 };
 use skein_runtime::runtime::{Run, Runtime, Screen, Sight};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -98,6 +99,8 @@ pub(crate) struct Keeper {
     pub(super) spent: Option<skein_domain::Spent>,
     /// Whether the run was just started with its task in its arguments.
     carries: bool,
+    /// Whether it is driven by a protocol. A driver says when its program is there.
+    pub(super) driven: bool,
     pub(super) settings: Option<ProjectSettings>,
     /// What the agent writes, and what it was looked for by.
     pub(super) tails: Tails,
@@ -177,6 +180,7 @@ impl Fleet {
             murky: None,
             spent: None,
             carries,
+            driven: gear.launch.via != Via::Terminal,
             settings: None,
             tails: Tails::default(),
             tailed: None,
@@ -516,16 +520,16 @@ impl Keeper {
             return;
         }
         let id = session.project.clone();
-        let Ok(project) = self
-            .desk
-            .look(move |r| r.get::<skein_domain::Project>(id.as_str()))
-            .await
-        else {
+        let Ok(project) = self.desk.look(move |r| r.get::<Project>(id.as_str())).await else {
             return;
         };
         match self.fleet.agent(session, &project) {
             Ok(agent) => {
-                self.seen.recall(&session.phase, agent.abilities());
+                let phase = match self.is_silent(session, &project, &*agent) {
+                    true => &Phase::Spawning,
+                    false => &session.phase,
+                };
+                self.seen.recall(phase, agent.abilities());
                 if self.carries {
                     self.seen.launched(self.now());
                 }

@@ -1,11 +1,11 @@
 //! How a keeper listens to what its agent writes to files, from its first word to its last.
 
-use skein_agent::agent::{Reach, Source};
+use skein_agent::agent::{Agent, Reach, Source};
 use skein_domain::observed::Source as Voice;
-use skein_domain::{Session, Via};
+use skein_domain::{Project, Session, Via};
 
 use super::keeper::Keeper;
-use super::tail::process;
+use super::tail::{process, was_read};
 use crate::error::Error;
 
 /// Between two looks at files that cannot be watched, in milliseconds.
@@ -68,5 +68,25 @@ impl Keeper {
             (false, false) => return None,
         };
         Some(self.now() + pause)
+    }
+
+    /// Whether a run that is driven by a protocol has told nothing yet. It has a journal of its own, whose first
+    /// line comes when the program is there: until then the record is about the run before.
+    pub(super) fn is_silent(
+        &self,
+        session: &Session,
+        project: &Project,
+        agent: &dyn Agent,
+    ) -> bool {
+        let Some(gear) = session.gear.as_deref() else {
+            return false;
+        };
+        let Ok(settings) = self.fleet.settings_of(project) else {
+            return false;
+        };
+        let order = self
+            .fleet
+            .order(&self.member, session, gear, &settings, agent);
+        self.driven && !was_read(&agent.sources(&order), &gear.read)
     }
 }

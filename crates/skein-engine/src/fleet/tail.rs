@@ -17,6 +17,15 @@ const BEFORE: u64 = 64 * 1024;
 /// How much is read at a time; a line that is longer is let go.
 const CHUNK: u64 = 8 * 1024 * 1024;
 
+/// Whether anything was found in one of these files, by what was recorded.
+pub(super) fn was_read(sources: &[Source], recorded: &[ReadFile]) -> bool {
+    let begun = recorded.iter().filter(|r| r.position > 0);
+    let paths: Vec<&str> = begun.map(|r| r.path.as_str()).collect();
+    sources
+        .iter()
+        .any(|source| paths.contains(&&*source.path.to_string_lossy()))
+}
+
 /// All files of one run.
 #[derive(Debug, Default)]
 pub(super) struct Tails {
@@ -271,6 +280,28 @@ mod tests {
         place.add("one\ntwo\nthree\n");
         let mut tails = place.tails(Reach::Added, 8);
         assert_eq!(read(&mut tails), ["three"]);
+    }
+
+    #[test]
+    fn l6_only_what_was_found_in_a_file_counts_as_read() {
+        let source = |path: &str| Source {
+            path: path.into(),
+            kind: "journal".into(),
+            reach: Reach::Added,
+        };
+        let read = |path: &str, position| ReadFile {
+            path: path.into(),
+            kind: "journal".into(),
+            position,
+        };
+        let now = [source("/journal-2")];
+        assert!(!was_read(&now, &[]));
+        assert!(!was_read(&now, &[read("/journal-1", 9)]));
+        assert!(!was_read(&now, &[read("/journal-2", 0)]));
+        assert!(was_read(
+            &now,
+            &[read("/journal-1", 9), read("/journal-2", 9)]
+        ));
     }
 
     #[test]

@@ -9,6 +9,8 @@ use super::{
     of_another_run,
 };
 
+/// Programs draw a dialog before they listen to its keys.
+const DRAWN_MS: u64 = 400;
 /// How long after it was typed an answer may leave the question where it is.
 const STILL_MS: u64 = UNSEEN_MS / 3;
 
@@ -60,7 +62,10 @@ fn accepted(asked: Asked, by: &By, facts: &Facts) -> Act {
         (Asked::Yes, By::Cannot(why)) => Act::Close(Cow::Owned(why.clone())),
         // It would be added to what somebody is typing there.
         (Asked::Yes, By::Text) if facts.input_box == InputBox::Holds => Act::Wait(None),
-        (Asked::Yes, By::Text | By::Keys) => Act::Paste,
+        (Asked::Yes, By::Text | By::Keys) => match facts.asked_since {
+            Some(since) if facts.now < since + DRAWN_MS => Act::Wait(Some(since + DRAWN_MS)),
+            _ => Act::Paste,
+        },
     }
 }
 

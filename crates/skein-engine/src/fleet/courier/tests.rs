@@ -31,9 +31,11 @@ fn facts(activity: Option<Activity>, input_box: InputBox) -> Facts {
         activity,
         has_signal: true,
         screens: true,
+        greets: false,
         input_box,
         prompt_taken: false,
         worked: false,
+        asked_since: None,
         question_left: false,
         typed: None,
         interrupted: None,
@@ -335,6 +337,7 @@ proptest! {
                 activity: if has_signal { activity } else { None },
                 has_signal,
                 screens: has_signal,
+                greets: false,
                 typed,
                 interrupted,
                 input_box: if has_signal { input_box } else { InputBox::Unseen },
@@ -375,4 +378,27 @@ proptest! {
             prop_assert!(pastes <= 1);
         }
     }
+}
+
+#[test]
+fn l6_nothing_is_typed_before_a_program_that_greets_did() {
+    let mut facts = facts(None, InputBox::Unseen);
+    facts.screens = false;
+    assert_eq!(accepted(&facts), Act::Paste);
+    facts.greets = true;
+    assert_eq!(accepted(&facts), Act::Wait(None));
+    facts.activity = Some(Activity::Ready);
+    assert_eq!(accepted(&facts), Act::Paste);
+}
+
+#[test]
+fn l6_an_answer_waits_until_a_dialog_that_is_just_drawn_listens() {
+    let mut facts = facts(Some(Activity::WaitingInput), InputBox::Unseen);
+    facts.asked_since = Some(facts.now);
+    let receipt = answer(Delivery::Accepted);
+    let decide =
+        |facts: &Facts| decide_answer(&receipt, Stage::Waiting, Asked::Yes, &By::Keys, facts);
+    assert!(matches!(decide(&facts), Act::Wait(Some(at)) if at > facts.now));
+    facts.now += 1_000;
+    assert_eq!(decide(&facts), Act::Paste);
 }
