@@ -9,8 +9,8 @@ use std::time::Duration;
 use skein_agent::agent::{Agent, Picture, Reading};
 use skein_domain::observed::{Doubt, Seen, Source as Voice};
 use skein_domain::{
-    Activity, Exit, Kind, NativeId, Phase, Project, ReceiptId, RunHandle, RuntimeState, Session,
-    Timestamp, Via,
+    Activity, Exit, Kind, NativeId, Phase, Project, ReceiptId, RunHandle, RuntimeKind,
+    RuntimeState, Session, Timestamp, Via,
 };
 use skein_runtime::runtime::{Run, Runtime, Screen, Sight};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -37,6 +37,8 @@ const LINGER: Duration = Duration::from_secs(10);
 const TASK: Duration = Duration::from_secs(60);
 /// Between two looks at a run that cannot be reached.
 const AGAIN: [u64; 6] = [200, 1_000, 2_000, 5_000, 15_000, 60_000];
+/// How long after its output a terminal of tmux's has drawn it, in milliseconds.
+const DRAWN_MS: u64 = 300;
 /// A run that is definitely gone is looked for this often before that is believed.
 const LOOKS: u32 = 3;
 
@@ -99,6 +101,10 @@ pub(crate) struct Keeper {
     pub(super) spent: Option<skein_domain::Spent>,
     /// Whether the run was just started with its task in its arguments.
     carries: bool,
+    /// Whether its terminal draws after it has told of output: then a look at once may come too early.
+    draws_late: bool,
+    /// When such a terminal is looked at once more.
+    relook: Option<u64>,
     /// Whether it is driven by a protocol. A driver says when its program is there.
     pub(super) driven: bool,
     pub(super) settings: Option<ProjectSettings>,
@@ -180,6 +186,8 @@ impl Fleet {
             murky: None,
             spent: None,
             carries,
+            draws_late: gear.runtime == RuntimeKind::Tmux,
+            relook: None,
             driven: gear.launch.via != Via::Terminal,
             settings: None,
             tails: Tails::default(),
@@ -384,6 +392,7 @@ impl Keeper {
         tokio::pin!(stopping);
         let bell = self.bell.clone();
         let mut look = true;
+        self.relook = self.draws_late.then(|| self.now() + DRAWN_MS);
         loop {
             self.sight = *sights.borrow_and_update();
             self.taken = self.taken.max(self.sight.input);
@@ -415,6 +424,9 @@ impl Keeper {
                         return Left::CutOff;
                     }
                     look = sights.borrow().bytes != self.screen.bytes;
+                    if look && self.draws_late {
+                        self.relook = Some(self.now() + DRAWN_MS);
+                    }
                 }
                 call = self.inbox.recv() => {
                     self.called(call);
@@ -452,6 +464,7 @@ impl Keeper {
         let reread = self.read_files(&session);
         if look {
             self.screen = run.screen().await?;
+            self.relook = self.relook.filter(|at| *at > self.now());
         }
         self.read_screen();
         self.notice_typing();
@@ -466,6 +479,7 @@ impl Keeper {
             self.settles(),
             reread,
             self.lifts(),
+            self.relook,
         ];
         let unknown = self.agent.is_none().then(|| self.now() + 5_000);
         let earliest = again.into_iter().flatten().chain(unknown).min();
