@@ -303,9 +303,13 @@ fn heavy_l4_a_kill_during_setup_is_completed_after_a_crash_at_any_point() {
             try_spawn(fleet, &["--agent", "scripted", "--no-wait"]);
             until(fleet, |s| s["saga"]["step"] == "setup");
             thread::scope(|scope| {
-                scope.spawn(|| fleet.run(&["kill", "api-1"]));
+                let kill = scope.spawn(|| fleet.run(&["kill", "api-1"]));
                 until(fleet, |s| {
-                    let _ = fs::write(fleet.folder("api-1").join("go"), "");
+                    // Not before the kill is known: the set-up would be over first.
+                    let known = || fleet.kinds("api-1").iter().any(|k| k == "saga.failed");
+                    if kill.is_finished() || known() {
+                        let _ = fs::write(fleet.folder("api-1").join("go"), "");
+                    }
                     s["saga"].is_null()
                 });
             });
