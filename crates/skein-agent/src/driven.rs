@@ -233,9 +233,9 @@ mod tests {
         let at = |name: &str| folder.path().join(name);
         fs::create_dir_all(at("bin")).unwrap();
         std::os::unix::fs::symlink("/bin/sh", at("bin/gemini")).unwrap();
-        fs::create_dir_all(at(".gemini/tmp/work/chats")).unwrap();
+        fs::create_dir_all(at(".gemini/tmp/api/chats")).unwrap();
         for (minute, text) in chats {
-            let name = format!(".gemini/tmp/work/chats/session-{minute}-41111111.jsonl");
+            let name = format!(".gemini/tmp/api/chats/session-{minute}-41111111.jsonl");
             fs::write(at(&name), text).unwrap();
         }
         Order {

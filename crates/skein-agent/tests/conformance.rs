@@ -154,7 +154,7 @@ mod gemini {
     /// The chat of a first run.
     fn chat(order: &Order) {
         let native = Gemini::new().start(order).unwrap().native.unwrap();
-        let folder = Path::new(&order.env["HOME"]).join(".gemini/tmp/work/chats");
+        let folder = Path::new(&order.env["HOME"]).join(".gemini/tmp/api/chats");
         std::fs::create_dir_all(&folder).unwrap();
         let name = format!("session-2026-11-17T03-48-{}.jsonl", &native.as_str()[..8]);
         let line = "{\"id\":\"1\",\"type\":\"user\"}\n";

@@ -19,7 +19,7 @@ fn order(folder: &TempDir) -> Order {
         run: 1,
         task: "fix it".parse().unwrap(),
         settings: LaunchSettings::default(),
-        workspace: "/work/a \"b\"".into(),
+        workspace: "/src/a \"b\"".into(),
         private: folder.path().join("private"),
         skein: "/bin/skein".into(),
         path: bin.display().to_string(),
@@ -48,7 +48,7 @@ fn l15_only_the_sessions_own_folder_and_hooks_are_trusted() {
     let start = Codex::new().start(&order(&folder)).unwrap();
     let trusted = setting(&start, "projects");
     assert_eq!(
-        trusted["/work/a \"b\""]["trust_level"].as_str(),
+        trusted["/src/a \"b\""]["trust_level"].as_str(),
         Some("trusted")
     );
     let hooks = setting(&start, "hooks");
