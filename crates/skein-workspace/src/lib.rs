@@ -29,7 +29,7 @@ pub mod none;
 mod note;
 pub mod options;
 pub mod pool;
-mod process;
+pub mod process;
 pub mod provider;
 mod repo;
 mod rescue;

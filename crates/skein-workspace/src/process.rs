@@ -1,12 +1,15 @@
 //! Runs one child process: bounded in time, in a process group of its own, with its output as it comes.
 
 use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,16 +25,35 @@ pub(crate) enum Leftovers {
     Leave,
 }
 
-enum Part {
-    Bytes(Stream, Vec<u8>),
-    End,
-}
-
 /// How long output may still come once the child itself is over, when something it left behind holds its
 /// pipes.
 const GRACE: Duration = Duration::from_millis(300);
+/// Between two looks at whether the child is over although its pipes are open.
+const MOMENT: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 50_000_000,
+};
 /// How long the group has to clean up after being asked to end: git removes its lock files then.
 const POLITE: Duration = Duration::from_secs(2);
+
+/// The first `most` bytes of what a command prints; none when it takes too long or cannot be started. Whatever
+/// it leaves in its group is ended.
+pub fn printed(command: &mut Command, limit: Duration, most: usize) -> Option<Vec<u8>> {
+    let mut said = vec![];
+    let status = run(
+        command,
+        limit,
+        None,
+        Leftovers::End,
+        &mut |stream, bytes| {
+            let room = most - said.len();
+            if stream == Stream::Out {
+                said.extend_from_slice(&bytes[..bytes.len().min(room)]);
+            }
+        },
+    );
+    status.ok().flatten().map(|_| said)
+}
 
 /// None when the time was up; the whole group is gone then.
 pub(crate) fn run(
@@ -51,30 +73,21 @@ pub(crate) fn run(
     let deadline = Instant::now() + limit;
     let mut child = command.spawn()?;
     feed(&mut child, input)?;
-    let (sender, parts) = sync_channel(64);
-    read(child.stdout.take(), Stream::Out, sender.clone())?;
-    read(child.stderr.take(), Stream::Err, sender)?;
-
-    let mut open = 2;
+    let mut pipes = Pipes::of(&mut child)?;
     let mut over: Option<(ExitStatus, Instant)> = None;
-    while open > 0 {
+    while !pipes.are_closed() {
         let now = Instant::now();
         if over.is_none() && now >= deadline {
             end(&mut child)?;
             return Ok(None);
         }
-        if over.is_some_and(|(_, since)| now >= since + GRACE) {
-            break;
+        // Looked up before reading: what the child itself has said is read, however late we come.
+        let late = over.is_some_and(|(_, since)| now >= since + GRACE);
+        if over.is_none() {
+            over = child.try_wait()?.map(|status| (status, now));
         }
-        match parts.recv_timeout(Duration::from_millis(50)) {
-            Ok(Part::Bytes(stream, bytes)) => on(stream, &bytes),
-            Ok(Part::End) => open -= 1,
-            Err(RecvTimeoutError::Timeout) => {
-                if over.is_none() {
-                    over = child.try_wait()?.map(|status| (status, Instant::now()));
-                }
-            }
-            Err(RecvTimeoutError::Disconnected) => break,
+        if !pipes.read(on)? && late {
+            break;
         }
     }
     let status = match over {
@@ -100,38 +113,65 @@ fn feed(child: &mut Child, input: Option<Vec<u8>>) -> io::Result<()> {
     Ok(())
 }
 
-fn read(
-    stream: Option<impl Read + Send + 'static>,
-    which: Stream,
-    sender: SyncSender<Part>,
-) -> io::Result<()> {
-    let Some(mut stream) = stream else {
-        return Ok(());
-    };
-    let work = move || {
-        let mut buffer = [0; 16 * 1024];
-        loop {
-            match stream.read(&mut buffer) {
-                Ok(0) => break,
-                Ok(n) => {
-                    if sender
-                        .send(Part::Bytes(which, buffer[..n].to_vec()))
-                        .is_err()
-                    {
-                        return;
-                    }
-                }
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => break,
-            }
+/// What the child says, as far as nobody has closed it.
+struct Pipes {
+    out: Option<ChildStdout>,
+    err: Option<ChildStderr>,
+}
+
+impl Pipes {
+    fn of(child: &mut Child) -> io::Result<Self> {
+        let pipes = Self {
+            out: child.stdout.take(),
+            err: child.stderr.take(),
+        };
+        for pipe in pipes.fds() {
+            fcntl_setfl(pipe, fcntl_getfl(pipe)? | OFlags::NONBLOCK)?;
         }
-        // The receiver is gone when nobody waits for the rest.
-        drop(sender.send(Part::End));
-    };
-    thread::Builder::new()
-        .name("child-output".into())
-        .spawn(work)?;
-    Ok(())
+        Ok(pipes)
+    }
+
+    fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let out = self.out.as_ref().map(AsFd::as_fd);
+        out.into_iter().chain(self.err.as_ref().map(AsFd::as_fd))
+    }
+
+    fn are_closed(&self) -> bool {
+        self.fds().next().is_none()
+    }
+
+    /// Waits a moment for something to be there and reads all of it. Whether anything was.
+    fn read(&mut self, on: &mut dyn FnMut(Stream, &[u8])) -> io::Result<bool> {
+        let mut fds: Vec<PollFd<'_>> = self
+            .fds()
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+            .collect();
+        match poll(&mut fds, Some(&MOMENT)) {
+            Ok(0) | Err(Errno::INTR) => return Ok(false),
+            other => other?,
+        };
+        let out = drain(&mut self.out, &mut |bytes| on(Stream::Out, bytes));
+        let err = drain(&mut self.err, &mut |bytes| on(Stream::Err, bytes));
+        Ok(out || err)
+    }
+}
+
+/// Reads what is there; closed at its end. Whether anything was there.
+fn drain(pipe: &mut Option<impl Read>, on: &mut dyn FnMut(&[u8])) -> bool {
+    let mut buffer = [0; 16 * 1024];
+    let mut any = false;
+    while let Some(open) = pipe {
+        match open.read(&mut buffer) {
+            Ok(n) if n > 0 => {
+                on(&buffer[..n]);
+                any = true;
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+            Ok(_) | Err(_) => *pipe = None,
+        }
+    }
+    any
 }
 
 fn wait(child: &mut Child, deadline: Instant) -> io::Result<Option<ExitStatus>> {
@@ -190,6 +230,33 @@ mod tests {
         );
         assert!(status.unwrap().success());
         assert!(said.contains('a') && said.contains('b'));
+    }
+
+    #[test]
+    fn what_a_child_said_is_read_however_late_we_come() {
+        let (sender, slow) = std::sync::mpsc::channel::<()>();
+        let mut said = Vec::new();
+        let mut command = Command::new("sh");
+        // Whoever holds the pipe ends with us, so that reading ends by its patience.
+        let script = "sleep 600 & seq 1 30000; exit 0";
+        command.arg("-c").arg(script).stdin(Stdio::null());
+        let limit = Duration::from_secs(60);
+        run(
+            &mut command,
+            limit,
+            None,
+            Leftovers::End,
+            &mut |_, bytes| {
+                said.extend_from_slice(bytes);
+                // Held up at each piece for longer than output is waited for.
+                if said.len() < 40_000 {
+                    let _ = slow.recv_timeout(GRACE * 2);
+                }
+            },
+        )
+        .unwrap();
+        drop(sender);
+        assert!(said.ends_with(b"\n30000\n"), "{} bytes", said.len());
     }
 
     #[test]
