@@ -1,4 +1,4 @@
-//! The agent program: its pipes, its process group, and its end.
+//! The agent program: its pipes, its session, and its end.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -38,12 +38,11 @@ pub(crate) struct Child {
 }
 
 impl Child {
-    /// Starts the program in a process group of its own.
+    /// Starts the program in a session of its own, which has no terminal.
     pub(crate) fn start(command: &mut Command) -> io::Result<Self> {
         // Whatever it leaves behind comes to this process, and is ended here.
         rustix::process::set_child_subreaper(Some(getpid()))?;
-        let mut child = command
-            .process_group(0)
+        let mut child = without_terminal(command)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -218,6 +217,20 @@ impl Child {
             .map(|line| crate::text::clean(line))
             .collect();
         cleaned.join("\n")
+    }
+}
+
+/// Makes the program leave the driver's terminal when it starts. In the terminal's session, but not in its foreground
+/// group, a program that reads `/dev/tty` or changes its modes is stopped by the kernel, and nobody wakes it.
+fn without_terminal(command: &mut Command) -> &mut Command {
+    let leave = || Ok(rustix::process::setsid().map(drop)?);
+    #[expect(
+        unsafe_code,
+        reason = "the standard library has no safe way to begin a session in the child"
+    )]
+    // SAFETY: between fork and exec only `setsid` is called, which is async-signal-safe and allocates nothing.
+    unsafe {
+        command.pre_exec(leave)
     }
 }
 

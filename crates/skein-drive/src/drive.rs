@@ -297,7 +297,13 @@ impl Driver {
                         web.call(call);
                     }
                 }
-                Act::Journal(event) => self.journal(&event),
+                Act::Journal(event) => {
+                    // Whoever is told of it looks at the screen next.
+                    if event.is_shown() {
+                        self.draw_now(Instant::now());
+                    }
+                    self.journal(&event);
+                }
                 Act::End(why) => self.end(End::By(why), Instant::now()),
             }
         }
@@ -308,6 +314,7 @@ impl Driver {
             // Kept, and written with the next.
             self.conversation
                 .note(&format!("the journal cannot be written: {error}"));
+            self.dirty = true;
         }
     }
 
@@ -361,7 +368,13 @@ impl Driver {
         let soon = self
             .drawn_at
             .is_some_and(|at| now.duration_since(at) < FRAME);
-        if !due || soon || self.blind {
+        if due && !soon {
+            self.draw_now(now);
+        }
+    }
+
+    fn draw_now(&mut self, now: Instant) {
+        if self.blind {
             return;
         }
         let (rows, columns) = self.terminal.size();

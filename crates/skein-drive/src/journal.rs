@@ -21,6 +21,13 @@ pub(crate) struct Event {
     pub(crate) payload: Value,
 }
 
+impl Event {
+    /// Whether the screen shows it too: all but names and numbers.
+    pub(crate) fn is_shown(&self) -> bool {
+        !matches!(self.name, "native" | "usage" | "usage-total")
+    }
+}
+
 impl Journal {
     /// Opens it for adding. A line that was torn by a full disk is ended, so that the next one is whole.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {

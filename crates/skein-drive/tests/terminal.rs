@@ -52,7 +52,9 @@ impl Session {
             .open(name.to_str().unwrap())
             .unwrap();
         let slave = OwnedFd::from(slave);
-        let child = Command::new(env!("CARGO_BIN_EXE_skein-drive"))
+        // As under a holder: the terminal is the driver's controlling one.
+        let child = Command::new("setsid")
+            .args(["--ctty", env!("CARGO_BIN_EXE_skein-drive")])
             .args(["acp", "--journal"])
             .arg(folder.path().join("journal"))
             .args(options)
@@ -285,6 +287,33 @@ fn a_question_is_answered_by_an_option_and_by_nothing_else() {
 }
 
 #[test]
+fn what_is_journalled_is_on_the_screen_already() {
+    let mut session = Session::ready();
+    for _ in 0..5 {
+        let told = |session: &Session, event: &str| {
+            let all = session.events();
+            all.iter().filter(|e| *e == event).count()
+        };
+        for (keys, event, shown) in [
+            ("ask\r", "ask", "? rm -r everything"),
+            ("2", "turn-end", "ready"),
+        ] {
+            let before = told(&session, event);
+            session.types(keys);
+            // Looked for without a look at the terminal, which is then read as far as it came.
+            let until = Instant::now() + PATIENCE;
+            while told(&session, event) == before {
+                assert!(Instant::now() < until, "{event}: {:?}", session.events());
+                std::thread::yield_now();
+            }
+            while session.has_more() && session.read() {}
+            let screen = session.screen.screen().contents();
+            assert!(screen.contains(shown), "{event}:\n{screen}");
+        }
+    }
+}
+
+#[test]
 fn escape_rejects_by_kind() {
     let mut session = Session::ready();
     session.types("ask\r");
@@ -356,6 +385,17 @@ fn nothing_is_left_after_a_signal() {
 }
 
 #[test]
+fn a_program_cannot_get_at_the_drivers_terminal() {
+    let mut session = Session::ready();
+    // In a background group of the terminal's session both would stop it for good.
+    for command in ["stty sane", "read line"] {
+        session.pastes(&format!("shell {command} </dev/tty"));
+        session.types("\r");
+        session.sees(&format!("not done: {command}"));
+    }
+}
+
+#[test]
 fn a_hangup_ends_it_like_a_signal() {
     let mut session = Session::ready();
     let pid = Pid::from_raw(i32::try_from(session.child.id()).unwrap()).unwrap();
@@ -391,6 +431,7 @@ fn what_a_resumed_conversation_repeats_is_shown_and_not_journalled() {
     session.sees("ready");
     session.sees("› earlier");
     session.sees("of old");
+    session.journals("ready");
     assert_eq!(session.events(), ["native", "ready"]);
 }
 

@@ -171,6 +171,26 @@ fn l6_a_prompt_is_taken_when_the_program_shows_it_and_not_when_it_is_sent() {
 }
 
 #[test]
+fn tokens_of_a_part_of_a_turn_are_not_told_as_those_of_the_turn() {
+    for (program, told) in [
+        ("OpenCode", &["usage-total"][..]),
+        ("another", &["usage-total", "usage"]),
+    ] {
+        let mut played = Played::new(Box::new(Acp::new(asks())), asks());
+        let info = format!(r#"{{"agentInfo":{{"name":"{program}"}},"agentCapabilities":{{}}}}"#);
+        played.hear(&format!(r#"{{"id":1,"result":{info}}}"#));
+        played.hear(OPENED);
+        played.key(Key::Text("do it".into()));
+        played.key(Key::Enter);
+        played.hear(r#"{"method":"session/update","params":{"update":{"sessionUpdate":"usage_update","used":20000,"cost":{"amount":0.378,"currency":"USD"}}}}"#);
+        played.hear(r#"{"id":3,"result":{"stopReason":"end_turn","usage":{"inputTokens":20000,"outputTokens":200,"totalTokens":20200}}}"#);
+        let usage = |event: &&str| event.starts_with("usage");
+        let usage: Vec<&str> = played.events().into_iter().filter(usage).collect();
+        assert_eq!(usage, told, "{program}");
+    }
+}
+
+#[test]
 fn questions_are_asked_one_after_the_other() {
     let mut played = acp();
     played.key(Key::Text("do it".into()));

@@ -31,6 +31,8 @@ pub(crate) struct Acp {
     setting: Setting,
     requests: Requests<Asked>,
     session: Option<String>,
+    /// Whether the result of a prompt tells what all of its turn used.
+    counts: bool,
     /// Answers that are awaited before a prompt may be given.
     preparing: usize,
     turn: Option<Turn>,
@@ -64,6 +66,7 @@ impl Acp {
             setting,
             requests: Requests::new(true),
             session: None,
+            counts: true,
             preparing: 0,
             turn: None,
             questions: BTreeMap::new(),
@@ -72,6 +75,8 @@ impl Acp {
     }
 
     fn initialized(&mut self, result: &Value) -> Vec<Effect> {
+        // Its results have the tokens of a turn's last request only, and nothing else has the others'.
+        self.counts = result["agentInfo"]["name"] != "OpenCode";
         let can = &result["agentCapabilities"];
         let offers = |name: &str| {
             can["sessionCapabilities"]
@@ -160,7 +165,7 @@ impl Acp {
             Asked::Prompt => {
                 let mut out = self.took();
                 self.turn = None;
-                out.extend(used(result).map(Effect::Used));
+                out.extend(used(result).filter(|_| self.counts).map(Effect::Used));
                 out.push(Effect::Over(match result["stopReason"].as_str() {
                     Some("end_turn") | None => Over::Done,
                     Some("cancelled") => Over::Interrupted,

@@ -96,6 +96,17 @@ fn prompt(id: &Value, text: &str, asked: &mut Option<Value>) {
             say(&format!("child {}\n", child.id()));
             over();
         }
+        Some("shell") => {
+            let command = &text["shell ".len()..];
+            let ran = Command::new("sh").args(["-c", command]).output().unwrap();
+            let done = if ran.status.success() {
+                "done"
+            } else {
+                "not done"
+            };
+            say(&format!("{done}: {command}\n"));
+            over();
+        }
         Some("evil") => {
             say("\u{1b}]0;stolen\u{7}\u{1b}[2Jinnocent\n");
             over();

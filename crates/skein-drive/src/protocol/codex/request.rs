@@ -108,10 +108,12 @@ pub(super) fn read(
     }
 }
 
+/// In one line, for lists show a question in one.
 fn with_reason(text: String, reason: Option<&str>) -> String {
-    match reason {
-        Some(reason) if !reason.is_empty() => format!("{text}\n{reason}"),
-        _ => text,
+    let reason: Vec<&str> = reason.into_iter().flat_map(str::split_whitespace).collect();
+    match reason.is_empty() {
+        true => text,
+        false => format!("{text} ({})", reason.join(" ")),
     }
 }
 
@@ -226,4 +228,20 @@ fn fields(params: &Value) -> Vec<Field> {
             free: question["isOther"] == true,
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_with_its_reason_is_one_line() {
+        let params = json!({"command": "touch a", "reason": "It is\n needed."});
+        let method = "item/commandExecution/requestApproval";
+        let (_, asked) = read(Ticket(1), &json!(1), method, &params, vec![]).unwrap();
+        let Effect::Ask(question) = asked else {
+            panic!("{asked:?}")
+        };
+        assert_eq!(question.text, "touch a (It is needed.)");
+    }
 }
