@@ -49,6 +49,8 @@ pub struct ReadFile {
     /// What the agent calls files of this form.
     pub kind: String,
     pub position: u64,
+    /// The system's number for that very file, if it was noted: another one of the same name has another.
+    pub inode: Option<u64>,
 }
 
 /// What one run was seen to spend. An agent may tell it piece by piece, as a total, or both.

@@ -5,10 +5,12 @@
 //! - `sql`: the backend contract as statements, for readers and the writer alike.
 //! - `writer`: the one thread that writes; many jobs share one commit.
 //! - `pool`: a few connections for readers.
+//! - `foreign`: a look into databases of other programs.
 //!
 //! Not here: what the rows mean (`skein-store`), who writes them (`skein-engine`).
 
 mod failure;
+mod foreign;
 mod open;
 mod pool;
 mod schema;
@@ -21,6 +23,7 @@ use skein_domain::TenantId;
 use skein_store::Error;
 use skein_store::backend::{Backend, ReadJob, Result, WriteJob, WriteReply};
 
+pub use foreign::rows;
 pub use open::{Inspection, inspect};
 pub use schema::SCHEMA;
 

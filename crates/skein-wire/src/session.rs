@@ -43,6 +43,9 @@ pub struct Session {
     /// Messages that wait for delivery.
     #[serde(default)]
     pub queued: u64,
+    /// Whether they wait because somebody's text stands in the agent's input box.
+    #[serde(default)]
+    pub draft: bool,
     /// Something people should know: launched fresh, workspace left behind.
     #[serde(default)]
     pub note: Option<String>,

@@ -82,6 +82,7 @@ pub(crate) fn session(desk: &Desk, s: &domain::Session) -> wire::Session {
             .map(ToString::to_string),
         saga: saga(s, &seen),
         queued: seen.queued,
+        draft: seen.draft,
         note: gear.and_then(|g| g.note.as_ref()).map(ToString::to_string),
         task: Some(s.task.to_string()),
         usage: wire::Usage {

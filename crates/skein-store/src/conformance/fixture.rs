@@ -125,6 +125,7 @@ pub(super) fn geared(n: u64) -> Session {
             path: "/h/rollout.jsonl".into(),
             kind: "rollout".into(),
             position: 7,
+            inode: Some(8),
         }],
         limit: Some(Limit {
             until: at(4),

@@ -48,6 +48,8 @@ struct ReadV1 {
     path: String,
     kind: String,
     position: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    inode: Option<u64>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -164,6 +166,7 @@ impl From<&Gear> for GearV1 {
                     path: r.path.clone(),
                     kind: r.kind.clone(),
                     position: r.position,
+                    inode: r.inode,
                 })
                 .collect(),
             limit: g.limit.as_ref().map(|l| LimitV1 {
@@ -211,6 +214,7 @@ impl TryFrom<GearV1> for Gear {
                     path: r.path,
                     kind: r.kind,
                     position: r.position,
+                    inode: r.inode,
                 })
                 .collect(),
             limit: r.limit.map(limit).transpose()?,
