@@ -20,8 +20,8 @@
 //! | `resume` | `--resume ID` | `resume ID` | `--session ID` | `--resume ID` | `--restore-chat-history` |
 //! | `fork` | `--resume ID --fork-session` | `fork ID` | `--session ID --fork` | no | no |
 //! | `Start::files` | settings with hooks that call `$SKEIN_BIN hook NAME` | settings, where a folder must be lent | none | none | none |
-//! | `sources` | `sessions/{pid}.json`, [`Reach::Whole`]; the transcript, [`Reach::Added`] | rollout, `Added`, named by the hook | its log, `Added` | chat file, `Added` | analytics log, `Added` |
-//! | `reader` | `busy`, `idle`, `waiting`; usage per message | turns, limits, `token_count` as [`Reading::ConversationTotal`] | names | tokens | tokens, cost |
+//! | `sources` | `sessions/{pid}.json`, [`Reach::Whole`]; the transcript, [`Reach::Added`] | rollout, `Added`, named by the hook | its log, `Added`; its database, [`Reach::Rows`] | chat file, `Added` | analytics log, `Added` |
+//! | `reader` | `busy`, `idle`, `waiting`; usage per message | turns, limits, `token_count` as [`Reading::ConversationTotal`] | names; tokens, cost | tokens | tokens, cost |
 //! | `read_screen` | rules: a spinner, «Do you want to proceed?» | rules: a status line of our choice | rules | rules: «esc to cancel», boxes | where the cursor is |
 //! | [`DuringTurn`] | queues | steers | queues | queues | unsafe |
 //! | `enter_after` | 300 ms | 300 ms | 300 ms | 300 ms | 100 ms |
@@ -46,6 +46,7 @@ use skein_domain::{
 };
 
 use crate::error::Error;
+use crate::known::Known;
 
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -114,16 +115,6 @@ pub struct Order {
     pub env: BTreeMap<String, String>,
     /// The agent's own name for the conversation, if it is known.
     pub native: Option<NativeId>,
-}
-
-impl Order {
-    /// A folder that a variable names, or one below the user's home: `folder("CODEX_HOME", ".codex")`.
-    pub fn folder(&self, variable: &str, below_home: &str) -> Option<PathBuf> {
-        let named = |name: &str| self.env.get(name).filter(|value| value.starts_with('/'));
-        named(variable)
-            .map(PathBuf::from)
-            .or_else(|| Some(PathBuf::from(named("HOME")?).join(below_home)))
-    }
 }
 
 /// How to start the program.
@@ -222,14 +213,25 @@ pub enum Resets {
     In {
         seconds: u64,
     },
-    /// In words that are only good for people.
+    /// In words for people, which [`crate::moment::moment`] may understand.
     Said(String),
+}
+
+impl Resets {
+    /// The part of a text that speaks of it.
+    pub fn said(text: &str) -> Option<Self> {
+        let at = text.find("resets ")?;
+        let words = text[at..].trim().trim_end_matches('.');
+        Some(Self::Said(words.to_owned()))
+    }
 }
 
 /// What is in the program's input box.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Draft {
-    /// No input box is to be seen, or what is in it cannot be told.
+    /// How its input box looks is not known, if it has one.
+    Unknown,
+    /// It is known, and none is to be seen: something else has the keys. Nothing is typed there.
     Unseen,
     Empty,
     /// Something is in it; shown as far as it can be read.
@@ -262,12 +264,15 @@ pub trait Reader: Send + Sync + fmt::Debug {
 }
 
 /// How much of a watched file is read when it changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Reach {
     /// It grows: the whole lines that were added since the last time.
     Added,
     /// It is replaced: all of it, each time.
     Whole,
+    /// It is a SQLite database: what `statement` finds there, the first column of every row as a line. `?1` in it
+    /// is `of`. Asked whenever the database changes; only the latest `of` of a kind counts.
+    Rows { statement: &'static str, of: String },
 }
 
 impl Source {
@@ -312,22 +317,26 @@ pub struct Profile {
 }
 
 pub trait Agent: Send + Sync + fmt::Debug {
-    fn name(&self) -> &AgentName;
-    fn abilities(&self) -> &Abilities;
-    /// Of a program that is neither built in nor configured.
-    fn profile(&self) -> Option<&Profile> {
-        None
+    fn known(&self) -> &Known;
+    fn name(&self) -> &AgentName {
+        &self.known().name
+    }
+    fn abilities(&self) -> &Abilities {
+        &self.known().abilities
     }
     /// Looks for the program in `path`, and for its login in the files and variables that `env` leads to.
     /// Runs nothing.
     fn find(&self, path: &str, env: &BTreeMap<String, String>) -> Found;
-    /// Megabytes one of it is expected to take.
-    fn memory_mb(&self) -> u64;
 
     /// The first launch, or one where nothing can be resumed.
     fn start(&self, order: &Order) -> Result<Start>;
     /// Continues the conversation; `Err(CannotResume)` says why it must start fresh.
     fn resume(&self, order: &Order) -> Result<Start>;
+    /// Whether a resume reads what earlier runs left in [`Order::private`], so that it must outlast them. What is
+    /// there otherwise can be made again.
+    fn resumes_from_private(&self) -> bool {
+        false
+    }
     /// Starts in a copy of another's conversation; only with `abilities().fork`.
     fn fork(&self, order: &Order, from: &NativeId) -> Result<Start>;
     /// A launch that speaks one of `abilities().protocols` on its standard input and output. `resume` continues
@@ -335,22 +344,38 @@ pub trait Agent: Send + Sync + fmt::Debug {
     fn speak(&self, order: &Order, via: Via, resume: bool) -> Result<Spoken>;
 
     /// What a hook's call says. `event` and `payload` are as the program gave them.
-    fn read_hook(&self, event: &str, payload: &str) -> Vec<Reading>;
+    fn read_hook(&self, _event: &str, _payload: &str) -> Vec<Reading> {
+        vec![]
+    }
     /// What the screen says; empty when nothing is recognised.
-    fn read_screen(&self, picture: Picture<'_>) -> Vec<Reading>;
+    fn read_screen(&self, picture: Picture<'_>) -> Vec<Reading> {
+        self.known().rules.read(picture)
+    }
     /// What is in the input box.
-    fn draft(&self, picture: Picture<'_>) -> Draft;
+    fn draft(&self, picture: Picture<'_>) -> Draft {
+        self.known().rules.draft(picture)
+    }
     /// Files to watch while it runs; asked again once the native id is known, for it may be in the path.
-    fn sources(&self, order: &Order) -> Vec<Source>;
+    fn sources(&self, _order: &Order) -> Vec<Source> {
+        vec![]
+    }
     /// What understands a source of this kind, from one of these or from [`Reading::Watch`].
-    fn reader(&self, kind: &str, process: Option<Process>) -> Box<dyn Reader>;
+    fn reader(&self, _kind: &str, _process: Option<Process>) -> Box<dyn Reader> {
+        crate::launch::no_reader()
+    }
 
     /// Keys that submit what is in the input box.
-    fn submit(&self) -> Vec<u8>;
+    fn submit(&self) -> Vec<u8> {
+        b"\r".to_vec()
+    }
     /// Keys that stop a running turn.
-    fn interrupt(&self) -> Vec<u8>;
+    fn interrupt(&self) -> Vec<u8> {
+        b"\x1b".to_vec()
+    }
     /// Keys or text that answer a question; `option` counts from 0.
-    fn answer(&self, question: &Question, option: Option<usize>, text: &Reason) -> Reply;
+    fn answer(&self, question: &Question, option: Option<usize>, text: &Reason) -> Reply {
+        self.known().rules.answer(question, option, text)
+    }
 }
 
 /// How a question is answered at the terminal.

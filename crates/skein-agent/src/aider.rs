@@ -11,22 +11,20 @@ mod screen;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::time::Duration;
 
 use serde::Deserialize;
-use skein_domain::{
-    Activity, AgentName, NativeId, Permission, PromptVia, Question, Reason, Usage, Via,
-};
+use skein_domain::{Activity, NativeId, Permission, PromptVia, Question, Reason, Usage, Via};
 
 use crate::agent::{
     Abilities, Agent, Draft, DuringTurn, Found, Order, Picture, Process, Profile, Reach, Reader,
     Reading, Reply, Result, Source, Spoken, Start, Wanted,
 };
 use crate::error::Error;
+use crate::installed::{self, Before};
+use crate::known::Known;
 use crate::launch::{self, Prompt};
-use crate::program;
-use crate::rules::{Rules, meant};
+use crate::rules::meant;
 
 use screen::{ANSWERS, asked, prompt, taken_one};
 
@@ -53,6 +51,14 @@ const FLAGS: &[&str] = &[
     "--no-show-release-notes",
     "--disable-playwright",
 ];
+
+/// Becomes the program. It keeps a cache in the repository, and nothing says another place for it: a folder that
+/// ignores itself is nobody's work, and the user's own `.gitignore` stays as it is.
+const TIDY: &str = r#"if root=$(git rev-parse --show-toplevel 2>/dev/null); then
+  cache=$root/.aider.tags.cache.v4
+  [ -e "$cache" ] || { mkdir "$cache" && echo '*' >"$cache/.gitignore"; }
+fi
+exec "$@""#;
 
 /// Variables with a login, the first ones, and others that change what it talks to.
 const LOGINS: &[&str] = &[
@@ -89,34 +95,29 @@ const OTHERS: &[&str] = &[
 
 #[derive(Clone, Debug)]
 pub struct Aider {
-    name: AgentName,
-    abilities: Abilities,
-    rules: Rules,
+    known: Known,
 }
 
 impl Aider {
     pub const NAME: &'static str = "aider";
 
     pub fn new() -> Self {
-        let inherits = LOGINS.iter().chain(OTHERS);
-        Self {
-            name: AgentName::from_str(Self::NAME).expect("a plain word"),
-            abilities: Abilities {
-                prompt: vec![PromptVia::Typed],
-                resume: true,
-                fork: false,
-                hooks: false,
-                screens: true,
-                files: true,
-                usage: true,
-                protocols: vec![],
-                // What is typed meanwhile would answer its next question.
-                during_turn: DuringTurn::Unsafe,
-                enter_after: Duration::from_millis(100),
-                inherits: inherits.map(|&name| name.to_owned()).collect(),
-            },
-            rules: Rules::parse(Self::NAME, RULES).expect("our own rules, parsed by a test"),
-        }
+        let abilities = Abilities {
+            prompt: vec![PromptVia::Typed],
+            resume: true,
+            fork: false,
+            hooks: false,
+            screens: true,
+            files: true,
+            usage: true,
+            protocols: vec![],
+            // What is typed meanwhile would answer its next question.
+            during_turn: DuringTurn::Unsafe,
+            enter_after: Duration::from_millis(100),
+            inherits: installed::names([LOGINS, OTHERS]),
+        };
+        let known = Known::own(Self::NAME, 200, RULES, abilities).installed_as(PROFILE);
+        Self { known }
     }
 
     fn launch(
@@ -126,7 +127,10 @@ impl Aider {
         how: &[&str],
         prompt: Prompt,
     ) -> Result<Start> {
-        let mut argv = vec![program(order)?];
+        let program = installed::program(&self.known, &PROFILE, order)?;
+        let mut argv = ["sh", "-c", TIDY, "sh", &program]
+            .map(str::to_owned)
+            .to_vec();
         argv.extend(FLAGS.iter().map(|&flag| flag.to_owned()));
         let files = [
             ("--chat-history-file", history(order, &native)),
@@ -152,8 +156,7 @@ impl Aider {
             ..Start::default()
         };
         if prompt == Prompt::Task {
-            let via = launch::via(&self.name, &self.abilities, order)?;
-            launch::deliver(&self.name, &mut start, via, &order.task)?;
+            installed::task(&self.known, order, &mut start, Before::Separator)?;
         }
         Ok(start)
     }
@@ -177,52 +180,13 @@ fn analytics(order: &Order) -> PathBuf {
     order.private.join(format!("aider-{}.jsonl", order.run))
 }
 
-/// Refuses what cannot be started.
-fn program(order: &Order) -> Result<String> {
-    if order.settings.command.is_some() {
-        return Err(Error::BadSettings {
-            place: "--command".into(),
-            why: format!("agent `{}` has a command of its own", Aider::NAME),
-            hints: vec!["`--agent custom` starts any command".into()],
-        });
-    }
-    match program::find(PROFILE.program, &order.path, None) {
-        Some(_) => Ok(PROFILE.program.into()),
-        None => Err(Error::NotInstalled {
-            program: PROFILE.program.into(),
-            install: Some(PROFILE.install.into()),
-        }),
-    }
-}
-
 impl Agent for Aider {
-    fn name(&self) -> &AgentName {
-        &self.name
-    }
-
-    fn abilities(&self) -> &Abilities {
-        &self.abilities
-    }
-
-    fn profile(&self) -> Option<&Profile> {
-        Some(&PROFILE)
+    fn known(&self) -> &Known {
+        &self.known
     }
 
     fn find(&self, path: &str, env: &BTreeMap<String, String>) -> Found {
-        let found = program::find(PROFILE.program, path, None);
-        let missing = found.is_none();
-        Found {
-            missing: missing.then(|| format!("`{}` is not in PATH", PROFILE.program)),
-            install: missing.then(|| PROFILE.install.to_owned()),
-            logged_in: logged_in(env),
-            program: found,
-            version: None,
-            built_in: false,
-        }
-    }
-
-    fn memory_mb(&self) -> u64 {
-        200
+        installed::find(&PROFILE, path, logged_in(env))
     }
 
     fn start(&self, order: &Order) -> Result<Start> {
@@ -230,28 +194,25 @@ impl Agent for Aider {
     }
 
     fn resume(&self, order: &Order) -> Result<Start> {
-        let cannot = |why: String| Error::CannotResume { why };
-        let native = order.native.clone();
-        let native = native.ok_or_else(|| cannot("it has no conversation yet".into()))?;
-        if !history(order, &native).exists() {
-            return Err(cannot(format!("its conversation `{native}` is gone")));
-        }
+        let kept = |native: &NativeId| history(order, native).exists();
+        let native = installed::conversation(order, kept)?;
         let how = ["--restore-chat-history"];
         self.launch(order, native, &how, Prompt::Nothing)
     }
 
+    /// Its conversations lie there.
+    fn resumes_from_private(&self) -> bool {
+        true
+    }
+
     fn fork(&self, _order: &Order, _from: &NativeId) -> Result<Start> {
         Err(Error::CannotFork {
-            agent: self.name.to_string(),
+            agent: self.known.name.to_string(),
         })
     }
 
     fn speak(&self, _order: &Order, via: Via, _resume: bool) -> Result<Spoken> {
-        Err(launch::no_protocol(&self.name, via))
-    }
-
-    fn read_hook(&self, _event: &str, _payload: &str) -> Vec<Reading> {
-        vec![]
+        Err(launch::no_protocol(&self.known.name, via))
     }
 
     fn read_screen(&self, picture: Picture<'_>) -> Vec<Reading> {
@@ -271,7 +232,7 @@ impl Agent for Aider {
         if prompt(picture).is_some() {
             return vec![does(Activity::Ready, "prompt")];
         }
-        let mut readings = self.rules.read(picture);
+        let mut readings = self.known.rules.read(picture);
         if taken_one(picture) {
             if readings.is_empty() {
                 readings.push(does(Activity::Active, "prompt taken"));
@@ -306,10 +267,6 @@ impl Agent for Aider {
         }
     }
 
-    fn submit(&self) -> Vec<u8> {
-        b"\r".to_vec()
-    }
-
     fn interrupt(&self) -> Vec<u8> {
         b"\x03".to_vec()
     }
@@ -333,7 +290,7 @@ impl Agent for Aider {
 /// Whether there is a key for some provider: in a variable, or in the files it reads at its start. Local models
 /// need none, so nothing means that nobody can tell.
 fn logged_in(env: &BTreeMap<String, String>) -> Option<bool> {
-    if LOGINS.iter().any(|name| env.contains_key(*name)) {
+    if installed::has_any(env, LOGINS) {
         return Some(true);
     }
     let keys = Path::new(env.get("HOME")?).join(".aider/oauth-keys.env");

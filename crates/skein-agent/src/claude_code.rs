@@ -9,7 +9,7 @@
 //! | source | tells |
 //! |---|---|
 //! | `sessions/PID.json` below its config folder | busy, idle, waiting; also after an interrupt, which fires no hook |
-//! | hooks `SessionStart`, `UserPromptSubmit`, `StopFailure` | the conversation's name, the prompt it took, a limit |
+//! | hooks `SessionStart`, `UserPromptSubmit`, `SubagentStart`, `StopFailure` | the conversation's name, the prompt it took, a helper, a limit |
 //! | the transcript | tokens, by message |
 //! | its status line | what the conversation cost so far |
 //! | the screen | what a dialog asks and offers, limits, the input box |
@@ -25,19 +25,17 @@ mod transcript;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::time::Duration;
 
-use skein_domain::{AgentName, NativeId, Permission, PromptVia, Question, Reason, Via};
+use skein_domain::{NativeId, Permission, PromptVia, Via};
 
 use crate::agent::{
     Abilities, Agent, Draft, DuringTurn, Found, Order, Picture, Process, Profile, Reach, Reader,
-    Reading, Reply, Result, Source, Spoken, Start,
+    Reading, Result, Source, Spoken, Start,
 };
-use crate::error::Error;
-use crate::installed;
+use crate::installed::{self, Before};
+use crate::known::Known;
 use crate::launch::{self, Prompt};
-use crate::rules::Rules;
 
 const RULES: &str = include_str!("../data/claude-code.toml");
 
@@ -107,33 +105,28 @@ const TRANSCRIPT: &str = "transcript";
 /// Claude Code, as the engine knows it.
 #[derive(Clone, Debug)]
 pub struct ClaudeCode {
-    name: AgentName,
-    abilities: Abilities,
-    rules: Rules,
+    known: Known,
 }
 
 impl ClaudeCode {
     pub const NAME: &'static str = "claude-code";
 
     pub fn new() -> Self {
-        let inherits = CREDENTIALS.iter().chain(INHERITS);
-        Self {
-            name: AgentName::from_str(Self::NAME).expect("a plain word"),
-            abilities: Abilities {
-                prompt: vec![PromptVia::Argv, PromptVia::Typed],
-                resume: true,
-                fork: true,
-                hooks: true,
-                screens: true,
-                files: true,
-                usage: true,
-                protocols: vec![Via::Acp, Via::Native],
-                during_turn: DuringTurn::Queues,
-                enter_after: Duration::from_millis(300),
-                inherits: inherits.map(|&name| name.to_owned()).collect(),
-            },
-            rules: Rules::parse(Self::NAME, RULES).expect("our own rules, parsed by a test"),
-        }
+        let abilities = Abilities {
+            prompt: vec![PromptVia::Argv, PromptVia::Typed],
+            resume: true,
+            fork: true,
+            hooks: true,
+            screens: true,
+            files: true,
+            usage: true,
+            protocols: vec![Via::Acp, Via::Native],
+            during_turn: DuringTurn::Queues,
+            enter_after: Duration::from_millis(300),
+            inherits: installed::names([CREDENTIALS, INHERITS]),
+        };
+        let known = Known::own(Self::NAME, 300, RULES, abilities).installed_as(PROFILE);
+        Self { known }
     }
 
     fn launch(
@@ -143,8 +136,7 @@ impl ClaudeCode {
         prompt: Prompt,
         native: NativeId,
     ) -> Result<Start> {
-        installed::no_command(&self.name, order)?;
-        let mut argv = vec![installed::program(&PROFILE, order)?];
+        let mut argv = vec![installed::program(&self.known, &PROFILE, order)?];
         argv.extend(how);
         let settings = order.private.join(settings::FILE);
         argv.extend(["--settings".into(), launch::text(&settings, "private")?]);
@@ -157,11 +149,7 @@ impl ClaudeCode {
             ..Start::default()
         };
         if prompt == Prompt::Task {
-            let via = launch::via(&self.name, &self.abilities, order)?;
-            if via == PromptVia::Argv {
-                start.argv.push("--".into());
-            }
-            launch::deliver(&self.name, &mut start, via, &order.task)?;
+            installed::task(&self.known, order, &mut start, Before::Separator)?;
         }
         Ok(start)
     }
@@ -172,7 +160,7 @@ impl ClaudeCode {
             true => continued(order)?,
             false => named(order),
         };
-        let mut argv = vec![installed::program(&PROFILE, order)?];
+        let mut argv = vec![installed::program(&self.known, &PROFILE, order)?];
         argv.extend(
             [
                 "-p",
@@ -213,13 +201,8 @@ fn named(order: &Order) -> (Vec<String>, NativeId) {
 
 /// The conversation there is. The program refuses one that has no message in it.
 fn continued(order: &Order) -> Result<(Vec<String>, NativeId)> {
-    let cannot = |why: String| Error::CannotResume { why };
-    let Some(native) = order.native.clone() else {
-        return Err(cannot("it has no conversation yet".into()));
-    };
-    if !transcript::is_there(order, native.as_str()) {
-        return Err(cannot(format!("its conversation `{native}` is gone")));
-    }
+    let kept = |native: &NativeId| transcript::is_there(order, native.as_str());
+    let native = installed::conversation(order, kept)?;
     Ok((vec!["--resume".into(), native.to_string()], native))
 }
 
@@ -275,24 +258,12 @@ fn logged_in(env: &BTreeMap<String, String>) -> Option<bool> {
 }
 
 impl Agent for ClaudeCode {
-    fn name(&self) -> &AgentName {
-        &self.name
-    }
-
-    fn abilities(&self) -> &Abilities {
-        &self.abilities
-    }
-
-    fn profile(&self) -> Option<&Profile> {
-        Some(&PROFILE)
+    fn known(&self) -> &Known {
+        &self.known
     }
 
     fn find(&self, path: &str, env: &BTreeMap<String, String>) -> Found {
         installed::find(&PROFILE, path, logged_in(env))
-    }
-
-    fn memory_mb(&self) -> u64 {
-        300
     }
 
     fn start(&self, order: &Order) -> Result<Start> {
@@ -313,9 +284,8 @@ impl Agent for ClaudeCode {
     }
 
     fn speak(&self, order: &Order, via: Via, resume: bool) -> Result<Spoken> {
-        installed::no_command(&self.name, order)?;
         match via {
-            Via::Terminal => Err(launch::no_protocol(&self.name, via)),
+            Via::Terminal => Err(launch::no_protocol(&self.known.name, via)),
             Via::Native => Ok(Spoken {
                 dialect: "claude",
                 start: self.native(order, resume)?,
@@ -324,7 +294,7 @@ impl Agent for ClaudeCode {
             Via::Acp => Ok(Spoken {
                 dialect: "acp",
                 start: Start {
-                    argv: vec![installed::locate(ACP.0, ACP.1, order)?],
+                    argv: vec![installed::locate(&self.known, ACP.0, ACP.1, order)?],
                     env: presets(order),
                     ..Start::default()
                 },
@@ -338,11 +308,11 @@ impl Agent for ClaudeCode {
     }
 
     fn read_screen(&self, picture: Picture<'_>) -> Vec<Reading> {
-        screen::read(&self.rules, picture)
+        screen::read(&self.known.rules, picture)
     }
 
     fn draft(&self, picture: Picture<'_>) -> Draft {
-        self.rules.draft(screen::now(picture))
+        screen::draft(&self.known.rules, picture)
     }
 
     fn sources(&self, order: &Order) -> Vec<Source> {
@@ -370,18 +340,6 @@ impl Agent for ClaudeCode {
             TRANSCRIPT => Box::new(transcript::Transcript::default()),
             _ => launch::no_reader(),
         }
-    }
-
-    fn submit(&self) -> Vec<u8> {
-        b"\r".to_vec()
-    }
-
-    fn interrupt(&self) -> Vec<u8> {
-        b"\x1b".to_vec()
-    }
-
-    fn answer(&self, question: &Question, option: Option<usize>, text: &Reason) -> Reply {
-        self.rules.answer(question, option, text)
     }
 }
 

@@ -18,16 +18,16 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use skein_domain::{AgentName, NativeId, Permission, PromptVia, Question, Reason, Via};
+use skein_domain::{NativeId, Permission, PromptVia, Reason, Via};
 
 use crate::agent::{
-    Abilities, Agent, Draft, DuringTurn, Found, Order, Picture, Process, Profile, Reach, Reader,
-    Reading, Reply, Result, Source, Spoken, Start,
+    Abilities, Agent, DuringTurn, Found, Order, Picture, Process, Profile, Reach, Reader, Reading,
+    Result, Source, Spoken, Start,
 };
-use crate::error::Error;
+use crate::installed::{self, Before};
+use crate::known::Known;
 use crate::launch::{self, Prompt};
 use crate::program;
-use crate::rules::Rules;
 
 /// What its screens mean.
 const RULES: &str = include_str!("../data/codex.toml");
@@ -95,38 +95,37 @@ const OTHERS: &[&str] = &[
 
 #[derive(Clone, Debug)]
 pub struct Codex {
-    name: AgentName,
-    abilities: Abilities,
-    rules: Rules,
+    known: Known,
 }
 
 impl Codex {
     pub const NAME: &'static str = "codex";
 
     pub fn new() -> Self {
-        let inherits = LOGINS.iter().chain(OTHERS);
-        Self {
-            name: AgentName::from_str(Self::NAME).expect("a plain word"),
-            abilities: Abilities {
-                prompt: vec![PromptVia::Argv, PromptVia::Typed],
-                resume: true,
-                fork: true,
-                hooks: true,
-                screens: true,
-                files: false,
-                usage: true,
-                protocols: vec![Via::Acp, Via::Native],
-                during_turn: DuringTurn::Steers,
-                enter_after: Duration::from_millis(300),
-                inherits: inherits.map(|&name| name.to_owned()).collect(),
-            },
-            rules: Rules::parse(Self::NAME, RULES).expect("our own rules, parsed by a test"),
-        }
+        let abilities = Abilities {
+            prompt: vec![PromptVia::Argv, PromptVia::Typed],
+            resume: true,
+            fork: true,
+            hooks: true,
+            screens: true,
+            files: false,
+            usage: true,
+            protocols: vec![Via::Acp, Via::Native],
+            during_turn: DuringTurn::Steers,
+            enter_after: Duration::from_millis(300),
+            inherits: installed::names([LOGINS, OTHERS]),
+        };
+        let known = Known::own(Self::NAME, 220, RULES, abilities).installed_as(PROFILE);
+        Self { known }
+    }
+
+    fn program(&self, order: &Order) -> Result<String> {
+        installed::program(&self.known, &PROFILE, order)
     }
 
     /// `how` is what it is to do besides starting fresh: `resume ID`, `fork ID`.
     fn launch(&self, order: &Order, how: &[&str], prompt: Prompt) -> Result<Start> {
-        let mut argv = vec![program(order)?, "--no-daemon".into()];
+        let mut argv = vec![self.program(order)?, "--no-daemon".into()];
         settings(order, &mut argv)?;
         argv.extend(["-c".into(), hooks()]);
         argv.extend(permission(order.settings.permission).map(str::to_owned));
@@ -136,11 +135,7 @@ impl Codex {
         argv.extend(how.iter().map(|&word| word.to_owned()));
         let mut start = home::lend(order, argv)?;
         if prompt == Prompt::Task {
-            let via = launch::via(&self.name, &self.abilities, order)?;
-            if via == PromptVia::Argv {
-                start.argv.push("--".into());
-            }
-            launch::deliver(&self.name, &mut start, via, &order.task)?;
+            installed::task(&self.known, order, &mut start, Before::Separator)?;
         }
         Ok(start)
     }
@@ -152,24 +147,6 @@ impl Default for Codex {
     }
 }
 
-/// Refuses what cannot be started.
-fn program(order: &Order) -> Result<String> {
-    if order.settings.command.is_some() {
-        return Err(Error::BadSettings {
-            place: "--command".into(),
-            why: format!("agent `{}` has a command of its own", Codex::NAME),
-            hints: vec!["`--agent custom` starts any command".into()],
-        });
-    }
-    match program::find(PROFILE.program, &order.path, None) {
-        Some(_) => Ok(PROFILE.program.into()),
-        None => Err(Error::NotInstalled {
-            program: PROFILE.program.into(),
-            install: Some(PROFILE.install.into()),
-        }),
-    }
-}
-
 /// Settings over the user's own. Whoever starts a session in a folder trusts it.
 fn settings(order: &Order, argv: &mut Vec<String>) -> Result<()> {
     for setting in SETTINGS {
@@ -178,6 +155,8 @@ fn settings(order: &Order, argv: &mut Vec<String>) -> Result<()> {
     let folder = quoted(&launch::text(&order.workspace, "workspace")?);
     let trust = format!("projects={{{folder}={{trust_level=\"trusted\"}}}}");
     argv.extend(["-c".into(), trust]);
+    let databases = quoted(&home::databases(order)?);
+    argv.extend(["-c".into(), format!("sqlite_home={databases}")]);
     Ok(())
 }
 
@@ -203,7 +182,8 @@ fn quoted(text: &str) -> String {
     toml::Value::from(text).to_string()
 }
 
-/// Codex asks when its sandbox is in the way: how far that reaches is what it may do without asking.
+/// Codex asks when its sandbox is in the way: how far that reaches is what it may do without asking. That it asks
+/// before every command can no longer be set for a terminal.
 fn permission(permission: Permission) -> impl Iterator<Item = &'static str> {
     let words: &[&str] = match permission {
         Permission::Ask => &["-s", "read-only", "-a", "on-request"],
@@ -213,43 +193,22 @@ fn permission(permission: Permission) -> impl Iterator<Item = &'static str> {
     words.iter().copied()
 }
 
-/// The same as settings: sandbox and approvals, and the mode of the program that speaks ACP.
-fn modes(permission: Permission) -> (&'static str, &'static str, &'static str) {
+/// The same as a mode of the program that speaks ACP. By its own protocol the driver says it for each conversation.
+fn mode(permission: Permission) -> &'static str {
     match permission {
-        Permission::Ask => ("read-only", "on-request", "read-only"),
-        Permission::Edits => ("workspace-write", "on-request", "workspace-write"),
-        Permission::Full => ("danger-full-access", "never", "agent-full-access"),
+        Permission::Ask => "read-only",
+        Permission::Edits => "workspace-write",
+        Permission::Full => "agent-full-access",
     }
 }
 
 impl Agent for Codex {
-    fn name(&self) -> &AgentName {
-        &self.name
-    }
-
-    fn abilities(&self) -> &Abilities {
-        &self.abilities
-    }
-
-    fn profile(&self) -> Option<&Profile> {
-        Some(&PROFILE)
+    fn known(&self) -> &Known {
+        &self.known
     }
 
     fn find(&self, path: &str, env: &BTreeMap<String, String>) -> Found {
-        let found = program::find(PROFILE.program, path, None);
-        let missing = found.is_none();
-        Found {
-            missing: missing.then(|| format!("`{}` is not in PATH", PROFILE.program)),
-            install: missing.then(|| PROFILE.install.to_owned()),
-            logged_in: home::logged_in(env, LOGINS),
-            program: found,
-            version: None,
-            built_in: false,
-        }
-    }
-
-    fn memory_mb(&self) -> u64 {
-        220
+        installed::find(&PROFILE, path, home::logged_in(env, LOGINS))
     }
 
     fn start(&self, order: &Order) -> Result<Start> {
@@ -257,10 +216,7 @@ impl Agent for Codex {
     }
 
     fn resume(&self, order: &Order) -> Result<Start> {
-        let Some(native) = &order.native else {
-            let why = "it never told the name of its conversation".into();
-            return Err(Error::CannotResume { why });
-        };
+        let native = installed::conversation(order, |_| true)?;
         self.launch(order, &["resume", native.as_str()], Prompt::Nothing)
     }
 
@@ -268,22 +224,15 @@ impl Agent for Codex {
         self.launch(order, &["fork", from.as_str()], Prompt::Task)
     }
 
-    /// No terminal is written to in these, so nothing has to be lent: they run in the user's own home.
+    /// No terminal is written to in these, so nothing has to be lent: they run in the user's own home, but for their
+    /// databases.
     fn speak(&self, order: &Order, via: Via, _resume: bool) -> Result<Spoken> {
-        let (sandbox, approvals, mode) = modes(order.settings.permission);
         let (dialect, start) = match via {
-            Via::Terminal => return Err(launch::no_protocol(&self.name, via)),
+            Via::Terminal => return Err(launch::no_protocol(&self.known.name, via)),
             Via::Native => {
-                let mut argv = vec![program(order)?, "app-server".into()];
+                let mut argv = vec![self.program(order)?, "app-server".into()];
                 settings(order, &mut argv)?;
-                let words = [
-                    format!("sandbox_mode={}", quoted(sandbox)),
-                    format!("approval_policy={}", quoted(approvals)),
-                    "approvals_reviewer=\"user\"".to_owned(),
-                ];
-                for word in words {
-                    argv.extend(["-c".into(), word]);
-                }
+                argv.extend(["-c", "approvals_reviewer=\"user\""].map(str::to_owned));
                 let start = Start {
                     argv,
                     ..Start::default()
@@ -291,22 +240,22 @@ impl Agent for Codex {
                 ("codex", start)
             }
             Via::Acp => {
-                if program::find(ACP, &order.path, None).is_none() {
-                    return Err(Error::NotInstalled {
-                        program: ACP.into(),
-                        install: Some(INSTALL_ACP.into()),
-                    });
-                }
+                let program = installed::locate(&self.known, ACP, INSTALL_ACP, order)?;
                 let mut env = BTreeMap::from([
-                    ("INITIAL_AGENT_MODE".to_owned(), mode.to_owned()),
+                    (
+                        "INITIAL_AGENT_MODE".to_owned(),
+                        mode(order.settings.permission).to_owned(),
+                    ),
                     ("CODEX_CONFIG".to_owned(), config(order)?),
+                    // Those settings are a conversation's, and this is needed before there is one.
+                    ("CODEX_SQLITE_HOME".to_owned(), home::databases(order)?),
                 ]);
                 // It brings a Codex of its own; the user's is the one that was chosen.
                 if let Some(codex) = program::find(PROFILE.program, &order.path, None) {
                     env.insert("CODEX_PATH".into(), launch::text(&codex, "PATH")?);
                 }
                 let start = Start {
-                    argv: vec![ACP.into()],
+                    argv: vec![program],
                     env,
                     ..Start::default()
                 };
@@ -328,7 +277,7 @@ impl Agent for Codex {
     }
 
     fn read_screen(&self, picture: Picture<'_>) -> Vec<Reading> {
-        let mut readings = self.rules.read(picture);
+        let mut readings = self.known.rules.read(picture);
         for reading in &mut readings {
             if let Reading::Asks(question) = reading
                 && let Some(text) = asked(picture.rows, question.text.as_str())
@@ -339,31 +288,11 @@ impl Agent for Codex {
         readings
     }
 
-    fn draft(&self, picture: Picture<'_>) -> Draft {
-        self.rules.draft(picture)
-    }
-
-    fn sources(&self, _order: &Order) -> Vec<Source> {
-        vec![]
-    }
-
     fn reader(&self, kind: &str, _process: Option<Process>) -> Box<dyn Reader> {
         match kind {
             ROLLOUT => Box::new(rollout::Rollout::default()),
             _ => launch::no_reader(),
         }
-    }
-
-    fn submit(&self) -> Vec<u8> {
-        b"\r".to_vec()
-    }
-
-    fn interrupt(&self) -> Vec<u8> {
-        b"\x1b".to_vec()
-    }
-
-    fn answer(&self, question: &Question, option: Option<usize>, text: &Reason) -> Reply {
-        self.rules.answer(question, option, text)
     }
 }
 

@@ -40,6 +40,7 @@ macro_rules! agent_conformance {
             l15_hostile_prompts_arrive_byte_for_byte,
             a_prompt_too_long_for_an_argument_is_refused,
             resume_works_exactly_when_it_is_declared,
+            l5_a_resume_needs_its_private_folder_exactly_when_it_is_declared,
             fork_works_exactly_when_it_is_declared,
             protocols_are_spoken_exactly_when_declared,
             the_same_order_gives_the_same_start,

@@ -10,13 +10,11 @@ use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
-use skein_domain::{AgentName, CommandLine, EnvVar, NativeId, PromptVia, Question, Reason, Via};
+use skein_domain::{AgentName, CommandLine, EnvVar, NativeId, PromptVia, Via};
 
-use crate::agent::{
-    Abilities, Agent, Draft, DuringTurn, Found, Order, Picture, Process, Reader, Reading, Reply,
-    Result, Source, Spoken, Start,
-};
+use crate::agent::{Abilities, Agent, DuringTurn, Found, Order, Reading, Result, Spoken, Start};
 use crate::error::Error;
+use crate::known::Known;
 use crate::launch::{self, Prompt};
 use crate::program;
 use crate::rules::Rules;
@@ -29,14 +27,11 @@ const MEMORY_MB: u64 = 256;
 
 #[derive(Clone, Debug)]
 pub struct Custom {
-    name: AgentName,
-    abilities: Abilities,
+    known: Known,
     command: Option<CommandLine>,
     resume: Option<CommandLine>,
     separator: Option<String>,
     model_flag: Option<String>,
-    rules: Rules,
-    memory_mb: u64,
     env: BTreeMap<String, String>,
     submit: Vec<u8>,
     interrupt: Vec<u8>,
@@ -106,43 +101,36 @@ impl Custom {
         };
         let mut prompt = vec![first];
         prompt.extend(PromptVia::ALL.into_iter().filter(|via| *via != first));
-        let during_turn = match settings.during_turn.as_deref() {
-            None | Some("unsafe") => DuringTurn::Unsafe,
-            Some("queues") => DuringTurn::Queues,
-            Some("steers") => DuringTurn::Steers,
-            Some(_) => {
-                return Err(bad(
-                    "during_turn",
-                    "expected unsafe, queues or steers".into(),
-                ));
-            }
+        let abilities = Abilities {
+            prompt,
+            resume: settings.resume.is_some(),
+            fork: false,
+            hooks: settings.hooks,
+            screens: !rules.is_empty(),
+            files: false,
+            usage: settings.hooks || rules.tells_usage(),
+            protocols: vec![],
+            during_turn: DuringTurn::Unsafe,
+            enter_after: Duration::from_millis(settings.enter_after_ms.unwrap_or(0)),
+            inherits: settings.inherit.clone(),
         };
         Ok(Self {
-            abilities: Abilities {
-                prompt,
-                resume: settings.resume.is_some(),
-                fork: false,
-                hooks: settings.hooks,
-                screens: !rules.is_empty(),
-                files: false,
-                usage: settings.hooks || rules.tells_usage(),
-                protocols: vec![],
-                during_turn,
-                enter_after: Duration::from_millis(settings.enter_after_ms.unwrap_or(0)),
-                inherits: settings.inherit.clone(),
-            },
             command: line("command", settings.command.as_ref())?,
             resume: line("resume", settings.resume.as_ref())?,
             separator: settings.separator.clone(),
             model_flag: settings.model_flag.clone(),
-            rules,
-            memory_mb: settings.memory_mb.unwrap_or(MEMORY_MB),
             env,
             submit: keys("submit", settings.submit.as_ref(), b"\r")?,
             interrupt: keys("interrupt", settings.interrupt.as_ref(), b"\x1b")?,
             install: settings.install.clone(),
             configured: false,
-            name,
+            known: Known {
+                name,
+                abilities,
+                rules,
+                memory_mb: settings.memory_mb.unwrap_or(MEMORY_MB),
+                profile: None,
+            },
         })
     }
 
@@ -159,11 +147,11 @@ impl Custom {
             let flag = self
                 .model_flag
                 .as_ref()
-                .ok_or_else(|| bad(&self.name, "model_flag", "needed to choose a model"))?;
+                .ok_or_else(|| bad(&self.known.name, "model_flag", "needed to choose a model"))?;
             words.extend([flag.clone(), model.to_string()]);
         }
         let via = match prompt {
-            Prompt::Task => Some(launch::via(&self.name, &self.abilities, order)?),
+            Prompt::Task => Some(launch::via(&self.known.name, &self.known.abilities, order)?),
             Prompt::Nothing => None,
         };
         if via == Some(PromptVia::Argv) {
@@ -184,7 +172,7 @@ impl Custom {
         };
         start.argv.extend(words);
         if let Some(via) = via {
-            launch::deliver(&self.name, &mut start, via, &order.task)?;
+            launch::deliver(&self.known.name, &mut start, via, &order.task)?;
         }
         Ok(start)
     }
@@ -200,7 +188,7 @@ impl Custom {
         // Behind one of these the arguments would be a command of their own, in a comment they would be lost.
         if takes && (text.ends_with([';', '&', '|', '\\']) || text.contains(" #")) {
             let why = format!("`{text}` cannot take arguments at its end");
-            return Err(bad(&self.name, "command", why));
+            return Err(bad(&self.known.name, "command", why));
         }
         let mut line = text.to_owned();
         if takes {
@@ -224,7 +212,7 @@ impl Custom {
 
     fn like_an_option(&self) -> Error {
         Error::BadSettings {
-            place: format!("agents.{}.separator", self.name),
+            place: format!("agents.{}.separator", self.known.name),
             why: "the prompt begins with `-` and would be taken for an option".into(),
             hints: vec![
                 "`separator = \"--\"` is put before a prompt, if the program knows it".into(),
@@ -248,18 +236,14 @@ impl Custom {
     fn command<'a>(&'a self, order: &'a Order) -> Result<&'a CommandLine> {
         let command = order.settings.command.as_ref().or(self.command.as_ref());
         command.ok_or_else(|| Error::NoCommand {
-            agent: self.name.to_string(),
+            agent: self.known.name.to_string(),
         })
     }
 }
 
 impl Agent for Custom {
-    fn name(&self) -> &AgentName {
-        &self.name
-    }
-
-    fn abilities(&self) -> &Abilities {
-        &self.abilities
+    fn known(&self) -> &Known {
+        &self.known
     }
 
     fn find(&self, path: &str, _env: &BTreeMap<String, String>) -> Found {
@@ -274,10 +258,6 @@ impl Agent for Custom {
             built_in: !self.configured,
             logged_in: None,
         }
-    }
-
-    fn memory_mb(&self) -> u64 {
-        self.memory_mb
     }
 
     fn start(&self, order: &Order) -> Result<Start> {
@@ -307,32 +287,16 @@ impl Agent for Custom {
 
     fn fork(&self, _order: &Order, _from: &NativeId) -> Result<Start> {
         Err(Error::CannotFork {
-            agent: self.name.to_string(),
+            agent: self.known.name.to_string(),
         })
     }
 
     fn speak(&self, _order: &Order, via: Via, _resume: bool) -> Result<Spoken> {
-        Err(launch::no_protocol(&self.name, via))
+        Err(launch::no_protocol(&self.known.name, via))
     }
 
     fn read_hook(&self, event: &str, payload: &str) -> Vec<Reading> {
         crate::hooks::read(event, payload)
-    }
-
-    fn read_screen(&self, picture: Picture<'_>) -> Vec<Reading> {
-        self.rules.read(picture)
-    }
-
-    fn draft(&self, picture: Picture<'_>) -> Draft {
-        self.rules.draft(picture)
-    }
-
-    fn sources(&self, _order: &Order) -> Vec<Source> {
-        vec![]
-    }
-
-    fn reader(&self, _kind: &str, _process: Option<Process>) -> Box<dyn Reader> {
-        launch::no_reader()
     }
 
     fn submit(&self) -> Vec<u8> {
@@ -341,10 +305,6 @@ impl Agent for Custom {
 
     fn interrupt(&self) -> Vec<u8> {
         self.interrupt.clone()
-    }
-
-    fn answer(&self, question: &Question, option: Option<usize>, text: &Reason) -> Reply {
-        self.rules.answer(question, option, text)
     }
 }
 

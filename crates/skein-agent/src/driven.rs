@@ -11,14 +11,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use skein_domain::{AgentName, Message, NativeId, PromptVia, Question, Reason, Timestamp, Via};
+use skein_domain::{Message, NativeId, PromptVia, Question, Reason, Timestamp, Via};
 
 use crate::agent::{
-    Abilities, Agent, Draft, DuringTurn, Found, Order, Picture, Process, Profile, Reach, Reader,
-    Reading, Reply, Result, Source, Spoken, Start,
+    Abilities, Agent, DuringTurn, Found, Order, Process, Reach, Reader, Reading, Reply, Resets,
+    Result, Source, Spoken, Start,
 };
 use crate::error::Error;
-use crate::rules::meant;
+use crate::known::Known;
+use crate::rules::{Rules, meant};
 use crate::{hooks, launch};
 
 /// What its files are called.
@@ -28,34 +29,37 @@ const JOURNAL: &str = "journal";
 pub struct Driven {
     inner: Arc<dyn Agent>,
     via: Via,
-    abilities: Abilities,
+    known: Known,
 }
 
 impl Driven {
     /// Refuses protocols that the agent does not speak.
     pub fn new(inner: Arc<dyn Agent>, via: Via) -> Result<Self> {
-        let known = inner.abilities();
-        if !known.protocols.contains(&via) {
+        let known = inner.known();
+        let able = &known.abilities;
+        if !able.protocols.contains(&via) {
             return Err(launch::no_protocol(inner.name(), via));
         }
         let abilities = Abilities {
             prompt: vec![PromptVia::Typed],
-            resume: known.resume,
+            resume: able.resume,
             fork: false,
             hooks: false,
             screens: false,
             files: true,
             usage: true,
-            protocols: known.protocols.clone(),
+            protocols: able.protocols.clone(),
             during_turn: DuringTurn::Queues,
             enter_after: Duration::ZERO,
-            inherits: known.inherits.clone(),
+            inherits: able.inherits.clone(),
         };
-        Ok(Self {
-            inner,
-            via,
+        // What is shown is the driver's; its screens need no reading.
+        let known = Known {
             abilities,
-        })
+            rules: Rules::default(),
+            ..known.clone()
+        };
+        Ok(Self { inner, via, known })
     }
 
     fn launch(&self, order: &Order, resume: bool) -> Result<Start> {
@@ -105,24 +109,12 @@ fn journal(order: &Order) -> PathBuf {
 }
 
 impl Agent for Driven {
-    fn name(&self) -> &AgentName {
-        self.inner.name()
-    }
-
-    fn abilities(&self) -> &Abilities {
-        &self.abilities
-    }
-
-    fn profile(&self) -> Option<&Profile> {
-        self.inner.profile()
+    fn known(&self) -> &Known {
+        &self.known
     }
 
     fn find(&self, path: &str, env: &BTreeMap<String, String>) -> Found {
         self.inner.find(path, env)
-    }
-
-    fn memory_mb(&self) -> u64 {
-        self.inner.memory_mb()
     }
 
     fn start(&self, order: &Order) -> Result<Start> {
@@ -138,6 +130,10 @@ impl Agent for Driven {
         self.launch(order, true)
     }
 
+    fn resumes_from_private(&self) -> bool {
+        self.inner.resumes_from_private()
+    }
+
     fn fork(&self, _order: &Order, _from: &NativeId) -> Result<Start> {
         Err(Error::CannotFork {
             agent: self.name().to_string(),
@@ -146,18 +142,6 @@ impl Agent for Driven {
 
     fn speak(&self, order: &Order, via: Via, resume: bool) -> Result<Spoken> {
         self.inner.speak(order, via, resume)
-    }
-
-    fn read_hook(&self, _event: &str, _payload: &str) -> Vec<Reading> {
-        vec![]
-    }
-
-    fn read_screen(&self, _picture: Picture<'_>) -> Vec<Reading> {
-        vec![]
-    }
-
-    fn draft(&self, _picture: Picture<'_>) -> Draft {
-        Draft::Unseen
     }
 
     fn sources(&self, order: &Order) -> Vec<Source> {
@@ -173,14 +157,6 @@ impl Agent for Driven {
             JOURNAL => Box::new(Journal),
             other => self.inner.reader(other, process),
         }
-    }
-
-    fn submit(&self) -> Vec<u8> {
-        b"\r".to_vec()
-    }
-
-    fn interrupt(&self) -> Vec<u8> {
-        b"\x1b".to_vec()
     }
 
     fn answer(&self, question: &Question, option: Option<usize>, text: &Reason) -> Reply {
@@ -207,11 +183,34 @@ impl Reader for Journal {
             .filter_map(|line| {
                 let event = line.get("event")?.as_str()?.to_owned();
                 let payload = line.get("payload").map(ToString::to_string);
-                Some(hooks::read(&event, &payload.unwrap_or_default()))
+                let mut readings = hooks::read(&event, &payload.unwrap_or_default());
+                for reading in &mut readings {
+                    if let Reading::Limited { resets } = reading {
+                        *resets = ends(&line).or_else(|| resets.take());
+                    }
+                }
+                Some(readings)
             })
             .flatten()
             .collect()
     }
+}
+
+/// When a limit ends that a line tells of. The line may be read long after it was written, so seconds that it
+/// names count from then.
+fn ends(line: &Value) -> Option<Resets> {
+    let payload = line.get("payload")?;
+    let number = |of: &Value, key: &str| i64::try_from(of.get(key)?.as_u64()?).ok();
+    let micros = match number(payload, "resets_at") {
+        Some(seconds) => seconds.checked_mul(1_000_000)?,
+        None => {
+            let seconds = number(payload, "resets_in")?.checked_mul(1_000_000)?;
+            number(line, "at")?
+                .checked_mul(1_000)?
+                .checked_add(seconds)?
+        }
+    };
+    Some(Resets::At(Timestamp::from_micros(micros)))
 }
 
 #[cfg(test)]
@@ -285,6 +284,32 @@ mod tests {
     fn no_second_that_began_before_the_moment_is_given() {
         for (micros, expected) in [(-1, 0), (0, 0), (1, 1), (2_000_000, 2), (2_000_001, 3)] {
             assert_eq!(seconds(Timestamp::from_micros(micros)), expected);
+        }
+    }
+
+    #[test]
+    fn a_limit_ends_when_it_was_said_to_and_not_later_because_it_is_read_later() {
+        let resets = |line: &str| match &Journal.read(line)[..] {
+            [_, Reading::Limited { resets }] => resets.clone(),
+            other => panic!("{other:?}"),
+        };
+        let at = |seconds: i64| Some(Resets::At(Timestamp::from_micros(seconds * 1_000_000)));
+        for (line, expected) in [
+            (
+                r#"{"at":5000,"event":"limit","payload":{"resets_at":90,"resets_in":85}}"#,
+                at(90),
+            ),
+            (
+                r#"{"at":5000,"event":"limit","payload":{"resets_in":60}}"#,
+                at(65),
+            ),
+            (
+                r#"{"event":"limit","payload":{"resets_in":60}}"#,
+                Some(Resets::In { seconds: 60 }),
+            ),
+            (r#"{"at":5000,"event":"limit","payload":{}}"#, None),
+        ] {
+            assert_eq!(resets(line), expected, "{line}");
         }
     }
 

@@ -16,16 +16,16 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use skein_domain::{Activity, AgentName, NativeId, Permission, PromptVia, Question, Reason, Via};
+use skein_domain::{Activity, NativeId, Permission, PromptVia, Question, Reason, Via};
 
 use crate::agent::{
     Abilities, Agent, Draft, DuringTurn, Found, Order, Picture, Process, Profile, Reader, Reading,
-    Reply, Resets, Result, Source, Spoken, Start,
+    Resets, Result, Source, Spoken, Start,
 };
 use crate::error::Error;
-use crate::installed;
+use crate::installed::{self, Before};
+use crate::known::Known;
 use crate::launch::{self, Prompt};
-use crate::rules::Rules;
 
 const RULES: &str = include_str!("../data/gemini.toml");
 
@@ -69,33 +69,28 @@ const QUESTIONS: &str = "Answer Questions";
 /// Gemini CLI, as the engine knows it.
 #[derive(Clone, Debug)]
 pub struct Gemini {
-    name: AgentName,
-    abilities: Abilities,
-    rules: Rules,
+    known: Known,
 }
 
 impl Gemini {
     pub const NAME: &'static str = "gemini";
 
     pub fn new() -> Self {
-        let inherits = CREDENTIALS.iter().chain(INHERITS);
-        Self {
-            name: AgentName::from_str(Self::NAME).expect("a plain word"),
-            abilities: Abilities {
-                prompt: vec![PromptVia::Argv, PromptVia::Typed],
-                resume: true,
-                fork: false,
-                hooks: false,
-                screens: true,
-                files: true,
-                usage: true,
-                protocols: vec![Via::Acp],
-                during_turn: DuringTurn::Queues,
-                enter_after: Duration::from_millis(300),
-                inherits: inherits.map(|&name| name.to_owned()).collect(),
-            },
-            rules: Rules::parse(Self::NAME, RULES).expect("our own rules, parsed by a test"),
-        }
+        let abilities = Abilities {
+            prompt: vec![PromptVia::Argv, PromptVia::Typed],
+            resume: true,
+            fork: false,
+            hooks: false,
+            screens: true,
+            files: true,
+            usage: true,
+            protocols: vec![Via::Acp],
+            during_turn: DuringTurn::Queues,
+            enter_after: Duration::from_millis(300),
+            inherits: installed::names([CREDENTIALS, INHERITS]),
+        };
+        let known = Known::own(Self::NAME, 400, RULES, abilities).installed_as(PROFILE);
+        Self { known }
     }
 
     fn launch(
@@ -105,8 +100,7 @@ impl Gemini {
         prompt: Prompt,
         native: NativeId,
     ) -> Result<Start> {
-        installed::no_command(&self.name, order)?;
-        let mut argv = vec![installed::program(&PROFILE, order)?];
+        let mut argv = vec![installed::program(&self.known, &PROFILE, order)?];
         argv.extend(how);
         argv.extend(modes(order));
         let mut start = Start {
@@ -116,14 +110,7 @@ impl Gemini {
             ..Start::default()
         };
         if prompt == Prompt::Task {
-            let via = launch::via(&self.name, &self.abilities, order)?;
-            if via == PromptVia::Argv {
-                if order.task.as_str().starts_with('-') {
-                    return Err(like_an_option());
-                }
-                start.argv.push("-i".into());
-            }
-            launch::deliver(&self.name, &mut start, via, &order.task)?;
+            installed::task(&self.known, order, &mut start, Before::Flag("-i"))?;
         }
         Ok(start)
     }
@@ -132,14 +119,6 @@ impl Gemini {
 impl Default for Gemini {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-fn like_an_option() -> Error {
-    Error::BadSettings {
-        place: "task".into(),
-        why: "it begins with `-` and would be taken for an option".into(),
-        hints: vec!["`--prompt-via typed` does without arguments".into()],
     }
 }
 
@@ -184,24 +163,12 @@ fn logged_in(env: &BTreeMap<String, String>) -> Option<bool> {
 }
 
 impl Agent for Gemini {
-    fn name(&self) -> &AgentName {
-        &self.name
-    }
-
-    fn abilities(&self) -> &Abilities {
-        &self.abilities
-    }
-
-    fn profile(&self) -> Option<&Profile> {
-        Some(&PROFILE)
+    fn known(&self) -> &Known {
+        &self.known
     }
 
     fn find(&self, path: &str, env: &BTreeMap<String, String>) -> Found {
         installed::find(&PROFILE, path, logged_in(env))
-    }
-
-    fn memory_mb(&self) -> u64 {
-        400
     }
 
     fn start(&self, order: &Order) -> Result<Start> {
@@ -211,29 +178,24 @@ impl Agent for Gemini {
     }
 
     fn resume(&self, order: &Order) -> Result<Start> {
-        let cannot = |why: String| Error::CannotResume { why };
-        let Some(native) = order.native.clone() else {
-            return Err(cannot("it has no conversation yet".into()));
-        };
-        if !chat::is_there(order, native.as_str()) {
-            return Err(cannot(format!("its conversation `{native}` is gone")));
-        }
+        let kept = |native: &NativeId| chat::is_there(order, native.as_str());
+        let native = installed::conversation(order, kept)?;
         let how = ["--resume".into(), native.to_string()];
         self.launch(order, how, Prompt::Nothing, native)
     }
 
     fn fork(&self, _order: &Order, _from: &NativeId) -> Result<Start> {
         Err(Error::CannotFork {
-            agent: self.name.to_string(),
+            agent: self.known.name.to_string(),
         })
     }
 
     fn speak(&self, order: &Order, via: Via, resume: bool) -> Result<Spoken> {
         if via != Via::Acp {
-            return Err(launch::no_protocol(&self.name, via));
+            return Err(launch::no_protocol(&self.known.name, via));
         }
-        installed::no_command(&self.name, order)?;
-        let mut argv = vec![installed::program(&PROFILE, order)?, "--acp".into()];
+        let program = installed::program(&self.known, &PROFILE, order)?;
+        let mut argv = vec![program, "--acp".into()];
         argv.extend(modes(order));
         let resumed = order.native.as_ref().filter(|_| resume);
         if let Some(native) = resumed {
@@ -252,12 +214,11 @@ impl Agent for Gemini {
         })
     }
 
-    fn read_hook(&self, _event: &str, _payload: &str) -> Vec<Reading> {
-        vec![]
-    }
-
     fn read_screen(&self, picture: Picture<'_>) -> Vec<Reading> {
-        let mut readings = self.rules.read(picture);
+        let mut readings = match shows_box(picture.rows) {
+            true => self.known.rules.read_above_box(picture),
+            false => self.known.rules.read(picture),
+        };
         if !shows_box(picture.rows) {
             let ready = |r: &Reading| matches!(r, Reading::Activity { activity, .. } if *activity == Activity::Ready);
             readings.retain(|reading| !ready(reading));
@@ -272,9 +233,9 @@ impl Agent for Gemini {
                 }
                 Reading::Activity {
                     activity: Activity::Blocked,
-                    detail: Some(detail),
+                    detail,
                     ..
-                } => limited = until(detail),
+                } => limited = Some(limit(detail.as_deref().unwrap_or_default())),
                 _ => {}
             }
         }
@@ -284,7 +245,7 @@ impl Agent for Gemini {
 
     fn draft(&self, picture: Picture<'_>) -> Draft {
         match shows_box(picture.rows) {
-            true => self.rules.draft(picture),
+            true => self.known.rules.draft_in_box(picture),
             false => Draft::Unseen,
         }
     }
@@ -295,18 +256,6 @@ impl Agent for Gemini {
 
     fn reader(&self, kind: &str, _process: Option<Process>) -> Box<dyn Reader> {
         chat::reader(kind).unwrap_or_else(launch::no_reader)
-    }
-
-    fn submit(&self) -> Vec<u8> {
-        b"\r".to_vec()
-    }
-
-    fn interrupt(&self) -> Vec<u8> {
-        b"\x1b".to_vec()
-    }
-
-    fn answer(&self, question: &Question, option: Option<usize>, text: &Reason) -> Reply {
-        self.rules.answer(question, option, text)
     }
 }
 
@@ -340,12 +289,11 @@ fn words(question: &Question, rows: &[String]) -> Option<Reason> {
     Reason::from_str(&asked.join(" ")).ok()
 }
 
-/// It says at which hour of the day, in words.
-fn until(said: &str) -> Option<Reading> {
-    let at = said.find("resets ")?;
-    Some(Reading::Limited {
-        resets: Some(Resets::Said(said[at..].trim_end_matches('.').to_owned())),
-    })
+/// It says at which hour of the day, in words, or not at all.
+fn limit(said: &str) -> Reading {
+    Reading::Limited {
+        resets: Resets::said(said),
+    }
 }
 
 #[cfg(test)]

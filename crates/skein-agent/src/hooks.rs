@@ -64,7 +64,9 @@ pub fn read(event: &str, payload: &str) -> Vec<Reading> {
         "limit" => vec![
             does(Activity::Blocked, text("text")),
             Reading::Limited {
-                resets: number("resets_in").map(|seconds| Resets::In { seconds }),
+                resets: number("resets_in")
+                    .map(|seconds| Resets::In { seconds })
+                    .or_else(|| Resets::said(text("text")?)),
             },
         ],
         "native" => text("id")

@@ -2,28 +2,32 @@
 //!
 //! Settings reach it by flags and variables of its own, which are laid over the user's. What it does is read
 //! from its screen, which always says so. The name of its conversation is nowhere on it: OpenCode prints its log
-//! for us, into a file of the session, and the log names every conversation it begins.
+//! for us, into a file of the session, and the log names every conversation it begins. What a conversation used is
+//! in its database.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use skein_domain::{AgentName, NativeId, Permission, PromptVia, Question, Reason, Via};
+use serde::Deserialize;
+use skein_domain::{NativeId, Permission, PromptVia, Reason, Usage, Via};
 
 use crate::agent::{
     Abilities, Agent, Draft, DuringTurn, Found, Order, Picture, Process, Profile, Reach, Reader,
-    Reading, Reply, Result, Source, Spoken, Start,
+    Reading, Result, Source, Spoken, Start,
 };
-use crate::error::Error;
+use crate::installed::{self, Before};
+use crate::known::Known;
 use crate::launch::{self, Prompt};
-use crate::program;
-use crate::rules::Rules;
 
 /// What its screens mean.
 const RULES: &str = include_str!("../data/opencode.toml");
-/// What its log is called as a source.
+/// Asks its database what a conversation has used.
+const USED: &str = include_str!("../data/opencode.sql");
+/// What its log and its database are called as sources.
 const LOG: &str = "log";
+const DATABASE: &str = "database";
 
 const PROFILE: Profile = Profile {
     program: "opencode",
@@ -57,6 +61,7 @@ const OTHERS: &[&str] = &[
     "OPENCODE_CONFIG",
     "OPENCODE_CONFIG_CONTENT",
     "OPENCODE_CONFIG_DIR",
+    "OPENCODE_DB",
     "OPENCODE_DISABLE_MODELS_FETCH",
     "OPENCODE_DISABLE_LSP_DOWNLOAD",
     "OPENCODE_DISABLE_DEFAULT_PLUGINS",
@@ -79,38 +84,37 @@ const OTHERS: &[&str] = &[
 
 #[derive(Clone, Debug)]
 pub struct OpenCode {
-    name: AgentName,
-    abilities: Abilities,
-    rules: Rules,
+    known: Known,
 }
 
 impl OpenCode {
     pub const NAME: &'static str = "opencode";
 
     pub fn new() -> Self {
-        let inherits = LOGINS.iter().chain(OTHERS);
-        Self {
-            name: AgentName::from_str(Self::NAME).expect("a plain word"),
-            abilities: Abilities {
-                prompt: vec![PromptVia::Argv, PromptVia::Typed],
-                resume: true,
-                fork: true,
-                hooks: false,
-                screens: true,
-                files: true,
-                usage: true,
-                protocols: vec![Via::Acp, Via::Native],
-                during_turn: DuringTurn::Queues,
-                enter_after: Duration::from_millis(300),
-                inherits: inherits.map(|&name| name.to_owned()).collect(),
-            },
-            rules: Rules::parse(Self::NAME, RULES).expect("our own rules, parsed by a test"),
-        }
+        let abilities = Abilities {
+            prompt: vec![PromptVia::Argv, PromptVia::Typed],
+            resume: true,
+            fork: true,
+            hooks: false,
+            screens: true,
+            files: true,
+            usage: true,
+            protocols: vec![Via::Acp, Via::Native],
+            during_turn: DuringTurn::Queues,
+            enter_after: Duration::from_millis(300),
+            inherits: installed::names([LOGINS, OTHERS]),
+        };
+        let known = Known::own(Self::NAME, 880, RULES, abilities).installed_as(PROFILE);
+        Self { known }
+    }
+
+    fn program(&self, order: &Order) -> Result<String> {
+        installed::program(&self.known, &PROFILE, order)
     }
 
     /// `how` is what it is to do besides starting fresh: the conversation to go on with.
     fn launch(&self, order: &Order, how: &[&str], prompt: Prompt) -> Result<Start> {
-        let program = program(order)?;
+        let program = self.program(order)?;
         let log = launch::text(&log_of(order), "private")?;
         let before = ["sh", "-c", LOGGED, "sh", &log, &program, "--print-logs"];
         let mut start = Start {
@@ -127,14 +131,7 @@ impl OpenCode {
         }
         start.argv.extend(how.iter().map(|&word| word.to_owned()));
         if prompt == Prompt::Task {
-            let via = launch::via(&self.name, &self.abilities, order)?;
-            if via == PromptVia::Argv {
-                if order.task.as_str().starts_with('-') {
-                    return Err(like_an_option());
-                }
-                start.argv.push("--prompt".into());
-            }
-            launch::deliver(&self.name, &mut start, via, &order.task)?;
+            installed::task(&self.known, order, &mut start, Before::Flag("--prompt"))?;
         }
         Ok(start)
     }
@@ -149,32 +146,6 @@ impl Default for OpenCode {
 /// Each run has its own, for a log that is over says nothing of the next run.
 fn log_of(order: &Order) -> PathBuf {
     order.private.join(format!("opencode-{}.log", order.run))
-}
-
-/// Refuses what cannot be started.
-fn program(order: &Order) -> Result<String> {
-    if order.settings.command.is_some() {
-        return Err(Error::BadSettings {
-            place: "--command".into(),
-            why: format!("agent `{}` has a command of its own", OpenCode::NAME),
-            hints: vec!["`--agent custom` starts any command".into()],
-        });
-    }
-    match program::find(PROFILE.program, &order.path, None) {
-        Some(_) => Ok(PROFILE.program.into()),
-        None => Err(Error::NotInstalled {
-            program: PROFILE.program.into(),
-            install: Some(PROFILE.install.into()),
-        }),
-    }
-}
-
-fn like_an_option() -> Error {
-    Error::BadSettings {
-        place: "--prompt-via".into(),
-        why: "the prompt begins with `-` and would be taken for an option".into(),
-        hints: vec!["`--prompt-via typed` does without arguments".into()],
-    }
 }
 
 /// What it may do without asking is laid over the user's own settings. It must not replace itself while it runs.
@@ -195,33 +166,12 @@ fn environment(permission: Permission) -> BTreeMap<String, String> {
 }
 
 impl Agent for OpenCode {
-    fn name(&self) -> &AgentName {
-        &self.name
-    }
-
-    fn abilities(&self) -> &Abilities {
-        &self.abilities
-    }
-
-    fn profile(&self) -> Option<&Profile> {
-        Some(&PROFILE)
+    fn known(&self) -> &Known {
+        &self.known
     }
 
     fn find(&self, path: &str, env: &BTreeMap<String, String>) -> Found {
-        let found = program::find(PROFILE.program, path, None);
-        let missing = found.is_none();
-        Found {
-            missing: missing.then(|| format!("`{}` is not in PATH", PROFILE.program)),
-            install: missing.then(|| PROFILE.install.to_owned()),
-            logged_in: logged_in(env),
-            program: found,
-            version: None,
-            built_in: false,
-        }
-    }
-
-    fn memory_mb(&self) -> u64 {
-        880
+        installed::find(&PROFILE, path, logged_in(env))
     }
 
     fn start(&self, order: &Order) -> Result<Start> {
@@ -229,10 +179,7 @@ impl Agent for OpenCode {
     }
 
     fn resume(&self, order: &Order) -> Result<Start> {
-        let Some(native) = &order.native else {
-            let why = "it never told the name of its conversation".into();
-            return Err(Error::CannotResume { why });
-        };
+        let native = installed::conversation(order, |_| true)?;
         self.launch(order, &["--session", native.as_str()], Prompt::Nothing)
     }
 
@@ -243,14 +190,14 @@ impl Agent for OpenCode {
 
     fn speak(&self, order: &Order, via: Via, _resume: bool) -> Result<Spoken> {
         let (dialect, words): (_, &[&str]) = match via {
-            Via::Terminal => return Err(launch::no_protocol(&self.name, via)),
+            Via::Terminal => return Err(launch::no_protocol(&self.known.name, via)),
             Via::Acp => ("acp", &["acp"]),
             Via::Native => (
                 "opencode",
                 &["serve", "--port", "0", "--hostname", "127.0.0.1"],
             ),
         };
-        let mut argv = vec![program(order)?];
+        let mut argv = vec![self.program(order)?];
         argv.extend(words.iter().map(|&word| word.to_owned()));
         let start = Start {
             argv,
@@ -264,22 +211,13 @@ impl Agent for OpenCode {
         })
     }
 
-    fn read_hook(&self, _event: &str, _payload: &str) -> Vec<Reading> {
-        vec![]
-    }
-
     fn read_screen(&self, picture: Picture<'_>) -> Vec<Reading> {
-        let mut readings = self.rules.read(picture);
+        let mut readings = self.known.rules.read(picture);
         for reading in &mut readings {
-            match reading {
-                Reading::Asks(question) => {
-                    if let Some(text) = asked(picture.rows, question.text.as_str()) {
-                        question.text = text;
-                    }
-                }
-                // What it shows is the price of the conversation, also of what was before this run.
-                Reading::UsageTotal(total) => *reading = Reading::ConversationTotal(*total),
-                _ => {}
+            if let Reading::Asks(question) = reading
+                && let Some(text) = asked(picture.rows, question.text.as_str())
+            {
+                question.text = text;
             }
         }
         readings
@@ -290,45 +228,81 @@ impl Agent for OpenCode {
     }
 
     fn sources(&self, order: &Order) -> Vec<Source> {
-        vec![Source {
+        let log = Source {
             path: log_of(order),
             kind: LOG.into(),
             reach: Reach::Added,
-        }]
+        };
+        let database = |native: &NativeId| {
+            Some(Source {
+                path: database(&order.env)?,
+                kind: DATABASE.into(),
+                reach: Reach::Rows {
+                    statement: USED,
+                    of: native.to_string(),
+                },
+            })
+        };
+        let database = order.native.as_ref().and_then(database);
+        [log].into_iter().chain(database).collect()
     }
 
     fn reader(&self, kind: &str, _process: Option<Process>) -> Box<dyn Reader> {
         match kind {
             LOG => Box::new(Log),
+            DATABASE => Box::new(Used),
             _ => launch::no_reader(),
         }
-    }
-
-    fn submit(&self) -> Vec<u8> {
-        b"\r".to_vec()
     }
 
     /// Escape twice. Two plain ones at once would be another key; in this form each is one of its own.
     fn interrupt(&self) -> Vec<u8> {
         b"\x1b[27u\x1b[27u".to_vec()
     }
-
-    fn answer(&self, question: &Question, option: Option<usize>, text: &Reason) -> Reply {
-        self.rules.answer(question, option, text)
-    }
 }
 
 /// Whether somebody has logged in: by a variable, or by the file that a login leaves. Without one there are still
 /// free models and providers of the user's settings, so nothing means that nobody can tell.
 fn logged_in(env: &BTreeMap<String, String>) -> Option<bool> {
-    if LOGINS.iter().any(|name| env.contains_key(*name)) {
+    if installed::has_any(env, LOGINS) {
         return Some(true);
     }
-    let data = match env.get("XDG_DATA_HOME") {
-        Some(data) => PathBuf::from(data),
-        None => Path::new(env.get("HOME")?).join(".local/share"),
-    };
-    data.join("opencode/auth.json").exists().then_some(true)
+    data_folder(env)?.join("auth.json").exists().then_some(true)
+}
+
+fn data_folder(env: &BTreeMap<String, String>) -> Option<PathBuf> {
+    Some(installed::folder(env, "XDG_DATA_HOME", ".local/share")?.join("opencode"))
+}
+
+/// Where it keeps its conversations.
+fn database(env: &BTreeMap<String, String>) -> Option<PathBuf> {
+    let name = env.get("OPENCODE_DB").map_or("opencode.db", String::as_str);
+    Some(data_folder(env)?.join(name))
+}
+
+/// What [`USED`] says: all of it, also of earlier runs.
+#[derive(Debug)]
+struct Used;
+
+#[derive(Deserialize)]
+struct Totals {
+    input: u64,
+    output: u64,
+    cost: f64,
+}
+
+impl Reader for Used {
+    fn read(&mut self, text: &str) -> Vec<Reading> {
+        let total = |line: &str| {
+            let totals: Totals = serde_json::from_str(line).ok()?;
+            Some(Reading::ConversationTotal(Usage {
+                input_tokens: totals.input,
+                output_tokens: totals.output,
+                cost_micros: crate::hooks::micros(&totals.cost.to_string())?,
+            }))
+        };
+        text.lines().filter_map(total).collect()
+    }
 }
 
 /// Names the conversations that are begun: `… message=created id=ses_… … parentID=undefined …`.
@@ -416,6 +390,32 @@ mod tests {
             Log.read(&text),
             [Reading::Native("ses_one".parse().unwrap())]
         );
+    }
+
+    #[test]
+    fn the_database_tells_what_the_conversation_used() {
+        let used = Usage {
+            input_tokens: 24_343,
+            output_tokens: 17,
+            cost_micros: 73_284,
+        };
+        assert_eq!(
+            Used.read("{\"input\":24343,\"output\":17,\"cost\":0.073284}\n"),
+            [Reading::ConversationTotal(used)]
+        );
+        assert_eq!(Used.read("{\"input\":\"?\"}\n"), []);
+        let env = |pairs: &[(&str, &str)]| {
+            let own = |(k, v): &(&str, &str)| ((*k).to_owned(), (*v).to_owned());
+            pairs.iter().map(own).collect::<BTreeMap<_, _>>()
+        };
+        let at = |pairs: &[(&str, &str)]| database(&env(pairs));
+        assert_eq!(at(&[]), None);
+        assert_eq!(
+            at(&[("HOME", "/h")]),
+            Some("/h/.local/share/opencode/opencode.db".into())
+        );
+        let own = [("XDG_DATA_HOME", "/d"), ("OPENCODE_DB", "/mine.db")];
+        assert_eq!(at(&own), Some("/mine.db".into()));
     }
 
     #[test]

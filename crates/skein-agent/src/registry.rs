@@ -154,10 +154,6 @@ mod tests {
                 "agents.a.rules",
             ),
             (
-                "[a]\ncommand = 'x'\nduring_turn = 'maybe'",
-                "agents.a.during_turn",
-            ),
-            (
                 "[a]\ncommand = 'x'\n[a.rules]\nrule = 1",
                 "agents.a.rules.rule",
             ),

@@ -7,7 +7,7 @@
 //! [[rule]]
 //! name = "permission"              # shown by `skein why`
 //! says = "question"                # active, ready, waiting_input, blocked, question or usage
-//! in = "bottom 20"                 # any (default), cursor, title, or the last N rows that hold text
+//! in = "bottom 20"                 # any (default), cursor, or the last N rows that hold text
 //! all = ["Do you want to proceed?"]            # every one of these is there
 //! any = ["Esc to cancel", { regex = "^ *❯" }]  # and at least one of these
 //! not = ["esc to interrupt"]                   # and none of these
@@ -108,7 +108,6 @@ struct Asked {
 enum Region {
     Any,
     Cursor,
-    Title,
     /// The last so many rows that hold text: programs that draw inline do not reach the bottom.
     Bottom(usize),
 }

@@ -45,19 +45,16 @@ mod view;
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::thread;
 use std::time::Duration;
 
-use skein_domain::{AgentName, NativeId, PromptVia, Question, Reason, Via};
+use skein_domain::{NativeId, PromptVia, Via};
 
-use crate::agent::{
-    Abilities, Agent, Draft, DuringTurn, Found, Order, Picture, Process, Reader, Reading, Reply,
-    Result, Source, Spoken, Start,
-};
+use crate::agent::{Abilities, Agent, DuringTurn, Found, Order, Reading, Result, Spoken, Start};
 use crate::error::Error;
+use crate::installed;
+use crate::known::Known;
 use crate::launch::{self, Prompt};
-use crate::rules::Rules;
 
 use hook::Hook;
 use journal::Journal;
@@ -71,9 +68,7 @@ const RULES: &str = include_str!("../data/scripted.toml");
 /// The built-in agent, as the engine knows it.
 #[derive(Clone, Debug)]
 pub struct Scripted {
-    name: AgentName,
-    abilities: Abilities,
-    rules: Rules,
+    known: Known,
 }
 
 impl Scripted {
@@ -91,23 +86,21 @@ impl Scripted {
     }
 
     fn with(hooks: bool) -> Self {
-        Self {
-            name: AgentName::from_str(Self::NAME).expect("a plain word"),
-            abilities: Abilities {
-                prompt: PromptVia::ALL.to_vec(),
-                resume: true,
-                fork: true,
-                hooks,
-                screens: true,
-                files: false,
-                usage: true,
-                protocols: vec![],
-                during_turn: DuringTurn::Queues,
-                enter_after: Duration::ZERO,
-                inherits: vec![],
-            },
-            rules: Rules::parse("scripted", RULES).expect("our own rules, parsed by a test"),
-        }
+        let abilities = Abilities {
+            prompt: PromptVia::ALL.to_vec(),
+            resume: true,
+            fork: true,
+            hooks,
+            screens: true,
+            files: false,
+            usage: true,
+            protocols: vec![],
+            during_turn: DuringTurn::Queues,
+            enter_after: Duration::ZERO,
+            inherits: vec![],
+        };
+        let known = Known::own(Self::NAME, 8, RULES, abilities);
+        Self { known }
     }
 
     fn launch(
@@ -135,15 +128,15 @@ impl Scripted {
             prompt: None,
             native: Some(native),
         };
-        if self.abilities.hooks {
+        if self.known.abilities.hooks {
             start.env.insert("SCRIPTED_HOOKS".into(), "1".into());
         }
         if prompt == Prompt::Task {
-            let via = launch::via(&self.name, &self.abilities, order)?;
+            let via = launch::via(&self.known.name, &self.known.abilities, order)?;
             if via == PromptVia::Argv {
                 start.argv.push("--prompt".into());
             }
-            launch::deliver(&self.name, &mut start, via, &order.task)?;
+            launch::deliver(&self.known.name, &mut start, via, &order.task)?;
         }
         Ok(start)
     }
@@ -156,12 +149,8 @@ impl Default for Scripted {
 }
 
 impl Agent for Scripted {
-    fn name(&self) -> &AgentName {
-        &self.name
-    }
-
-    fn abilities(&self) -> &Abilities {
-        &self.abilities
+    fn known(&self) -> &Known {
+        &self.known
     }
 
     fn find(&self, _path: &str, _env: &BTreeMap<String, String>) -> Found {
@@ -170,10 +159,6 @@ impl Agent for Scripted {
             version: Some(env!("CARGO_PKG_VERSION").into()),
             ..Found::default()
         }
-    }
-
-    fn memory_mb(&self) -> u64 {
-        8
     }
 
     fn start(&self, order: &Order) -> Result<Start> {
@@ -187,20 +172,20 @@ impl Agent for Scripted {
     }
 
     fn resume(&self, order: &Order) -> Result<Start> {
-        let Some(native) = order.native.clone() else {
-            let why = "it has no conversation yet".into();
-            return Err(Error::CannotResume { why });
-        };
-        if journal::conversation(&order.private, native.as_str()).is_none() {
-            let why = format!("its conversation `{native}` is gone");
-            return Err(Error::CannotResume { why });
-        }
+        let kept =
+            |native: &NativeId| journal::conversation(&order.private, native.as_str()).is_some();
+        let native = installed::conversation(order, kept)?;
         self.launch(
             order,
             &["--resume", native.clone().as_str()],
             Prompt::Nothing,
             native,
         )
+    }
+
+    /// Its conversations lie there.
+    fn resumes_from_private(&self) -> bool {
+        true
     }
 
     fn fork(&self, order: &Order, from: &NativeId) -> Result<Start> {
@@ -210,39 +195,11 @@ impl Agent for Scripted {
     }
 
     fn speak(&self, _order: &Order, via: Via, _resume: bool) -> Result<Spoken> {
-        Err(launch::no_protocol(&self.name, via))
+        Err(launch::no_protocol(&self.known.name, via))
     }
 
     fn read_hook(&self, event: &str, payload: &str) -> Vec<Reading> {
         crate::hooks::read(event, payload)
-    }
-
-    fn read_screen(&self, picture: Picture<'_>) -> Vec<Reading> {
-        self.rules.read(picture)
-    }
-
-    fn draft(&self, picture: Picture<'_>) -> Draft {
-        self.rules.draft(picture)
-    }
-
-    fn sources(&self, _order: &Order) -> Vec<Source> {
-        vec![]
-    }
-
-    fn reader(&self, _kind: &str, _process: Option<Process>) -> Box<dyn Reader> {
-        launch::no_reader()
-    }
-
-    fn submit(&self) -> Vec<u8> {
-        b"\r".to_vec()
-    }
-
-    fn interrupt(&self) -> Vec<u8> {
-        b"\x1b".to_vec()
-    }
-
-    fn answer(&self, question: &Question, option: Option<usize>, text: &Reason) -> Reply {
-        self.rules.answer(question, option, text)
     }
 }
 

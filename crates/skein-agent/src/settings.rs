@@ -22,7 +22,6 @@ use serde::{Deserialize, Serialize};
 /// submit = "enter"                    # keys: enter, esc, tab, ctrl-c, alt-enter, or several: ["esc", "enter"]
 /// interrupt = "esc"
 /// enter_after_ms = 100                # how long after a paste Enter is a key again
-/// during_turn = "queues"              # a message while it works: unsafe (default), queues or steers
 /// install = "npm install -g qwen"     # told when it is missing
 /// ```
 ///
@@ -58,8 +57,6 @@ pub struct AgentSettings {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enter_after_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub during_turn: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub install: Option<String>,
 }
 
@@ -79,7 +76,6 @@ impl AgentSettings {
         "submit",
         "interrupt",
         "enter_after_ms",
-        "during_turn",
         "install",
     ];
 }
@@ -186,7 +182,6 @@ mod tests {
             submit = "enter"
             interrupt = ["esc"]
             enter_after_ms = 1
-            during_turn = "queues"
             install = "i"
             "#,
         )
@@ -198,6 +193,11 @@ mod tests {
         assert_eq!(keys, known);
         let settings: AgentSettings = table.clone().try_into().unwrap();
         assert_eq!(toml::Table::try_from(&settings).unwrap(), table);
-        assert!(toml::from_str::<AgentSettings>("comand = 'x'").is_err());
+        for unknown in ["comand = 'x'", "command = 'x'\nduring_turn = 'queues'"] {
+            assert!(
+                toml::from_str::<AgentSettings>(unknown).is_err(),
+                "{unknown}"
+            );
+        }
     }
 }

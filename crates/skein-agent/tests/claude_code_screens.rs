@@ -2,61 +2,16 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 
-use std::collections::BTreeSet;
-use std::fs;
-use std::path::PathBuf;
+#[path = "common/recorded.rs"]
+mod recorded;
 
-use skein_agent::{Agent, ClaudeCode, Draft, Picture, Reading, Reply, Resets, Wanted};
-use skein_domain::{Activity, OptionKind, Question};
+use recorded::{
+    Asking, AtWork, check_all_are_read, check_asking, check_at_work, look, look_at, recorded,
+};
+use skein_agent::{Agent, ClaudeCode, Reply, Resets, Wanted};
+use skein_domain::{Activity, OptionKind};
 
-fn folder() -> PathBuf {
-    PathBuf::from(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/tests/screens/claude-code"
-    ))
-}
-
-/// What is read from a screen: the rule with its detail, what is asked, the input box.
-#[derive(Debug, Default)]
-struct Seen {
-    activity: Option<(Activity, String, Option<String>)>,
-    question: Option<Question>,
-    wants: Option<Wanted>,
-    resets: Option<Resets>,
-    draft: Option<Draft>,
-}
-
-fn look(name: &str) -> Seen {
-    let text = fs::read_to_string(folder().join(format!("{name}.txt"))).unwrap();
-    let rows: Vec<String> = text.lines().map(str::to_owned).collect();
-    let picture = Picture {
-        rows: &rows,
-        cursor: (0, 0),
-        title: None,
-    };
-    let agent = ClaudeCode::new();
-    let mut seen = Seen {
-        draft: Some(agent.draft(picture)),
-        ..Seen::default()
-    };
-    for reading in agent.read_screen(picture) {
-        match reading {
-            Reading::Activity {
-                activity,
-                rule,
-                detail,
-            } => seen.activity = Some((activity, rule, detail)),
-            Reading::Asks(question) => seen.question = Some(question),
-            Reading::Wants(wants) => seen.wants = Some(wants),
-            Reading::Limited { resets } => seen.resets = resets,
-            other => panic!("{name}: {other:?}"),
-        }
-    }
-    seen
-}
-
-/// Screens without a question: what they say, in whose words, and what is in the box.
-const AT_WORK: &[(&str, Activity, &str, Option<&str>, &str)] = &[
+const AT_WORK: &[AtWork] = &[
     ("idle", Activity::Ready, "ready", None, ""),
     ("interrupted", Activity::Ready, "ready", None, ""),
     ("draft", Activity::Ready, "ready", None, "half a draft"),
@@ -68,10 +23,13 @@ const AT_WORK: &[(&str, Activity, &str, Option<&str>, &str)] = &[
         "[Pasted text #1 +30 lines]",
     ),
     ("command", Activity::Ready, "ready", None, "/login"),
+    // The model quotes a limit, a login and a question.
+    ("quoted", Activity::Ready, "ready", None, ""),
     ("error-400", Activity::Ready, "ready", None, ""),
     ("error-429", Activity::Ready, "ready", None, ""),
     ("busy", Activity::Active, "working", None, ""),
     ("full-busy", Activity::Active, "working", None, ""),
+    ("retrying", Activity::Active, "working", None, ""),
     (
         "limit",
         Activity::Blocked,
@@ -86,10 +44,16 @@ const AT_WORK: &[(&str, Activity, &str, Option<&str>, &str)] = &[
         Some("Not logged in · Please run /login"),
         "",
     ),
+    (
+        "error-401",
+        Activity::Blocked,
+        "not logged in",
+        Some("Please run /login · API Error: 401 e"),
+        "",
+    ),
 ];
 
-/// Screens that ask: the rule, the words and the options.
-const ASKING: &[(&str, &str, Wanted, &str, &[&str])] = &[
+const ASKING: &[Asking] = &[
     (
         "permission",
         "permission",
@@ -159,41 +123,19 @@ const ASKING: &[(&str, &str, Wanted, &str, &[&str])] = &[
 
 #[test]
 fn screens_at_work_say_what_it_does_and_what_is_typed() {
-    for (name, activity, rule, detail, draft) in AT_WORK {
-        let seen = look(name);
-        let detail = detail.map(str::to_owned);
-        let expected = Some((*activity, (*rule).to_owned(), detail));
-        assert_eq!(seen.activity, expected, "{name}");
-        assert_eq!(seen.question, None, "{name}");
-        let draft = match *draft {
-            "" => Draft::Empty,
-            text => Draft::Holds(text.into()),
-        };
-        assert_eq!(seen.draft, Some(draft), "{name}");
-    }
+    check_at_work(&ClaudeCode::new(), AT_WORK);
 }
 
 #[test]
 fn l6_screens_that_ask_show_no_input_box_and_give_words_and_options() {
-    for (name, rule, wants, text, options) in ASKING {
-        let seen = look(name);
-        let activity = seen.activity.map(|(activity, rule, _)| (activity, rule));
-        let expected = (Activity::WaitingInput, (*rule).to_owned());
-        assert_eq!(activity, Some(expected), "{name}");
-        assert_eq!(seen.wants, Some(*wants), "{name}");
-        let question = seen.question.unwrap();
-        assert_eq!(question.text.as_str(), *text, "{name}");
-        let offered: Vec<&str> = question.options.iter().map(|o| o.as_str()).collect();
-        assert_eq!(offered, *options, "{name}");
-        assert_eq!(seen.draft, Some(Draft::Unseen), "{name}");
-    }
+    check_asking(&ClaudeCode::new(), ASKING);
 }
 
 #[test]
 fn options_mean_yes_and_no_and_are_chosen_by_their_keys() {
     let agent = ClaudeCode::new();
     let keys = |name: &str, option: usize| {
-        let question = look(name).question.unwrap();
+        let question = look(&agent, name).question.unwrap();
         match agent.answer(&question, Some(option), &"x".parse().unwrap()) {
             Reply::Keys(keys) => (question.kinds.get(option).copied(), keys),
             other => panic!("{name}: {other:?}"),
@@ -213,19 +155,18 @@ fn options_mean_yes_and_no_and_are_chosen_by_their_keys() {
 #[test]
 fn a_limit_says_until_when() {
     let said = Resets::Said("resets 4:30am".into());
-    assert_eq!(look("limit").resets, Some(said));
+    assert_eq!(look(&ClaudeCode::new(), "limit").limited, Some(Some(said)));
+}
+
+#[test]
+fn a_limit_that_does_not_say_until_when_is_one() {
+    let agent = ClaudeCode::new();
+    let text = recorded(&agent, "limit").replace(" · limit resets 4:30am", "");
+    assert_eq!(look_at(&agent, "limit", &text).limited, Some(None));
+    assert_eq!(look(&agent, "not-logged-in").limited, None);
 }
 
 #[test]
 fn every_recorded_screen_is_read_by_a_test() {
-    let named = AT_WORK
-        .iter()
-        .map(|s| s.0)
-        .chain(ASKING.iter().map(|s| s.0));
-    let named: BTreeSet<String> = named.map(|name| format!("{name}.txt")).collect();
-    let recorded: BTreeSet<String> = fs::read_dir(folder())
-        .unwrap()
-        .map(|file| file.unwrap().file_name().into_string().unwrap())
-        .collect();
-    assert_eq!(named, recorded);
+    check_all_are_read(&ClaudeCode::new(), AT_WORK, ASKING, &[]);
 }

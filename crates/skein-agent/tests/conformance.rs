@@ -75,7 +75,6 @@ mod a_command_with_everything {
         install = "make stub"
         submit = ["esc", "enter"]
         interrupt = "ctrl-c"
-        during_turn = "queues"
         hooks = true
         [[rules.rule]]
         name = "ready"

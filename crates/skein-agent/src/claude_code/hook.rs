@@ -17,6 +17,7 @@ use crate::hooks::micros;
 struct Payload {
     session_id: Option<String>,
     transcript_path: Option<PathBuf>,
+    agent_id: Option<String>,
     prompt: Option<String>,
     error: Option<String>,
     last_assistant_message: Option<String>,
@@ -47,6 +48,7 @@ pub(super) fn read(event: &str, payload: &str) -> Vec<Reading> {
                 .chain([taken])
                 .collect()
         }
+        "SubagentStart" => watch_below(&payload).into_iter().collect(),
         "StopFailure" => failure(&payload),
         "StatusLine" => cost(&payload).into_iter().collect(),
         _ => vec![],
@@ -64,20 +66,30 @@ fn watch(payload: &Payload) -> Option<Reading> {
         .then(|| Reading::Watch(transcript::source(path)))
 }
 
+/// What an agent below this one uses stands only in a file of its own.
+fn watch_below(payload: &Payload) -> Option<Reading> {
+    let path = payload.transcript_path.as_deref()?;
+    let agent = payload.agent_id.as_deref()?;
+    let plain = agent
+        .chars()
+        .all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
+    (path.is_absolute() && plain)
+        .then(|| Reading::Watch(transcript::source(transcript::below(path, agent))))
+}
+
 /// A turn that ended by an error. What only time or a person can mend blocks the agent; after any other error it
 /// can be told to go on.
 fn failure(payload: &Payload) -> Vec<Reading> {
     let said = payload.last_assistant_message.clone().unwrap_or_default();
-    let limited = screen::until(&said);
+    // The same error is told of requests that came too fast, which has no end to wait for.
+    let limited = said.to_lowercase().contains("limit") && !said.starts_with("API Error");
     let blocked = |detail: &str| Reading::Activity {
         activity: Activity::Blocked,
         rule: "hook StopFailure".into(),
         detail: Some(detail.to_owned()),
     };
     match payload.error.as_deref() {
-        Some("rate_limit") if limited.is_some() => {
-            [blocked(&said)].into_iter().chain(limited).collect()
-        }
+        Some("rate_limit") if limited => vec![blocked(&said), screen::limit(&said)],
         Some("authentication_failed" | "oauth_org_not_allowed" | "billing_error") => {
             vec![blocked(&said)]
         }
@@ -118,6 +130,19 @@ mod tests {
     }
 
     #[test]
+    fn a_helper_is_counted_by_its_own_transcript() {
+        let payload = |id: &str| {
+            format!(r#"{{"session_id":"a-1","transcript_path":"/h/a-1.jsonl","agent_id":"{id}"}}"#)
+        };
+        let path = PathBuf::from("/h/a-1/subagents/agent-ae79.jsonl");
+        assert_eq!(
+            read("SubagentStart", &payload("ae79")),
+            [Reading::Watch(transcript::source(path))]
+        );
+        assert_eq!(read("SubagentStart", &payload("../ae79")), []);
+    }
+
+    #[test]
     fn a_limit_blocks_and_says_until_when_and_other_errors_end_the_turn() {
         let said = "You've hit your 5-hour limit · resets 4:30am (UTC)";
         let payload = format!(r#"{{"error":"rate_limit","last_assistant_message":"{said}"}}"#);
@@ -134,8 +159,12 @@ mod tests {
                 },
             ]
         );
+        let untold = r#"{"error":"rate_limit","last_assistant_message":"You've hit your limit"}"#;
+        let limited = Reading::Limited { resets: None };
+        assert_eq!(read("StopFailure", untold).last(), Some(&limited));
         for error in [
             r#"{"error":"rate_limit","last_assistant_message":"API Error: Request rejected (429)"}"#,
+            r#"{"error":"rate_limit","last_assistant_message":"API Error: 429 your account's rate limit"}"#,
             r#"{"error":"server_error","last_assistant_message":"API Error: 529"}"#,
             "{}",
         ] {

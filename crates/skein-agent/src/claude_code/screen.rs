@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use skein_domain::{Activity, Question, Reason};
 
-use crate::agent::{Picture, Reading, Resets};
+use crate::agent::{Draft, Picture, Reading, Resets};
 use crate::rules::Rules;
 
 /// As much of a command as a question may hold.
@@ -15,7 +15,10 @@ const GENERAL: &[&str] = &["Do you want to proceed?", "Would you like to proceed
 
 pub(super) fn read(rules: &Rules, picture: Picture<'_>) -> Vec<Reading> {
     let picture = now(picture);
-    let mut readings = rules.read(picture);
+    let mut readings = match below_box(picture.rows) {
+        Some(below) => beside_box(rules, picture, below),
+        None => rules.read(picture),
+    };
     let mut limited = None;
     for reading in &mut readings {
         match reading {
@@ -26,9 +29,9 @@ pub(super) fn read(rules: &Rules, picture: Picture<'_>) -> Vec<Reading> {
             }
             Reading::Activity {
                 activity: Activity::Blocked,
-                detail: Some(detail),
-                ..
-            } => limited = until(detail),
+                rule,
+                detail,
+            } if rule == "limit" => limited = Some(limit(detail.as_deref().unwrap_or_default())),
             _ => {}
         }
     }
@@ -36,16 +39,64 @@ pub(super) fn read(rules: &Rules, picture: Picture<'_>) -> Vec<Reading> {
     readings
 }
 
+/// What is in its input box.
+pub(super) fn draft(rules: &Rules, picture: Picture<'_>) -> Draft {
+    let picture = now(picture);
+    match below_box(picture.rows) {
+        Some(_) => rules.draft_in_box(picture),
+        None => rules.draft(picture),
+    }
+}
+
+/// How it says that its login was refused. It looks like the model's words, so all of this must be there.
+const REFUSED: &str = "● Please run /login · API Error: ";
+
+/// While its box is on the screen it asks nothing, and what holds it up it says only in places of its own: below the
+/// box, right below the prompt that it could not take, and as the last of its turn.
+fn beside_box(rules: &Rules, picture: Picture<'_>, below: usize) -> Vec<Reading> {
+    let rows = picture.rows;
+    let first = |row: &&String| row.starts_with("  ⎿") || row.starts_with(|c: char| c != ' ');
+    let untaken = rows.iter().find(first).filter(|row| row.starts_with(' '));
+    let last = rows.iter().rfind(|row| row.starts_with('●'));
+    let refused = last.filter(|row| row.starts_with(REFUSED));
+    let own = untaken.into_iter().chain(refused).chain(&rows[below..]);
+    let own: Vec<String> = own.cloned().collect();
+    let said = rules.read(Picture {
+        rows: &own,
+        ..picture
+    });
+    let blocked = |r: &Reading| matches!(r, Reading::Activity { activity, .. } if *activity == Activity::Blocked);
+    match said.iter().any(blocked) {
+        true => said,
+        false => rules.read_above_box(picture),
+    }
+}
+
+/// The row below its input box, which stands between two lines, if that is on the screen. What others say never
+/// begins at the left edge.
+fn below_box(rows: &[String]) -> Option<usize> {
+    let begins = |index: &usize| {
+        let draft = rows[*index].strip_prefix('❯');
+        draft.is_some_and(|draft| !is_option(draft.trim_start())) && is_line(&rows[*index - 1])
+    };
+    let top = (1..rows.len()).rev().find(begins)?;
+    let height = rows[top..].iter().position(|row| is_line(row))?;
+    Some(top + height + 1)
+}
+
+/// A limit, whether or not it says when it is over.
+pub(super) fn limit(said: &str) -> Reading {
+    until(said).unwrap_or(Reading::Limited { resets: None })
+}
+
 /// It says at which hour of the day, in words.
-pub(super) fn until(said: &str) -> Option<Reading> {
-    let at = said.find("resets ")?;
-    Some(Reading::Limited {
-        resets: Some(Resets::Said(said[at..].trim().to_owned())),
-    })
+fn until(said: &str) -> Option<Reading> {
+    let resets = Some(Resets::said(said)?);
+    Some(Reading::Limited { resets })
 }
 
 /// What came after the last prompt: an error of an earlier turn is no longer true.
-pub(super) fn now(picture: Picture<'_>) -> Picture<'_> {
+fn now(picture: Picture<'_>) -> Picture<'_> {
     let rows = picture.rows;
     let prompt = (1..rows.len()).rev().find(|&index| {
         let row = rows[index].as_str();

@@ -13,7 +13,12 @@ use crate::agent::Order;
 /// Its name below the private folder.
 pub(super) const FILE: &str = "claude-settings.json";
 
-const EVENTS: &[&str] = &["SessionStart", "UserPromptSubmit", "StopFailure"];
+const EVENTS: &[&str] = &[
+    "SessionStart",
+    "UserPromptSubmit",
+    "SubagentStart",
+    "StopFailure",
+];
 
 /// The agent waits for its hooks.
 const SECONDS: u64 = 5;

@@ -7,6 +7,7 @@ use skein_domain::LaunchSettings;
 use tempfile::TempDir;
 
 use super::*;
+use crate::error::Error;
 
 struct Place {
     folder: TempDir,

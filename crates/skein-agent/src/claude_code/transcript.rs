@@ -1,7 +1,7 @@
 //! `projects/FOLDER/ID.jsonl`: the conversation as Claude Code keeps it. Read for tokens only.
 //!
 //! A message of the model stands there once per block of its content, each time with what it used so far.
-//! Messages of agents below it are counted like its own.
+//! Agents below it have files of their own beside it, `ID/subagents/agent-AGENT.jsonl`, and are counted like itself.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -23,6 +23,12 @@ pub(super) fn source(path: PathBuf) -> Source {
         kind: TRANSCRIPT.into(),
         reach: Reach::Added,
     }
+}
+
+/// Where an agent below the one of this transcript writes its own.
+pub(super) fn below(transcript: &Path, agent: &str) -> PathBuf {
+    let folder = transcript.with_extension("").join("subagents");
+    folder.join(format!("agent-{agent}.jsonl"))
 }
 
 /// Where the program will write it. Its name for the folder is the path with all but letters and digits replaced.
@@ -82,10 +88,10 @@ struct Said {
 #[serde(default)]
 #[derive(Default)]
 struct Used {
-    input_tokens: u64,
-    cache_creation_input_tokens: u64,
-    cache_read_input_tokens: u64,
-    output_tokens: u64,
+    input_tokens: Option<u64>,
+    cache_creation_input_tokens: Option<u64>,
+    cache_read_input_tokens: Option<u64>,
+    output_tokens: Option<u64>,
 }
 
 impl Transcript {
@@ -116,13 +122,15 @@ impl Reader for Transcript {
                 continue;
             };
             let used = message.usage;
-            let input = used
-                .input_tokens
-                .saturating_add(used.cache_creation_input_tokens)
-                .saturating_add(used.cache_read_input_tokens);
+            // Some providers have no number, or `null`, for what they do not know.
+            let read = [
+                used.input_tokens,
+                used.cache_creation_input_tokens,
+                used.cache_read_input_tokens,
+            ];
             let usage = Usage {
-                input_tokens: input,
-                output_tokens: used.output_tokens,
+                input_tokens: read.into_iter().flatten().fold(0, u64::saturating_add),
+                output_tokens: used.output_tokens.unwrap_or(0),
                 cost_micros: 0,
             };
             if kind == "assistant"
@@ -169,5 +177,14 @@ mod tests {
             [used(100, 1), used(0, 19), used(5, 2)]
         );
         assert_eq!(transcript.read(&line("m1", 10, 90, 20)), []);
+    }
+
+    #[test]
+    fn what_is_not_known_of_a_message_does_not_hide_the_rest() {
+        let text = line("m1", 10, 90, 20).replace(
+            r#""cache_read_input_tokens":90"#,
+            r#""cache_read_input_tokens":null"#,
+        );
+        assert_eq!(Transcript::default().read(&text), [used(10, 20)]);
     }
 }

@@ -12,10 +12,11 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 use crate::agent::{Order, Result, Start};
-use crate::launch;
+use crate::{installed, launch};
 
 const SETTINGS: &str = "config.toml";
-/// The lent folder, below the private one.
+/// The lent folder, below the private one; with a lent home or without, its databases are there. Codexes that are
+/// started at the same time fall over each other's new tables, and what is in these can be made anew.
 const LENT: &str = "codex";
 const NOTE: &str = "screen_reader_detection_done";
 
@@ -30,19 +31,24 @@ for entry in "$user/auth.json" "$user"/* "$user"/.[!.]*; do
 done
 exec "$@""#;
 
+/// Where the session's Codex keeps its databases.
+pub(super) fn databases(order: &Order) -> Result<String> {
+    launch::text(&order.private.join(LENT), "private")
+}
+
 /// A start of `argv` with the user's folder, or with a lent one.
 pub(super) fn lend(order: &Order, argv: Vec<String>) -> Result<Start> {
     let plain = |argv| Start {
         argv,
         ..Start::default()
     };
-    let Some(user) = order.folder("CODEX_HOME", ".codex") else {
+    let Some(user) = installed::folder(&order.env, "CODEX_HOME", ".codex") else {
         return Ok(plain(argv));
     };
     let Some(settings) = noted(&user) else {
         return Ok(plain(argv));
     };
-    let own = launch::text(&order.private.join(LENT), "private")?;
+    let own = databases(order)?;
     let user = launch::text(&user, "CODEX_HOME")?;
     let env = BTreeMap::from([("CODEX_HOME".to_owned(), own.clone())]);
     let before = ["sh", "-c", LINK, "sh", &own, &user];
@@ -78,14 +84,10 @@ fn noted(user: &Path) -> Option<String> {
 /// Whether somebody has logged in: by a variable, or by the file that `codex login` leaves. Other providers
 /// have logins of their own, which only they know of.
 pub(super) fn logged_in(env: &BTreeMap<String, String>, variables: &[&str]) -> Option<bool> {
-    if variables.iter().any(|name| env.contains_key(*name)) {
+    if installed::has_any(env, variables) {
         return Some(true);
     }
-    let named = |name: &str| env.get(name).filter(|value| value.starts_with('/'));
-    let folder = match named("CODEX_HOME") {
-        Some(folder) => PathBuf::from(folder),
-        None => PathBuf::from(named("HOME")?).join(".codex"),
-    };
+    let folder = installed::folder(env, "CODEX_HOME", ".codex")?;
     if folder.join("auth.json").exists() {
         return Some(true);
     }

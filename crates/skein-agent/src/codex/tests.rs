@@ -76,7 +76,10 @@ fn settings_with_the_note_are_used_as_they_are() {
     let text = "[tui]\nscreen_reader_detection_done = false\n";
     fs::write(settings_file(&folder), text).unwrap();
     let start = Codex::new().start(&order(&folder)).unwrap();
-    assert_eq!(start.argv[0], "codex");
+    assert_eq!(
+        start.argv[0],
+        folder.path().join("bin/codex").display().to_string()
+    );
     assert!(start.files.is_empty() && start.env.is_empty());
 }
 
@@ -96,6 +99,22 @@ fn settings_without_the_note_are_lent_and_stay_as_they_are() {
     let note = &lent["tui"]["screen_reader_detection_done"];
     assert_eq!(note.as_bool(), Some(true));
     assert_eq!(fs::read_to_string(settings_file(&folder)).unwrap(), text);
+}
+
+#[test]
+fn sessions_share_no_database_in_whatever_home_they_are() {
+    let folder = TempDir::new().unwrap();
+    let own = folder.path().join("private/codex").display().to_string();
+    let (codex, order) = (Codex::new(), order(&folder));
+    let database = |start: &Start| setting(start, "sqlite_home").as_str().unwrap().to_owned();
+    for text in ["", "[tui]\nscreen_reader_detection_done = true\n"] {
+        fs::write(settings_file(&folder), text).unwrap();
+        assert_eq!(database(&codex.start(&order).unwrap()), own);
+    }
+    let native = codex.speak(&order, Via::Native, false).unwrap();
+    assert_eq!(database(&native.start), own);
+    let acp = codex.speak(&order, Via::Acp, false).unwrap();
+    assert_eq!(acp.start.env["CODEX_SQLITE_HOME"], own);
 }
 
 #[test]

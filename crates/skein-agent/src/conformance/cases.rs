@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "only tests use the suite")]
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::Component;
 
 use proptest::prelude::*;
@@ -188,6 +189,24 @@ pub fn resume_works_exactly_when_it_is_declared(subject: &Subject) {
     }
 }
 
+pub fn l5_a_resume_needs_its_private_folder_exactly_when_it_is_declared(subject: &Subject) {
+    let place = Place::new(subject);
+    let mut order = place.order("hello", None);
+    (subject.first_run)(&order);
+    let started = subject.agent.start(&order).unwrap();
+    order.native = started.native.or_else(|| Some("conv-1".parse().unwrap()));
+    order.run = 2;
+    if subject.agent.resume(&order).is_err() {
+        return;
+    }
+    fs::remove_dir_all(&order.private).unwrap();
+    fs::create_dir(&order.private).unwrap();
+    assert_eq!(
+        subject.agent.resume(&order).is_err(),
+        subject.agent.resumes_from_private()
+    );
+}
+
 pub fn fork_works_exactly_when_it_is_declared(subject: &Subject) {
     let place = Place::new(subject);
     let order = place.order("hello", None);
@@ -239,7 +258,7 @@ pub fn the_same_order_gives_the_same_start(subject: &Subject) {
 pub fn keys_are_never_empty(subject: &Subject) {
     assert!(!subject.agent.submit().is_empty());
     assert!(!subject.agent.interrupt().is_empty());
-    assert!(subject.agent.memory_mb() > 0);
+    assert!(subject.agent.known().memory_mb > 0);
 }
 
 fn question(options: &[&str]) -> Question {
@@ -316,7 +335,7 @@ pub fn l13_no_screen_makes_it_panic(subject: &Subject) {
             title: None,
         };
         assert_eq!(agent.read_screen(picture), []);
-        assert_eq!(agent.draft(picture), Draft::Unseen);
+        assert_eq!(agent.draft(picture), Draft::Unknown);
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use skein_domain::{Kind, LaunchSettings};
 
 use super::*;
+use crate::agent::{Draft, Picture};
 
 fn order(task: &str) -> Order {
     Order {
@@ -102,7 +103,7 @@ fn the_bare_command_says_nothing_of_itself() {
         cursor: (0, 0),
         title: None,
     };
-    assert_eq!(agent.draft(picture), Draft::Unseen);
+    assert_eq!(agent.draft(picture), Draft::Unknown);
     assert_eq!(agent.read_screen(picture), []);
 }
 

@@ -268,7 +268,7 @@ mod tests {
         let [Reading::Watch(found)] = &readings[..] else {
             panic!("{readings:?}")
         };
-        assert_eq!((&found.path, found.reach), (&chat, Reach::Added));
+        assert_eq!((&found.path, &found.reach), (&chat, &Reach::Added));
     }
 
     #[test]

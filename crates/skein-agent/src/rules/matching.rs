@@ -12,12 +12,23 @@ use crate::agent::{Draft, Picture, Reading, Resets, Wanted};
 impl Rules {
     /// What the picture says: the first rule that fits, and all that tell usage.
     pub fn read(&self, picture: Picture<'_>) -> Vec<Reading> {
+        self.read_by(picture, |_| true)
+    }
+
+    /// The same of a picture that surely shows the input box. A program that asks shows its question instead, so words
+    /// like those of a question, a login or a limit are somebody's: the model may quote anything.
+    pub(crate) fn read_above_box(&self, picture: Picture<'_>) -> Vec<Reading> {
+        self.read_by(picture, |rule| !rule.says.holds_up())
+    }
+
+    fn read_by(&self, picture: Picture<'_>, counts: impl Fn(&Rule) -> bool) -> Vec<Reading> {
         let mut readings = Vec::new();
         let speaks = |rule: &&Rule| !matches!(rule.says, Says::Usage { .. });
         if let Some(rule) = self
             .rules
             .iter()
             .filter(speaks)
+            .filter(|rule| counts(rule))
             .find(|rule| rule.fits(picture))
         {
             rule.tell(picture, &mut readings);
@@ -33,13 +44,32 @@ impl Rules {
     /// What is in the input box.
     pub fn draft(&self, picture: Picture<'_>) -> Draft {
         let Some(input_box) = &self.input_box else {
-            return Draft::Unseen;
+            return Draft::Unknown;
         };
         let hidden = |rule: &&Rule| input_box.hidden_by.contains(&rule.name);
         if self.rules.iter().filter(hidden).any(|r| r.fits(picture)) {
             return Draft::Unseen;
         }
         input_box.draft(picture)
+    }
+
+    /// The same of a picture that surely shows the box, whatever is quoted above it.
+    pub(crate) fn draft_in_box(&self, picture: Picture<'_>) -> Draft {
+        let input_box = self.input_box.as_ref();
+        input_box.map_or(Draft::Unknown, |input_box| input_box.draft(picture))
+    }
+}
+
+impl Says {
+    /// Whether the agent waits for something else than a message.
+    fn holds_up(&self) -> bool {
+        match self {
+            Self::Question(_) => true,
+            Self::Activity { activity, .. } => {
+                matches!(activity, Activity::Blocked | Activity::WaitingInput)
+            }
+            Self::Usage { .. } => false,
+        }
     }
 }
 
@@ -48,7 +78,6 @@ impl Region {
         let rows = picture.rows;
         let range: Range<usize> = match self {
             Self::Any => 0..rows.len(),
-            Self::Title => 0..0,
             Self::Cursor => {
                 let row = usize::from(picture.cursor.0);
                 row.min(rows.len())..(row + 1).min(rows.len())
@@ -77,21 +106,14 @@ impl Pattern {
 impl Rule {
     fn fits(&self, picture: Picture<'_>) -> bool {
         let rows = self.region.rows(picture);
-        let title = picture.title.filter(|_| self.region == Region::Title);
-        let there = |pattern: &Pattern| {
-            rows.iter().any(|row| pattern.is_in(row)) || title.is_some_and(|t| pattern.is_in(t))
-        };
+        let there = |pattern: &Pattern| rows.iter().any(|row| pattern.is_in(row));
         self.all.iter().all(there)
             && (self.any.is_empty() || self.any.iter().any(there))
             && !self.not.iter().any(there)
     }
 
     fn tell(&self, picture: Picture<'_>, readings: &mut Vec<Reading>) {
-        let rows = match self.region {
-            // What a title announces is shown on the screen.
-            Region::Title => picture.rows,
-            region => region.rows(picture),
-        };
+        let rows = self.region.rows(picture);
         match &self.says {
             Says::Activity {
                 activity,

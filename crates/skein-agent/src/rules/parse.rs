@@ -205,12 +205,11 @@ fn region(reader: &mut Reader) -> Result<Region, Error> {
     match text.as_str() {
         "any" => Ok(Region::Any),
         "cursor" => Ok(Region::Cursor),
-        "title" => Ok(Region::Title),
         other => other
             .strip_prefix("bottom ")
             .and_then(|n| n.parse().ok())
             .filter(|n| *n > 0)
             .map(Region::Bottom)
-            .ok_or_else(|| reader.bad("in", "expected any, cursor, title or `bottom N`")),
+            .ok_or_else(|| reader.bad("in", "expected any, cursor or `bottom N`")),
     }
 }
