@@ -39,6 +39,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use skein_agent::agent::Agent;
+use skein_agent::moment::Zone;
 use skein_domain::{Project, RuntimeKind, Session, SessionId, TenantId, Via, WorkspaceKind};
 use skein_runtime::runtime::Runtime;
 use skein_workspace::provider::Provider;
@@ -49,7 +50,7 @@ use crate::error::Error;
 pub use gc::GcOrder;
 pub(crate) use journal::{reason, tell as tell_saga, turn_round};
 pub(crate) use leftover::take_over;
-pub use parts::{FleetParts, Memory, NoPoints, Points};
+pub use parts::{Databases, FleetParts, Memory, NoPoints, Points};
 pub use request::{AgentView, Hook, Terminal, Why};
 pub(crate) use request::{insert_receipt, new_receipt};
 pub use settings::{MachineSettings, ProjectSettings, Settings, SettingsError};
@@ -68,6 +69,8 @@ pub struct Fleet {
     runtimes: HashMap<RuntimeKind, Arc<dyn Runtime>>,
     pub(crate) settings: Arc<dyn Settings>,
     memory: Arc<dyn Memory>,
+    databases: Arc<dyn Databases>,
+    zone: Zone,
     points: Arc<dyn Points>,
     private: PathBuf,
     logs: PathBuf,
@@ -100,6 +103,8 @@ impl Fleet {
             runtimes: parts.runtimes.into_iter().map(|r| (r.kind(), r)).collect(),
             settings: parts.settings,
             memory: parts.memory,
+            databases: parts.databases,
+            zone: parts.zone,
             points: parts.points,
             private: parts.private,
             logs: parts.logs,
@@ -152,14 +157,19 @@ impl Fleet {
         place_below(&self.private, member)
     }
 
+    /// Where the history of all its runs is kept.
+    fn logs_of(&self, member: &Member) -> PathBuf {
+        place_below(&self.logs, member)
+    }
+
     /// Where the history of one run is kept.
     fn log_of(&self, member: &Member, run: u64) -> PathBuf {
-        place_below(&self.logs, member).join(format!("{run}.log"))
+        self.logs_of(member).join(format!("{run}.log"))
     }
 
     /// Where the output of the last set-up is kept.
     fn setup_log_of(&self, member: &Member) -> PathBuf {
-        place_below(&self.logs, member).join("setup.log")
+        self.logs_of(member).join("setup.log")
     }
 
     /// Whether this folder is ours to make and to remove, so that nobody else may count on it.

@@ -13,10 +13,10 @@ use crate::error::UserError;
 use crate::settle::Watch;
 use crate::view;
 
-/// Clear up after ended sessions: workspaces, old backups, stray processes
+/// Clear up after ended sessions: workspaces, logs, files of agents, old backups, stray processes
 ///
-/// Only what Skein made is touched, and work that is nowhere else is kept under a git ref first. Old backups
-/// are named; dropping them takes `--discard`.
+/// Only what Skein made is touched, and work that is nowhere else is kept under a git ref first. Whatever a
+/// restore needs stays until its session is archived. Old backups are named; dropping them takes `--discard`.
 #[derive(Debug, Args)]
 pub(crate) struct GcArgs {
     /// Only tell what would be done

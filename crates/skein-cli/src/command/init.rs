@@ -178,7 +178,9 @@ fn installed(context: &Context) -> Vec<String> {
     let mut found: Vec<String> = Registry::built_in()
         .list()
         .into_iter()
-        .filter(|agent| agent.profile().is_some() && agent.find(&path, &env).program.is_some())
+        .filter(|agent| {
+            agent.known().profile.is_some() && agent.find(&path, &env).program.is_some()
+        })
         .map(|agent| agent.name().to_string())
         .collect();
     found.sort_by_key(|name| USUAL.iter().position(|usual| usual == name));

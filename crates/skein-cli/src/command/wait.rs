@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use skein_client::{Events, Kind, Link};
+use skein_domain::Status;
 use skein_wire::Session;
 use tokio::time::timeout;
 
@@ -14,10 +15,16 @@ use crate::duration::Seconds;
 use crate::error::UserError;
 use crate::view;
 
+/// The status that promises that there is nothing to do.
+const IDLE: &str = Status::Idle.as_str();
 /// Without an event for so long it is looked again.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Wait until a session has one of the given statuses
+///
+/// `idle` is waited for until its turn is over and no message is on its way to it: what was sent before is done
+/// then. A message that nobody but a person can help on, because somebody's text stands in the agent's input box,
+/// is not waited for; nor is a session idle that a limit of its provider holds up, which is `blocked`.
 #[derive(Debug, Args)]
 pub(crate) struct WaitArgs {
     /// Session id
@@ -83,6 +90,7 @@ async fn reached(
     let mut stream = client
         .follow_events(Some(since), Some(&id))
         .on_change(|link| told(context, link, lost));
+    let mut rested = None;
     loop {
         match client.get_session(&id).await {
             Ok(found) => session = found,
@@ -90,9 +98,14 @@ async fn reached(
             Err(error) if error.kind() == Kind::Unavailable => {}
             Err(error) => return Err(error.into()),
         }
-        let now = [&session.status, &session.phase];
-        if args.until.iter().any(|wanted| now.contains(&wanted)) {
-            return Ok(session);
+        if args.until.iter().any(|wanted| is_as(&session, wanted)) {
+            // The record and what was seen of it are told together but looked up one after the other; what comes
+            // between the two changes the record.
+            if session.status != IDLE || rested == Some(session.version) {
+                return Ok(session);
+            }
+            rested = Some(session.version);
+            continue;
         }
         if is_over(&session, &args.until) {
             return Err(UserError::new(
@@ -106,6 +119,15 @@ async fn reached(
             event?;
         }
     }
+}
+
+/// Whether the session is as wanted. Most phases have statuses of the same meaning, which know more.
+fn is_as(session: &Session, wanted: &str) -> bool {
+    if Status::parse(wanted).is_none() {
+        return session.phase == wanted;
+    }
+    let rests = session.queued == 0 || session.draft;
+    session.status == wanted && (wanted != IDLE || rests)
 }
 
 /// Whether nothing that was waited for can come any more, short of somebody bringing it back.

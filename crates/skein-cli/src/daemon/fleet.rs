@@ -1,5 +1,6 @@
 //! What agents run on: workspaces, terminals, settings, memory. Picked and put together here.
 
+mod databases;
 mod memory;
 #[cfg(debug_assertions)]
 mod points;
@@ -10,6 +11,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use skein_agent::moment::Zone;
 use skein_engine::fleet::{FleetParts, NoPoints, Points};
 use skein_runtime::pty::{PtyOptions, PtyRuntime};
 use skein_runtime::tmux::{TmuxOptions, TmuxRuntime};
@@ -34,6 +36,8 @@ pub(super) fn parts(home: &Home, environment: &Environment) -> Result<FleetParts
         ],
         settings: Arc::new(settings::Files::new(environment, pool)),
         memory: Arc::new(memory::Proc),
+        databases: Arc::new(databases::Sqlite),
+        zone: Zone::new(jiff::tz::TimeZone::system()),
         private: home.root().join("sessions"),
         logs: home.logs().join("sessions"),
         home: home.root().to_owned(),

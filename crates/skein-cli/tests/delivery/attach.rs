@@ -184,6 +184,12 @@ fn a_message_that_meets_somebodys_text_waits_and_says_so() {
         },
         || fleet.run(&["why", &session]).stdout,
     );
+    // Nobody but a person can help that on, so nobody else waits for it.
+    let rests = fleet.json(&["wait", &session, "--until", "idle", "--timeout", "60s"]);
+    assert_eq!(
+        (&rests["queued"], &rests["draft"]),
+        (&1.into(), &true.into())
+    );
     outer.keys(&["C-u"]);
     fleet.until_receipt(&sent.receipt, &["submitted", "turn_started"]);
 }

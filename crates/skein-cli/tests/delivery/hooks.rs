@@ -104,3 +104,37 @@ fn an_agent_that_says_it_is_done_is_done_also_if_it_stays() {
     );
     fleet.until_no_agents();
 }
+
+/// A program may begin with something else just when a message lies in its box: its own task, for one. What is in
+/// this one's box cannot be seen, so that Enter is pressed late.
+#[test]
+fn l6_a_prompt_that_is_not_the_message_is_not_taken_for_it() {
+    let fleet = Fleet::new();
+    let command = script(
+        &fleet,
+        "hook() { echo \"$2\" | \"$SKEIN_BIN\" hook $1; }\n\
+         hook prompt '{\"text\":\"go\"}'; stty -icanon -echo; hook turn-end '{}'\n\
+         head -c 1 > first\n\
+         hook prompt '{\"text\":\"something else\"}'\n\
+         until [ -e go ]; do sleep 0.05; done\n\
+         hook turn-end '{}'; stty icanon; IFS= read -r rest\n\
+         echo \"$(cat first)$rest\" > heard\n\
+         hook prompt \"{\\\"text\\\":\\\"$(cat heard)\\\"}\"; hook turn-end '{}'; exec cat\n",
+    );
+    fleet.settings(&format!(
+        "[agents.other]\ncommand = '{command}'\nprompt = 'argv'\nhooks = true\n\
+         [[agents.other.rules.rule]]\nname = 'never'\nsays = 'active'\nall = ['never shown']\n"
+    ));
+    let spawned = fleet.json(&["spawn", "--project", "api", "--agent", "other", "go"]);
+    let session = text(&spawned["id"]);
+    let folder = fleet.folder(&session);
+    let message = post(&fleet, &session, "a message");
+    let began = |s: &serde_json::Value| s["status"] == "working" && s["turns"] == 2;
+    fleet.until(&session, began);
+    let waits = fleet.receipt(&message.receipt);
+    assert!(waits["state"] == "written", "{waits}");
+    std::fs::write(folder.join("go"), "").unwrap();
+    fleet.until_receipt(&message.receipt, &["turn_started"]);
+    let heard = std::fs::read_to_string(folder.join("heard")).unwrap();
+    assert_eq!(heard, "a message\n");
+}

@@ -62,3 +62,29 @@ fn a_session_goes_on_by_itself_when_the_limit_is_over_if_it_was_asked_to() {
     );
     fleet.until_status(&session, "idle");
 }
+
+#[test]
+fn whoever_a_limit_holds_up_is_not_waited_for_as_idle() {
+    let fleet = Fleet::new();
+    let session = limited(&fleet, 3, &[]);
+    let waited = fleet.json(&[
+        "wait",
+        &session,
+        "--until",
+        "idle,blocked",
+        "--timeout",
+        "60s",
+    ]);
+    assert_eq!(waited["status"], "blocked", "{waited}");
+    assert!(
+        text(&waited["status_reason"]).contains("until 2"),
+        "{waited}"
+    );
+    let waited = fleet.json(&["wait", &session, "--until", "idle", "--timeout", "60s"]);
+    assert_eq!(waited["status"], "idle", "{waited}");
+    let kinds = fleet.kinds(&session);
+    assert!(
+        kinds.contains(&"session.limit_over".to_owned()),
+        "{kinds:?}"
+    );
+}

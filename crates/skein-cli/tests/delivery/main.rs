@@ -17,6 +17,7 @@ mod observe;
 mod post;
 mod questions;
 mod restart;
+mod waits;
 
 #[path = "../fleet/common.rs"]
 #[expect(dead_code, reason = "other suites use the rest")]

@@ -1,12 +1,16 @@
 //! Agents outlive the daemon, and the daemon finds them again; what did not outlive it is brought back.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
+use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::agents::Frozen;
+use crate::base::Ran;
 use crate::common::{Fleet, alive, end, eventually, text};
 use crate::post::{assert_l6, post};
 
@@ -364,4 +368,113 @@ fn l6_what_waited_comes_after_the_task_of_a_restore_that_starts_fresh() {
         || (typed() == ["do it", "do it", "and this"]).then_some(()),
         || format!("{:?} {}", typed(), fleet.run(&["screen", "api-1"]).stdout),
     );
+}
+
+/// Puts a program of this name into a PATH, which is given.
+fn program(fleet: &Fleet, name: &str, lines: &str) -> String {
+    let bin = fleet.home.user().join("bin");
+    fs::create_dir(&bin).unwrap();
+    let program = bin.join(name);
+    fs::write(&program, format!("#!/bin/sh\n{lines}")).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    format!("{}:/usr/bin:/bin", bin.display())
+}
+
+/// A program that is taken for aider: it has a prompt, and a log of what its model used, which others write.
+const AIDER: &str = "printf '> '\nwhile read -r line; do printf '\\nI see.\\n\\n> '; done\n";
+
+/// What aider's log says of one answer: a token in, ten out.
+fn use_tokens(fleet: &Fleet, session: &str) {
+    let log = fleet.private(session).join("aider-1.jsonl");
+    let mut file = File::options().append(true).create(true).open(log).unwrap();
+    let used = r#"{"prompt_tokens": 1, "completion_tokens": 10}"#;
+    writeln!(file, r#"{{"event": "message_send", "properties": {used}}}"#).unwrap();
+}
+
+#[test]
+fn l10_tokens_are_counted_once_across_a_restart_of_the_daemon() {
+    let fleet = Fleet::new();
+    let spawn = ["--json", "spawn", "--project", "api", "--agent", "aider"];
+    let ran = fleet
+        .command(&[&spawn[..], &["go"]].concat())
+        .env("PATH", program(&fleet, "aider", AIDER))
+        .output();
+    let session = text(&Ran::from(ran.unwrap()).document()["id"]);
+    fleet.until_status(&session, "idle");
+    let counted = |times: u64| {
+        let used = |s: &Value, name: &str| s["usage"][name].as_u64().unwrap();
+        let shown = fleet.until(&session, |s| used(s, "input_tokens") >= times);
+        let seen = (used(&shown, "input_tokens"), used(&shown, "output_tokens"));
+        assert_eq!(seen, (times, 10 * times), "{shown}");
+    };
+    use_tokens(&fleet, &session);
+    use_tokens(&fleet, &session);
+    counted(2);
+    fleet.kill_daemon();
+    // Also what is told while nobody listens.
+    use_tokens(&fleet, &session);
+    counted(3);
+    fleet.kill_daemon();
+    use_tokens(&fleet, &session);
+    counted(4);
+    let told = fleet.events(&session);
+    let told = told.iter().filter(|e| e["kind"] == "session.usage");
+    let sum: u64 = told
+        .map(|e| e["data"]["input_tokens"].as_u64().unwrap())
+        .sum();
+    assert_eq!(sum, 4, "the events tell the same");
+}
+
+/// A driver whose program is in a process group of its own, as they all are, has children that left its session, and
+/// hears nothing; then `kill` gets the driver's process.
+fn nothing_is_left(runtime: &str, kill: impl Fn(i32)) {
+    let fleet = Fleet::new();
+    let path = program(
+        &fleet,
+        "opencode",
+        "trap '' TERM HUP INT\nsetsid sh -c 'trap \"\" TERM HUP INT; sleep 600; sleep 601' &\n\
+         sh -c 'sleep 602; sleep 603' &\ncat > /dev/null\nsleep 604\n",
+    );
+    let spawn = ["spawn", "--project", "api", "--agent", "opencode"];
+    let how = ["--via", "acp", "--runtime", runtime, "go"];
+    let mut asking = fleet
+        .command(&[&spawn[..], &how].concat())
+        .env("PATH", path)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let sleeps = || {
+        let mut all = fleet.processes();
+        all.retain(|_, line| line.contains("sleep 60"));
+        all
+    };
+    eventually(
+        || (sleeps().len() >= 4).then_some(()),
+        || format!("{:?}", fleet.processes()),
+    );
+    kill(pid(&fleet.show("api-1")));
+    eventually(
+        || sleeps().is_empty().then_some(()),
+        || format!("{:?}", sleeps()),
+    );
+    assert!(!asking.wait().unwrap().success());
+}
+
+#[test]
+fn l4_a_driver_that_was_killed_leaves_nothing_running() {
+    nothing_is_left("pty", end);
+    nothing_is_left("tmux", end);
+}
+
+#[test]
+fn l4_a_driver_that_was_killed_with_its_holder_leaves_nothing_running() {
+    for runtime in ["pty", "tmux"] {
+        nothing_is_left(runtime, |driver| end(parent(driver)));
+        nothing_is_left(runtime, |driver| {
+            let holder = parent(driver);
+            end(driver);
+            end(holder);
+        });
+    }
 }

@@ -1,5 +1,7 @@
 //! One session's whole life, the same for every program.
 
+use serde_json::Value;
+
 use crate::common::{alive, end, eventually};
 use crate::stage::{AIDER, CLAUDE, CODEX, GEMINI, OPENCODE, Program, Stage};
 
@@ -27,6 +29,13 @@ fn works_and_is_talked_to(program: Program) {
     stage.until_file(&folder.join("first.txt"));
     let idle = stage.until_status(&session, "idle");
     assert_eq!(idle["turns"], 1, "{idle}");
+
+    // Besides its work it leaves nothing that counts as such.
+    assert!(
+        ["", "?? first.txt\n"].contains(&&*stage.not_committed(&folder)),
+        "{}",
+        stage.not_committed(&folder)
+    );
 
     // What follows is long and has many lines, and all of it arrives.
     let message = long("[[write second.txt two ;; say done]]");
@@ -76,10 +85,8 @@ fn works_and_is_talked_to(program: Program) {
 
     // What was used is told once.
     let usage = &idle["usage"];
-    if program.tokens {
-        assert!(usage["input_tokens"].as_u64().unwrap() > 0, "{usage}");
-        assert!(usage["output_tokens"].as_u64().unwrap() > 0, "{usage}");
-    }
+    assert!(usage["input_tokens"].as_u64().unwrap() > 0, "{usage}");
+    assert!(usage["output_tokens"].as_u64().unwrap() > 0, "{usage}");
     if program.costs {
         assert!(usage["cost_usd"].as_f64().unwrap() > 0.0, "{usage}");
     }
@@ -98,6 +105,8 @@ fn asks_and_is_answered(program: Program) {
     let question = asked["question"].to_string();
     assert!(question.contains("touch yes.txt"), "{question}");
     assert!(question.contains("allow_once"), "{question}");
+    let text = asked["question"]["text"].as_str().unwrap();
+    assert!(!text.contains('\n'), "{text:?} is not one line");
     // Nothing is typed into a dialog: the message waits behind it.
     let waits = stage.post(&session, "MARK-WAITS [[say done]]");
     stage.answer(&session, "yes");
@@ -120,10 +129,15 @@ fn asks_and_is_answered(program: Program) {
 
 fn survives_everything(program: Program) {
     let stage = Stage::new(program);
-    let session = stage.spawn("MARK-ONE [[say one]]", &["--permission", "full"]);
+    // Each turn uses the same, so that what was counted tells how often.
+    let session = stage.spawn(
+        "MARK-ONE [[tokens 1000 10 ;; say one]]",
+        &["--permission", "full"],
+    );
     stage.until_status(&session, "idle");
     let again = |marker: &str| {
-        let receipt = stage.post(&session, &format!("{marker} [[say ok]]"));
+        let message = format!("{marker} [[tokens 1000 10 ;; say ok]]");
+        let receipt = stage.post(&session, &message);
         stage.until_receipt(&receipt, &["turn_started"]);
         let heard = stage.heard(marker);
         stage.until_status(&session, "idle");
@@ -157,7 +171,20 @@ fn survives_everything(program: Program) {
     let past = heard.history.users.join("\n");
     assert!(past.contains("MARK-ONE"), "{past}");
 
-    stage.json(&["kill", &session]);
+    // Whoever read it, and from wherever: once.
+    let used = |s: &Value| {
+        let usage = &s["usage"];
+        usage["input_tokens"].as_u64() >= Some(4000) && usage["output_tokens"].as_u64() >= Some(40)
+    };
+    if program.tokens {
+        stage.until(&session, "what four turns used", used);
+    }
+    let ended = stage.json(&["kill", &session]);
+    let usage = &ended["usage"];
+    if program.tokens {
+        assert_eq!(usage["input_tokens"], 4000, "{usage}");
+        assert_eq!(usage["output_tokens"], 40, "{usage}");
+    }
     stage.fleet.until_no_agents();
     stage.assert_untouched();
 }

@@ -8,6 +8,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 
 mod life;
+mod parallel;
 mod stage;
 mod traps;
 mod truth;

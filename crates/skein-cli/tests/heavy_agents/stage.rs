@@ -23,8 +23,9 @@ pub(crate) struct Program {
     pub(crate) agent: &'static str,
     /// Whether it asks before it does something.
     pub(crate) asks: bool,
-    /// Whether it tells its tokens, and what it cost in money.
+    /// Whether it tells the tokens that the model told it; one that does not reckons them.
     pub(crate) tokens: bool,
+    /// Whether it tells what it cost in money.
     pub(crate) costs: bool,
     /// How it is driven.
     pub(crate) via: &'static str,
@@ -32,11 +33,7 @@ pub(crate) struct Program {
 
 impl Program {
     pub(crate) const fn via(self, via: &'static str) -> Self {
-        Self {
-            via,
-            tokens: true,
-            ..self
-        }
+        Self { via, ..self }
     }
 }
 
@@ -57,8 +54,7 @@ pub(crate) const CODEX: Program = Program {
 pub(crate) const OPENCODE: Program = Program {
     agent: "opencode",
     asks: true,
-    // Its screen shows money only; by a protocol it tells both.
-    tokens: false,
+    tokens: true,
     costs: true,
     via: "terminal",
 };
@@ -72,7 +68,7 @@ pub(crate) const GEMINI: Program = Program {
 pub(crate) const AIDER: Program = Program {
     agent: "aider",
     asks: false,
-    tokens: true,
+    tokens: false,
     costs: true,
     via: "terminal",
 };
@@ -153,6 +149,21 @@ impl Stage {
         };
         let repo = stage.fleet.repo.display().to_string();
         stage.json(&["project", "add", &repo, "--name", "api"]);
+        stage
+    }
+
+    /// Claude Code, whose user pays for a plan: only those have limits that last for hours.
+    pub(crate) fn on_a_plan() -> Self {
+        let mut stage = Self::new(CLAUDE);
+        let login = json!({"claudeAiOauth": {
+            "accessToken": "sk-ant-oat01-x", "refreshToken": "sk-ant-ort01-x", "expiresAt": 4_102_444_800_000_u64,
+            "scopes": ["user:inference", "user:profile"], "subscriptionType": "max",
+        }});
+        let file = stage.fleet.home.user().join(".claude/.credentials.json");
+        fs::write(file, login.to_string()).unwrap();
+        stage.env.retain(|(name, _)| name != "ANTHROPIC_AUTH_TOKEN");
+        // The next one does not know of the token.
+        stage.fleet.kill_daemon();
         stage
     }
 
@@ -290,6 +301,14 @@ impl Stage {
     pub(crate) fn folder(&self, session: &str) -> PathBuf {
         let shown = self.json(&["show", session]);
         PathBuf::from(text(&shown["workspace"]["path"]))
+    }
+
+    /// What git calls changed or untracked.
+    pub(crate) fn not_committed(&self, folder: &Path) -> String {
+        let mut git = self.fleet.home.program("git");
+        git.arg("-C").arg(folder);
+        git.args(["status", "--porcelain", "--untracked-files=all"]);
+        Ran::from(git.output().unwrap()).stdout
     }
 
     pub(crate) fn until_file(&self, path: &Path) {

@@ -178,6 +178,34 @@ fn heavy_gemini_dies_with_its_whole_tree_in_tmux() {
     tree_dies("tmux");
 }
 
+fn driver_leaves_nothing(program: Program) {
+    let stage = Stage::new(program);
+    let session = stage.spawn("MARK-ONE [[say one]]", &[]);
+    stage.until_status(&session, "idle");
+    let others = || {
+        let mut all = at_home(&stage);
+        all.retain(|_, line| !line.contains(" daemon run"));
+        all
+    };
+    assert!(others().len() >= 2, "{:?}", others());
+    end(stage.pid(&session));
+    stage.until_status(&session, "failed");
+    eventually(
+        || others().is_empty().then_some(()),
+        || format!("{:?}", others()),
+    );
+}
+
+#[test]
+fn heavy_opencode_dies_with_its_driver() {
+    driver_leaves_nothing(OPENCODE.via("native"));
+}
+
+#[test]
+fn heavy_codex_dies_with_its_driver() {
+    driver_leaves_nothing(CODEX.via("native"));
+}
+
 const SLOW: &str = "[[slow 600 one two three four five six seven eight]]";
 
 #[test]
@@ -403,15 +431,111 @@ fn heavy_a_title_that_opencode_makes_is_no_turn() {
     titles_are_no_turns(OPENCODE);
 }
 
+/// Whoever is to be asked is asked before files are changed; what was not asked for changes nothing.
+fn changes_nothing_unasked(program: Program) {
+    let stage = Stage::new(program);
+    let edit = |file: &str| {
+        format!(
+            "bash apply_patch <<'EOF'\n*** Begin Patch\n*** Add File: {file}\n+hello\n*** End Patch\nEOF"
+        )
+    };
+    let task = format!(
+        "MARK-ONE [[bash touch unasked.txt ;; {} ;; say done]]",
+        edit("yes.txt")
+    );
+    let session = stage.spawn(&task, &["--permission", "ask"]);
+    let folder = stage.folder(&session);
+    if program.via == "native" {
+        // Here every command is asked about, not only what leaves the sandbox.
+        stage.until(&session, "a question about a command", |s| {
+            s["question"].to_string().contains("unasked.txt")
+        });
+        stage.answer(&session, "no");
+    }
+    stage.until(&session, "a question about the edit", |s| {
+        s["question"].to_string().contains("yes.txt")
+    });
+    assert!(!folder.join("yes.txt").exists());
+    stage.answer(&session, "yes");
+    stage.until_file(&folder.join("yes.txt"));
+    stage.until_status(&session, "idle");
+    assert!(!folder.join("unasked.txt").exists());
+    let no = format!("MARK-NO [[{} ;; say done]]", edit("no.txt"));
+    stage.post(&session, &no);
+    stage.until(&session, "another question", |s| {
+        s["question"].to_string().contains("no.txt")
+    });
+    stage.answer(&session, "no");
+    stage.until_status(&session, "idle");
+    assert!(!folder.join("no.txt").exists());
+}
+
+#[test]
+fn heavy_codex_that_is_to_ask_changes_nothing_unasked() {
+    changes_nothing_unasked(CODEX);
+}
+
+#[test]
+fn heavy_codex_that_is_to_ask_changes_nothing_unasked_by_its_protocol() {
+    changes_nothing_unasked(CODEX.via("native"));
+}
+
+#[test]
+fn heavy_codex_that_is_to_ask_changes_nothing_unasked_by_acp() {
+    changes_nothing_unasked(CODEX.via("acp"));
+}
+
+#[test]
+fn heavy_claude_code_says_the_hour_until_which_a_limit_lasts_and_goes_on_once() {
+    let stage = Stage::on_a_plan();
+    let more = ["--permission", "full", "--resume-after-limit"];
+    let task = "MARK-ONE [[bash true ;; rate-limit 20 ;; say done]]";
+    let session = stage.spawn(task, &more);
+    let limited = stage.until(&session, "a limit with its end", |s| {
+        let reason = s["status_reason"].as_str().unwrap_or_default();
+        s["status"] == "blocked" && reason.contains("until 2")
+    });
+    let reason = text(&limited["status_reason"]);
+    assert!(reason.contains("hit your 5-hour limit"), "{reason}");
+    assert!(reason.ends_with(":00 UTC"), "it told a minute: {reason}");
+    // It goes on by itself when the limit is over; then nobody else tells it to.
+    stage.heard("continue");
+    stage.until_status(&session, "idle");
+    let last = stage.post(&session, "MARK-LAST [[say done]]");
+    stage.until_receipt(&last, &["turn_started"]);
+    stage.heard("MARK-LAST");
+    stage.until_status(&session, "idle");
+    let turns = stage.turns();
+    let told: Vec<_> = turns
+        .iter()
+        .filter_map(|e| e.last_user.as_deref())
+        .collect();
+    assert_eq!(
+        told,
+        [task, task, "continue", "MARK-LAST [[say done]]"],
+        "once"
+    );
+    stage.assert_untouched();
+}
+
 #[test]
 fn heavy_codex_says_until_when_a_limit_lasts_and_goes_on_by_itself() {
     let stage = Stage::new(CODEX);
     let more = ["--permission", "full", "--resume-after-limit"];
     let session = stage.spawn("MARK-ONE [[rate-limit 8 ;; say done]]", &more);
-    stage.until(&session, "a limit with its end", |s| {
-        let reason = s["status_reason"].as_str().unwrap_or_default();
-        s["status"] == "blocked" && reason.contains("until 2")
-    });
+    // Its end is told with it, and not a moment later.
+    let wait = [
+        "wait",
+        &session,
+        "--until",
+        "blocked,idle",
+        "--timeout",
+        "60s",
+    ];
+    let blocked = stage.json(&wait);
+    assert_eq!(blocked["status"], "blocked", "{blocked}");
+    let reason = blocked["status_reason"].as_str().unwrap_or_default();
+    assert!(reason.contains("until 2"), "{blocked}");
     stage.heard("continue");
     stage.until_status(&session, "idle");
 }

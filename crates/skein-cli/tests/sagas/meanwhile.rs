@@ -49,7 +49,7 @@ fn points() -> Vec<String> {
     let _daemon = daemon(&fleet, &log, None);
     fleet.json(&GC);
     let mut found = reached(&log);
-    let own = ["gc.backups.", "gc.folder", "gc.run"];
+    let own = ["gc.backups.", "gc.folder", "gc.run", "gc.belongings."];
     found.retain(|point| own.iter().any(|own| point.starts_with(own)));
     found
 }
@@ -93,7 +93,12 @@ fn held_at(point: &str) {
 #[test]
 fn l5_a_clean_up_leaves_alone_what_begins_while_it_runs() {
     let points = points();
-    for name in ["gc.backups.begin", "gc.folders.listed", "gc.runs.listed"] {
+    for name in [
+        "gc.backups.begin",
+        "gc.folders.listed",
+        "gc.runs.listed",
+        "gc.belongings.listed",
+    ] {
         assert!(points.iter().any(|p| p == name), "{name}: {points:?}");
     }
     for point in points {

@@ -56,6 +56,7 @@ fn a_dry_run_tells_all_and_changes_nothing() {
     let wanted = [
         json!(["backup", backup, "remove"]),
         json!(["folder", "api-77", "remove"]),
+        json!(["log", session, "remove"]),
         json!(["workspace", session, "remove"]),
     ];
     assert_eq!(items(&report), wanted, "{report}");
@@ -74,7 +75,8 @@ fn cleaning_up_twice_is_cleaning_up_once() {
     let fleet = Fleet::new();
     let session = killed(&fleet);
     let first = fleet.json(&["gc", "--older-than", "0s"]);
-    assert_eq!(items(&first), [json!(["workspace", session, "remove"])]);
+    let wanted = ["log", "workspace"].map(|what| json!([what, session, "remove"]));
+    assert_eq!(items(&first), wanted);
     assert!(!fleet.folder(&session).exists());
     let (before, refs) = (home(&fleet), fleet.refs());
     let second = fleet.json(&["gc", "--older-than", "0s"]);
@@ -131,6 +133,87 @@ fn l5_backups_are_dropped_by_age_and_only_of_sessions_that_are_over() {
     );
     // The folder of the ended one still holds all of it, and is not taken before its time.
     assert!(fleet.folder(&over).join("a.txt").exists());
+}
+
+#[test]
+fn l5_what_was_kept_for_a_session_goes_with_it_but_for_what_a_restore_needs() {
+    let fleet = Fleet::new();
+    let live = fleet.spawn("say hello", &[]);
+    // One agent's conversation is in its private folder, the other has none there.
+    let remembers = fleet.spawn("say hello", &[]);
+    let command = ["--agent", "custom", "--command", "cat > got; exec cat got"];
+    let task = ["spawn", "--project", "api", "--prompt-via", "stdin", "hi"];
+    let forgets = text(&fleet.json(&[&task[..], &command].concat())["id"]);
+    fleet.until_status(&live, "idle");
+    fleet.until_status(&remembers, "idle");
+    fleet.until(&forgets, |s| s["phase"] == "ended");
+    fleet.json(&["kill", &remembers]);
+    let logs = |session: &str| {
+        fleet
+            .home
+            .root()
+            .join("logs/sessions/default")
+            .join(session)
+    };
+    let places = |session: &str| [fleet.private(session), logs(session)];
+    let there = |session: &str| places(session).map(|place| place.exists());
+    for session in [&live, &remembers, &forgets] {
+        assert_eq!(there(session), [true, true], "{session}");
+    }
+
+    let young = fleet.json(&["gc", "--older-than", "1d"]);
+    assert_eq!(young["data"], json!([]), "{young}");
+    let mut wanted = vec![
+        json!(["log", remembers, "remove"]),
+        json!(["log", forgets, "remove"]),
+        json!(["private", forgets, "remove"]),
+    ];
+    wanted.sort_by_key(ToString::to_string);
+    let belongings = |report: &Value| {
+        let mut items = items(report);
+        items.retain(|item| item[0] == "log" || item[0] == "private");
+        items
+    };
+    let before = home(&fleet);
+    let told = fleet.json(&["gc", "--older-than", "0s", "--dry-run"]);
+    assert_eq!(belongings(&told), wanted, "{told}");
+    assert_eq!(home(&fleet), before);
+    let done = fleet.json(&["gc", "--older-than", "0s"]);
+    assert_eq!(belongings(&done), wanted, "{done}");
+    assert_eq!(there(&live), [true, true]);
+    assert_eq!(there(&remembers), [true, false]);
+    assert_eq!(there(&forgets), [false, false]);
+    let again = fleet.json(&["gc", "--older-than", "0s"]);
+    assert_eq!(again["data"], json!([]), "{again}");
+
+    // Both come back, the one in its conversation.
+    fleet.json(&["restore", &remembers]);
+    fleet.until_status(&remembers, "idle");
+    assert_eq!(fleet.prompts(&remembers), ["say hello"], "not afresh");
+    fleet.json(&["restore", &forgets]);
+    fleet.until(&forgets, |s| s["phase"] == "ended" && s["run"] == 2);
+}
+
+#[test]
+fn l5_a_private_folder_goes_when_nothing_can_be_restored_and_what_it_links_to_stays() {
+    let fleet = Fleet::new();
+    let [archived, ended] = ["one", "two"].map(|name| {
+        let session = fleet.spawn(&format!("say {name}"), &[]);
+        fleet.until_status(&session, "idle");
+        fleet.json(&["kill", &session]);
+        session
+    });
+    let mine = fleet.home.user().join("mine");
+    fs::create_dir(&mine).unwrap();
+    fs::write(mine.join("login"), "secret\n").unwrap();
+    std::os::unix::fs::symlink(&mine, fleet.private(&archived).join("link")).unwrap();
+    fleet.json(&["project", "set", "api", "--max-ended", "1"]);
+    fleet.json(&["retention", "run"]);
+    assert_eq!(fleet.status(&archived), "archived");
+    let report = fleet.json(&["gc", "--older-than", "0s"]);
+    assert!(!fleet.private(&archived).exists(), "{report}");
+    assert!(fleet.private(&ended).exists(), "{report}");
+    assert_eq!(fs::read_to_string(mine.join("login")).unwrap(), "secret\n");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::fs;
 
 use crate::common::{Fleet, GC, text};
 use crate::tree::tree;
+use crate::work::only_logs;
 
 #[test]
 fn l5_a_clones_commits_end_up_in_the_projects_repository() {
@@ -59,7 +60,7 @@ fn l5_a_clone_on_a_branch_of_the_projects_goes_with_its_commits_kept() {
     let refs = fleet.refs();
     for _ in 0..2 {
         let report = fleet.json(&["gc", "--older-than", "0s"]);
-        assert_eq!(report["data"], serde_json::json!([]), "{report}");
+        assert!(only_logs(&report), "{report}");
         assert_eq!(fleet.refs(), refs);
     }
     fleet.json(&["restore", &session]);

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::common::{Fleet, eventually, text};
 use crate::tree::{commands, tree};
-use crate::work::{Held, held};
+use crate::work::{Held, held, only_logs};
 
 /// Runs the command that `text` gives for getting the work back, and compares what it makes.
 fn get_back(fleet: &Fleet, held: &Held, text: &str) {
@@ -147,10 +147,8 @@ fn l5_a_folder_removed_under_a_live_agent_costs_no_commit_and_nothing_staged() {
         fleet.git(&["show", &format!("{rescued}:staged.txt")]),
         "staged"
     );
-    assert_eq!(
-        fleet.json(&["gc", "--older-than", "0s"])["data"],
-        serde_json::json!([])
-    );
+    let report = fleet.json(&["gc", "--older-than", "0s"]);
+    assert!(only_logs(&report), "{report}");
     fleet.json(&["restore", &session]);
     fleet.until_status(&session, "idle");
     assert_eq!(fleet.git_in(&folder, &["rev-parse", "HEAD"]), tip);

@@ -180,3 +180,9 @@ impl Held {
             .unwrap_or_default()
     }
 }
+
+/// Whether a clean-up found nothing but the history of terminals.
+pub(crate) fn only_logs(report: &Value) -> bool {
+    let items = report["data"].as_array().unwrap();
+    items.iter().all(|item| item["what"] == "log")
+}

@@ -1,6 +1,7 @@
 //! What the agent is doing, put together from hooks and screens.
 
 use skein_agent::agent::{Abilities, Reading, Resets, Source as FileSource, Wanted};
+use skein_agent::moment::{Zone, moment};
 use skein_domain::observed::{ActivitySeen, Source};
 use skein_domain::{Activity, Limit, NativeId, Phase, Question, Reason, Timestamp, Usage};
 
@@ -46,6 +47,8 @@ pub(crate) struct Sightings {
     screens_only: bool,
     /// Whether its screens tell anything.
     screens: bool,
+    /// Whether it says by itself when it takes a prompt.
+    tells_prompts: bool,
     /// Since when it asks and no question is to be seen.
     unshown_since: Option<u64>,
     /// Whether hooks spoke in this run; they are believed over the screen.
@@ -78,8 +81,12 @@ pub(crate) struct Sightings {
     held: Option<ActivitySeen>,
     /// What stops it although it waits for a prompt.
     pub(crate) limit: Option<LimitSeen>,
+    /// A limit that was over before it could be recorded.
+    pub(crate) missed: Option<LimitSeen>,
     /// What a limit said that is over: the screen may go on to show it.
     passed: Option<String>,
+    /// Whether its input box is known and not to be seen.
+    pub(crate) box_hidden: bool,
 }
 
 /// A limit that the agent told of.
@@ -133,28 +140,42 @@ impl Sightings {
     }
 
     /// Reckons when a limit is over. True when it is over now.
-    pub(crate) fn tick(&mut self, now: Timestamp) -> bool {
+    pub(crate) fn tick(&mut self, now: Timestamp, zone: &Zone) -> bool {
         let Some(limit) = &mut self.limit else {
             return false;
         };
         if limit.until.is_none() {
-            limit.until = match limit.resets.take() {
+            let told = match limit.resets.take() {
                 Some(Resets::At(at)) => Some(at),
                 Some(Resets::In { seconds }) => Some(now.plus_seconds(seconds)),
-                // Nobody knows; then it is tried again after a while.
-                Some(Resets::Said(_)) | None => Some(now.plus_seconds(UNTOLD)),
+                Some(Resets::Said(words)) => moment(&words, now, zone),
+                None => None,
             };
+            // What nobody knows is tried again after a while.
+            limit.until = told.or(Some(now.plus_seconds(UNTOLD)));
         }
         if limit.until.is_none_or(|until| now < until) {
             return false;
         }
         let over = self.limit.take();
+        self.missed = over.clone().filter(|l| !l.recorded);
         self.passed = over.and_then(|l| l.text);
         let blocked = |s: &ActivitySeen| s.activity == Activity::Blocked;
         if self.now.as_ref().is_some_and(blocked) {
-            self.set(Activity::Ready, Source::Process, "limit over", None);
+            let activity = self.after_limit();
+            self.set(activity, Source::Process, "limit over", None);
         }
         true
+    }
+
+    /// What an agent does whose limit is over: it waits for a prompt if there is a box for one. Else something
+    /// stands there that is to be answered first.
+    const fn after_limit(&self) -> Activity {
+        if self.box_hidden {
+            Activity::WaitingInput
+        } else {
+            Activity::Ready
+        }
     }
 
     /// What the record says of an agent that was running before this daemon was. One that only tells changes,
@@ -163,6 +184,7 @@ impl Sightings {
         let tells = abilities.hooks || abilities.files || !abilities.protocols.is_empty();
         self.screens_only = !tells;
         self.screens = abilities.screens;
+        self.tells_prompts = abilities.hooks;
         if self.now.is_some() {
             return;
         }
@@ -225,8 +247,9 @@ impl Sightings {
     }
 
     fn set(&mut self, activity: Activity, source: Source, rule: &str, detail: Option<String>) {
-        // What it shows, it shows in order: a prompt after work is one that waits.
-        let done = source == Source::Screen && self.worked;
+        // What it shows, it shows in order: a prompt after work is one that waits. But what looks like work may
+        // be its coming up; whoever tells of prompts has not told of this one then.
+        let done = source == Source::Screen && self.worked && !self.tells_prompts;
         if activity == Activity::Ready && self.launching.is_some() && !done {
             self.held = Some(ActivitySeen {
                 activity,
@@ -245,6 +268,7 @@ impl Sightings {
             self.worked = true;
             // Whoever works is not held up.
             self.limit = None;
+            self.missed = None;
             self.passed = None;
         }
         self.working_since = None;
@@ -351,11 +375,12 @@ impl Sightings {
             return;
         }
         // A limit that is over may still be on the screen of an agent that waits.
+        let after_limit = self.after_limit();
         if let Some((activity @ Activity::Blocked, _, detail)) = &mut seen
             && self.passed.is_some()
             && *detail == self.passed
         {
-            *activity = Activity::Ready;
+            *activity = after_limit;
             limited = None;
         }
         if seen.is_some() {

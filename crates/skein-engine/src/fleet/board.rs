@@ -19,6 +19,8 @@ struct Entry {
     patience: Patience,
     /// Lines a set-up step printed last.
     told: Option<String>,
+    /// Messages that were accepted so far: whoever counts those that wait may have looked before the last.
+    posts: u64,
 }
 
 impl Board {
@@ -31,6 +33,27 @@ impl Board {
     pub(crate) fn change(&self, member: &Member, change: impl FnOnce(&mut Observed)) {
         let mut seen = lock(&self.seen);
         change(&mut seen.entry(member.clone()).or_default().observed);
+    }
+
+    /// A message was accepted: at least that one waits, until somebody counts.
+    pub(crate) fn posted(&self, member: &Member) {
+        let mut seen = lock(&self.seen);
+        let entry = seen.entry(member.clone()).or_default();
+        entry.posts += 1;
+        entry.observed.queued = entry.observed.queued.max(1);
+    }
+
+    /// To be asked before messages are counted.
+    pub(crate) fn posts(&self, member: &Member) -> u64 {
+        lock(&self.seen).get(member).map_or(0, |e| e.posts)
+    }
+
+    /// How many messages wait, by a look that began after `posts` of them.
+    pub(crate) fn count(&self, member: &Member, posts: u64, waiting: u64) {
+        let mut seen = lock(&self.seen);
+        let entry = seen.entry(member.clone()).or_default();
+        let missed = u64::from(entry.posts != posts);
+        entry.observed.queued = waiting.max(missed);
     }
 
     pub(crate) fn set_patience(&self, member: &Member, patience: Patience) {

@@ -59,9 +59,47 @@ pub(crate) enum Stage {
 /// What the input box shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum InputBox {
+    /// How it looks is not known.
+    Unknown,
+    /// It is not there: something else has the keys.
     Unseen,
     Empty,
     Holds,
+}
+
+/// Whose prompt it was that the agent took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Took {
+    /// It begins like the message in hand.
+    Ours,
+    /// It is another one: what the agent was started with, or what somebody typed.
+    Other,
+    Untold,
+}
+
+/// Whose prompt it was, by what was told of it. Agents cut and wrap what they tell.
+pub(crate) fn took(told: Option<&str>, message: &str) -> Took {
+    let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let told = told.map(plain).filter(|told| !told.is_empty());
+    match told {
+        None => Took::Untold,
+        Some(told) if plain(message).starts_with(&told) => Took::Ours,
+        Some(_) => Took::Other,
+    }
+}
+
+impl Facts {
+    /// The message's own prompt, another's, or none, as far as `stage` lets that be told. Nobody but its lines and
+    /// people submit a message before Enter was pressed for it; and when people typed, any prompt may be theirs.
+    fn took(&self, receipt: &Receipt, stage: Stage) -> Option<Took> {
+        let entered = matches!(stage, Stage::Entered { .. }) || in_lines(receipt);
+        match self.took? {
+            Took::Untold if self.typed.is_some() => None,
+            Took::Untold if entered => Some(Took::Ours),
+            Took::Untold => Some(Took::Other),
+            told => Some(told),
+        }
+    }
 }
 
 /// Everything the decision depends on. Times are milliseconds on one clock.
@@ -77,9 +115,9 @@ pub(crate) struct Facts {
     /// Whether it tells by itself that it waits for a first prompt.
     pub(crate) greets: bool,
     pub(crate) input_box: InputBox,
-    /// Whether the agent said that it took a prompt, since Enter was pressed.
-    pub(crate) prompt_taken: bool,
-    /// Whether it was seen working since Enter was pressed.
+    /// Whether the agent said that it took a prompt since the paste or the last Enter, and whose.
+    pub(crate) took: Option<Took>,
+    /// Whether it was seen working since then.
     pub(crate) worked: bool,
     /// Since when the question is on the screen, if it was seen there.
     pub(crate) asked_since: Option<u64>,
@@ -146,11 +184,14 @@ fn of_another_run(receipt: &Receipt, facts: &Facts) -> bool {
     receipt.written.is_some_and(|w| w.run != facts.run)
 }
 
+fn in_lines(receipt: &Receipt) -> bool {
+    receipt.note.as_ref().is_some_and(|n| n.as_str() == LINES)
+}
+
 /// That a prompt was taken says nothing about a message which may not be that prompt, or not all of it.
 fn honest(receipt: &Receipt, act: Act, facts: &Facts) -> Act {
-    let in_lines = receipt.note.as_ref().is_some_and(|n| n.as_str() == LINES);
     match act {
-        Act::Say(Delivery::Submitted | Delivery::TurnStarted) if in_lines => close(LINES),
+        Act::Say(Delivery::Submitted | Delivery::TurnStarted) if in_lines(receipt) => close(LINES),
         Act::Say(Delivery::Submitted | Delivery::TurnStarted) if facts.murky => close(TOGETHER),
         act => act,
     }
@@ -164,6 +205,10 @@ fn accepted(facts: &Facts) -> Act {
         && facts.now < at + SETTLE_MS
     {
         return Act::Wait(Some(at + SETTLE_MS));
+    }
+    if facts.input_box == InputBox::Unseen {
+        // Somebody looks at something else there, or a dialog stands that nobody knows.
+        return Act::Wait(None);
     }
     match facts.activity {
         Some(Activity::Ready) if facts.input_box != InputBox::Holds => Act::Paste,
@@ -188,8 +233,14 @@ fn accepted(facts: &Facts) -> Act {
 }
 
 fn under_way(receipt: &Receipt, stage: Stage, facts: &Facts) -> Act {
-    if facts.prompt_taken {
+    let took = facts.took(receipt, stage);
+    if took == Some(Took::Ours) {
         return Act::Say(Delivery::TurnStarted);
+    }
+    let lies = matches!(stage, Stage::Pasted { .. }) || facts.input_box != InputBox::Empty;
+    if took == Some(Took::Other) && facts.activity == Some(Activity::Active) && lies {
+        // It is at work on another prompt; what lies in the box waits for its end.
+        return Act::Wait(None);
     }
     match stage {
         // Only reached when the stage was forgotten; the carrier sets it from the input number.
@@ -226,10 +277,12 @@ fn first_enter(receipt: &Receipt, at: u64, facts: &Facts) -> Act {
     match (receipt.state, facts.input_box) {
         (Delivery::Written, InputBox::Holds) => Act::Say(Delivery::Echoed),
         (Delivery::Echoed, _) => enter(at + facts.enter_after),
-        (_, InputBox::Empty | InputBox::Unseen) if facts.screens => {
+        (_, InputBox::Empty | InputBox::Unseen | InputBox::Unknown) if facts.screens => {
             // Not seen in the box yet: an agent may echo late, or show a paste in some other way.
             enter(at + ECHO_MS + receipt.text.as_str().len() as u64 / 50)
         }
+        // Our own driver takes keys in the order they come, however close.
+        _ if facts.greets => enter(at + facts.enter_after),
         // Nothing can be seen at all.
         _ => enter(at.max(facts.output_at.unwrap_or(0)) + facts.enter_after.max(150)),
     }
@@ -239,7 +292,7 @@ fn entered(receipt: &Receipt, number: u64, at: u64, tries: u64, facts: &Facts) -
     if let Some(typed) = facts.typed {
         return give_up(at.max(typed) + DISTURBED_MS, DISTURBED, facts);
     }
-    if facts.worked {
+    if facts.worked && facts.took != Some(Took::Other) {
         return Act::Say(Delivery::TurnStarted);
     }
     if facts.activity == Some(Activity::WaitingInput) {
@@ -259,7 +312,7 @@ fn entered(receipt: &Receipt, number: u64, at: u64, tries: u64, facts: &Facts) -
             }
         }
         (InputBox::Holds, _) => enter_again(receipt, number, at, tries, facts),
-        (InputBox::Empty | InputBox::Unseen, _) => {
+        (InputBox::Empty | InputBox::Unseen | InputBox::Unknown, _) => {
             let patience = if facts.has_signal {
                 UNSEEN_MS
             } else {

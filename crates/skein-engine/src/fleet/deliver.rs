@@ -35,14 +35,18 @@ impl Keeper {
         Ok(self.desk.store.write(&actor, self.desk.now(), job).await?)
     }
 
+    /// What waits, in the order it was accepted; how many that are is told.
     pub(super) async fn open_receipts(&self) -> Result<Vec<Receipt>, Error> {
         let filter = Filter {
             parent: Some(self.member.session.to_string()),
             live: Some(true),
             ..Filter::default()
         };
+        let posts = self.fleet.board.posts(&self.member);
         let mut open = self.desk.look(move |r| r.all::<Receipt>(&filter)).await?;
         open.retain(Receipt::is_open);
+        let waiting = open.len() as u64;
+        self.fleet.board.count(&self.member, posts, waiting);
         Ok(open)
     }
 
@@ -55,10 +59,6 @@ impl Keeper {
         self.know_box().await?;
         for round in 0..ACTS {
             let open = self.open_receipts().await?;
-            let waiting = open.len() as u64;
-            self.fleet
-                .board
-                .change(&self.member, |o| o.queued = waiting);
             let Some(receipt) = self.head(&session, open) else {
                 // What was done may have let in what the screen shows already.
                 return Ok((round > 0).then(|| self.now() + 10));
@@ -135,25 +135,15 @@ impl Keeper {
         }
     }
 
-    /// Whether a prompt was taken that is, or may be, this message; and whether work that was seen may be its.
-    fn taken_for(&self, receipt: &Receipt, hand: Hand) -> (bool, bool) {
-        let (taken, worked) = (self.seen.prompt_taken, self.seen.worked);
-        if hand.typed_at.is_none() {
-            return (taken, worked);
-        }
-        let told = self.seen.prompt.as_deref();
-        let ours = told.is_some_and(|told| same_beginning(told, receipt.text.as_str()));
-        (taken && ours, false)
-    }
-
-    fn input_box(&self) -> InputBox {
+    pub(super) fn input_box(&self) -> InputBox {
         let picture = Picture {
             rows: &self.screen.rows,
             cursor: self.screen.cursor,
             title: None,
         };
         match self.agent.as_ref().map(|a| a.draft(picture)) {
-            None | Some(Draft::Unseen) => InputBox::Unseen,
+            None | Some(Draft::Unknown) => InputBox::Unknown,
+            Some(Draft::Unseen) => InputBox::Unseen,
             Some(Draft::Empty) => InputBox::Empty,
             Some(Draft::Holds(_)) => InputBox::Holds,
         }
@@ -169,7 +159,11 @@ impl Keeper {
         let enter_after = agent.map_or(0, |a| {
             u64::try_from(a.abilities().enter_after.as_millis()).unwrap_or(0)
         });
-        let (prompt_taken, worked) = self.taken_for(receipt, hand);
+        let took = self
+            .seen
+            .prompt_taken
+            .then_some(self.seen.prompt.as_deref());
+        let took = took.map(|told| courier::took(told, receipt.text.as_str()));
         Facts {
             now,
             run: self.run,
@@ -178,8 +172,8 @@ impl Keeper {
             screens: agent.is_some_and(|a| a.abilities().screens),
             greets: self.driven,
             input_box: self.input_box(),
-            prompt_taken,
-            worked,
+            took,
+            worked: self.seen.worked,
             asked_since: self.seen.question_since,
             question_left: self.seen.question_left,
             typed: hand.typed_at,
@@ -317,9 +311,10 @@ impl Keeper {
     pub(super) async fn record_end(&mut self, exit: Exit) -> Result<bool, Error> {
         let (id, run) = (self.member.session.clone(), self.run);
         let said = self.seen.finished.clone();
+        let read = self.tails.positions();
         let recorded = self
             .write(move |writer| {
-                let session: Session = writer.reader().get(id.as_str())?;
+                let mut session: Session = writer.reader().get(id.as_str())?;
                 let ours = session.run == run && session.has_run();
                 let busy = session.gear.as_ref().is_some_and(|g| g.saga.is_some());
                 if !ours || busy {
@@ -329,6 +324,8 @@ impl Keeper {
                     return Ok(None);
                 }
                 close_written(writer, &session)?;
+                // Whatever it told last: the next run does not read it again.
+                note_read(&mut session, &read);
                 let mut gear = session.gear.as_deref().cloned().ok_or_else(|| {
                     skein_store::Error::Bug(format!("session {id} lost its gear"))
                 })?;
@@ -355,13 +352,7 @@ impl Keeper {
                 }
                 self.fleet.board.forget_run(&self.member);
                 // What was written to the run waits no longer.
-                let waiting = self
-                    .open_receipts()
-                    .await
-                    .map_or(0, |open| open.len() as u64);
-                self.fleet
-                    .board
-                    .change(&self.member, |o| o.queued = waiting);
+                let _ = self.open_receipts().await;
                 self.fleet.places.leave(&self.member);
                 self.fleet.ring();
                 Ok(true)
@@ -403,13 +394,6 @@ fn ending(said: Option<&Finished>, exit: Exit) -> (Outcome, String) {
         None => what.to_owned(),
     };
     (outcome, why)
-}
-
-/// Whether two texts begin alike, as far as both go: agents cut and wrap what they tell of a prompt.
-fn same_beginning(told: &str, text: &str) -> bool {
-    let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let (told, text) = (plain(told), plain(text));
-    !told.is_empty() && text.starts_with(&told) || told == text
 }
 
 /// Messages that were written and not seen taken: nobody will know any more.

@@ -322,7 +322,8 @@ impl Engine {
             Some(
                 agent_named(&s, &session.agent, via_of(session))
                     .ok()?
-                    .memory_mb(),
+                    .known()
+                    .memory_mb,
             )
         });
         let expected = saga.order.memory.max(expected.unwrap_or(0));

@@ -120,7 +120,7 @@ impl Fleet {
         if launch.command.is_none() {
             self.check_installed(&*agent, &launch)?;
         }
-        let memory_mb = self.appetites.of(agent.name(), agent.memory_mb());
+        let memory_mb = self.appetites.of(agent.name(), agent.known().memory_mb);
         self.check_memory(&*agent, memory_mb)?;
         let runtime = equip
             .runtime

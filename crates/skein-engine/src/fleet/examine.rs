@@ -1,20 +1,21 @@
 //! What agents' programs on this machine say of themselves.
 
 use std::collections::BTreeMap;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use skein_agent::agent::{Agent, Found, Profile};
+use skein_workspace::process::printed;
 
 use super::lock;
 
 /// How long a program may take to tell its version; some start a whole language first.
 const PATIENCE: Duration = Duration::from_secs(10);
-const PAUSE: Duration = Duration::from_millis(20);
+/// How much of what it prints is read.
+const MOST: usize = 4096;
 
 /// Versions that programs told; asked again when the file is another one.
 type Known = Mutex<BTreeMap<PathBuf, (SystemTime, Option<String>)>>;
@@ -31,7 +32,7 @@ pub fn examine(
             let (agent, path, env) = (agent.clone(), path.to_owned(), env(&**agent));
             thread::spawn(move || {
                 let mut found = agent.find(&path, &env);
-                if let (Some(program), Some(profile)) = (&found.program, agent.profile()) {
+                if let (Some(program), Some(profile)) = (&found.program, &agent.known().profile) {
                     found.version = version(program, profile, &path, &env);
                 }
                 found
@@ -72,32 +73,16 @@ fn ask(
     path: &str,
     env: &BTreeMap<String, String>,
 ) -> Option<String> {
-    let mut child = Command::new(program)
+    let mut command = Command::new(program);
+    command
         .args(profile.version)
         .env_clear()
         .envs(env)
         .env("PATH", path)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .ok()?;
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        match child.try_wait() {
-            Ok(Some(_)) => break,
-            Ok(None) if Instant::now() < deadline => thread::sleep(PAUSE),
-            _ => {
-                let _ = child.kill();
-                let _ = child.wait();
-                return None;
-            }
-        }
-    }
-    let mut text = String::new();
-    let stdout = child.stdout.take()?;
-    stdout.take(4096).read_to_string(&mut text).ok()?;
-    numbers(&text)
+        .stdin(Stdio::null());
+    // What it starts may outlive it and hold on to its output: neither may keep us.
+    let text = printed(&mut command, PATIENCE, MOST)?;
+    numbers(&String::from_utf8_lossy(&text))
 }
 
 /// The first thing in a text that looks like a version: `2.1.325` of `2.1.325 (Claude Code)`.
@@ -137,6 +122,34 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(numbers(text).as_deref(), version, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_program_that_leaves_a_child_with_its_output_holds_nobody() {
+        let profile = Profile {
+            program: "sh",
+            install: "",
+            version: &["-c", "sleep 600 & echo aider 1.0.$!"],
+            tested: ("1.0.0", "1.0.0"),
+            login: "",
+        };
+        let told = ask(
+            Path::new("/bin/sh"),
+            &profile,
+            "/usr/bin:/bin",
+            &BTreeMap::new(),
+        )
+        .unwrap();
+        let left = told.rsplit('.').next().unwrap();
+        let lives = || {
+            std::fs::read_to_string(format!("/proc/{left}/stat"))
+                .is_ok_and(|stat| !stat.contains(") Z "))
+        };
+        let deadline = std::time::Instant::now() + Duration::from_secs(60);
+        while lives() {
+            assert!(std::time::Instant::now() < deadline, "still there");
+            thread::sleep(Duration::from_millis(10));
         }
     }
 

@@ -1,5 +1,7 @@
-//! Cleaning up: workspaces of ended sessions, old backups, folders and runs that no record knows. Takes
+//! Cleaning up: workspaces and files of ended sessions, old backups, folders and runs that no record knows. Takes
 //! only what we made; says why for each; doing it again changes nothing.
+
+mod belongings;
 
 use serde_json::{Value, json};
 use skein_domain::fact::SagaChange;
@@ -103,6 +105,11 @@ impl Desk {
         fleet.point("gc.backups.done");
         items.extend(self.gc_folders(&fleet, order).await?);
         items.extend(self.gc_runs(&fleet, order).await?);
+        let going: Vec<String> = match order.dry_run {
+            true => going(&items),
+            false => vec![],
+        };
+        items.extend(self.gc_belongings(&fleet, &going, order).await?);
         fleet.ring();
         let data: Vec<Value> = items.iter().map(Item::render).collect();
         let body = json!({"data": data, "next": null, "dry_run": order.dry_run});
@@ -446,6 +453,12 @@ impl Desk {
         }
         Ok(items)
     }
+}
+
+/// The sessions whose workspaces would be removed.
+fn going(items: &[Item]) -> Vec<String> {
+    let goes = |item: &&Item| item.what == "workspace" && item.action == "remove";
+    items.iter().filter(goes).map(|i| i.id.clone()).collect()
 }
 
 /// The repositories sessions have worked in.

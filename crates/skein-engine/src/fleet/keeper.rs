@@ -10,14 +10,14 @@ use skein_agent::agent::{Agent, Picture, Reading};
 use skein_domain::observed::{Doubt, Seen, Source as Voice};
 use skein_domain::{
     Activity, Exit, Kind, NativeId, Phase, Project, ReceiptId, RunHandle, RuntimeKind,
-    RuntimeState, Session, Timestamp, Via,
+    RuntimeState, Saga, Session, Timestamp, Via,
 };
 use skein_runtime::runtime::{Run, Runtime, Screen, Sight};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::activity::{LimitSeen, Sightings};
-use super::courier::SETTLE_MS;
+use super::courier::{InputBox, SETTLE_MS};
 use super::journal::failed;
 use super::settings::ProjectSettings;
 use super::step::StepError;
@@ -33,7 +33,7 @@ const INBOX: usize = 64;
 const EARLY: usize = INBOX;
 /// How long an agent that said it is done for good may take to go.
 const LINGER: Duration = Duration::from_secs(10);
-/// How long a spawn waits for its agent to take the task before the session counts as at work.
+/// How long a spawn waits for its agent to take the task; after that the task waits like any message.
 const TASK: Duration = Duration::from_secs(60);
 /// Between two looks at a run that cannot be reached.
 const AGAIN: [u64; 6] = [200, 1_000, 2_000, 5_000, 15_000, 60_000];
@@ -130,20 +130,11 @@ impl Fleet {
 
     /// The same for a run that was just started; `carries` if it has its task already.
     pub(crate) fn keep_launched(self: &Arc<Self>, desk: &Desk, session: &Session, carries: bool) {
-        let Some(gear) = session.gear.as_deref() else {
+        let Some((keeper, handle)) = self.keeper(desk, session, carries) else {
             return;
         };
-        let (Some(handle), Ok(runtime)) = (gear.handle.clone(), self.runtime(gear.runtime)) else {
-            return;
-        };
-        let member = Member {
-            tenant: desk.tenant().clone(),
-            session: session.id.clone(),
-        };
-        let (inbox, calls) = mpsc::channel(INBOX);
-        let (stop, stopped) = watch::channel(false);
-        let (told, listen) = watch::channel(Told::default());
         {
+            let member = keeper.member.clone();
             let mut keepers = lock(&self.keepers);
             if let Some(known) = keepers.get(&member)
                 && known.run == session.run
@@ -151,24 +142,37 @@ impl Fleet {
             {
                 return;
             }
-            let handle = Handle {
-                run: session.run,
-                inbox,
-                stop,
-                told: listen,
-            };
             for (run, readings) in lock(&self.early).remove(&member).unwrap_or_default() {
                 // There is room for all of them.
                 let _ = handle.inbox.try_send(Call::Hook(run, readings));
             }
-            keepers.insert(member.clone(), handle);
+            keepers.insert(member, handle);
         }
+        desk.shared.tasks.start("keeper", keeper.keep());
+    }
+
+    /// One who knows the session's run and does not watch it yet; none when there is no run.
+    fn keeper(
+        self: &Arc<Self>,
+        desk: &Desk,
+        session: &Session,
+        carries: bool,
+    ) -> Option<(Keeper, Handle)> {
+        let gear = session.gear.as_deref()?;
+        let runtime = self.runtime(gear.runtime).ok()?;
+        let member = Member {
+            tenant: desk.tenant().clone(),
+            session: session.id.clone(),
+        };
+        let (inbox, calls) = mpsc::channel(INBOX);
+        let (stop, stopped) = watch::channel(false);
+        let (told, listen) = watch::channel(Told::default());
         let keeper = Keeper {
             desk: desk.system(),
             fleet: self.clone(),
             member,
             runtime,
-            handle,
+            handle: gear.handle.clone()?,
             run: session.run,
             agent: None,
             inbox: calls,
@@ -194,7 +198,30 @@ impl Fleet {
             tailed: None,
             bell: Arc::new(Notify::new()),
         };
-        desk.shared.tasks.start("keeper", keeper.keep());
+        let handle = Handle {
+            run: session.run,
+            inbox,
+            stop,
+            told: listen,
+        };
+        Some((keeper, handle))
+    }
+
+    /// Counts what an agent that was ended has spent since it was last looked at, or told meanwhile. Nobody
+    /// watches it any more.
+    pub(crate) async fn count_last(
+        self: &Arc<Self>,
+        desk: &Desk,
+        session: &Session,
+    ) -> Result<(), Error> {
+        let Some((mut keeper, _)) = self.keeper(desk, session, false) else {
+            return Ok(());
+        };
+        let told = lock(&self.early).remove(&keeper.member);
+        for (run, readings) in told.unwrap_or_default() {
+            keeper.called(Some(Call::Hook(run, readings)));
+        }
+        keeper.record_spending().await
     }
 
     /// Something changed that the keeper should look at.
@@ -254,17 +281,18 @@ impl Fleet {
         let _ = told.wait_for(|t| t.gone).await;
     }
 
-    /// Waits until the agent took its task, shows a dialog, or lets us wait too long. An agent that dies
-    /// before is an error.
+    /// Waits until the agent took its task, shows a dialog, or lets us wait too long. Says whether it is at
+    /// work on it. An agent that dies before is an error.
     pub(crate) async fn task_taken(
         &self,
         desk: &Desk,
+        saga: &Saga,
         member: &Member,
         receipt: &ReceiptId,
-    ) -> Result<(), StepError> {
+    ) -> Result<bool, StepError> {
         let told = lock(&self.keepers).get(member).map(|h| h.told.clone());
         let Some(mut told) = told else {
-            return Ok(());
+            return Ok(false);
         };
         let until = Instant::now() + TASK;
         let mut turned = self.turned.subscribe();
@@ -274,35 +302,49 @@ impl Fleet {
             if state >= skein_domain::Delivery::Submitted
                 || now.activity == Some(Activity::WaitingInput)
             {
-                return Ok(());
+                return Ok(true);
             }
             if let Some(exit) = now.exit {
                 // It was quicker than our eyes: whoever ends well after its task was typed has done it.
                 if exit == Exit::Code(0) && state >= skein_domain::Delivery::Written {
-                    return Ok(());
+                    return Ok(true);
                 }
                 let text = format!("the agent {exit} before it took its task");
                 return Err(failed(Kind::Failed, text));
             }
+            // Others are killed too; what becomes of them is not ours.
+            if is_turned(desk, saga).await? {
+                return Ok(false);
+            }
             if now.gone {
-                return Ok(());
+                // The daemon stops; the next one waits on.
+                return Err(StepError::Store(Error::Stopped));
             }
             tokio::select! {
-                changed = told.changed() => if changed.is_err() { return Ok(()) },
-                _ = turned.changed() => return Ok(()),
-                () = tokio::time::sleep_until(until) => return Ok(()),
+                // The sender went with its task, which says so before.
+                changed = told.changed() => if changed.is_err() {
+                    return Err(StepError::Store(Error::Stopped));
+                },
+                _ = turned.changed() => {}
+                () = tokio::time::sleep_until(until) => return Ok(false),
             }
         }
     }
+}
+
+/// Whether somebody decided on the saga since it was read: it does not matter then what its step comes to.
+async fn is_turned(desk: &Desk, saga: &Saga) -> Result<bool, Error> {
+    let (id, version) = (saga.id.clone(), saga.version);
+    let now: Option<Saga> = desk.look(move |r| r.find(id.as_str())).await?;
+    Ok(now.is_none_or(|now| now.version != version))
 }
 
 impl Keeper {
     async fn keep(mut self) {
         let exit = self.watch().await;
         if let Some(exit) = exit {
-            if let Err(error) = self.read_last_words().await {
-                tracing::warn!(session = %self.member.session, %error, "last words could not be recorded");
-            }
+            // What cannot be recorded now is tried again with the end itself.
+            let _ = self.read_last_words().await;
             self.told.send_modify(|t| t.exit = Some(exit));
             self.finish(exit).await;
         }
@@ -403,9 +445,6 @@ impl Keeper {
             if self.sight.cut_off {
                 return Left::CutOff;
             }
-            self.saw(RuntimeState::Alive {
-                pid: self.sight.pid,
-            });
             let next = match self.attend_once(&run, look).await {
                 Ok(next) => next,
                 Err(Error::Runtime(_)) => return Left::CutOff,
@@ -461,7 +500,10 @@ impl Keeper {
     ) -> Result<Option<Instant>, Error> {
         let session = self.session().await?;
         self.know_agent(&session).await;
-        let reread = self.read_files(&session);
+        // A program waits for its hooks: what it wrote to its files since then comes after what they said.
+        let call = self.inbox.try_recv().ok();
+        self.called(call);
+        let reread = self.read_files(&session).await?;
         if look {
             self.screen = run.screen().await?;
             self.relook = self.relook.filter(|at| *at > self.now());
@@ -471,6 +513,10 @@ impl Keeper {
         let session = self.mind_limit(session).await?;
         let session = self.record(session).await?;
         let session = self.settle(run, session).await?;
+        // Only now is known what it does, and what waits for it: nothing is told of a run before.
+        self.saw(RuntimeState::Alive {
+            pid: self.sight.pid,
+        });
         self.interrupt(run).await?;
         let due = self.deliver(run, session).await?;
         let again = [
@@ -579,9 +625,12 @@ impl Keeper {
         };
         let readings = agent.read_screen(picture);
         let now = self.now();
+        self.seen.box_hidden = self.input_box() == InputBox::Unseen;
         self.seen.launch_over(now);
         self.seen.looked(readings, now);
         let at = self.desk.now();
+        // A limit is told with its end, and no longer than it lasts.
+        self.seen.tick(at, &self.fleet.zone);
         if let Some(what) = self.seen.shown() {
             let activity = what.activity;
             self.fleet.board.change(&self.member, |o| {
@@ -611,7 +660,12 @@ impl Keeper {
                 .await;
         }
         loop {
-            match self.record_end(exit).await {
+            // With the end it is recorded that all was read.
+            let recorded = match self.read_last_words().await {
+                Ok(()) => self.record_end(exit).await,
+                Err(error) => Err(error),
+            };
+            match recorded {
                 Ok(true) => break,
                 // Being handed over; that is over soon.
                 Ok(false) => {}

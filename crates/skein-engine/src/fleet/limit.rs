@@ -6,6 +6,7 @@ use skein_domain::{Limit, Message, Purpose, Receipt, ReceiptId, Session};
 use skein_store::Writer;
 use skein_store::backend::Filter;
 
+use super::activity::LimitSeen;
 use super::journal::reason;
 use super::keeper::Keeper;
 use super::{insert_receipt, new_receipt};
@@ -17,16 +18,24 @@ const GO_ON: &str = "continue";
 impl Keeper {
     /// Records a limit that was seen, or that it is over. Returns the session as it is then.
     pub(super) async fn mind_limit(&mut self, session: Session) -> Result<Session, Error> {
-        self.seen.tick(self.desk.now());
+        if self.agent.is_none() {
+            // Nobody has looked at what is recorded yet.
+            return Ok(session);
+        }
+        if let Some(limit) = self.seen.missed.as_ref().and_then(as_limit) {
+            // It was told while nobody listened, and is over; whoever was to go on then goes on now.
+            let session = self.record_limit(session, limit.clone()).await?;
+            self.seen.missed = None;
+            return self.lift(session, &limit).await;
+        }
         let recorded = session.gear.as_ref().and_then(|g| g.limit.clone());
         match (&mut self.seen.limit, recorded) {
             (Some(limit), recorded) if !limit.recorded => {
-                let Some(until) = limit.until else {
+                let Some(found) = as_limit(limit) else {
                     return Ok(session);
                 };
                 limit.recorded = true;
-                let text = limit.text.as_deref().map(reason);
-                let limit = Limit { until, text };
+                let limit = found;
                 if recorded.as_ref() == Some(&limit) {
                     return Ok(session);
                 }
@@ -82,6 +91,12 @@ impl Keeper {
         })
         .await
     }
+}
+
+/// As it is recorded, once it is known when it ends.
+fn as_limit(seen: &LimitSeen) -> Option<Limit> {
+    let text = seen.text.as_deref().map(reason);
+    seen.until.map(|until| Limit { until, text })
 }
 
 /// Whether somebody has something else for it to do.

@@ -5,7 +5,8 @@ use skein_domain::observed::Source as Voice;
 use skein_domain::{Project, Session, Via};
 
 use super::keeper::Keeper;
-use super::tail::{process, was_read};
+use super::step::off;
+use super::tail::{Hear, process, was_read};
 use crate::error::Error;
 
 /// Between two looks at files that cannot be watched, in milliseconds.
@@ -18,23 +19,45 @@ impl Keeper {
         if session.run != self.run || session.check_free().is_err() {
             return Ok(());
         }
-        self.know_agent(&session).await;
-        while self.read_files(&session).is_some_and(|at| at <= self.now()) {}
+        self.read_all(&session).await?;
         self.record(session).await?;
         Ok(())
     }
 
+    /// The same of a run that a saga has ended, which records all but what was spent.
+    pub(super) async fn record_spending(&mut self) -> Result<(), Error> {
+        let session = self.session().await?;
+        if session.run == self.run {
+            self.read_all(&session).await?;
+            self.note(session, vec![]).await?;
+        }
+        Ok(())
+    }
+
+    async fn read_all(&mut self, session: &Session) -> Result<(), Error> {
+        self.know_agent(session).await;
+        loop {
+            let again = self.read_files(session).await?;
+            if again.is_none_or(|at| at > self.now()) {
+                return Ok(());
+            }
+        }
+    }
+
     /// Reads what the agent wrote to its files. Returns when to look again although nothing rings.
-    pub(super) fn read_files(&mut self, session: &Session) -> Option<u64> {
+    pub(super) async fn read_files(&mut self, session: &Session) -> Result<Option<u64>, Error> {
         let (Some(agent), Some(gear)) = (self.agent.clone(), session.gear.as_deref()) else {
-            return None;
+            return Ok(None);
         };
         if !agent.abilities().files && gear.read.is_empty() && self.seen.watch.is_empty() {
-            return None;
+            return Ok(None);
         }
         let process = self.sight.pid.and_then(process);
         let (files, bell) = (self.fleet.files.clone(), self.bell.clone());
-        let mut sources = std::mem::take(&mut self.seen.watch);
+        let mut sources: Vec<(Source, Hear)> = std::mem::take(&mut self.seen.watch)
+            .into_iter()
+            .map(|source| (source, Hear::All))
+            .collect();
         let known = (process.map(|p| p.pid), gear.native.clone());
         if self.tailed.as_ref() != Some(&known)
             && let Some(settings) = &self.settings
@@ -42,32 +65,49 @@ impl Keeper {
             let order = self
                 .fleet
                 .order(&self.member, session, gear, settings, &*agent);
-            sources.extend(agent.sources(&order));
-            sources.extend(gear.read.iter().map(|r| Source {
-                path: r.path.clone().into(),
-                kind: r.kind.clone(),
-                reach: Reach::Added,
+            let own = agent.sources(&order).into_iter();
+            sources.extend(own.map(|source| (source, Hear::All)));
+            // A driver has a journal for each run. What other programs write goes on with the conversation.
+            let hear = if self.driven {
+                Hear::Spending
+            } else {
+                Hear::All
+            };
+            sources.extend(gear.read.iter().map(|r| {
+                let source = Source {
+                    path: r.path.clone().into(),
+                    kind: r.kind.clone(),
+                    reach: Reach::Added,
+                };
+                (source, hear)
             }));
             self.tailed = Some(known);
-        }
-        for source in &sources {
-            self.tails
-                .add(source, &*agent, process, &gear.read, &files, &bell);
         }
         let voice = match gear.launch.via {
             Via::Terminal => Voice::File,
             Via::Acp | Via::Native => Voice::Protocol,
         };
-        let found = self.tails.read(&*agent, process);
+        let (mut tails, recorded) = (std::mem::take(&mut self.tails), gear.read.clone());
+        let databases = self.fleet.databases.clone();
+        // Transcripts are long, and others wait for this thread.
+        let (tails, found) = off(move || {
+            for source in &sources {
+                tails.add(source, &*agent, process, &recorded, &files, &bell);
+            }
+            let found = tails.read(&*databases);
+            (tails, found)
+        })
+        .await?;
+        self.tails = tails;
         if !found.readings.is_empty() {
             self.seen.heard(found.readings, voice);
         }
         let pause = match (found.more || !self.seen.watch.is_empty(), found.unwatched) {
             (true, _) => 0,
             (false, true) => UNWATCHED,
-            (false, false) => return None,
+            (false, false) => return Ok(None),
         };
-        Some(self.now() + pause)
+        Ok(Some(self.now() + pause))
     }
 
     /// Whether a run that is driven by a protocol has told nothing yet. It has a journal of its own, whose first

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use skein_agent::moment::Zone;
 use skein_runtime::runtime::Runtime;
 use skein_workspace::provider::Provider;
 
@@ -16,6 +17,9 @@ pub struct FleetParts {
     pub runtimes: Vec<Arc<dyn Runtime>>,
     pub settings: Arc<dyn Settings>,
     pub memory: Arc<dyn Memory>,
+    pub databases: Arc<dyn Databases>,
+    /// Where the machine's people live, for times that agents tell in words.
+    pub zone: Zone,
     /// Below it, one folder per session for what its agent needs.
     pub private: PathBuf,
     pub logs: PathBuf,
@@ -35,6 +39,12 @@ pub trait Memory: Send + Sync + fmt::Debug {
     fn free_mb(&self) -> Option<u64>;
     /// Megabytes a process takes with all below it; none when it is gone.
     fn tree_mb(&self, pid: u32) -> Option<u64>;
+}
+
+/// Reads SQLite databases of other programs. Changes nothing in them, and waits for nobody.
+pub trait Databases: Send + Sync + fmt::Debug {
+    /// The first column of every row that `statement` finds, one a line; `?1` in it is `of`.
+    fn rows(&self, path: &Path, statement: &str, of: &str) -> std::io::Result<String>;
 }
 
 /// Named places between the steps of a saga, where tests end the process.

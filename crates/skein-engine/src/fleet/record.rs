@@ -2,7 +2,8 @@
 
 use skein_domain::fact::Change;
 use skein_domain::{
-    Activity, Delivery, Phase, Purpose, Question, ReadFile, Receipt, Session, Spent, Step, Usage,
+    Activity, Delivery, NativeId, Phase, Purpose, Question, ReadFile, Receipt, Session, Spent,
+    Step, Usage,
 };
 use skein_store::Writer;
 use skein_store::backend::Filter;
@@ -25,25 +26,51 @@ impl Keeper {
         } else {
             self.steps(&session)
         };
+        let session = self.note(session, steps).await?;
         if !answering {
             self.seen.question_left = false;
         }
-        let spent = self.take_usage(&session);
-        let native = self.seen.native.take().filter(|n| {
+        Ok(session)
+    }
+
+    /// Records these steps with the name and the spending that were learnt. What could not be written is not
+    /// forgotten: it is written the next time.
+    pub(super) async fn note(
+        &mut self,
+        session: Session,
+        steps: Vec<Step>,
+    ) -> Result<Session, Error> {
+        let (before, spent) = self.reckon(&session);
+        let more = (spent.sum() != before.sum()).then_some(spent);
+        let native = self.seen.native.clone().filter(|n| {
             session
                 .gear
                 .as_ref()
                 .is_some_and(|g| g.native.as_ref() != Some(n))
         });
-        if steps.is_empty() && spent.is_none() && native.is_none() {
+        if steps.is_empty() && more.is_none() && native.is_none() {
+            self.noted(spent);
             return Ok(session);
         }
+        let turned = !steps.is_empty();
+        let written = self.write_note(session, steps, more, native).await?;
+        self.seen.turned |= turned;
+        self.noted(spent);
+        Ok(written)
+    }
+
+    async fn write_note(
+        &self,
+        session: Session,
+        steps: Vec<Step>,
+        spent: Option<Spent>,
+        native: Option<NativeId>,
+    ) -> Result<Session, Error> {
         let read = self.tails.positions();
         if let (true, Some(pid)) = (steps.contains(&Step::EndTurn), self.sight.pid) {
             self.fleet.weigh(&session.agent, pid);
         }
         let (id, run) = (session.id.clone(), self.run);
-        self.seen.turned |= !steps.is_empty();
         let phase = session.phase.clone();
         self.write(move |writer| {
             let mut now: Session = writer.reader().get(id.as_str())?;
@@ -88,23 +115,35 @@ impl Keeper {
         Ok(self.open_receipts().await?.iter().any(typed))
     }
 
-    /// What this run has spent, if it is more than was counted.
-    fn take_usage(&mut self, session: &Session) -> Option<Spent> {
-        let recorded = session.gear.as_ref()?.spent.unwrap_or_default();
-        let before = self.spent.unwrap_or_else(|| recorded.of(self.run));
+    /// What this run had spent when that was last recorded, and what it has now.
+    fn reckon(&mut self, session: &Session) -> (Spent, Spent) {
+        let recorded = session.gear.as_ref().and_then(|g| g.spent);
+        let run = self.run;
+        // Looked up once: a write whose reply is lost was perhaps done, and is not to be counted on top.
+        let before = *self
+            .spent
+            .get_or_insert_with(|| recorded.unwrap_or_default().of(run));
         let mut spent = before;
-        for usage in self.seen.usage.drain(..) {
-            spent.pieces = spent.pieces.plus(usage);
+        for usage in &self.seen.usage {
+            spent.pieces = spent.pieces.plus(*usage);
         }
-        if let Some(total) = self.seen.total.take() {
+        if let Some(total) = self.seen.total {
             // A total that falls was misread, or begins anew; what was counted stays counted.
             spent.total = spent.total.plus(total.minus(spent.total));
         }
-        if let Some(total) = self.seen.conversation.take() {
+        if let Some(total) = self.seen.conversation {
             spent = spent.in_conversation(total);
         }
+        (before, spent)
+    }
+
+    /// What was learnt is in the record.
+    fn noted(&mut self, spent: Spent) {
         self.spent = Some(spent);
-        (spent.sum() != before.sum()).then_some(spent)
+        self.seen.native = None;
+        self.seen.usage.clear();
+        self.seen.total = None;
+        self.seen.conversation = None;
     }
 
     /// What follows from the activity for the session's phase.
@@ -159,6 +198,10 @@ fn count(
     mut gear: skein_domain::Gear,
     spent: Spent,
 ) -> StoreResult<Session> {
+    if gear.spent == Some(spent) {
+        // It was written, and only the reply was lost.
+        return Ok(before.clone());
+    }
     let counted = gear.spent.unwrap_or_default().of(spent.run);
     let usage = spent.sum().minus(counted.sum());
     gear.spent = Some(spent);

@@ -145,7 +145,10 @@ impl Desk {
         if let (Some(fleet), Answer::Fresh(Outcome::Receipt(receipt))) =
             (self.shared.fleet.get(), answer)
         {
-            fleet.wake_keeper(&self.member(&receipt.session));
+            let member = self.member(&receipt.session);
+            // Whoever is told that it was accepted sees that it waits.
+            fleet.board.posted(&member);
+            fleet.wake_keeper(&member);
         }
     }
 
@@ -398,9 +401,9 @@ impl Desk {
             let view = |(agent, found): (&std::sync::Arc<dyn Agent>, Found)| AgentView {
                 name: agent.name().clone(),
                 found,
-                profile: agent.profile().copied(),
+                profile: agent.known().profile,
                 abilities: agent.abilities().clone(),
-                memory_mb: agent.memory_mb(),
+                memory_mb: agent.known().memory_mb,
                 default: settings.agent.as_ref() == Some(agent.name()),
             };
             Ok(agents.iter().zip(found).map(view).collect())

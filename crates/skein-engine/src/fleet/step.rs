@@ -286,7 +286,8 @@ impl Carrier {
     }
 
     /// Sees the task on its way. A task that is typed is accepted for delivery here, and the session is
-    /// `spawning` until the agent took it, shows a dialog, or lets us wait too long.
+    /// `spawning` until the agent took it, shows a dialog, or lets us wait too long: then it is idle, with a
+    /// message that waits.
     async fn prompt(&self, saga: &Saga, session: &Session) -> Result<Done, StepError> {
         let finish = match saga.prompt {
             None => skein_domain::Step::Ready,
@@ -301,10 +302,11 @@ impl Carrier {
                 let receipt = self.desk.accept_task(session, receipt, message).await?;
                 self.fleet.keep(&self.desk, session);
                 self.fleet.wake_keeper(&self.member);
-                self.fleet
-                    .task_taken(&self.desk, &self.member, &receipt)
+                let taken = self
+                    .fleet
+                    .task_taken(&self.desk, saga, &self.member, &receipt)
                     .await?;
-                skein_domain::Step::Launched
+                begun(taken)
             }
         };
         Ok(Done {
@@ -327,6 +329,8 @@ impl Carrier {
                 Ok(_) | Err(skein_runtime::error::Error::Missing) => {}
                 Err(error) => return Err(error.into()),
             }
+            // Of the turn that was cut short it may have told on its way out.
+            self.fleet.count_last(&self.desk, session).await?;
             runtime.forget(handle).await?;
         }
         self.fleet.board.forget_run(&self.member);
@@ -559,6 +563,15 @@ pub(crate) async fn end_setup(mark: String) -> Result<(), StepError> {
     }
 }
 
+/// What becomes of a session whose agent was started: a turn begins with a task that was taken, not before.
+const fn begun(taken: bool) -> skein_domain::Step {
+    if taken {
+        skein_domain::Step::Launched
+    } else {
+        skein_domain::Step::Ready
+    }
+}
+
 fn open(
     agent: &dyn Agent,
     order: &Order,
@@ -708,5 +721,18 @@ impl Fleet {
             return None;
         }
         std::env::var(name).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn l2_a_session_whose_task_was_not_taken_in_time_waits_and_is_not_at_work() {
+        let id: SessionId = "api-1".parse().unwrap();
+        let after = |taken| Phase::Spawning.on(&id, begun(taken)).unwrap();
+        assert_eq!(after(true), Phase::Active);
+        assert_eq!(after(false), Phase::Idle);
     }
 }

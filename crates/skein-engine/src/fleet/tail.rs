@@ -1,16 +1,19 @@
-//! How a keeper reads the files its agent writes: what was added since the last time, or all of what was
-//! replaced.
+//! How a keeper reads the files its agent writes: what was added since the last time, all of what was replaced,
+//! or what a database says.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use skein_agent::agent::{Agent, Process, Reach, Reader, Reading, Source};
 use skein_domain::ReadFile;
 use tokio::sync::Notify;
 
 use super::files::{Files, Watch};
+use super::parts::Databases;
 
 /// How much of what was read before is shown to a reader that is new to the file.
 const BEFORE: u64 = 64 * 1024;
@@ -26,6 +29,21 @@ pub(super) fn was_read(sources: &[Source], recorded: &[ReadFile]) -> bool {
         .any(|source| paths.contains(&&*source.path.to_string_lossy()))
 }
 
+/// What is taken of what a file tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hear {
+    All,
+    /// It is about an earlier run: what was spent is counted, what was done is over.
+    Spending,
+}
+
+impl Hear {
+    fn takes(self, reading: &Reading) -> bool {
+        // A total of the run is left out too: it would be taken for one of the run that is on now.
+        self == Self::All || matches!(reading, Reading::Usage(_) | Reading::ConversationTotal(_))
+    }
+}
+
 /// All files of one run.
 #[derive(Debug, Default)]
 pub(super) struct Tails {
@@ -37,12 +55,19 @@ struct Tail {
     path: PathBuf,
     kind: String,
     reach: Reach,
+    hear: Hear,
     reader: Box<dyn Reader>,
     position: u64,
+    /// The system's number for the file that this is the position in.
+    inode: Option<u64>,
+    /// Up to where what was spent may be counted already: the file was written anew.
+    counted: u64,
     /// Whether the reader knows what came before the position.
     primed: bool,
-    /// What a file that is replaced held when it was last read.
+    /// What a file that is replaced held when it was last read, or what a database said.
     last: Option<Vec<u8>>,
+    /// How long a database's log was when it was last asked, and since when.
+    asked: Option<(u64, SystemTime)>,
     watch: Watch,
 }
 
@@ -60,7 +85,7 @@ impl Tails {
     /// Reads `source` from now on, from where the record says; nothing if that is done already.
     pub(super) fn add(
         &mut self,
-        source: &Source,
+        (source, hear): &(Source, Hear),
         agent: &dyn Agent,
         process: Option<Process>,
         recorded: &[ReadFile],
@@ -70,18 +95,30 @@ impl Tails {
         let Some(path) = source.at(process.map(|p| p.pid)) else {
             return;
         };
-        if !path.is_absolute() || self.tails.iter().any(|t| t.path == path) {
+        if !path.is_absolute() {
+            return;
+        }
+        if let Some(tail) = self.tails.iter_mut().find(|t| t.path == path) {
+            if matches!(source.reach, Reach::Rows { .. }) && tail.reach != source.reach {
+                tail.reach = source.reach.clone();
+                tail.asked = None;
+            }
             return;
         }
         let known = |r: &&ReadFile| r.path == path.to_string_lossy();
-        let position = recorded.iter().find(known).map_or(0, |r| r.position);
+        let recorded = recorded.iter().find(known);
+        let position = recorded.map_or(0, |r| r.position);
         self.tails.push(Tail {
-            watch: files.watch(&path, bell),
+            watch: files.watch(&written(&path, &source.reach), bell),
             reader: agent.reader(&source.kind, process),
             kind: source.kind.clone(),
-            reach: source.reach,
+            reach: source.reach.clone(),
+            hear: *hear,
             primed: position == 0,
             last: None,
+            asked: None,
+            inode: recorded.and_then(|r| r.inode),
+            counted: 0,
             position,
             path,
         });
@@ -97,21 +134,24 @@ impl Tails {
                 path: t.path.to_string_lossy().into_owned(),
                 kind: t.kind.clone(),
                 position: t.position,
+                inode: t.inode,
             })
             .collect()
     }
 
     /// Reads what is new. A file that is not there, or cannot be read, says nothing (L3).
-    pub(super) fn read(&mut self, agent: &dyn Agent, process: Option<Process>) -> Found {
+    pub(super) fn read(&mut self, databases: &dyn Databases) -> Found {
         let mut found = Found::default();
         for tail in &mut self.tails {
             found.unwatched |= tail.watch.ensure().is_err();
             let read = match tail.reach {
                 Reach::Whole => tail.read_whole(),
-                Reach::Added => tail.read_added(agent, process),
+                Reach::Added => tail.read_added(),
+                Reach::Rows { .. } => tail.read_rows(databases),
             };
             if let Ok((readings, more)) = read {
-                found.readings.extend(readings);
+                let heard = readings.into_iter().filter(|r| tail.hear.takes(r));
+                found.readings.extend(heard);
                 found.more |= more;
             }
         }
@@ -130,18 +170,37 @@ impl Tail {
         Ok((readings, false))
     }
 
-    fn read_added(
-        &mut self,
-        agent: &dyn Agent,
-        process: Option<Process>,
-    ) -> std::io::Result<(Vec<Reading>, bool)> {
-        let length = std::fs::metadata(&self.path)?.len();
-        if length < self.position {
-            // It was cut, or is another one of the same name.
+    /// Asks a database when its log has changed.
+    fn read_rows(&mut self, databases: &dyn Databases) -> std::io::Result<(Vec<Reading>, bool)> {
+        let Reach::Rows { statement, of } = &self.reach else {
+            return Ok((vec![], false));
+        };
+        let log = std::fs::metadata(written(&self.path, &self.reach))?;
+        let now = (log.len(), log.modified()?);
+        if self.asked == Some(now) {
+            return Ok((vec![], false));
+        }
+        let said = databases.rows(&self.path, statement, of)?;
+        self.asked = Some(now);
+        if self.last.as_deref() == Some(said.as_bytes()) {
+            return Ok((vec![], false));
+        }
+        let readings = self.reader.read(&said);
+        self.last = Some(said.into_bytes());
+        Ok((readings, false))
+    }
+
+    fn read_added(&mut self) -> std::io::Result<(Vec<Reading>, bool)> {
+        let metadata = std::fs::metadata(&self.path)?;
+        let (length, inode) = (metadata.len(), Some(metadata.ino()));
+        let replaced = self.inode.is_some() && self.inode != inode;
+        if length < self.position || replaced {
+            // It was cut or written anew, and perhaps with what it held before; the reader may know it.
+            self.counted = if self.position > 0 { length } else { 0 };
             self.position = 0;
             self.primed = true;
-            self.reader = agent.reader(&self.kind, process);
         }
+        self.inode = inode;
         if !self.primed {
             let from = self.position.saturating_sub(BEFORE);
             let before = read_from(&self.path, from, self.position - from)?;
@@ -154,17 +213,41 @@ impl Tail {
         if length == self.position {
             return Ok((vec![], false));
         }
-        let added = read_from(&self.path, self.position, CHUNK)?;
-        let full = added.len() as u64 == CHUNK;
+        let again = self.position < self.counted;
+        let most = if again {
+            CHUNK.min(self.counted - self.position)
+        } else {
+            CHUNK
+        };
+        let added = read_from(&self.path, self.position, most)?;
+        let full = added.len() as u64 == most;
         let Some(end) = added.iter().rposition(|b| *b == b'\n') else {
-            if full {
-                self.position += CHUNK;
+            if again && self.position + most == self.counted {
+                // Its last line was not whole when it was measured, so nobody has counted it.
+                self.counted = self.position;
+            } else if full {
+                self.position += most;
             }
             return Ok((vec![], full));
         };
         self.position += end as u64 + 1;
-        let readings = self.reader.read(&String::from_utf8_lossy(&added[..=end]));
+        let mut readings = self.reader.read(&String::from_utf8_lossy(&added[..=end]));
+        if again {
+            readings.retain(|r| !matches!(r, Reading::Usage(_)));
+        }
         Ok((readings, full))
+    }
+}
+
+/// The file that is written to when what is read changes: of a database, its log.
+fn written(path: &Path, reach: &Reach) -> PathBuf {
+    match reach {
+        Reach::Added | Reach::Whole => path.to_owned(),
+        Reach::Rows { .. } => {
+            let mut name = path.as_os_str().to_owned();
+            name.push("-wal");
+            name.into()
+        }
     }
 }
 
@@ -190,19 +273,36 @@ mod tests {
     use std::fs;
     use std::io::Write as _;
 
-    use skein_agent::Custom;
-    use skein_domain::NativeId;
+    use skein_domain::{NativeId, Usage};
 
     use super::*;
 
-    /// Tells each line as a name, so that tests see what was read.
+    /// Tells each line as a name, so that tests see what was read; and a number of tokens as that.
     #[derive(Debug)]
     struct Lines;
 
     impl Reader for Lines {
         fn read(&mut self, text: &str) -> Vec<Reading> {
             let name = |line: &str| line.parse::<NativeId>().map(Reading::Native).ok();
-            text.lines().filter_map(name).collect()
+            let used = |line: &str| {
+                Some(Reading::Usage(Usage {
+                    input_tokens: line.strip_prefix('+')?.parse().ok()?,
+                    ..Usage::default()
+                }))
+            };
+            let told = |line: &str| used(line).or_else(|| name(line));
+            text.lines().filter_map(told).collect()
+        }
+    }
+
+    /// Finds what it is asked for, and counts how often.
+    #[derive(Debug, Default)]
+    struct Asked(std::sync::atomic::AtomicUsize);
+
+    impl Databases for Asked {
+        fn rows(&self, _: &Path, statement: &str, of: &str) -> std::io::Result<String> {
+            self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            Ok(format!("{statement}-{of}\n"))
         }
     }
 
@@ -227,13 +327,17 @@ mod tests {
 
         fn tails(&self, reach: Reach, position: u64) -> Tails {
             let tail = Tail {
-                watch: self.files.watch(&self.path(), &self.bell),
+                watch: self.files.watch(&written(&self.path(), &reach), &self.bell),
                 path: self.path(),
                 kind: "lines".into(),
                 reach,
+                hear: Hear::All,
                 reader: Box::new(Lines),
                 primed: position == 0,
                 last: None,
+                asked: None,
+                inode: None,
+                counted: 0,
                 position,
             };
             Tails { tails: vec![tail] }
@@ -250,12 +354,17 @@ mod tests {
     }
 
     fn read(tails: &mut Tails) -> Vec<String> {
-        let found = tails.read(&Custom::bare(), None);
+        read_with(tails, &Asked::default())
+    }
+
+    fn read_with(tails: &mut Tails, databases: &dyn Databases) -> Vec<String> {
+        let found = tails.read(databases);
         found
             .readings
             .iter()
             .map(|r| match r {
                 Reading::Native(id) => id.to_string(),
+                Reading::Usage(usage) => format!("+{}", usage.input_tokens),
                 other => panic!("{other:?}"),
             })
             .collect()
@@ -293,6 +402,7 @@ mod tests {
             path: path.into(),
             kind: "journal".into(),
             position,
+            inode: None,
         };
         let now = [source("/journal-2")];
         assert!(!was_read(&now, &[]));
@@ -316,6 +426,28 @@ mod tests {
     }
 
     #[test]
+    fn l8_what_stands_in_a_file_that_was_written_anew_is_not_counted_again() {
+        let place = Place::new();
+        place.add("+1\n+2\n+3\n");
+        let mut tails = place.tails(Reach::Added, 0);
+        assert_eq!(read(&mut tails), ["+1", "+2", "+3"]);
+        fs::write(place.path(), "+1\n+2\n+").unwrap();
+        assert_eq!(read(&mut tails), [""; 0], "it was cut");
+        place.add("4\n");
+        assert_eq!(read(&mut tails), [""; 0], "its last line was not whole");
+        assert_eq!(read(&mut tails), ["+4"]);
+
+        let other = place.folder.path().join("other");
+        fs::write(&other, "one\n+1\n+2\n+4\n").unwrap();
+        fs::rename(&other, place.path()).unwrap();
+        assert_eq!(read(&mut tails), ["one"], "another one of the same name");
+        place.add("+5\n");
+        assert_eq!(read(&mut tails), ["+5"]);
+        let inode = fs::metadata(place.path()).unwrap().ino();
+        assert_eq!(tails.positions()[0].inode, Some(inode));
+    }
+
+    #[test]
     fn what_is_replaced_is_read_when_it_says_something_else() {
         let place = Place::new();
         let mut tails = place.tails(Reach::Whole, 0);
@@ -326,6 +458,46 @@ mod tests {
         fs::write(place.path(), "idle").unwrap();
         assert_eq!(read(&mut tails), ["idle"]);
         assert_eq!(tails.positions(), [], "there is nothing to remember of it");
+    }
+
+    #[test]
+    fn a_database_is_asked_when_its_log_has_changed_and_says_the_same_once() {
+        let place = Place::new();
+        let source = |of: &str| Source {
+            path: place.path(),
+            kind: "lines".into(),
+            reach: Reach::Rows {
+                statement: "total",
+                of: of.into(),
+            },
+        };
+        let mut tails = place.tails(source("one").reach, 0);
+        let databases = Asked::default();
+        let asked = || databases.0.load(std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(
+            read_with(&mut tails, &databases),
+            [""; 0],
+            "there is no log"
+        );
+        let log = place.folder.path().join("log-wal");
+        fs::write(&log, "1").unwrap();
+        assert_eq!(read_with(&mut tails, &databases), ["total-one"]);
+        assert_eq!(read_with(&mut tails, &databases), [""; 0]);
+        assert_eq!(asked(), 1);
+        fs::write(&log, "12").unwrap();
+        assert_eq!(read_with(&mut tails, &databases), [""; 0]);
+        assert_eq!(asked(), 2);
+        let (agent, files) = (skein_agent::Custom::bare(), &place.files);
+        tails.add(
+            &(source("two"), Hear::All),
+            &agent,
+            None,
+            &[],
+            files,
+            &place.bell,
+        );
+        assert_eq!(read_with(&mut tails, &databases), ["total-two"]);
+        assert_eq!(tails.positions(), [], "totals are asked for, not added up");
     }
 
     #[test]

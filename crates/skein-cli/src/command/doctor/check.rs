@@ -85,7 +85,7 @@ pub(super) fn agents(context: &Context) -> Vec<Finding> {
     let agents: Vec<_> = registry
         .list()
         .into_iter()
-        .filter(|agent| agent.profile().is_some())
+        .filter(|agent| agent.known().profile.is_some())
         .collect();
     let env = crate::env::for_agents();
     let path = context.search_path().unwrap_or_default();
@@ -95,7 +95,7 @@ pub(super) fn agents(context: &Context) -> Vec<Finding> {
         env
     });
     let named = |agent: &dyn Agent, found: &Found| {
-        let profile = agent.profile()?;
+        let profile = agent.known().profile.as_ref()?;
         Some(agent_finding(agent.name().as_str(), profile, found))
     };
     let pairs = agents.iter().zip(&found);

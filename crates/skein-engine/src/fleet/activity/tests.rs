@@ -176,6 +176,26 @@ fn a_question_asked_again_was_left_in_between() {
 }
 
 #[test]
+fn a_limit_that_tells_an_hour_holds_until_then_and_one_that_tells_nothing_for_a_while() {
+    let until = |resets: Option<&str>| {
+        let blocked = Reading::Activity {
+            activity: Activity::Blocked,
+            rule: "limit".into(),
+            detail: None,
+        };
+        let resets = resets.map(|words| Resets::Said(words.into()));
+        let mut seen = Sightings::default();
+        seen.heard(vec![blocked, Reading::Limited { resets }], Source::Hook);
+        seen.tick(Timestamp::from_micros(0), &Zone::utc());
+        seen.limit.and_then(|limit| limit.until)
+    };
+    let seconds = |n: i64| Some(Timestamp::from_micros(n * 1_000_000));
+    assert_eq!(until(Some("resets 4:30am (UTC)")), seconds(16_260));
+    assert_eq!(until(Some("resets soon")), seconds(300));
+    assert_eq!(until(None), seconds(300));
+}
+
+#[test]
 fn a_limit_holds_until_it_is_over_and_longer_than_the_turn_it_stopped() {
     let blocked = || Reading::Activity {
         activity: Activity::Blocked,
@@ -187,15 +207,15 @@ fn a_limit_holds_until_it_is_over_and_longer_than_the_turn_it_stopped() {
     };
     let mut seen = Sightings::default();
     seen.heard(vec![blocked(), limited()], Source::Hook);
-    seen.tick(Timestamp::from_micros(0));
+    seen.tick(Timestamp::from_micros(0), &Zone::utc());
     seen.heard(vec![Reading::TurnEnded], Source::Hook);
     assert_eq!(seen.activity(), Some(Activity::Blocked));
     seen.looked(vec![blocked(), limited()], 1);
     assert!(
-        !seen.tick(Timestamp::from_micros(4_999_999)),
+        !seen.tick(Timestamp::from_micros(4_999_999), &Zone::utc()),
         "told once more, not set anew"
     );
-    assert!(seen.tick(Timestamp::from_micros(5_000_000)));
+    assert!(seen.tick(Timestamp::from_micros(5_000_000), &Zone::utc()));
     assert_eq!(seen.activity(), Some(Activity::Ready));
     seen.looked(vec![blocked(), limited()], 2);
     assert_eq!(
@@ -206,6 +226,36 @@ fn a_limit_holds_until_it_is_over_and_longer_than_the_turn_it_stopped() {
     seen.heard(vec![Reading::PromptTaken { text: None }], Source::Hook);
     seen.heard(vec![blocked(), limited()], Source::Hook);
     assert_eq!(seen.activity(), Some(Activity::Blocked), "a new one");
+}
+
+/// Some ask how to go on: what is typed then chooses one of the options.
+#[test]
+fn l6_an_agent_without_its_input_box_is_not_ready_when_its_limit_is_over() {
+    let limit = || {
+        vec![
+            Reading::Activity {
+                activity: Activity::Blocked,
+                rule: "limit".into(),
+                detail: Some("too much".into()),
+            },
+            Reading::Limited { resets: None },
+        ]
+    };
+    let over = Timestamp::from_micros(0).plus_seconds(UNTOLD);
+    let mut seen = Sightings {
+        box_hidden: true,
+        ..Sightings::default()
+    };
+    seen.looked(limit(), 0);
+    seen.tick(Timestamp::from_micros(0), &Zone::utc());
+    assert_eq!(seen.activity(), Some(Activity::Blocked));
+    assert!(seen.tick(over, &Zone::utc()));
+    assert_eq!(seen.activity(), Some(Activity::WaitingInput));
+    seen.looked(limit(), 1);
+    assert_eq!(seen.activity(), Some(Activity::WaitingInput), "still shown");
+    seen.box_hidden = false;
+    seen.looked(limit(), 2);
+    assert_eq!(seen.activity(), Some(Activity::Ready), "it was answered");
 }
 
 #[test]
@@ -230,19 +280,37 @@ fn l3_an_agent_with_its_task_in_its_arguments_is_not_ready_before_it_began() {
     lazy.launch_over(LAUNCH_MS);
     assert_eq!(lazy.activity(), Some(Activity::Ready), "it never began");
 
-    let mut drawn = Sightings::default();
-    drawn.recall(&Phase::Active, &abilities(true));
-    drawn.launched(0);
-    drawn.looked(screen(Activity::Active), 1);
-    drawn.heard(ready(), Source::File);
-    assert_eq!(drawn.activity(), Some(Activity::Active), "it comes up");
-    drawn.hooks = false;
-    drawn.looked(screen(Activity::Ready), 2);
+    let draws = |abilities: &Abilities| {
+        let mut drawn = Sightings::default();
+        drawn.recall(&Phase::Active, abilities);
+        drawn.launched(0);
+        drawn.looked(screen(Activity::Active), 1);
+        drawn.heard(ready(), Source::File);
+        assert_eq!(drawn.activity(), Some(Activity::Active), "it comes up");
+        drawn.hooks = false;
+        drawn.looked(screen(Activity::Ready), 2);
+        drawn
+    };
+    let files = Abilities {
+        files: true,
+        screens: true,
+        ..Abilities::default()
+    };
+    let drawn = draws(&files);
     assert_eq!(
         drawn.activity(),
         Some(Activity::Ready),
         "work was shown before"
     );
+    let mut told = draws(&abilities(true));
+    assert_eq!(
+        told.activity(),
+        Some(Activity::Active),
+        "it would have said that it took its task"
+    );
+    told.heard(vec![Reading::PromptTaken { text: None }], Source::Hook);
+    told.heard(ready(), Source::File);
+    assert_eq!(told.activity(), Some(Activity::Ready));
 
     let mut shown = Sightings::default();
     shown.recall(&Phase::Active, &abilities(false));
@@ -263,7 +331,7 @@ fn whoever_works_is_not_limited() {
         vec![Reading::TurnEnded, Reading::Limited { resets }],
         Source::Hook,
     );
-    seen.tick(Timestamp::from_micros(1));
+    seen.tick(Timestamp::from_micros(1), &Zone::utc());
     assert_eq!(seen.activity(), Some(Activity::Blocked));
     seen.heard(vec![Reading::PromptTaken { text: None }], Source::Hook);
     assert_eq!(seen.activity(), Some(Activity::Active));
@@ -311,7 +379,7 @@ fn limits_wishes_and_ends_are_kept() {
     };
     let resets = Some(Resets::In { seconds: 5 });
     seen.heard(vec![blocked, Reading::Limited { resets }], Source::Hook);
-    assert!(!seen.tick(Timestamp::from_micros(1_000_000)));
+    assert!(!seen.tick(Timestamp::from_micros(1_000_000), &Zone::utc()));
     let until = Timestamp::from_micros(6_000_000);
     let detail = seen.shown().and_then(|n| n.detail);
     assert_eq!(detail, Some(format!("too much; until {until}")));

@@ -98,7 +98,8 @@ fn under_way(receipt: &Receipt, stage: Stage, asked: Asked, by: &By, facts: &Fac
     match (by, stage) {
         (By::Text, Stage::Pasted { at }) => {
             // Where no box is to be seen beside a question, no echo is waited for.
-            let screens = facts.screens && facts.input_box != InputBox::Unseen;
+            let seen = matches!(facts.input_box, InputBox::Empty | InputBox::Holds);
+            let screens = facts.screens && seen;
             let facts = Facts {
                 screens,
                 ..facts.clone()
@@ -109,7 +110,9 @@ fn under_way(receipt: &Receipt, stage: Stage, asked: Asked, by: &By, facts: &Fac
             InputBox::Holds => enter_again(receipt, number, at, tries, facts),
             // It left the box; what asks now is the next question, or the same once more.
             InputBox::Empty if receipt.state == Delivery::Echoed => Act::Say(Delivery::Submitted),
-            InputBox::Empty | InputBox::Unseen => give_up(at + STILL_MS, STILL, facts),
+            InputBox::Empty | InputBox::Unseen | InputBox::Unknown => {
+                give_up(at + STILL_MS, STILL, facts)
+            }
         },
         (By::Keys | By::Cannot(_) | By::Text, _) => give_up(at + STILL_MS, STILL, facts),
     }

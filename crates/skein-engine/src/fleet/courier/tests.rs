@@ -33,7 +33,7 @@ fn facts(activity: Option<Activity>, input_box: InputBox) -> Facts {
         screens: true,
         greets: false,
         input_box,
-        prompt_taken: false,
+        took: None,
         worked: false,
         asked_since: None,
         question_left: false,
@@ -71,6 +71,19 @@ fn l6_somebodys_draft_is_not_added_to() {
     let facts = facts(Some(Activity::Ready), InputBox::Holds);
     let act = decide(&receipt(Delivery::Accepted, false), Stage::Waiting, &facts);
     assert_eq!(act, Act::Wait(None));
+}
+
+/// A view that a person left open, or a dialog that no rule knows: whatever is typed goes there.
+#[test]
+fn l6_nothing_is_typed_while_an_input_box_that_is_known_is_not_to_be_seen() {
+    let fresh = receipt(Delivery::Accepted, false);
+    let act = |input_box| {
+        let facts = facts(Some(Activity::Ready), input_box);
+        decide(&fresh, Stage::Waiting, &facts)
+    };
+    assert_eq!(act(InputBox::Unseen), Act::Wait(None));
+    assert_eq!(act(InputBox::Empty), Act::Paste);
+    assert_eq!(act(InputBox::Unknown), Act::Paste, "nobody knows its box");
 }
 
 #[test]
@@ -165,11 +178,52 @@ fn l6_a_box_that_others_may_have_emptied_proves_nothing() {
     let act = decide(&echoed, stage, &typed);
     assert_eq!(act, Act::Wait(Some(99_000 + DISTURBED_MS)), "whose work?");
     let told = Facts {
-        prompt_taken: true,
+        took: Some(Took::Ours),
         ..typed
     };
     let act = decide(&echoed, stage, &told);
     assert_eq!(act, Act::Say(Delivery::TurnStarted));
+}
+
+#[test]
+fn l6_another_prompt_is_not_taken_for_the_message() {
+    let pasted = Stage::Pasted { at: 99_000 };
+    let entered = Stage::Entered {
+        number: 11,
+        at: 90_000,
+        tries: 1,
+    };
+    let message = receipt(Delivery::Echoed, true);
+    for (stage, took) in [
+        (pasted, Took::Other),
+        (pasted, Took::Untold),
+        (entered, Took::Other),
+    ] {
+        let busy = Facts {
+            took: Some(took),
+            worked: true,
+            ..facts(Some(Activity::Active), InputBox::Holds)
+        };
+        // It lies in the box until the agent is done with the other one, then Enter is pressed.
+        let act = decide(&message, stage, &busy);
+        assert_eq!(act, Act::Wait(None), "{stage:?} {took:?}");
+        let ready = Facts {
+            activity: Some(Activity::Ready),
+            ..busy
+        };
+        let act = decide(&message, stage, &ready);
+        assert!(matches!(act, Act::Enter { .. }), "{stage:?}: {act:?}");
+    }
+    for (told, expected) in [
+        (Some("do  it"), Took::Ours),
+        (Some("do"), Took::Ours),
+        (Some("do it now"), Took::Other),
+        (Some("the task"), Took::Other),
+        (Some(" "), Took::Untold),
+        (None, Took::Untold),
+    ] {
+        assert_eq!(took(told, message.text.as_str()), expected, "{told:?}");
+    }
 }
 
 #[test]
@@ -196,7 +250,7 @@ fn l6_enter_is_not_pressed_on_what_somebody_else_typed() {
 
 #[test]
 fn an_agent_that_tells_only_by_hooks_gets_its_first_message_when_it_is_quiet() {
-    let mut facts = facts(None, InputBox::Unseen);
+    let mut facts = facts(None, InputBox::Unknown);
     let fresh = receipt(Delivery::Accepted, false);
     assert_eq!(decide(&fresh, Stage::Waiting, &facts), Act::Wait(None));
     facts.screens = false;
@@ -305,11 +359,24 @@ fn activities() -> impl Strategy<Value = Option<Activity>> {
 }
 
 fn boxes() -> impl Strategy<Value = InputBox> {
-    prop::sample::select(vec![InputBox::Unseen, InputBox::Empty, InputBox::Holds])
+    prop::sample::select(vec![
+        InputBox::Unknown,
+        InputBox::Unseen,
+        InputBox::Empty,
+        InputBox::Holds,
+    ])
 }
 
 /// What may be seen between two looks, and how much later.
-type Look = (Option<Activity>, InputBox, [bool; 4], u64);
+type Look = (Option<Activity>, InputBox, Option<Took>, [bool; 3], u64);
+
+fn takes() -> impl Strategy<Value = Option<Took>> {
+    prop::option::of(prop::sample::select(vec![
+        Took::Ours,
+        Took::Other,
+        Took::Untold,
+    ]))
+}
 
 proptest! {
     /// Any history of looks: the ladder only climbs, Enter's numbers grow and stay within what was set
@@ -318,14 +385,14 @@ proptest! {
     #[test]
     fn l6_no_history_breaks_the_ladder(
         has_signal: bool,
-        looks in prop::collection::vec((activities(), boxes(), any::<[bool; 4]>(), 0u64..20_000), 1..60),
+        looks in prop::collection::vec((activities(), boxes(), takes(), any::<[bool; 3]>(), 0u64..20_000), 1..60),
     ) {
         let looks: Vec<Look> = looks;
         let mut receipt = receipt(Delivery::Accepted, false);
         let mut stage = Stage::Waiting;
         let (mut now, mut pastes, mut highest) = (100_000, 0, 0);
         let (mut typed, mut interrupted) = (None, None);
-        for (activity, input_box, [prompt_taken, worked, types, interrupts], later) in looks {
+        for (activity, input_box, took, [worked, types, interrupts], later) in looks {
             now += later;
             let entered = matches!(stage, Stage::Entered { .. });
             if stage != Stage::Waiting && later % 5 == 0 {
@@ -340,8 +407,8 @@ proptest! {
                 greets: false,
                 typed,
                 interrupted,
-                input_box: if has_signal { input_box } else { InputBox::Unseen },
-                prompt_taken: prompt_taken && entered && has_signal,
+                input_box: if has_signal { input_box } else { InputBox::Unknown },
+                took: took.filter(|_| has_signal),
                 worked: worked && entered && has_signal,
                 ..facts(None, InputBox::Unseen)
             };
@@ -350,6 +417,7 @@ proptest! {
                 Act::Paste => {
                     pastes += 1;
                     prop_assert_ne!(facts.activity, Some(Activity::WaitingInput));
+                    prop_assert_ne!(facts.input_box, InputBox::Unseen);
                     receipt.written = Some(Written { run: 1, input: 10 });
                     receipt.state = Delivery::Written;
                     stage = Stage::Pasted { at: now };
@@ -367,9 +435,11 @@ proptest! {
                     if state >= Delivery::Submitted {
                         // Of an agent at work it must be known on what, of an empty box who emptied it.
                         let left = receipt.state == Delivery::Echoed && facts.input_box == InputBox::Empty;
-                        let ours = facts.worked || (left && interrupted.is_none());
-                        prop_assert!(facts.prompt_taken || (ours && typed.is_none()));
-                        prop_assert!(has_signal && entered);
+                        let worked = facts.worked && took != Some(Took::Other);
+                        let untold = took == Some(Took::Untold);
+                        let ours = worked || untold || (left && interrupted.is_none());
+                        prop_assert!(took == Some(Took::Ours) || (ours && typed.is_none() && entered));
+                        prop_assert!(has_signal);
                     }
                     receipt.state = state;
                 }
@@ -381,8 +451,22 @@ proptest! {
 }
 
 #[test]
+fn l6_enter_follows_a_paste_at_once_where_our_driver_reads_it() {
+    let pasted = Stage::Pasted { at: 100_000 };
+    let mut facts = facts(Some(Activity::Ready), InputBox::Unseen);
+    facts.screens = false;
+    facts.enter_after = 0;
+    facts.output_at = Some(facts.now);
+    let blind = decide(&receipt(Delivery::Written, true), pasted, &facts);
+    assert_eq!(blind, Act::Wait(Some(100_150)), "anything else needs time");
+    facts.greets = true;
+    let driven = decide(&receipt(Delivery::Written, true), pasted, &facts);
+    assert_eq!(driven, Act::Enter { number: 11 });
+}
+
+#[test]
 fn l6_nothing_is_typed_before_a_program_that_greets_did() {
-    let mut facts = facts(None, InputBox::Unseen);
+    let mut facts = facts(None, InputBox::Unknown);
     facts.screens = false;
     assert_eq!(accepted(&facts), Act::Paste);
     facts.greets = true;

@@ -1,0 +1,14 @@
+//! Databases that agents keep, read as SQLite reads them.
+
+use std::path::Path;
+
+use skein_engine::fleet::Databases;
+
+#[derive(Debug)]
+pub(super) struct Sqlite;
+
+impl Databases for Sqlite {
+    fn rows(&self, path: &Path, statement: &str, of: &str) -> std::io::Result<String> {
+        skein_store_sqlite::rows(path, statement, of)
+    }
+}

@@ -1,0 +1,12 @@
+//! What keepers make of runs, with an agent and a terminal that do what the test says.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
+
+mod failing;
+mod killed;
+mod limited;
+mod reading;
+mod restored;
+mod spawned;
+mod stand_in;
+mod world;
