@@ -26,7 +26,8 @@ impl Program {
             let path = path.display();
             return Err(format!("no program `{path}`; `cargo build --release` makes it").into());
         }
-        Ok(Self(path))
+        // It is started in other folders than this one.
+        Ok(Self(path.canonicalize()?))
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -51,9 +52,19 @@ impl Program {
 
     /// Starts the daemon; returns it with the time until it was ready.
     pub(crate) fn daemon(&self, home: &Path) -> Result<(Daemon, Duration), Failure> {
+        self.daemon_with(home, &[])
+    }
+
+    /// Starts it with variables for its agents.
+    pub(crate) fn daemon_with(
+        &self,
+        home: &Path,
+        env: &[(String, String)],
+    ) -> Result<(Daemon, Duration), Failure> {
         let since = Instant::now();
         let mut child = self
             .command(home)
+            .envs(env.iter().map(|(name, value)| (name, value)))
             .args(["daemon", "run", "--announce"])
             .stdout(Stdio::piped())
             .spawn()?;

@@ -16,15 +16,13 @@ use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 use crate::Failure;
-use crate::daemon::{Daemon, Program, megabytes, succeed};
+use crate::daemon::{Daemon, Program, megabytes};
+use crate::place::{Tmux, end_marked, git, repository};
 use crate::stats::{Times, ms, ratio};
 use crate::table::Row;
 
-use talking::Tmux;
-
 const ALONE: usize = 25;
 const TOGETHER: usize = 20;
-const FILES: usize = 200;
 const FLEET: usize = 200;
 const IDLE: Duration = Duration::from_secs(30);
 const LONGEST: Duration = Duration::from_secs(120);
@@ -46,17 +44,7 @@ impl Ground {
         };
         fs::create_dir(ground.home())?;
         let repo = ground.repo();
-        fs::create_dir(&repo)?;
-        for n in 0..FILES {
-            fs::write(repo.join(format!("file{n}.txt")), "text\n".repeat(20))?;
-        }
-        git(&repo, &["init", "--quiet", "--initial-branch=main"])?;
-        git(&repo, &["add", "."])?;
-        let author = ["-c", "user.name=b", "-c", "user.email=b@example.org"];
-        git(
-            &repo,
-            &[&author[..], &["commit", "--quiet", "-m", "one"]].concat(),
-        )?;
+        repository(&repo)?;
         let (daemon, _) = program.daemon(&ground.home())?;
         let project = AddProject {
             path: Some(repo.display().to_string()),
@@ -87,37 +75,9 @@ impl Ground {
 impl Drop for Ground {
     fn drop(&mut self) {
         self.daemon = None;
-        for pid in ours(&self.home()) {
-            let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
-        }
+        // Their holders end with them.
+        end_marked(&format!("SKEIN_HOME={}", self.home().display()));
     }
-}
-
-/// Agents of this home; their holders end with them.
-fn ours(home: &Path) -> Vec<u32> {
-    let mark = format!("SKEIN_HOME={}", home.display());
-    let mut found = vec![];
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let Some(pid) = name.to_str().and_then(|n| n.parse().ok()) else {
-            continue;
-        };
-        let environ = fs::read(entry.path().join("environ")).unwrap_or_default();
-        if environ.split(|b| *b == 0).any(|v| v == mark.as_bytes()) {
-            found.push(pid);
-        }
-    }
-    found
-}
-
-fn git(folder: &Path, args: &[&str]) -> Result<(), Failure> {
-    let mut command = Command::new("git");
-    command
-        .args(args)
-        .current_dir(folder)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    succeed(command.status()?)
 }
 
 pub(crate) async fn measure(program: &Program) -> Result<Vec<Row>, Failure> {
@@ -209,7 +169,7 @@ async fn spawning(program: &Program) -> Result<Vec<Row>, Failure> {
 /// An agent in a terminal and nothing else, beside `tmux new-session`, which keeps no record of it.
 async fn beside_new_session(ground: &Ground) -> Result<Row, Failure> {
     let client = ground.daemon()?.client();
-    let tmux = Tmux::new(ground);
+    let tmux = Tmux::new(ground.folder.path());
     // The server is there before anything is measured, as our daemon is.
     tmux.run(&["new-session", "-d", "-s", "first", AGENT])?;
     let (mut ours, mut theirs) = (vec![], vec![]);

@@ -3,11 +3,13 @@
 //! Each measurement is a module with one `measure`; each row compares with a limit or a peer that was measured
 //! beside it. How to repeat it: `docs/benchmarks.md`.
 
+mod agents;
 mod daemon;
 mod durable;
 mod fleet;
 mod latency;
 mod list;
+mod place;
 mod startup;
 mod stats;
 mod table;
@@ -30,6 +32,20 @@ struct Args {
     /// Sessions in the largest home
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     most: u64,
+    /// Where the real agent programs are, as `./test --agents` installs them
+    #[arg(
+        long,
+        value_name = "PATH",
+        env = "SKEIN_TEST_AGENTS",
+        default_value = ".cache/agents-1"
+    )]
+    agents: PathBuf,
+    /// Of the real agents only this one; may be repeated
+    #[arg(long, value_name = "NAME")]
+    agent: Vec<String>,
+    /// How often each thing is done with a real agent
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    turns: usize,
     /// Measure only these
     #[arg(value_enum)]
     only: Vec<What>,
@@ -47,6 +63,8 @@ enum What {
     Startup,
     /// Agents: starting, holding, finding again and talking to them
     Fleet,
+    /// The real agent programs, in their terminals, by protocols and by hand
+    Agents,
 }
 
 type Failure = Box<dyn std::error::Error>;
@@ -88,6 +106,18 @@ fn measure(args: &Args) -> Result<Vec<Row>, Failure> {
     }
     if wanted(What::Fleet) {
         rows.extend(runtime.block_on(fleet::measure(&program))?);
+    }
+    if wanted(What::Agents) {
+        match agents::Programs::new(&args.agents, &args.agent, args.turns) {
+            Ok(programs) => {
+                rows.extend(runtime.block_on(agents::measure(&program, &programs))?);
+            }
+            // They are not part of the project; whoever wants everything else need not install them.
+            Err(why) if args.only.is_empty() => {
+                rows.push(Row::fact("real agents", format!("not measured: {why}")));
+            }
+            Err(why) => return Err(why),
+        }
     }
     Ok(rows)
 }

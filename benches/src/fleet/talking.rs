@@ -1,8 +1,6 @@
 //! Talking to an agent and looking at it, beside doing the same with tmux.
 
 use std::fs;
-use std::path::PathBuf;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use skein_client::{Client, Key};
@@ -10,7 +8,8 @@ use skein_wire::{Send, Spawn};
 
 use super::{Ground, LONGEST, spawn};
 use crate::Failure;
-use crate::daemon::{Program, succeed};
+use crate::daemon::Program;
+use crate::place::Tmux;
 use crate::stats::{Times, ms, ratio};
 use crate::table::Row;
 
@@ -89,7 +88,7 @@ async fn until_idle(client: &Client, session: &str) -> Result<(), Failure> {
 
 /// The same agent in a tmux of our own, driven the usual way. It proves less: that the text was shown.
 fn by_tmux(program: &Program, ground: &Ground) -> Result<(Times, Times), Failure> {
-    let server = Tmux::new(ground);
+    let server = Tmux::new(ground.folder.path());
     let tmux = |args: &[&str]| server.run(args);
     let private = ground.folder.path().join("private");
     fs::create_dir(&private)?;
@@ -137,24 +136,4 @@ fn by_tmux(program: &Program, ground: &Ground) -> Result<(Times, Times), Failure
     }
     tmux(&["kill-server"])?;
     Ok((Times::new(times), Times::new(looks)))
-}
-
-/// A tmux server of the benchmark's own.
-pub(super) struct Tmux(PathBuf);
-
-impl Tmux {
-    pub(super) fn new(ground: &Ground) -> Self {
-        Self(ground.folder.path().join("tmux"))
-    }
-
-    pub(super) fn run(&self, args: &[&str]) -> Result<String, Failure> {
-        let output = Command::new("tmux")
-            .arg("-S")
-            .arg(&self.0)
-            .args(["-f", "/dev/null"])
-            .args(args)
-            .output()?;
-        succeed(output.status)?;
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-    }
 }
