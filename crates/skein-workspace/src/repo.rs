@@ -76,6 +76,25 @@ impl<'a> Repo<'a> {
         self.git.commit(&self.folder, name)
     }
 
+    /// The commits that revisions name, each if it names one, in one look.
+    pub(crate) fn find_all(&self, revisions: &[String]) -> Result<Vec<Option<CommitId>>> {
+        let lines = revisions.iter().map(|name| format!("{name}^{{commit}}\n"));
+        let said = self
+            .git
+            .read(&self.folder, "cat-file")
+            .arg("--batch-check=%(objectname)")
+            .input(lines.collect::<String>().into_bytes())
+            .run()?;
+        // A line that is no commit says why there is none.
+        let text = said.text();
+        let found: Vec<_> = text.lines().map(|line| line.parse().ok()).collect();
+        if found.len() == revisions.len() {
+            Ok(found)
+        } else {
+            Err(said.failure("git cat-file".into()))
+        }
+    }
+
     pub(crate) fn tip(&self, branch: &BranchName) -> Result<Option<CommitId>> {
         self.find_ref(&format!("refs/heads/{branch}"))
     }
