@@ -38,7 +38,7 @@ macro_rules! agent_conformance {
             files_stay_inside_the_private_folder,
             a_prompt_goes_in_as_declared,
             l15_hostile_prompts_arrive_byte_for_byte,
-            a_prompt_too_long_for_an_argument_is_refused,
+            a_prompt_too_long_for_an_argument_goes_another_way,
             resume_works_exactly_when_it_is_declared,
             l5_a_resume_needs_its_private_folder_exactly_when_it_is_declared,
             fork_works_exactly_when_it_is_declared,

@@ -172,7 +172,7 @@ impl Custom {
         };
         start.argv.extend(words);
         if let Some(via) = via {
-            launch::deliver(&self.known.name, &mut start, via, &order.task)?;
+            launch::deliver(&mut start, via, &order.task);
         }
         Ok(start)
     }

@@ -31,7 +31,12 @@ pub enum Error {
         can: Vec<PromptVia>,
     },
     #[error("a prompt of {bytes} bytes is too long for an argument of agent `{agent}`")]
-    PromptTooLong { agent: String, bytes: usize },
+    PromptTooLong {
+        agent: String,
+        bytes: usize,
+        /// The ways that take longer ones.
+        can: Vec<PromptVia>,
+    },
     #[error("agent `{agent}` does not speak `{protocol}`")]
     NoProtocol { agent: String, protocol: String },
     #[error("agent `{name}` not found")]
@@ -72,8 +77,15 @@ impl Error {
                     .collect();
                 vec![format!("it takes prompts by {}", can.join(", "))]
             }
-            Self::PromptTooLong { .. } => {
-                vec!["`--prompt-via typed` or `--prompt-via stdin` takes longer ones".into()]
+            Self::PromptTooLong { can, .. } if can.is_empty() => {
+                vec!["put it into a file, and name the file in a short task".into()]
+            }
+            Self::PromptTooLong { can, .. } => {
+                let can = can
+                    .iter()
+                    .map(|via| format!("`--prompt-via {}`", via.as_str()));
+                let can: Vec<_> = can.collect();
+                vec![format!("{} takes longer ones", can.join(" or "))]
             }
             Self::Unknown {
                 nearest: Some(name),

@@ -84,7 +84,8 @@ pub(crate) fn task(known: &Known, order: &Order, start: &mut Start, before: Befo
         }
         Before::Flag(flag) => start.argv.push(flag.into()),
     }
-    launch::deliver(&known.name, start, via, &order.task)
+    launch::deliver(start, via, &order.task);
+    Ok(())
 }
 
 /// Names of variables, from several lists.

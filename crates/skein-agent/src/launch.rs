@@ -1,5 +1,6 @@
 //! What every implementation does alike when it says how to start its program.
 
+use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -11,6 +12,9 @@ use crate::error::Error;
 
 /// Longest argument the system takes is 128 KiB with its end.
 pub const LONGEST_ARGUMENT: usize = 128 * 1024 - 1;
+/// How much arguments and variables may be together. Systems take 1 MiB to 6 MiB, as the stack is limited; some is
+/// left for what stands beside them.
+pub const LONGEST_TOGETHER: usize = 1024 * 1024 - 64 * 1024;
 
 /// The name of the file, below the private folder, that carries a prompt for standard input.
 const PROMPT_FILE: &str = "prompt.txt";
@@ -25,34 +29,68 @@ pub(crate) enum Prompt {
 
 /// The way the task is to go in: as ordered, else the agent's own.
 pub fn via(agent: &AgentName, abilities: &Abilities, order: &Order) -> Result<PromptVia> {
-    let own = abilities.prompt.first().copied();
-    let via = order
-        .settings
-        .prompt_via
-        .or(own)
-        .unwrap_or(PromptVia::Typed);
-    if abilities.prompt.contains(&via) {
-        return Ok(via);
+    let asked = order.settings.prompt_via;
+    choose(agent, abilities, asked, &order.task, room_of(&order.env))
+}
+
+/// The same before there is an order. `env` is how much room the variables take. Of an agent's own way that cannot
+/// carry the task another one takes the place; what somebody asked for is done or refused.
+pub fn choose(
+    agent: &AgentName,
+    abilities: &Abilities,
+    asked: Option<PromptVia>,
+    task: &Message,
+    env: usize,
+) -> Result<PromptVia> {
+    let can = &abilities.prompt;
+    let via = asked.or(can.first().copied()).unwrap_or(PromptVia::Typed);
+    if !can.contains(&via) {
+        return Err(Error::NoPrompt {
+            agent: agent.to_string(),
+            via,
+            can: can.clone(),
+        });
     }
-    Err(Error::NoPrompt {
-        agent: agent.to_string(),
-        via,
-        can: abilities.prompt.clone(),
-    })
+    let bytes = task.as_str().len();
+    let too_long = || {
+        let can = can.iter().copied().filter(|via| *via != PromptVia::Argv);
+        Error::PromptTooLong {
+            agent: agent.to_string(),
+            bytes,
+            can: can.collect(),
+        }
+    };
+    match (via, asked) {
+        (PromptVia::Typed | PromptVia::Stdin, _) => Ok(via),
+        (PromptVia::Argv, Some(_)) if bytes > LONGEST_ARGUMENT => Err(too_long()),
+        // Whether all of it is too much, the system may see otherwise.
+        (PromptVia::Argv, Some(_)) => Ok(via),
+        (PromptVia::Argv, None) if bytes <= LONGEST_ARGUMENT && bytes + env <= LONGEST_TOGETHER => {
+            Ok(via)
+        }
+        // Who takes an argument has a terminal; a file as standard input would take it away.
+        (PromptVia::Argv, None) => [PromptVia::Typed, PromptVia::Stdin]
+            .into_iter()
+            .find(|other| can.contains(other))
+            .ok_or_else(too_long),
+    }
+}
+
+/// How much room variables take when a program is started.
+pub fn room_of(env: &BTreeMap<String, String>) -> usize {
+    // `NAME=VALUE`, its end, and a pointer to it.
+    let each = |(name, value): (&String, &String)| {
+        name.len() + value.len() + 2 + std::mem::size_of::<usize>()
+    };
+    env.iter().map(each).sum()
 }
 
 /// Puts the task where it belongs: last in the arguments, into a file for standard input, or nowhere, when
-/// it is typed later. Never into the text of a shell command.
-pub fn deliver(agent: &AgentName, start: &mut Start, via: PromptVia, task: &Message) -> Result<()> {
+/// it is typed later. `via` is from [`via`] or [`choose`]. Never into the text of a shell command.
+pub fn deliver(start: &mut Start, via: PromptVia, task: &Message) {
     let text = task.as_str();
     match via {
         PromptVia::Typed => {}
-        PromptVia::Argv if text.len() > LONGEST_ARGUMENT => {
-            return Err(Error::PromptTooLong {
-                agent: agent.to_string(),
-                bytes: text.len(),
-            });
-        }
         PromptVia::Argv => start.argv.push(text.to_owned()),
         PromptVia::Stdin => {
             let file = PathBuf::from(PROMPT_FILE);
@@ -61,7 +99,6 @@ pub fn deliver(agent: &AgentName, start: &mut Start, via: PromptVia, task: &Mess
         }
     }
     start.prompt = Some(via);
-    Ok(())
 }
 
 /// A name for the conversation: a UUID that is the same for the same run, and another for the same session id
@@ -120,11 +157,41 @@ pub(crate) fn no_reader() -> Box<dyn Reader> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use skein_domain::LaunchSettings;
 
     use super::*;
+
+    #[test]
+    fn a_task_too_long_for_an_argument_goes_another_way_unless_asked_for() {
+        use PromptVia::{Argv, Stdin, Typed};
+        let agent: AgentName = "codex".parse().unwrap();
+        let check = |can: &[PromptVia], asked, length: usize, env, expected: Option<PromptVia>| {
+            let abilities = Abilities {
+                prompt: can.to_vec(),
+                ..Abilities::default()
+            };
+            let task: Message = "x".repeat(length).parse().unwrap();
+            let chosen = choose(&agent, &abilities, asked, &task, env);
+            assert_eq!(chosen.ok(), expected, "{can:?} {asked:?} {length} {env}");
+        };
+        let (longest, long) = (LONGEST_ARGUMENT, LONGEST_ARGUMENT + 1);
+        check(&[Argv, Typed], None, longest, 0, Some(Argv));
+        check(&[Argv, Typed], None, long, 0, Some(Typed));
+        check(&[Argv, Stdin, Typed], None, long, 0, Some(Typed));
+        check(&[Argv, Stdin], None, long, 0, Some(Stdin));
+        check(&[Argv], None, long, 0, None);
+        check(&[Stdin, Typed], None, long, 0, Some(Stdin));
+        check(&[Argv, Typed], Some(Argv), long, 0, None);
+        check(&[Argv, Typed], Some(Argv), 10, LONGEST_TOGETHER, Some(Argv));
+        check(&[Argv, Typed], None, 10, LONGEST_TOGETHER - 10, Some(Argv));
+        check(&[Argv, Typed], None, 10, LONGEST_TOGETHER - 9, Some(Typed));
+    }
+
+    #[test]
+    fn variables_take_room_with_their_names() {
+        let env = BTreeMap::from([("A".to_owned(), "bc".to_owned())]);
+        assert_eq!(room_of(&env), 5 + 8);
+    }
 
     #[test]
     fn conversation_names_stay_the_same() {

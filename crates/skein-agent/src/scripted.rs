@@ -136,7 +136,7 @@ impl Scripted {
             if via == PromptVia::Argv {
                 start.argv.push("--prompt".into());
             }
-            launch::deliver(&self.known.name, &mut start, via, &order.task)?;
+            launch::deliver(&mut start, via, &order.task);
         }
         Ok(start)
     }

@@ -147,7 +147,7 @@ impl From<&Reason> for Message {
 
 impl Task {
     /// Most bytes of a task.
-    pub const MOST: usize = 256 * 1024;
+    pub const MOST: usize = 512 * 1024;
     /// Most code points of a display name.
     pub const DISPLAY: usize = 80;
 

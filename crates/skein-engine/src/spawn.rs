@@ -66,10 +66,7 @@ impl Desk {
     async fn spawn_agent(&self, spawn: Spawn, agent: AgentName) -> Result<Answer, Error> {
         let fleet = self.fleet()?.clone();
         let project = self.project_of(&spawn).await?;
-        let prepared = match fleet
-            .prepare(self.tenant(), &project, &agent, spawn.equip.clone())
-            .await
-        {
+        let prepared = match fleet.prepare(self.tenant(), &project, &agent, &spawn).await {
             Ok(prepared) => prepared,
             Err(error) => return Err(self.refused("spawn a session", error).await),
         };

@@ -80,6 +80,10 @@ fn register(repo: &Repo<'_>, folder: &Path, reason: &str, head: &Head, lock: &Lo
             register(repo, folder, reason, &Head::Branch(branch.clone()), lock)
         }
         (Some(refused), _) => Err(refused),
+        (None, Head::New(branch, _)) => {
+            repo.check_room(branch)?;
+            Err(said.failure("git worktree add".into()))
+        }
         (None, _) => Err(said.failure("git worktree add".into())),
     }
 }

@@ -10,6 +10,7 @@ use skein_domain::{CommitId, Revision};
 
 use crate::error::Error;
 use crate::git::Call;
+use crate::opened::Mark;
 use crate::provider::Result;
 use crate::repo::Repo;
 
@@ -23,6 +24,40 @@ pub(crate) struct Base {
     pub(crate) note: String,
 }
 
+/// What may be the base, best first: the first that is there is it.
+#[derive(Clone, Debug)]
+pub(crate) struct Candidates {
+    asked: bool,
+    /// Revision, and where that is from, for people.
+    all: Vec<(String, String)>,
+}
+
+impl Candidates {
+    pub(crate) fn revisions(&self) -> impl Iterator<Item = String> {
+        self.all.iter().map(|(revision, _)| revision.clone())
+    }
+
+    /// `found` is what [`Candidates::revisions`] are.
+    pub(crate) fn choose(
+        self,
+        repo: &Repo<'_>,
+        found: impl IntoIterator<Item = Option<CommitId>>,
+    ) -> Result<Base> {
+        let base = self.all.first().map(|(base, _)| base.clone());
+        let mut both = found.into_iter().zip(self.all);
+        match both.find_map(|(commit, (_, note))| Some((commit?, note))) {
+            Some((commit, note)) => Ok(Base { commit, note }),
+            None if self.asked => Err(Error::UnknownBase {
+                base: base.unwrap_or_default(),
+                path: repo.folder.clone(),
+            }),
+            None => Err(Error::NoCommits {
+                path: repo.folder.clone(),
+            }),
+        }
+    }
+}
+
 /// Asks remotes, each once in a while.
 #[derive(Debug)]
 pub(crate) struct Remotes {
@@ -32,14 +67,23 @@ pub(crate) struct Remotes {
     notes: Mutex<HashMap<PathBuf, String>>,
 }
 
-type Slot = Arc<Mutex<Option<(Instant, Answer)>>>;
+type Slot = Arc<Mutex<Option<Last>>>;
 
 /// What came of asking a remote.
 #[derive(Clone, Debug)]
 struct Answer {
+    remote: String,
     fetched: bool,
     /// Its default branch, as far as it is known.
     branch: Option<String>,
+}
+
+/// The last answer; none where there is no remote, as long as the settings stay as they were.
+#[derive(Clone, Debug)]
+struct Last {
+    at: Instant,
+    config: Option<Mark>,
+    answer: Option<Answer>,
 }
 
 impl Remotes {
@@ -62,66 +106,41 @@ impl Remotes {
     }
 
     pub(crate) fn choose(&self, repo: &Repo<'_>, asked: Option<&Revision>) -> Result<Base> {
-        if let Some(base) = asked {
-            let commit = repo.find_ref(base.as_str())?;
-            return match commit {
-                Some(commit) => Ok(Base {
-                    note: format!("from {base}"),
-                    commit,
-                }),
-                None => Err(Error::UnknownBase {
-                    base: base.to_string(),
-                    path: repo.folder.clone(),
-                }),
-            };
-        }
-        if let Some(base) = self.remote_default(repo)? {
-            return Ok(base);
-        }
-        match repo.find_ref("HEAD")? {
-            Some(commit) => Ok(Base {
-                commit,
-                note: "from the local head".into(),
-            }),
-            None => Err(Error::NoCommits {
-                path: repo.folder.clone(),
-            }),
-        }
+        let candidates = self.candidates(repo, asked)?;
+        let revisions: Vec<String> = candidates.revisions().collect();
+        candidates.choose(repo, repo.find_all(&revisions)?)
     }
 
-    fn remote_default(&self, repo: &Repo<'_>) -> Result<Option<Base>> {
-        let remotes = repo.git.read(&repo.folder, "remote").text()?;
-        let Some(remote) = remotes
-            .lines()
-            .find(|r| *r == "origin")
-            .or_else(|| remotes.lines().next())
-            .filter(|r| !r.starts_with('-'))
-        else {
+    /// What a new branch may start from. Asks the remote if nothing was asked for.
+    pub(crate) fn candidates(
+        &self,
+        repo: &Repo<'_>,
+        asked: Option<&Revision>,
+    ) -> Result<Candidates> {
+        let all = match asked {
+            Some(base) => vec![(base.to_string(), format!("from {base}"))],
+            None => self
+                .remote_default(repo)?
+                .into_iter()
+                .chain([("HEAD".into(), "from the local head".into())])
+                .collect(),
+        };
+        Ok(Candidates {
+            asked: asked.is_some(),
+            all,
+        })
+    }
+
+    fn remote_default(&self, repo: &Repo<'_>) -> Result<Option<(String, String)>> {
+        let Some(answer) = self.ask(repo)? else {
             return Ok(None);
         };
-        let slot = {
-            let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(asked.entry(repo.common.clone()).or_default())
-        };
-        // Held while the remote is asked, so that others wait for this answer instead of asking too.
-        let mut last = slot.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = last.clone().filter(|(at, _)| at.elapsed() < FRESH);
-        let answer = match known {
-            Some((_, answer)) => answer,
-            None => {
-                let answer = self.fetch(repo, remote)?;
-                *last = Some((Instant::now(), answer.clone()));
-                answer
-            }
-        };
         let Answer {
+            remote,
             fetched,
             branch: Some(branch),
         } = answer
         else {
-            return Ok(None);
-        };
-        let Some(commit) = repo.find_ref(&format!("refs/remotes/{remote}/{branch}"))? else {
             return Ok(None);
         };
         let note = if fetched {
@@ -129,7 +148,32 @@ impl Remotes {
         } else {
             format!("from {remote}/{branch} as last seen: the remote did not answer")
         };
-        Ok(Some(Base { commit, note }))
+        Ok(Some((format!("refs/remotes/{remote}/{branch}"), note)))
+    }
+
+    /// None where there is no remote.
+    fn ask(&self, repo: &Repo<'_>) -> Result<Option<Answer>> {
+        let slot = {
+            let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(asked.entry(repo.common.clone()).or_default())
+        };
+        // Held while the remote is asked, so that others wait for this answer instead of asking too.
+        let mut last = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let config = Mark::of(&repo.common.join("config"));
+        let fresh = |last: &Last| last.at.elapsed() < FRESH && last.config == config;
+        if let Some(last) = last.as_ref().filter(|last| fresh(last)) {
+            return Ok(last.answer.clone());
+        }
+        let answer = match default_remote(repo)? {
+            Some(remote) => Some(self.fetch(repo, &remote)?),
+            None => None,
+        };
+        *last = Some(Last {
+            at: Instant::now(),
+            config,
+            answer: answer.clone(),
+        });
+        Ok(answer)
     }
 
     /// Whether the remote's default branch is up to date now. A remote that cannot be asked is no error.
@@ -145,7 +189,11 @@ impl Remotes {
             Some(branch) if !left.is_zero() => fetch_branch(repo, remote, branch, left)?,
             _ => false,
         };
-        Ok(Answer { fetched, branch })
+        Ok(Answer {
+            remote: remote.to_owned(),
+            fetched,
+            branch,
+        })
     }
 
     /// For a remote that was never fetched from.
@@ -165,6 +213,17 @@ impl Remotes {
             Some(name.split_once('\t')?.0.to_owned())
         }))
     }
+}
+
+/// The remote that counts, if there is one.
+fn default_remote(repo: &Repo<'_>) -> Result<Option<String>> {
+    let remotes = repo.git.read(&repo.folder, "remote").text()?;
+    let remote = remotes
+        .lines()
+        .find(|r| *r == "origin")
+        .or_else(|| remotes.lines().next())
+        .filter(|r| !r.starts_with('-'));
+    Ok(remote.map(str::to_owned))
 }
 
 fn fetch_branch(repo: &Repo<'_>, remote: &str, branch: &str, limit: Duration) -> Result<bool> {

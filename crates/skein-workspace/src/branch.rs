@@ -16,18 +16,48 @@ pub(crate) struct Choice {
 }
 
 pub(crate) fn choose(repo: &Repo<'_>, remotes: &Remotes, plan: &Plan) -> Result<Choice> {
-    let branch = match &plan.branch {
-        Some(branch) => branch.clone(),
-        None => BranchName::of_session(&plan.session),
+    let Some(branch) = plan.branch.clone() else {
+        return own(repo, remotes, plan);
     };
     match repo.tip(&branch)? {
-        // Nobody asked for it, so it is not ours to continue.
-        Some(_) if plan.branch.is_none() => Err(Error::BranchExists {
-            branch: branch.to_string(),
-        }),
         Some(tip) => attach(repo, remotes, plan, branch, tip),
         None => begin(repo, remotes, plan, branch),
     }
+}
+
+/// A branch of the session's own: asked for in one look, since nearly all sessions have one.
+fn own(repo: &Repo<'_>, remotes: &Remotes, plan: &Plan) -> Result<Choice> {
+    let branch = BranchName::of_session(&plan.session);
+    let candidates = remotes.candidates(repo, plan.base.as_ref())?;
+    let slashes = branch.as_str().match_indices('/');
+    let above: Vec<&str> = slashes.map(|(at, _)| &branch.as_str()[..at]).collect();
+    let names = [branch.as_str()].into_iter().chain(above.iter().copied());
+    let revisions: Vec<String> = names
+        .map(|name| format!("refs/heads/{name}"))
+        .chain(candidates.revisions())
+        .collect();
+    let mut found = repo.find_all(&revisions)?.into_iter();
+    if found.next().flatten().is_some() {
+        // Nobody asked for it, so it is not ours to continue.
+        return Err(Error::BranchExists {
+            branch: branch.to_string(),
+        });
+    }
+    for other in above {
+        if found.next().flatten().is_some() {
+            return Err(Error::BranchInTheWay {
+                branch: branch.to_string(),
+                other: other.to_owned(),
+            });
+        }
+    }
+    let base = candidates.choose(repo, found)?;
+    Ok(Choice {
+        branch,
+        made: true,
+        base: base.commit,
+        note: base.note,
+    })
 }
 
 fn attach(
@@ -57,7 +87,6 @@ fn attach(
 fn begin(repo: &Repo<'_>, remotes: &Remotes, plan: &Plan, branch: BranchName) -> Result<Choice> {
     repo.check_room(&branch)?;
     if plan.base.is_none()
-        && plan.branch.is_some()
         && let Some(base) = repo.find_ref(&format!("refs/remotes/origin/{branch}"))?
     {
         return Ok(Choice {

@@ -23,7 +23,7 @@ use crate::provider::{Contents, Furnishing, Made, Plan, Provider, Removal, Resul
 use crate::repo::{Repo, folder_of};
 use crate::root::{Place, Root, abs, erase, move_to};
 use crate::snapshot::{self, fetch};
-use crate::start::{self, Head, Start};
+use crate::start::{self, Head, Start, Traces};
 use crate::state::{self, Refs, head_branch};
 use crate::submodule;
 use crate::worktree::{forget, is_empty, remove_branch};
@@ -77,7 +77,8 @@ impl Clone {
         workspace: &Workspace,
         lock: &Lock,
     ) -> Result<Option<String>> {
-        let Start { head, kept, note } = start::start(home, Refs::Own, place, workspace)?;
+        let traces = Traces::of(home, place, workspace)?;
+        let Start { head, kept, note } = start::start(home, Refs::Own, place, workspace, &traces)?;
         let making = self.root.making(place);
         erase(&making)?;
         if let Some(folder) = making.parent() {

@@ -26,7 +26,8 @@ impl Lock {
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent).map_err(Error::io("make", parent))?;
         }
-        let deadline = Instant::now() + patience;
+        let begun = Instant::now();
+        let deadline = begun + patience;
         loop {
             let file = OpenOptions::new()
                 .read(true)
@@ -45,7 +46,7 @@ impl Lock {
                 }
                 Ok(()) | Err(Errno::INTR) => {}
                 Err(Errno::WOULDBLOCK) if Instant::now() < deadline => {
-                    thread::sleep(Duration::from_millis(20));
+                    thread::sleep(pause(begun.elapsed()));
                 }
                 Err(Errno::WOULDBLOCK) => return Err(Error::Busy { path: path.into() }),
                 Err(e) => return Err(Error::io("lock", path)(e.into())),
@@ -64,6 +65,11 @@ impl Lock {
         // A file that stays is found by the next one; it means nothing by itself.
         drop(fs::remove_file(&self.path));
     }
+}
+
+/// Registering takes milliseconds, a checkout may take minutes.
+fn pause(waited: Duration) -> Duration {
+    (waited / 20).clamp(Duration::from_millis(1), Duration::from_millis(20))
 }
 
 fn is_same(file: &File, path: &Path) -> bool {

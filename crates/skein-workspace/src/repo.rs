@@ -76,6 +76,25 @@ impl<'a> Repo<'a> {
         self.git.commit(&self.folder, name)
     }
 
+    /// The commits that revisions name, each if it names one, in one look.
+    pub(crate) fn find_all(&self, revisions: &[String]) -> Result<Vec<Option<CommitId>>> {
+        let lines = revisions.iter().map(|name| format!("{name}^{{commit}}\n"));
+        let said = self
+            .git
+            .read(&self.folder, "cat-file")
+            .arg("--batch-check=%(objectname)")
+            .input(lines.collect::<String>().into_bytes())
+            .run()?;
+        // A line that is no commit says why there is none.
+        let text = said.text();
+        let found: Vec<_> = text.lines().map(|line| line.parse().ok()).collect();
+        if found.len() == revisions.len() {
+            Ok(found)
+        } else {
+            Err(said.failure("git cat-file".into()))
+        }
+    }
+
     pub(crate) fn tip(&self, branch: &BranchName) -> Result<Option<CommitId>> {
         self.find_ref(&format!("refs/heads/{branch}"))
     }
@@ -143,8 +162,20 @@ impl<'a> Repo<'a> {
     }
 
     pub(crate) fn registration(&self, folder: &Path) -> Option<Registration> {
-        let mut all = self.registrations().into_iter();
-        all.find(|r| r.folder.as_deref().is_some_and(|f| is_same(f, folder)))
+        let names = |r: &Registration| r.folder.as_deref().is_some_and(|f| is_same(f, folder));
+        // A folder that is whole says itself which one is its own.
+        if let Some(own) = self.named_by(folder).filter(names) {
+            return Some(own);
+        }
+        self.registrations().into_iter().find(names)
+    }
+
+    fn named_by(&self, folder: &Path) -> Option<Registration> {
+        let text = fs::read_to_string(folder.join(".git")).ok()?;
+        let dir = folder.join(text.strip_prefix("gitdir: ")?.trim_end_matches('\n'));
+        let all = self.common.join("worktrees");
+        let ours = dir.is_dir() && dir.parent().is_some_and(|parent| is_same(parent, &all));
+        ours.then(|| Registration::read(dir))
     }
 
     /// Deletes a ref if it still is what we saw.

@@ -214,6 +214,25 @@ pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
     one == other || real(one) == real(other)
 }
 
+/// A folder that many are compared with.
+#[derive(Debug)]
+pub(crate) struct Real<'a> {
+    given: &'a Path,
+    real: PathBuf,
+}
+
+impl<'a> Real<'a> {
+    pub(crate) fn of(given: &'a Path) -> Self {
+        let real = real(given);
+        Self { given, real }
+    }
+
+    /// As [`is_same`].
+    pub(crate) fn is(&self, other: &Path) -> bool {
+        other == self.given || real(other) == self.real
+    }
+}
+
 pub(crate) fn is_below(path: &Path, root: &Path) -> bool {
     let (path, root) = (real(path), real(root));
     path != root && path.starts_with(root)

@@ -26,6 +26,39 @@ pub(crate) struct Start {
     pub(crate) note: Option<String>,
 }
 
+/// What is there of a workspace whose folder is not.
+#[derive(Debug)]
+pub(crate) struct Traces {
+    tip: Option<CommitId>,
+    /// The backup that belongs back into the folder.
+    pub(crate) left: Option<CommitId>,
+    base: Option<CommitId>,
+}
+
+impl Traces {
+    pub(crate) fn of(repo: &Repo<'_>, place: &Place, workspace: &Workspace) -> Result<Self> {
+        let branch = branch_of(place, workspace)?;
+        let names = [
+            format!("refs/heads/{branch}"),
+            backup::left_ref(place),
+            base_name(workspace),
+        ];
+        let mut found = repo.find_all(&names)?.into_iter();
+        let mut next = || found.next().flatten();
+        Ok(Self {
+            tip: next(),
+            left: next(),
+            base: next(),
+        })
+    }
+}
+
+fn branch_of<'a>(place: &Place, workspace: &'a Workspace) -> Result<&'a BranchName> {
+    workspace.branch.as_ref().ok_or_else(|| Error::Missing {
+        path: place.folder.clone(),
+    })
+}
+
 /// `repo` is the project's. With [`Refs::Own`] the workspace has branches of its own, which the project's do
 /// not bind.
 pub(crate) fn start(
@@ -33,18 +66,22 @@ pub(crate) fn start(
     refs: Refs,
     place: &Place,
     workspace: &Workspace,
+    traces: &Traces,
 ) -> Result<Start> {
-    let Some(branch) = &workspace.branch else {
-        return Err(Error::Missing {
-            path: place.folder.clone(),
-        });
+    let branch = branch_of(place, workspace)?;
+    let tip = traces.tip.clone();
+    let base = || {
+        let found = traces.base.clone();
+        found.ok_or_else(|| Error::UnknownBase {
+            base: base_name(workspace),
+            path: repo.folder.clone(),
+        })
     };
-    let tip = repo.tip(branch)?;
     if workspace.state == WorkspaceState::Planned {
-        return first(repo, workspace, branch, tip);
+        return first(workspace, branch, tip, base()?);
     }
-    if let Some(left) = repo.find_ref(&backup::left_ref(place))? {
-        let kept = Kept::read(repo, &left)?;
+    if let Some(left) = &traces.left {
+        let kept = Kept::read(repo, left)?;
         return from_left(repo, refs, branch, tip, kept);
     }
     match tip {
@@ -53,17 +90,16 @@ pub(crate) fn start(
             kept: None,
             note: Some(format!("rebuilt from branch {branch}")),
         }),
-        None => without_branch(repo, place, workspace, branch),
+        None => without_branch(repo, place, workspace, branch, base()),
     }
 }
 
 fn first(
-    repo: &Repo<'_>,
     workspace: &Workspace,
     branch: &BranchName,
     tip: Option<CommitId>,
+    base: CommitId,
 ) -> Result<Start> {
-    let base = base(repo, workspace)?;
     let head = match tip {
         None => Head::New(branch.clone(), base),
         // Made by a call that was cut short; anybody else's would be somewhere else.
@@ -81,16 +117,12 @@ fn first(
     })
 }
 
-fn base(repo: &Repo<'_>, workspace: &Workspace) -> Result<CommitId> {
-    let name = match (&workspace.base_commit, &workspace.base) {
+fn base_name(workspace: &Workspace) -> String {
+    match (&workspace.base_commit, &workspace.base) {
         (Some(commit), _) => commit.to_string(),
         (None, Some(base)) => base.to_string(),
         (None, None) => "HEAD".into(),
-    };
-    repo.find_ref(&name)?.ok_or_else(|| Error::UnknownBase {
-        base: name,
-        path: repo.folder.clone(),
-    })
+    }
 }
 
 /// The folder was removed with work in it, which is in a backup.
@@ -162,8 +194,8 @@ fn without_branch(
     place: &Place,
     workspace: &Workspace,
     branch: &BranchName,
+    base: Result<CommitId>,
 ) -> Result<Start> {
-    let base = base(repo, workspace);
     if let Some(newest) = backup::newest(repo, &place.session, workspace)? {
         let kept = Kept::read(repo, &newest.commit)?;
         let beyond = match (&base, kept.head()) {

@@ -1,5 +1,6 @@
 //! Submodules of a fresh workspace, as far as they can be had.
 
+use std::path::Path;
 use std::time::Duration;
 
 use crate::error::{Error, shown};
@@ -10,9 +11,13 @@ use crate::provider::Result;
 use crate::repo::Repo;
 use crate::state::Entries;
 
+pub(crate) fn has_any(folder: &Path) -> bool {
+    folder.join(".gitmodules").is_file()
+}
+
 /// Best effort: what is missing is a note, since many tasks do without.
 pub(crate) fn bring(repo: &Repo<'_>, limit: Duration, lock: &Lock) -> Result<Option<String>> {
-    if !repo.folder.join(".gitmodules").is_file() {
+    if !has_any(&repo.folder) {
         return Ok(None);
     }
     let said = repo

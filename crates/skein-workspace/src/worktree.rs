@@ -6,7 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use skein_domain::{
-    Backup, Origin, SagaId, SessionId, Timestamp, Workspace, WorkspaceKind, WorkspaceState,
+    Backup, CommitId, Origin, SagaId, SessionId, Timestamp, Workspace, WorkspaceKind,
+    WorkspaceState,
 };
 
 use crate::add::{Checkout, add};
@@ -17,12 +18,13 @@ use crate::error::Error;
 use crate::furnish;
 use crate::git::Git;
 use crate::lock::Lock;
+use crate::opened::Opened;
 use crate::options::Options;
 use crate::provider::{Contents, Furnishing, Made, Plan, Provider, Removal, Result};
 use crate::repo::{Registration, Repo, folder_of};
 use crate::root::{Place, Root, abs};
 use crate::snapshot;
-use crate::start::{self, Head, Start};
+use crate::start::{self, Head, Start, Traces};
 use crate::state::{self, Refs};
 use crate::submodule;
 
@@ -33,6 +35,14 @@ pub struct Worktree {
     root: Root,
     options: Options,
     remotes: Remotes,
+    opened: Opened,
+}
+
+/// What came of making a folder.
+struct Built {
+    note: Option<String>,
+    /// The backup that was to be brought back into it.
+    left: Option<CommitId>,
 }
 
 impl Worktree {
@@ -41,6 +51,7 @@ impl Worktree {
         Self {
             root: Root::new(root),
             remotes: Remotes::new(options.fetch),
+            opened: Opened::default(),
             options,
         }
     }
@@ -50,7 +61,8 @@ impl Worktree {
     }
 
     fn repo(&self, workspace: &Workspace) -> Result<Repo<'_>> {
-        Repo::open(self.git(), folder_of(workspace.repo.as_ref())?)
+        let folder = folder_of(workspace.repo.as_ref())?;
+        self.opened.open(self.git(), folder)
     }
 
     fn open(&self, workspace: &Workspace) -> Result<Repo<'_>> {
@@ -92,8 +104,10 @@ impl Worktree {
         place: &Place,
         workspace: &Workspace,
         lock: &Lock,
-    ) -> Result<Option<String>> {
-        let Start { head, kept, note } = start::start(repo, Refs::Shared, place, workspace)?;
+    ) -> Result<Built> {
+        let traces = Traces::of(repo, place, workspace)?;
+        let Start { head, kept, note } =
+            start::start(repo, Refs::Shared, place, workspace, &traces)?;
         let mut notes: Vec<String> = self
             .remotes
             .recall(&place.folder)
@@ -105,13 +119,18 @@ impl Worktree {
             let (root, folder) = (&self.root, &place.folder);
             add(root, repo, folder, &reason, &head, Checkout::Whole, lock)?;
         }
-        let own = Repo::open(self.git(), &place.folder)?;
-        notes.extend(submodule::bring(&own, self.options.submodules, lock)?);
-        if let Some(kept) = &kept {
-            let inner_ref = format!("refs/skein/scratch/{}", place.session);
-            crate::restore::apply(&own, kept, place.session.as_str(), &inner_ref)?;
+        if kept.is_some() || submodule::has_any(&place.folder) {
+            let own = Repo::open(self.git(), &place.folder)?;
+            notes.extend(submodule::bring(&own, self.options.submodules, lock)?);
+            if let Some(kept) = &kept {
+                let inner_ref = format!("refs/skein/scratch/{}", place.session);
+                crate::restore::apply(&own, kept, place.session.as_str(), &inner_ref)?;
+            }
         }
-        Ok((!notes.is_empty()).then(|| notes.join("; ")))
+        Ok(Built {
+            note: (!notes.is_empty()).then(|| notes.join("; ")),
+            left: traces.left,
+        })
     }
 
     fn take_from_pool(
@@ -156,7 +175,8 @@ impl Worktree {
                 what: "a repository of its own".into(),
             });
         }
-        let Start { head, .. } = start::start(repo, Refs::Shared, place, workspace)?;
+        let traces = Traces::of(repo, place, workspace)?;
+        let Start { head, .. } = start::start(repo, Refs::Shared, place, workspace, &traces)?;
         let making = self.root.making(place);
         let reason = half_made::salvaging(place);
         add(
@@ -201,9 +221,12 @@ impl Provider for Worktree {
     fn plan(&self, plan: &Plan) -> Result<Workspace> {
         let place = self.root.place(&plan.tenant, &plan.session)?;
         let project = folder_of(plan.project.as_ref())?;
-        let repo = Repo::open(self.git(), project)?;
+        let repo = self.opened.open(self.git(), project)?;
         let choice = branch::choose(&repo, &self.remotes, plan)?;
-        repo.check_unused(&choice.branch, &place.folder)?;
+        // One of the session's own is not there yet, so nobody has it.
+        if plan.branch.is_some() {
+            repo.check_unused(&choice.branch, &place.folder)?;
+        }
         self.remotes.remember(&place.folder, choice.note);
         Ok(Workspace {
             kind: WorkspaceKind::Worktree,
@@ -236,19 +259,29 @@ impl Provider for Worktree {
         let repo = self.repo(workspace)?;
         let lock = self.root.lock(&place)?;
         let rescued = self.clear(&repo, &place, workspace)?;
-        let (anew, note) = match half_made::find(&repo, &place)? {
+        let left_ref = backup::left_ref(&place);
+        let found = |note| -> Result<Built> {
+            let left = repo.find_ref(&left_ref)?;
+            Ok(Built { note, left })
+        };
+        let (anew, Built { note, left }) = match half_made::find(&repo, &place)? {
             // Found, but nobody was told of it yet, so it may lack its furniture.
             half_made::Found::Whole => (
                 workspace.state != WorkspaceState::Ready,
-                self.remotes.recall(&place.folder),
+                found(self.remotes.recall(&place.folder))?,
             ),
-            half_made::Found::Unsettled => (true, Some(settle(&repo, &place, &lock)?)),
+            half_made::Found::Unsettled => (true, found(Some(settle(&repo, &place, &lock)?))?),
             half_made::Found::Nothing => (true, self.build(&repo, &place, workspace, &lock)?),
-            half_made::Found::Files => (true, Some(self.salvage(&repo, &place, workspace, &lock)?)),
+            half_made::Found::Files => {
+                let note = self.salvage(&repo, &place, workspace, &lock)?;
+                (true, found(Some(note))?)
+            }
         };
         half_made::finish(&repo, &place)?;
-        // Whatever was in the folder when it was left is in it now.
-        forget(&repo, &backup::left_ref(&place))?;
+        // Whatever was in the folder when it was left is in it now. Only who has the lock leaves anything.
+        if let Some(left) = left {
+            repo.delete_ref(&left_ref, &left)?;
+        }
         let notes: Vec<String> = note.into_iter().chain(rescued).collect();
         Ok(Made {
             workspace: ready,

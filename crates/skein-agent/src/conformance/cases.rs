@@ -144,7 +144,7 @@ pub fn l15_hostile_prompts_arrive_byte_for_byte(subject: &Subject) {
     }
 }
 
-pub fn a_prompt_too_long_for_an_argument_is_refused(subject: &Subject) {
+pub fn a_prompt_too_long_for_an_argument_goes_another_way(subject: &Subject) {
     let place = Place::new(subject);
     let prompt = "x".repeat(200_000);
     assert!(prompt.len() > LONGEST_ARGUMENT);
@@ -154,10 +154,16 @@ pub fn a_prompt_too_long_for_an_argument_is_refused(subject: &Subject) {
             PromptVia::Argv => {
                 let error = result.unwrap_err();
                 assert!(matches!(error, Error::PromptTooLong { .. }), "{error}");
+                assert!(!error.hints().is_empty(), "{error}");
             }
             PromptVia::Stdin => assert_eq!(place.run(&result.unwrap()).input, prompt.as_bytes()),
             PromptVia::Typed => assert!(result.is_ok()),
         }
+    }
+    let others = ways(subject).iter().any(|via| *via != PromptVia::Argv);
+    match subject.agent.start(&place.order(&prompt, None)) {
+        Ok(start) => assert_ne!(start.prompt, Some(PromptVia::Argv)),
+        Err(error) => assert!(!others, "{error}"),
     }
 }
 

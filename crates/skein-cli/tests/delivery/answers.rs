@@ -11,7 +11,7 @@ use crate::questions::answers;
 use crate::restart::{parent, pid};
 
 /// The rules of the built-in agent, for agents that differ from it in something else.
-const RULES: &str = concat!(
+pub(crate) const RULES: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../skein-agent/data/scripted.toml"
 );

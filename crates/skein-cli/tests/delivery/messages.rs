@@ -3,10 +3,11 @@
 use std::fmt::Write as _;
 use std::process::Stdio;
 
-use crate::agents::Frozen;
+use crate::agents::{Frozen, script};
+use crate::answers::RULES;
 use crate::base::Ran;
 use crate::common::{Fleet, text};
-use crate::post::{FINAL, Sent, assert_l6, pipe, post, post_all, taken};
+use crate::post::{FINAL, Sent, assert_l6, pipe, post, post_all, taken, whole_lines};
 use crate::restart::pid;
 
 const TASK: &str = "say hello";
@@ -341,4 +342,45 @@ fn l13_what_cannot_be_sent_is_refused_and_changes_nothing() {
     assert_eq!(ran.code, 4, "{ran:?}");
     assert!(ran.stderr.contains("skein restore"), "{ran:?}");
     assert_eq!(accepted(), 1);
+}
+
+/// The system takes no argument over 128 KiB: the task is typed then, whole and once, with a receipt; who insists
+/// is refused before anything is made.
+#[test]
+fn l6_a_task_too_long_for_an_argument_arrives_whole() {
+    let fleet = Fleet::new();
+    let command = script(
+        &fleet,
+        "exec \"$SKEIN_BIN\" scripted --private kept ${1:+--prompt \"$1\"}\n",
+    );
+    fleet.settings(&format!(
+        "[agents.argued]\ncommand = '{command}'\nprompt = 'argv'\nrules = '{RULES}'\n"
+    ));
+    let task = format!("say {} end", "long enough ".repeat(25_000));
+    assert!(task.len() > 300_000);
+    let tasks = fleet.repo.join("tasks.txt");
+    std::fs::write(&tasks, &task).unwrap();
+    let tasks = tasks.to_str().unwrap();
+    let spawn = [
+        "spawn",
+        "--project",
+        "api",
+        "--agent",
+        "argued",
+        "--from",
+        tasks,
+    ];
+
+    let ran = fleet.run(&[&spawn[..], &["--prompt-via", "argv"]].concat());
+    assert_ne!(ran.code, 0, "{}", ran.stdout);
+    assert!(ran.stderr.contains("--prompt-via typed"), "{}", ran.stderr);
+
+    let session = text(&fleet.json(&spawn)["data"][0]["id"]);
+    fleet.until_status(&session, "idle");
+    let kept = fleet.folder(&session).join("kept/prompts.jsonl");
+    let taken: Vec<String> = whole_lines(&kept)
+        .iter()
+        .map(|line| text(&line["prompt"]))
+        .collect();
+    assert!(taken == [task.as_str()], "{} prompts", taken.len());
 }

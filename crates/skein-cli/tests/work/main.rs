@@ -8,6 +8,7 @@
 mod branches;
 mod clear_up;
 mod furnish;
+mod gits;
 mod kinds;
 mod shared;
 mod states;

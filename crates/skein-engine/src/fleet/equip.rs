@@ -1,18 +1,21 @@
 //! What a new session with an agent gets: decided and checked before anything is journalled.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use skein_agent::Driven;
 use skein_agent::agent::Agent;
+use skein_agent::{Driven, launch};
 use skein_domain::{
-    AbsPath, AgentName, BranchName, Gear, Invalid, LaunchSettings, Origin, Permission, Project,
-    PromptVia, Refused, Revision, RuntimeKind, SessionId, TenantId, Via, Workspace, WorkspaceKind,
+    AbsPath, AgentName, BranchName, Gear, Invalid, LaunchSettings, Message, Origin, Permission,
+    Project, PromptVia, Refused, Revision, RuntimeKind, SessionId, TenantId, Via, Workspace,
+    WorkspaceKind,
 };
 use skein_workspace::provider::Plan;
 
 use super::settings::ProjectSettings;
 use super::{Fleet, outside};
 use crate::error::Error;
+use crate::spawn::Spawn;
 use crate::tasks::blocking;
 
 /// What was asked for besides the task.
@@ -93,11 +96,12 @@ impl Fleet {
         tenant: &TenantId,
         project: &Project,
         agent: &AgentName,
-        equip: Equip,
+        spawn: &Spawn,
     ) -> Result<Prepared, Error> {
         let (fleet, tenant, project) = (self.clone(), tenant.clone(), project.clone());
-        let agent = agent.clone();
-        blocking(move || fleet.prepare_now(&tenant, &project, &agent, equip))
+        let (agent, equip) = (agent.clone(), spawn.equip.clone());
+        let task = Message::from(&spawn.task);
+        blocking(move || fleet.prepare_now(&tenant, &project, &agent, &task, equip))
             .await
             .map_err(|_| Error::Stopped)?
     }
@@ -107,12 +111,13 @@ impl Fleet {
         tenant: &TenantId,
         project: &Project,
         name: &AgentName,
+        task: &Message,
         equip: Equip,
     ) -> Result<Prepared, Error> {
         let settings = self.settings_of(project)?;
         let agent = agent_named(&settings, name, equip.launch.via)?;
         let mut launch = equip.launch;
-        let via = prompt_via(&*agent, &launch)?;
+        let via = self.prompt_via(&*agent, &settings, &launch, task)?;
         launch.prompt_via = Some(via);
         launch.permission = equip.permission.or(settings.permission).unwrap_or_default();
         launch.model = launch.model.or_else(|| settings.model.clone());
@@ -161,6 +166,27 @@ impl Fleet {
             typed: via == PromptVia::Typed,
             floor,
         })
+    }
+
+    /// How the task will reach the agent; refuses a way it does not know. Decided once: only what is typed has a
+    /// receipt.
+    fn prompt_via(
+        &self,
+        agent: &dyn Agent,
+        settings: &ProjectSettings,
+        launch: &LaunchSettings,
+        task: &Message,
+    ) -> Result<PromptVia, Error> {
+        let env = self.environment(launch, settings, agent, &BTreeMap::new());
+        let room = launch::room_of(&env);
+        let (name, abilities) = (agent.name(), agent.abilities());
+        Ok(launch::choose(
+            name,
+            abilities,
+            launch.prompt_via,
+            task,
+            room,
+        )?)
     }
 
     fn check_installed(&self, agent: &dyn Agent, launch: &LaunchSettings) -> Result<(), Error> {
@@ -235,23 +261,5 @@ impl Fleet {
             base: base.clone().or_else(|| settings.base.clone()),
         };
         Ok(self.provider(kind)?.plan(&plan)?)
-    }
-}
-
-/// How the task will reach the agent; refuses a way it does not know.
-fn prompt_via(agent: &dyn Agent, launch: &LaunchSettings) -> Result<PromptVia, Invalid> {
-    let known = &agent.abilities().prompt;
-    match launch.prompt_via {
-        None => Ok(known.first().copied().unwrap_or(PromptVia::Typed)),
-        Some(via) if known.contains(&via) => Ok(via),
-        Some(via) => {
-            let names: Vec<&str> = known.iter().map(|v| v.as_str()).collect();
-            let why = format!(
-                "agent `{}` takes its task {}",
-                agent.name(),
-                names.join(" or ")
-            );
-            Err(Invalid::new("prompt delivery", via.as_str(), why))
-        }
     }
 }

@@ -11,8 +11,9 @@ use skein_domain::fact::Change;
 use skein_domain::observed::{Activity, RuntimeState, Seen};
 use skein_domain::saga::Step;
 use skein_domain::{
-    Backup, Gear, Kind, Message, Outcome, Phase, Project, PromptVia, Reason, RunHandle, Saga,
-    SagaId, SagaKind, Session, SessionId, Spent, Timestamp, Workspace, WorkspaceState,
+    Backup, Gear, Kind, LaunchSettings, Message, Outcome, Phase, Project, PromptVia, Reason,
+    RunHandle, Saga, SagaId, SagaKind, Session, SessionId, Spent, Timestamp, Workspace,
+    WorkspaceState,
 };
 use skein_runtime::runtime::{Grace, Input, Launch, Runtime, Size};
 use skein_runtime::{MARK, end_marked};
@@ -221,7 +222,7 @@ impl Carrier {
         let settings = self.settings(session).await?;
         let agent = agent_named(&settings, &session.agent, gear.launch.via)?;
         let fleet = self.fleet.clone();
-        let mut env = fleet.environment(gear, &settings, &*agent, &opening.start.env);
+        let mut env = fleet.environment(&gear.launch, &settings, &*agent, &opening.start.env);
         env.extend(fleet.own_variables(&self.member, session));
         let private = fleet.private_of(&self.member);
         let log = fleet.log_of(&self.member, session.run);
@@ -653,7 +654,7 @@ impl Fleet {
                 .path
                 .clone()
                 .unwrap_or_else(|| self.usual_path()),
-            env: self.environment(gear, settings, agent, &BTreeMap::new()),
+            env: self.environment(&gear.launch, settings, agent, &BTreeMap::new()),
             native: gear.native.clone(),
         }
     }
@@ -677,9 +678,9 @@ impl Fleet {
     }
 
     /// And with what the project passes on, what the agent itself needs, and what people set.
-    fn environment(
+    pub(crate) fn environment(
         &self,
-        gear: &Gear,
+        launch: &LaunchSettings,
         settings: &ProjectSettings,
         agent: &dyn Agent,
         start: &BTreeMap<String, String>,
@@ -690,11 +691,11 @@ impl Fleet {
                 env.insert(name.clone(), value);
             }
         }
-        if let Some(path) = &gear.launch.path {
+        if let Some(path) = &launch.path {
             env.insert("PATH".into(), path.clone());
         }
         env.extend(start.clone());
-        for variable in settings.env.iter().chain(&gear.launch.env) {
+        for variable in settings.env.iter().chain(&launch.env) {
             env.insert(variable.name().to_owned(), variable.value().to_owned());
         }
         env

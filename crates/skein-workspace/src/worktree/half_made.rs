@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::provider::Result;
 use crate::repo::{Registration, Repo};
 use crate::rescue;
-use crate::root::{Place, Root, erase, is_below, is_same};
+use crate::root::{Place, Real, Root, erase, is_below};
 use crate::worktree::{is_empty, lock_reason, write_lock};
 
 /// The reason a worktree is locked with until it is finished.
@@ -58,9 +58,10 @@ pub(crate) fn clear(
     loss: Loss,
 ) -> Result<Vec<String>> {
     let mut rescued = Vec::new();
+    let own = Real::of(&place.folder);
     for registration in repo.registrations() {
         let folder = registration.folder.as_deref();
-        let here = folder.is_some_and(|f| is_same(f, &place.folder));
+        let here = folder.is_some_and(|f| own.is(f));
         let half = match registration.lock.as_deref() {
             Some(GITS_OWN) => here,
             Some(reason) => reason == making(place),
