@@ -20,10 +20,10 @@ const WINDOW_MS: u64 = 500;
 /// How often is looked.
 const PACE: Duration = Duration::from_millis(50);
 
-/// A hook is a process: where a nap and a process that does nothing take this much longer than the nap, the machine
-/// stood still.
+/// What a program tells comes by several steps, a process for a hook among them. Where a nap and a process that does
+/// nothing take longer than this, which is several times what they should, the machine stood still.
 const NAP: Duration = Duration::from_millis(50);
-const LATE_MS: u64 = 200;
+const LATE_MS: u64 = 120;
 
 /// What was told at one time: asked after the first of its times, answered before the second.
 struct Sample {
