@@ -169,6 +169,8 @@ pub enum Reading {
     },
     /// A turn is over.
     TurnEnded,
+    /// It has begun to work on a prompt, perhaps for a moment only that nothing else shows.
+    Worked,
     Asks(Question),
     /// What the question asked in the same reading is for; comes right before it.
     Wants(Wanted),
@@ -193,6 +195,16 @@ pub enum Reading {
         failed: bool,
         reason: Option<Reason>,
     },
+}
+
+impl Reading {
+    /// Whether it tells what was used.
+    pub fn is_spending(&self) -> bool {
+        matches!(
+            self,
+            Self::Usage(_) | Self::UsageTotal(_) | Self::ConversationTotal(_)
+        )
+    }
 }
 
 /// What an answer is for.
@@ -358,6 +370,11 @@ pub trait Agent: Send + Sync + fmt::Debug {
     /// Files to watch while it runs; asked again once the native id is known, for it may be in the path.
     fn sources(&self, _order: &Order) -> Vec<Source> {
         vec![]
+    }
+    /// Whether these files tell what a conversation used also when it is driven by a protocol, and better than the
+    /// protocol does: then only they are counted.
+    fn keeps_accounts(&self) -> bool {
+        false
     }
     /// What understands a source of this kind, from one of these or from [`Reading::Watch`].
     fn reader(&self, _kind: &str, _process: Option<Process>) -> Box<dyn Reader> {

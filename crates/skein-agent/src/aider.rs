@@ -297,38 +297,40 @@ fn logged_in(env: &BTreeMap<String, String>) -> Option<bool> {
     keys.exists().then_some(true)
 }
 
-/// One JSON object per line, of which those about answers of the model count.
+/// One JSON object per line, of which those about questions to the model and its answers count.
 #[derive(Debug)]
 struct Analytics;
 
 #[derive(Deserialize)]
 struct Line {
     event: String,
+    #[serde(default)]
     properties: Sent,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Sent {
     prompt_tokens: u64,
     completion_tokens: u64,
-    #[serde(default)]
     cost: f64,
 }
 
 impl Reader for Analytics {
     fn read(&mut self, text: &str) -> Vec<Reading> {
+        let told = |line: Line| match line.event.as_str() {
+            // An answer may come between two looks at the screen.
+            "message_send_starting" => Some(Reading::Worked),
+            "message_send" => Some(Reading::Usage(Usage {
+                input_tokens: line.properties.prompt_tokens,
+                output_tokens: line.properties.completion_tokens,
+                cost_micros: crate::hooks::micros(&line.properties.cost.to_string()).unwrap_or(0),
+            })),
+            _ => None,
+        };
         text.lines()
-            .filter(|line| line.contains("\"message_send\""))
-            .filter_map(|line| serde_json::from_str::<Line>(line).ok())
-            .filter(|line| line.event == "message_send")
-            .map(|line| {
-                Reading::Usage(Usage {
-                    input_tokens: line.properties.prompt_tokens,
-                    output_tokens: line.properties.completion_tokens,
-                    cost_micros: crate::hooks::micros(&line.properties.cost.to_string())
-                        .unwrap_or(0),
-                })
-            })
+            .filter(|line| line.contains("\"message_send"))
+            .filter_map(|line| told(serde_json::from_str(line).ok()?))
             .collect()
     }
 }
@@ -338,7 +340,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_analytics_log_tells_what_was_used() {
+    fn the_analytics_log_tells_of_work_and_what_it_used() {
         let text = "{\"event\": \"message_send_starting\", \"properties\": {}}\n\
                     {\"event\": \"message_send\", \"properties\": {\"prompt_tokens\": 766, \"completion_tokens\": 12, \
                     \"cost\": 0.0125, \"total_cost\": 1.0}}\n";
@@ -347,6 +349,9 @@ mod tests {
             output_tokens: 12,
             cost_micros: 12_500,
         };
-        assert_eq!(Analytics.read(text), [Reading::Usage(used)]);
+        assert_eq!(
+            Analytics.read(text),
+            [Reading::Worked, Reading::Usage(used)]
+        );
     }
 }

@@ -221,7 +221,9 @@ impl Agent for Codex {
     }
 
     fn fork(&self, order: &Order, from: &NativeId) -> Result<Start> {
-        self.launch(order, &["fork", from.as_str()], Prompt::Task)
+        // Else it asks whether to go on where the other conversation was.
+        let here = launch::text(&order.workspace, "workspace")?;
+        self.launch(order, &["fork", from.as_str(), "--cd", &here], Prompt::Task)
     }
 
     /// No terminal is written to in these, so nothing has to be lent: they run in the user's own home, but for their

@@ -145,16 +145,24 @@ impl Agent for Driven {
     }
 
     fn sources(&self, order: &Order) -> Vec<Source> {
-        vec![Source {
+        let journal = Source {
             path: journal(order),
             kind: JOURNAL.into(),
             reach: Reach::Added,
-        }]
+        };
+        let accounts = if self.inner.keeps_accounts() {
+            self.inner.sources(order)
+        } else {
+            vec![]
+        };
+        [vec![journal], accounts].concat()
     }
 
     fn reader(&self, kind: &str, process: Option<Process>) -> Box<dyn Reader> {
         match kind {
-            JOURNAL => Box::new(Journal),
+            JOURNAL => Box::new(Journal {
+                counts: !self.inner.keeps_accounts(),
+            }),
             other => self.inner.reader(other, process),
         }
     }
@@ -174,7 +182,10 @@ impl Agent for Driven {
 }
 
 #[derive(Debug)]
-struct Journal;
+struct Journal {
+    /// Whether what it says of tokens and cost is taken.
+    counts: bool,
+}
 
 impl Reader for Journal {
     fn read(&mut self, text: &str) -> Vec<Reading> {
@@ -192,6 +203,7 @@ impl Reader for Journal {
                 Some(readings)
             })
             .flatten()
+            .filter(|reading| self.counts || !reading.is_spending())
             .collect()
     }
 }
@@ -289,7 +301,7 @@ mod tests {
 
     #[test]
     fn a_limit_ends_when_it_was_said_to_and_not_later_because_it_is_read_later() {
-        let resets = |line: &str| match &Journal.read(line)[..] {
+        let resets = |line: &str| match &(Journal { counts: true }).read(line)[..] {
             [_, Reading::Limited { resets }] => resets.clone(),
             other => panic!("{other:?}"),
         };
@@ -317,7 +329,7 @@ mod tests {
     fn l3_a_journal_is_read_line_by_line_and_what_is_no_event_says_nothing() {
         let text = "{\"at\":1,\"event\":\"prompt\",\"payload\":{\"text\":\"do it\"}}\nnonsense\n\
                     {\"event\":\"turn-end\"}\n{\"event\":7}\n";
-        let readings = Journal.read(text);
+        let readings = Journal { counts: true }.read(text);
         assert_eq!(
             readings[0],
             Reading::PromptTaken {
@@ -336,5 +348,32 @@ mod tests {
             "{readings:?}"
         );
         assert_eq!(readings.len(), 4);
+    }
+
+    #[test]
+    fn what_a_program_keeps_accounts_of_is_counted_there_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let order = resumed(&folder, &[]);
+        let spent = "{\"event\":\"usage-total\",\"payload\":{\"cost_usd\":0.5}}\n{\"event\":\"turn-end\"}\n";
+        for (inner, kinds, told) in [
+            (
+                Arc::new(Gemini::new()) as Arc<dyn Agent>,
+                vec![JOURNAL],
+                true,
+            ),
+            (
+                Arc::new(crate::OpenCode::new()),
+                vec![JOURNAL, "log", "database"],
+                false,
+            ),
+        ] {
+            let driven = Driven::new(inner, Via::Acp).unwrap();
+            let sources = driven.sources(&order);
+            let named: Vec<&str> = sources.iter().map(|s| s.kind.as_str()).collect();
+            assert_eq!(named, kinds);
+            let readings = driven.reader(JOURNAL, None).read(spent);
+            assert_eq!(readings.iter().any(Reading::is_spending), told);
+            assert!(readings.contains(&Reading::TurnEnded), "{readings:?}");
+        }
     }
 }

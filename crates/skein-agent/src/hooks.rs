@@ -136,23 +136,13 @@ fn question(payload: &Value) -> Option<(Wanted, Question)> {
     Some((wanted, question))
 }
 
-/// An amount of dollars in millionths, exactly: `0.25` is 250,000. Nothing for what is no such amount.
+/// An amount of dollars in millionths, to the nearest: `0.25` is 250,000. Nothing for what is no such amount.
 pub(crate) fn micros(dollars: &str) -> Option<u64> {
-    let (whole, part) = dollars
-        .trim()
-        .split_once('.')
-        .unwrap_or((dollars.trim(), ""));
-    let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
-    if (whole.is_empty() && part.is_empty()) || !digits(whole) || !digits(part) {
-        return None;
-    }
-    let whole: u64 = if whole.is_empty() {
-        0
-    } else {
-        whole.parse().ok()?
-    };
-    let six: String = part.chars().chain("000000".chars()).take(6).collect();
-    whole.checked_mul(1_000_000)?.checked_add(six.parse().ok()?)
+    let written = |b: u8| b.is_ascii_digit() || b".eE-".contains(&b);
+    let text = dollars.trim();
+    let dollars: f64 = text.bytes().all(written).then(|| text.parse().ok())??;
+    let micros = format!("{dollars:.6}").replace('.', "");
+    micros.parse().ok()
 }
 
 #[cfg(test)]
@@ -225,15 +215,17 @@ mod tests {
     }
 
     #[test]
-    fn dollars_become_millionths_exactly() {
+    fn dollars_become_the_nearest_millionths() {
         for (dollars, expected) in [
             ("0.25", Some(250_000)),
             ("3", Some(3_000_000)),
-            ("0.1234567", Some(123_456)),
+            ("0.1234567", Some(123_457)),
+            ("0.025199999999999997", Some(25_200)),
+            ("3e-5", Some(30)),
             (".5", Some(500_000)),
             ("-1", None),
             ("", None),
-            ("1e3", None),
+            ("inf", None),
             ("99999999999999999999", None),
         ] {
             assert_eq!(micros(dollars), expected, "{dollars}");

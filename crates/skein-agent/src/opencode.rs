@@ -185,7 +185,12 @@ impl Agent for OpenCode {
 
     fn fork(&self, order: &Order, from: &NativeId) -> Result<Start> {
         let how = ["--session", from.as_str(), "--fork"];
-        self.launch(order, &how, Prompt::Task)
+        let start = self.launch(order, &how, Prompt::Nothing)?;
+        // It shows the conversation then, and takes no prompt from its arguments.
+        Ok(Start {
+            prompt: Some(PromptVia::Typed),
+            ..start
+        })
     }
 
     fn speak(&self, order: &Order, via: Via, _resume: bool) -> Result<Spoken> {
@@ -245,6 +250,11 @@ impl Agent for OpenCode {
         };
         let database = order.native.as_ref().and_then(database);
         [log].into_iter().chain(database).collect()
+    }
+
+    /// By ACP it tells the tokens of a turn's last request only, and by no protocol those of its helpers.
+    fn keeps_accounts(&self) -> bool {
+        true
     }
 
     fn reader(&self, kind: &str, _process: Option<Process>) -> Box<dyn Reader> {

@@ -41,6 +41,9 @@ fn l6_screens_of_codex_say_what_people_see() {
         ready("limit", ""),
         ready("draft", "first line\nsecond line\nthird"),
         ready("paste", "[Pasted Content 2749 chars]"),
+        // What is typed then is searched for.
+        ready("find", "-"),
+        ready("history", "-"),
         ("begins", Active, "begins", None, ""),
         ("thinking", Active, "begins", None, ""),
         ("streaming", Active, "working", None, ""),

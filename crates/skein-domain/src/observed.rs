@@ -138,6 +138,8 @@ pub struct Observed {
     pub activity: Option<Seen<ActivitySeen>>,
     /// Whether anything can tell what this agent does; `no_signal` otherwise.
     pub has_signal: bool,
+    /// Whether it was launched with its task and has not begun with it.
+    pub starting: bool,
     pub output_at: Option<Timestamp>,
     /// Since when runtime and process disagree, and how often it was looked at.
     pub doubt: Option<Doubt>,

@@ -219,6 +219,10 @@ fn working(seen: &Observed, patience: &Patience, now: Timestamp) -> Derived {
             .unwrap_or("it cannot go on by itself");
         return derived(Status::Blocked, detail, "activity blocked");
     }
+    if seen.starting {
+        let reason = "its program starts, and has not begun with the task";
+        return derived(Status::Spawning, reason, "task not begun");
+    }
     if !seen.has_signal {
         let reason = match silent {
             Some(silent) => format!(
@@ -396,6 +400,10 @@ mod tests {
             }),
             ..Observed::default()
         };
+        let starting = Observed {
+            starting: true,
+            ..alive()
+        };
         let dumb = Observed {
             has_signal: false,
             ..alive()
@@ -404,6 +412,7 @@ mod tests {
         for (name, phase, seen, now, expected) in [
             ("queued", Phase::Spawning, queued, 0, Status::Spawning),
             ("launching", Phase::Spawning, launching, 0, Status::Spawning),
+            ("comes up", Phase::Active, starting, 9, Status::Spawning),
             ("works", Phase::Active, alive(), 599, Status::Working),
             ("stalls", Phase::Active, alive(), 600, Status::Stuck),
             (

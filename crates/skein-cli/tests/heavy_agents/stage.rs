@@ -17,16 +17,21 @@ use crate::common::{Fleet, eventually, text};
 /// Longest wait for the model to be asked something.
 const PATIENCE: Duration = Duration::from_secs(90);
 
+/// A step that makes the next answer use as much as every other one, so that what was counted tells how often.
+pub(crate) const USES: &str = "tokens 1000 10";
+const INPUT: u64 = 1000;
+const OUTPUT: u64 = 10;
+
 /// One of the programs, and what its user has set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Program {
     pub(crate) agent: &'static str,
-    /// Whether it asks before it does something.
-    pub(crate) asks: bool,
+    /// The step that it asks about before it does it; makes the file that follows.
+    pub(crate) asks: &'static str,
     /// Whether it tells the tokens that the model told it; one that does not reckons them.
     pub(crate) tokens: bool,
-    /// Whether it tells what it cost in money.
-    pub(crate) costs: bool,
+    /// What its user pays for a token, in and out, in millionths of a dollar, where it tells what it cost.
+    costs: Option<(u64, u64)>,
     /// How it is driven.
     pub(crate) via: &'static str,
 }
@@ -39,37 +44,37 @@ impl Program {
 
 pub(crate) const CLAUDE: Program = Program {
     agent: "claude-code",
-    asks: true,
+    asks: "escalate touch",
     tokens: true,
-    costs: true,
+    costs: Some((4, 20)),
     via: "terminal",
 };
 pub(crate) const CODEX: Program = Program {
     agent: "codex",
-    asks: true,
+    asks: "escalate touch",
     tokens: true,
-    costs: false,
+    costs: None,
     via: "terminal",
 };
 pub(crate) const OPENCODE: Program = Program {
     agent: "opencode",
-    asks: true,
+    asks: "escalate touch",
     tokens: true,
-    costs: true,
+    costs: Some((3, 15)),
     via: "terminal",
 };
 pub(crate) const GEMINI: Program = Program {
     agent: "gemini",
-    asks: true,
+    asks: "escalate touch",
     tokens: true,
-    costs: false,
+    costs: None,
     via: "terminal",
 };
 pub(crate) const AIDER: Program = Program {
     agent: "aider",
-    asks: false,
+    asks: "write",
     tokens: false,
-    costs: true,
+    costs: Some((3, 15)),
     via: "terminal",
 };
 
@@ -80,7 +85,8 @@ pub(crate) struct Stage {
     who: Who,
     runtime: Runtime,
     model: Option<Server>,
-    /// The user's own files, as they were when the test began.
+    programs: Vec<Program>,
+    /// Everything in the user's home, as it was when the test began.
     own: BTreeMap<PathBuf, Vec<u8>>,
     /// Variables that the daemon is started with.
     env: Vec<(String, String)>,
@@ -134,12 +140,8 @@ impl Stage {
             give(user.parent().unwrap());
         }
         let stage = Self {
-            own: all
-                .iter()
-                .flat_map(|program| kept(*program))
-                .map(|path| user.join(path))
-                .map(|path| (path.clone(), fs::read(&path).unwrap()))
-                .collect(),
+            own: everything(&user),
+            programs: all.to_vec(),
             fleet,
             program: all[0],
             who,
@@ -161,10 +163,24 @@ impl Stage {
         }});
         let file = stage.fleet.home.user().join(".claude/.credentials.json");
         fs::write(file, login.to_string()).unwrap();
+        stage.own = everything(&stage.fleet.home.user());
         stage.env.retain(|(name, _)| name != "ANTHROPIC_AUTH_TOKEN");
         // The next one does not know of the token.
         stage.fleet.kill_daemon();
         stage
+    }
+
+    /// What the daemon is started with besides.
+    pub(crate) fn variables(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.env.iter().map(|(name, value)| (&**name, &**value))
+    }
+
+    /// Who the programs are run by.
+    pub(crate) fn uid(&self) -> u32 {
+        match self.who {
+            Who::Us => rustix::process::geteuid().as_raw(),
+            Who::Nobody => NOBODY,
+        }
     }
 
     pub(crate) fn command(&self, args: &[&str]) -> Command {
@@ -243,6 +259,15 @@ impl Stage {
     pub(crate) fn heard(&self, marker: &str) -> Exchange {
         let says = |e: &Exchange| e.last_user.as_deref().is_some_and(|t| t.contains(marker));
         self.asked(marker, says)
+    }
+
+    /// How often a prompt with `marker` came to the model.
+    pub(crate) fn times_heard(&self, marker: &str) -> usize {
+        let begins = |e: &&Exchange| {
+            let said = e.last_user.as_deref();
+            e.step == Some(0) && said.is_some_and(|t| t.contains(marker))
+        };
+        self.turns().iter().filter(begins).count()
     }
 
     /// Waits for a status; says what is on the screen when it does not come.
@@ -336,26 +361,126 @@ impl Stage {
         sessions.iter().map(of).collect()
     }
 
-    /// The user's own settings are, byte for byte, what they were.
-    pub(crate) fn assert_untouched(&self) {
-        for (path, content) in &self.own {
-            let now = fs::read(path).unwrap_or_default();
-            assert_eq!(
-                String::from_utf8_lossy(&now),
-                String::from_utf8_lossy(content),
-                "{}",
-                path.display()
-            );
+    /// Waits until it is told what so many answers used that were asked for with [`USES`], and no more than that.
+    pub(crate) fn until_used(&self, session: &str, answers: u64) {
+        let all = |s: &Value| {
+            let (input, output, cost) = used(s);
+            let all = if self.program.tokens {
+                input >= INPUT * answers && output >= OUTPUT * answers
+            } else {
+                input > 0 && output > 0
+            };
+            all && cost >= self.price(input, output)
+        };
+        let told = self.until(session, "what was used", all);
+        self.assert_used(&told, answers);
+    }
+
+    pub(crate) fn assert_used(&self, session: &Value, answers: u64) {
+        let (input, output, cost) = used(session);
+        if self.program.tokens {
+            assert_eq!((input, output), (INPUT * answers, OUTPUT * answers));
+        }
+        let price = self.price(input, output);
+        // By ACP Claude Code asks for what could be said next, and its user pays for that too.
+        if (self.program.agent, self.program.via) == ("claude-code", "acp") {
+            assert!(cost >= price, "{cost} of {price}");
+        } else {
+            assert_eq!(cost, price);
         }
     }
+
+    /// What so many tokens cost the user, in millionths of a dollar.
+    fn price(&self, input: u64, output: u64) -> u64 {
+        let (per_input, per_output) = self.program.costs.unwrap_or_default();
+        input * per_input + output * per_output
+    }
+
+    /// Everything that Claude Code, Codex and aider have written down of their conversations.
+    pub(crate) fn transcripts(&self) -> String {
+        let of = |folder: PathBuf, kind: &str| {
+            let mut files = files_below(&folder);
+            files.retain(|file| file.extension().is_some_and(|e| e == kind));
+            let read = |file: PathBuf| fs::read_to_string(folder.join(file)).unwrap_or_default();
+            files.into_iter().map(read).collect::<String>()
+        };
+        let home = &self.fleet.home;
+        [
+            of(home.user().join(".claude/projects"), "jsonl"),
+            of(home.user().join(".codex/sessions"), "jsonl"),
+            of(home.root().join("sessions"), "md"),
+        ]
+        .concat()
+    }
+
+    /// What the user had is, byte for byte, what it was, and what came to it lies where the programs keep their own.
+    fn assert_untouched(&self) {
+        let user = self.fleet.home.user();
+        let of = |names: fn(Program) -> &'static [&'static str]| {
+            let own = self.programs.iter().flat_map(move |p| names(*p));
+            // Skein makes branches and worktrees.
+            own.map(Path::new).chain([Path::new("api/.git")])
+        };
+        for (path, before) in &self.own {
+            let settings = path == Path::new("api/skein.toml");
+            if !settings && of(rewritten).all(|own| !path.starts_with(own)) {
+                let text = |content: &[u8]| String::from_utf8_lossy(content).into_owned();
+                let now = fs::read(user.join(path)).ok();
+                let now = now.map(|content| text(&content));
+                assert_eq!(now, Some(text(before)), "{}", path.display());
+            }
+        }
+        let mut new = files_below(&user);
+        // The project's settings are what a test says.
+        new.retain(|path| !self.own.contains_key(path) && path != Path::new("api/skein.toml"));
+        new.retain(|path| of(kept).all(|own| !path.starts_with(own)));
+        assert!(new.is_empty(), "in the user's home are now {new:?}");
+    }
+}
+
+/// Tokens in and out, and the cost in millionths of a dollar, as a session tells them.
+fn used(session: &Value) -> (u64, u64, u64) {
+    let usage = &session["usage"];
+    let told = |key: &str| usage[key].as_u64().unwrap();
+    let cost = format!("{:.6}", usage["cost_usd"].as_f64().unwrap()).replace('.', "");
+    (
+        told("input_tokens"),
+        told("output_tokens"),
+        cost.parse().unwrap(),
+    )
 }
 
 impl Drop for Stage {
     fn drop(&mut self) {
         // It needs its runtime to end.
-        let _inside = self.runtime.enter();
+        let inside = self.runtime.enter();
         drop(self.model.take());
+        drop(inside);
+        if !std::thread::panicking() {
+            self.assert_untouched();
+        }
     }
+}
+
+/// Every file below a folder, by its path there. What goes while it is looked for was not there.
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let mut found = vec![];
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(next).into_iter().flatten().flatten() {
+            match entry.file_type() {
+                Ok(is) if is.is_dir() => folders.push(entry.path()),
+                _ => found.push(entry.path().strip_prefix(folder).unwrap().to_owned()),
+            }
+        }
+    }
+    found
+}
+
+/// The same with what they hold.
+fn everything(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let content = |path: PathBuf| (path.clone(), fs::read(folder.join(path)).unwrap());
+    files_below(folder).into_iter().map(content).collect()
 }
 
 /// Makes everything below `folder` the property of the user without rights.
@@ -393,6 +518,14 @@ fn variables(program: Program, url: &str) -> Vec<(String, String)> {
             ("OPENAI_API_BASE", format!("{url}/v1")),
             ("OPENAI_API_KEY", "x".into()),
         ],
+        // What it would fetch before it does anything, from wherever; it goes without.
+        "opencode" => [
+            "OPENCODE_DISABLE_DEFAULT_PLUGINS",
+            "OPENCODE_DISABLE_LSP_DOWNLOAD",
+            "OPENCODE_DISABLE_MODELS_FETCH",
+        ]
+        .map(|name| (name, "1".into()))
+        .to_vec(),
         _ => vec![],
     };
     pairs
@@ -464,13 +597,34 @@ fn files(program: Program, url: &str, _repo: &Path) -> Vec<(&'static str, String
     }
 }
 
-/// Of those, what the program itself never writes: what is compared in the end.
+/// Of those, what the program itself keeps its state in.
+fn rewritten(program: Program) -> &'static [&'static str] {
+    match program.agent {
+        "claude-code" => &[".claude.json"],
+        _ => &[],
+    }
+}
+
+/// Where the program keeps what it makes for itself.
 fn kept(program: Program) -> &'static [&'static str] {
     match program.agent {
-        "claude-code" => &[".claude/settings.json", ".claude/CLAUDE.md", ".gitconfig"],
-        "codex" => &[".codex/config.toml", ".gitconfig"],
-        "opencode" => &[".config/opencode/opencode.json", ".gitconfig"],
-        "gemini" => &[".gemini/settings.json", ".gitconfig"],
-        _ => &[".aider.conf.yml", ".gitconfig"],
+        "claude-code" => &[
+            ".claude",
+            ".local/share/applications/claude-code-url-handler.desktop",
+        ],
+        "codex" => &[".codex"],
+        // It fetches what plugins need, whether there are some or not.
+        "opencode" => &[
+            ".config/opencode/.gitignore",
+            ".config/opencode/node_modules",
+            ".config/opencode/package-lock.json",
+            ".config/opencode/package.json",
+            ".cache/opencode",
+            ".local/share/opencode",
+            ".local/state/opencode",
+            ".npm",
+        ],
+        "gemini" => &[".gemini"],
+        _ => &[".aider"],
     }
 }

@@ -215,6 +215,12 @@ impl Sightings {
         }
     }
 
+    /// Whether it has its task and nothing tells that it has begun with it.
+    pub(crate) const fn is_starting(&self) -> bool {
+        // What looks like work may be its coming up; whoever tells of prompts has not told of this one then.
+        self.launching.is_some() && (self.tells_prompts || !self.worked)
+    }
+
     /// An agent that never began with its task is what it says.
     pub(crate) fn launch_over(&mut self, now: u64) {
         if self.launching.is_some_and(|until| now >= until) {
@@ -474,6 +480,8 @@ impl Sightings {
     fn learn(&mut self, reading: Reading) {
         match reading {
             Reading::Native(id) => self.native = Some(id),
+            // What is on the screen may be from before, so it still has to show that the turn is over.
+            Reading::Worked => self.prompt_taken = true,
             Reading::Usage(usage) => self.usage.push(usage),
             Reading::UsageTotal(total) => self.total = Some(total),
             Reading::ConversationTotal(total) => self.conversation = Some(total),

@@ -305,10 +305,11 @@ fn entered(receipt: &Receipt, number: u64, at: u64, tries: u64, facts: &Facts) -
         }
         // It was there and is there no longer. An empty box that never held it proves nothing.
         (InputBox::Empty, None) if receipt.state == Delivery::Echoed => {
-            if facts.hooks && facts.now < at + HOOK_MS {
-                Act::Wait(Some(at + HOOK_MS))
-            } else {
-                Act::Say(Delivery::Submitted)
+            match facts.took {
+                _ if facts.hooks && facts.now < at + HOOK_MS => Act::Wait(Some(at + HOOK_MS)),
+                // It was so short a turn that nobody saw it at work.
+                Some(Took::Ours | Took::Untold) => Act::Say(Delivery::TurnStarted),
+                Some(Took::Other) | None => Act::Say(Delivery::Submitted),
             }
         }
         (InputBox::Holds, _) => enter_again(receipt, number, at, tries, facts),

@@ -614,10 +614,11 @@ impl Keeper {
                 .set_patience(&self.member, settings.patience);
             self.settings = Some(settings);
         }
-        let has_signal = self.has_signal();
-        self.fleet
-            .board
-            .change(&self.member, |o| o.has_signal = has_signal);
+        let (has_signal, starting) = (self.has_signal(), self.seen.is_starting());
+        self.fleet.board.change(&self.member, |o| {
+            o.has_signal = has_signal;
+            o.starting = starting;
+        });
     }
 
     fn read_screen(&mut self) {
@@ -637,6 +638,10 @@ impl Keeper {
         let at = self.desk.now();
         // A limit is told with its end, and no longer than it lasts.
         self.seen.tick(at, &self.fleet.zone);
+        let starting = self.seen.is_starting();
+        self.fleet
+            .board
+            .change(&self.member, |o| o.starting = starting);
         if let Some(what) = self.seen.shown() {
             let activity = what.activity;
             self.fleet.board.change(&self.member, |o| {

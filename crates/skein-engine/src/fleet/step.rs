@@ -292,7 +292,11 @@ impl Carrier {
     async fn prompt(&self, saga: &Saga, session: &Session) -> Result<Done, StepError> {
         let finish = match saga.prompt {
             None => skein_domain::Step::Ready,
-            Some(PromptVia::Argv | PromptVia::Stdin) => skein_domain::Step::Launched,
+            Some(PromptVia::Argv | PromptVia::Stdin) => {
+                // Until somebody has looked at it.
+                self.fleet.board.change(&self.member, |o| o.starting = true);
+                skein_domain::Step::Launched
+            }
             Some(PromptVia::Typed) => {
                 let receipt = saga
                     .order

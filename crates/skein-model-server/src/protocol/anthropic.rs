@@ -89,7 +89,7 @@ fn message(conversation: &Conversation, answer: &Answer, stamp: Stamp) -> Value 
             "input_tokens": answer.usage.input,
             "cache_creation_input_tokens": 0,
             "cache_read_input_tokens": 0,
-            "output_tokens": 1,
+            "output_tokens": answer.usage.output.min(1),
         },
     })
 }

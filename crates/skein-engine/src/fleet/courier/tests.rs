@@ -153,6 +153,15 @@ fn l6_a_box_that_others_may_have_emptied_proves_nothing() {
         decide(&echoed, stage, &empty),
         Act::Say(Delivery::Submitted)
     );
+    // Its own file tells of a turn that was over between two looks.
+    let taken = Facts {
+        took: Some(Took::Untold),
+        ..empty.clone()
+    };
+    assert_eq!(
+        decide(&echoed, stage, &taken),
+        Act::Say(Delivery::TurnStarted)
+    );
     let interrupted = Facts {
         interrupted: Some(99_000),
         ..empty.clone()
