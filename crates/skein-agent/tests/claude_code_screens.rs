@@ -67,6 +67,17 @@ const ASKING: &[Asking] = &[
         ],
     ),
     (
+        "permission-2.1.197",
+        "permission",
+        Wanted::Permission,
+        "Bash: touch a ⏎ Runs a scripted command",
+        &[
+            "Yes",
+            "Yes, and always allow access to api-2/ from this project",
+            "No",
+        ],
+    ),
+    (
         "permission-write",
         "permission",
         Wanted::Permission,

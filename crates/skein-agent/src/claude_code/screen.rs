@@ -152,6 +152,7 @@ fn wish(question: &Question, rows: &[String]) -> Option<Reason> {
         .map(|row| row.trim())
         .filter(|row| !row.is_empty() && !is_dashes(row) && !row.starts_with("Tip:"))
         .collect();
-    let text = format!("{heading}: {}", shown.join("\n"));
+    // One line, in which the ends of others are seen: what is asked for may be several commands.
+    let text = format!("{heading}: {}", shown.join(" ⏎ "));
     Reason::from_str(&text.chars().take(LONGEST).collect::<String>()).ok()
 }
