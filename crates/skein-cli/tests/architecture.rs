@@ -15,6 +15,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("skein-wire", &[]),
     ("skein-store", &["skein-domain"]),
     ("skein-store-sqlite", &["skein-domain", "skein-store"]),
+    ("skein-transcript", &["skein-domain"]),
     ("skein-workspace", &["skein-domain"]),
     ("skein-runtime", &["skein-domain"]),
     ("skein-terminal", &[]),
