@@ -173,8 +173,9 @@ impl Agent for Driven {
     }
 }
 
+/// Understands journals, of drivers and of others that write lines like theirs.
 #[derive(Debug)]
-struct Journal;
+pub(crate) struct Journal;
 
 impl Reader for Journal {
     fn read(&mut self, text: &str) -> Vec<Reading> {

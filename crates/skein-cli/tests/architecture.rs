@@ -20,7 +20,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("skein-runtime", &["skein-domain"]),
     ("skein-terminal", &[]),
     ("skein-drive", &["skein-terminal"]),
-    ("skein-agent", &["skein-domain", "skein-terminal"]),
+    (
+        "skein-agent",
+        &["skein-domain", "skein-terminal", "skein-transcript"],
+    ),
     (
         "skein-engine",
         &[
@@ -28,6 +31,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "skein-domain",
             "skein-runtime",
             "skein-store",
+            "skein-transcript",
             "skein-workspace",
         ],
     ),
