@@ -453,7 +453,9 @@ fn nothing_is_left(runtime: &str, kill: impl Fn(i32)) {
         || (sleeps().len() >= 4).then_some(()),
         || format!("{:?}", fleet.processes()),
     );
-    kill(pid(&fleet.show("api-1")));
+    // The driver may be at work before anybody has looked at it.
+    let seen = fleet.until("api-1", |s| s["runtime"]["pid"].is_i64());
+    kill(pid(&seen));
     eventually(
         || sleeps().is_empty().then_some(()),
         || format!("{:?}", sleeps()),

@@ -502,8 +502,14 @@ impl Keeper {
         self.know_agent(&session).await;
         // A program waits for its hooks: what it wrote to its files since then comes after what they said.
         let call = self.inbox.try_recv().ok();
+        let woken = call.is_some();
         self.called(call);
         let reread = self.read_files(&session).await?;
+        // Whoever woke us may have changed the record after it was read, and does not call again.
+        let session = match woken {
+            true => self.session().await?,
+            false => session,
+        };
         if look {
             self.screen = run.screen().await?;
             self.relook = self.relook.filter(|at| *at > self.now());
