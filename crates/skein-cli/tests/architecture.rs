@@ -54,6 +54,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "skein-server",
             "skein-store",
             "skein-store-sqlite",
+            "skein-transcript",
             "skein-wire",
             "skein-workspace",
         ],

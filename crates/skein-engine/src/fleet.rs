@@ -17,6 +17,7 @@ pub mod examine;
 mod files;
 mod gc;
 mod hands;
+mod import;
 mod journal;
 mod keeper;
 mod leftover;
@@ -42,6 +43,7 @@ use skein_agent::agent::Agent;
 use skein_agent::moment::Zone;
 use skein_domain::{Project, RuntimeKind, Session, SessionId, TenantId, Via, WorkspaceKind};
 use skein_runtime::runtime::Runtime;
+use skein_transcript::Tiers;
 use skein_workspace::provider::Provider;
 use tokio::sync::{Notify, watch};
 
@@ -70,6 +72,7 @@ pub struct Fleet {
     pub(crate) settings: Arc<dyn Settings>,
     memory: Arc<dyn Memory>,
     databases: Arc<dyn Databases>,
+    transcripts: Tiers,
     zone: Zone,
     points: Arc<dyn Points>,
     private: PathBuf,
@@ -104,6 +107,7 @@ impl Fleet {
             settings: parts.settings,
             memory: parts.memory,
             databases: parts.databases,
+            transcripts: parts.transcripts,
             zone: parts.zone,
             points: parts.points,
             private: parts.private,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use skein_agent::moment::Zone;
 use skein_runtime::runtime::Runtime;
+use skein_transcript::Tiers;
 use skein_workspace::provider::Provider;
 
 use super::settings::Settings;
@@ -18,6 +19,8 @@ pub struct FleetParts {
     pub settings: Arc<dyn Settings>,
     pub memory: Arc<dyn Memory>,
     pub databases: Arc<dyn Databases>,
+    /// Where conversations with agents are kept.
+    pub transcripts: Tiers,
     /// Where the machine's people live, for times that agents tell in words.
     pub zone: Zone,
     /// Below it, one folder per session for what its agent needs.
@@ -43,8 +46,9 @@ pub trait Memory: Send + Sync + fmt::Debug {
 
 /// Reads SQLite databases of other programs. Changes nothing in them, and waits for nobody.
 pub trait Databases: Send + Sync + fmt::Debug {
-    /// The first column of every row that `statement` finds, one a line; `?1` in it is `of`.
-    fn rows(&self, path: &Path, statement: &str, of: &str) -> std::io::Result<String>;
+    /// The first column of every row that `statement` finds, one a line; `?1` in it is `of`, and `?2`, where it
+    /// has one, is `after`.
+    fn rows(&self, path: &Path, statement: &str, of: &str, after: &str) -> std::io::Result<String>;
 }
 
 /// Named places between the steps of a saga, where tests end the process.
