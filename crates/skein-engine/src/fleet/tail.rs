@@ -120,8 +120,11 @@ impl Tails {
         if let Some(tail) = self.tails.iter_mut().find(same) {
             if rows && tail.reach != source.reach {
                 tail.reach = source.reach.clone();
-                tail.reader = agent.reader(&source.kind, process);
                 tail.asked = None;
+                if tail.reader.mark().is_some() {
+                    // It was about another conversation.
+                    tail.reader = agent.reader(&source.kind, process);
+                }
             }
             return;
         }
