@@ -65,8 +65,15 @@ impl Said {
                 before
             }
             Shown::ToolDone {
-                id, failed, result, ..
+                id,
+                title,
+                failed,
+                result,
             } => {
+                // Some calls are heard of only when they are over.
+                if let Some(title) = title {
+                    self.call(id, title, "tool", &Value::Null);
+                }
                 let mut out = self.told();
                 if self.told.contains(id) {
                     let result = bounded(result);
