@@ -145,9 +145,15 @@ impl Objects {
         let object = self.cold.get(&name).await?;
         let object = object.ok_or_else(|| Error::corrupt(&name, "it is missing"))?;
         let entries = self.unpack(tenant, &name, segment, &object.body)?;
-        let ends = (entries.first().map(|e| e.position), entries.last().map(|e| e.position + 1));
+        let ends = (
+            entries.first().map(|e| e.position),
+            entries.last().map(|e| e.position + 1),
+        );
         if ends != (Some(from), Some(segment.end)) {
-            return Err(Error::corrupt(&name, "it holds other positions than it should"));
+            return Err(Error::corrupt(
+                &name,
+                "it holds other positions than it should",
+            ));
         }
         let entries = Arc::new(entries);
         self.keep(name, entries.clone());
@@ -169,8 +175,15 @@ impl Objects {
                 zstd::bulk::decompress(&packed, size).map_err(|e| Error::corrupt(name, e))
             })?;
         // Its name says what it should hold, so one good segment cannot stand in for another.
-        if !self.cipher.fingerprints(tenant, &plain)?.contains(&segment.hash) {
-            return Err(Error::corrupt(name, "it holds something else than its name says"));
+        if !self
+            .cipher
+            .fingerprints(tenant, &plain)?
+            .contains(&segment.hash)
+        {
+            return Err(Error::corrupt(
+                name,
+                "it holds something else than its name says",
+            ));
         }
         unpack(&plain).ok_or_else(|| Error::corrupt(name, "its entries cannot be read"))
     }

@@ -26,7 +26,11 @@ impl MemoryCold {
     /// Every object's name and size, for tests that count what was written.
     pub fn sizes(&self) -> Vec<(Name, usize)> {
         let state = self.lock();
-        state.objects.iter().map(|(name, (_, body))| (name.clone(), body.len())).collect()
+        state
+            .objects
+            .iter()
+            .map(|(name, (_, body))| (name.clone(), body.len()))
+            .collect()
     }
 
     /// Replaces an object behind everybody's back, as a broken disk would.
@@ -76,7 +80,10 @@ impl Cold for MemoryCold {
         limit: usize,
     ) -> Pending<'a, Vec<Name>> {
         let state = self.lock();
-        let names = state.objects.keys().filter(|name| name.as_str().starts_with(prefix.as_str()));
+        let names = state
+            .objects
+            .keys()
+            .filter(|name| name.as_str().starts_with(prefix.as_str()));
         let names = names.filter(|name| after.is_none_or(|after| *name > after));
         let names = names.take(limit).cloned().collect();
         Box::pin(ready(Ok(names)))
