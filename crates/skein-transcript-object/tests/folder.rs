@@ -57,13 +57,13 @@ fn put(cold: &dyn Cold, object: &str, body: &str) -> skein_transcript::Result<Pu
     block_on(cold.put(&name(object), body.into(), When::Absent))
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn l1_of_32_creators_one_wins() {
     let root = TempDir::new().unwrap();
     race::of_many_creators_one_wins((0..32).map(|_| folder(root.path())).collect()).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn l1_16_writers_count_without_a_loss() {
     let root = TempDir::new().unwrap();
     race::of_many_counters_nothing_is_lost((0..16).map(|_| folder(root.path())).collect(), 10).await;
