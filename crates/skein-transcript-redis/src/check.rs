@@ -11,7 +11,9 @@ use crate::options::Durability;
 /// Refuses servers that would not keep the promise that was asked for.
 pub(crate) async fn check(link: &Link) -> Result<()> {
     if link.is_cluster() && link.options.durability == Durability::WaitAof {
-        return Err(Error::hot("WAITAOF does not work with a cluster of Redis servers; use `appendfsync always`"));
+        return Err(Error::hot(
+            "WAITAOF does not work with a cluster of Redis servers; use `appendfsync always`",
+        ));
     }
     for node in link.nodes().await? {
         check_one(link, node.as_ref()).await?;
@@ -26,7 +28,9 @@ async fn check_one(link: &Link, node: Option<&Node>) -> Result<()> {
     let version = version(&info);
     if version < (7, 0) {
         let (major, minor) = version;
-        return Err(Error::hot(format!("Redis 7 is needed; this is {major}.{minor}")));
+        return Err(Error::hot(format!(
+            "Redis 7 is needed; this is {major}.{minor}"
+        )));
     }
     if link.options.durability == Durability::AllowVolatile {
         return Ok(());
@@ -44,8 +48,14 @@ async fn check_one(link: &Link, node: Option<&Node>) -> Result<()> {
 
 /// (major, minor), or zeros.
 fn version(info: &str) -> (u32, u32) {
-    let line = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
-    let mut parts = line.unwrap_or_default().trim().split('.').map(|part| part.parse().unwrap_or(0));
+    let line = info
+        .lines()
+        .find_map(|line| line.strip_prefix("redis_version:"));
+    let mut parts = line
+        .unwrap_or_default()
+        .trim()
+        .split('.')
+        .map(|part| part.parse().unwrap_or(0));
     (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
 }
 
@@ -66,7 +76,9 @@ fn objection(
         return Some("it has no WAITAOF, which came with Redis 7.2");
     }
     if !is("maxmemory", "0") && !is("maxmemory-policy", "noeviction") {
-        return Some("`maxmemory-policy noeviction` is not set, so it removes what it has no room for");
+        return Some(
+            "`maxmemory-policy noeviction` is not set, so it removes what it has no room for",
+        );
     }
     None
 }
@@ -76,8 +88,12 @@ mod tests {
     use super::*;
 
     fn check(durability: Durability, version: (u32, u32), set: &str, expected: &str) {
-        let pairs = set.split_whitespace().filter_map(|pair| pair.split_once('='));
-        let set = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let pairs = set
+            .split_whitespace()
+            .filter_map(|pair| pair.split_once('='));
+        let set = pairs
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect();
         let why = objection(durability, version, &set);
         assert!(why.unwrap_or("fine").contains(expected), "{set:?}: {why:?}");
     }
@@ -89,7 +105,12 @@ mod tests {
         let second = "appendonly=yes appendfsync=everysec maxmemory=0";
         check(Always, (7, 0), always, "fine");
         check(Always, (7, 0), second, "appendfsync always");
-        check(Always, (7, 0), "appendonly=no appendfsync=always maxmemory=0", "appendonly yes");
+        check(
+            Always,
+            (7, 0),
+            "appendonly=no appendfsync=always maxmemory=0",
+            "appendonly yes",
+        );
         check(Always, (7, 0), "", "appendonly yes");
         check(WaitAof, (7, 0), second, "7.2");
         check(WaitAof, (7, 2), second, "fine");

@@ -8,7 +8,10 @@ use crate::options::Options;
 /// `Unavailable`, whatever it was: every write can be repeated.
 pub(crate) fn failure(options: &Options, what: &str, error: &RedisError) -> Error {
     let mut text = if error.is_timeout() {
-        format!("Redis did not {what} within {} ms", options.timeout.as_millis())
+        format!(
+            "Redis did not {what} within {} ms",
+            options.timeout.as_millis()
+        )
     } else if error.kind() == ErrorKind::AuthenticationFailed {
         format!("Redis refused to {what}: the user or password is wrong, or one is needed")
     } else {

@@ -61,7 +61,12 @@ mod tests {
         assert_eq!(keys.main, "skein:{default/api-7}");
         assert_eq!(transcript("skein:", &tenant, &keys.main), Some(id));
         let other: TenantId = "default2".parse().unwrap();
-        for foreign in [keys.stages.as_str(), &keys.was, &keys.stage("x}"), "skein:{default2/a}"] {
+        for foreign in [
+            keys.stages.as_str(),
+            &keys.was,
+            &keys.stage("x}"),
+            "skein:{default2/a}",
+        ] {
             assert_eq!(transcript("skein:", &tenant, foreign), None, "{foreign}");
         }
         assert_eq!(transcript("skein:", &other, &keys.main), None);

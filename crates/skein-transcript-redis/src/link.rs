@@ -69,7 +69,12 @@ impl Link {
                     .connection_timeout(timeout)
                     .response_timeout(timeout);
                 let client = builder.build().map_err(|_| bad_url())?;
-                Way::Cluster(client.get_async_connection().await.map_err(|e| failed(&e))?)
+                Way::Cluster(
+                    client
+                        .get_async_connection()
+                        .await
+                        .map_err(|e| failed(&e))?,
+                )
             }
         };
         Ok(Self { way, options })
@@ -93,7 +98,10 @@ impl Link {
 
     /// A command that names a key, or any server will do for.
     pub(crate) async fn ask<T: FromRedisValue>(&self, what: &str, command: &Cmd) -> Result<T> {
-        let value = self.send(command).await.map_err(|e| self.failed(what, &e))?;
+        let value = self
+            .send(command)
+            .await
+            .map_err(|e| self.failed(what, &e))?;
         T::from_redis_value(value).map_err(|e| self.failed(what, &e.into()))
     }
 
@@ -111,8 +119,13 @@ impl Link {
             host: node.host.clone(),
             port: node.port,
         };
-        let answer = cluster.clone().route_command(command, RoutingInfo::SingleNode(way)).await;
-        let value = answer.and_then(Value::extract_error).map_err(|e| self.failed(what, &e))?;
+        let answer = cluster
+            .clone()
+            .route_command(command, RoutingInfo::SingleNode(way))
+            .await;
+        let value = answer
+            .and_then(Value::extract_error)
+            .map_err(|e| self.failed(what, &e))?;
         T::from_redis_value(value).map_err(|e| self.failed(what, &e.into()))
     }
 
@@ -130,8 +143,13 @@ impl Link {
             // From, to, and the server with its host, port, id and more.
             let server = slot.into_iter().nth(2).unwrap_or(Value::Nil);
             let server = Vec::<Value>::from_redis_value(server);
-            let mut server = server.map_err(|e| self.failed(what, &e.into()))?.into_iter();
-            let (host, port) = (server.next().unwrap_or(Value::Nil), server.next().unwrap_or(Value::Nil));
+            let mut server = server
+                .map_err(|e| self.failed(what, &e.into()))?
+                .into_iter();
+            let (host, port) = (
+                server.next().unwrap_or(Value::Nil),
+                server.next().unwrap_or(Value::Nil),
+            );
             nodes.push(Some(Node {
                 host: String::from_redis_value(host).map_err(|e| self.failed(what, &e.into()))?,
                 port: u16::from_redis_value(port).map_err(|e| self.failed(what, &e.into()))?,
@@ -160,7 +178,9 @@ impl Link {
             answer = self.settle(work, command("EVAL", script.source)).await;
         }
         answer.map_err(|error| match error.code() {
-            Some("TORN") => Error::corrupt("a transcript in Redis", error.detail().unwrap_or_default()),
+            Some("TORN") => {
+                Error::corrupt("a transcript in Redis", error.detail().unwrap_or_default())
+            }
             _ => self.failed(script.what, &error),
         })
     }
@@ -175,9 +195,15 @@ impl Link {
         // a new one, after a restart, it would have nothing to wait for.
         let mut both = Pipeline::with_capacity(2);
         both.add_command(command);
-        let millis = u64::try_from(self.options.timeout.as_millis() / 2).unwrap_or(u64::MAX).max(1);
+        let millis = u64::try_from(self.options.timeout.as_millis() / 2)
+            .unwrap_or(u64::MAX)
+            .max(1);
         both.cmd("WAITAOF").arg(1).arg(0).arg(millis);
-        let mut answers = one.clone().req_packed_commands(&both, 0, 2).await?.into_iter();
+        let mut answers = one
+            .clone()
+            .req_packed_commands(&both, 0, 2)
+            .await?
+            .into_iter();
         let value = answers.next().unwrap_or(Value::Nil).extract_error()?;
         let synced = answers.next().unwrap_or(Value::Nil).extract_error()?;
         let (here, _): (u64, u64) = redis::from_redis_value(synced)?;

@@ -31,13 +31,29 @@ pub(crate) async fn list(
     limit: usize,
 ) -> Result<Listed> {
     let nodes = link.nodes().await?;
-    let start = || Cursor { node: nodes.first().cloned().flatten(), at: 0 };
-    let mut cursor = cursor.as_deref().and_then(Cursor::parse).unwrap_or_else(start);
+    let start = || Cursor {
+        node: nodes.first().cloned().flatten(),
+        at: 0,
+    };
+    let mut cursor = cursor
+        .as_deref()
+        .and_then(Cursor::parse)
+        .unwrap_or_else(start);
     // A server that is gone is passed over.
     if !nodes.contains(&cursor.node) {
         match nodes.iter().find(|node| **node > cursor.node) {
-            Some(node) => cursor = Cursor { node: node.clone(), at: 0 },
-            None => return Ok(Listed { transcripts: vec![], next: None }),
+            Some(node) => {
+                cursor = Cursor {
+                    node: node.clone(),
+                    at: 0,
+                }
+            }
+            None => {
+                return Ok(Listed {
+                    transcripts: vec![],
+                    next: None,
+                });
+            }
         }
     }
     let prefix = &link.options.prefix;
@@ -46,9 +62,17 @@ pub(crate) async fn list(
         let mut scan = cmd("SCAN");
         // An answer may have more than asked for, so small pages are asked for in small steps.
         let step = if limit < 100 { limit.max(1) } else { STEP };
-        scan.arg(cursor.at).arg("MATCH").arg(pattern(prefix, tenant)).arg("COUNT").arg(step);
-        let (at, keys): (u64, Vec<String>) = link.ask_at(cursor.node.as_ref(), "list", scan).await?;
-        for id in keys.iter().filter_map(|key| transcript(prefix, tenant, key)) {
+        scan.arg(cursor.at)
+            .arg("MATCH")
+            .arg(pattern(prefix, tenant))
+            .arg("COUNT")
+            .arg(step);
+        let (at, keys): (u64, Vec<String>) =
+            link.ask_at(cursor.node.as_ref(), "list", scan).await?;
+        for id in keys
+            .iter()
+            .filter_map(|key| transcript(prefix, tenant, key))
+        {
             let main = Keys::new(prefix, tenant, &id).main;
             if let Some(head) = head(link, &main).await? {
                 transcripts.push((id, head));
@@ -58,11 +82,19 @@ pub(crate) async fn list(
         if at == 0 {
             match nodes.iter().find(|node| **node > cursor.node) {
                 Some(node) => cursor.node = node.clone(),
-                None => return Ok(Listed { transcripts, next: None }),
+                None => {
+                    return Ok(Listed {
+                        transcripts,
+                        next: None,
+                    });
+                }
             }
         }
         if transcripts.len() >= limit {
-            return Ok(Listed { transcripts, next: Some(cursor.to_text()) });
+            return Ok(Listed {
+                transcripts,
+                next: Some(cursor.to_text()),
+            });
         }
     }
 }
@@ -103,7 +135,10 @@ mod tests {
 
     #[test]
     fn cursors_round_trip() {
-        let node = Some(Node { host: "::1".into(), port: 7 });
+        let node = Some(Node {
+            host: "::1".into(),
+            port: 7,
+        });
         for cursor in [Cursor { node: None, at: 9 }, Cursor { node, at: u64::MAX }] {
             assert_eq!(Cursor::parse(&cursor.to_text()), Some(cursor));
         }

@@ -84,13 +84,19 @@ impl Options {
     pub(crate) fn address(&self) -> Result<Address> {
         // A brace in the prefix would be taken for the hash tag.
         if self.prefix.contains(['{', '}']) {
-            return Err(Error::hot("the prefix of keys in Redis must not hold braces"));
+            return Err(Error::hot(
+                "the prefix of keys in Redis must not hold braces",
+            ));
         }
         if let Some(rest) = self.url.strip_prefix("redis-cluster://") {
-            let (user, hosts) = rest.rsplit_once('@').map_or(("", rest), |(user, h)| (user, h));
+            let (user, hosts) = rest
+                .rsplit_once('@')
+                .map_or(("", rest), |(user, h)| (user, h));
             let at = if user.is_empty() { "" } else { "@" };
             let hosts = hosts.trim_end_matches('/').split(',');
-            let nodes: Vec<String> = hosts.map(|host| format!("redis://{user}{at}{host}")).collect();
+            let nodes: Vec<String> = hosts
+                .map(|host| format!("redis://{user}{at}{host}"))
+                .collect();
             if nodes.iter().any(|node| node.ends_with(['/', '@'])) {
                 return Err(bad_url());
             }
@@ -109,10 +115,21 @@ impl Options {
 
     /// What must not be shown of the URL.
     pub(crate) fn secrets(&self) -> Vec<&str> {
-        let rest = self.url.split_once("://").map_or(self.url.as_str(), |(_, rest)| rest);
-        let of_user = rest.rsplit_once('@').and_then(|(user, _)| Some(user.split_once(':')?.1));
-        let of_query = rest.split_once("pass=").map(|(_, p)| p.split('&').next().unwrap_or(p));
-        of_user.into_iter().chain(of_query).filter(|secret| !secret.is_empty()).collect()
+        let rest = self
+            .url
+            .split_once("://")
+            .map_or(self.url.as_str(), |(_, rest)| rest);
+        let of_user = rest
+            .rsplit_once('@')
+            .and_then(|(user, _)| Some(user.split_once(':')?.1));
+        let of_query = rest
+            .split_once("pass=")
+            .map(|(_, p)| p.split('&').next().unwrap_or(p));
+        of_user
+            .into_iter()
+            .chain(of_query)
+            .filter(|secret| !secret.is_empty())
+            .collect()
     }
 
     fn shown_url(&self) -> String {
@@ -179,7 +196,14 @@ mod tests {
 
     #[test]
     fn l13_bad_urls_are_refused_without_being_repeated() {
-        for url in ["", "hunter2", "http://hunter2", "rediss://:hunter2@a", "redis-cluster://", "redis-cluster://a,,b"] {
+        for url in [
+            "",
+            "hunter2",
+            "http://hunter2",
+            "rediss://:hunter2@a",
+            "redis-cluster://",
+            "redis-cluster://a,,b",
+        ] {
             let Err(error) = Options::new(url).address() else {
                 panic!("{url} was taken");
             };

@@ -51,7 +51,10 @@ impl RedisHot {
         }
         let arguments = arguments(change, self.link.options.ttl_millis());
         let names = [keys.main.as_str(), &keys.stages, &keys.was];
-        let answer = self.link.run(&self.scripts.commit, Work::Write, &names, &arguments).await?;
+        let answer = self
+            .link
+            .run(&self.scripts.commit, Work::Write, &names, &arguments)
+            .await?;
         match told(answer)? {
             (tag, _) if tag == "done" => Ok(Commit::Done),
             (tag, _) if tag == "unstaged" => Ok(Commit::Unstaged),
@@ -89,8 +92,10 @@ impl Hot for RedisHot {
         Box::pin(async move {
             let keys = self.keys(tenant, id);
             let arguments = [text(from), text(limit)];
-            let answer =
-                self.link.run(&self.scripts.strands, Work::Read, &[&keys.main], &arguments).await?;
+            let answer = self
+                .link
+                .run(&self.scripts.strands, Work::Read, &[&keys.main], &arguments)
+                .await?;
             let rows: Option<Vec<(u32, String)>> = decoded(answer, "strands")?;
             let row = |(number, body)| StrandRow { number, body };
             Ok(rows.map(|rows| rows.into_iter().map(row).collect()))
@@ -108,9 +113,16 @@ impl Hot for RedisHot {
                 return Err(bug("an empty range was read"));
             }
             let keys = self.keys(tenant, id);
-            let arguments = [text(range.strand), text(range.from), text(range.end), text(range.bytes)];
-            let answer =
-                self.link.run(&self.scripts.read, Work::Read, &[&keys.main], &arguments).await?;
+            let arguments = [
+                text(range.strand),
+                text(range.from),
+                text(range.end),
+                text(range.bytes),
+            ];
+            let answer = self
+                .link
+                .run(&self.scripts.read, Work::Read, &[&keys.main], &arguments)
+                .await?;
             let Some(found) = decoded::<Option<Vec<Vec<u8>>>>(answer, "entries")? else {
                 return Ok(None);
             };
@@ -118,10 +130,15 @@ impl Hot for RedisHot {
             let first = found.next().and_then(|first| String::from_utf8(first).ok());
             let first = number(&first.ok_or_else(|| unexpected("entries"))?)?;
             let entry = |(position, bytes): (u64, Vec<u8>)| {
-                let damaged = || Error::corrupt(format!("entry {position} of `{id}`"), "it is too short");
+                let damaged =
+                    || Error::corrupt(format!("entry {position} of `{id}`"), "it is too short");
                 Entry::from_bytes(position, &bytes).ok_or_else(damaged)
             };
-            (first..).zip(found).map(entry).collect::<Result<Vec<_>>>().map(Some)
+            (first..)
+                .zip(found)
+                .map(entry)
+                .collect::<Result<Vec<_>>>()
+                .map(Some)
         })
     }
 
@@ -163,13 +180,24 @@ impl Hot for RedisHot {
     ) -> Pending<'a, ()> {
         Box::pin(async move {
             let keys = self.keys(tenant, id);
-            let head = [text(token), text(STAGED.as_millis()), text(strand), text(entries.len())];
+            let head = [
+                text(token),
+                text(STAGED.as_millis()),
+                text(strand),
+                text(entries.len()),
+            ];
             let parts = entries.into_iter().flat_map(|new| {
-                [text(new.entry.position), new.entry.to_bytes(), optional(new.id)]
+                [
+                    text(new.entry.position),
+                    new.entry.to_bytes(),
+                    optional(new.id),
+                ]
             });
             let arguments: Vec<Vec<u8>> = head.into_iter().chain(parts).collect();
             let names = [keys.main.as_str(), &keys.stages];
-            self.link.run(&self.scripts.stage, Work::Write, &names, &arguments).await?;
+            self.link
+                .run(&self.scripts.stage, Work::Write, &names, &arguments)
+                .await?;
             Ok(())
         })
     }
@@ -183,11 +211,15 @@ impl Hot for RedisHot {
         Box::pin(async move {
             let keys = self.keys(tenant, id);
             let names = [keys.main.as_str(), &keys.stages, &keys.was];
-            let answer =
-                self.link.run(&self.scripts.evict, Work::Write, &names, &[text(expected)]).await?;
+            let answer = self
+                .link
+                .run(&self.scripts.evict, Work::Write, &names, &[text(expected)])
+                .await?;
             match told(answer)? {
                 (tag, _) if tag == "done" => Ok(Evict::Done),
-                (_, actual) => Ok(Evict::Stale { actual: number(&actual)? }),
+                (_, actual) => Ok(Evict::Stale {
+                    actual: number(&actual)?,
+                }),
             }
         })
     }
@@ -216,9 +248,15 @@ pub(crate) fn head_of(
 fn breach(change: &Change) -> Option<&'static str> {
     let entries = &change.entries.1;
     let first = entries.first().map_or(0, |new| new.entry.position);
-    if change.expected.is_some_and(|expected| change.head.version <= expected) {
+    if change
+        .expected
+        .is_some_and(|expected| change.head.version <= expected)
+    {
         Some("a version did not grow")
-    } else if !(first..).zip(entries).all(|(at, new)| new.entry.position == at) {
+    } else if !(first..)
+        .zip(entries)
+        .all(|(at, new)| new.entry.position == at)
+    {
         Some("entries are not consecutive")
     } else {
         None
@@ -227,7 +265,14 @@ fn breach(change: &Change) -> Option<&'static str> {
 
 /// As `lua/commit.lua` takes them.
 fn arguments(change: Change, ttl: u128) -> Vec<Vec<u8>> {
-    let Change { expected, head, strands, forget_ids_from, entries: (strand, entries), adopt } = change;
+    let Change {
+        expected,
+        head,
+        strands,
+        forget_ids_from,
+        entries: (strand, entries),
+        adopt,
+    } = change;
     let first = entries.first().map_or(0, |new| new.entry.position);
     let mut all = vec![
         optional(expected),
@@ -241,13 +286,26 @@ fn arguments(change: Change, ttl: u128) -> Vec<Vec<u8>> {
         None => all.extend([vec![], text(-1)]),
         Some(stage) => {
             all.extend([stage.token.into_bytes(), text(stage.strands.len())]);
-            all.extend(stage.strands.iter().flat_map(|(number, count)| [text(number), text(count)]));
+            all.extend(
+                stage
+                    .strands
+                    .iter()
+                    .flat_map(|(number, count)| [text(number), text(count)]),
+            );
         }
     }
     all.push(text(strands.len()));
-    all.extend(strands.into_iter().flat_map(|row| [text(row.number), row.body.into_bytes()]));
+    all.extend(
+        strands
+            .into_iter()
+            .flat_map(|row| [text(row.number), row.body.into_bytes()]),
+    );
     all.extend([text(strand), text(first), text(entries.len())]);
-    all.extend(entries.into_iter().flat_map(|new| [new.entry.to_bytes(), optional(new.id)]));
+    all.extend(
+        entries
+            .into_iter()
+            .flat_map(|new| [new.entry.to_bytes(), optional(new.id)]),
+    );
     all
 }
 
