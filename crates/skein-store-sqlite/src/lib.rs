@@ -28,6 +28,7 @@ pub use open::{Inspection, inspect};
 pub use schema::SCHEMA;
 
 use pool::Pool;
+use schema::LEDGER;
 use writer::Writer;
 
 /// An open database. Dropping it closes it.
@@ -42,11 +43,11 @@ impl SqliteBackend {
     /// Opens or makes the database at `path`. A file that is not ours, is damaged or is newer than this
     /// build is refused and left as it is, to the byte.
     pub fn open(path: &Path) -> Result<Self> {
-        open::prepare(path)?;
+        open::prepare(path, &LEDGER)?;
         Ok(Self {
             path: path.to_owned(),
             pool: Pool::new(path)?,
-            writer: Writer::start(path)?,
+            writer: Writer::start(path, open::writer(path)?)?,
         })
     }
 
@@ -70,7 +71,7 @@ impl Backend for SqliteBackend {
     }
 
     fn submit(&self, tenant: TenantId, job: WriteJob, reply: WriteReply) {
-        self.writer.submit(tenant, job, reply);
+        self.writer.submit(sql::run(tenant, job), reply);
     }
 
     fn tenants(&self) -> Result<Vec<TenantId>> {
