@@ -186,7 +186,10 @@ mod tests {
         let mut strand = Strand::ROOT;
         for depth in 1..=1_000_u64 {
             let transcript = format!("t{depth}").parse().unwrap();
-            let place = Place { transcript, strand: 0 };
+            let place = Place {
+                transcript,
+                strand: 0,
+            };
             strand = strand.cut(place, depth, Chain::START);
             assert!(strand.lineage.len() <= Strand::KNOWN);
             // Without a gap, down to the oldest that is known.

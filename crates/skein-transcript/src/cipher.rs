@@ -38,9 +38,14 @@ impl Cipher for Plain {
 
     fn open(&self, _: &TenantId, name: &Name, sealed: &[u8]) -> Result<Vec<u8>> {
         if sealed.starts_with(ENCRYPTED) {
-            return Err(Error::corrupt(name, "it is encrypted, and no keys were given"));
+            return Err(Error::corrupt(
+                name,
+                "it is encrypted, and no keys were given",
+            ));
         }
-        let rest = sealed.strip_prefix(PLAIN).and_then(|rest| rest.split_first_chunk::<32>());
+        let rest = sealed
+            .strip_prefix(PLAIN)
+            .and_then(|rest| rest.split_first_chunk::<32>());
         let Some((sum, plain)) = rest else {
             return Err(Error::corrupt(name, "it is not an object of ours"));
         };
@@ -114,7 +119,11 @@ impl KeyRing {
 impl Cipher for KeyRing {
     fn fingerprints(&self, tenant: &TenantId, plain: &[u8]) -> Result<Vec<String>> {
         self.current(tenant)?;
-        Ok(self.keys(tenant).iter().map(|key| key.fingerprint(plain)).collect())
+        Ok(self
+            .keys(tenant)
+            .iter()
+            .map(|key| key.fingerprint(plain))
+            .collect())
     }
 
     fn seal(&self, tenant: &TenantId, name: &Name, plain: &[u8]) -> Result<Vec<u8>> {
@@ -128,7 +137,8 @@ impl Cipher for KeyRing {
         let body = key.aead().encrypt(XNonce::from_slice(&nonce), payload);
         let body = body.map_err(|_| Error::Bug("cannot encrypt an object".into()))?;
         let id = key.id.as_bytes();
-        let length = [u8::try_from(id.len()).map_err(|_| Error::Bug("a key id is too long".into()))?];
+        let length =
+            [u8::try_from(id.len()).map_err(|_| Error::Bug("a key id is too long".into()))?];
         Ok([ENCRYPTED, &length, id, &nonce, &body].concat())
     }
 
@@ -158,7 +168,9 @@ mod tests {
     use super::*;
 
     fn ring(keys: &[(&str, u8)]) -> KeyRing {
-        let keys = keys.iter().map(|(id, byte)| Key::new(*id, [*byte; 32]).unwrap());
+        let keys = keys
+            .iter()
+            .map(|(id, byte)| Key::new(*id, [*byte; 32]).unwrap());
         KeyRing::default().with(TenantId::default_tenant(), keys.collect())
     }
 
@@ -170,7 +182,10 @@ mod tests {
             let sealed = cipher.seal(&tenant, &name, b"secret").unwrap();
             assert_eq!(cipher.open(&tenant, &name, &sealed).unwrap(), b"secret");
             for cut in 0..sealed.len() {
-                assert!(cipher.open(&tenant, &name, &sealed[..cut]).is_err(), "{cut}");
+                assert!(
+                    cipher.open(&tenant, &name, &sealed[..cut]).is_err(),
+                    "{cut}"
+                );
                 let mut bent = sealed.clone();
                 bent[cut] ^= 1;
                 assert!(cipher.open(&tenant, &name, &bent).is_err(), "{cut}");
@@ -192,7 +207,10 @@ mod tests {
         let other: TenantId = "other".parse().unwrap();
         assert!(old.seal(&other, &name, b"x").is_err());
         assert!(old.open(&other, &name, &sealed).is_err());
-        assert!(old.open(&tenant, &Name::from_stored("a/c"), &sealed).is_err());
+        assert!(
+            old.open(&tenant, &Name::from_stored("a/c"), &sealed)
+                .is_err()
+        );
         assert_eq!(format!("{:?}", both.keys(&tenant)), "[Key(new), Key(old)]");
     }
 }

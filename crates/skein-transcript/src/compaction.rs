@@ -51,7 +51,10 @@ mod tests {
             let id = format!("m{position}").parse().unwrap();
             let mut message = Message::new(id, Role::User, vec![], Timestamp::from_micros(0));
             let cover = covers.iter().find(|c| c.0 == position);
-            message.covers = cover.map(|(_, from, end)| Covers { from: *from, end: *end });
+            message.covers = cover.map(|(_, from, end)| Covers {
+                from: *from,
+                end: *end,
+            });
             Placed { position, message }
         };
         let shown = effective((0..10).map(message).collect());

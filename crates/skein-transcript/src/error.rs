@@ -27,9 +27,7 @@ pub enum Error {
         message: MessageId,
     },
     /// The hot and the cold copy both went on from a common past. Both were left as they are.
-    #[error(
-        "the hot and the cold copy of transcript `{transcript}` have each gone their own way"
-    )]
+    #[error("the hot and the cold copy of transcript `{transcript}` have each gone their own way")]
     Diverged { transcript: TranscriptId },
     #[error("{what} has {size} bytes; at most {limit} are taken")]
     TooLarge {
@@ -102,7 +100,9 @@ impl Error {
                 "{what} may have {} KiB; put larger things into a file and refer to it",
                 limit / 1024
             ),
-            Self::Unavailable { .. } => "try again in a while: a repeated call has one effect".into(),
+            Self::Unavailable { .. } => {
+                "try again in a while: a repeated call has one effect".into()
+            }
             Self::Corrupt { .. } => "`skein doctor` checks the tiers; nothing was changed".into(),
             Self::Bug(_) => "please report this with the daemon's log".into(),
         };

@@ -81,7 +81,9 @@ pub struct Stage {
 pub enum Commit {
     Done,
     /// Nothing was written; the head is at this version, or there is none.
-    Stale { actual: Option<u64> },
+    Stale {
+        actual: Option<u64>,
+    },
     /// Nothing was written; the stage does not hold what it should.
     Unstaged,
 }

@@ -39,7 +39,9 @@ macro_rules! text_id {
 fn transcript(value: &str) -> bool {
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     (1..=128).contains(&value.len())
-        && value.bytes().all(|b| plain(b) || matches!(b, b'-' | b'_' | b'.'))
+        && value
+            .bytes()
+            .all(|b| plain(b) || matches!(b, b'-' | b'_' | b'.'))
         && plain(value.as_bytes()[0])
 }
 
@@ -82,7 +84,19 @@ mod tests {
 
     #[test]
     fn l13_ids_refuse_paths_options_and_braces() {
-        for bad in ["", ".", "..", "../a", "a/b", "-x", "A", "a b", "a{b}", "ä", &"a".repeat(129)] {
+        for bad in [
+            "",
+            ".",
+            "..",
+            "../a",
+            "a/b",
+            "-x",
+            "A",
+            "a b",
+            "a{b}",
+            "ä",
+            &"a".repeat(129),
+        ] {
             assert!(bad.parse::<TranscriptId>().is_err(), "{bad:?}");
         }
         assert!("api-7".parse::<TranscriptId>().is_ok());

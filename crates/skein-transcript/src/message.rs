@@ -113,9 +113,19 @@ impl Message {
     /// Whether saying `other` again says nothing new. Who says it and when may differ: a retry comes
     /// later, and after a crash from a later run.
     pub fn says_the_same(&self, other: &Self) -> bool {
-        (self.role, &self.blocks, &self.native, self.usage, self.covers)
-            == (other.role, &other.blocks, &other.native, other.usage, other.covers)
-            && self.id == other.id
+        (
+            self.role,
+            &self.blocks,
+            &self.native,
+            self.usage,
+            self.covers,
+        ) == (
+            other.role,
+            &other.blocks,
+            &other.native,
+            other.usage,
+            other.covers,
+        ) && self.id == other.id
     }
 
     pub fn calls(&self) -> impl Iterator<Item = &ToolCall> {

@@ -6,7 +6,6 @@ mod message;
 mod slice;
 
 pub(crate) use chain::{ManifestV1, SealedV1, StrandV1};
-pub(crate) use slice::StateV1;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

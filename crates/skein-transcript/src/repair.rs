@@ -43,7 +43,10 @@ pub fn closing(messages: &[Message]) -> Vec<Message> {
         return vec![];
     };
     let (matched, _) = match_up(asked, batch);
-    let open = matched.iter().enumerate().filter(|(_, (_, result))| result.is_none());
+    let open = matched
+        .iter()
+        .enumerate()
+        .filter(|(_, (_, result))| result.is_none());
     open.map(|(n, (call, _))| closed(asked, n, call)).collect()
 }
 
@@ -84,17 +87,20 @@ fn settle(asked: Message, batch: Vec<Message>, out: &mut Vec<Message>) {
         return out.extend(batch);
     }
     let (matched, said) = match_up(&asked, &batch);
-    let results = matched.iter().enumerate().map(|(n, (call, result))| match result {
-        Some((message, _)) if message.blocks.len() == 1 => (*message).clone(),
-        Some((message, result)) => {
-            let blocks = vec![Block::ToolResult((*result).clone())];
-            Message {
-                role: Role::Tool,
-                ..part_of(message, blocks)
+    let results = matched
+        .iter()
+        .enumerate()
+        .map(|(n, (call, result))| match result {
+            Some((message, _)) if message.blocks.len() == 1 => (*message).clone(),
+            Some((message, result)) => {
+                let blocks = vec![Block::ToolResult((*result).clone())];
+                Message {
+                    role: Role::Tool,
+                    ..part_of(message, blocks)
+                }
             }
-        }
-        None => closed(&asked, n, call),
-    });
+            None => closed(&asked, n, call),
+        });
     let results: Vec<Message> = results.collect();
     out.push(asked);
     out.extend(results);
@@ -118,9 +124,10 @@ fn in_order(asked: &Message, batch: &[Message]) -> bool {
         }
     }
     // A message without blocks is something said as well.
-    let said_early = batch.iter().rposition(|m| m.results().next().is_some()).is_some_and(|last| {
-        batch[..last].iter().any(|m| m.results().next().is_none())
-    });
+    let said_early = batch
+        .iter()
+        .rposition(|m| m.results().next().is_some())
+        .is_some_and(|last| batch[..last].iter().any(|m| m.results().next().is_none()));
     open.next().is_none() && !said_early
 }
 
@@ -153,7 +160,9 @@ fn closing_id(asked: &MessageId, n: usize) -> MessageId {
         let hash = blake3::hash(id.as_bytes()).to_hex();
         format!("closed:{hash}").parse()
     };
-    id.parse().or_else(|_| short()).unwrap_or_else(|_| asked.clone())
+    id.parse()
+        .or_else(|_| short())
+        .unwrap_or_else(|_| asked.clone())
 }
 
 /// For tests of what is shown: the first breach of what providers ask.
@@ -177,7 +186,8 @@ pub fn breach(messages: &[Message]) -> Option<String> {
             open.extend(message.calls().map(|call| call.id.as_str()));
         }
     }
-    open.first().map(|call| format!("call `{call}` has no result"))
+    open.first()
+        .map(|call| format!("call `{call}` has no result"))
 }
 
 #[cfg(test)]

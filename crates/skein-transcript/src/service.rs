@@ -28,7 +28,7 @@ use crate::hot::{Commit, Hot};
 use crate::id::{MessageId, Run, TranscriptId};
 use crate::objects::Objects;
 use crate::record;
-use crate::state::{State, Versioned};
+use crate::state::Versioned;
 use crate::usage::Usage;
 use draft::Draft;
 
@@ -128,7 +128,10 @@ impl Transcripts {
             touched_at: by.at,
             said_at: Timestamp::from_micros(i64::MIN),
         };
-        self.make(id, head, &Strand::ROOT, |existing| existing.origin.is_none()).await
+        self.make(id, head, &Strand::ROOT, |existing| {
+            existing.origin.is_none()
+        })
+        .await
     }
 
     /// Begins a transcript that goes on from a point of another. Costs the same at any length of that one,
@@ -243,7 +246,9 @@ impl Transcripts {
     }
 
     fn busy(&self, id: &TranscriptId) -> Error {
-        Error::hot(format!("transcript `{id}` is being changed by others all the time"))
+        Error::hot(format!(
+            "transcript `{id}` is being changed by others all the time"
+        ))
     }
 }
 
@@ -261,34 +266,5 @@ impl Transcript {
     pub async fn state(&self) -> Result<Versioned> {
         let mut view = self.all.view(&self.id).await?;
         view.state().await
-    }
-
-    /// Whether the state is still the one `version` names, and if so what it becomes.
-    fn check_state(&self, version: u64, expected: u64) -> Result<()> {
-        if version == expected {
-            return Ok(());
-        }
-        Err(Conflict::Version {
-            what: "state of transcript",
-            id: self.id.to_string(),
-            expected,
-            actual: version,
-        }
-        .into())
-    }
-
-    /// Replaces the state slice if it is at `expected`; answers its new version.
-    pub async fn set_state(&self, by: By, expected: u64, state: State) -> Result<u64> {
-        self.all
-            .change(&self.id, by, async |view, draft| {
-                let current = view.state().await?;
-                // The answer to an earlier call like this one was lost.
-                if current.version > expected && current.state == state {
-                    return Ok(current.version);
-                }
-                self.check_state(current.version, expected)?;
-                draft.set(state.clone())
-            })
-            .await
     }
 }

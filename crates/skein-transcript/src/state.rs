@@ -54,7 +54,10 @@ pub struct Tasks {
 
 impl Tasks {
     pub fn get(&self, id: &str) -> Result<&Task> {
-        Ok(self.tasks.get(id).ok_or_else(|| NotFound::new("task", id))?)
+        Ok(self
+            .tasks
+            .get(id)
+            .ok_or_else(|| NotFound::new("task", id))?)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Task)> {
@@ -176,7 +179,11 @@ mod tests {
             ("a", "x", Kind::NotFound),
             ("x", "a", Kind::NotFound),
         ] {
-            assert_eq!(tasks.block(first, then).unwrap_err().kind(), kind, "{first} {then}");
+            assert_eq!(
+                tasks.block(first, then).unwrap_err().kind(),
+                kind,
+                "{first} {then}"
+            );
         }
         assert_eq!(tasks, three());
     }

@@ -72,7 +72,10 @@ mod tests {
     #[test]
     fn totals_include_children_once() {
         let id = |name: &str| name.parse::<TranscriptId>().unwrap();
-        let of = |input| Usage { input, ..Usage::default() };
+        let of = |input| Usage {
+            input,
+            ..Usage::default()
+        };
         let edges = [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d"), ("d", "a")];
         let edges = edges.map(|(p, c)| (id(p), id(c)));
         let spent = BTreeMap::from([(id("a"), of(1)), (id("b"), of(10)), (id("d"), of(1000))]);

@@ -1,6 +1,6 @@
-//! Transcripts in a map. Clones of a handle share it.
+//! Transcripts in a map.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::ready;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -22,7 +22,7 @@ pub struct MemoryHot {
 }
 
 /// Everything of one transcript.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 struct Held {
     head: Option<HeadRow>,
     strands: BTreeMap<u32, String>,
@@ -33,19 +33,9 @@ struct Held {
 
 impl MemoryHot {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, Held>> {
-        self.transcripts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// How many bytes are held, for tests that count what was written.
-    pub fn bytes(&self) -> usize {
-        let of = |held: &Held| {
-            let entries = held.entries.values().flat_map(BTreeMap::values);
-            let head = held.head.as_ref().map_or(0, |h| h.body.len());
-            head + held.strands.values().map(String::len).sum::<usize>()
-                + entries.map(|e| e.entry.payload.len() + 32).sum::<usize>()
-                + held.ids.keys().map(|id| id.as_str().len() + 8).sum::<usize>()
-        };
-        self.lock().values().map(of).sum()
+        self.transcripts
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Drops everything of a transcript, as expiry does.
@@ -107,8 +97,11 @@ impl Hot for MemoryHot {
         }
         self.shown(tenant, id, |held| {
             let (mut entries, mut bytes) = (vec![], 0);
-            let strand = held.entries.get(&range.strand).into_iter().flatten();
-            for (_, new) in strand.filter(|(at, _)| (range.from..range.end).contains(at)) {
+            let strand = held.entries.get(&range.strand);
+            for (_, new) in strand
+                .into_iter()
+                .flat_map(|s| s.range(range.from..range.end))
+            {
                 if bytes >= range.bytes {
                     break;
                 }
@@ -137,14 +130,8 @@ impl Hot for MemoryHot {
         change: Change,
     ) -> Pending<'a, Commit> {
         let mut transcripts = self.lock();
-        let name = (tenant.clone(), id.clone());
-        // On a copy, which takes the place of the original only when all went well.
-        let mut held = transcripts.get(&name).cloned().unwrap_or_default();
-        let result = held.apply(change);
-        if matches!(result, Ok(Commit::Done)) {
-            transcripts.insert(name, held);
-        }
-        Box::pin(ready(result))
+        let held = transcripts.entry((tenant.clone(), id.clone())).or_default();
+        Box::pin(ready(held.commit(change)))
     }
 
     fn stage<'a>(
@@ -212,70 +199,94 @@ impl Held {
         self.head.as_ref().map(|head| head.version)
     }
 
-    fn apply(&mut self, change: Change) -> Result<Commit> {
+    /// Everything is checked before anything is changed.
+    fn commit(&mut self, change: Change) -> Result<Commit> {
         let actual = self.version();
         if actual != change.expected {
             return Ok(Commit::Stale { actual });
         }
-        if actual.is_none() {
-            // What an earlier life left.
-            let stages = std::mem::take(&mut self.stages);
-            *self = Self {
-                stages,
-                ..Self::default()
-            };
-        }
-        if actual.is_some_and(|actual| change.head.version <= actual) {
-            return Err(bug("a version did not grow"));
-        }
-        for row in change.strands {
-            if self.strands.insert(row.number, row.body).is_some() {
-                return Err(bug("a strand was begun twice"));
-            }
-        }
-        if let Some(stage) = change.adopt {
-            if actual.is_some() {
-                return Err(bug("a stage was adopted over a living transcript"));
-            }
-            let staged = self.stages.remove(&stage.token).unwrap_or_default();
-            let count = |(number, entries): (&u32, &BTreeMap<_, _>)| (*number, entries.len() as u64);
-            if !staged.iter().map(count).eq(stage.strands) {
+        if let Some(stage) = &change.adopt {
+            let staged = self.stages.get(&stage.token).into_iter().flatten();
+            let counted = staged.map(|(number, entries)| (*number, entries.len() as u64));
+            if !counted.eq(stage.strands.iter().copied()) {
                 return Ok(Commit::Unstaged);
             }
-            for (number, entries) in staged {
-                for new in entries.into_values() {
-                    self.add(number, new)?;
-                }
-            }
         }
-        if let Some(from) = change.forget_ids_from {
-            self.ids.retain(|_, position| *position < from);
+        if let Some(what) = self.breach(&change) {
+            return Err(bug(what));
         }
-        let (number, entries) = change.entries;
-        for new in entries {
-            self.add(number, new)?;
-        }
-        self.head = Some(change.head);
-        self.stages.clear();
+        self.apply(change);
         Ok(Commit::Done)
     }
 
-    fn add(&mut self, number: u32, new: NewEntry) -> Result<()> {
-        if !self.strands.contains_key(&number) {
-            return Err(bug("an entry belongs to no strand"));
-        }
-        let strand = self.entries.entry(number).or_default();
-        let last = strand.last_key_value().map(|(position, _)| *position);
-        if last.is_some_and(|last| last + 1 != new.entry.position) {
-            return Err(bug("entries are not consecutive"));
-        }
-        if let Some(id) = &new.id
-            && self.ids.insert(id.clone(), new.entry.position).is_some()
+    fn breach(&self, change: &Change) -> Option<&'static str> {
+        let (number, entries) = &change.entries;
+        let lives = change.expected.is_some();
+        let known = |number: &u32| lives && self.strands.contains_key(number);
+        let end = self.entries.get(number).filter(|_| lives);
+        let end = end
+            .and_then(|strand| strand.last_key_value())
+            .map(|(at, _)| at + 1);
+        let first = end
+            .or(entries.first().map(|new| new.entry.position))
+            .unwrap_or(0);
+        let mut taken: BTreeSet<&MessageId> = BTreeSet::new();
+        let kept = |at: &u64| lives && change.forget_ids_from.is_none_or(|from| *at < from);
+        if change
+            .expected
+            .is_some_and(|expected| change.head.version <= expected)
         {
-            return Err(bug("an id is in the index twice"));
+            Some("a version did not grow")
+        } else if change.strands.iter().any(|row| known(&row.number)) {
+            Some("a strand was begun twice")
+        } else if !known(number) && change.strands.iter().all(|row| row.number != *number) {
+            Some("entries belong to no strand")
+        } else if !(first..)
+            .zip(entries)
+            .all(|(at, new)| new.entry.position == at)
+        {
+            Some("entries are not consecutive")
+        } else if lives && change.adopt.is_some() {
+            Some("a stage was adopted over a living transcript")
+        } else if entries
+            .iter()
+            .filter_map(|new| new.id.as_ref())
+            .any(|id| self.ids.get(id).is_some_and(&kept) || !taken.insert(id))
+        {
+            Some("an id is in the index twice")
+        } else {
+            None
         }
-        strand.insert(new.entry.position, new);
-        Ok(())
+    }
+
+    fn apply(&mut self, change: Change) {
+        let mut stages = std::mem::take(&mut self.stages);
+        if self.head.is_none() {
+            // What an earlier life left.
+            *self = Self::default();
+        }
+        self.strands
+            .extend(change.strands.into_iter().map(|row| (row.number, row.body)));
+        if let Some(from) = change.forget_ids_from {
+            self.ids.retain(|_, position| *position < from);
+        }
+        let staged = change.adopt.and_then(|stage| stages.remove(&stage.token));
+        for (number, entries) in staged.into_iter().flatten() {
+            entries.into_values().for_each(|new| self.add(number, new));
+        }
+        let (number, entries) = change.entries;
+        entries.into_iter().for_each(|new| self.add(number, new));
+        self.head = Some(change.head);
+    }
+
+    fn add(&mut self, number: u32, new: NewEntry) {
+        if let Some(id) = &new.id {
+            self.ids.insert(id.clone(), new.entry.position);
+        }
+        self.entries
+            .entry(number)
+            .or_default()
+            .insert(new.entry.position, new);
     }
 }
 

@@ -72,7 +72,8 @@ pub(crate) fn chain(hex: &str) -> Result<Chain, String> {
 }
 
 fn transcript(text: &str) -> Result<TranscriptId, String> {
-    text.parse().map_err(|e: skein_domain::Invalid| e.to_string())
+    text.parse()
+        .map_err(|e: skein_domain::Invalid| e.to_string())
 }
 
 impl From<&Strand> for StrandV1 {

@@ -145,7 +145,10 @@ impl TryFrom<MessageV1> for Message {
     type Error = String;
     fn try_from(m: MessageV1) -> Result<Self, String> {
         Ok(Self {
-            id: m.id.parse().map_err(|e: skein_domain::Invalid| e.to_string())?,
+            id: m
+                .id
+                .parse()
+                .map_err(|e: skein_domain::Invalid| e.to_string())?,
             role: match m.role {
                 RoleV1::System => Role::System,
                 RoleV1::User => Role::User,
@@ -171,7 +174,11 @@ impl From<&Block> for BlockV1 {
             Block::Text(text) => Self::Text { text },
             Block::Thinking { text, signature } => Self::Thinking { text, signature },
             Block::ToolCall(ToolCall { id, name, input }) => Self::ToolCall { id, name, input },
-            Block::ToolResult(ToolResult { call, content, outcome }) => Self::ToolResult {
+            Block::ToolResult(ToolResult {
+                call,
+                content,
+                outcome,
+            }) => Self::ToolResult {
                 call,
                 content: content.into_iter().map(PartV1::from).collect(),
                 failed: outcome == Outcome::Failed,
@@ -187,10 +194,18 @@ impl From<BlockV1> for Block {
             BlockV1::Text { text } => Self::Text(text),
             BlockV1::Thinking { text, signature } => Self::Thinking { text, signature },
             BlockV1::ToolCall { id, name, input } => Self::ToolCall(ToolCall { id, name, input }),
-            BlockV1::ToolResult { call, content, failed } => Self::ToolResult(ToolResult {
+            BlockV1::ToolResult {
+                call,
+                content,
+                failed,
+            } => Self::ToolResult(ToolResult {
                 call,
                 content: content.into_iter().map(Part::from).collect(),
-                outcome: if failed { Outcome::Failed } else { Outcome::Done },
+                outcome: if failed {
+                    Outcome::Failed
+                } else {
+                    Outcome::Done
+                },
             }),
             BlockV1::Image(image) => Self::Image(image.into()),
         }

@@ -15,7 +15,7 @@ pub(super) struct VersionedV1 {
 }
 
 #[derive(Serialize, Deserialize)]
-pub(crate) struct StateV1 {
+struct StateV1 {
     tasks: BTreeMap<String, TaskV1>,
     /// (the one waited for, the one that waits)
     edges: Vec<(String, String)>,
@@ -78,10 +78,16 @@ impl TryFrom<StateV1> for State {
             ..Self::default()
         };
         for (id, task) in record.tasks {
-            state.tasks.put(&id, task.into()).map_err(|e| e.to_string())?;
+            state
+                .tasks
+                .put(&id, task.into())
+                .map_err(|e| e.to_string())?;
         }
         for (first, then) in record.edges {
-            state.tasks.block(&first, &then).map_err(|e| e.to_string())?;
+            state
+                .tasks
+                .block(&first, &then)
+                .map_err(|e| e.to_string())?;
         }
         Ok(state)
     }

@@ -22,9 +22,17 @@ fn message(text: &str) -> Message {
     };
     let said = Block::Text(id.into());
     let (role, blocks) = match &text[..1] {
-        "a" => (Role::Assistant, std::iter::once(said).chain(calls.chars().map(call)).collect()),
+        "a" => (
+            Role::Assistant,
+            std::iter::once(said)
+                .chain(calls.chars().map(call))
+                .collect(),
+        ),
         "t" => (Role::Tool, calls.chars().map(result).collect()),
-        "m" => (Role::User, calls.chars().map(result).chain([said]).collect()),
+        "m" => (
+            Role::User,
+            calls.chars().map(result).chain([said]).collect(),
+        ),
         _ => (Role::User, vec![said]),
     };
     Message::new(id.parse().unwrap(), role, blocks, Timestamp::from_micros(0))
@@ -97,7 +105,11 @@ fn a_part_of_a_message_costs_nothing_and_is_not_native() {
     let mut both = message("t2:yx");
     both.usage.input = 7;
     let repaired = repair(vec![message("a1:xy"), both]);
-    assert!(repaired.iter().all(|m| m.usage.input == 0 && m.native.is_none()));
+    assert!(
+        repaired
+            .iter()
+            .all(|m| m.usage.input == 0 && m.native.is_none())
+    );
 }
 
 proptest! {

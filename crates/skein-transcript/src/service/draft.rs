@@ -1,7 +1,5 @@
 //! One change in the making.
 
-use skein_domain::Timestamp;
-
 use super::By;
 use super::view::Cut;
 use crate::chain::{Entry, Head, Marks, Strand};
@@ -166,12 +164,9 @@ impl Draft {
         })
     }
 
-    pub(super) fn head(&self) -> &Head {
-        &self.head
-    }
-
-    /// The time at which something said now is said.
-    pub(super) fn time(&self) -> Timestamp {
-        self.head.touched_at
+    /// The transcript's version after this.
+    pub(super) fn version(&self) -> u64 {
+        // Without a change there is none to count.
+        self.head.version - u64::from(!self.changed)
     }
 }

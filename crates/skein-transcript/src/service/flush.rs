@@ -65,7 +65,8 @@ impl Transcripts {
     async fn hot_strands(&self, id: &TranscriptId, head: &Head) -> Result<Option<Vec<Grown>>> {
         let (hot, mut grown) = (&self.tiers.hot, Vec::<Grown>::new());
         while grown.len() < head.strands as usize {
-            let from = u32::try_from(grown.len()).map_err(|_| Error::Bug("too many strands".into()))?;
+            let from =
+                u32::try_from(grown.len()).map_err(|_| Error::Bug("too many strands".into()))?;
             let rows = hot.strands(&self.tenant, id, from, 256).await?;
             let Some(rows) = rows.filter(|rows| !rows.is_empty()) else {
                 return Ok(None);
@@ -91,13 +92,21 @@ impl Transcripts {
     /// Where a strand that grows no more ends, found by doubling and halving.
     async fn hot_end(&self, id: &TranscriptId, strand: u32, start: u64) -> Result<u64> {
         let (mut known, mut step) = (start, 1);
-        while self.hot_entry(id, strand, known + step - 1).await?.is_some() {
+        while self
+            .hot_entry(id, strand, known + step - 1)
+            .await?
+            .is_some()
+        {
             known += step;
             step *= 2;
         }
         while step > 1 {
             step /= 2;
-            if self.hot_entry(id, strand, known + step - 1).await?.is_some() {
+            if self
+                .hot_entry(id, strand, known + step - 1)
+                .await?
+                .is_some()
+            {
                 known += step;
             }
         }
@@ -126,7 +135,11 @@ impl Transcript {
         let mut order = vec![];
         while let Some(id) = waiting.pop() {
             let sources = self.all.open(&id).new_sources().await?;
-            waiting.extend(sources.into_iter().filter(|source| seen.insert(source.clone())));
+            waiting.extend(
+                sources
+                    .into_iter()
+                    .filter(|source| seen.insert(source.clone())),
+            );
             order.push(id);
         }
         for id in order.iter().rev() {
@@ -151,9 +164,18 @@ impl Transcript {
         }
         let known = cold.manifest(&self.all.tenant, &self.id).await?;
         let known = known.map_or(0, |(manifest, _)| manifest.strands.len());
-        let strands = self.all.hot_strands(&self.id, &head).await?.unwrap_or_default();
-        let base = strands.iter().skip(known).filter_map(|g| g.strand.lineage.first());
-        let foreign = base.map(|link| link.place.transcript.clone()).filter(|id| *id != self.id);
+        let strands = self
+            .all
+            .hot_strands(&self.id, &head)
+            .await?
+            .unwrap_or_default();
+        let base = strands
+            .iter()
+            .skip(known)
+            .filter_map(|g| g.strand.lineage.first());
+        let foreign = base
+            .map(|link| link.place.transcript.clone())
+            .filter(|id| *id != self.id);
         Ok(foreign.collect::<BTreeSet<_>>().into_iter().collect())
     }
 
@@ -181,7 +203,10 @@ impl Transcript {
                 Some(old) => self.is_behind(cold, &grown, old).await?,
                 None => false,
             };
-            let settled = behind || old.as_ref().is_some_and(|old| old.head.version >= head.version);
+            let settled = behind
+                || old
+                    .as_ref()
+                    .is_some_and(|old| old.head.version >= head.version);
             if !settled {
                 let Some(manifest) = self.seal(cold, head, &grown, old, &mut flushed).await? else {
                     continue;
@@ -201,10 +226,8 @@ impl Transcript {
     /// Compares the copies: `false` if the hot one has all that is cold, `true` if it is the other way
     /// round and something is missing. That each has something the other lacks is an error.
     async fn is_behind(&self, cold: &Objects, hot: &[Grown], old: &Manifest) -> Result<bool> {
-        let (mut hot_more, mut cold_more) = (
-            hot.len() > old.strands.len(),
-            old.strands.len() > hot.len(),
-        );
+        let (mut hot_more, mut cold_more) =
+            (hot.len() > old.strands.len(), old.strands.len() > hot.len());
         for ((number, grown), sealed) in (0..).zip(hot).zip(&old.strands) {
             hot_more |= grown.end > sealed.end();
             cold_more |= sealed.end() > grown.end;
@@ -239,9 +262,13 @@ impl Transcript {
         let mut from = sealed.strand.start;
         for segment in &sealed.segments {
             if (from..segment.end).contains(&(end - 1)) {
-                let entries = cold.segment(&self.all.tenant, &self.id, from, segment).await?;
+                let entries = cold
+                    .segment(&self.all.tenant, &self.id, from, segment)
+                    .await?;
                 let found = entries.iter().find(|e| e.position == end - 1);
-                return found.map(|e| e.chain).ok_or_else(|| Error::Bug("a segment is short".into()));
+                return found
+                    .map(|e| e.chain)
+                    .ok_or_else(|| Error::Bug("a segment is short".into()));
             }
             from = segment.end;
         }
@@ -263,7 +290,11 @@ impl Transcript {
                 strands.push(Sealed {
                     strand: grown.strand.clone(),
                     segments: vec![],
-                    chain: grown.strand.lineage.first().map_or(Chain::START, |link| link.chain),
+                    chain: grown
+                        .strand
+                        .lineage
+                        .first()
+                        .map_or(Chain::START, |link| link.chain),
                 });
             }
             let sealed = &mut strands[number as usize];
@@ -271,7 +302,9 @@ impl Transcript {
                 let Some(entries) = self.segment(number, sealed.end(), grown.end).await? else {
                     return Ok(None);
                 };
-                let segment = cold.put_segment(&self.all.tenant, &self.id, &entries).await?;
+                let segment = cold
+                    .put_segment(&self.all.tenant, &self.id, &entries)
+                    .await?;
                 flushed.entries += entries.len() as u64;
                 flushed.segments += 1;
                 sealed.chain = entries.last().map_or(sealed.chain, |e| e.chain);
@@ -292,7 +325,12 @@ impl Transcript {
                 end,
                 bytes: SEGMENT_BYTES - bytes,
             };
-            let found = self.all.tiers.hot.read(&self.all.tenant, &self.id, range).await?;
+            let found = self
+                .all
+                .tiers
+                .hot
+                .read(&self.all.tenant, &self.id, range)
+                .await?;
             let Some(found) = found.filter(|found| !found.is_empty()) else {
                 return Ok(None);
             };

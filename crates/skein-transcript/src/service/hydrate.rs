@@ -40,7 +40,10 @@ impl Transcript {
                 let body = record::strand_body(&sealed.strand)?;
                 Ok(StrandRow { number, body })
             };
-            let strands = (0..).zip(&manifest.strands).map(row).collect::<Result<Vec<_>>>()?;
+            let strands = (0..)
+                .zip(&manifest.strands)
+                .map(row)
+                .collect::<Result<Vec<_>>>()?;
             let draft = Draft::whole(manifest.head, strands, stage);
             if self.all.commit(&self.id, draft, None).await? == Commit::Done {
                 return Ok(Hydrated::Done);
@@ -57,16 +60,25 @@ impl Transcript {
         for (number, sealed) in (0..).zip(&manifest.strands) {
             let mut from = sealed.strand.start;
             for segment in &sealed.segments {
-                let entries = cold.segment(&self.all.tenant, &self.id, from, segment).await?;
-                let shown = |e: &Entry| visible.get(number as usize).is_some_and(|end| e.position < *end);
+                let entries = cold
+                    .segment(&self.all.tenant, &self.id, from, segment)
+                    .await?;
+                let shown = |e: &Entry| {
+                    visible
+                        .get(number as usize)
+                        .is_some_and(|end| e.position < *end)
+                };
                 for batch in batches(&entries) {
-                    let new = |e: &Entry| Ok(NewEntry {
-                        id: if shown(e) { message_id(e)? } else { None },
-                        entry: e.clone(),
-                    });
+                    let new = |e: &Entry| {
+                        Ok(NewEntry {
+                            id: if shown(e) { message_id(e)? } else { None },
+                            entry: e.clone(),
+                        })
+                    };
                     let batch = batch.iter().map(new).collect::<Result<Vec<_>>>()?;
                     let hot = &self.all.tiers.hot;
-                    hot.stage(&self.all.tenant, &self.id, &token, (number, batch)).await?;
+                    hot.stage(&self.all.tenant, &self.id, &token, (number, batch))
+                        .await?;
                 }
                 from = segment.end;
             }
@@ -84,7 +96,10 @@ impl Transcript {
         while let Some(sealed) = manifest.strands.get(number) {
             ends[number] = end;
             match sealed.strand.lineage.first() {
-                Some(link) if link.place.transcript == self.id && (link.place.strand as usize) < number => {
+                Some(link)
+                    if link.place.transcript == self.id
+                        && (link.place.strand as usize) < number =>
+                {
                     (number, end) = (link.place.strand as usize, link.end);
                 }
                 _ => break,

@@ -99,7 +99,10 @@ impl View<'_> {
         }
         let missing = || {
             let what = format!("transcript `{}`", span.place.transcript);
-            Error::corrupt(what, format!("entry {at} of strand {} is missing", span.place.strand))
+            Error::corrupt(
+                what,
+                format!("entry {at} of strand {} is missing", span.place.strand),
+            )
         };
         let sealed = self.sealed(&span.place).await?.ok_or_else(missing)?;
         let mut from = sealed.strand.start;
@@ -162,8 +165,13 @@ impl View<'_> {
 
     async fn strand(&mut self, place: &Place) -> Result<Strand> {
         let (hot, tenant) = (&self.all.tiers.hot, &self.all.tenant);
-        let rows = hot.strands(tenant, &place.transcript, place.strand, 1).await?;
-        let row = rows.into_iter().flatten().find(|row| row.number == place.strand);
+        let rows = hot
+            .strands(tenant, &place.transcript, place.strand, 1)
+            .await?;
+        let row = rows
+            .into_iter()
+            .flatten()
+            .find(|row| row.number == place.strand);
         if let Some(row) = row {
             return record::strand(&row.body);
         }
@@ -192,7 +200,9 @@ impl View<'_> {
 
     pub(super) async fn entry(&mut self, position: u64) -> Result<Entry> {
         let mut entries = self.entries(position, position + 1).await?;
-        entries.pop().ok_or_else(|| Error::Bug(format!("there is no entry {position}")))
+        entries
+            .pop()
+            .ok_or_else(|| Error::Bug(format!("there is no entry {position}")))
     }
 
     pub(super) async fn message(&mut self, position: u64) -> Result<Option<Message>> {
@@ -213,7 +223,11 @@ impl View<'_> {
     }
 
     /// The messages among the entries before `end` that are read together with the one before it.
-    pub(super) async fn messages_before(&mut self, end: u64, most: u64) -> Result<(u64, Vec<Placed>)> {
+    pub(super) async fn messages_before(
+        &mut self,
+        end: u64,
+        most: u64,
+    ) -> Result<(u64, Vec<Placed>)> {
         let from = end.saturating_sub(most.min(CHUNK_ENTRIES));
         let (mut at, mut messages) = (from, vec![]);
         while at < end {
@@ -225,8 +239,14 @@ impl View<'_> {
     }
 
     /// The messages from `from` on among the next entries, and where to go on.
-    pub(super) async fn messages_from(&mut self, from: u64, most: u64) -> Result<(u64, Vec<Placed>)> {
-        let entries = self.entries(from, from.saturating_add(most.min(CHUNK_ENTRIES))).await?;
+    pub(super) async fn messages_from(
+        &mut self,
+        from: u64,
+        most: u64,
+    ) -> Result<(u64, Vec<Placed>)> {
+        let entries = self
+            .entries(from, from.saturating_add(most.min(CHUNK_ENTRIES)))
+            .await?;
         Ok((from + entries.len() as u64, placed(&entries)?))
     }
 
@@ -243,7 +263,10 @@ impl View<'_> {
         let last = self.entry(end - 1).await?;
         let (marks, _) = record::entry(&last)?;
         let mut spans = self.spans(end - 1, end).await?;
-        let owner = spans.pop().ok_or_else(|| Error::Bug("nothing to cut".into()))?.place;
+        let owner = spans
+            .pop()
+            .ok_or_else(|| Error::Bug("nothing to cut".into()))?
+            .place;
         let strand = self.strand(&owner).await?.cut(owner, end, last.chain);
         Ok(Cut {
             strand,
@@ -256,7 +279,9 @@ impl View<'_> {
     /// inherits may have been forgotten by the index of its source, and is looked for.
     pub(super) async fn position_of(&mut self, message: &MessageId) -> Result<u64> {
         let (hot, tenant) = (&self.all.tiers.hot, &self.all.tenant);
-        let indexed = hot.find(tenant, &self.id, std::slice::from_ref(message)).await?;
+        let indexed = hot
+            .find(tenant, &self.id, std::slice::from_ref(message))
+            .await?;
         let all_indexed = indexed.is_some() && self.head.origin.is_none();
         if let Some(position) = indexed.and_then(|found| found.first().copied().flatten())
             && self.holds(position, message).await?
