@@ -1,4 +1,4 @@
-//! The ledger in one SQLite file.
+//! The ledger in one SQLite file, and transcripts in another.
 //!
 //! - `open`: looks at the file before touching it, and makes every connection.
 //! - `schema`: tables, indexes and the steps that lead to them.
@@ -6,8 +6,9 @@
 //! - `writer`: the one thread that writes; many jobs share one commit.
 //! - `pool`: a few connections for readers.
 //! - `foreign`: a look into databases of other programs.
+//! - [`transcript`]: the hot tier of transcripts.
 //!
-//! Not here: what the rows mean (`skein-store`), who writes them (`skein-engine`).
+//! Not here: what the rows mean (`skein-store`, `skein-transcript`), who writes them (`skein-engine`).
 
 mod failure;
 mod foreign;
@@ -15,6 +16,7 @@ mod open;
 mod pool;
 mod schema;
 mod sql;
+pub mod transcript;
 mod writer;
 
 use std::path::{Path, PathBuf};

@@ -582,7 +582,7 @@ mod tests {
     /// Twenty live sessions among `ended` ones, all at the same place.
     fn filled(ended: usize) -> Connection {
         let mut connection = Connection::open_in_memory().unwrap();
-        crate::schema::migrate(&mut connection).unwrap();
+        crate::schema::LEDGER.migrate(&mut connection).unwrap();
         let tenant = TenantId::default_tenant();
         let place = || Some("x".to_owned());
         let mut access = Access::new(&connection, Path::new("memory"), &tenant);

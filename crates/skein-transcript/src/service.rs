@@ -8,6 +8,7 @@ mod draft;
 mod flush;
 mod hydrate;
 mod read;
+mod refresh;
 mod view;
 mod write;
 
