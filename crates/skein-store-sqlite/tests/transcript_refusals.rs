@@ -232,7 +232,7 @@ fn l4_a_failed_commit_leaves_nothing() {
          CREATE TABLE broken (x INTEGER REFERENCES whole (x) DEFERRABLE INITIALLY DEFERRED) STRICT;
          CREATE TRIGGER sabotage AFTER INSERT ON entries BEGIN INSERT INTO broken VALUES (1); END",
         // Takes the whole transaction down, after some entries were written.
-        "CREATE TRIGGER sabotage BEFORE INSERT ON entries WHEN NEW.key % 1000 = 305
+        "CREATE TRIGGER sabotage BEFORE INSERT ON entries WHEN NEW.key & 0xffffffff = 305
          BEGIN SELECT RAISE(ROLLBACK, 'given up'); END",
     ];
     for sabotage in sabotages {
