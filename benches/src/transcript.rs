@@ -101,7 +101,7 @@ fn message(n: usize) -> Result<Message, Failure> {
         text.push_str(&format!("w{word} "));
     }
     text.push_str(&format!("n{n}"));
-    let role = if n % 2 == 0 {
+    let role = if n.is_multiple_of(2) {
         Role::User
     } else {
         Role::Assistant

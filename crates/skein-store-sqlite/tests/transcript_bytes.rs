@@ -180,12 +180,7 @@ fn overhead(text: impl Fn(&mut Dice, usize) -> String) -> f64 {
         bytes += entries.iter().map(|e| e.payload.len() as u64).sum::<u64>();
     }
     let fixture = fixture.settled();
-    let ratio = fixture.size("transcripts.db") as f64 / bytes as f64;
-    println!(
-        "{ratio:.2} × of {} bytes a message",
-        bytes as usize / SIDE_BY_SIDE / EACH
-    );
-    ratio
+    fixture.size("transcripts.db") as f64 / bytes as f64
 }
 
 #[test]
@@ -229,7 +224,6 @@ fn l11_forks_and_rewinds_write_the_same_at_any_length() {
     fork(&long, 1);
     assert_eq!(fork(&short, 2), fork(&long, 2));
     let (few, many) = (rewind(&short), rewind(&long));
-    println!("rewinding logs {few} and {many} bytes");
     assert!(many <= few + 4 * 4_120, "{few} and {many}");
     let head = block_on(long.all.open(&name(2)).head()).unwrap();
     assert_eq!(head.marks.messages, 100_000);

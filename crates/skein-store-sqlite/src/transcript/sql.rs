@@ -387,11 +387,11 @@ fn append(connection: &Connection, life: i64, era: i64, change: &Change) -> Resu
     let last: Option<i64> = connection
         .prepare_cached("SELECT max(key) FROM entries WHERE key BETWEEN ?1 AND ?2")?
         .query_row([lowest, highest], |row| row.get(0))?;
-    let mut next = match last {
+    let first = match last {
         Some(last) => last + 1,
         None => key(reel, first.position)?,
     };
-    for entry in &change.entries {
+    for (next, entry) in (first..).zip(&change.entries) {
         if key(reel, entry.position)? != next {
             return Err(Trouble::Breach("entries are not consecutive"));
         }
@@ -404,7 +404,6 @@ fn append(connection: &Connection, life: i64, era: i64, change: &Change) -> Resu
         if let Some(id) = &entry.id {
             put_id(connection, life, era, id, entry.position)?;
         }
-        next += 1;
     }
     Ok(())
 }

@@ -28,7 +28,7 @@ fn document(position: u64, text: &str) -> Document {
     Document {
         position,
         message: mid(&format!("m{position}")),
-        role: if position % 2 == 0 {
+        role: if position.is_multiple_of(2) {
             Role::User
         } else {
             Role::Assistant
