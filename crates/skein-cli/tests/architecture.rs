@@ -14,8 +14,19 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("skein-domain", &[]),
     ("skein-wire", &[]),
     ("skein-store", &["skein-domain"]),
-    ("skein-store-sqlite", &["skein-domain", "skein-store"]),
+    (
+        "skein-store-sqlite",
+        &["skein-domain", "skein-store", "skein-transcript"],
+    ),
     ("skein-transcript", &["skein-domain"]),
+    (
+        "skein-transcript-object",
+        &["skein-domain", "skein-transcript"],
+    ),
+    (
+        "skein-transcript-redis",
+        &["skein-domain", "skein-transcript"],
+    ),
     ("skein-workspace", &["skein-domain"]),
     ("skein-runtime", &["skein-domain"]),
     ("skein-terminal", &[]),
@@ -39,7 +50,13 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("skein-model-server", &[]),
     (
         "skein-server",
-        &["skein-domain", "skein-engine", "skein-store", "skein-wire"],
+        &[
+            "skein-domain",
+            "skein-engine",
+            "skein-store",
+            "skein-transcript",
+            "skein-wire",
+        ],
     ),
     (
         "skein-cli",
@@ -55,6 +72,8 @@ const ARROWS: &[(&str, &[&str])] = &[
             "skein-store",
             "skein-store-sqlite",
             "skein-transcript",
+            "skein-transcript-object",
+            "skein-transcript-redis",
             "skein-wire",
             "skein-workspace",
         ],

@@ -43,7 +43,6 @@ use skein_agent::agent::Agent;
 use skein_agent::moment::Zone;
 use skein_domain::{Project, RuntimeKind, Session, SessionId, TenantId, Via, WorkspaceKind};
 use skein_runtime::runtime::Runtime;
-use skein_transcript::Tiers;
 use skein_workspace::provider::Provider;
 use tokio::sync::{Notify, watch};
 
@@ -72,7 +71,6 @@ pub struct Fleet {
     pub(crate) settings: Arc<dyn Settings>,
     memory: Arc<dyn Memory>,
     databases: Arc<dyn Databases>,
-    transcripts: Tiers,
     zone: Zone,
     points: Arc<dyn Points>,
     private: PathBuf,
@@ -107,7 +105,6 @@ impl Fleet {
             settings: parts.settings,
             memory: parts.memory,
             databases: parts.databases,
-            transcripts: parts.transcripts,
             zone: parts.zone,
             points: parts.points,
             private: parts.private,
@@ -205,7 +202,7 @@ impl Fleet {
     }
 
     /// For tests that end the process here; nothing otherwise.
-    fn point(&self, name: &str) {
+    pub(crate) fn point(&self, name: &str) {
         self.points.reach(name);
     }
 }

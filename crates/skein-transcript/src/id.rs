@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use skein_domain::{Invalid, SessionId};
 
+pub use skein_domain::MessageId;
+
 macro_rules! text_id {
     ($(#[$doc:meta])* $name:ident, $what:literal, $check:path, $expected:literal) => {
         $(#[$doc])*
@@ -45,21 +47,11 @@ fn transcript(value: &str) -> bool {
         && plain(value.as_bytes()[0])
 }
 
-fn message(value: &str) -> bool {
-    (1..=255).contains(&value.len()) && value.bytes().all(|b| b.is_ascii_graphic())
-}
-
 text_id! {
     /// A transcript within its tenant: the id of its session, as a rule. Safe as a part of a path or of
     /// an object's name, on file systems that do not tell cases apart too.
     TranscriptId, "transcript id", transcript,
     "expected 1 to 128 of a-z, 0-9, `-`, `_` and `.`, starting with a letter or digit"
-}
-
-text_id! {
-    /// Chosen by whoever says the message, so that saying it twice has one effect.
-    MessageId, "message id", message,
-    "expected 1 to 255 visible ASCII characters without spaces"
 }
 
 impl From<&SessionId> for TranscriptId {

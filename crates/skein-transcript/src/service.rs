@@ -7,12 +7,15 @@
 mod draft;
 mod flush;
 mod hydrate;
+mod locate;
 mod read;
+mod refresh;
 mod view;
 mod write;
 
 pub use flush::{Flushed, Keep};
 pub use hydrate::Hydrated;
+pub use locate::Tier;
 pub use read::{Direction, Page, Query};
 pub use write::Appended;
 

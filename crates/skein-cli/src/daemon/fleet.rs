@@ -15,8 +15,6 @@ use skein_agent::moment::Zone;
 use skein_engine::fleet::{FleetParts, NoPoints, Points};
 use skein_runtime::pty::{PtyOptions, PtyRuntime};
 use skein_runtime::tmux::{TmuxOptions, TmuxRuntime};
-use skein_transcript::Tiers;
-use skein_transcript::memory::MemoryHot;
 use skein_workspace::provider::Provider;
 use skein_workspace::{Dir, NoWorkspace, Options, Pool, Worktree};
 
@@ -39,7 +37,6 @@ pub(super) fn parts(home: &Home, environment: &Environment) -> Result<FleetParts
         settings: Arc::new(settings::Files::new(environment, pool)),
         memory: Arc::new(memory::Proc),
         databases: Arc::new(databases::Sqlite),
-        transcripts: Tiers::hot_only(Arc::new(MemoryHot::default())),
         zone: Zone::new(jiff::tz::TimeZone::system()),
         private: home.root().join("sessions"),
         logs: home.logs().join("sessions"),

@@ -11,13 +11,14 @@ use std::time::Duration;
 
 use skein_agent::agent::Reading;
 use skein_agent::hooks::UNNAMED;
-use skein_domain::{Kind, Timestamp};
+use skein_domain::{Kind, TenantId, Timestamp};
 use skein_transcript::message::{Block, Part};
-use skein_transcript::{By, Error, Message, MessageId, Run, Transcript, TranscriptId, Transcripts};
+use skein_transcript::{By, Error, Message, MessageId, Run, Transcript, TranscriptId};
 use tokio::sync::oneshot;
 
 use super::keeper::{AGAIN, Keeper};
 use super::tail::process;
+use crate::engine::Shared;
 
 /// How much may wait: more is read again later.
 const ROOM: usize = 1_024;
@@ -116,6 +117,12 @@ impl Keeper {
     /// Has what was said appended, and stays for `patience` to hear of it. Returns when to come back although
     /// nothing rings.
     pub(super) async fn import(&mut self, patience: Duration) -> Option<u64> {
+        if self.desk.shared.books.get().is_none() {
+            // Nobody keeps transcripts here.
+            self.import = Import::default();
+            self.read_again();
+            return None;
+        }
         loop {
             if let Some((count, going)) = &mut self.import.going {
                 let count = *count;
@@ -163,7 +170,8 @@ impl Keeper {
     fn append_next(&mut self) {
         let batch = self.import.batch();
         let writing = Writing {
-            all: self.fleet.transcripts.tenant(self.member.tenant.clone()),
+            shared: self.desk.shared.clone(),
+            tenant: self.member.tenant.clone(),
             id: TranscriptId::from(&self.member.session),
             by: By {
                 run: Run(self.run),
@@ -183,21 +191,26 @@ impl Keeper {
 
 /// One session's transcript, written on behalf of one run.
 struct Writing {
-    all: Transcripts,
+    shared: Arc<Shared>,
+    tenant: TenantId,
     id: TranscriptId,
     by: By,
 }
 
 impl Writing {
     async fn write(self, begun: bool, words: Vec<Arc<Word>>) -> Result<(), Error> {
+        let Some(books) = self.shared.books.get() else {
+            return Ok(());
+        };
+        let all = books.of(&self.tenant);
         if !begun {
-            match self.all.create(&self.id, self.by).await {
+            match all.create(&self.id, self.by).await {
                 // One that was forked from another is there, too.
                 Err(error) if error.kind() != Kind::Conflict => return Err(error),
                 Ok(_) | Err(_) => {}
             }
         }
-        let transcript = self.all.open(&self.id);
+        let transcript = all.open(&self.id);
         let mut messages = vec![];
         for word in words {
             match &*word {
@@ -206,14 +219,20 @@ impl Writing {
                     self.append(&transcript, &std::mem::take(&mut messages))
                         .await?;
                     match transcript.rewind(self.by, to).await {
-                        // It goes back to what it never said here.
+                        Ok(()) => {
+                            let end = transcript.head().await?.end;
+                            books.went_back(&self.tenant, &self.id, end);
+                        }
                         Err(error) if !may_pass(&error) => return Err(error),
-                        Ok(()) | Err(_) => {}
+                        // It goes back to what it never said here.
+                        Err(_) => {}
                     }
                 }
             }
         }
-        self.append(&transcript, &messages).await
+        self.append(&transcript, &messages).await?;
+        books.grew(&self.tenant, &self.id);
+        Ok(())
     }
 
     /// What one message does not allow is no reason to leave out the others.

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use skein_agent::moment::Zone;
 use skein_runtime::runtime::Runtime;
-use skein_transcript::Tiers;
 use skein_workspace::provider::Provider;
 
 use super::settings::Settings;
@@ -19,8 +18,6 @@ pub struct FleetParts {
     pub settings: Arc<dyn Settings>,
     pub memory: Arc<dyn Memory>,
     pub databases: Arc<dyn Databases>,
-    /// Where conversations with agents are kept.
-    pub transcripts: Tiers,
     /// Where the machine's people live, for times that agents tell in words.
     pub zone: Zone,
     /// Below it, one folder per session for what its agent needs.

@@ -14,11 +14,13 @@ use skein_engine::fleet::{
 };
 use skein_engine::project::AddProject;
 use skein_engine::spawn::Spawn;
+use skein_engine::transcript::{Cold, TranscriptParts};
 use skein_engine::{Caller, Desk, Engine, FleetParts, Outcome, Tasks};
 use skein_runtime::runtime::Input;
 use skein_store::Store;
 use skein_store::fault::FaultyBackend;
 use skein_store::memory::MemoryBackend;
+use skein_store_sqlite::transcript::SqliteIndex;
 use skein_transcript::fault::{Faults, Faulty};
 use skein_transcript::memory::MemoryHot;
 use skein_transcript::service::{Direction, Query};
@@ -124,7 +126,15 @@ impl World {
     async fn start(&mut self) {
         let store = Store::new(self.backend.clone());
         let engine = Engine::new(store, self.tasks.clone());
-        self.engine = engine.with_fleet(self.parts());
+        let index = SqliteIndex::open(&self.folder.path().join("search.db")).unwrap();
+        self.engine = engine
+            .with_fleet(self.parts())
+            .with_transcripts(TranscriptParts {
+                tiers: self.transcripts.clone(),
+                cold: Cold::None,
+                index: Arc::new(index),
+                idle_seconds: None,
+            });
         self.engine.start_fleet().await.unwrap();
     }
 
@@ -136,7 +146,6 @@ impl World {
             settings: Arc::new(OneAgent(self.gate.clone())),
             memory: Arc::new(Enough),
             databases: Arc::new(NoDatabases),
-            transcripts: self.transcripts.clone(),
             zone: Zone::utc(),
             private: at("sessions"),
             logs: at("logs"),
