@@ -15,13 +15,13 @@ waits (id) AS (
             SELECT 1 FROM said AS later WHERE later.id > said.id AND later.data ->> '$.role' = 'assistant')
     END
 )
-SELECT json_object('id', said.id, 'at', said.created, 'message', json(said.data), 'parts', (
+SELECT json_object('id', said.id, 'at', said.created, 'message', json(said.data), 'parts', json((
     SELECT json_group_array(json(CASE WHEN length(part.data) < 4000000 THEN part.data ELSE json_object(
         'type', part.data ->> '$.type', 'tool', part.data ->> '$.tool', 'callID', part.data ->> '$.callID',
         'text', '[left out: too long]', 'state', json_object('status', 'completed', 'output', '[left out: too long]')
     ) END))
     FROM (SELECT p.data FROM part AS p WHERE p.message_id = said.id ORDER BY p.id) AS part
-))
+)))
 FROM said
 WHERE said.id < coalesce((SELECT id FROM waits), 'n')
 ORDER BY said.id LIMIT 64

@@ -1,8 +1,6 @@
 //! What the programs people use have written, read as conversations. The files were written by the programs
 //! themselves, and shortened.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
-
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
@@ -18,8 +16,10 @@ fn reader(agent: &dyn Agent, kind: &str) -> Box<dyn Reader> {
     agent.reader(kind, None)
 }
 
+type Fresh = fn() -> Box<dyn Reader>;
+
 /// Everything that was recorded, with what reads it.
-fn all() -> Vec<(&'static str, String, fn() -> Box<dyn Reader>)> {
+fn all() -> Vec<(&'static str, String, Fresh)> {
     let message = |id: u32, role: &str| {
         format!(
             r#"{{"event":"message","payload":{{"id":"{id}","role":"{role}","text":"words {id}"}}}}"#
