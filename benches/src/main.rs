@@ -4,15 +4,18 @@
 //! beside it. How to repeat it: `docs/benchmarks.md`.
 
 mod agents;
+mod cold;
 mod daemon;
 mod durable;
 mod fleet;
+mod hot_redis;
 mod latency;
 mod list;
 mod place;
 mod startup;
 mod stats;
 mod table;
+mod transcript;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -32,6 +35,9 @@ struct Args {
     /// Sessions in the largest home
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     most: u64,
+    /// Messages in the longest transcript
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    messages: u64,
     /// Where the real agent programs are, as `./test --agents` installs them
     #[arg(
         long,
@@ -55,14 +61,20 @@ struct Args {
 enum What {
     /// Durable changes, in this process and through the API
     Durable,
+    /// Transcripts to the cold tier and back
+    Cold,
     /// Lists, memory, restart and idling with few and many sessions
     List,
     /// From an answer to a hundred subscribers
     Latency,
+    /// Transcripts in this process: appends, forks, words
+    Transcript,
     /// Starting the command line
     Startup,
     /// Agents: starting, holding, finding again and talking to them
     Fleet,
+    /// Transcripts in Redis, for which a server is started
+    Redis,
     /// The real agent programs, in their terminals, by protocols and by hand
     Agents,
 }
@@ -88,15 +100,25 @@ fn main() -> ExitCode {
 }
 
 fn measure(args: &Args) -> Result<Vec<Row>, Failure> {
-    let program = Program::new(args.skein.clone())?;
     let runtime = Builder::new_multi_thread().enable_all().build()?;
     let wanted = |what| args.only.is_empty() || args.only.contains(&what);
     let mut rows = vec![];
+    if wanted(What::Transcript) {
+        rows.extend(runtime.block_on(transcript::measure(args.messages))?);
+    }
+    if args.only == [What::Transcript] {
+        // Measured in this process; no program need be built for it.
+        return Ok(rows);
+    }
+    let program = Program::new(args.skein.clone())?;
     if wanted(What::Startup) {
         rows.extend(startup::measure(&program)?);
     }
     if wanted(What::Durable) {
         rows.extend(runtime.block_on(durable::measure(&program))?);
+    }
+    if wanted(What::Cold) {
+        rows.extend(runtime.block_on(cold::measure())?);
     }
     if wanted(What::Latency) {
         rows.extend(runtime.block_on(latency::measure(&program))?);
@@ -106,6 +128,9 @@ fn measure(args: &Args) -> Result<Vec<Row>, Failure> {
     }
     if wanted(What::Fleet) {
         rows.extend(runtime.block_on(fleet::measure(&program))?);
+    }
+    if wanted(What::Redis) {
+        rows.extend(runtime.block_on(hot_redis::measure())?);
     }
     if wanted(What::Agents) {
         match agents::Programs::new(&args.agents, &args.agent, args.turns) {

@@ -45,6 +45,8 @@ use skein_domain::{
     Timestamp, Usage, Via,
 };
 
+use skein_transcript::MessageId;
+
 use crate::error::Error;
 use crate::known::Known;
 
@@ -155,7 +157,7 @@ pub struct Picture<'a> {
 }
 
 /// Something an agent was seen to do.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Reading {
     Activity {
         activity: Activity,
@@ -188,6 +190,12 @@ pub enum Reading {
     UsageTotal(Usage),
     /// Totals of the conversation so far, which a resumed run goes on with.
     ConversationTotal(Usage),
+    /// A message of its conversation, once it is whole. The same one always has the same id.
+    Said(Box<skein_transcript::Message>),
+    /// The conversation went back to just after this message; what came later is no part of it any more.
+    Rewound {
+        to: MessageId,
+    },
     /// Where more is to be read, from now on.
     Watch(Source),
     /// It says it is done for good and how; the process may still live a moment, and is ended if it stays.
@@ -270,9 +278,18 @@ pub struct Process {
 
 /// Understands one [`Source`] of one run. Keeps what it must remember from one reading to the next; what was
 /// read before a restart of the daemon it is given once more, and nothing is made of its readings then.
+///
+/// What it tells does not depend on how the text is cut into readings, and messages are the same ones when
+/// the same text is read again.
 pub trait Reader: Send + Sync + fmt::Debug {
     /// What was added, in whole lines, or all there is; see [`Reach`].
     fn read(&mut self, text: &str) -> Vec<Reading>;
+    /// Where in its file the text begins that is read next; called when that is not where the last one ended.
+    fn begins(&mut self, _position: u64) {}
+    /// Up to where the rows of a database are known: `?2` of the next question. Nothing at first.
+    fn mark(&self) -> Option<String> {
+        None
+    }
 }
 
 /// How much of a watched file is read when it changes.
@@ -283,7 +300,8 @@ pub enum Reach {
     /// It is replaced: all of it, each time.
     Whole,
     /// It is a SQLite database: what `statement` finds there, the first column of every row as a line. `?1` in it
-    /// is `of`. Asked whenever the database changes; only the latest `of` of a kind counts.
+    /// is `of`, and `?2`, where it has one, is the reader's [`Reader::mark`], so that nobody asks for a whole
+    /// conversation each time. Asked whenever the database changes; only the latest `of` of a kind counts.
     Rows { statement: &'static str, of: String },
 }
 

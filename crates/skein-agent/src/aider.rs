@@ -1,12 +1,14 @@
 //! aider, which talks on a terminal line by line.
 //!
 //! It has no tools, no hooks that tell what it waits for, and no conversations with names: what it remembers is
-//! a file, which is kept in the session's folder and called after a name that we choose. Whether it is ready is
-//! told by where its cursor is, what it used by its analytics log, which it writes although nothing is sent.
+//! a file, which is kept in the session's folder and called after a name that we choose. What was said stands there.
+//! Whether it is ready is told by where its cursor is, what it used by its analytics log, which it writes although
+//! nothing is sent.
 //!
 //! It changes files that are in its chat without asking, whatever it may do; it asks before it makes new ones,
 //! adds some to the chat or runs a command.
 
+mod history;
 mod screen;
 
 use std::collections::BTreeMap;
@@ -32,6 +34,8 @@ use screen::{ANSWERS, asked, prompt, taken_one};
 const RULES: &str = include_str!("../data/aider.toml");
 /// What its analytics log is called as a source.
 const ANALYTICS: &str = "analytics";
+/// And its history.
+const HISTORY: &str = "history";
 
 const PROFILE: Profile = Profile {
     program: "aider",
@@ -253,16 +257,21 @@ impl Agent for Aider {
     }
 
     fn sources(&self, order: &Order) -> Vec<Source> {
-        vec![Source {
-            path: analytics(order),
-            kind: ANALYTICS.into(),
+        let added = |path, kind: &str| Source {
+            path,
+            kind: kind.to_owned(),
             reach: Reach::Added,
-        }]
+        };
+        let native = order.native.as_ref();
+        let history = native.map(|native| added(history(order, native), HISTORY));
+        let analytics = added(analytics(order), ANALYTICS);
+        history.into_iter().chain([analytics]).collect()
     }
 
     fn reader(&self, kind: &str, _process: Option<Process>) -> Box<dyn Reader> {
         match kind {
             ANALYTICS => Box::new(Analytics),
+            HISTORY => Box::new(history::History::default()),
             _ => launch::no_reader(),
         }
     }

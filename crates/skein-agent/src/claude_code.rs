@@ -10,7 +10,7 @@
 //! |---|---|
 //! | `sessions/PID.json` below its config folder | busy, idle, waiting; also after an interrupt, which fires no hook |
 //! | hooks `SessionStart`, `UserPromptSubmit`, `SubagentStart`, `StopFailure` | the conversation's name, the prompt it took, a helper, a limit |
-//! | the transcript | tokens, by message |
+//! | the transcript | what was said; tokens, by message |
 //! | its status line | what the conversation cost so far |
 //! | the screen | what a dialog asks and offers, limits, the input box |
 //!
@@ -18,6 +18,7 @@
 //! state file knows, and what a dialog offers is only on the screen. Every hook is a process the agent waits for.
 
 mod hook;
+mod said;
 mod screen;
 mod settings;
 mod state;

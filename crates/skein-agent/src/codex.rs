@@ -10,6 +10,7 @@
 
 mod home;
 mod rollout;
+mod said;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -181,10 +181,11 @@ impl Agent for Driven {
     }
 }
 
+/// Understands journals, of drivers and of others that write lines like theirs.
 #[derive(Debug)]
-struct Journal {
+pub(crate) struct Journal {
     /// Whether what it says of tokens and cost is taken.
-    counts: bool,
+    pub(crate) counts: bool,
 }
 
 impl Reader for Journal {

@@ -10,6 +10,7 @@
 //! place is the user's or the repository's.
 
 mod chat;
+mod said;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

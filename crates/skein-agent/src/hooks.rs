@@ -12,15 +12,25 @@
 //! | `limit` | `{"text": …, "resets_in": seconds}` | a quota is used up |
 //! | `native` | `{"id": …}` | its own name for the conversation |
 //! | `finished` | `{"failed": …, "reason": …}` | done for good |
+//! | `message` | `{"id": …, "role": "user"\|"assistant"\|"tool", "text": …}` | a message of its conversation; see below |
 //!
 //! Keys may be left out but for `id` and the `text` of `ask`. What cannot be read says nothing.
+//!
+//! A message with an id counts once, however often it is told; one without counts each time. Instead of `text` it may
+//! have `blocks`: `{"type": "text"\|"thinking", "text": …}`, `{"type": "call", "id": …, "name": …, "input": …}` and
+//! `{"type": "result", "call": …, "text": …, "failed": …}`. `at` is its time in milliseconds since 1970.
 
 use std::str::FromStr;
 
 use serde_json::Value;
 use skein_domain::{Activity, NativeId, OptionKind, Question, Reason, Usage};
+use skein_transcript::{Block, Message, MessageId, Role};
 
 use crate::agent::{Reading, Resets, Wanted};
+use crate::said;
+
+/// How the ids of messages begin whose teller gave them none: each telling is one of its own.
+pub const UNNAMED: &str = "unnamed-";
 
 /// What a call says; nothing when the event is unknown or the payload is not what it should be.
 pub fn read(event: &str, payload: &str) -> Vec<Reading> {
@@ -81,7 +91,46 @@ pub fn read(event: &str, payload: &str) -> Vec<Reading> {
                 .unwrap_or(false),
             reason: text("reason").and_then(|reason| Reason::from_str(reason).ok()),
         }],
+        "message" => message(&payload).map(said::reading).into_iter().collect(),
         _ => vec![],
+    }
+}
+
+fn message(payload: &Value) -> Option<Message> {
+    let role = match payload["role"].as_str()? {
+        "user" => Role::User,
+        "assistant" => Role::Assistant,
+        "tool" => Role::Tool,
+        _ => return None,
+    };
+    let id = match payload["id"].as_str() {
+        Some(id) => MessageId::from_str(id).ok()?,
+        None => said::id(&format!(
+            "{UNNAMED}{}",
+            said::hashed("m", &[&payload.to_string()])
+        )),
+    };
+    let text = payload["text"].as_str().and_then(said::text);
+    let blocks = payload["blocks"].as_array().into_iter().flatten();
+    let blocks = text.into_iter().chain(blocks.filter_map(block));
+    said::message(id, role, blocks, said::at_millis(payload["at"].as_u64()))
+}
+
+fn block(block: &Value) -> Option<Block> {
+    let text = |key: &str| block[key].as_str().unwrap_or_default();
+    match block["type"].as_str()? {
+        "text" => said::text(text("text")),
+        "thinking" => said::thinking(text("text"), None),
+        "call" => {
+            let input = block.get("input").cloned().unwrap_or_default();
+            Some(said::call(block["id"].as_str()?, text("name"), input))
+        }
+        "result" => {
+            let content = vec![said::part(text("text"))];
+            let failed = block["failed"] == true;
+            Some(said::result(block["call"].as_str()?, content, failed))
+        }
+        _ => None,
     }
 }
 
@@ -203,8 +252,31 @@ mod tests {
     }
 
     #[test]
+    fn messages_have_a_role_and_words_or_blocks() {
+        let said = |payload: &str| match &read("message", payload)[..] {
+            [Reading::Said(message)] => (**message).clone(),
+            other => panic!("{other:?}"),
+        };
+        let plain = said(r#"{"id":"m1","role":"user","text":"do it","at":5}"#);
+        let at = skein_domain::Timestamp::from_micros(5_000);
+        let words = vec![Block::Text("do it".into())];
+        assert_eq!(
+            plain,
+            Message::new("m1".parse().unwrap(), Role::User, words, at)
+        );
+        let tool = said(
+            r#"{"role":"tool","blocks":[{"type":"result","call":"c1","text":"no","failed":true},{"type":"?"}]}"#,
+        );
+        assert_eq!(tool.results().count(), 1);
+        assert!(tool.id.as_str().starts_with(UNNAMED));
+    }
+
+    #[test]
     fn l13_what_cannot_be_read_says_nothing() {
         for (event, payload) in [
+            ("message", r#"{"role":"king","text":"a"}"#),
+            ("message", r#"{"role":"user","text":" "}"#),
+            ("message", r#"{"id":"a b","role":"user","text":"a"}"#),
             ("native", r#"{"id":"--evil"}"#),
             ("native", "{}"),
             ("prompt", "not json"),

@@ -28,6 +28,7 @@ pub mod opencode;
 pub mod program;
 pub mod registry;
 pub mod rules;
+mod said;
 pub mod scripted;
 pub mod settings;
 

@@ -2,8 +2,10 @@
 //!
 //! Settings reach it by flags and variables of its own, which are laid over the user's. What it does is read
 //! from its screen, which always says so. The name of its conversation is nowhere on it: OpenCode prints its log
-//! for us, into a file of the session, and the log names every conversation it begins. What a conversation used is
-//! in its database.
+//! for us, into a file of the session, and the log names every conversation it begins. What was said in a conversation
+//! and what it used is in its database.
+
+mod said;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -25,9 +27,12 @@ use crate::launch::{self, Prompt};
 const RULES: &str = include_str!("../data/opencode.toml");
 /// Asks its database what a conversation has used.
 const USED: &str = include_str!("../data/opencode.sql");
+/// Asks its database what was said in a conversation since the last time.
+const SAID: &str = include_str!("../data/opencode_said.sql");
 /// What its log and its database are called as sources.
 const LOG: &str = "log";
 const DATABASE: &str = "database";
+const MESSAGES: &str = "messages";
 
 const PROFILE: Profile = Profile {
     program: "opencode",
@@ -238,17 +243,18 @@ impl Agent for OpenCode {
             kind: LOG.into(),
             reach: Reach::Added,
         };
-        let database = |native: &NativeId| {
+        let asked = |kind: &str, statement| {
             Some(Source {
                 path: database(&order.env)?,
-                kind: DATABASE.into(),
+                kind: kind.to_owned(),
                 reach: Reach::Rows {
-                    statement: USED,
-                    of: native.to_string(),
+                    statement,
+                    of: order.native.as_ref()?.to_string(),
                 },
             })
         };
-        let database = order.native.as_ref().and_then(database);
+        let database = [asked(MESSAGES, SAID), asked(DATABASE, USED)];
+        let database = database.into_iter().flatten();
         [log].into_iter().chain(database).collect()
     }
 
@@ -261,6 +267,7 @@ impl Agent for OpenCode {
         match kind {
             LOG => Box::new(Log),
             DATABASE => Box::new(Used),
+            MESSAGES => Box::new(said::Messages::default()),
             _ => launch::no_reader(),
         }
     }

@@ -7,6 +7,7 @@
 //! `[dialog]`, `[blocked]`) at the bottom. Every submitted prompt is a turn. Before it does anything about
 //! it, the prompt is on disk in `PRIVATE/prompts.jsonl`, one line each, `{"prompt", "at", "turn"}`: what
 //! stands there reached the agent, as often as it stands there. What is submitted while it works is queued.
+//! Prompts and what was said to them are in `PRIVATE/messages.jsonl`, as events `message` of [`crate::hooks`].
 //!
 //! Arguments: `--private DIR`, `--native ID`, `--resume ID` (prints `resumed after N turns`), `--fork ID`,
 //! and last `--prompt TEXT`. When standard input is no terminal its content is the prompt, and the program
@@ -50,7 +51,10 @@ use std::time::Duration;
 
 use skein_domain::{NativeId, PromptVia, Via};
 
-use crate::agent::{Abilities, Agent, DuringTurn, Found, Order, Reading, Result, Spoken, Start};
+use crate::agent::{
+    Abilities, Agent, DuringTurn, Found, Order, Process, Reach, Reader, Reading, Result, Source,
+    Spoken, Start,
+};
 use crate::error::Error;
 use crate::installed;
 use crate::known::Known;
@@ -200,6 +204,22 @@ impl Agent for Scripted {
 
     fn read_hook(&self, event: &str, payload: &str) -> Vec<Reading> {
         crate::hooks::read(event, payload)
+    }
+
+    /// What was said is in a file; what it does is not.
+    fn sources(&self, order: &Order) -> Vec<Source> {
+        vec![Source {
+            path: order.private.join(journal::MESSAGES),
+            kind: journal::MESSAGES.into(),
+            reach: Reach::Added,
+        }]
+    }
+
+    fn reader(&self, kind: &str, _process: Option<Process>) -> Box<dyn Reader> {
+        match kind {
+            journal::MESSAGES => Box::new(crate::driven::Journal { counts: true }),
+            _ => launch::no_reader(),
+        }
     }
 }
 

@@ -7,6 +7,7 @@
 pub(crate) mod fleet;
 mod lock;
 mod log;
+mod transcripts;
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -102,7 +103,10 @@ async fn serve_until_stopped(options: &RunOptions, store: Store) -> Result<(), U
     let stops = Stops::listen()?;
     let tasks = Tasks::default();
     let parts = fleet::parts(&options.home, &options.environment)?;
-    let engine = Engine::new(store, tasks.clone()).with_fleet(parts);
+    let (transcripts, opened) = transcripts::open(&options.home, &options.environment).await?;
+    let engine = Engine::new(store, tasks.clone())
+        .with_fleet(parts)
+        .with_transcripts(transcripts);
     let undone = engine.recover().await.map_err(|e| from_engine(&e))?;
     // Agents that outlived the last daemon are found again before anybody can ask for them.
     engine.start_fleet().await.map_err(|e| from_engine(&e))?;
@@ -129,6 +133,7 @@ async fn serve_until_stopped(options: &RunOptions, store: Store) -> Result<(), U
     if let Some(tcp) = tcp {
         serve::tcp(tcp, router, &tasks);
     }
+    engine.start_indexing();
     start_sweeps(engine, &tasks);
     tracing::info!(version = VERSION, socket = %socket.display(), ?listen, undone, "ready");
     if options.announce {
@@ -144,6 +149,7 @@ async fn serve_until_stopped(options: &RunOptions, store: Store) -> Result<(), U
     if !tasks.drain(DRAIN).await {
         tracing::warn!("some requests were not finished in time");
     }
+    opened.close();
     tracing::info!("stopped");
     Ok(())
 }

@@ -27,6 +27,9 @@ pub(crate) struct Environment {
     pub(crate) run: Option<OsString>,
     pub(crate) path: Option<OsString>,
     pub(crate) temp: PathBuf,
+    /// What shows long texts.
+    pub(crate) pager: Option<OsString>,
+    pub(crate) no_pager: bool,
 }
 
 impl Environment {
@@ -47,6 +50,8 @@ impl Environment {
             run: text("SKEIN_RUN"),
             path: text("PATH"),
             temp: std::env::temp_dir(),
+            pager: text("PAGER"),
+            no_pager: text("NO_PAGER").is_some(),
         }
     }
 }
@@ -96,6 +101,18 @@ pub(crate) fn named(names: &[String]) -> BTreeMap<String, String> {
     names
         .iter()
         .filter_map(|name| Some((name.clone(), text(name)?.into_string().ok()?)))
+        .collect()
+}
+
+/// What object stores' own tools are configured by. The store picks what it knows.
+pub(crate) fn cloud() -> Vec<(String, String)> {
+    let known = ["AWS_", "GOOGLE_", "AZURE_"];
+    let plain = |(name, value): (OsString, OsString)| {
+        Some((name.into_string().ok()?, value.into_string().ok()?))
+    };
+    std::env::vars_os()
+        .filter_map(plain)
+        .filter(|(name, _)| known.iter().any(|start| name.starts_with(start)))
         .collect()
 }
 

@@ -14,12 +14,27 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("skein-domain", &[]),
     ("skein-wire", &[]),
     ("skein-store", &["skein-domain"]),
-    ("skein-store-sqlite", &["skein-domain", "skein-store"]),
+    (
+        "skein-store-sqlite",
+        &["skein-domain", "skein-store", "skein-transcript"],
+    ),
+    ("skein-transcript", &["skein-domain"]),
+    (
+        "skein-transcript-object",
+        &["skein-domain", "skein-transcript"],
+    ),
+    (
+        "skein-transcript-redis",
+        &["skein-domain", "skein-transcript"],
+    ),
     ("skein-workspace", &["skein-domain"]),
     ("skein-runtime", &["skein-domain"]),
     ("skein-terminal", &[]),
     ("skein-drive", &["skein-terminal"]),
-    ("skein-agent", &["skein-domain", "skein-terminal"]),
+    (
+        "skein-agent",
+        &["skein-domain", "skein-terminal", "skein-transcript"],
+    ),
     (
         "skein-engine",
         &[
@@ -27,6 +42,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "skein-domain",
             "skein-runtime",
             "skein-store",
+            "skein-transcript",
             "skein-workspace",
         ],
     ),
@@ -34,7 +50,13 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("skein-model-server", &[]),
     (
         "skein-server",
-        &["skein-domain", "skein-engine", "skein-store", "skein-wire"],
+        &[
+            "skein-domain",
+            "skein-engine",
+            "skein-store",
+            "skein-transcript",
+            "skein-wire",
+        ],
     ),
     (
         "skein-cli",
@@ -49,6 +71,9 @@ const ARROWS: &[(&str, &[&str])] = &[
             "skein-server",
             "skein-store",
             "skein-store-sqlite",
+            "skein-transcript",
+            "skein-transcript-object",
+            "skein-transcript-redis",
             "skein-wire",
             "skein-workspace",
         ],

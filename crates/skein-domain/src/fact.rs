@@ -3,6 +3,7 @@
 use crate::actor::Actor;
 use crate::budget::{Allowance, Usage};
 use crate::error::Kind;
+use crate::fork::ForkedFrom;
 use crate::handoff::BroadcastReport;
 use crate::id::{HandoffId, ProjectId, ReceiptId, SagaId, SessionId, SummaryId, ThreadId, TokenId};
 use crate::phase::{Outcome, Question};
@@ -11,7 +12,7 @@ use crate::receipt::{Delivery, Purpose};
 use crate::run::{NativeId, RuntimeKind};
 use crate::saga::{SagaKind, Step};
 use crate::session::Session;
-use crate::text::{Name, Reason, Title};
+use crate::text::{MessageId, Name, Reason, Title};
 use crate::token::Role;
 use crate::workspace::WorkspaceKind;
 
@@ -227,6 +228,34 @@ pub enum Change {
     LimitOver {
         resumed: bool,
     },
+    /// Told of the source: an id was taken for a fork of it.
+    ForkBegan {
+        fork: SessionId,
+    },
+    /// Told of the source: the fork came to nothing, and nothing of it is left.
+    ForkUndone {
+        fork: SessionId,
+        why: String,
+    },
+    /// Told of the fork, once it is there.
+    Forked(ForkedFrom),
+    TranscriptRewound {
+        to: MessageId,
+        /// Messages that are no longer shown.
+        dropped: u64,
+    },
+    TranscriptFlushed {
+        /// Entries that were not cold before.
+        entries: u64,
+        segments: u64,
+        kept_hot: bool,
+    },
+    TranscriptHydrated,
+    TranscriptImported {
+        format: &'static str,
+        added: u64,
+        already: u64,
+    },
 }
 
 /// How a saga moved.
@@ -324,6 +353,13 @@ impl Change {
             Self::Limited(_) => "session.limited",
             Self::LimitOver { .. } => "session.limit_over",
             Self::Adopted { .. } => "session.adopted",
+            Self::ForkBegan { .. } => "fork.began",
+            Self::ForkUndone { .. } => "fork.undone",
+            Self::Forked(_) => "session.forked",
+            Self::TranscriptRewound { .. } => "transcript.rewound",
+            Self::TranscriptFlushed { .. } => "transcript.flushed",
+            Self::TranscriptHydrated => "transcript.hydrated",
+            Self::TranscriptImported { .. } => "transcript.imported",
         }
     }
 

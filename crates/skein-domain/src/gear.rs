@@ -51,6 +51,8 @@ pub struct ReadFile {
     pub position: u64,
     /// The system's number for that very file, if it was noted: another one of the same name has another.
     pub inode: Option<u64>,
+    /// Up to where what was said there is in the transcript; all that was read, if nothing else is noted.
+    pub said: Option<u64>,
 }
 
 /// What one run was seen to spend. An agent may tell it piece by piece, as a total, or both.

@@ -3,6 +3,7 @@
 use crate::actor::Actor;
 use crate::budget::{Allowance, Budget, Usage, Weight};
 use crate::error::{Conflict, Refused};
+use crate::fork::ForkedFrom;
 use crate::gear::Gear;
 use crate::id::{HandoffId, ProjectId, SessionId, SummaryId, ThreadId};
 use crate::phase::{Phase, Step};
@@ -36,6 +37,8 @@ pub struct Session {
     pub broadcast: Option<HandoffId>,
     pub merges: Vec<Merge>,
     pub summary: Option<SummaryId>,
+    /// Where its transcript comes from, if it did not begin empty.
+    pub forked_from: Option<ForkedFrom>,
     /// What a session with an agent has; none for those that people or external programs drive.
     pub gear: Option<Box<Gear>>,
     pub created_at: Timestamp,
@@ -91,6 +94,7 @@ impl Session {
             broadcast: new.broadcast,
             merges: vec![],
             summary: None,
+            forked_from: None,
             gear: None,
             created_at: new.at,
             updated_at: new.at,

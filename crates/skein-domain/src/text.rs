@@ -111,6 +111,10 @@ text_type! {
     /// Chosen by the caller so that a repeated call has one effect.
     Key, "idempotency key", key
 }
+text_type! {
+    /// A message of a transcript. Chosen by whoever says it, so that saying it twice has one effect.
+    MessageId, "message id", key
+}
 
 impl Title {
     /// Most code points a title may have.

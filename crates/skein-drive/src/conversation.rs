@@ -13,6 +13,7 @@ use crate::permission;
 use crate::protocol::{
     Answer, Call, Effect, Kind, Over, Protocol, Question, Resets, Setting, Used, Wants,
 };
+use crate::said::{self, Said};
 use crate::text::{cut, first_line, grouped, plain};
 use crate::transcript::{Line, Transcript};
 use crate::view::{Block, Size};
@@ -45,6 +46,8 @@ pub(crate) struct Conversation {
     protocol: Box<dyn Protocol>,
     setting: Setting,
     transcript: Transcript,
+    /// What was said in this turn and is not journalled.
+    said: Said,
     draft: Draft,
     /// Prompts that wait for their turn.
     queue: VecDeque<String>,
@@ -82,6 +85,7 @@ impl Conversation {
             protocol,
             setting,
             transcript: Transcript::default(),
+            said: Said::default(),
             draft: Draft::default(),
             queue: VecDeque::new(),
             ready: false,
@@ -162,7 +166,14 @@ impl Conversation {
                     }
                     self.journal("limit", payload);
                 }
-                Effect::Show(shown) => self.transcript.show(shown),
+                Effect::Show(shown) => {
+                    // What is shown between turns was said before.
+                    if self.turn.is_some() {
+                        let messages = self.said.show(&shown);
+                        self.tell(messages);
+                    }
+                    self.transcript.show(shown);
+                }
                 Effect::Stop(why) => self.acts.push(Act::End(Why::Failed(why))),
             }
         }
@@ -199,7 +210,15 @@ impl Conversation {
         if let Some(turn) = self.turn.as_mut().filter(|turn| !turn.taken) {
             turn.taken = true;
             let text = std::mem::take(&mut turn.prompt);
+            let words = vec![said::text(&text)];
             self.journal("prompt", json!({"text": text}));
+            self.tell(vec![said::message("user", words)]);
+        }
+    }
+
+    fn tell(&mut self, messages: Vec<Value>) {
+        for message in messages {
+            self.journal("message", message);
         }
     }
 
@@ -209,6 +228,8 @@ impl Conversation {
             self.settled(self.questions.len() - 1, json!({}));
         }
         self.transcript.end_turn();
+        let messages = self.said.end_turn();
+        self.tell(messages);
         let payload = match &over {
             Over::Done => json!({}),
             Over::Interrupted => json!({"reason": "interrupted"}),
@@ -243,6 +264,8 @@ impl Conversation {
     }
 
     fn ask(&mut self, question: Question, now: Instant) {
+        let messages = self.said.told();
+        self.tell(messages);
         let cwd = &self.setting.cwd;
         if let Some(option) = permission::decide(self.setting.permission, cwd, &question) {
             let what = first_line(&question.text);

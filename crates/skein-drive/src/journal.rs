@@ -12,6 +12,8 @@ pub(crate) struct Journal {
     file: File,
     /// What a full disk did not take; it goes first the next time.
     late: Vec<u8>,
+    /// How many messages were told.
+    messages: u64,
 }
 
 /// One thing that happened.
@@ -24,7 +26,7 @@ pub(crate) struct Event {
 impl Event {
     /// Whether the screen shows it too: all but names and numbers.
     pub(crate) fn is_shown(&self) -> bool {
-        !matches!(self.name, "native" | "usage" | "usage-total")
+        !matches!(self.name, "native" | "usage" | "usage-total" | "message")
     }
 }
 
@@ -44,7 +46,11 @@ impl Journal {
                 file.write_all(b"\n")?;
             }
         }
-        Ok(Self { file, late: vec![] })
+        Ok(Self {
+            file,
+            late: vec![],
+            messages: 0,
+        })
     }
 
     /// One write, so that a reader sees a line or does not see it. The kernel keeps it from now on: it outlives
@@ -53,6 +59,12 @@ impl Journal {
         let (at, mut payload) = (now(), event.payload.clone());
         if let Some(time) = payload["resets_at"].as_u64() {
             payload["resets_in"] = time.saturating_sub(at / 1_000).into();
+        }
+        if event.name == "message" {
+            // Like no other of any run: with its line it is kept.
+            self.messages += 1;
+            let id = format!("{at:x}-{:x}-{}", std::process::id(), self.messages);
+            (payload["id"], payload["at"]) = (id.into(), at.into());
         }
         let line = json!({"at": at, "event": event.name, "payload": payload});
         self.late.extend_from_slice(format!("{line}\n").as_bytes());

@@ -37,6 +37,7 @@ mod input;
 mod journal;
 mod permission;
 mod protocol;
+mod said;
 mod text;
 mod transcript;
 mod view;

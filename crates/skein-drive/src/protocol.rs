@@ -196,6 +196,9 @@ pub(crate) enum Shown {
     Tool {
         id: String,
         title: String,
+        /// What is called, and with what, as far as it is known.
+        name: String,
+        input: Value,
     },
     ToolDone {
         id: String,

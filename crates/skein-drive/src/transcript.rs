@@ -37,7 +37,7 @@ impl Transcript {
             Shown::Think(text) => self.stream(Voice::Think, &text),
             Shown::Pause => self.end(),
             Shown::You(text) => self.you(&text),
-            Shown::Tool { id, title } => self.tool(id, &title),
+            Shown::Tool { id, title, .. } => self.tool(id, &title),
             Shown::ToolDone {
                 id,
                 title,
@@ -227,6 +227,8 @@ mod tests {
         let tool = |title: &str| Shown::Tool {
             id: "a".into(),
             title: title.into(),
+            name: "bash".into(),
+            input: serde_json::Value::Null,
         };
         transcript.show(tool("bash"));
         transcript.show(tool("ls -l"));

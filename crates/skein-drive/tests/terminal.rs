@@ -237,7 +237,9 @@ fn a_prompt_is_journalled_when_it_was_taken_and_the_turn_when_it_is_over() {
     session.journals("turn-end");
     assert_eq!(
         session.events(),
-        ["native", "ready", "prompt", "usage", "turn-end"]
+        [
+            "native", "ready", "prompt", "message", "usage", "message", "turn-end"
+        ]
     );
     assert_eq!(session.journals("prompt")["text"], "hello there");
     assert_eq!(session.journals("native")["id"], "fake-1");

@@ -17,6 +17,7 @@ pub mod examine;
 mod files;
 mod gc;
 mod hands;
+mod import;
 mod journal;
 mod keeper;
 mod leftover;
@@ -201,7 +202,7 @@ impl Fleet {
     }
 
     /// For tests that end the process here; nothing otherwise.
-    fn point(&self, name: &str) {
+    pub(crate) fn point(&self, name: &str) {
         self.points.reach(name);
     }
 }

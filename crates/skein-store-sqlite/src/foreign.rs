@@ -9,18 +9,20 @@ use rusqlite::{Connection, OpenFlags};
 /// Whoever writes does not make readers wait, but for moments.
 const BUSY: Duration = Duration::from_millis(100);
 
-/// The first column of every row that `statement` finds, one a line; `?1` in it is `of`. The connection lasts no
-/// longer than this, so that it keeps no program from tidying its log when it ends.
-pub fn rows(path: &Path, statement: &str, of: &str) -> io::Result<String> {
-    read(path, statement, of).map_err(io::Error::other)
+/// The first column of every row that `statement` finds, one a line; `?1` in it is `of`, and `?2`, where it has one,
+/// is `after`. The connection lasts no longer than this, so that it keeps no program from tidying its log when it ends.
+pub fn rows(path: &Path, statement: &str, of: &str, after: &str) -> io::Result<String> {
+    read(path, statement, of, after).map_err(io::Error::other)
 }
 
-fn read(path: &Path, statement: &str, of: &str) -> rusqlite::Result<String> {
+fn read(path: &Path, statement: &str, of: &str, after: &str) -> rusqlite::Result<String> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY)?;
     let mut statement = connection.prepare(statement)?;
-    let mut rows = statement.query([of])?;
+    let values = [of, after];
+    let wanted = statement.parameter_count().min(values.len());
+    let mut rows = statement.query(rusqlite::params_from_iter(&values[..wanted]))?;
     let mut found = String::new();
     while let Some(row) = rows.next()? {
         found.push_str(&row.get::<_, String>(0)?);
@@ -46,12 +48,14 @@ mod tests {
             )
             .unwrap();
         let select = "SELECT said FROM t WHERE id = ?1 ORDER BY rowid";
-        assert_eq!(rows(&path, select, "a").unwrap(), "one\ntwo\n");
-        assert_eq!(rows(&path, select, "c").unwrap(), "");
-        assert!(rows(&path, "DELETE FROM t WHERE id = ?1", "a").is_err());
-        assert!(rows(&path, "SELECT nothing FROM t WHERE id = ?1", "a").is_err());
+        assert_eq!(rows(&path, select, "a", "").unwrap(), "one\ntwo\n");
+        let later = "SELECT said FROM t WHERE id = ?1 AND said > ?2 ORDER BY rowid";
+        assert_eq!(rows(&path, later, "a", "one").unwrap(), "two\n");
+        assert_eq!(rows(&path, select, "c", "").unwrap(), "");
+        assert!(rows(&path, "DELETE FROM t WHERE id = ?1", "a", "").is_err());
+        assert!(rows(&path, "SELECT nothing FROM t WHERE id = ?1", "a", "").is_err());
         let absent = folder.path().join("absent.db");
-        assert!(rows(&absent, select, "a").is_err());
+        assert!(rows(&absent, select, "a", "").is_err());
         assert!(!absent.exists());
         // Its own end still empties the log.
         drop(theirs);

@@ -35,6 +35,8 @@ pub enum Table {
     Handoff,
     /// Journal rows of sagas under way; removed when they are over.
     Saga,
+    /// Forks under way; removed when they are over.
+    Fork,
     /// Answers kept for repeated requests.
     Reply,
     /// Things only one record may have: a project's folder, its name, its session prefix.
@@ -53,6 +55,7 @@ impl Table {
             Self::Ended => "ended",
             Self::Handoff => "handoff",
             Self::Saga => "saga",
+            Self::Fork => "fork",
             Self::Reply => "reply",
             Self::Claim => "claim",
         }

@@ -1,8 +1,8 @@
 //! What the typed layer knows of each kind of record.
 
 use skein_domain::{
-    Delivery, Handoff, PhaseName, Project, Receipt, Saga, Session, Summary, Thread, ThreadState,
-    Token,
+    Delivery, Fork, Handoff, PhaseName, Project, Receipt, Saga, Session, Summary, Thread,
+    ThreadState, Token,
 };
 
 use crate::backend::{Index, Result, Row, Table};
@@ -146,6 +146,7 @@ impl Entity for Session {
         unchanged("parent", &before.parent, &after.parent)?;
         unchanged("depth", &before.depth, &after.depth)?;
         unchanged("creation time", &before.created_at, &after.created_at)?;
+        unchanged("origin", &before.forked_from, &after.forked_from)?;
         if !before.phase.name().may_become(after.phase.name()) {
             return Err(format!(
                 "{} does not become {}",
@@ -337,6 +338,35 @@ impl Entity for Handoff {
     }
     fn decode(body: &str) -> Result<Self> {
         record::decode::<record::HandoffV1, _>(Self::WHAT, body)
+    }
+    fn check_change(before: &Self, after: &Self) -> std::result::Result<(), String> {
+        write_once(before, after)
+    }
+}
+
+impl Entity for Fork {
+    const TABLE: Table = Table::Fork;
+    const WHAT: &'static str = "fork";
+
+    fn id(&self) -> &str {
+        self.session.as_str()
+    }
+    fn version(&self) -> u64 {
+        1
+    }
+    fn index(&self) -> Index {
+        Index {
+            parent: Some(self.source.to_string()),
+            live: true,
+            touched_at: self.at.as_micros(),
+            ..Index::default()
+        }
+    }
+    fn encode(&self) -> Result<String> {
+        record::encode(&record::ForkV1::from(self))
+    }
+    fn decode(body: &str) -> Result<Self> {
+        record::decode::<record::ForkV1, _>(Self::WHAT, body)
     }
     fn check_change(before: &Self, after: &Self) -> std::result::Result<(), String> {
         write_once(before, after)

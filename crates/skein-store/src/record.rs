@@ -13,9 +13,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use skein_domain::budget::Account;
 use skein_domain::{
-    Budget, Deliverable, Handoff, Limits, Merge, Mode, OptionKind, Outcome, Phase, Project,
-    Question, Retention, Role, Session, Summary, SummaryOutcome, Thread, ThreadState, Timestamp,
-    Token, Usage,
+    Budget, Deliverable, Fork, ForkedFrom, Handoff, Limits, Merge, Mode, OptionKind, Outcome,
+    Phase, Project, Question, Retention, Role, Session, Summary, SummaryOutcome, Thread,
+    ThreadState, Timestamp, Token, Usage,
 };
 
 use crate::backend::Result;
@@ -344,9 +344,37 @@ pub(crate) struct SessionV1 {
     broadcast: Option<String>,
     merges: Vec<MergeV1>,
     summary: Option<String>,
+    /// Left out where there is none, as in all forms from before there were forks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    forked_from: Option<ForkedFromV1>,
     created_at: i64,
     updated_at: i64,
     last_activity_at: i64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ForkedFromV1 {
+    session: String,
+    message: Option<String>,
+}
+
+impl From<&ForkedFrom> for ForkedFromV1 {
+    fn from(f: &ForkedFrom) -> Self {
+        Self {
+            session: f.session.to_string(),
+            message: f.message.as_ref().map(ToString::to_string),
+        }
+    }
+}
+
+impl TryFrom<ForkedFromV1> for ForkedFrom {
+    type Error = String;
+    fn try_from(r: ForkedFromV1) -> std::result::Result<Self, String> {
+        Ok(Self {
+            session: parse(&r.session)?,
+            message: parse_opt(r.message.as_ref())?,
+        })
+    }
 }
 
 impl From<&Session> for SessionV1 {
@@ -383,6 +411,7 @@ impl From<&Session> for SessionV1 {
                 })
                 .collect(),
             summary: s.summary.as_ref().map(ToString::to_string),
+            forked_from: s.forked_from.as_ref().map(Into::into),
             created_at: s.created_at.as_micros(),
             updated_at: s.updated_at.as_micros(),
             last_activity_at: s.last_activity_at.as_micros(),
@@ -430,6 +459,7 @@ impl TryFrom<SessionV1> for Session {
                 })
                 .collect::<std::result::Result<_, String>>()?,
             summary: parse_opt(r.summary.as_ref())?,
+            forked_from: r.forked_from.map(TryInto::try_into).transpose()?,
             gear: None,
             created_at: Timestamp::from_micros(r.created_at),
             updated_at: Timestamp::from_micros(r.updated_at),
@@ -605,6 +635,36 @@ impl TryFrom<TokenV1> for Token {
 enum ModeV1 {
     Single { to: String },
     Broadcast { to: Vec<String> },
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct ForkV1 {
+    v: u8,
+    session: String,
+    source: String,
+    at: i64,
+}
+
+impl From<&Fork> for ForkV1 {
+    fn from(f: &Fork) -> Self {
+        Self {
+            v: 1,
+            session: f.session.to_string(),
+            source: f.source.to_string(),
+            at: f.at.as_micros(),
+        }
+    }
+}
+
+impl TryFrom<ForkV1> for Fork {
+    type Error = String;
+    fn try_from(r: ForkV1) -> std::result::Result<Self, String> {
+        Ok(Self {
+            session: parse(&r.session)?,
+            source: parse(&r.source)?,
+            at: Timestamp::from_micros(r.at),
+        })
+    }
 }
 
 #[derive(Serialize, Deserialize)]

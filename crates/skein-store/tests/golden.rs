@@ -9,7 +9,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use skein_domain::{
-    Delivery, Handoff, PhaseName, Project, Purpose, Receipt, Saga, Session, Summary, Thread, Token,
+    Delivery, Fork, Handoff, PhaseName, Project, Purpose, Receipt, Saga, Session, Summary, Thread,
+    Token,
 };
 use skein_store::Entity;
 
@@ -33,7 +34,9 @@ fn read<E: Entity>(name: &str) -> E {
     E::decode(&text(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
 }
 
-const OTHERS: [&str; 20] = [
+const OTHERS: [&str; 22] = [
+    "session-forked-v1",
+    "fork-v1",
     "project-v1",
     "project-removed-v1",
     "thread-v1",
@@ -89,6 +92,14 @@ fn records_are_read_and_written_alike() {
         check::<Handoff>("handoff-broadcast-v1").mode.as_str(),
         "broadcast"
     );
+}
+
+#[test]
+fn forks_are_read_and_written_alike() {
+    let from = check::<Session>("session-forked-v1").forked_from.unwrap();
+    assert_eq!(from.session.as_str(), "api-3");
+    assert_eq!(from.message.unwrap().as_str(), "msg-12");
+    assert_eq!(check::<Fork>("fork-v1").index().parent.unwrap(), "api-7");
 }
 
 #[test]

@@ -13,8 +13,8 @@ use serde_json::Value;
 use skein_domain::fact::{Change, SagaChange};
 use skein_domain::saga::Step;
 use skein_domain::{
-    Actor, Delivery, Kind, Limit, Purpose, Reason, ReceiptId, RuntimeKind, SagaId, SagaKind,
-    Session, TenantId, Timestamp, Usage, WorkspaceKind,
+    Actor, Delivery, ForkedFrom, Kind, Limit, Purpose, Reason, ReceiptId, RuntimeKind, SagaId,
+    SagaKind, Session, TenantId, Timestamp, Usage, WorkspaceKind,
 };
 use skein_store::memory::MemoryBackend;
 use skein_store::{Entity, Event, Store};
@@ -131,11 +131,41 @@ fn of_runs() -> Vec<Change> {
     ]
 }
 
+fn of_transcripts() -> Vec<Change> {
+    let fork = || "api-9".parse().unwrap();
+    vec![
+        Change::ForkBegan { fork: fork() },
+        Change::ForkUndone {
+            fork: fork(),
+            why: "the daemon stopped in between".into(),
+        },
+        Change::Forked(ForkedFrom {
+            session: "api-3".parse().unwrap(),
+            message: Some("msg-12".parse().unwrap()),
+        }),
+        Change::TranscriptRewound {
+            to: "msg-12".parse().unwrap(),
+            dropped: 3,
+        },
+        Change::TranscriptFlushed {
+            entries: 7,
+            segments: 1,
+            kept_hot: false,
+        },
+        Change::TranscriptHydrated,
+        Change::TranscriptImported {
+            format: "zeitlich",
+            added: 5,
+            already: 1,
+        },
+    ]
+}
+
 /// The events of all the changes, as a store wrote them.
 fn told() -> Vec<Event> {
     let store = Store::new(Arc::new(MemoryBackend::new()));
     let tenant = store.tenant(TenantId::default_tenant());
-    let changes = [of_sagas(), of_workspaces(), of_runs()].concat();
+    let changes = [of_sagas(), of_workspaces(), of_runs(), of_transcripts()].concat();
     tenant
         .write_blocking(&Actor::System, Timestamp::from_micros(1), move |writer| {
             changes

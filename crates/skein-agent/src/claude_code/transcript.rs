@@ -1,4 +1,4 @@
-//! `projects/FOLDER/ID.jsonl`: the conversation as Claude Code keeps it. Read for tokens only.
+//! `projects/FOLDER/ID.jsonl`: the conversation as Claude Code keeps it, read for its messages and tokens.
 //!
 //! A message of the model stands there once per block of its content, each time with what it used so far.
 //! Agents below it have files of their own beside it, `ID/subagents/agent-AGENT.jsonl`, and are counted like itself.
@@ -11,8 +11,12 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use skein_domain::Usage;
 
+use skein_transcript::Usage as Tokens;
+
+use super::said::Said;
 use super::{TRANSCRIPT, config_folder};
 use crate::agent::{Order, Reach, Reader, Reading, Source};
+use crate::said::minus;
 
 /// How many messages are remembered: those of agents that work side by side are mixed.
 const REMEMBERED: usize = 128;
@@ -65,21 +69,22 @@ fn holds_messages(path: &Path) -> bool {
     })
 }
 
-/// What was counted of the latest messages.
+/// What was counted of the latest messages, and where they stand.
 #[derive(Debug, Default)]
 pub(super) struct Transcript {
-    counted: VecDeque<(String, Usage)>,
+    counted: VecDeque<(String, Tokens)>,
+    said: Said,
 }
 
 #[derive(Deserialize)]
 struct Line {
     #[serde(rename = "type")]
     kind: String,
-    message: Said,
+    message: Reply,
 }
 
 #[derive(Deserialize)]
-struct Said {
+struct Reply {
     id: String,
     usage: Used,
 }
@@ -96,48 +101,51 @@ struct Used {
 
 impl Transcript {
     /// What a message used beyond what was counted of it.
-    fn count(&mut self, id: String, usage: Usage) -> Option<Usage> {
+    fn count(&mut self, id: String, usage: Tokens) -> Tokens {
         if let Some((_, counted)) = self.counted.iter_mut().find(|(known, _)| *known == id) {
-            let more = usage.minus(*counted);
+            let more = minus(usage, *counted);
             *counted = counted.plus(more);
-            return (more != Usage::default()).then_some(more);
+            return more;
         }
         if self.counted.len() == REMEMBERED {
             self.counted.pop_front();
         }
         self.counted.push_back((id, usage));
-        (usage != Usage::default()).then_some(usage)
+        usage
     }
+
+    /// What a reply of the model used that is not counted yet.
+    fn used(&mut self, line: &str) -> Option<Tokens> {
+        let Line { kind, message } = serde_json::from_str(line).ok()?;
+        let used = message.usage;
+        // Some providers have no number, or `null`, for what they do not know.
+        let usage = Tokens {
+            input: used.input_tokens.unwrap_or(0),
+            cache_write: used.cache_creation_input_tokens.unwrap_or(0),
+            cache_read: used.cache_read_input_tokens.unwrap_or(0),
+            output: used.output_tokens.unwrap_or(0),
+            ..Tokens::default()
+        };
+        (kind == "assistant").then(|| self.count(message.id, usage))
+    }
+}
+
+/// Whether a line may be one of the conversation. Most are of other kinds, and long; what is said is in few of them,
+/// but others stand between those.
+fn may_count(line: &str) -> bool {
+    line.contains("\"uuid\":\"")
 }
 
 impl Reader for Transcript {
     fn read(&mut self, text: &str) -> Vec<Reading> {
         let mut readings = Vec::new();
-        for line in text.lines() {
-            // Most lines are of other kinds, and long.
-            if !line.contains("\"type\":\"assistant\"") {
-                continue;
+        for line in text.lines().filter(|line| may_count(line)) {
+            let reply = line.contains("\"type\":\"assistant\"");
+            let used = reply.then(|| self.used(line)).flatten().unwrap_or_default();
+            if used != Tokens::default() {
+                readings.push(Reading::Usage(Usage::from(used)));
             }
-            let Ok(Line { kind, message }) = serde_json::from_str::<Line>(line) else {
-                continue;
-            };
-            let used = message.usage;
-            // Some providers have no number, or `null`, for what they do not know.
-            let read = [
-                used.input_tokens,
-                used.cache_creation_input_tokens,
-                used.cache_read_input_tokens,
-            ];
-            let usage = Usage {
-                input_tokens: read.into_iter().flatten().fold(0, u64::saturating_add),
-                output_tokens: used.output_tokens.unwrap_or(0),
-                cost_micros: 0,
-            };
-            if kind == "assistant"
-                && let Some(usage) = self.count(message.id, usage)
-            {
-                readings.push(Reading::Usage(usage));
-            }
+            readings.extend(self.said.line(line, used));
         }
         readings
     }
@@ -149,7 +157,7 @@ mod tests {
 
     fn line(id: &str, input: u64, cached: u64, output: u64) -> String {
         format!(
-            r#"{{"type":"assistant","message":{{"id":"{id}","content":[{{"type":"text"}}],"usage":{{"input_tokens":{input},"cache_read_input_tokens":{cached},"output_tokens":{output}}}}}}}"#
+            r#"{{"type":"assistant","uuid":"u","message":{{"id":"{id}","content":[{{"type":"text"}}],"usage":{{"input_tokens":{input},"cache_read_input_tokens":{cached},"output_tokens":{output}}}}}}}"#
         )
     }
 

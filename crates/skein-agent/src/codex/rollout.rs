@@ -1,20 +1,23 @@
 //! Codex's own record of a conversation, which grows line by line: `{timestamp, ordinal, type, payload}`.
 //!
-//! Of its many lines only those count that tell when a turn begins and ends and what was used; the others may be
-//! long and are not parsed. Waiting for an approval is not told here.
+//! Of its many lines only those count that tell what was said, when a turn begins and ends, and what was used; the
+//! others may be long and are not parsed. Waiting for an approval is not told here.
 
 use serde::Deserialize;
 use skein_domain::{Activity, Timestamp, Usage};
 
+use super::said::Said;
 use crate::agent::{Reader, Reading, Resets};
 
 /// How the lines begin that may count, after their time and number.
+const ITEM: &str = "\"type\":\"response_item\",\"payload\":{";
 const EVENT: &str = "\"type\":\"event_msg\",\"payload\":{\"type\":\"";
 
 #[derive(Debug, Default)]
 pub(super) struct Rollout {
     /// When the quota that is used up is renewed, in seconds since 1970; told before the turn's end.
     resets: Option<i64>,
+    said: Said,
 }
 
 #[derive(Deserialize)]
@@ -30,6 +33,8 @@ struct Payload {
     rate_limits: Option<Limits>,
     #[serde(default)]
     error: Option<Failure>,
+    #[serde(default)]
+    num_turns: u64,
 }
 
 #[derive(Deserialize)]
@@ -75,13 +80,18 @@ impl Reader for Rollout {
 
 impl Rollout {
     fn line(&mut self, line: &str) -> Option<Vec<Reading>> {
-        let (before, rest) = line.split_once(EVENT)?;
         // Text that somebody wrote may look alike, but stands inside of another line.
-        if before.len() > 100 {
-            return None;
+        let begins = |with: &str| line.split_once(with).filter(|(b, _)| b.len() <= 100);
+        if begins(ITEM).is_some() {
+            return self.said.item(line).map(|said| vec![said]);
         }
+        let (_, rest) = begins(EVENT)?;
         let kind = rest.split('"').next()?;
         match kind {
+            "thread_rolled_back" => {
+                let back = self.said.rolled_back(parse(line)?.num_turns);
+                back.map(|back| vec![back])
+            }
             "task_started" => Some(vec![does(Activity::Active, kind, None)]),
             "turn_aborted" => Some(vec![
                 Reading::TurnEnded,

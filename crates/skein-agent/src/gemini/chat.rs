@@ -1,4 +1,4 @@
-//! Where Gemini CLI keeps its conversations, and what they say of tokens.
+//! Where Gemini CLI keeps its conversations, what was said in them, and what they say of tokens.
 //!
 //! `projects.json` names the folder of a workspace below `tmp/`. There `logs.json` is written with every prompt, and
 //! `chats/session-TIME-ID8.jsonl` holds the conversation. None of these names is known before it runs, so one leads
@@ -14,6 +14,7 @@ use serde_json::Value;
 use skein_domain::{Timestamp, Usage};
 
 use super::config_folder;
+use super::said::Said;
 use crate::agent::{Order, Reach, Reader, Reading, Source};
 
 /// The kinds of its files; what else a reader must know stands behind.
@@ -195,6 +196,7 @@ impl Reader for Logs {
 #[derive(Debug, Default)]
 struct Chat {
     counted: VecDeque<String>,
+    said: Said,
 }
 
 #[derive(Deserialize)]
@@ -213,29 +215,34 @@ struct Tokens {
     tool: u64,
 }
 
+impl Chat {
+    fn count(&mut self, line: &str) -> Option<Reading> {
+        let Line { id, tokens } = serde_json::from_str(line).ok()?;
+        if self.counted.contains(&id) {
+            return None;
+        }
+        if self.counted.len() == REMEMBERED {
+            self.counted.pop_front();
+        }
+        self.counted.push_back(id);
+        Some(Reading::Usage(Usage {
+            input_tokens: tokens.input.saturating_add(tokens.tool),
+            output_tokens: tokens.output.saturating_add(tokens.thoughts),
+            cost_micros: 0,
+        }))
+    }
+}
+
 impl Reader for Chat {
     fn read(&mut self, text: &str) -> Vec<Reading> {
         let mut readings = Vec::new();
-        for line in text.lines() {
-            // Lines that set the whole list anew are long, and tell nothing new.
-            if !line.starts_with("{\"id\"") || !line.contains("\"tokens\"") {
-                continue;
+        // Lines that set the whole list anew are long, and tell nothing new.
+        let tells = |line: &&str| line.starts_with("{\"id\"") || line.starts_with("{\"$rewindTo\"");
+        for line in text.lines().filter(tells) {
+            if line.contains("\"tokens\"") {
+                readings.extend(self.count(line));
             }
-            let Ok(Line { id, tokens }) = serde_json::from_str::<Line>(line) else {
-                continue;
-            };
-            if self.counted.contains(&id) {
-                continue;
-            }
-            if self.counted.len() == REMEMBERED {
-                self.counted.pop_front();
-            }
-            self.counted.push_back(id);
-            readings.push(Reading::Usage(Usage {
-                input_tokens: tokens.input.saturating_add(tokens.tool),
-                output_tokens: tokens.output.saturating_add(tokens.thoughts),
-                cost_micros: 0,
-            }));
+            readings.extend(self.said.line(line));
         }
         readings
     }
@@ -315,6 +322,8 @@ mod tests {
             output_tokens: 25,
             cost_micros: 0,
         });
-        assert_eq!(reader(CHAT).unwrap().read(&text), [used]);
+        let mut readings = reader(CHAT).unwrap().read(&text);
+        readings.retain(|reading| matches!(reading, Reading::Usage(_)));
+        assert_eq!(readings, [used]);
     }
 }

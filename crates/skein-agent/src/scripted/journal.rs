@@ -10,6 +10,9 @@ use serde_json::{Value, json};
 /// The conversation; its first line names it.
 pub(super) const CONVERSATION: &str = "conversation.jsonl";
 
+/// What was said, by both.
+pub(super) const MESSAGES: &str = "messages.jsonl";
+
 #[derive(Debug)]
 pub(super) struct Journal {
     folder: Option<PathBuf>,
@@ -30,6 +33,22 @@ impl Journal {
             &json!({"prompt": text, "at": now(), "turn": turn}),
         )?;
         self.append(CONVERSATION, &json!({"turn": turn, "prompt": text}))
+    }
+
+    /// A message of turn `turn`. Unlike a prompt it proves nothing, and is not waited for to be on disk.
+    pub(super) fn message(&self, turn: u64, role: &str, text: &str) -> io::Result<()> {
+        let Some(folder) = &self.folder else {
+            return Ok(());
+        };
+        let micros = now();
+        let id = format!("{turn}-{role}-{micros}");
+        let payload = json!({"id": id, "role": role, "text": text, "at": micros / 1_000});
+        let line = json!({"event": "message", "payload": payload});
+        let mut file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(folder.join(MESSAGES))?;
+        file.write_all(format!("{line}\n").as_bytes())
     }
 
     pub(super) fn answer(&self, question: &str, answer: Option<&str>) -> io::Result<()> {

@@ -85,6 +85,8 @@ pub(super) struct Program {
     keys: Keys,
     view: View,
     lines: Vec<String>,
+    /// What was said in this turn.
+    pub(super) said: Vec<String>,
     drawn: Option<Block>,
     draft: String,
     /// What is shown of the draft while the rest comes late.
@@ -116,6 +118,7 @@ impl Program {
             keys: Keys::default(),
             view: View::default(),
             lines: Vec::new(),
+            said: Vec::new(),
             drawn: None,
             draft: String::new(),
             stale: None,
@@ -373,7 +376,9 @@ impl Program {
 
     /// Adds a line to what it did.
     pub(super) fn say(&mut self, text: &str) {
-        self.lines.push(clean(text));
+        let line = clean(text);
+        self.said.push(line.clone());
+        self.lines.push(line);
     }
 
     pub(super) fn be(&mut self, state: State) -> Go {

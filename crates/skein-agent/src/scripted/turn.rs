@@ -28,17 +28,29 @@ impl Program {
     pub(super) fn turn(&mut self, prompt: &str) -> Go {
         self.turns += 1;
         self.journal.prompt(self.turns, prompt)?;
+        self.journal.message(self.turns, "user", prompt)?;
         let first = prompt.lines().next().unwrap_or_default();
         self.say(&format!("» {}", cut(first)));
+        self.said.clear();
         self.be(State::Working)?;
         self.hook.call("prompt", &json!({"text": prompt}));
+        let done = self.perform_all(prompt);
+        let said = std::mem::take(&mut self.said).join("\n");
+        if !said.is_empty() {
+            self.journal.message(self.turns, "assistant", &said)?;
+        }
+        done?;
+        self.hook.call("turn-end", &json!({}));
+        self.be(State::Ready)
+    }
+
+    fn perform_all(&mut self, prompt: &str) -> Go {
         for directive in script::parse(prompt) {
             if self.perform(directive)? == Next::Over {
                 break;
             }
         }
-        self.hook.call("turn-end", &json!({}));
-        self.be(State::Ready)
+        Ok(())
     }
 
     fn perform(&mut self, directive: Directive) -> Go<Next> {

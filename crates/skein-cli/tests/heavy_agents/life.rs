@@ -130,6 +130,27 @@ fn asks_and_is_answered(program: Program) {
     stage.fleet.until_no_agents();
 }
 
+/// The markers of prompts and the last words of replies, as the transcript has them.
+fn said(stage: &Stage, session: &str) -> Vec<String> {
+    let shown = stage.json(&["transcript", "show", session]);
+    let messages = shown["data"].as_array().unwrap().iter();
+    let word = |message: &Value| {
+        let blocks = message["content"].as_array()?.iter();
+        let words = blocks.filter(|block| block["type"] == "text");
+        let text: Vec<&str> = words.filter_map(|block| block["text"].as_str()).collect();
+        let text = text.join("\n");
+        match message["role"].as_str()? {
+            "user" => {
+                let mut words = text.split(|c: char| !c.is_ascii_uppercase() && c != '-');
+                Some(words.find(|word| word.starts_with("MARK-"))?.to_owned())
+            }
+            "assistant" => Some(text.split_whitespace().next_back()?.to_owned()),
+            _ => None,
+        }
+    };
+    messages.filter_map(word).collect()
+}
+
 fn survives_everything(program: Program) {
     let stage = Stage::new(program);
     // Each turn uses the same, so that what was counted tells how often.
@@ -178,6 +199,20 @@ fn survives_everything(program: Program) {
 
     // Whoever read it, and from wherever: once.
     stage.until_used(&session, 4);
+    let expected = [
+        "MARK-ONE",
+        "one",
+        "MARK-DAEMON",
+        "ok",
+        "MARK-AGENT",
+        "ok",
+        "MARK-HOLDER",
+        "ok",
+    ];
+    eventually(
+        || (said(&stage, &session) == expected).then_some(()),
+        || stage.json(&["transcript", "show", &session]).to_string(),
+    );
     let ended = stage.json(&["kill", &session]);
     stage.assert_used(&ended, 4);
     stage.fleet.until_no_agents();

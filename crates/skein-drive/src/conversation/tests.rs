@@ -88,10 +88,11 @@ impl Played {
         }
     }
 
-    /// The names of what was journalled.
+    /// The names of what was journalled, but for what was said.
     fn events(&self) -> Vec<&str> {
         let lines = self.out.lines().filter_map(|line| line.strip_prefix("= "));
-        lines.filter_map(|line| line.split(' ').next()).collect()
+        let names = lines.filter_map(|line| line.split(' ').next());
+        names.filter(|name| *name != "message").collect()
     }
 }
 

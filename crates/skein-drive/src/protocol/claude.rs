@@ -146,6 +146,8 @@ impl Claude {
         Some(Effect::Show(Shown::Tool {
             id: block["id"].as_str()?.to_owned(),
             title: title(name, &block["input"]),
+            name: name.to_owned(),
+            input: block["input"].clone(),
         }))
     }
 

@@ -496,7 +496,10 @@ impl Sightings {
             | Reading::PromptTaken { .. }
             | Reading::TurnEnded
             | Reading::Asks(_)
-            | Reading::AnswerTaken => {}
+            | Reading::AnswerTaken
+            // Part of a transcript, and of nothing else.
+            | Reading::Said(_)
+            | Reading::Rewound { .. } => {}
         }
     }
 

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 
 use super::activity::{LimitSeen, Sightings};
 use super::courier::{InputBox, SETTLE_MS};
+use super::import::{Import, LAST_PATIENCE, PATIENCE};
 use super::journal::failed;
 use super::settings::ProjectSettings;
 use super::step::StepError;
@@ -36,7 +37,7 @@ const LINGER: Duration = Duration::from_secs(10);
 /// How long a spawn waits for its agent to take the task; after that the task waits like any message.
 const TASK: Duration = Duration::from_secs(60);
 /// Between two looks at a run that cannot be reached.
-const AGAIN: [u64; 6] = [200, 1_000, 2_000, 5_000, 15_000, 60_000];
+pub(super) const AGAIN: [u64; 6] = [200, 1_000, 2_000, 5_000, 15_000, 60_000];
 /// How long after its output a terminal of tmux's has drawn it, in milliseconds.
 const DRAWN_MS: u64 = 300;
 /// A run that is definitely gone is looked for this often before that is believed.
@@ -111,6 +112,8 @@ pub(crate) struct Keeper {
     /// What the agent writes, and what it was looked for by.
     pub(super) tails: Tails,
     pub(super) tailed: Option<(Option<u32>, Option<NativeId>)>,
+    /// What the agent said, on its way to the transcript.
+    pub(super) import: Import,
     /// Rung when one of those files changed.
     pub(super) bell: Arc<Notify>,
 }
@@ -196,6 +199,7 @@ impl Fleet {
             settings: None,
             tails: Tails::default(),
             tailed: None,
+            import: Import::default(),
             bell: Arc::new(Notify::new()),
         };
         let handle = Handle {
@@ -347,8 +351,30 @@ impl Keeper {
             let _ = self.read_last_words().await;
             self.told.send_modify(|t| t.exit = Some(exit));
             self.finish(exit).await;
+            self.say_rest().await;
         }
         self.told.send_modify(|t| t.gone = true);
+    }
+
+    /// The run is over, but not all that was said in it is in the transcript: somebody must stay for that.
+    async fn say_rest(&mut self) {
+        while !self.import.is_done() {
+            let again = self.import(LAST_PATIENCE).await;
+            // What there was no room for is read again.
+            if self.import.is_done() && again.is_some() {
+                let Ok(session) = self.session().await else {
+                    return;
+                };
+                if session.run != self.run || self.read_files(&session).await.is_err() {
+                    return;
+                }
+                continue;
+            }
+            self.looks = self.import.failures;
+            if !self.import.is_done() && self.rest().await {
+                return;
+            }
+        }
     }
 
     /// Until the run is over, or we are told to let go.
@@ -483,6 +509,7 @@ impl Keeper {
             match call {
                 // A hook of an earlier run says nothing about this one.
                 Call::Hook(run, readings) if run == self.run => {
+                    let readings = self.take_words(readings);
                     self.seen.heard(readings, Voice::Hook);
                 }
                 Call::Interrupt(interrupt) => self.interrupts.push_back(interrupt),
@@ -505,6 +532,7 @@ impl Keeper {
         let woken = call.is_some();
         self.called(call);
         let reread = self.read_files(&session).await?;
+        let unsaid = self.import(PATIENCE).await;
         // Whoever woke us may have changed the record after it was read, and does not call again.
         let session = match woken {
             true => self.session().await?,
@@ -530,6 +558,7 @@ impl Keeper {
             self.seen.look_again(self.now()),
             self.settles(),
             reread,
+            unsaid,
             self.lifts(),
             self.relook,
         ];

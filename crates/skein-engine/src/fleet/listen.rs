@@ -1,12 +1,15 @@
 //! How a keeper listens to what its agent writes to files, from its first word to its last.
 
+use std::path::Path;
+
 use skein_agent::agent::{Agent, Reach, Source};
 use skein_domain::observed::Source as Voice;
 use skein_domain::{Project, Session, Via};
 
+use super::import::LAST_PATIENCE;
 use super::keeper::Keeper;
 use super::step::off;
-use super::tail::{Hear, process, was_read};
+use super::tail::{Hear, Room, process, was_read};
 use crate::error::Error;
 
 /// Between two looks at files that cannot be watched, in milliseconds.
@@ -38,6 +41,8 @@ impl Keeper {
         self.know_agent(session).await;
         loop {
             let again = self.read_files(session).await?;
+            let unsaid = self.import(LAST_PATIENCE).await;
+            let again = again.into_iter().chain(unsaid).min();
             if again.is_none_or(|at| at > self.now()) {
                 return Ok(());
             }
@@ -49,9 +54,6 @@ impl Keeper {
         let (Some(agent), Some(gear)) = (self.agent.clone(), session.gear.as_deref()) else {
             return Ok(None);
         };
-        if !agent.abilities().files && gear.read.is_empty() && self.seen.watch.is_empty() {
-            return Ok(None);
-        }
         let process = self.sight.pid.and_then(process);
         let (files, bell) = (self.fleet.files.clone(), self.bell.clone());
         let mut sources: Vec<(Source, Hear)> = std::mem::take(&mut self.seen.watch)
@@ -65,15 +67,17 @@ impl Keeper {
             let order = self
                 .fleet
                 .order(&self.member, session, gear, settings, &*agent);
-            let own = agent.sources(&order).into_iter();
-            sources.extend(own.map(|source| (source, Hear::All)));
+            let own = agent.sources(&order);
+            let is_own = |path: &str| own.iter().any(|source| source.path == Path::new(path));
             // A driver has a journal for each run. What other programs write goes on with the conversation.
             let hear = if self.driven {
                 Hear::Spending
             } else {
                 Hear::All
             };
-            sources.extend(gear.read.iter().map(|r| {
+            // What was said before comes first.
+            let before = gear.read.iter().filter(|r| !is_own(&r.path));
+            sources.extend(before.map(|r| {
                 let source = Source {
                     path: r.path.clone().into(),
                     kind: r.kind.clone(),
@@ -81,7 +85,11 @@ impl Keeper {
                 };
                 (source, hear)
             }));
+            sources.extend(own.into_iter().map(|source| (source, Hear::All)));
             self.tailed = Some(known);
+        }
+        if sources.is_empty() && self.tails.is_empty() {
+            return Ok(None);
         }
         let voice = match gear.launch.via {
             Via::Terminal => Voice::File,
@@ -89,16 +97,21 @@ impl Keeper {
         };
         let (mut tails, recorded) = (std::mem::take(&mut self.tails), gear.read.clone());
         let databases = self.fleet.databases.clone();
+        let room = match self.import.has_room() {
+            true => Room::Enough,
+            false => Room::None,
+        };
         // Transcripts are long, and others wait for this thread.
         let (tails, found) = off(move || {
             for source in &sources {
                 tails.add(source, &*agent, process, &recorded, &files, &bell);
             }
-            let found = tails.read(&*databases);
+            let found = tails.read(&*databases, room);
             (tails, found)
         })
         .await?;
         self.tails = tails;
+        self.take_words(found.said);
         if !found.readings.is_empty() {
             self.seen.heard(found.readings, voice);
         }

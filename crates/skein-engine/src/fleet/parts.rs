@@ -43,8 +43,9 @@ pub trait Memory: Send + Sync + fmt::Debug {
 
 /// Reads SQLite databases of other programs. Changes nothing in them, and waits for nobody.
 pub trait Databases: Send + Sync + fmt::Debug {
-    /// The first column of every row that `statement` finds, one a line; `?1` in it is `of`.
-    fn rows(&self, path: &Path, statement: &str, of: &str) -> std::io::Result<String>;
+    /// The first column of every row that `statement` finds, one a line; `?1` in it is `of`, and `?2`, where it
+    /// has one, is `after`.
+    fn rows(&self, path: &Path, statement: &str, of: &str, after: &str) -> std::io::Result<String>;
 }
 
 /// Named places between the steps of a saga, where tests end the process.

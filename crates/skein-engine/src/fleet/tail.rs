@@ -38,6 +38,7 @@ pub(super) enum Hear {
 }
 
 impl Hear {
+    /// What was said is taken in any case.
     fn takes(self, reading: &Reading) -> bool {
         // A total of the run is left out too: it would be taken for one of the run that is on now.
         self == Self::All || matches!(reading, Reading::Usage(_) | Reading::ConversationTotal(_))
@@ -62,6 +63,12 @@ struct Tail {
     inode: Option<u64>,
     /// Up to where what was spent may be counted already: the file was written anew.
     counted: u64,
+    /// Up to where all but what was said is known: it is read once more for that.
+    heard: u64,
+    /// From where on what was said is not known to be in the transcript.
+    unsaid: Option<u64>,
+    /// Whether some of that was let go, for there was no room for it.
+    dropped: bool,
     /// Whether the reader knows what came before the position.
     primed: bool,
     /// What a file that is replaced held when it was last read, or what a database said.
@@ -71,10 +78,19 @@ struct Tail {
     watch: Watch,
 }
 
+/// Whether there is room for what was said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Room {
+    Enough,
+    None,
+}
+
 /// What was found.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) readings: Vec<Reading>,
+    /// Messages, and how the conversation went back.
+    pub(super) said: Vec<Reading>,
     /// More is there than was read.
     pub(super) more: bool,
     /// Some file cannot be watched, so nothing rings when it changes.
@@ -98,16 +114,25 @@ impl Tails {
         if !path.is_absolute() {
             return;
         }
-        if let Some(tail) = self.tails.iter_mut().find(|t| t.path == path) {
-            if matches!(source.reach, Reach::Rows { .. }) && tail.reach != source.reach {
+        // A database may be asked several things.
+        let rows = matches!(source.reach, Reach::Rows { .. });
+        let same = |t: &&mut Tail| t.path == path && (!rows || t.kind == source.kind);
+        if let Some(tail) = self.tails.iter_mut().find(same) {
+            if rows && tail.reach != source.reach {
                 tail.reach = source.reach.clone();
                 tail.asked = None;
+                if tail.reader.mark().is_some() {
+                    // It was about another conversation.
+                    tail.reader = agent.reader(&source.kind, process);
+                }
             }
             return;
         }
         let known = |r: &&ReadFile| r.path == path.to_string_lossy();
         let recorded = recorded.iter().find(known);
-        let position = recorded.map_or(0, |r| r.position);
+        let heard = recorded.map_or(0, |r| r.position);
+        let said = recorded.and_then(|r| r.said);
+        let position = said.unwrap_or(heard).min(heard);
         self.tails.push(Tail {
             watch: files.watch(&written(&path, &source.reach), bell),
             reader: agent.reader(&source.kind, process),
@@ -119,6 +144,9 @@ impl Tails {
             asked: None,
             inode: recorded.and_then(|r| r.inode),
             counted: 0,
+            heard,
+            unsaid: None,
+            dropped: false,
             position,
             path,
         });
@@ -133,14 +161,17 @@ impl Tails {
             .map(|t| ReadFile {
                 path: t.path.to_string_lossy().into_owned(),
                 kind: t.kind.clone(),
-                position: t.position,
+                position: t.position.max(t.heard),
                 inode: t.inode,
+                said: t
+                    .unsaid
+                    .or_else(|| (t.position < t.heard).then_some(t.position)),
             })
             .collect()
     }
 
     /// Reads what is new. A file that is not there, or cannot be read, says nothing (L3).
-    pub(super) fn read(&mut self, databases: &dyn Databases) -> Found {
+    pub(super) fn read(&mut self, databases: &dyn Databases, room: Room) -> Found {
         let mut found = Found::default();
         for tail in &mut self.tails {
             found.unwatched |= tail.watch.ensure().is_err();
@@ -150,13 +181,46 @@ impl Tails {
                 Reach::Rows { .. } => tail.read_rows(databases),
             };
             if let Ok((readings, more)) = read {
-                let heard = readings.into_iter().filter(|r| tail.hear.takes(r));
+                let (said, heard): (Vec<_>, Vec<_>) = readings.into_iter().partition(is_said);
+                let heard = heard.into_iter().filter(|r| tail.hear.takes(r));
                 found.readings.extend(heard);
                 found.more |= more;
+                match room {
+                    _ if said.is_empty() => {}
+                    Room::Enough if !tail.dropped => found.said.extend(said),
+                    Room::Enough | Room::None => tail.dropped = true,
+                }
             }
         }
         found
     }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.tails.is_empty()
+    }
+
+    /// All that was said and kept is in the transcript. What was let go is read again. Returns whether there is
+    /// such a file.
+    pub(super) fn appended(&mut self, agent: &dyn Agent, process: Option<Process>) -> bool {
+        let mut again = false;
+        for tail in &mut self.tails {
+            let from = tail.unsaid.take();
+            if let Some(from) = from.filter(|_| tail.dropped) {
+                tail.heard = tail.heard.max(tail.position);
+                tail.position = from;
+                tail.primed = from == 0;
+                tail.reader = agent.reader(&tail.kind, process);
+                (tail.last, tail.asked) = (None, None);
+                again = true;
+            }
+            tail.dropped = false;
+        }
+        again
+    }
+}
+
+fn is_said(reading: &Reading) -> bool {
+    matches!(reading, Reading::Said(_) | Reading::Rewound { .. })
 }
 
 impl Tail {
@@ -180,14 +244,29 @@ impl Tail {
         if self.asked == Some(now) {
             return Ok((vec![], false));
         }
-        let said = databases.rows(&self.path, statement, of)?;
+        let mark = self.reader.mark();
+        let after = mark.as_deref().unwrap_or_default();
+        let said = databases.rows(&self.path, statement, of, after)?;
         self.asked = Some(now);
         if self.last.as_deref() == Some(said.as_bytes()) {
             return Ok((vec![], false));
         }
         let readings = self.reader.read(&said);
         self.last = Some(said.into_bytes());
-        Ok((readings, false))
+        self.unsay(&readings, 0);
+        // What comes a piece at a time is asked for until nothing comes.
+        let more = self.reader.mark() != mark;
+        if more {
+            self.asked = None;
+        }
+        Ok((readings, more))
+    }
+
+    /// What was said from here on is not in the transcript yet.
+    fn unsay(&mut self, readings: &[Reading], from: u64) {
+        if readings.iter().any(is_said) {
+            self.unsaid = Some(self.unsaid.map_or(from, |unsaid| unsaid.min(from)));
+        }
     }
 
     fn read_added(&mut self) -> std::io::Result<(Vec<Reading>, bool)> {
@@ -198,6 +277,9 @@ impl Tail {
             // It was cut or written anew, and perhaps with what it held before; the reader may know it.
             self.counted = if self.position > 0 { length } else { 0 };
             self.position = 0;
+            self.heard = 0;
+            self.unsaid = self.unsaid.map(|_| 0);
+            self.reader.begins(0);
             self.primed = true;
         }
         self.inode = inode;
@@ -207,6 +289,7 @@ impl Tail {
             // The first line is perhaps only half of one.
             let whole = before.iter().position(|b| *b == b'\n').map_or(0, |n| n + 1);
             let whole = if from == 0 { 0 } else { whole };
+            self.reader.begins(from + whole as u64);
             let _ = self.reader.read(&String::from_utf8_lossy(&before[whole..]));
             self.primed = true;
         }
@@ -214,27 +297,35 @@ impl Tail {
             return Ok((vec![], false));
         }
         let again = self.position < self.counted;
-        let most = if again {
-            CHUNK.min(self.counted - self.position)
-        } else {
-            CHUNK
-        };
+        let heard = self.position < self.heard;
+        let ends = [(again, self.counted), (heard, self.heard)];
+        let ends = ends.into_iter().filter_map(|(is, end)| is.then_some(end));
+        let most = ends
+            .min()
+            .map_or(CHUNK, |end| CHUNK.min(end - self.position));
         let added = read_from(&self.path, self.position, most)?;
         let full = added.len() as u64 == most;
         let Some(end) = added.iter().rposition(|b| *b == b'\n') else {
             if again && self.position + most == self.counted {
                 // Its last line was not whole when it was measured, so nobody has counted it.
                 self.counted = self.position;
+            } else if heard && self.position + most == self.heard {
+                self.heard = self.position;
             } else if full {
                 self.position += most;
             }
             return Ok((vec![], full));
         };
+        let from = self.position;
         self.position += end as u64 + 1;
         let mut readings = self.reader.read(&String::from_utf8_lossy(&added[..=end]));
         if again {
             readings.retain(|r| !matches!(r, Reading::Usage(_)));
         }
+        if heard {
+            readings.retain(is_said);
+        }
+        self.unsay(&readings, from);
         Ok((readings, full))
     }
 }
@@ -300,7 +391,7 @@ mod tests {
     struct Asked(std::sync::atomic::AtomicUsize);
 
     impl Databases for Asked {
-        fn rows(&self, _: &Path, statement: &str, of: &str) -> std::io::Result<String> {
+        fn rows(&self, _: &Path, statement: &str, of: &str, _: &str) -> std::io::Result<String> {
             self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             Ok(format!("{statement}-{of}\n"))
         }
@@ -338,6 +429,9 @@ mod tests {
                 asked: None,
                 inode: None,
                 counted: 0,
+                heard: position,
+                unsaid: None,
+                dropped: false,
                 position,
             };
             Tails { tails: vec![tail] }
@@ -358,7 +452,7 @@ mod tests {
     }
 
     fn read_with(tails: &mut Tails, databases: &dyn Databases) -> Vec<String> {
-        let found = tails.read(databases);
+        let found = tails.read(databases, Room::Enough);
         found
             .readings
             .iter()
@@ -403,6 +497,7 @@ mod tests {
             kind: "journal".into(),
             position,
             inode: None,
+            said: None,
         };
         let now = [source("/journal-2")];
         assert!(!was_read(&now, &[]));

@@ -7,6 +7,7 @@ mod killed;
 mod limited;
 mod reading;
 mod restored;
+mod said;
 mod spawned;
 mod stand_in;
 mod world;

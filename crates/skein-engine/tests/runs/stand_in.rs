@@ -169,6 +169,10 @@ impl Reader for Lines {
             if line["event"] == "hold" && self.0.pass() {
                 return Some(vec![Reading::Native("held".parse().unwrap())]);
             }
+            if line["event"] == "back" {
+                let to = line["payload"]["to"].as_str()?.parse().ok()?;
+                return Some(vec![Reading::Rewound { to }]);
+            }
             Some(skein_agent::hooks::read(line["event"].as_str()?, &payload))
         };
         text.lines().filter_map(told).flatten().collect()

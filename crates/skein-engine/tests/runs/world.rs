@@ -14,11 +14,17 @@ use skein_engine::fleet::{
 };
 use skein_engine::project::AddProject;
 use skein_engine::spawn::Spawn;
+use skein_engine::transcript::{Cold, TranscriptParts};
 use skein_engine::{Caller, Desk, Engine, FleetParts, Outcome, Tasks};
 use skein_runtime::runtime::Input;
 use skein_store::Store;
 use skein_store::fault::FaultyBackend;
 use skein_store::memory::MemoryBackend;
+use skein_store_sqlite::transcript::SqliteIndex;
+use skein_transcript::fault::{Faults, Faulty};
+use skein_transcript::memory::MemoryHot;
+use skein_transcript::service::{Direction, Query};
+use skein_transcript::{Hot, Tiers, TranscriptId};
 use skein_workspace::NoWorkspace;
 use tempfile::TempDir;
 
@@ -33,6 +39,9 @@ const LOOK: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub(crate) struct World {
     engine: Engine,
+    transcripts: Tiers,
+    /// What befalls the transcripts.
+    pub(crate) faults: Arc<Faults>,
     pub(crate) tasks: Tasks,
     pub(crate) backend: Arc<FaultyBackend>,
     pub(crate) terminals: Terminals,
@@ -73,7 +82,7 @@ impl Memory for Enough {
 struct NoDatabases;
 
 impl Databases for NoDatabases {
-    fn rows(&self, _: &Path, _: &str, _: &str) -> std::io::Result<String> {
+    fn rows(&self, _: &Path, _: &str, _: &str, _: &str) -> std::io::Result<String> {
         Ok(String::new())
     }
 }
@@ -82,11 +91,59 @@ impl World {
     pub(crate) async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (terminals, gate) = (Terminals::default(), Arc::new(Gate::default()));
-        let at = |name: &str| folder.path().join(name);
-        let parts = FleetParts {
+        let faults = Arc::new(Faults::default());
+        let hot: Arc<dyn Hot> = Arc::new(MemoryHot::default());
+        let transcripts = Tiers::hot_only(Arc::new(Faulty::new(hot, &faults)));
+        let tasks = Tasks::default();
+        let backend = Arc::new(FaultyBackend::new(Arc::new(MemoryBackend::new())));
+        let engine = Engine::new(Store::new(backend.clone()), tasks.clone());
+        let mut world = Self {
+            engine,
+            transcripts,
+            faults,
+            tasks,
+            backend,
+            terminals,
+            gate,
+            folder,
+        };
+        world.start().await;
+        let add = AddProject {
+            name: Some("api".parse().unwrap()),
+            ..AddProject::default()
+        };
+        world.desk().add_project(add).await.unwrap();
+        world
+    }
+
+    /// Another daemon takes over, after this one died where it was.
+    pub(crate) async fn restart(&mut self) {
+        self.tasks.drain(Duration::ZERO).await;
+        self.tasks = Tasks::default();
+        self.start().await;
+    }
+
+    async fn start(&mut self) {
+        let store = Store::new(self.backend.clone());
+        let engine = Engine::new(store, self.tasks.clone());
+        let index = SqliteIndex::open(&self.folder.path().join("search.db")).unwrap();
+        self.engine = engine
+            .with_fleet(self.parts())
+            .with_transcripts(TranscriptParts {
+                tiers: self.transcripts.clone(),
+                cold: Cold::None,
+                index: Arc::new(index),
+                idle_seconds: None,
+            });
+        self.engine.start_fleet().await.unwrap();
+    }
+
+    fn parts(&self) -> FleetParts {
+        let at = |name: &str| self.folder.path().join(name);
+        FleetParts {
             providers: vec![Arc::new(NoWorkspace::new(at("empty")))],
-            runtimes: vec![Arc::new(terminals.clone())],
-            settings: Arc::new(OneAgent(gate.clone())),
+            runtimes: vec![Arc::new(self.terminals.clone())],
+            settings: Arc::new(OneAgent(self.gate.clone())),
             memory: Arc::new(Enough),
             databases: Arc::new(NoDatabases),
             zone: Zone::utc(),
@@ -97,26 +154,47 @@ impl World {
             skein: "/bin/false".into(),
             environment: BTreeMap::new(),
             points: Arc::new(NoPoints),
-        };
-        let tasks = Tasks::default();
-        let backend = Arc::new(FaultyBackend::new(Arc::new(MemoryBackend::new())));
-        let store = Store::new(backend.clone());
-        let engine = Engine::new(store, tasks.clone()).with_fleet(parts);
-        engine.start_fleet().await.unwrap();
-        let world = Self {
-            engine,
-            tasks,
-            backend,
-            terminals,
-            gate,
-            folder,
-        };
-        let add = AddProject {
-            name: Some("api".parse().unwrap()),
-            ..AddProject::default()
-        };
-        world.desk().add_project(add).await.unwrap();
-        world
+        }
+    }
+
+    /// The ids of what the session's transcript has, in order; nothing while it cannot be read.
+    pub(crate) async fn said(&self, session: &Session) -> Vec<String> {
+        let tenant = self.transcripts.tenant(TenantId::default_tenant());
+        let transcript = tenant.open(&TranscriptId::from(&session.id));
+        let (mut said, mut cursor) = (vec![], None);
+        loop {
+            let query = Query {
+                direction: Direction::OldestFirst,
+                cursor,
+                limit: Query::MOST,
+            };
+            let Ok(page) = transcript.page(query).await else {
+                return vec![];
+            };
+            let ids = page.messages.iter().map(|p| p.message.id.to_string());
+            said.extend(ids);
+            cursor = page.next;
+            if cursor.is_none() {
+                return said;
+            }
+        }
+    }
+
+    /// Waits until the transcript has these, and no others.
+    pub(crate) async fn until_said(&self, session: &Session, wanted: &[String]) {
+        let mut last = vec![];
+        let found = tokio::time::timeout(PATIENCE, async {
+            loop {
+                last = self.said(session).await;
+                if last == wanted {
+                    return;
+                }
+                tokio::time::sleep(LOOK).await;
+            }
+        });
+        if found.await.is_err() {
+            panic!("it was never said: {last:?}, but {wanted:?}");
+        }
     }
 
     pub(crate) fn desk(&self) -> Desk {

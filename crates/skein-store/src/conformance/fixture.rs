@@ -126,6 +126,7 @@ pub(super) fn geared(n: u64) -> Session {
             kind: "rollout".into(),
             position: 7,
             inode: Some(8),
+            said: None,
         }],
         limit: Some(Limit {
             until: at(4),

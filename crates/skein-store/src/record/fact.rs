@@ -226,5 +226,24 @@ fn change(change: &Change) -> Value {
         }),
         Change::Interrupted { run } => json!({"run": run}),
         Change::Named { native } => json!({"native": native.as_str()}),
+        Change::ForkBegan { fork } => json!({"fork": fork.as_str()}),
+        Change::ForkUndone { fork, why } => json!({"fork": fork.as_str(), "why": why}),
+        Change::Forked(from) => json!({
+            "from": from.session.as_str(), "message": from.message.as_ref().map(ToString::to_string),
+        }),
+        Change::TranscriptRewound { to, dropped } => {
+            json!({"to": to.as_str(), "dropped": dropped})
+        }
+        Change::TranscriptFlushed {
+            entries,
+            segments,
+            kept_hot,
+        } => json!({"entries": entries, "segments": segments, "kept_hot": kept_hot}),
+        Change::TranscriptHydrated => json!({}),
+        Change::TranscriptImported {
+            format,
+            added,
+            already,
+        } => json!({"format": format, "added": added, "already": already}),
     }
 }

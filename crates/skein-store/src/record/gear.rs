@@ -50,6 +50,8 @@ struct ReadV1 {
     position: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     inode: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    said: Option<u64>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -167,6 +169,7 @@ impl From<&Gear> for GearV1 {
                     kind: r.kind.clone(),
                     position: r.position,
                     inode: r.inode,
+                    said: r.said,
                 })
                 .collect(),
             limit: g.limit.as_ref().map(|l| LimitV1 {
@@ -215,6 +218,7 @@ impl TryFrom<GearV1> for Gear {
                     kind: r.kind,
                     position: r.position,
                     inode: r.inode,
+                    said: r.said,
                 })
                 .collect(),
             limit: r.limit.map(limit).transpose()?,

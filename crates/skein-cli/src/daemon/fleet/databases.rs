@@ -8,7 +8,7 @@ use skein_engine::fleet::Databases;
 pub(super) struct Sqlite;
 
 impl Databases for Sqlite {
-    fn rows(&self, path: &Path, statement: &str, of: &str) -> std::io::Result<String> {
-        skein_store_sqlite::rows(path, statement, of)
+    fn rows(&self, path: &Path, statement: &str, of: &str, after: &str) -> std::io::Result<String> {
+        skein_store_sqlite::rows(path, statement, of, after)
     }
 }

@@ -57,7 +57,12 @@ fn tool(update: &Value) -> Option<Shown> {
             failed: status == "failed",
             result: result(update),
         }),
-        _ => Some(Shown::Tool { id, title: title? }),
+        _ => Some(Shown::Tool {
+            id,
+            title: title?,
+            name: update["kind"].as_str().unwrap_or("tool").to_owned(),
+            input: update["rawInput"].clone(),
+        }),
     }
 }
 

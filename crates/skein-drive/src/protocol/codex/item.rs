@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::protocol::{Effect, Resets, Shown, Step};
 
@@ -24,9 +24,21 @@ pub(super) fn read(method: &str, params: &Value) -> Vec<Effect> {
 }
 
 fn started(item: &Value) -> Option<Shown> {
+    let title = title(item)?;
+    let (name, input) = match item["type"].as_str()? {
+        "commandExecution" => ("shell", json!({"command": command(item)})),
+        "fileChange" => ("edit", json!({"changes": item["changes"]})),
+        "webSearch" => ("search", json!({"query": item["query"]})),
+        _ => (
+            item["tool"].as_str().unwrap_or(&title),
+            item["arguments"].clone(),
+        ),
+    };
     Some(Shown::Tool {
         id: item["id"].as_str()?.to_owned(),
-        title: title(item)?,
+        name: name.to_owned(),
+        input,
+        title,
     })
 }
 

@@ -60,7 +60,12 @@ impl Parts {
                     result: result.unwrap_or_default().to_owned(),
                 })
             }
-            _ => Some(Shown::Tool { id, title }),
+            _ => Some(Shown::Tool {
+                id,
+                title,
+                name: part["tool"].as_str().unwrap_or_default().to_owned(),
+                input: state["input"].clone(),
+            }),
         }
     }
 }

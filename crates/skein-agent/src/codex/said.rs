@@ -1,0 +1,160 @@
+//! What the items of a rollout say.
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use skein_transcript::message::Part;
+use skein_transcript::{Block, Message, MessageId, Role};
+
+use crate::agent::Reading;
+use crate::said::{self, Latest};
+
+const PROVIDER: &str = "openai";
+
+/// How prompts begin that Codex itself writes. Newer ones also say whose they are.
+const NOT_SAID: [&str; 7] = [
+    "<environment_context>",
+    "<user_instructions>",
+    "# AGENTS.md instructions",
+    "<INSTRUCTIONS>",
+    "<permissions instructions>",
+    "<turn_aborted>",
+    "<subagent_notification>",
+];
+
+#[derive(Deserialize)]
+struct Line<'a> {
+    #[serde(default)]
+    timestamp: Option<String>,
+    #[serde(borrow)]
+    payload: &'a RawValue,
+}
+
+/// What was said last before each of the latest prompts.
+#[derive(Debug, Default)]
+pub(super) struct Said {
+    last: Option<MessageId>,
+    prompts: Latest<Option<MessageId>>,
+}
+
+impl Said {
+    pub(super) fn item(&mut self, line: &str) -> Option<Reading> {
+        let told: Line<'_> = serde_json::from_str(line).ok()?;
+        let item: Value = serde_json::from_str(told.payload.get()).ok()?;
+        let (role, blocks) = read(&item)?;
+        // Older ones have no name; with its moment a line is like no other.
+        let id = match item["id"].as_str() {
+            Some(id) => said::id(id),
+            None => said::hashed("codex", &[line]),
+        };
+        let at = said::at(told.timestamp.as_deref());
+        let mut message: Message = said::message(id.clone(), role, blocks, at)?;
+        let pictures = item.to_string().contains("data:image/");
+        message.native = said::native(PROVIDER, told.payload.get()).filter(|_| !pictures);
+        if role == Role::User {
+            self.prompts.push(self.last.clone());
+        }
+        self.last = Some(id);
+        Some(said::reading(message))
+    }
+
+    /// The latest turns were taken back.
+    pub(super) fn rolled_back(&mut self, turns: u64) -> Option<Reading> {
+        let left = usize::try_from(turns).ok().filter(|turns| *turns > 0)?;
+        let kept = self.prompts.iter().len().checked_sub(left)?;
+        let to = self.prompts.iter().nth(kept)?.clone()?;
+        self.prompts.truncate(kept);
+        self.last = Some(to.clone());
+        Some(Reading::Rewound { to })
+    }
+}
+
+fn read(item: &Value) -> Option<(Role, Vec<Block>)> {
+    let text = |key: &str| item[key].as_str().unwrap_or_default();
+    let calls = |input: Value| {
+        let call = said::call(text("call_id"), text("name"), input);
+        Some((Role::Assistant, vec![call]))
+    };
+    match item["type"].as_str()? {
+        "message" => spoken(item),
+        "reasoning" => Some((Role::Assistant, thoughts(item))),
+        "function_call" => calls(said::arguments(text("arguments"))),
+        "custom_tool_call" => calls(Value::String(said::bounded(text("input")))),
+        "local_shell_call" => {
+            let id = item["call_id"].as_str().unwrap_or(text("id"));
+            let call = said::call(id, "local_shell", item["action"].clone());
+            Some((Role::Assistant, vec![call]))
+        }
+        "function_call_output" | "custom_tool_call_output" => {
+            let result = said::result(text("call_id"), parts(&item["output"]), failed(item));
+            Some((Role::Tool, vec![result]))
+        }
+        _ => None,
+    }
+}
+
+/// Whose words these are. What is said by developers is said by the program.
+fn spoken(item: &Value) -> Option<(Role, Vec<Block>)> {
+    let role = match item["role"].as_str()? {
+        "user" => Role::User,
+        "assistant" => Role::Assistant,
+        _ => return None,
+    };
+    let content = item["content"].as_array()?;
+    let kinds = &item["internal_chat_message_metadata_passthrough"]["content_item_kinds"];
+    let own = |n: usize| kinds[n].as_str().is_none_or(|k| k.starts_with("user."));
+    let mut blocks: Vec<Block> = content
+        .iter()
+        .enumerate()
+        .filter(|(n, _)| role != Role::User || own(*n))
+        .filter_map(|(_, part)| block(part))
+        .collect();
+    if role == Role::User {
+        let by_program = |text: &String| NOT_SAID.iter().any(|start| text.starts_with(start));
+        blocks.retain(|block| !matches!(block, Block::Text(text) if by_program(text)));
+    }
+    Some((role, blocks))
+}
+
+fn block(part: &Value) -> Option<Block> {
+    match part["type"].as_str()? {
+        "input_text" | "output_text" | "text" => said::text(part["text"].as_str()?),
+        "input_image" => Some(Block::Image(said::image(
+            "image/*",
+            part["image_url"].as_str()?,
+        ))),
+        _ => None,
+    }
+}
+
+fn thoughts(item: &Value) -> Vec<Block> {
+    let summary = item["summary"].as_array().into_iter().flatten();
+    let content = item["content"].as_array().into_iter().flatten();
+    summary
+        .chain(content)
+        .filter_map(|part| said::thinking(part["text"].as_str()?, None))
+        .collect()
+}
+
+/// A text, a list of parts, or an object that holds either.
+fn parts(output: &Value) -> Vec<Part> {
+    if let Some(text) = output.as_str() {
+        return vec![said::part(text)];
+    }
+    let part = |part: &Value| match part["type"].as_str()? {
+        "input_image" => Some(Part::Image(said::image(
+            "image/*",
+            part["image_url"].as_str()?,
+        ))),
+        _ => part["text"].as_str().map(said::part),
+    };
+    match output.as_array() {
+        Some(list) => list.iter().filter_map(part).collect(),
+        None if output["content"].is_null() => vec![],
+        None => parts(&output["content"]),
+    }
+}
+
+fn failed(item: &Value) -> bool {
+    item["output"]["success"] == false || item["status"] == "failed"
+}

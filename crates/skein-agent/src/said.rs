@@ -1,0 +1,207 @@
+//! What programs write, as messages of a transcript.
+//!
+//! Every message has an id that the text alone decides, so that reading the text again says nothing new.
+
+use std::collections::VecDeque;
+use std::str::FromStr;
+
+use serde_json::Value;
+use skein_domain::Timestamp;
+use skein_transcript::message::{Image, Native, Outcome, Part, ToolCall, ToolResult};
+use skein_transcript::{Block, Message, MessageId, Role, Usage};
+
+use crate::agent::Reading;
+
+/// Longest form of a program's own that is kept beside its message.
+const LONGEST_NATIVE: usize = 1 << 20;
+/// Longest text of a block; the rest is left out, and that it is, is said.
+const LONGEST_TEXT: usize = 4 << 20;
+/// How many messages are remembered by readers that must know what came before.
+const REMEMBERED: usize = 512;
+
+/// The moment of a message whose program does not say it: whoever appends it knows better.
+pub(crate) const UNTOLD: Timestamp = Timestamp::from_micros(0);
+
+/// A message; none without anything in it.
+pub(crate) fn message(
+    id: MessageId,
+    role: Role,
+    blocks: impl IntoIterator<Item = Block>,
+    at: Timestamp,
+) -> Option<Message> {
+    let blocks: Vec<Block> = blocks.into_iter().collect();
+    (!blocks.is_empty()).then(|| Message::new(id, role, blocks, at))
+}
+
+pub(crate) fn reading(message: Message) -> Reading {
+    Reading::Said(Box::new(message))
+}
+
+/// A program's own name for a message. One that cannot be a name is told by its hash.
+pub(crate) fn id(text: &str) -> MessageId {
+    MessageId::from_str(text).unwrap_or_else(|_| hashed("id", &[text]))
+}
+
+/// A name for what has none: of where it stands and what it says.
+pub(crate) fn hashed(kind: &str, parts: &[&str]) -> MessageId {
+    let mut hasher = blake3::Hasher::new();
+    for part in parts {
+        hasher.update(&(part.len() as u64).to_le_bytes());
+        hasher.update(part.as_bytes());
+    }
+    let hash = hasher.finalize().to_hex();
+    MessageId::from_str(&format!("{kind}-{}", &hash[..32])).expect("letters and digits are a name")
+}
+
+/// What the program wrote, verbatim, unless it is very long.
+pub(crate) fn native(provider: &str, payload: &str) -> Option<Native> {
+    (payload.len() <= LONGEST_NATIVE).then(|| Native {
+        provider: provider.to_owned(),
+        payload: payload.to_owned(),
+    })
+}
+
+/// A moment as programs write it: `2026-11-17T11:01:01.627Z`.
+pub(crate) fn at(text: Option<&str>) -> Timestamp {
+    let moment = text.and_then(|text| text.parse::<jiff::Timestamp>().ok());
+    moment.map_or(UNTOLD, |m| Timestamp::from_micros(m.as_microsecond()))
+}
+
+/// The same in milliseconds since 1970.
+pub(crate) fn at_millis(millis: Option<u64>) -> Timestamp {
+    let micros = millis.and_then(|ms| i64::try_from(ms).ok()?.checked_mul(1_000));
+    micros.map_or(UNTOLD, Timestamp::from_micros)
+}
+
+/// A text; none when it is blank.
+pub(crate) fn text(text: &str) -> Option<Block> {
+    (!text.trim().is_empty()).then(|| Block::Text(bounded(text)))
+}
+
+pub(crate) fn thinking(text: &str, signature: Option<&str>) -> Option<Block> {
+    (!text.trim().is_empty()).then(|| Block::Thinking {
+        text: bounded(text),
+        signature: signature.filter(|s| !s.is_empty()).map(str::to_owned),
+    })
+}
+
+pub(crate) fn call(id: &str, name: &str, input: Value) -> Block {
+    Block::ToolCall(ToolCall {
+        id: id.to_owned(),
+        name: name.to_owned(),
+        input,
+    })
+}
+
+/// Arguments that a program keeps as text.
+pub(crate) fn arguments(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| Value::String(bounded(text)))
+}
+
+pub(crate) fn result(call: &str, content: Vec<Part>, failed: bool) -> Block {
+    Block::ToolResult(ToolResult {
+        call: call.to_owned(),
+        content,
+        outcome: if failed {
+            Outcome::Failed
+        } else {
+            Outcome::Done
+        },
+    })
+}
+
+pub(crate) fn part(text: &str) -> Part {
+    Part::Text(bounded(text))
+}
+
+/// A picture by reference: where it is, or the hash of what it is.
+pub(crate) fn image(media_type: &str, source: &str) -> Image {
+    let source = match source.len() {
+        0..=2_048 if !source.starts_with("data:") => source.to_owned(),
+        _ => format!("blake3:{}", blake3::hash(source.as_bytes()).to_hex()),
+    };
+    Image {
+        media_type: media_type.to_owned(),
+        source,
+    }
+}
+
+pub(crate) fn bounded(text: &str) -> String {
+    if text.len() <= LONGEST_TEXT {
+        return text.to_owned();
+    }
+    let end = text.floor_char_boundary(LONGEST_TEXT);
+    let left = text.len() - end;
+    format!("{}\n[{left} more bytes were left out]", &text[..end])
+}
+
+/// What of `all` is not in `counted`.
+pub(crate) fn minus(all: Usage, counted: Usage) -> Usage {
+    Usage {
+        input: all.input.saturating_sub(counted.input),
+        output: all.output.saturating_sub(counted.output),
+        cache_read: all.cache_read.saturating_sub(counted.cache_read),
+        cache_write: all.cache_write.saturating_sub(counted.cache_write),
+        reasoning: all.reasoning.saturating_sub(counted.reasoning),
+        cost_micros: all.cost_micros.saturating_sub(counted.cost_micros),
+    }
+}
+
+/// The latest of what was told, in order.
+#[derive(Debug)]
+pub(crate) struct Latest<T>(VecDeque<T>);
+
+impl<T> Default for Latest<T> {
+    fn default() -> Self {
+        Self(VecDeque::new())
+    }
+}
+
+impl<T> Latest<T> {
+    pub(crate) fn push(&mut self, item: T) {
+        if self.0.len() == REMEMBERED {
+            self.0.pop_front();
+        }
+        self.0.push_back(item);
+    }
+
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &T> + ExactSizeIterator {
+        self.0.iter()
+    }
+
+    pub(crate) fn truncate(&mut self, length: usize) {
+        self.0.truncate(length);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn l13_any_name_becomes_an_id_and_different_ones_stay_different() {
+        assert_eq!(id("msg_1").as_str(), "msg_1");
+        let (one, two) = (id("a b"), id("a  b"));
+        assert_ne!(one, two);
+        assert_eq!(one, id("a b"));
+        assert_ne!(hashed("x", &["ab", "c"]), hashed("x", &["a", "bc"]));
+    }
+
+    #[test]
+    fn what_is_very_long_is_cut_and_says_so() {
+        let long = "é".repeat(LONGEST_TEXT);
+        let cut = bounded(&long);
+        assert!(cut.len() < LONGEST_TEXT + 100);
+        assert!(cut.ends_with("more bytes were left out]"));
+        assert_eq!(native("x", &long), None);
+    }
+
+    #[test]
+    fn moments_are_read_in_both_forms() {
+        let moment = Timestamp::from_micros(1_794_913_261_627_000);
+        assert_eq!(at(Some("2026-11-17T11:01:01.627Z")), moment);
+        assert_eq!(at_millis(Some(1_794_913_261_627)), moment);
+        assert_eq!(at(Some("yesterday")), UNTOLD);
+        assert_eq!(at_millis(Some(u64::MAX)), UNTOLD);
+    }
+}

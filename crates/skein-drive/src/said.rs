@@ -1,0 +1,239 @@
+//! What was said in a turn, put together for the journal: a message is told once it is whole.
+//!
+//! Programs tell text a few letters at a time, and calls as they learn of them. What a resumed conversation repeats
+//! is not part of a turn, and is not told again.
+
+use std::collections::HashSet;
+
+use serde_json::{Value, json};
+
+use crate::protocol::Shown;
+
+/// Longest text of a message; the rest is left out, and that it is, is said.
+const LONGEST: usize = 1 << 20;
+
+#[derive(Debug, Default)]
+pub(crate) struct Said {
+    thinking: String,
+    text: String,
+    /// Calls that are not told yet: programs may still learn what is in them.
+    calls: Vec<Call>,
+    told: HashSet<String>,
+}
+
+#[derive(Debug)]
+struct Call {
+    id: String,
+    name: String,
+    title: String,
+    input: Value,
+}
+
+/// A message, as the journal has it.
+pub(crate) fn message(role: &str, blocks: Vec<Value>) -> Value {
+    json!({"role": role, "blocks": blocks})
+}
+
+pub(crate) fn text(text: &str) -> Value {
+    json!({"type": "text", "text": bounded(text)})
+}
+
+impl Said {
+    /// The messages that are whole now.
+    pub(crate) fn show(&mut self, shown: &Shown) -> Vec<Value> {
+        match shown {
+            Shown::Say(text) => {
+                let before = self.told_calls();
+                grow(&mut self.text, text);
+                before
+            }
+            Shown::Think(text) => {
+                let before = self.told();
+                grow(&mut self.thinking, text);
+                before
+            }
+            Shown::Pause if self.text.trim().is_empty() => vec![],
+            Shown::Pause => self.told_words(),
+            Shown::Tool {
+                id,
+                title,
+                name,
+                input,
+            } => {
+                let before = self.told_words();
+                self.call(id, title, name, input);
+                before
+            }
+            Shown::ToolDone {
+                id,
+                title,
+                failed,
+                result,
+            } => {
+                // Some calls are heard of only when they are over.
+                if let Some(title) = title {
+                    self.call(id, title, "tool", &Value::Null);
+                }
+                let mut out = self.told();
+                if self.told.contains(id) {
+                    let result = bounded(result);
+                    let block =
+                        json!({"type": "result", "call": id, "text": result, "failed": failed});
+                    out.push(message("tool", vec![block]));
+                }
+                out
+            }
+            Shown::You(_) | Shown::Plan(_) | Shown::Note(_) => vec![],
+        }
+    }
+
+    /// The turn is over, or waits for people: what was said is whole.
+    pub(crate) fn told(&mut self) -> Vec<Value> {
+        let mut out = self.told_words();
+        out.extend(self.told_calls());
+        out
+    }
+
+    pub(crate) fn end_turn(&mut self) -> Vec<Value> {
+        let out = self.told();
+        self.told.clear();
+        out
+    }
+
+    fn call(&mut self, id: &str, title: &str, name: &str, input: &Value) {
+        if self.told.contains(id) {
+            return;
+        }
+        match self.calls.iter_mut().find(|call| call.id == id) {
+            Some(call) if !is_empty(input) => call.input = input.clone(),
+            Some(_) => {}
+            None => self.calls.push(Call {
+                id: id.to_owned(),
+                name: name.to_owned(),
+                title: title.to_owned(),
+                input: input.clone(),
+            }),
+        }
+    }
+
+    fn told_words(&mut self) -> Vec<Value> {
+        let (thinking, said) = (
+            std::mem::take(&mut self.thinking),
+            std::mem::take(&mut self.text),
+        );
+        let mut blocks = vec![];
+        if !thinking.trim().is_empty() {
+            blocks.push(json!({"type": "thinking", "text": bounded(&thinking)}));
+        }
+        if !said.trim().is_empty() {
+            blocks.push(text(said.trim_end()));
+        }
+        if blocks.is_empty() {
+            return vec![];
+        }
+        vec![message("assistant", blocks)]
+    }
+
+    fn told_calls(&mut self) -> Vec<Value> {
+        let calls = std::mem::take(&mut self.calls);
+        let blocks: Vec<Value> = calls
+            .into_iter()
+            .map(|call| {
+                let input = match is_empty(&call.input) {
+                    true => json!({"title": call.title}),
+                    false => call.input,
+                };
+                let (id, name) = (call.id, call.name);
+                let block = json!({"type": "call", "id": id, "name": name, "input": input});
+                self.told.insert(id);
+                block
+            })
+            .collect();
+        if blocks.is_empty() {
+            return vec![];
+        }
+        vec![message("assistant", blocks)]
+    }
+}
+
+fn is_empty(input: &Value) -> bool {
+    input.is_null() || input.as_object().is_some_and(serde_json::Map::is_empty)
+}
+
+/// What is beyond the longest is not kept, but for what shows that there was more.
+fn grow(text: &mut String, more: &str) {
+    if text.len() <= LONGEST {
+        text.push_str(more);
+    }
+}
+
+fn bounded(text: &str) -> String {
+    if text.len() <= LONGEST {
+        return text.to_owned();
+    }
+    let end = text.floor_char_boundary(LONGEST);
+    format!("{}\n[the rest was left out]", &text[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tool(id: &str, input: Value) -> Shown {
+        Shown::Tool {
+            id: id.into(),
+            title: "run".into(),
+            name: "bash".into(),
+            input,
+        }
+    }
+
+    fn done(id: &str) -> Shown {
+        Shown::ToolDone {
+            id: id.into(),
+            title: None,
+            failed: false,
+            result: "ok".into(),
+        }
+    }
+
+    #[test]
+    fn text_is_told_when_it_is_whole_and_calls_with_what_is_known_of_them() {
+        let mut said = Said::default();
+        let shown = [
+            Shown::Think("hm".into()),
+            Shown::Pause,
+            Shown::Say("I will ".into()),
+            Shown::Say("run it\n".into()),
+            tool("c1", json!({})),
+            tool("c1", json!({"command": "ls"})),
+            tool("c2", Value::Null),
+            done("c1"),
+            done("c2"),
+            done("unheard of"),
+            Shown::Say("done".into()),
+        ];
+        let told: Vec<Value> = shown.iter().flat_map(|s| said.show(s)).collect();
+        let call = |id: &str, input: Value| json!({"type": "call", "id": id, "name": "bash", "input": input});
+        let result =
+            |id: &str| json!({"type": "result", "call": id, "text": "ok", "failed": false});
+        let thought = json!({"type": "thinking", "text": "hm"});
+        assert_eq!(
+            told,
+            [
+                message("assistant", vec![thought, text("I will run it")]),
+                message(
+                    "assistant",
+                    vec![
+                        call("c1", json!({"command": "ls"})),
+                        call("c2", json!({"title": "run"}))
+                    ]
+                ),
+                message("tool", vec![result("c1")]),
+                message("tool", vec![result("c2")]),
+            ]
+        );
+        assert_eq!(said.end_turn(), [message("assistant", vec![text("done")])]);
+        assert_eq!(said.end_turn(), [Value::Null; 0]);
+    }
+}

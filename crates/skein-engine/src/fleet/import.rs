@@ -1,0 +1,304 @@
+//! How what an agent said becomes the session's transcript.
+//!
+//! What was read of an agent's files is appended, on behalf of the run, before it is recorded that it was read: a
+//! crash in between repeats it, and ids make it count once. A transcript that cannot be written holds up nothing
+//! (L3). What was said waits, and is tried again; when more waits than is good, it is let go and read again later,
+//! from where the record says that it is not in the transcript yet.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use skein_agent::agent::Reading;
+use skein_agent::hooks::UNNAMED;
+use skein_domain::{Kind, TenantId, Timestamp};
+use skein_transcript::message::{Block, Part};
+use skein_transcript::{By, Error, Message, MessageId, Run, Transcript, TranscriptId};
+use tokio::sync::oneshot;
+
+use super::keeper::{AGAIN, Keeper};
+use super::tail::process;
+use crate::engine::Shared;
+
+/// How much may wait: more is read again later.
+const ROOM: usize = 1_024;
+const ROOM_BYTES: usize = 16 * 1024 * 1024;
+/// How much is appended at once.
+const BATCH: usize = 256;
+const BATCH_BYTES: usize = 4 * 1024 * 1024;
+/// A tier that takes longer is taken for one that is not there.
+const LONGEST: Duration = Duration::from_secs(30);
+/// How long a keeper stays to hear that something is appended before it looks at other things.
+pub(super) const PATIENCE: Duration = Duration::from_millis(250);
+/// The same when there is nothing else to look at.
+pub(super) const LAST_PATIENCE: Duration = Duration::from_secs(5);
+
+#[derive(Debug)]
+enum Word {
+    Said(Message),
+    Rewound(MessageId),
+}
+
+/// What was said and is not known to be in the transcript.
+#[derive(Debug, Default)]
+pub(super) struct Import {
+    waiting: VecDeque<Arc<Word>>,
+    bytes: usize,
+    /// How many of those are being appended, and who tells of it.
+    going: Option<(usize, oneshot::Receiver<Result<(), Error>>)>,
+    /// Whether the transcript is known to be there.
+    begun: bool,
+    pub(super) failures: u32,
+    /// Not before this.
+    due: u64,
+    unnamed: u64,
+}
+
+impl Import {
+    pub(super) fn has_room(&self) -> bool {
+        self.waiting.len() < ROOM && self.bytes < ROOM_BYTES
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    fn push(&mut self, word: Word) {
+        self.bytes += weight(&word);
+        self.waiting.push_back(Arc::new(word));
+    }
+
+    fn batch(&self) -> Vec<Arc<Word>> {
+        let mut bytes = 0;
+        let fits = |word: &&Arc<Word>| {
+            let first = bytes == 0;
+            bytes += weight(word);
+            first || bytes <= BATCH_BYTES
+        };
+        let words = self.waiting.iter().take(BATCH).take_while(fits);
+        words.cloned().collect()
+    }
+
+    fn appended(&mut self, count: usize) {
+        for word in self.waiting.drain(..count) {
+            self.bytes -= weight(&word);
+        }
+        self.begun = true;
+        self.failures = 0;
+    }
+}
+
+impl Keeper {
+    /// Keeps what was said until it is appended; gives back the rest.
+    pub(super) fn take_words(&mut self, readings: Vec<Reading>) -> Vec<Reading> {
+        let (now, run) = (self.desk.now(), self.run);
+        let mut rest = vec![];
+        for reading in readings {
+            match reading {
+                Reading::Said(mut message) => {
+                    if message.at <= Timestamp::from_micros(0) {
+                        message.at = now;
+                    }
+                    if message.id.as_str().starts_with(UNNAMED) {
+                        self.import.unnamed += 1;
+                        let (at, n) = (now.as_micros(), self.import.unnamed);
+                        let id = format!("hook-{run}-{at}-{n}").parse();
+                        message.id = id.expect("numbers and dashes are a name");
+                    }
+                    self.import.push(Word::Said(*message));
+                }
+                Reading::Rewound { to } => self.import.push(Word::Rewound(to)),
+                other => rest.push(other),
+            }
+        }
+        rest
+    }
+
+    /// Has what was said appended, and stays for `patience` to hear of it. Returns when to come back although
+    /// nothing rings.
+    pub(super) async fn import(&mut self, patience: Duration) -> Option<u64> {
+        if self.desk.shared.books.get().is_none() {
+            // Nobody keeps transcripts here.
+            self.import = Import::default();
+            self.read_again();
+            return None;
+        }
+        loop {
+            if let Some((count, going)) = &mut self.import.going {
+                let count = *count;
+                // It rings when it is done.
+                let heard = tokio::time::timeout(patience, going).await.ok()?;
+                self.import.going = None;
+                match heard {
+                    Ok(Ok(())) => self.import.appended(count),
+                    Ok(Err(error)) => self.cannot_import(&error),
+                    // Everything stops.
+                    Err(_) => return None,
+                }
+                if self.import.is_done() && self.read_again() {
+                    return Some(self.now());
+                }
+            }
+            if self.import.is_done() {
+                return None;
+            }
+            if self.import.due > self.now() {
+                return Some(self.import.due);
+            }
+            self.append_next();
+        }
+    }
+
+    /// All that was read is in the transcript. Whether some file has more to say than was kept of it.
+    fn read_again(&mut self) -> bool {
+        let process = self.sight.pid.and_then(process);
+        let agent = self.agent.clone();
+        agent.is_some_and(|agent| self.tails.appended(&*agent, process))
+    }
+
+    fn cannot_import(&mut self, error: &Error) {
+        let session = &self.member.session;
+        if self.import.failures == 0 {
+            tracing::warn!(%session, %error, "what was said cannot be written to the transcript yet");
+        }
+        let index = usize::try_from(self.import.failures).unwrap_or(usize::MAX);
+        let pause = AGAIN[index.min(AGAIN.len() - 1)];
+        self.import.failures = self.import.failures.saturating_add(1);
+        self.import.due = self.now() + pause;
+    }
+
+    fn append_next(&mut self) {
+        let batch = self.import.batch();
+        let writing = Writing {
+            shared: self.desk.shared.clone(),
+            tenant: self.member.tenant.clone(),
+            id: TranscriptId::from(&self.member.session),
+            by: By {
+                run: Run(self.run),
+                at: self.desk.now(),
+            },
+        };
+        let (count, begun, bell) = (batch.len(), self.import.begun, self.bell.clone());
+        let work = async move {
+            let done = tokio::time::timeout(LONGEST, writing.write(begun, batch)).await;
+            bell.notify_one();
+            done.unwrap_or_else(|_| Err(Error::hot("it takes too long")))
+        };
+        let going = self.desk.shared.tasks.run("import", work);
+        self.import.going = Some((count, going));
+    }
+}
+
+/// One session's transcript, written on behalf of one run.
+struct Writing {
+    shared: Arc<Shared>,
+    tenant: TenantId,
+    id: TranscriptId,
+    by: By,
+}
+
+impl Writing {
+    async fn write(self, begun: bool, words: Vec<Arc<Word>>) -> Result<(), Error> {
+        let Some(books) = self.shared.books.get() else {
+            return Ok(());
+        };
+        let all = books.of(&self.tenant);
+        if !begun {
+            match all.create(&self.id, self.by).await {
+                // One that was forked from another is there, too.
+                Err(error) if error.kind() != Kind::Conflict => return Err(error),
+                Ok(_) | Err(_) => {}
+            }
+        }
+        let transcript = all.open(&self.id);
+        let mut messages = vec![];
+        for word in words {
+            match &*word {
+                Word::Said(message) => messages.push(message.clone()),
+                Word::Rewound(to) => {
+                    self.append(&transcript, &std::mem::take(&mut messages))
+                        .await?;
+                    match transcript.rewind(self.by, to).await {
+                        Ok(()) => {
+                            let end = transcript.head().await?.end;
+                            books.went_back(&self.tenant, &self.id, end);
+                        }
+                        Err(error) if !may_pass(&error) => return Err(error),
+                        // It goes back to what it never said here.
+                        Err(_) => {}
+                    }
+                }
+            }
+        }
+        self.append(&transcript, &messages).await?;
+        books.grew(&self.tenant, &self.id);
+        Ok(())
+    }
+
+    /// What one message does not allow is no reason to leave out the others.
+    async fn append(&self, transcript: &Transcript, messages: &[Message]) -> Result<(), Error> {
+        if messages.is_empty() {
+            return Ok(());
+        }
+        match transcript.append(self.by, messages).await {
+            Ok(_) => return Ok(()),
+            Err(error) if !may_pass(&error) => return Err(error),
+            Err(_) => {}
+        }
+        for message in messages {
+            match self.append_one(transcript, message).await {
+                Err(error) if !may_pass(&error) => return Err(error),
+                Err(error) => {
+                    tracing::debug!(transcript = %self.id, %error, "a message was left out");
+                }
+                Ok(()) => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn append_one(&self, transcript: &Transcript, message: &Message) -> Result<(), Error> {
+        let Err(error) = transcript
+            .append(self.by, std::slice::from_ref(message))
+            .await
+        else {
+            return Ok(());
+        };
+        let Error::TooLarge { size, .. } = error else {
+            return Err(error);
+        };
+        let note = format!("[a message of {size} bytes was left out]");
+        let note = Message {
+            blocks: vec![Block::Text(note)],
+            native: None,
+            ..message.clone()
+        };
+        let note = std::slice::from_ref(&note);
+        transcript.append(self.by, note).await.map(drop)
+    }
+}
+
+/// Whether trying again would not help. A run that was fenced off has a successor, who reads what is left.
+fn may_pass(error: &Error) -> bool {
+    !matches!(error.kind(), Kind::Unavailable | Kind::Failed)
+}
+
+/// About how many bytes it has.
+fn weight(word: &Word) -> usize {
+    let Word::Said(message) = word else {
+        return 64;
+    };
+    let part = |part: &Part| match part {
+        Part::Text(text) => text.len(),
+        Part::Image(image) => image.source.len(),
+    };
+    let block = |block: &Block| match block {
+        Block::Text(text) | Block::Thinking { text, .. } => text.len(),
+        // What it is in the program's own form is counted there.
+        Block::ToolCall(_) => 256,
+        Block::ToolResult(result) => result.content.iter().map(part).sum(),
+        Block::Image(image) => image.source.len(),
+    };
+    let native = message.native.as_ref().map_or(0, |n| n.payload.len());
+    64 + native + message.blocks.iter().map(block).sum::<usize>()
+}

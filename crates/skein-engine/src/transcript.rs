@@ -1,0 +1,101 @@
+//! Sessions' transcripts: said into, read, followed, forked, put away.
+//!
+//! A transcript's id is its session's id, and it begins with the first thing said into it: a session from
+//! before there were transcripts is one that has said nothing yet, and a crash between making a session and
+//! making its transcript leaves nothing to repair. Only a fork is made with its session ([`fork`]).
+//!
+//! Writers are fenced by the session's run. What is said leaves no event in the ledger, for a transcript is
+//! its own log; who wants to hear it follows the transcript ([`live`]).
+//!
+//! First place to read: [`Desk::append`].
+
+mod access;
+mod fork;
+mod live;
+mod read;
+mod search;
+mod tier;
+mod write;
+
+use std::sync::Arc;
+
+use skein_domain::{MessageId, TenantId};
+use skein_transcript::service::{Appended, Flushed, Hydrated, Keep};
+use skein_transcript::{Index, Tiers, TranscriptId, Transcripts};
+
+pub use fork::ForkOrder;
+pub use live::{Delta, Follower, Heard};
+pub use read::{Overview, TranscriptUsage};
+pub use search::SearchOrder;
+
+use fork::Forking;
+use live::{Live, Notice};
+use search::Unseen;
+use tier::Looked;
+
+/// What the composition root picks.
+#[derive(Debug)]
+pub struct TranscriptParts {
+    pub tiers: Tiers,
+    /// Whether there is a cold tier.
+    pub cold: Cold,
+    /// By which text is found.
+    pub index: Arc<dyn Index>,
+    /// Transcripts that nobody wrote to for so long are flushed.
+    pub idle_seconds: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cold {
+    There,
+    None,
+}
+
+/// All transcripts, and who listens.
+#[derive(Debug)]
+pub(crate) struct Books {
+    parts: TranscriptParts,
+    live: Live,
+    unseen: Unseen,
+    looked: Looked,
+    forking: Forking,
+}
+
+impl Books {
+    pub(crate) fn new(parts: TranscriptParts) -> Self {
+        Self {
+            parts,
+            live: Live::default(),
+            unseen: Unseen::default(),
+            looked: Looked::default(),
+            forking: Forking::default(),
+        }
+    }
+
+    pub(crate) fn of(&self, tenant: &TenantId) -> Transcripts {
+        self.parts.tiers.tenant(tenant.clone())
+    }
+
+    /// Whoever follows a transcript, or searches in it, hears that it grew.
+    pub(crate) fn grew(&self, tenant: &TenantId, id: &TranscriptId) {
+        self.unseen.add(tenant, id);
+        self.live.tell(tenant, id, Notice::Grew);
+    }
+
+    /// The same when it went back, and ends there now.
+    pub(crate) fn went_back(&self, tenant: &TenantId, id: &TranscriptId, end: u64) {
+        self.unseen.add(tenant, id);
+        self.live.tell(tenant, id, Notice::Rewound { end });
+    }
+}
+
+/// What was done to a transcript.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Done {
+    Appended(Appended),
+    Rewound { to: MessageId, dropped: u64 },
+    StateSet { version: u64 },
+    Flushed { flushed: Flushed, keep: Keep },
+    Hydrated(Hydrated),
+    Imported { added: u64, already: u64 },
+}

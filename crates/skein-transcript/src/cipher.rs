@@ -1,0 +1,216 @@
+//! How objects are wrapped before they leave for the cold tier: as they are (the default), or encrypted
+//! with a key of their tenant.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use chacha20poly1305::aead::{Aead, KeyInit, Payload};
+use chacha20poly1305::{Key as AeadKey, XChaCha20Poly1305, XNonce};
+use skein_domain::TenantId;
+
+use crate::cold::Name;
+use crate::error::{Error, Result};
+
+const PLAIN: &[u8] = b"skein-object 1\n";
+const ENCRYPTED: &[u8] = b"skein-object 1 xchacha20poly1305\n";
+const NONCE: usize = 24;
+
+/// Called by the service only. An object that was changed, or that is not the one of its name, is refused.
+pub trait Cipher: Send + Sync + fmt::Debug {
+    /// What names this content, one for each key that may have been in use, the present one first.
+    fn fingerprints(&self, tenant: &TenantId, plain: &[u8]) -> Result<Vec<String>>;
+    fn seal(&self, tenant: &TenantId, name: &Name, plain: &[u8]) -> Result<Vec<u8>>;
+    fn open(&self, tenant: &TenantId, name: &Name, sealed: &[u8]) -> Result<Vec<u8>>;
+}
+
+/// No encryption; a checksum finds damage.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Plain;
+
+impl Cipher for Plain {
+    fn fingerprints(&self, _: &TenantId, plain: &[u8]) -> Result<Vec<String>> {
+        Ok(vec![blake3::hash(plain).to_hex().to_string()])
+    }
+
+    fn seal(&self, _: &TenantId, _: &Name, plain: &[u8]) -> Result<Vec<u8>> {
+        Ok([PLAIN, blake3::hash(plain).as_bytes(), plain].concat())
+    }
+
+    fn open(&self, _: &TenantId, name: &Name, sealed: &[u8]) -> Result<Vec<u8>> {
+        if sealed.starts_with(ENCRYPTED) {
+            return Err(Error::corrupt(
+                name,
+                "it is encrypted, and no keys were given",
+            ));
+        }
+        let rest = sealed
+            .strip_prefix(PLAIN)
+            .and_then(|rest| rest.split_first_chunk::<32>());
+        let Some((sum, plain)) = rest else {
+            return Err(Error::corrupt(name, "it is not an object of ours"));
+        };
+        if blake3::hash(plain).as_bytes() != sum {
+            return Err(Error::corrupt(name, "its checksum is wrong"));
+        }
+        Ok(plain.to_vec())
+    }
+}
+
+/// One key of one tenant.
+#[derive(Clone)]
+pub struct Key {
+    id: String,
+    secret: [u8; 32],
+}
+
+impl Key {
+    /// `id` is written beside what the key encrypts: 1 to 64 bytes, no secret.
+    pub fn new(id: impl Into<String>, secret: [u8; 32]) -> Result<Self> {
+        let id = id.into();
+        if (1..=64).contains(&id.len()) {
+            Ok(Self { id, secret })
+        } else {
+            Err(skein_domain::Invalid::new("key id", &id, "expected 1 to 64 bytes").into())
+        }
+    }
+
+    /// Keyed, so that a name does not tell whether a guess of the content is right.
+    fn fingerprint(&self, plain: &[u8]) -> String {
+        let key = blake3::derive_key("skein transcript 1 fingerprints", &self.secret);
+        blake3::keyed_hash(&key, plain).to_hex().to_string()
+    }
+
+    fn aead(&self) -> XChaCha20Poly1305 {
+        XChaCha20Poly1305::new(AeadKey::from_slice(&self.secret))
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({})", self.id)
+    }
+}
+
+/// Encrypts with a tenant's first key, and reads with any of them. A tenant without keys is refused: it
+/// must not be written in the clear by an oversight.
+#[derive(Debug, Default)]
+pub struct KeyRing {
+    tenants: BTreeMap<TenantId, Vec<Key>>,
+}
+
+impl KeyRing {
+    /// The first of `keys` encrypts; the others are former ones.
+    #[must_use]
+    pub fn with(mut self, tenant: TenantId, keys: Vec<Key>) -> Self {
+        self.tenants.insert(tenant, keys);
+        self
+    }
+
+    fn keys(&self, tenant: &TenantId) -> &[Key] {
+        self.tenants.get(tenant).map_or(&[], Vec::as_slice)
+    }
+
+    fn current(&self, tenant: &TenantId) -> Result<&Key> {
+        let missing = || Error::cold(format!("tenant `{tenant}` has no key to encrypt with"));
+        self.keys(tenant).first().ok_or_else(missing)
+    }
+}
+
+impl Cipher for KeyRing {
+    fn fingerprints(&self, tenant: &TenantId, plain: &[u8]) -> Result<Vec<String>> {
+        self.current(tenant)?;
+        Ok(self
+            .keys(tenant)
+            .iter()
+            .map(|key| key.fingerprint(plain))
+            .collect())
+    }
+
+    fn seal(&self, tenant: &TenantId, name: &Name, plain: &[u8]) -> Result<Vec<u8>> {
+        let key = self.current(tenant)?;
+        let mut nonce = [0; NONCE];
+        getrandom::fill(&mut nonce).map_err(|e| Error::cold(format!("no random bytes: {e}")))?;
+        let payload = Payload {
+            msg: plain,
+            aad: name.as_str().as_bytes(),
+        };
+        let body = key.aead().encrypt(XNonce::from_slice(&nonce), payload);
+        let body = body.map_err(|_| Error::Bug("cannot encrypt an object".into()))?;
+        let id = key.id.as_bytes();
+        let length =
+            [u8::try_from(id.len()).map_err(|_| Error::Bug("a key id is too long".into()))?];
+        Ok([ENCRYPTED, &length, id, &nonce, &body].concat())
+    }
+
+    fn open(&self, tenant: &TenantId, name: &Name, sealed: &[u8]) -> Result<Vec<u8>> {
+        let damaged = |why: &str| Error::corrupt(name, why);
+        let rest = sealed.strip_prefix(ENCRYPTED);
+        let rest = rest.ok_or_else(|| damaged("it is not encrypted, as it should be"))?;
+        let parts = rest.split_first().and_then(|(length, rest)| {
+            let (id, rest) = rest.split_at_checked(usize::from(*length))?;
+            let (nonce, body) = rest.split_first_chunk::<NONCE>()?;
+            Some((id, nonce, body))
+        });
+        let (id, nonce, body) = parts.ok_or_else(|| damaged("it ends too early"))?;
+        let key = self.keys(tenant).iter().find(|key| key.id.as_bytes() == id);
+        let key = key.ok_or_else(|| damaged("the key it was encrypted with was not given"))?;
+        let payload = Payload {
+            msg: body,
+            aad: name.as_str().as_bytes(),
+        };
+        let plain = key.aead().decrypt(XNonce::from_slice(nonce), payload);
+        plain.map_err(|_| damaged("it was changed since it was encrypted"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ring(keys: &[(&str, u8)]) -> KeyRing {
+        let keys = keys
+            .iter()
+            .map(|(id, byte)| Key::new(*id, [*byte; 32]).unwrap());
+        KeyRing::default().with(TenantId::default_tenant(), keys.collect())
+    }
+
+    #[test]
+    fn what_was_changed_moved_or_cut_is_refused() {
+        let (tenant, name) = (TenantId::default_tenant(), Name::from_stored("a/b"));
+        let ciphers: [Box<dyn Cipher>; 2] = [Box::new(Plain), Box::new(ring(&[("k", 1)]))];
+        for cipher in ciphers {
+            let sealed = cipher.seal(&tenant, &name, b"secret").unwrap();
+            assert_eq!(cipher.open(&tenant, &name, &sealed).unwrap(), b"secret");
+            for cut in 0..sealed.len() {
+                assert!(
+                    cipher.open(&tenant, &name, &sealed[..cut]).is_err(),
+                    "{cut}"
+                );
+                let mut bent = sealed.clone();
+                bent[cut] ^= 1;
+                assert!(cipher.open(&tenant, &name, &bent).is_err(), "{cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn keys_belong_to_their_tenant_and_can_be_replaced() {
+        let (tenant, name) = (TenantId::default_tenant(), Name::from_stored("a/b"));
+        let old = ring(&[("old", 1)]);
+        let sealed = old.seal(&tenant, &name, b"secret").unwrap();
+        assert!(!sealed.windows(6).any(|w| w == b"secret"));
+        assert_ne!(sealed, old.seal(&tenant, &name, b"secret").unwrap());
+        let both = ring(&[("new", 2), ("old", 1)]);
+        assert_eq!(both.open(&tenant, &name, &sealed).unwrap(), b"secret");
+        assert!(ring(&[("new", 2)]).open(&tenant, &name, &sealed).is_err());
+        assert!(ring(&[("old", 2)]).open(&tenant, &name, &sealed).is_err());
+        let other: TenantId = "other".parse().unwrap();
+        assert!(old.seal(&other, &name, b"x").is_err());
+        assert!(old.open(&other, &name, &sealed).is_err());
+        assert!(
+            old.open(&tenant, &Name::from_stored("a/c"), &sealed)
+                .is_err()
+        );
+        assert_eq!(format!("{:?}", both.keys(&tenant)), "[Key(new), Key(old)]");
+    }
+}

@@ -1,0 +1,207 @@
+//! L11: forks and rewinds.
+
+use skein_domain::Kind;
+
+use super::fixture::{by, create, id, mid, paged, said, say, talk, user, words};
+use super::{Pair, block_on};
+use crate::message::Message;
+use crate::service::{Direction, Keep, Made, Point, Transcript, Transcripts};
+
+fn fork(all: &Transcripts, source: &str, point: &Point, target: &str) -> Transcript {
+    assert_eq!(
+        block_on(all.fork(&id(source), point, &id(target), by(1))),
+        Ok(Made::New)
+    );
+    all.open(&id(target))
+}
+
+pub fn l11_forks_and_sources_do_not_see_each_others_future(pair: &mut Pair) {
+    let all = pair.all();
+    let t = talk(&all, "t", "a b c");
+    let at_head = fork(&all, "t", &Point::Head, "head");
+    let in_tail = fork(&all, "t", &Point::After(mid("b")), "tail");
+    let first = fork(&all, "t", &Point::After(mid("a")), "first");
+    say(&t, "d");
+    say(&at_head, "x");
+    say(&in_tail, "c y");
+    // Of what a fork inherits and of what it says itself.
+    let deep = fork(&all, "tail", &Point::After(mid("a")), "deep");
+    let deeper = fork(&all, "tail", &Point::After(mid("y")), "deeper");
+    say(&deep, "z");
+    say(&deeper, "w");
+    pair.reopen();
+    let all = pair.all();
+    for (name, expected) in [
+        ("t", "a b c d"),
+        ("head", "a b c x"),
+        ("tail", "a b c y"),
+        ("first", "a"),
+        ("deep", "a z"),
+        ("deeper", "a b c y w"),
+    ] {
+        assert_eq!(words(&all.open(&id(name))), expected, "{name}");
+    }
+    // A fork goes back into what it inherits, and nobody else does.
+    block_on(at_head.rewind(by(1), &mid("a"))).unwrap();
+    say(&at_head, "v");
+    assert_eq!(words(&at_head), "a v");
+    assert_eq!(words(&t), "a b c d");
+    assert_eq!(words(&first), "a");
+}
+
+fn grow(t: &Transcript, from: usize, to: usize) {
+    for start in (from..to).step_by(5_000) {
+        let names = start..to.min(start + 5_000);
+        let batch: Vec<Message> = names.map(|n| user(&format!("m{n}"))).collect();
+        block_on(t.append(by(1), &batch)).unwrap();
+    }
+}
+
+pub fn l11_fork_writes_the_same_at_any_length(pair: &mut Pair) {
+    let t = create(&pair.all(), "t");
+    let (all, faults) = pair.faulty();
+    let mut costs = vec![];
+    let mut length = 0;
+    for size in [10, 100, 10_000, 50_000] {
+        grow(&t, length, size);
+        length = size;
+        for point in [Point::Head, Point::After(mid(&format!("m{}", size / 2)))] {
+            let (writes, bytes, reads) = (faults.writes(), faults.bytes(), faults.reads());
+            let target = format!("f{}", costs.len());
+            fork(&all, "t", &point, &target);
+            costs.push((
+                faults.writes() - writes,
+                faults.reads() - reads,
+                faults.bytes() - bytes,
+            ));
+            let head = block_on(all.open(&id(&target)).head()).unwrap();
+            assert!(head.marks.messages >= size as u64 / 2);
+        }
+    }
+    // At the head and at a message, which has to be found first.
+    for (n, cost) in costs.iter().enumerate() {
+        let short = costs[n % 2];
+        // Numbers get a few digits longer; nothing else grows.
+        assert!(
+            cost.0 == 1 && cost.1 == short.1 && cost.2 <= short.2 + 64,
+            "{costs:?}"
+        );
+    }
+    assert!(costs[0].2 < 2_000, "{costs:?}");
+}
+
+pub fn l11_a_thousand_forks_deep_reads_what_it_reads(pair: &mut Pair) {
+    const DEEP: usize = 1_000;
+    talk(&pair.all(), "f0", "m0");
+    let (all, faults) = pair.faulty();
+    let mut most = 0;
+    for n in 1..=DEEP {
+        let bytes = faults.bytes();
+        let f = fork(&all, &format!("f{}", n - 1), &Point::Head, &format!("f{n}"));
+        most = most.max(faults.bytes() - bytes);
+        say(&f, &format!("m{n}"));
+    }
+    assert!(most < 16_000, "a fork wrote {most} bytes");
+    let deepest = all.open(&id(&format!("f{DEEP}")));
+    let expected: Vec<String> = (0..=DEEP).map(|n| format!("m{n}")).collect();
+    let reads = faults.reads();
+    assert_eq!(words(&deepest), expected.join(" "));
+    // One for each message, which is a strand here, and some to find the way.
+    let whole = faults.reads() - reads;
+    assert!(whole < 2 * DEEP as u64, "{whole} reads for everything");
+    let reads = faults.reads();
+    let query = crate::service::Query {
+        direction: Direction::NewestFirst,
+        cursor: None,
+        limit: 10,
+    };
+    assert_eq!(block_on(deepest.page(query)).unwrap().messages.len(), 10);
+    let page = faults.reads() - reads;
+    assert!(page < 20, "{page} reads for a page at the end");
+    let reads = faults.reads();
+    let query = crate::service::Query {
+        direction: Direction::OldestFirst,
+        ..query
+    };
+    assert_eq!(block_on(deepest.page(query)).unwrap().messages.len(), 10);
+    let page = faults.reads() - reads;
+    assert!(page < 60, "{page} reads for a page at the beginning");
+}
+
+pub fn l11_rewinding_never_edits_the_past(pair: &mut Pair) {
+    let all = pair.all();
+    let t = talk(&all, "t", "a b c d");
+    let before = fork(&all, "t", &Point::Head, "before");
+    block_on(t.rewind(by(1), &mid("b"))).unwrap();
+    block_on(t.append(by(1), &[said("c", "other")])).unwrap();
+    let after = fork(&all, "t", &Point::Head, "after");
+    block_on(t.rewind(by(1), &mid("a"))).unwrap();
+    say(&t, "e");
+    assert_eq!(words(&t), "a e");
+    assert_eq!(words(&after), "a b c");
+    assert_eq!(words(&before), "a b c d");
+    // What its source hid is found in a fork by name all the same.
+    block_on(before.rewind(by(1), &mid("c"))).unwrap();
+    assert_eq!(words(&before), "a b c");
+    assert_eq!(
+        paged(&before, Direction::OldestFirst, 9)[2],
+        Message {
+            run: crate::Run(1),
+            ..user("c")
+        }
+    );
+    let gone = block_on(t.rewind(by(1), &mid("c"))).unwrap_err();
+    assert_eq!(gone.kind(), Kind::NotFound);
+}
+
+pub fn a_repeated_fork_is_one(pair: &mut Pair) {
+    let all = pair.all();
+    let t = talk(&all, "t", "a b");
+    talk(&all, "other", "a b");
+    let f = fork(&all, "t", &Point::Head, "f");
+    say(&f, "x");
+    say(&t, "c");
+    let again = |source: &str, point: Point| {
+        block_on(all.fork(&id(source), &point, &id("f"), by(1))).map_err(|e| e.kind())
+    };
+    assert_eq!(again("t", Point::Head), Ok(Made::Already));
+    assert_eq!(again("t", Point::After(mid("b"))), Ok(Made::Already));
+    assert_eq!(again("t", Point::After(mid("a"))), Err(Kind::Conflict));
+    assert_eq!(again("other", Point::Head), Err(Kind::Conflict));
+    assert_eq!(words(&f), "a b x");
+}
+
+// The ninth defect of the older system.
+pub fn a_fork_of_a_cold_transcript_leaves_it_cold(pair: &mut Pair) {
+    let all = pair.all();
+    let t = talk(&all, "t", "a b c");
+    block_on(t.flush(Keep::ColdOnly)).unwrap();
+    let f = fork(&all, "t", &Point::After(mid("b")), "f");
+    say(&f, "x");
+    assert_eq!(words(&f), "a b x");
+    assert_eq!(words(&t), "a b c");
+    assert!(!pair.is_hot("t") && pair.is_hot("f"));
+}
+
+// The fourth defect of the older system.
+pub fn flushing_a_fork_leaves_its_source_hot_and_both_readable(pair: &mut Pair) {
+    let all = pair.all();
+    let t = talk(&all, "t", "a b c");
+    let f = fork(&all, "t", &Point::After(mid("b")), "f");
+    say(&f, "x");
+    let g = fork(&all, "f", &Point::Head, "g");
+    say(&g, "y");
+    block_on(g.flush(Keep::ColdOnly)).unwrap();
+    assert!(pair.is_hot("t") && pair.is_hot("f") && !pair.is_hot("g"));
+    say(&t, "d");
+    // Each of the three can be cold while the others are hot.
+    for name in ["t", "f", "g"] {
+        for cold in ["t", "f", "g"] {
+            block_on(all.open(&id(name)).hydrate()).unwrap();
+            block_on(all.open(&id(cold)).flush(Keep::ColdOnly)).unwrap();
+            assert_eq!(words(&t), "a b c d", "{cold}");
+            assert_eq!(words(&f), "a b x", "{cold}");
+            assert_eq!(words(&g), "a b x y", "{cold}");
+        }
+    }
+}

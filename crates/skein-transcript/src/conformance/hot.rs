@@ -1,0 +1,366 @@
+//! What hot tiers must do.
+
+use std::collections::BTreeSet;
+
+use skein_domain::{TenantId, Timestamp};
+use tokio::task::JoinSet;
+
+use super::fixture::{id, mid, tenant};
+use super::{Subject, block_on};
+use crate::chain::{Chain, Entry};
+use crate::hot::{Change, Commit, Evict, HeadRow, Hot, NewEntry, Range, Stage, StrandRow};
+
+type Tier = Subject<dyn Hot>;
+
+fn head(version: u64) -> HeadRow {
+    HeadRow {
+        version,
+        touched_at: Timestamp::from_micros(version.cast_signed()),
+        body: format!("{{\"version\":{version}}}"),
+    }
+}
+
+fn strand(number: u32) -> StrandRow {
+    StrandRow {
+        number,
+        body: format!("{{\"strand\":{number}}}"),
+    }
+}
+
+fn entry(position: u64) -> Entry {
+    Entry {
+        position,
+        chain: Chain::START.then(&position.to_le_bytes()),
+        payload: format!("entry {position}").into_bytes(),
+    }
+}
+
+fn new(position: u64) -> NewEntry {
+    NewEntry {
+        entry: entry(position),
+        id: Some(mid(&format!("m{position}"))),
+    }
+}
+
+/// The change from `expected` to the next version that adds these positions to strand 0.
+fn change(expected: Option<u64>, positions: std::ops::Range<u64>) -> Change {
+    Change {
+        expected,
+        head: head(expected.unwrap_or(0) + 1),
+        strands: if expected.is_none() {
+            vec![strand(0)]
+        } else {
+            vec![]
+        },
+        forget_ids_from: None,
+        entries: (0, positions.map(new).collect()),
+        adopt: None,
+    }
+}
+
+fn commit(tier: &Tier, name: &str, change: Change) -> Commit {
+    block_on(tier.tier.commit(&tenant(), &id(name), change)).unwrap()
+}
+
+fn read(
+    tier: &Tier,
+    name: &str,
+    strand: u32,
+    from: u64,
+    end: u64,
+    bytes: usize,
+) -> Option<Vec<Entry>> {
+    let range = Range {
+        strand,
+        from,
+        end,
+        bytes,
+    };
+    block_on(tier.tier.read(&tenant(), &id(name), range)).unwrap()
+}
+
+fn look(tier: &Tier, name: &str) -> Option<HeadRow> {
+    block_on(tier.tier.look(&tenant(), &id(name))).unwrap()
+}
+
+fn find(tier: &Tier, name: &str, ids: &[&str]) -> Option<Vec<Option<u64>>> {
+    let ids: Vec<_> = ids.iter().map(|id| mid(id)).collect();
+    block_on(tier.tier.find(&tenant(), &id(name), &ids)).unwrap()
+}
+
+fn strands(tier: &Tier, name: &str, from: u32, limit: usize) -> Option<Vec<StrandRow>> {
+    block_on(tier.tier.strands(&tenant(), &id(name), from, limit)).unwrap()
+}
+
+fn stage(tier: &Tier, name: &str, token: &str, positions: std::ops::Range<u64>) {
+    let entries = (0, positions.map(new).collect());
+    block_on(tier.tier.stage(&tenant(), &id(name), token, entries)).unwrap();
+}
+
+fn adopting(token: &str, entries: u64) -> Change {
+    let stage = Stage {
+        token: token.to_owned(),
+        strands: vec![(0, entries)],
+    };
+    Change {
+        head: head(7),
+        adopt: Some(stage),
+        ..change(None, 0..0)
+    }
+}
+
+fn entries(positions: std::ops::Range<u64>) -> Vec<Entry> {
+    positions.map(entry).collect()
+}
+
+pub fn a_transcript_exists_when_its_head_does(tier: &mut Tier) {
+    stage(tier, "a", "token", 0..2);
+    assert_eq!(look(tier, "a"), None);
+    assert_eq!(strands(tier, "a", 0, 9), None);
+    assert_eq!(read(tier, "a", 0, 0, 9, 100), None);
+    assert_eq!(find(tier, "a", &["m0"]), None);
+    assert_eq!(commit(tier, "a", change(None, 0..0)), Commit::Done);
+    assert_eq!(look(tier, "a"), Some(head(1)));
+    assert_eq!(strands(tier, "a", 0, 9), Some(vec![strand(0)]));
+    assert_eq!(strands(tier, "a", 1, 9), Some(vec![]));
+    // What was staged went with the new head.
+    assert_eq!(read(tier, "a", 0, 0, 9, 100), Some(vec![]));
+    assert_eq!(find(tier, "a", &["m0"]), Some(vec![None]));
+}
+
+pub fn l1_commits_compare_versions(tier: &mut Tier) {
+    assert_eq!(
+        commit(tier, "a", change(Some(1), 0..1)),
+        Commit::Stale { actual: None }
+    );
+    assert_eq!(commit(tier, "a", change(None, 0..1)), Commit::Done);
+    assert_eq!(
+        commit(tier, "a", change(None, 0..1)),
+        Commit::Stale { actual: Some(1) }
+    );
+    assert_eq!(
+        commit(tier, "a", change(Some(2), 1..2)),
+        Commit::Stale { actual: Some(1) }
+    );
+    assert_eq!(commit(tier, "a", change(Some(1), 1..3)), Commit::Done);
+    assert_eq!(look(tier, "a"), Some(head(2)));
+    assert_eq!(read(tier, "a", 0, 0, 9, 100), Some(entries(0..3)));
+    // Versions may leap: a fork begins above its source.
+    let leap = Change {
+        head: head(50),
+        ..change(Some(2), 3..3)
+    };
+    assert_eq!(commit(tier, "a", leap), Commit::Done);
+    assert_eq!(look(tier, "a"), Some(head(50)));
+}
+
+pub fn l1_fifty_writers_with_one_version_one_wins(tier: &mut Tier) {
+    commit(tier, "a", change(None, 0..1));
+    let won = block_on(async {
+        let mut racers = JoinSet::new();
+        for _ in 0..50 {
+            let tier = tier.tier.clone();
+            racers.spawn(async move {
+                tier.commit(&tenant(), &id("a"), change(Some(1), 1..2))
+                    .await
+                    .unwrap()
+            });
+        }
+        racers.join_all().await
+    });
+    assert_eq!(won.iter().filter(|c| **c == Commit::Done).count(), 1);
+    assert!(
+        won.iter()
+            .all(|c| matches!(c, Commit::Done | Commit::Stale { actual: Some(2) }))
+    );
+    assert_eq!(read(tier, "a", 0, 0, 9, 100), Some(entries(0..2)));
+}
+
+pub fn l7_tenants_do_not_see_each_other(tier: &mut Tier) {
+    let other: TenantId = "other".parse().unwrap();
+    commit(tier, "a", change(None, 0..2));
+    assert_eq!(block_on(tier.tier.look(&other, &id("a"))).unwrap(), None);
+    assert!(
+        block_on(tier.tier.list(&other, None, 9))
+            .unwrap()
+            .transcripts
+            .is_empty()
+    );
+    let theirs = change(None, 0..1);
+    assert_eq!(
+        block_on(tier.tier.commit(&other, &id("a"), theirs)).unwrap(),
+        Commit::Done
+    );
+    assert_eq!(
+        block_on(tier.tier.evict(&other, &id("a"), 1)).unwrap(),
+        Evict::Done
+    );
+    assert_eq!(read(tier, "a", 0, 0, 9, 100), Some(entries(0..2)));
+    assert_eq!(find(tier, "a", &["m1"]), Some(vec![Some(1)]));
+}
+
+pub fn l10_acknowledged_commits_survive_reopen(tier: &mut Tier) {
+    commit(tier, "a", change(None, 0..3));
+    commit(tier, "a", change(Some(1), 3..5));
+    stage(tier, "b", "token", 0..2);
+    tier.reopen();
+    assert_eq!(look(tier, "a"), Some(head(2)));
+    assert_eq!(strands(tier, "a", 0, 9), Some(vec![strand(0)]));
+    assert_eq!(read(tier, "a", 0, 0, 9, 1_000), Some(entries(0..5)));
+    assert_eq!(find(tier, "a", &["m4"]), Some(vec![Some(4)]));
+    assert_eq!(commit(tier, "b", adopting("token", 2)), Commit::Done);
+    assert_eq!(read(tier, "b", 0, 0, 9, 1_000), Some(entries(0..2)));
+}
+
+pub fn reads_are_in_order_and_bounded(tier: &mut Tier) {
+    commit(tier, "a", change(None, 100..100));
+    commit(tier, "a", change(Some(1), 100..400));
+    assert_eq!(
+        read(tier, "a", 0, 100, 400, 1 << 20),
+        Some(entries(100..400))
+    );
+    assert_eq!(
+        read(tier, "a", 0, 150, 155, 1 << 20),
+        Some(entries(150..155))
+    );
+    assert_eq!(
+        read(tier, "a", 0, 390, 999, 1 << 20),
+        Some(entries(390..400))
+    );
+    assert_eq!(read(tier, "a", 0, 400, 999, 1 << 20), Some(vec![]));
+    assert_eq!(read(tier, "a", 3, 100, 400, 1 << 20), Some(vec![]));
+    // One at least, however little is asked for; about as much as asked for otherwise.
+    assert_eq!(read(tier, "a", 0, 200, 400, 1), Some(entries(200..201)));
+    let some = read(tier, "a", 0, 200, 400, 90).unwrap();
+    assert!((1..40).contains(&some.len()), "{}", some.len());
+    assert_eq!(some, entries(200..200 + some.len() as u64));
+}
+
+pub fn large_entries_are_kept_whole(tier: &mut Tier) {
+    let mut large = new(0);
+    large.entry.payload = (0..16 << 20).map(|n: u32| (n % 251) as u8).collect();
+    let change = Change {
+        entries: (0, vec![large.clone()]),
+        ..change(None, 0..0)
+    };
+    assert_eq!(commit(tier, "a", change), Commit::Done);
+    assert!(read(tier, "a", 0, 0, 1, 1) == Some(vec![large.entry]));
+}
+
+pub fn ids_are_found_until_forgotten(tier: &mut Tier) {
+    commit(tier, "a", change(None, 0..5));
+    assert_eq!(
+        find(tier, "a", &["m4", "x", "m0"]),
+        Some(vec![Some(4), None, Some(0)])
+    );
+    assert_eq!(find(tier, "a", &[]), Some(vec![]));
+    let mut said_again = change(Some(1), 3..4);
+    said_again.strands = vec![strand(1)];
+    said_again.forget_ids_from = Some(3);
+    said_again.entries.0 = 1;
+    assert_eq!(commit(tier, "a", said_again), Commit::Done);
+    // Forgotten first, then added.
+    assert_eq!(
+        find(tier, "a", &["m2", "m3", "m4"]),
+        Some(vec![Some(2), Some(3), None])
+    );
+}
+
+pub fn hidden_strands_stay(tier: &mut Tier) {
+    commit(tier, "a", change(None, 0..5));
+    for number in 1..20 {
+        let mut rewind = change(Some(u64::from(number)), 2..4);
+        rewind.strands = vec![strand(number)];
+        rewind.forget_ids_from = Some(2);
+        rewind.entries.0 = number;
+        assert_eq!(commit(tier, "a", rewind), Commit::Done);
+    }
+    assert_eq!(read(tier, "a", 0, 0, 9, 1_000), Some(entries(0..5)));
+    for number in 1..20 {
+        assert_eq!(read(tier, "a", number, 2, 9, 1_000), Some(entries(2..4)));
+    }
+    assert_eq!(
+        strands(tier, "a", 0, 99),
+        Some((0..20).map(strand).collect())
+    );
+    assert_eq!(strands(tier, "a", 9, 2), Some(vec![strand(9), strand(10)]));
+}
+
+pub fn staged_entries_are_unseen_until_adopted(tier: &mut Tier) {
+    stage(tier, "a", "token", 0..2);
+    stage(tier, "a", "other", 0..1);
+    stage(tier, "a", "token", 2..5);
+    assert_eq!(look(tier, "a"), None);
+    assert_eq!(commit(tier, "a", adopting("token", 5)), Commit::Done);
+    assert_eq!(look(tier, "a"), Some(head(7)));
+    assert_eq!(read(tier, "a", 0, 0, 9, 1_000), Some(entries(0..5)));
+    assert_eq!(find(tier, "a", &["m0", "m4"]), Some(vec![Some(0), Some(4)]));
+    assert_eq!(
+        commit(tier, "a", adopting("other", 1)),
+        Commit::Stale { actual: Some(7) }
+    );
+    assert_eq!(commit(tier, "a", change(Some(7), 5..6)), Commit::Done);
+    assert_eq!(read(tier, "a", 0, 0, 9, 1_000), Some(entries(0..6)));
+}
+
+pub fn a_stage_that_lacks_something_is_refused(tier: &mut Tier) {
+    stage(tier, "a", "token", 0..2);
+    for wrong in [adopting("token", 3), adopting("token", 1), adopting("x", 2)] {
+        assert_eq!(commit(tier, "a", wrong), Commit::Unstaged);
+        assert_eq!(look(tier, "a"), None);
+    }
+    assert_eq!(commit(tier, "a", adopting("token", 2)), Commit::Done);
+    let nothing = Change {
+        adopt: Some(Stage {
+            token: "none".into(),
+            strands: vec![],
+        }),
+        ..change(None, 0..0)
+    };
+    assert_eq!(commit(tier, "b", nothing), Commit::Done);
+}
+
+pub fn staging_again_changes_nothing(tier: &mut Tier) {
+    for _ in 0..3 {
+        stage(tier, "a", "token", 0..4);
+    }
+    stage(tier, "a", "token", 2..6);
+    assert_eq!(commit(tier, "a", adopting("token", 6)), Commit::Done);
+    assert_eq!(read(tier, "a", 0, 0, 9, 1_000), Some(entries(0..6)));
+}
+
+pub fn eviction_compares_versions_and_leaves_nothing(tier: &mut Tier) {
+    let evict =
+        |tier: &Tier, expected| block_on(tier.tier.evict(&tenant(), &id("a"), expected)).unwrap();
+    assert_eq!(evict(tier, 1), Evict::Done);
+    commit(tier, "a", change(None, 0..5));
+    assert_eq!(evict(tier, 2), Evict::Stale { actual: 1 });
+    assert_eq!(read(tier, "a", 0, 0, 9, 1_000), Some(entries(0..5)));
+    assert_eq!(evict(tier, 1), Evict::Done);
+    assert_eq!(evict(tier, 1), Evict::Done);
+    assert_eq!(look(tier, "a"), None);
+    assert_eq!(commit(tier, "a", change(None, 0..1)), Commit::Done);
+    assert_eq!(read(tier, "a", 0, 0, 9, 1_000), Some(entries(0..1)));
+    assert_eq!(find(tier, "a", &["m0", "m1"]), Some(vec![Some(0), None]));
+}
+
+pub fn lists_name_every_transcript(tier: &mut Tier) {
+    for n in 0..25 {
+        commit(tier, &format!("t{n}"), change(None, 0..1));
+    }
+    stage(tier, "staged", "token", 0..1);
+    let (mut seen, mut cursor, mut pages) = (BTreeSet::new(), None, 0);
+    loop {
+        let listed = block_on(tier.tier.list(&tenant(), cursor, 10)).unwrap();
+        for (id, row) in listed.transcripts {
+            assert_eq!(row, head(1));
+            assert!(seen.insert(id));
+        }
+        cursor = listed.next;
+        pages += 1;
+        if cursor.is_none() || pages > 100 {
+            break;
+        }
+    }
+    assert_eq!(seen, (0..25).map(|n| id(&format!("t{n}"))).collect());
+}

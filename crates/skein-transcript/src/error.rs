@@ -1,0 +1,137 @@
+//! What a transcript can fail with.
+
+use skein_domain as domain;
+use skein_domain::Kind;
+use thiserror::Error;
+
+use crate::id::{MessageId, TranscriptId};
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Error {
+    /// The request itself was at fault; nothing was written.
+    #[error(transparent)]
+    Domain(#[from] domain::Error),
+    /// A later run writes here now; nothing was written.
+    #[error("transcript `{transcript}` is written by run {actual}, not by run {expected}")]
+    Fenced {
+        transcript: TranscriptId,
+        expected: u64,
+        actual: u64,
+    },
+    /// A message of this id is there and says something else; nothing was written.
+    #[error("message `{message}` of transcript `{transcript}` is there with other content")]
+    Reused {
+        transcript: TranscriptId,
+        message: MessageId,
+    },
+    /// The hot and the cold copy both went on from a common past. Both were left as they are.
+    #[error("the hot and the cold copy of transcript `{transcript}` have each gone their own way")]
+    Diverged { transcript: TranscriptId },
+    #[error("{what} has {size} bytes; at most {limit} are taken")]
+    TooLarge {
+        what: &'static str,
+        size: usize,
+        limit: usize,
+    },
+    /// A tier could not do it now. Of a write the outcome is unknown; every write can be repeated.
+    #[error("the {tier} tier is unavailable: {reason}")]
+    Unavailable { tier: &'static str, reason: String },
+    /// A tier does not let us. Nothing was written, and asking again does not help.
+    #[error("the {tier} tier refuses access: {reason}")]
+    Denied {
+        tier: &'static str,
+        reason: String,
+        hint: String,
+    },
+    /// A tier is not as it must be for us. Nothing was written, and asking again does not help.
+    #[error("the {tier} tier is not set up: {reason}")]
+    Misconfigured {
+        tier: &'static str,
+        reason: String,
+        hint: String,
+    },
+    /// What a tier gave is not what was put there. Nothing was changed because of it.
+    #[error("{what} is damaged: {reason}")]
+    Corrupt { what: String, reason: String },
+    /// An invariant of ours does not hold; nothing was written.
+    #[error("internal error: {0}")]
+    Bug(String),
+}
+
+impl Error {
+    pub fn hot(reason: impl ToString) -> Self {
+        Self::Unavailable {
+            tier: "hot",
+            reason: reason.to_string(),
+        }
+    }
+
+    pub fn cold(reason: impl ToString) -> Self {
+        Self::Unavailable {
+            tier: "cold",
+            reason: reason.to_string(),
+        }
+    }
+
+    pub fn corrupt(what: impl ToString, reason: impl ToString) -> Self {
+        Self::Corrupt {
+            what: what.to_string(),
+            reason: reason.to_string(),
+        }
+    }
+
+    pub(crate) fn no_transcript(id: &TranscriptId) -> Self {
+        domain::NotFound::new("transcript", id.as_str()).into()
+    }
+
+    pub(crate) fn no_message(id: &MessageId) -> Self {
+        domain::NotFound::new("message", id.as_str()).into()
+    }
+
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Domain(e) => e.kind(),
+            Self::Fenced { .. } | Self::Reused { .. } | Self::Diverged { .. } => Kind::Conflict,
+            Self::TooLarge { .. } | Self::Denied { .. } => Kind::Refused,
+            Self::Unavailable { .. } | Self::Corrupt { .. } => Kind::Unavailable,
+            Self::Misconfigured { .. } | Self::Bug(_) => Kind::Failed,
+        }
+    }
+
+    pub fn hints(&self) -> Vec<String> {
+        let hint = match self {
+            Self::Domain(e) => return e.hints(),
+            Self::Fenced { transcript, .. } => {
+                format!("`skein show {transcript}` tells which run is at work")
+            }
+            Self::Reused { .. } => "use a new id for a new message".into(),
+            Self::Diverged { transcript } => format!(
+                "`skein transcript export {transcript}` saves the hot copy; both copies were kept"
+            ),
+            Self::TooLarge { what, limit, .. } => format!(
+                "{what} may have {} KiB; put larger things into a file and refer to it",
+                limit / 1024
+            ),
+            Self::Unavailable { .. } => {
+                "try again in a while: a repeated call has one effect".into()
+            }
+            Self::Denied { hint, .. } | Self::Misconfigured { hint, .. } => hint.clone(),
+            Self::Corrupt { .. } => "`skein doctor` checks the tiers; nothing was changed".into(),
+            Self::Bug(_) => "please report this with the daemon's log".into(),
+        };
+        vec![hint]
+    }
+}
+
+macro_rules! from_domain {
+    ($($family:ident),+) => {
+        $(impl From<domain::$family> for Error {
+            fn from(e: domain::$family) -> Self {
+                Self::Domain(e.into())
+            }
+        })+
+    };
+}
+from_domain!(Invalid, NotFound, Conflict, Refused);

@@ -1,0 +1,373 @@
+//! How what is cold is laid out: segments of entries, packed, and the manifest that names them.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use skein_domain::TenantId;
+
+use crate::chain::{Chain, Entry, Head, Strand};
+use crate::cipher::Cipher;
+use crate::cold::{Cold, Name, Put, Tag, When};
+use crate::error::{Error, Result};
+use crate::id::TranscriptId;
+use crate::record::{self, ManifestV1, SealedV1};
+
+/// A segment is closed when it holds this many bytes, or this many entries.
+pub(crate) const SEGMENT_BYTES: usize = 4 * 1024 * 1024;
+pub(crate) const SEGMENT_ENTRIES: usize = 4096;
+/// Segments kept unpacked, so that a walk in pages does not fetch one over and over.
+const KEPT: usize = 4;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Segment {
+    pub(crate) end: u64,
+    pub(crate) hash: String,
+    /// Unpacked.
+    pub(crate) bytes: u64,
+}
+
+/// A strand as far as it is cold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sealed {
+    pub(crate) strand: Strand,
+    pub(crate) segments: Vec<Segment>,
+    /// Of the last entry.
+    pub(crate) chain: Chain,
+}
+
+impl Sealed {
+    pub(crate) fn end(&self) -> u64 {
+        self.segments.last().map_or(self.strand.start, |s| s.end)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Manifest {
+    pub(crate) head: Head,
+    pub(crate) strands: Vec<Sealed>,
+}
+
+type Kept = (Name, Arc<Vec<Entry>>);
+
+/// The cold tier, for one tenant at a time.
+#[derive(Clone, Debug)]
+pub(crate) struct Objects {
+    pub(crate) cold: Arc<dyn Cold>,
+    pub(crate) cipher: Arc<dyn Cipher>,
+    kept: Arc<Mutex<VecDeque<Kept>>>,
+}
+
+impl Objects {
+    pub(crate) fn new(cold: Arc<dyn Cold>, cipher: Arc<dyn Cipher>) -> Self {
+        Self {
+            cold,
+            cipher,
+            kept: Arc::default(),
+        }
+    }
+
+    pub(crate) async fn manifest(
+        &self,
+        tenant: &TenantId,
+        id: &TranscriptId,
+    ) -> Result<Option<(Manifest, Tag)>> {
+        let name = Name::manifest(tenant, id);
+        let Some(object) = self.cold.get(&name).await? else {
+            return Ok(None);
+        };
+        let plain = self.cipher.open(tenant, &name, &object.body)?;
+        let record: ManifestV1 = record::decode(name.as_str(), &plain)?;
+        if record.transcript != id.as_str() {
+            return Err(Error::corrupt(name, "it is another transcript's"));
+        }
+        let manifest = Manifest::try_from(record).map_err(|why| Error::corrupt(&name, why))?;
+        Ok(Some((manifest, object.tag)))
+    }
+
+    pub(crate) async fn put_manifest(
+        &self,
+        tenant: &TenantId,
+        id: &TranscriptId,
+        manifest: &Manifest,
+        when: When,
+    ) -> Result<Put> {
+        let name = Name::manifest(tenant, id);
+        let body = record::encode(&ManifestV1::from((id, manifest)))?;
+        let sealed = self.cipher.seal(tenant, &name, body.as_bytes())?;
+        self.cold.put(&name, sealed, when).await
+    }
+
+    /// Stores the entries as one segment. One that is there already is believed only after a look: a crash
+    /// or a bad store may have left anything under the name.
+    pub(crate) async fn put_segment(
+        &self,
+        tenant: &TenantId,
+        id: &TranscriptId,
+        entries: &[Entry],
+    ) -> Result<Segment> {
+        let plain = pack(entries)?;
+        let hash = self.cipher.fingerprints(tenant, &plain)?.swap_remove(0);
+        let segment = Segment {
+            end: entries.last().map_or(0, |e| e.position + 1),
+            bytes: plain.len() as u64,
+            hash,
+        };
+        let name = Name::segment(tenant, id, &segment.hash);
+        let packed = zstd::bulk::compress(&plain, zstd::DEFAULT_COMPRESSION_LEVEL)
+            .map_err(|e| Error::Bug(format!("cannot pack a segment: {e}")))?;
+        let body = self.cipher.seal(tenant, &name, &packed)?;
+        if self.cold.put(&name, body.clone(), When::Absent).await? == Put::Refused {
+            let Some(there) = self.cold.get(&name).await? else {
+                return Err(Error::cold("a segment came and went"));
+            };
+            if self.unpack(tenant, &name, &segment, &there.body).is_err() {
+                let when = When::Unchanged(there.tag);
+                if self.cold.put(&name, body, when).await? == Put::Refused {
+                    return Err(Error::cold("a damaged segment is being replaced by others"));
+                }
+            }
+        }
+        Ok(segment)
+    }
+
+    /// The entries of a segment that begins at `from`.
+    pub(crate) async fn segment(
+        &self,
+        tenant: &TenantId,
+        id: &TranscriptId,
+        from: u64,
+        segment: &Segment,
+    ) -> Result<Arc<Vec<Entry>>> {
+        let name = Name::segment(tenant, id, &segment.hash);
+        if let Some(kept) = self.kept(&name) {
+            return Ok(kept);
+        }
+        let object = self.cold.get(&name).await?;
+        let object = object.ok_or_else(|| Error::corrupt(&name, "it is missing"))?;
+        let entries = self.unpack(tenant, &name, segment, &object.body)?;
+        let ends = (
+            entries.first().map(|e| e.position),
+            entries.last().map(|e| e.position + 1),
+        );
+        if ends != (Some(from), Some(segment.end)) {
+            return Err(Error::corrupt(
+                &name,
+                "it holds other positions than it should",
+            ));
+        }
+        let entries = Arc::new(entries);
+        self.keep(name, entries.clone());
+        Ok(entries)
+    }
+
+    fn unpack(
+        &self,
+        tenant: &TenantId,
+        name: &Name,
+        segment: &Segment,
+        body: &[u8],
+    ) -> Result<Vec<Entry>> {
+        let packed = self.cipher.open(tenant, name, body)?;
+        // No more than it should unpack to: what is packed may be a bomb.
+        let plain = usize::try_from(segment.bytes)
+            .map_err(|_| Error::corrupt(name, "it is too large"))
+            .and_then(|size| {
+                zstd::bulk::decompress(&packed, size).map_err(|e| Error::corrupt(name, e))
+            })?;
+        // Its name says what it should hold, so one good segment cannot stand in for another.
+        if !self
+            .cipher
+            .fingerprints(tenant, &plain)?
+            .contains(&segment.hash)
+        {
+            return Err(Error::corrupt(
+                name,
+                "it holds something else than its name says",
+            ));
+        }
+        unpack(&plain).ok_or_else(|| Error::corrupt(name, "its entries cannot be read"))
+    }
+
+    fn kept(&self, name: &Name) -> Option<Arc<Vec<Entry>>> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.iter().find(|k| k.0 == *name).map(|k| k.1.clone())
+    }
+
+    fn keep(&self, name: Name, entries: Arc<Vec<Entry>>) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.push_front((name, entries));
+        kept.truncate(KEPT);
+    }
+}
+
+const MAGIC: &[u8] = b"skein segment 1\n";
+
+/// The first position, then each entry with its length before it.
+fn pack(entries: &[Entry]) -> Result<Vec<u8>> {
+    let first = entries.first().map_or(0, |e| e.position);
+    let mut out = [MAGIC, &first.to_le_bytes()].concat();
+    for entry in entries {
+        let bytes = entry.to_bytes();
+        let length = u32::try_from(bytes.len());
+        let length = length.map_err(|_| Error::Bug("an entry is too large to pack".into()))?;
+        out.extend_from_slice(&length.to_le_bytes());
+        out.extend_from_slice(&bytes);
+    }
+    Ok(out)
+}
+
+fn unpack(plain: &[u8]) -> Option<Vec<Entry>> {
+    let (first, mut rest) = plain.strip_prefix(MAGIC)?.split_first_chunk::<8>()?;
+    let (mut position, mut entries) = (u64::from_le_bytes(*first), vec![]);
+    while !rest.is_empty() {
+        let (length, after) = rest.split_first_chunk::<4>()?;
+        let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
+        let (bytes, after) = after.split_at_checked(length)?;
+        entries.push(Entry::from_bytes(position, bytes)?);
+        (position, rest) = (position.checked_add(1)?, after);
+    }
+    Some(entries)
+}
+
+impl From<(&TranscriptId, &Manifest)> for ManifestV1 {
+    fn from((id, manifest): (&TranscriptId, &Manifest)) -> Self {
+        let segment = |s: &Segment| (s.end, s.hash.clone(), s.bytes);
+        let sealed = |s: &Sealed| SealedV1 {
+            strand: (&s.strand).into(),
+            segments: s.segments.iter().map(segment).collect(),
+            chain: s.chain.to_string(),
+        };
+        Self {
+            v: 1,
+            transcript: id.to_string(),
+            head: (&manifest.head).into(),
+            strands: manifest.strands.iter().map(sealed).collect(),
+        }
+    }
+}
+
+impl TryFrom<ManifestV1> for Manifest {
+    type Error = String;
+    fn try_from(record: ManifestV1) -> std::result::Result<Self, String> {
+        let sealed = |s: SealedV1| {
+            let strand = Strand::try_from(s.strand)?;
+            let mut below = strand.start;
+            let mut segments = vec![];
+            for (end, hash, bytes) in s.segments {
+                // The hash becomes part of a name, and the ends are counted with.
+                if end <= below || Chain::parse(&hash).is_none() {
+                    return Err("its segments are not in order".to_owned());
+                }
+                below = end;
+                segments.push(Segment { end, hash, bytes });
+            }
+            let chain = Chain::parse(&s.chain).ok_or("a hash is not one")?;
+            Ok(Sealed {
+                strand,
+                segments,
+                chain,
+            })
+        };
+        let head = Head::try_from(record.head)?;
+        let strands = record.strands.into_iter().map(sealed);
+        let strands = strands.collect::<std::result::Result<Vec<_>, _>>()?;
+        let ends = strands.get(head.strand as usize).map(Sealed::end);
+        if strands.len() != head.strands as usize || ends != Some(head.end) {
+            return Err("its strands are not those of its head".into());
+        }
+        Ok(Self { head, strands })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use skein_domain::Timestamp;
+
+    use super::*;
+    use crate::chain::Marks;
+    use crate::id::Run;
+    use crate::usage::Usage;
+
+    fn manifest() -> Manifest {
+        let head = Head {
+            version: 1,
+            run: Run(2),
+            strand: 0,
+            strands: 1,
+            end: 3,
+            chain: Chain([6; 32]),
+            marks: Marks::default(),
+            spent: Usage::default(),
+            origin: None,
+            created_at: Timestamp::from_micros(8),
+            touched_at: Timestamp::from_micros(9),
+            said_at: Timestamp::from_micros(10),
+        };
+        let segment = Segment {
+            end: 3,
+            hash: Chain([5; 32]).to_string(),
+            bytes: 99,
+        };
+        let sealed = Sealed {
+            strand: Strand::ROOT,
+            segments: vec![segment],
+            chain: Chain([6; 32]),
+        };
+        Manifest {
+            head,
+            strands: vec![sealed],
+        }
+    }
+
+    #[test]
+    fn stored_manifests_keep_their_form() {
+        let id = "api-1".parse().unwrap();
+        let body = record::encode(&ManifestV1::from((&id, &manifest()))).unwrap();
+        let (five, six) = ("05".repeat(32), "06".repeat(32));
+        let expected = format!(
+            r#"{{"v":1,"transcript":"api-1","head":{{"v":1,"version":1,"run":2,"strand":0,"strands":1,"end":3,"chain":"{six}","messages":0,"state":null,"spent":{{"input":0,"output":0,"cache_read":0,"cache_write":0,"reasoning":0,"cost_micros":0}},"origin":null,"created_at":8,"touched_at":9,"said_at":10}},"strands":[{{"strand":{{"v":1,"start":0,"lineage":[]}},"segments":[[3,"{five}",99]],"chain":"{six}"}}]}}"#
+        );
+        assert_eq!(body, expected);
+        let record: ManifestV1 = record::decode("it", body.as_bytes()).unwrap();
+        assert_eq!(Manifest::try_from(record), Ok(manifest()));
+    }
+
+    #[test]
+    fn manifests_that_do_not_add_up_are_refused() {
+        let id = "api-1".parse().unwrap();
+        let breaks: [fn(&mut Manifest); 4] = [
+            |m| m.head.end = 4,
+            |m| m.head.strand = 1,
+            |m| m.strands[0].segments[0].hash = "../../etc".into(),
+            |m| m.strands[0].segments[0].end = 0,
+        ];
+        for change in breaks {
+            let mut bad = manifest();
+            change(&mut bad);
+            let record = ManifestV1::from((&id, &bad));
+            assert!(Manifest::try_from(record).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn stored_segments_keep_their_form() {
+        let entry = |position: u64, payload: &[u8]| Entry {
+            position,
+            chain: Chain([7; 32]),
+            payload: payload.to_vec(),
+        };
+        let entries = vec![entry(258, b"one"), entry(259, b"")];
+        let plain = pack(&entries).unwrap();
+        let mut expected = b"skein segment 1\n\x02\x01\0\0\0\0\0\0\x23\0\0\0".to_vec();
+        expected.extend([7; 32]);
+        expected.extend(b"one\x20\0\0\0");
+        expected.extend([7; 32]);
+        assert_eq!(plain, expected);
+        assert_eq!(unpack(&plain), Some(entries));
+        // Cut between two entries it is whole but short, which its hash and its ends tell.
+        let whole: Vec<usize> = (0..plain.len())
+            .filter(|cut| unpack(&plain[..*cut]).is_some())
+            .collect();
+        assert_eq!(whole, [24, 63]);
+    }
+}

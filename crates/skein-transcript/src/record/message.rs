@@ -1,0 +1,249 @@
+//! How a message is written.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use skein_domain::Timestamp;
+
+use crate::id::Run;
+use crate::message::{
+    Block, Covers, Image, Message, Native, Outcome, Part, Role, ToolCall, ToolResult,
+};
+use crate::usage::Usage;
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct MessageV1 {
+    id: String,
+    role: RoleV1,
+    blocks: Vec<BlockV1>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    native: Option<NativeV1>,
+    #[serde(default, skip_serializing_if = "UsageV1::is_nothing")]
+    usage: UsageV1,
+    at: i64,
+    run: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    covers: Option<(u64, u64)>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum RoleV1 {
+    System,
+    User,
+    Assistant,
+    Tool,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+enum BlockV1 {
+    Text {
+        text: String,
+    },
+    Thinking {
+        text: String,
+        signature: Option<String>,
+    },
+    ToolCall {
+        id: String,
+        name: String,
+        input: Value,
+    },
+    ToolResult {
+        call: String,
+        content: Vec<PartV1>,
+        failed: bool,
+    },
+    Image(ImageV1),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+enum PartV1 {
+    Text { text: String },
+    Image(ImageV1),
+}
+
+#[derive(Serialize, Deserialize)]
+struct ImageV1 {
+    media_type: String,
+    source: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct NativeV1 {
+    provider: String,
+    payload: String,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct UsageV1 {
+    input: u64,
+    output: u64,
+    cache_read: u64,
+    cache_write: u64,
+    reasoning: u64,
+    cost_micros: u64,
+}
+
+impl UsageV1 {
+    fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl From<Usage> for UsageV1 {
+    fn from(u: Usage) -> Self {
+        Self {
+            input: u.input,
+            output: u.output,
+            cache_read: u.cache_read,
+            cache_write: u.cache_write,
+            reasoning: u.reasoning,
+            cost_micros: u.cost_micros,
+        }
+    }
+}
+
+impl From<UsageV1> for Usage {
+    fn from(u: UsageV1) -> Self {
+        Self {
+            input: u.input,
+            output: u.output,
+            cache_read: u.cache_read,
+            cache_write: u.cache_write,
+            reasoning: u.reasoning,
+            cost_micros: u.cost_micros,
+        }
+    }
+}
+
+impl From<&Message> for MessageV1 {
+    fn from(m: &Message) -> Self {
+        Self {
+            id: m.id.to_string(),
+            role: match m.role {
+                Role::System => RoleV1::System,
+                Role::User => RoleV1::User,
+                Role::Assistant => RoleV1::Assistant,
+                Role::Tool => RoleV1::Tool,
+            },
+            blocks: m.blocks.iter().map(BlockV1::from).collect(),
+            native: m.native.as_ref().map(|n| NativeV1 {
+                provider: n.provider.clone(),
+                payload: n.payload.clone(),
+            }),
+            usage: m.usage.into(),
+            at: m.at.as_micros(),
+            run: m.run.0,
+            covers: m.covers.map(|c| (c.from, c.end)),
+        }
+    }
+}
+
+impl TryFrom<MessageV1> for Message {
+    type Error = String;
+    fn try_from(m: MessageV1) -> Result<Self, String> {
+        Ok(Self {
+            id: m
+                .id
+                .parse()
+                .map_err(|e: skein_domain::Invalid| e.to_string())?,
+            role: match m.role {
+                RoleV1::System => Role::System,
+                RoleV1::User => Role::User,
+                RoleV1::Assistant => Role::Assistant,
+                RoleV1::Tool => Role::Tool,
+            },
+            blocks: m.blocks.into_iter().map(Block::from).collect(),
+            native: m.native.map(|n| Native {
+                provider: n.provider,
+                payload: n.payload,
+            }),
+            usage: m.usage.into(),
+            at: Timestamp::from_micros(m.at),
+            run: Run(m.run),
+            covers: m.covers.map(|(from, end)| Covers { from, end }),
+        })
+    }
+}
+
+impl From<&Block> for BlockV1 {
+    fn from(block: &Block) -> Self {
+        match block.clone() {
+            Block::Text(text) => Self::Text { text },
+            Block::Thinking { text, signature } => Self::Thinking { text, signature },
+            Block::ToolCall(ToolCall { id, name, input }) => Self::ToolCall { id, name, input },
+            Block::ToolResult(ToolResult {
+                call,
+                content,
+                outcome,
+            }) => Self::ToolResult {
+                call,
+                content: content.into_iter().map(PartV1::from).collect(),
+                failed: outcome == Outcome::Failed,
+            },
+            Block::Image(image) => Self::Image(image.into()),
+        }
+    }
+}
+
+impl From<BlockV1> for Block {
+    fn from(block: BlockV1) -> Self {
+        match block {
+            BlockV1::Text { text } => Self::Text(text),
+            BlockV1::Thinking { text, signature } => Self::Thinking { text, signature },
+            BlockV1::ToolCall { id, name, input } => Self::ToolCall(ToolCall { id, name, input }),
+            BlockV1::ToolResult {
+                call,
+                content,
+                failed,
+            } => Self::ToolResult(ToolResult {
+                call,
+                content: content.into_iter().map(Part::from).collect(),
+                outcome: if failed {
+                    Outcome::Failed
+                } else {
+                    Outcome::Done
+                },
+            }),
+            BlockV1::Image(image) => Self::Image(image.into()),
+        }
+    }
+}
+
+impl From<Part> for PartV1 {
+    fn from(part: Part) -> Self {
+        match part {
+            Part::Text(text) => Self::Text { text },
+            Part::Image(image) => Self::Image(image.into()),
+        }
+    }
+}
+
+impl From<PartV1> for Part {
+    fn from(part: PartV1) -> Self {
+        match part {
+            PartV1::Text { text } => Self::Text(text),
+            PartV1::Image(image) => Self::Image(image.into()),
+        }
+    }
+}
+
+impl From<Image> for ImageV1 {
+    fn from(image: Image) -> Self {
+        Self {
+            media_type: image.media_type,
+            source: image.source,
+        }
+    }
+}
+
+impl From<ImageV1> for Image {
+    fn from(image: ImageV1) -> Self {
+        Self {
+            media_type: image.media_type,
+            source: image.source,
+        }
+    }
+}

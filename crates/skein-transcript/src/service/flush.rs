@@ -1,0 +1,373 @@
+//! Putting a transcript into the cold tier.
+//!
+//! Segments first, then the manifest that names them, against the manifest that was seen, then the hot
+//! copy goes, against the version that was flushed. A crash between any two leaves the hot copy and a cold
+//! one that is whole; the next flush finds what is there and writes what is missing.
+
+use std::collections::BTreeSet;
+
+use skein_domain::Timestamp;
+
+use super::{ATTEMPTS, Transcript, Transcripts};
+use crate::chain::{Chain, Entry, Head, Strand};
+use crate::cold::{Name, Put, When};
+use crate::error::{Error, Result};
+use crate::hot::{Evict, Range};
+use crate::id::TranscriptId;
+use crate::objects::{Manifest, Objects, SEGMENT_BYTES, SEGMENT_ENTRIES, Sealed};
+use crate::record;
+
+/// What becomes of the hot copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    Hot,
+    /// It goes, if nobody wrote to it meanwhile.
+    ColdOnly,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flushed {
+    /// Entries that were not cold before, ancestors' included.
+    pub entries: u64,
+    pub segments: u64,
+}
+
+/// A hot strand and where it ends.
+struct Grown {
+    strand: Strand,
+    end: u64,
+}
+
+impl Transcripts {
+    /// Flushes up to `limit` transcripts nobody has written to since `before`. Goes on after failures; those
+    /// come back with their transcript.
+    pub async fn flush_idle(
+        &self,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(TranscriptId, Result<Flushed>)>> {
+        let (mut flushed, mut cursor) = (vec![], None);
+        loop {
+            let listed = self.tiers.hot.list(&self.tenant, cursor, 100).await?;
+            for (id, row) in listed.transcripts {
+                if row.touched_at < before && flushed.len() < limit {
+                    let result = self.open(&id).flush(Keep::ColdOnly).await;
+                    flushed.push((id, result));
+                }
+            }
+            cursor = listed.next;
+            if cursor.is_none() || flushed.len() >= limit {
+                return Ok(flushed);
+            }
+        }
+    }
+
+    async fn hot_strands(&self, id: &TranscriptId, head: &Head) -> Result<Option<Vec<Grown>>> {
+        let (hot, mut grown) = (&self.tiers.hot, Vec::<Grown>::new());
+        while grown.len() < head.strands as usize {
+            let from =
+                u32::try_from(grown.len()).map_err(|_| Error::Bug("too many strands".into()))?;
+            let rows = hot.strands(&self.tenant, id, from, 256).await?;
+            let Some(rows) = rows.filter(|rows| !rows.is_empty()) else {
+                return Ok(None);
+            };
+            for row in rows.into_iter().take(head.strands as usize - grown.len()) {
+                let strand = record::strand(&row.body)?;
+                grown.push(Grown {
+                    end: strand.start,
+                    strand,
+                });
+            }
+        }
+        for number in 0..head.strands {
+            let start = grown[number as usize].strand.start;
+            grown[number as usize].end = match number == head.strand {
+                true => head.end,
+                false => self.hot_end(id, number, start).await?,
+            };
+        }
+        Ok(Some(grown))
+    }
+
+    /// Where a strand that grows no more ends, found by doubling and halving.
+    async fn hot_end(&self, id: &TranscriptId, strand: u32, start: u64) -> Result<u64> {
+        let (mut known, mut step) = (start, 1);
+        while self
+            .hot_entry(id, strand, known + step - 1)
+            .await?
+            .is_some()
+        {
+            known += step;
+            step *= 2;
+        }
+        while step > 1 {
+            step /= 2;
+            if self
+                .hot_entry(id, strand, known + step - 1)
+                .await?
+                .is_some()
+            {
+                known += step;
+            }
+        }
+        Ok(known)
+    }
+
+    async fn hot_entry(&self, id: &TranscriptId, strand: u32, at: u64) -> Result<Option<Entry>> {
+        let range = Range {
+            strand,
+            from: at,
+            end: at + 1,
+            bytes: 1,
+        };
+        let found = self.tiers.hot.read(&self.tenant, id, range).await?;
+        Ok(found.and_then(|mut entries| entries.pop()))
+    }
+}
+
+impl Transcript {
+    /// Makes the cold tier hold everything of this transcript and of those it goes on from. Writes only what
+    /// is not there yet; doing it again writes nothing.
+    pub async fn flush(&self, keep: Keep) -> Result<Flushed> {
+        let mut flushed = Flushed::default();
+        let (mut seen, mut waiting) = (BTreeSet::from([self.id.clone()]), vec![self.id.clone()]);
+        // Ancestors first, so that no manifest ever names what is not there.
+        let mut order = vec![];
+        while let Some(id) = waiting.pop() {
+            let sources = self.all.open(&id).new_sources().await?;
+            waiting.extend(
+                sources
+                    .into_iter()
+                    .filter(|source| seen.insert(source.clone())),
+            );
+            order.push(id);
+        }
+        for id in order.iter().rev() {
+            let keep = if *id == self.id { keep } else { Keep::Hot };
+            let one = self.all.open(id).flush_one(keep).await?;
+            flushed.entries += one.entries;
+            flushed.segments += one.segments;
+        }
+        Ok(flushed)
+    }
+
+    /// The transcripts this one goes on from, as far as its cold copy does not know of them yet. If it does,
+    /// they were flushed before it was.
+    async fn new_sources(&self) -> Result<Vec<TranscriptId>> {
+        let cold = self.all.cold()?;
+        let Some(row) = self.all.tiers.hot.look(&self.all.tenant, &self.id).await? else {
+            return Ok(vec![]);
+        };
+        let head = record::head(&row.body)?;
+        if head.origin.is_none() {
+            return Ok(vec![]);
+        }
+        let known = cold.manifest(&self.all.tenant, &self.id).await?;
+        let known = known.map_or(0, |(manifest, _)| manifest.strands.len());
+        let strands = self
+            .all
+            .hot_strands(&self.id, &head)
+            .await?
+            .unwrap_or_default();
+        let base = strands
+            .iter()
+            .skip(known)
+            .filter_map(|g| g.strand.lineage.first());
+        let foreign = base
+            .map(|link| link.place.transcript.clone())
+            .filter(|id| *id != self.id);
+        Ok(foreign.collect::<BTreeSet<_>>().into_iter().collect())
+    }
+
+    async fn flush_one(&self, keep: Keep) -> Result<Flushed> {
+        let cold = self.all.cold()?;
+        let (hot, tenant) = (&self.all.tiers.hot, &self.all.tenant);
+        let mut flushed = Flushed::default();
+        for _ in 0..ATTEMPTS {
+            // The hot copy first: it goes only after the manifest has come, so one of them is seen.
+            let row = hot.look(tenant, &self.id).await?;
+            let found = cold.manifest(tenant, &self.id).await?;
+            let Some(row) = row else {
+                return match found {
+                    Some(_) => Ok(flushed),
+                    None => Err(Error::no_transcript(&self.id)),
+                };
+            };
+            let head = record::head(&row.body)?;
+            let Some(grown) = self.all.hot_strands(&self.id, &head).await? else {
+                continue;
+            };
+            let (old, when) = match found {
+                Some((manifest, tag)) => (Some(manifest), When::Unchanged(tag)),
+                None => (None, When::Absent),
+            };
+            let compared = match &old {
+                Some(old) => self.is_behind(cold, &grown, old).await,
+                None => Ok(false),
+            };
+            // What was compared with a copy that went meanwhile says nothing.
+            if hot.look(tenant, &self.id).await?.map(|now| now.version) != Some(row.version) {
+                continue;
+            }
+            let behind = compared?;
+            let settled = behind
+                || old
+                    .as_ref()
+                    .is_some_and(|old| old.head.version >= head.version);
+            if !settled {
+                let Some(manifest) = self.seal(cold, head, &grown, old, &mut flushed).await? else {
+                    continue;
+                };
+                let put = cold.put_manifest(tenant, &self.id, &manifest, when).await?;
+                if put == Put::Refused {
+                    continue;
+                }
+            }
+            if keep == Keep::Hot || hot.evict(tenant, &self.id, row.version).await? == Evict::Done {
+                return Ok(flushed);
+            }
+        }
+        Err(self.all.busy(&self.id))
+    }
+
+    /// Compares the copies: `false` if the hot one has all that is cold, `true` if it is the other way
+    /// round and something is missing. That each has something the other lacks is an error.
+    async fn is_behind(&self, cold: &Objects, hot: &[Grown], old: &Manifest) -> Result<bool> {
+        let (mut hot_more, mut cold_more) =
+            (hot.len() > old.strands.len(), old.strands.len() > hot.len());
+        for ((number, grown), sealed) in (0..).zip(hot).zip(&old.strands) {
+            hot_more |= grown.end > sealed.end();
+            cold_more |= sealed.end() > grown.end;
+            let common = grown.end.min(sealed.end());
+            let same = grown.strand == sealed.strand
+                && (common == grown.strand.start
+                    || self.hot_chain(number, common).await?
+                        == Some(self.cold_chain(cold, sealed, common).await?));
+            if !same {
+                return Err(Error::Diverged {
+                    transcript: self.id.clone(),
+                });
+            }
+        }
+        if hot_more && cold_more {
+            return Err(Error::Diverged {
+                transcript: self.id.clone(),
+            });
+        }
+        Ok(cold_more)
+    }
+
+    async fn hot_chain(&self, strand: u32, end: u64) -> Result<Option<Chain>> {
+        let entry = self.all.hot_entry(&self.id, strand, end - 1).await?;
+        Ok(entry.map(|e| e.chain))
+    }
+
+    async fn cold_chain(&self, cold: &Objects, sealed: &Sealed, end: u64) -> Result<Chain> {
+        if end == sealed.end() {
+            return Ok(sealed.chain);
+        }
+        let mut from = sealed.strand.start;
+        for segment in &sealed.segments {
+            if (from..segment.end).contains(&(end - 1)) {
+                let entries = cold
+                    .segment(&self.all.tenant, &self.id, from, segment)
+                    .await?;
+                let found = entries.iter().find(|e| e.position == end - 1);
+                return found
+                    .map(|e| e.chain)
+                    .ok_or_else(|| Error::Bug("a segment is short".into()));
+            }
+            from = segment.end;
+        }
+        Err(Error::Bug("a manifest is short".into()))
+    }
+
+    /// Puts what is missing into segments. `None`: the hot copy went away meanwhile.
+    async fn seal(
+        &self,
+        cold: &Objects,
+        head: Head,
+        grown: &[Grown],
+        old: Option<Manifest>,
+        flushed: &mut Flushed,
+    ) -> Result<Option<Manifest>> {
+        let mut strands = old.map(|old| old.strands).unwrap_or_default();
+        for (number, grown) in (0..).zip(grown) {
+            if strands.len() == number as usize {
+                strands.push(Sealed {
+                    strand: grown.strand.clone(),
+                    segments: vec![],
+                    chain: grown
+                        .strand
+                        .lineage
+                        .first()
+                        .map_or(Chain::START, |link| link.chain),
+                });
+            }
+            let sealed = &mut strands[number as usize];
+            while sealed.end() < grown.end {
+                let Some(entries) = self.segment(number, sealed.end(), grown.end).await? else {
+                    return Ok(None);
+                };
+                let segment = cold
+                    .put_segment(&self.all.tenant, &self.id, &entries)
+                    .await?;
+                flushed.entries += entries.len() as u64;
+                flushed.segments += 1;
+                sealed.chain = entries.last().map_or(sealed.chain, |e| e.chain);
+                sealed.segments.push(segment);
+            }
+        }
+        Ok(Some(Manifest { head, strands }))
+    }
+
+    /// The entries of the next segment of a strand.
+    async fn segment(&self, strand: u32, from: u64, end: u64) -> Result<Option<Vec<Entry>>> {
+        let (mut entries, mut bytes) = (Vec::<Entry>::new(), 0);
+        let end = end.min(from + SEGMENT_ENTRIES as u64);
+        while from + (entries.len() as u64) < end && bytes < SEGMENT_BYTES {
+            let range = Range {
+                strand,
+                from: from + entries.len() as u64,
+                end,
+                bytes: SEGMENT_BYTES - bytes,
+            };
+            let found = self
+                .all
+                .tiers
+                .hot
+                .read(&self.all.tenant, &self.id, range)
+                .await?;
+            let Some(found) = found.filter(|found| !found.is_empty()) else {
+                return Ok(None);
+            };
+            bytes += found.iter().map(|e| e.payload.len()).sum::<usize>();
+            entries.extend(found);
+        }
+        Ok(Some(entries))
+    }
+
+    /// Removes the transcript from both tiers, for good. Forks lose what they share with it, so whoever
+    /// calls this has asked.
+    pub async fn purge(&self) -> Result<()> {
+        let (hot, tenant) = (&self.all.tiers.hot, &self.all.tenant);
+        if let Some(cold) = &self.all.tiers.cold {
+            // The manifest first: without it the segments are nobody's.
+            cold.cold.delete(&Name::manifest(tenant, &self.id)).await?;
+            let prefix = Name::segments(tenant, &self.id);
+            loop {
+                let names = cold.cold.list(&prefix, None, 100).await?;
+                if names.is_empty() {
+                    break;
+                }
+                for name in &names {
+                    cold.cold.delete(name).await?;
+                }
+            }
+        }
+        while let Some(row) = hot.look(tenant, &self.id).await? {
+            hot.evict(tenant, &self.id, row.version).await?;
+        }
+        Ok(())
+    }
+}

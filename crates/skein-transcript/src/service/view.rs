@@ -1,0 +1,342 @@
+//! A transcript as one head shows it: walking its chain, in whichever tier each part is.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::Transcripts;
+use crate::chain::{Chain, Entry, Head, Marks, Place, Span, Strand};
+use crate::error::{Error, Result};
+use crate::hot::Range;
+use crate::id::{MessageId, TranscriptId};
+use crate::message::{Message, Placed};
+use crate::objects::{Manifest, Sealed};
+use crate::record::{self, Content};
+use crate::state::Versioned;
+
+/// About how much is read at once.
+const CHUNK_BYTES: usize = 4 * 1024 * 1024;
+const CHUNK_ENTRIES: u64 = 256;
+
+pub(crate) struct View<'a> {
+    all: &'a Transcripts,
+    pub(super) id: TranscriptId,
+    pub(super) head: Head,
+    /// Manifests met on the way; each is fetched once.
+    manifests: HashMap<TranscriptId, Option<Arc<Manifest>>>,
+}
+
+/// Where a history ends that another goes on from.
+#[derive(Debug)]
+pub(crate) struct Cut {
+    /// The strand that goes on.
+    pub(super) strand: Strand,
+    pub(super) chain: Chain,
+    pub(super) marks: Marks,
+}
+
+impl Transcripts {
+    pub(super) async fn view(&self, id: &TranscriptId) -> Result<View<'_>> {
+        let head = self.find(id).await?;
+        let head = head.ok_or_else(|| Error::no_transcript(id))?;
+        Ok(self.view_at(id, head))
+    }
+
+    pub(super) fn view_at(&self, id: &TranscriptId, head: Head) -> View<'_> {
+        View {
+            all: self,
+            id: id.clone(),
+            head,
+            manifests: HashMap::new(),
+        }
+    }
+}
+
+impl View<'_> {
+    pub(super) fn place(&self) -> Place {
+        Place {
+            transcript: self.id.clone(),
+            strand: self.head.strand,
+        }
+    }
+
+    /// The entries from `from` to before `end`, in order: all of them, or as many as are together when
+    /// [`CHUNK_BYTES`] are.
+    pub(super) async fn entries(&mut self, from: u64, end: u64) -> Result<Vec<Entry>> {
+        let (mut entries, mut bytes) = (vec![], 0);
+        for span in self.spans(from, end.min(self.head.end)).await? {
+            let mut at = span.from;
+            while at < span.end && bytes < CHUNK_BYTES {
+                let part = self.part(&span, at).await?;
+                at += part.len() as u64;
+                bytes += part.iter().map(|e| e.payload.len()).sum::<usize>();
+                entries.extend(part);
+            }
+            if at < span.end {
+                break;
+            }
+            let last = entries.last().map(|e| e.chain);
+            if span.chain.is_some_and(|chain| last != Some(chain)) {
+                let what = format!("transcript `{}`", span.place.transcript);
+                let why = "it lost entries that a fork of it goes on from";
+                return Err(Error::corrupt(what, why));
+            }
+        }
+        Ok(entries)
+    }
+
+    /// Some entries of a span from `at` on, at least one.
+    async fn part(&mut self, span: &Span, at: u64) -> Result<Vec<Entry>> {
+        let range = Range {
+            strand: span.place.strand,
+            from: at,
+            end: span.end,
+            bytes: CHUNK_BYTES,
+        };
+        let (hot, tenant) = (&self.all.tiers.hot, &self.all.tenant);
+        let found = hot.read(tenant, &span.place.transcript, range).await?;
+        if let Some(entries) = found.filter(|found| !found.is_empty()) {
+            return Ok(entries);
+        }
+        let missing = || {
+            let what = format!("transcript `{}`", span.place.transcript);
+            Error::corrupt(
+                what,
+                format!("entry {at} of strand {} is missing", span.place.strand),
+            )
+        };
+        let sealed = self.sealed(&span.place).await?.ok_or_else(missing)?;
+        let mut from = sealed.strand.start;
+        for segment in &sealed.segments {
+            if (from..segment.end).contains(&at) {
+                let cold = self.all.cold()?;
+                let id = &span.place.transcript;
+                let whole = cold.segment(&self.all.tenant, id, from, segment).await?;
+                let wanted = |e: &&Entry| (at..span.end).contains(&e.position);
+                return Ok(whole.iter().filter(wanted).cloned().collect());
+            }
+            from = segment.end;
+        }
+        Err(missing())
+    }
+
+    /// The parts of strands that hold the entries from `from` to before `end`, oldest first. Costs one look
+    /// for every [`Strand::KNOWN`] ancestors that are passed.
+    async fn spans(&mut self, from: u64, end: u64) -> Result<Vec<Span>> {
+        let (mut spans, mut upper) = (vec![], end);
+        let mut place = self.place();
+        let mut strand = self.strand(&place).await?;
+        if upper > strand.start {
+            spans.push(Span {
+                place: place.clone(),
+                from: from.max(strand.start),
+                end: upper,
+                chain: None,
+            });
+            upper = strand.start;
+        }
+        while upper > from {
+            let oldest = strand.lineage.last().cloned();
+            for link in &strand.lineage {
+                if upper > from && link.start < upper {
+                    let end = upper.min(link.end);
+                    spans.push(Span {
+                        place: link.place.clone(),
+                        from: from.max(link.start),
+                        end,
+                        chain: (end == link.end).then_some(link.chain),
+                    });
+                    upper = link.start;
+                }
+            }
+            if upper > from {
+                // The oldest that was known; it knows those before it.
+                let oldest = oldest.ok_or_else(|| Error::Bug("a lineage has no end".into()))?;
+                place = oldest.place;
+                strand = self.strand(&place).await?;
+                if strand.start != oldest.start {
+                    let what = format!("transcript `{}`", place.transcript);
+                    return Err(Error::corrupt(what, "a strand begins where it should not"));
+                }
+            }
+        }
+        spans.reverse();
+        Ok(spans)
+    }
+
+    pub(super) async fn strand(&mut self, place: &Place) -> Result<Strand> {
+        let (hot, tenant) = (&self.all.tiers.hot, &self.all.tenant);
+        let rows = hot
+            .strands(tenant, &place.transcript, place.strand, 1)
+            .await?;
+        let row = rows
+            .into_iter()
+            .flatten()
+            .find(|row| row.number == place.strand);
+        if let Some(row) = row {
+            return record::strand(&row.body);
+        }
+        let sealed = self.sealed(place).await?;
+        let missing = || {
+            let what = format!("transcript `{}`", place.transcript);
+            Error::corrupt(what, format!("strand {} is missing", place.strand))
+        };
+        sealed.map(|s| s.strand).ok_or_else(missing)
+    }
+
+    /// A strand as far as it is cold.
+    async fn sealed(&mut self, place: &Place) -> Result<Option<Sealed>> {
+        let id = &place.transcript;
+        if !self.manifests.contains_key(id) {
+            let found = match &self.all.tiers.cold {
+                Some(cold) => cold.manifest(&self.all.tenant, id).await?,
+                None => None,
+            };
+            let found = found.map(|(manifest, _)| Arc::new(manifest));
+            self.manifests.insert(id.clone(), found);
+        }
+        let manifest = self.manifests.get(id).cloned().flatten();
+        Ok(manifest.and_then(|m| m.strands.get(place.strand as usize).cloned()))
+    }
+
+    pub(super) async fn entry(&mut self, position: u64) -> Result<Entry> {
+        let mut entries = self.entries(position, position + 1).await?;
+        entries
+            .pop()
+            .ok_or_else(|| Error::Bug(format!("there is no entry {position}")))
+    }
+
+    pub(super) async fn message(&mut self, position: u64) -> Result<Option<Message>> {
+        match record::entry(&self.entry(position).await?)?.1 {
+            Content::Message(message) => Ok(Some(*message)),
+            Content::State(_) => Ok(None),
+        }
+    }
+
+    pub(super) async fn state(&mut self) -> Result<Versioned> {
+        let Some(position) = self.head.marks.state else {
+            return Ok(Versioned::default());
+        };
+        match record::entry(&self.entry(position).await?)?.1 {
+            Content::State(state) => Ok(*state),
+            Content::Message(_) => Err(Error::Bug(format!("entry {position} is no state"))),
+        }
+    }
+
+    /// The messages among the entries before `end` that are read together with the one before it.
+    pub(super) async fn messages_before(
+        &mut self,
+        end: u64,
+        most: u64,
+    ) -> Result<(u64, Vec<Placed>)> {
+        let from = end.saturating_sub(most.min(CHUNK_ENTRIES));
+        let (mut at, mut messages) = (from, vec![]);
+        while at < end {
+            let entries = self.entries(at, end).await?;
+            at += entries.len() as u64;
+            messages.extend(placed(&entries)?);
+        }
+        Ok((from, messages))
+    }
+
+    /// The messages from `from` on among the next entries, and where to go on.
+    pub(super) async fn messages_from(
+        &mut self,
+        from: u64,
+        most: u64,
+    ) -> Result<(u64, Vec<Placed>)> {
+        let entries = self
+            .entries(from, from.saturating_add(most.min(CHUNK_ENTRIES)))
+            .await?;
+        Ok((from + entries.len() as u64, placed(&entries)?))
+    }
+
+    /// Cuts the history before position `end`. The strand that holds the entry before it is what the next
+    /// one goes on from, so that every link of a lineage stands for something.
+    pub(super) async fn cut(&mut self, end: u64) -> Result<Cut> {
+        if end == 0 {
+            return Ok(Cut {
+                strand: Strand::ROOT,
+                chain: Chain::START,
+                marks: Marks::default(),
+            });
+        }
+        let last = self.entry(end - 1).await?;
+        let (marks, _) = record::entry(&last)?;
+        let mut spans = self.spans(end - 1, end).await?;
+        let owner = spans
+            .pop()
+            .ok_or_else(|| Error::Bug("nothing to cut".into()))?
+            .place;
+        let strand = self.strand(&owner).await?.cut(owner, end, last.chain);
+        Ok(Cut {
+            strand,
+            chain: last.chain,
+            marks,
+        })
+    }
+
+    /// Where a message of this view is. What a hot transcript wrote itself is found at once. What it
+    /// inherits may have been forgotten by the index of its source, and is looked for.
+    pub(super) async fn position_of(&mut self, message: &MessageId) -> Result<u64> {
+        let (hot, tenant) = (&self.all.tiers.hot, &self.all.tenant);
+        let indexed = hot
+            .find(tenant, &self.id, std::slice::from_ref(message))
+            .await?;
+        let all_indexed = indexed.is_some() && self.head.origin.is_none();
+        if let Some(position) = indexed.and_then(|found| found.first().copied().flatten())
+            && self.holds(position, message).await?
+        {
+            return Ok(position);
+        }
+        let mut end = if all_indexed { 0 } else { self.head.end };
+        while end > 0 {
+            let (from, messages) = self.messages_before(end, CHUNK_ENTRIES).await?;
+            if let Some(found) = messages.iter().rev().find(|p| p.message.id == *message) {
+                return Ok(found.position);
+            }
+            end = from;
+        }
+        Err(Error::no_message(message))
+    }
+
+    /// Whether the message is at `position` of this view; the index may be ahead of it.
+    async fn holds(&mut self, position: u64, message: &MessageId) -> Result<bool> {
+        if position >= self.head.end {
+            return Ok(false);
+        }
+        let there = self.message(position).await?;
+        Ok(there.is_some_and(|there| there.id == *message))
+    }
+
+    /// Those of `ids` that the transcript has written itself and still shows.
+    pub(super) async fn own(&mut self, ids: &[MessageId]) -> Result<Vec<Option<Placed>>> {
+        let (hot, tenant) = (&self.all.tiers.hot, &self.all.tenant);
+        let indexed = hot.find(tenant, &self.id, ids).await?;
+        // Evicted since: what is decided now will not be committed, so any answer does.
+        let indexed = indexed.unwrap_or_else(|| vec![None; ids.len()]);
+        let mut own = vec![];
+        for (id, position) in ids.iter().zip(indexed) {
+            let message = match position.filter(|p| *p < self.head.end) {
+                Some(position) => self.message(position).await?.map(|m| (position, m)),
+                None => None,
+            };
+            // The index may be ahead of this view, and then the same holds.
+            let message = message.filter(|(_, message)| message.id == *id);
+            own.push(message.map(|(position, message)| Placed { position, message }));
+        }
+        Ok(own)
+    }
+}
+
+pub(super) fn placed(entries: &[Entry]) -> Result<Vec<Placed>> {
+    let mut messages = vec![];
+    for entry in entries {
+        if let Content::Message(message) = record::entry(entry)?.1 {
+            messages.push(Placed {
+                position: entry.position,
+                message: *message,
+            });
+        }
+    }
+    Ok(messages)
+}

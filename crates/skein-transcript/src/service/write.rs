@@ -1,0 +1,261 @@
+//! Changes: append, rewind, replace a reply, compact, close what a crash left open.
+
+use std::collections::HashMap;
+
+use skein_domain::{Conflict, Invalid};
+
+use super::draft::Draft;
+use super::view::View;
+use super::{ATTEMPTS, By, Transcript};
+use crate::error::{Error, Result};
+use crate::hot::Commit;
+use crate::id::MessageId;
+use crate::message::{Covers, Message};
+use crate::record;
+use crate::repair;
+use crate::state::State;
+
+/// What an append found and did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Appended {
+    pub added: usize,
+    /// There already, with the same content.
+    pub already: usize,
+    /// The transcript's version after it.
+    pub version: u64,
+}
+
+/// A change that is wanted; what it takes is decided on what is there.
+enum Wish<'a> {
+    /// Nothing but the fence.
+    Claim,
+    Say(&'a [Message]),
+    Rewind(&'a MessageId),
+    BeginReply(&'a MessageId),
+    Compact {
+        from: &'a MessageId,
+        through: &'a MessageId,
+        summary: &'a Message,
+    },
+    SetState {
+        expected: u64,
+        state: &'a State,
+    },
+}
+
+impl Transcript {
+    /// Lets only `by.run` and later ones write from now on.
+    pub async fn claim(&self, by: By) -> Result<()> {
+        self.change(by, Wish::Claim).await.map(|_| ())
+    }
+
+    /// Adds messages at the end, all or none. One whose id this transcript has written before (and not
+    /// rewound since) is not added again; if it says something else, nothing is added.
+    pub async fn append(&self, by: By, messages: &[Message]) -> Result<Appended> {
+        if let Some(summary) = messages.iter().find(|m| m.covers.is_some()) {
+            let why = "summaries are written by compacting";
+            return Err(Invalid::new("message", summary.id.as_str(), why).into());
+        }
+        self.change(by, Wish::Say(messages)).await
+    }
+
+    /// Goes back to just after a message, the state slice with it. What came later stays for the forks
+    /// that share it; the transcript goes on without.
+    pub async fn rewind(&self, by: By, to: &MessageId) -> Result<()> {
+        self.change(by, Wish::Rewind(to)).await.map(|_| ())
+    }
+
+    /// Makes way for the reply `id`, which was chosen before the model is asked: if an earlier attempt got
+    /// as far as writing it, the transcript goes back to just before. A retry, a rewind and a crash all
+    /// come to the same history this way.
+    pub async fn begin_reply(&self, by: By, id: &MessageId) -> Result<()> {
+        self.change(by, Wish::BeginReply(id)).await.map(|_| ())
+    }
+
+    /// Adds a summary that stands for the messages from `from` to `through`, which are hidden from a
+    /// model and kept for everybody else.
+    pub async fn compact(
+        &self,
+        by: By,
+        from: &MessageId,
+        through: &MessageId,
+        summary: &Message,
+    ) -> Result<Appended> {
+        let wish = Wish::Compact {
+            from,
+            through,
+            summary,
+        };
+        self.change(by, wish).await
+    }
+
+    /// Replaces the state slice if it is at `expected`; answers its new version.
+    pub async fn set_state(&self, by: By, expected: u64, state: State) -> Result<u64> {
+        let wish = Wish::SetState {
+            expected,
+            state: &state,
+        };
+        self.change(by, wish).await.map(|done| done.version)
+    }
+
+    /// Closes tool calls that were left open when the last run ended: each gets a result that says so. To be
+    /// called before a transcript is gone on with; the second time it finds nothing to do.
+    pub async fn resume(&self, by: By) -> Result<Appended> {
+        // First of all, so that nobody adds to the batch while it is looked at.
+        self.claim(by).await?;
+        let shown = self.effective().await?;
+        let shown: Vec<Message> = shown.into_iter().map(|p| p.message).collect();
+        let closing = repair::closing(&shown).into_iter();
+        let closing: Vec<Message> = closing.map(|m| Message { at: by.at, ..m }).collect();
+        self.change(by, Wish::Say(&closing)).await
+    }
+
+    /// Decides on what is there, and commits; again if someone was faster.
+    async fn change(&self, by: By, wish: Wish<'_>) -> Result<Appended> {
+        let all = &self.all;
+        for _ in 0..ATTEMPTS {
+            let Some(row) = all.tiers.hot.look(&all.tenant, &self.id).await? else {
+                self.hydrate().await?;
+                continue;
+            };
+            let head = record::head(&row.body)?;
+            if by.run < head.run {
+                return Err(Error::Fenced {
+                    transcript: self.id.clone(),
+                    expected: by.run.0,
+                    actual: head.run.0,
+                });
+            }
+            let mut draft = Draft::on(&head, by);
+            let mut view = all.view_at(&self.id, head);
+            let done = self.decide(&mut view, &mut draft, &wish).await?;
+            if !draft.is_change() {
+                return Ok(done);
+            }
+            if all.commit(&self.id, draft, Some(row.version)).await? == Commit::Done {
+                return Ok(done);
+            }
+        }
+        Err(all.busy(&self.id))
+    }
+
+    async fn decide(
+        &self,
+        view: &mut View<'_>,
+        draft: &mut Draft,
+        wish: &Wish<'_>,
+    ) -> Result<Appended> {
+        match wish {
+            Wish::Claim => {}
+            Wish::Say(messages) => return self.add(view, draft, messages).await,
+            Wish::Rewind(to) => {
+                let end = view.position_of(to).await? + 1;
+                if end < view.head.end {
+                    draft.rewind(view.cut(end).await?)?;
+                }
+            }
+            Wish::BeginReply(id) => {
+                if let [Some(placed)] = view.own(std::slice::from_ref(*id)).await?.as_slice() {
+                    draft.rewind(view.cut(placed.position).await?)?;
+                }
+            }
+            Wish::Compact {
+                from,
+                through,
+                summary,
+            } => {
+                let covers = self.covers(view, from, through).await?;
+                let summary = Message {
+                    covers: Some(covers),
+                    ..(*summary).clone()
+                };
+                return self.add(view, draft, &[summary]).await;
+            }
+            Wish::SetState { expected, state } => {
+                let version = self.set(view, draft, *expected, state).await?;
+                return Ok(Appended {
+                    version,
+                    ..Appended::default()
+                });
+            }
+        }
+        Ok(Appended {
+            version: draft.version(),
+            ..Appended::default()
+        })
+    }
+
+    async fn add(
+        &self,
+        view: &mut View<'_>,
+        draft: &mut Draft,
+        messages: &[Message],
+    ) -> Result<Appended> {
+        let ids: Vec<MessageId> = messages.iter().map(|m| m.id.clone()).collect();
+        let own = view.own(&ids).await?;
+        // Those of this batch, by id.
+        let mut said: HashMap<&MessageId, &Message> = HashMap::new();
+        let mut already = 0;
+        for (message, own) in messages.iter().zip(&own) {
+            let own = own.as_ref().map(|placed| &placed.message);
+            match own.or_else(|| said.get(&message.id).copied()) {
+                None => draft.say(message.clone())?,
+                Some(there) if there.says_the_same(message) => already += 1,
+                Some(_) => {
+                    return Err(Error::Reused {
+                        transcript: self.id.clone(),
+                        message: message.id.clone(),
+                    });
+                }
+            }
+            said.insert(&message.id, message);
+        }
+        Ok(Appended {
+            added: messages.len() - already,
+            already,
+            version: draft.version(),
+        })
+    }
+
+    async fn covers(
+        &self,
+        view: &mut View<'_>,
+        from: &MessageId,
+        through: &MessageId,
+    ) -> Result<Covers> {
+        let covers = Covers {
+            from: view.position_of(from).await?,
+            end: view.position_of(through).await? + 1,
+        };
+        if covers.from < covers.end {
+            return Ok(covers);
+        }
+        let why = format!("it comes after `{through}`");
+        Err(Invalid::new("first covered message", from.as_str(), why).into())
+    }
+
+    /// Sets the state; answers its version.
+    async fn set(
+        &self,
+        view: &mut View<'_>,
+        draft: &mut Draft,
+        expected: u64,
+        state: &State,
+    ) -> Result<u64> {
+        let current = view.state().await?;
+        // The answer to an earlier call like this one was lost.
+        if current.version > expected && current.state == *state {
+            return Ok(current.version);
+        }
+        if current.version != expected {
+            return Err(Conflict::Version {
+                what: "state of transcript",
+                id: self.id.to_string(),
+                expected,
+                actual: current.version,
+            }
+            .into());
+        }
+        draft.set(state.clone())
+    }
+}

@@ -1,0 +1,190 @@
+//! The state slice: tasks and custom JSON beside the messages.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+use skein_domain::{Invalid, NotFound};
+
+use crate::error::Result;
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct State {
+    pub tasks: Tasks,
+    pub custom: BTreeMap<String, Value>,
+}
+
+impl State {
+    /// Most bytes of a state in its stored form.
+    pub const MOST: usize = 1024 * 1024;
+}
+
+/// A state and the number it is changed against. Numbers only grow, in forks and after rewinds too; 0 is
+/// the empty state of a new transcript.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Versioned {
+    pub version: u64,
+    pub state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskStatus {
+    Pending,
+    InProgress,
+    Completed,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Task {
+    pub subject: String,
+    pub description: String,
+    /// How it is told of while it is being done.
+    pub active_form: String,
+    pub status: TaskStatus,
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// Tasks and which of them wait for which. A dependency is held once and read from both ends, so the two
+/// ends always agree.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tasks {
+    tasks: BTreeMap<String, Task>,
+    /// (the one waited for, the one that waits)
+    edges: BTreeSet<(String, String)>,
+}
+
+impl Tasks {
+    pub fn get(&self, id: &str) -> Result<&Task> {
+        Ok(self
+            .tasks
+            .get(id)
+            .ok_or_else(|| NotFound::new("task", id))?)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Task)> {
+        self.tasks.iter().map(|(id, task)| (id.as_str(), task))
+    }
+
+    /// Adds the task, or replaces it and keeps its dependencies.
+    pub fn put(&mut self, id: &str, task: Task) -> Result<()> {
+        if id.is_empty() || id.len() > 255 {
+            return Err(Invalid::new("task id", id, "expected 1 to 255 bytes").into());
+        }
+        self.tasks.insert(id.to_owned(), task);
+        Ok(())
+    }
+
+    /// Removes the task with every dependency it is part of.
+    pub fn remove(&mut self, id: &str) -> Option<Task> {
+        self.edges.retain(|(first, then)| first != id && then != id);
+        self.tasks.remove(id)
+    }
+
+    /// Makes `then` wait for `first`. Saying it twice changes nothing; a circle is refused, since nothing
+    /// in it could ever begin.
+    pub fn block(&mut self, first: &str, then: &str) -> Result<()> {
+        self.get(first)?;
+        self.get(then)?;
+        if self.waits(first, then) {
+            let why = format!("`{first}` already waits for it");
+            return Err(Invalid::new("dependency on task", then, why).into());
+        }
+        self.edges.insert((first.to_owned(), then.to_owned()));
+        Ok(())
+    }
+
+    pub fn unblock(&mut self, first: &str, then: &str) {
+        self.edges.remove(&(first.to_owned(), then.to_owned()));
+    }
+
+    /// What waits for `id`.
+    pub fn blocks(&self, id: &str) -> impl Iterator<Item = &str> {
+        let of = self.edges.iter().filter(move |(first, _)| first == id);
+        of.map(|(_, then)| then.as_str())
+    }
+
+    /// What `id` waits for.
+    pub fn blocked_by(&self, id: &str) -> impl Iterator<Item = &str> {
+        let of = self.edges.iter().filter(move |(_, then)| then == id);
+        of.map(|(first, _)| first.as_str())
+    }
+
+    /// Every dependency, as (the one waited for, the one that waits).
+    pub fn edges(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.edges.iter().map(|(a, b)| (a.as_str(), b.as_str()))
+    }
+
+    /// Whether `task` is `on`, or waits for it through any number of others.
+    fn waits(&self, task: &str, on: &str) -> bool {
+        let (mut seen, mut waiting) = (BTreeSet::from([task]), vec![task]);
+        while let Some(id) = waiting.pop() {
+            if id == on {
+                return true;
+            }
+            waiting.extend(self.blocked_by(id).filter(|first| seen.insert(first)));
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use skein_domain::Kind;
+
+    use super::*;
+
+    fn task(subject: &str) -> Task {
+        Task {
+            subject: subject.into(),
+            description: String::new(),
+            active_form: String::new(),
+            status: TaskStatus::Pending,
+            metadata: BTreeMap::new(),
+        }
+    }
+
+    fn three() -> Tasks {
+        let mut tasks = Tasks::default();
+        for id in ["a", "b", "c"] {
+            tasks.put(id, task(id)).unwrap();
+        }
+        tasks.block("a", "b").unwrap();
+        tasks.block("b", "c").unwrap();
+        tasks
+    }
+
+    #[test]
+    fn dependencies_agree_from_both_ends_and_are_held_once() {
+        let mut tasks = three();
+        tasks.block("a", "b").unwrap();
+        tasks.put("b", task("again")).unwrap();
+        assert_eq!(tasks.blocks("a").collect::<Vec<_>>(), ["b"]);
+        assert_eq!(tasks.blocked_by("b").collect::<Vec<_>>(), ["a"]);
+        assert_eq!(tasks.edges().count(), 2);
+    }
+
+    #[test]
+    fn a_removed_task_leaves_nothing_dangling() {
+        let mut tasks = three();
+        assert!(tasks.remove("b").is_some());
+        assert_eq!(tasks.edges().count(), 0);
+        assert!(tasks.remove("b").is_none());
+    }
+
+    #[test]
+    fn circles_and_unknown_tasks_are_refused() {
+        let mut tasks = three();
+        for (first, then, kind) in [
+            ("c", "a", Kind::Misuse),
+            ("a", "a", Kind::Misuse),
+            ("a", "x", Kind::NotFound),
+            ("x", "a", Kind::NotFound),
+        ] {
+            assert_eq!(
+                tasks.block(first, then).unwrap_err().kind(),
+                kind,
+                "{first} {then}"
+            );
+        }
+        assert_eq!(tasks, three());
+    }
+}
