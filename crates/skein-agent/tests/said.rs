@@ -178,6 +178,8 @@ fn l10_ids_are_unique_and_the_same_when_read_again() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
     /// However the daemon came to read the file.
     #[test]
     fn l10_cutting_the_text_otherwise_gives_the_same_messages(cuts in prop::collection::vec(0.0..1.0f64, 0..6)) {
