@@ -7,8 +7,8 @@ use skein_domain::{PhaseName, Status};
 
 use crate::command::{
     adopt, agent, answer, attach, broadcast, completion, config, daemon, demo, diff, doctor,
-    events, gc, handoff, hook, init, interrupt, kill, logs, ls, man, merge, model_server, project,
-    restore, retention, screen, send, session, show, spawn, summary, thread, token, tree, wait,
+    events, fork, gc, handoff, hook, init, interrupt, kill, logs, ls, man, merge, model_server, project,
+    restore, retention, screen, send, session, show, spawn, summary, thread, token, transcript, tree, wait,
     why,
 };
 
@@ -66,6 +66,8 @@ pub(crate) enum Command {
     Handoff(handoff::HandoffArgs),
     Broadcast(broadcast::BroadcastArgs),
     Merge(merge::MergeArgs),
+    Fork(fork::ForkArgs),
+    Transcript(transcript::TranscriptArgs),
     Summary(summary::SummaryArgs),
     Events(events::EventsArgs),
     Agent(agent::AgentArgs),

@@ -13,6 +13,7 @@ pub(crate) mod demo;
 pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod events;
+pub(crate) mod fork;
 pub(crate) mod gc;
 pub(crate) mod handoff;
 pub(crate) mod hook;
@@ -35,6 +36,7 @@ pub(crate) mod spawn;
 pub(crate) mod summary;
 pub(crate) mod thread;
 pub(crate) mod token;
+pub(crate) mod transcript;
 pub(crate) mod tree;
 pub(crate) mod wait;
 pub(crate) mod why;
@@ -71,6 +73,8 @@ pub(crate) async fn dispatch(context: &Context, command: Command) -> Result<(), 
         Command::Handoff(args) => handoff::run(context, args).await,
         Command::Broadcast(args) => broadcast::run(context, args).await,
         Command::Merge(args) => merge::run(context, args).await,
+        Command::Fork(args) => fork::run(context, args).await,
+        Command::Transcript(args) => transcript::run(context, args).await,
         Command::Summary(args) => summary::run(context, args).await,
         Command::Events(args) => events::run(context, args).await,
         Command::Token(args) => token::run(context, args).await,

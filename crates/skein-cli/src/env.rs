@@ -27,6 +27,9 @@ pub(crate) struct Environment {
     pub(crate) run: Option<OsString>,
     pub(crate) path: Option<OsString>,
     pub(crate) temp: PathBuf,
+    /// What shows long texts.
+    pub(crate) pager: Option<OsString>,
+    pub(crate) no_pager: bool,
 }
 
 impl Environment {
@@ -47,6 +50,8 @@ impl Environment {
             run: text("SKEIN_RUN"),
             path: text("PATH"),
             temp: std::env::temp_dir(),
+            pager: text("PAGER"),
+            no_pager: text("NO_PAGER").is_some(),
         }
     }
 }

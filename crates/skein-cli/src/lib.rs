@@ -17,6 +17,7 @@ pub mod error;
 mod exit;
 pub mod home;
 mod output;
+mod pager;
 mod presence;
 mod progress;
 mod settings;

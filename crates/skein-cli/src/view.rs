@@ -6,6 +6,7 @@ mod fleet;
 mod ledger;
 mod more;
 mod session;
+mod transcript;
 
 pub(crate) use event::{Time, event_line};
 pub(crate) use fleet::{agent_notes, agents, gc, receipt, why};
@@ -14,3 +15,4 @@ pub(crate) use ledger::{
 };
 pub(crate) use more::more;
 pub(crate) use session::{Around, overspent, session, session_line, sessions, tree};
+pub(crate) use transcript::{Fold, Telling};

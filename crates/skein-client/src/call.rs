@@ -391,10 +391,15 @@ impl Client {
                 }
             })?)),
         };
-        let (parts, answer) = self
-            .transport
-            .exchange(|| self.request(method.clone(), target, body.clone(), key))
-            .await?;
+        let request = || self.request(method.clone(), target, body.clone(), key);
+        self.ask(request).await
+    }
+
+    pub(crate) async fn ask<T: DeserializeOwned>(
+        &self,
+        request: impl Fn() -> Result<Request<Body>, Error>,
+    ) -> Result<T, Error> {
+        let (parts, answer) = self.transport.exchange(request).await?;
         self.note_version(&parts.headers);
         if !parts.status.is_success() {
             return Err(self.refusal(parts.status, &answer));

@@ -14,6 +14,7 @@ mod key;
 mod query;
 mod sse;
 mod stream;
+mod transcript;
 mod transport;
 
 pub use call::{Client, Events, Sessions, Threads};
@@ -22,3 +23,4 @@ pub use error::{Error, Kind};
 pub use key::Key;
 pub use query::Page;
 pub use stream::{EventStream, Link};
+pub use transcript::{Download, Hits, Messages};

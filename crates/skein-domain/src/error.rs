@@ -303,6 +303,7 @@ impl NotFound {
             "thread" => "`skein thread ls` lists the threads",
             "session" => "`skein ls --all` lists the sessions",
             "token" => "`skein token ls` lists the tokens",
+            "message" => "`skein transcript show SESSION` shows its messages with their ids",
             _ => return vec![],
         };
         vec![list.into()]

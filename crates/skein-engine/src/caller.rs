@@ -6,6 +6,8 @@ use skein_domain::{
     Actor, Key, Project, Receipt, Role, Session, SessionId, Summary, TenantId, Thread, Token,
 };
 
+use crate::transcript::Done;
+
 /// One authenticated caller with one request.
 #[derive(Clone, Debug)]
 pub struct Caller {
@@ -73,6 +75,11 @@ pub enum Outcome {
     Sealed {
         sealed: u64,
         dropped: u64,
+    },
+    /// What was done to a transcript.
+    Transcript {
+        session: SessionId,
+        done: Done,
     },
 }
 

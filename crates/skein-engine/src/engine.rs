@@ -16,6 +16,7 @@ use crate::handoff::{NoWorkspaces, Provisioner, Running};
 use crate::recent::Recent;
 use crate::source::{Clock, Ids, SystemClock, SystemIds};
 use crate::tasks::Tasks;
+use crate::transcript::{Books, TranscriptParts};
 use crate::walls::Walls;
 
 #[derive(Clone, Debug)]
@@ -37,6 +38,8 @@ pub(crate) struct Shared {
     pub(crate) trespasses: Recent,
     /// Set once by the composition root of a daemon that runs agents.
     pub(crate) fleet: OnceLock<Arc<Fleet>>,
+    /// Set once by a composition root that keeps transcripts.
+    pub(crate) books: OnceLock<Books>,
 }
 
 impl Engine {
@@ -68,6 +71,7 @@ impl Engine {
             verifying: Semaphore::new(1),
             trespasses: Recent::default(),
             fleet: OnceLock::new(),
+            books: OnceLock::new(),
         };
         Self {
             store,
@@ -79,6 +83,13 @@ impl Engine {
     #[must_use]
     pub fn with_fleet(self, parts: FleetParts) -> Self {
         let _ = self.shared.fleet.set(Arc::new(Fleet::new(parts)));
+        self
+    }
+
+    /// Lets sessions have transcripts. Once, before anything is served.
+    #[must_use]
+    pub fn with_transcripts(self, parts: TranscriptParts) -> Self {
+        let _ = self.shared.books.set(Books::new(parts));
         self
     }
 
@@ -99,8 +110,8 @@ impl Engine {
         Ok(self.store.tenants()?)
     }
 
-    /// Undoes every handoff that a crash left half-done. Called before the first request is served, and by
-    /// the sweep for those whose undoing failed; handoffs at work in this process are left alone. One that
+    /// Undoes every handoff and every fork that a crash left half-done. Called before the first request is served, and by
+    /// the sweep for those whose undoing failed; what is at work in this process is left alone. One that
     /// cannot be undone does not keep the others waiting; the first error is told when all were tried.
     /// Returns how many are over now.
     pub async fn recover(&self) -> Result<usize, Error> {
@@ -122,7 +133,14 @@ impl Engine {
     ) -> Result<usize, Error> {
         let desk = self.system_desk(tenant.clone());
         let stale: Vec<Handoff> = desk.store.read(|r| r.all(&Filter::default())).await?;
-        let mut over = 0;
+        let mut over = match desk.recover_forks().await {
+            Ok(count) => count,
+            Err(error) => {
+                tracing::warn!(%tenant, %error, "a fork could not be undone yet");
+                failed.get_or_insert(error);
+                0
+            }
+        };
         for handoff in stale {
             if self.shared.running.holds(&handoff.id) {
                 continue;
@@ -146,6 +164,9 @@ impl Engine {
             let desk = self.system_desk(tenant.clone());
             if let Err(error) = desk.sweep().await {
                 tracing::warn!(%tenant, %error, "retention sweep failed");
+            }
+            if let Err(error) = desk.flush_idle().await {
+                tracing::warn!(%tenant, %error, "idle transcripts could not be flushed");
             }
         }
         Ok(())

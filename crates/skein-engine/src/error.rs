@@ -26,6 +26,8 @@ pub enum Error {
     #[error(transparent)]
     Agent(std::sync::Arc<skein_agent::error::Error>),
     #[error(transparent)]
+    Transcript(skein_transcript::Error),
+    #[error(transparent)]
     Settings(crate::fleet::SettingsError),
     #[error("this daemon has no {what}")]
     NoFleet { what: String },
@@ -52,6 +54,28 @@ impl From<skein_agent::error::Error> for Error {
     }
 }
 
+impl From<skein_transcript::Error> for Error {
+    fn from(error: skein_transcript::Error) -> Self {
+        // The fence is the session's run, so it is told of the session.
+        if let skein_transcript::Error::Fenced {
+            transcript,
+            expected,
+            actual,
+        } = &error
+            && let Ok(session) = transcript.as_str().parse()
+        {
+            let (expected, actual) = (*expected, *actual);
+            return domain::Conflict::Run {
+                session,
+                expected,
+                actual,
+            }
+            .into();
+        }
+        Self::Transcript(error)
+    }
+}
+
 impl Error {
     pub fn kind(&self) -> Kind {
         match self {
@@ -62,6 +86,7 @@ impl Error {
             Self::Workspace(e) => e.kind(),
             Self::Runtime(e) => e.kind(),
             Self::Agent(e) => e.kind(),
+            Self::Transcript(e) => e.kind(),
             Self::Settings(_) => Kind::Misuse,
             Self::Saga { .. } => Kind::Failed,
         }
@@ -78,6 +103,7 @@ impl Error {
             Self::Workspace(e) => e.hints(),
             Self::Runtime(e) => e.hints(),
             Self::Agent(e) => e.hints(),
+            Self::Transcript(e) => e.hints(),
             Self::Settings(e) => e.hints.clone(),
             Self::NoFleet { .. } => vec![],
         }
@@ -86,7 +112,8 @@ impl Error {
     /// The domain's part of the error, if it has one.
     pub fn domain(&self) -> Option<&domain::Error> {
         match self {
-            Self::Store(skein_store::Error::Domain(e)) => Some(e),
+            Self::Store(skein_store::Error::Domain(e))
+            | Self::Transcript(skein_transcript::Error::Domain(e)) => Some(e),
             _ => None,
         }
     }

@@ -201,7 +201,7 @@ impl Fleet {
     }
 
     /// For tests that end the process here; nothing otherwise.
-    fn point(&self, name: &str) {
+    pub(crate) fn point(&self, name: &str) {
         self.points.reach(name);
     }
 }

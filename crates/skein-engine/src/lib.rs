@@ -4,7 +4,7 @@
 //! the caller's role, decided by `skein-domain`, and written with its events in one transaction.
 //! A handoff takes two transactions with work between them and is therefore a saga ([`handoff`]).
 //!
-//! Sessions with agents are the [`fleet`]'s: sagas, keepers, delivery.
+//! Conversations are kept by [`transcript`]. Sessions with agents are the [`fleet`]'s: sagas, keepers, delivery.
 //!
 //! First places to read: [`desk`] (what a request goes through), [`spawn`], [`handoff`], [`fleet`].
 
@@ -27,6 +27,7 @@ pub mod summary;
 pub mod tasks;
 pub mod thread;
 pub mod token;
+pub mod transcript;
 mod tree;
 pub mod turn;
 mod walls;

@@ -21,6 +21,7 @@ impl Desk {
             if some.is_empty() {
                 break;
             }
+            self.flush_archived(self.all_sessions(&some).await?).await;
             archived.extend(some);
         }
         let before = self.now().minus_seconds(KEPT_SECONDS);
@@ -33,6 +34,12 @@ impl Desk {
             == REPLIES_AT_ONCE
         {}
         Ok(archived)
+    }
+
+    async fn all_sessions(&self, ids: &[SessionId]) -> Result<Vec<Session>, Error> {
+        let ids = ids.to_vec();
+        let get = move |r: &Reader<'_>| ids.iter().map(|id| r.get(id.as_str())).collect();
+        Ok(self.store.read(get).await?)
     }
 
     /// Applies every project's retention now. Answers with the sessions that were archived.

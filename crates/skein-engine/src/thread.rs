@@ -107,9 +107,47 @@ impl Desk {
     }
 
     /// Puts a thread away if nobody works on it. Doing it again changes nothing.
+    ///
+    /// What was said on it is put into the cold tier first, so that nothing is marked as put away that is
+    /// not; the hot copies go once nobody can write any more.
     pub async fn archive_thread(&self, reference: String) -> Result<Answer, Error> {
-        self.refuse_bound("archive a thread").await?;
-        self.change("archive a thread", Role::Operate, move |writer| {
+        let op = "archive a thread";
+        self.refuse_bound(op).await?;
+        if let Err(refused) = self.caller.role.require(Role::Operate, op) {
+            return Err(self.refused(op, refused.into()).await);
+        }
+        if let Some(earlier) = self.earlier().await? {
+            return Ok(earlier);
+        }
+        let thread = match self.archivable(reference.clone()).await {
+            Ok(thread) => thread,
+            Err(error) => return Err(self.refused(op, error).await),
+        };
+        if thread.state == ThreadState::Open {
+            self.flush_before_archive(&thread.id).await?;
+        }
+        let answer = self.mark_archived(op, reference).await?;
+        if thread.state == ThreadState::Open {
+            self.flush_archived(self.sessions_on(&thread.id).await?)
+                .await;
+        }
+        Ok(answer)
+    }
+
+    /// The thread, if nobody works on it.
+    async fn archivable(&self, reference: String) -> Result<Thread, Error> {
+        let look = self.store.read(move |reader| {
+            let thread: Thread = reader.resolve(&reference)?;
+            if thread.state == ThreadState::Open {
+                gate::archive_thread(&thread.id, at_work(reader, &thread.id)?)?;
+            }
+            Ok(thread)
+        });
+        Ok(look.await?)
+    }
+
+    async fn mark_archived(&self, op: &'static str, reference: String) -> Result<Answer, Error> {
+        self.change(op, Role::Operate, move |writer| {
             let before: Thread = writer.reader().resolve(&reference)?;
             if before.state != ThreadState::Open {
                 return Ok(Outcome::Thread(before));

@@ -104,7 +104,7 @@ impl App {
 #[openapi(
     info(title = "skein", description = "Sessions of people and AI agents: who owns which, under which limits."),
     tags(
-        (name = "projects"), (name = "threads"), (name = "sessions"), (name = "fleet"),
+        (name = "projects"), (name = "threads"), (name = "sessions"), (name = "transcripts"), (name = "fleet"),
         (name = "events"), (name = "tokens"), (name = "daemon"),
     )
 )]
@@ -119,6 +119,7 @@ fn routes() -> OpenApiRouter<App> {
         .merge(route::session::routes())
         .merge(route::fleet::routes())
         .merge(route::summary::routes())
+        .merge(route::transcript::routes())
         .merge(route::event::routes())
         .merge(route::token::routes())
         .merge(route::daemon::routes())

@@ -9,7 +9,7 @@ use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
-use skein_domain::Key;
+use skein_domain::{Key, Kind};
 use skein_engine::{Caller, Desk, Idempotency};
 
 use crate::app::App;
@@ -22,6 +22,11 @@ pub(crate) const MOST_BODY: usize = 1024 * 1024;
 /// Largest body of the calls that carry a whole message: escaped, 4 MiB may double.
 pub(crate) const MOST_MESSAGE: usize = 8 * 1024 * 1024 + 64 * 1024;
 
+/// Largest body of an append: escaped, a message of the largest size may double.
+pub(crate) const MOST_APPEND: usize = 2 * skein_transcript::Message::MOST + 64 * 1024;
+/// Largest snapshot that is taken in, packed.
+pub(crate) const MOST_SNAPSHOT: usize = 64 * 1024 * 1024;
+
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 /// Serves a call that only looks.
@@ -31,6 +36,10 @@ pub(crate) struct Look(pub(crate) Desk);
 /// Serves a call that changes something; the body was parsed strictly and belongs to the idempotency key.
 #[derive(Debug)]
 pub(crate) struct Change<T, const MOST: usize = MOST_BODY>(pub(crate) Desk, pub(crate) T);
+
+/// Serves a call that brings a file, whatever it says it is; it belongs to the idempotency key.
+#[derive(Debug)]
+pub(crate) struct Bring<const MOST: usize>(pub(crate) Desk, pub(crate) bytes::Bytes);
 
 /// Serves a call that tells something, which is as true the second time: it takes no idempotency key.
 #[derive(Debug)]
@@ -84,23 +93,43 @@ impl<T: DeserializeOwned, const MOST: usize> FromRequest<App> for Change<T, MOST
     type Rejection = ApiError;
     async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
         let (parts, body) = request.into_parts();
-        let mut caller = caller(&parts)?;
+        let caller = caller(&parts)?;
         refuse_query(&parts)?;
-        let key = text(&parts.headers, IDEMPOTENCY_KEY)?
-            .map(str::parse::<Key>)
-            .transpose()?;
+        let key = key(&parts)?;
         let body = read(&parts, body, MOST).await?;
         let value = parse(&body)?;
-        if let Some(key) = key {
-            let viewer = app.engine().desk(caller.clone());
-            caller.idempotency = Some(Idempotency {
-                key,
-                fingerprint: fingerprint(&parts, &caller, &body),
-                render: Arc::new(move |outcome| render::outcome(&viewer, outcome).to_string()),
-            });
-        }
-        Ok(Self(app.engine().desk(caller), value))
+        Ok(Self(keyed(app, &parts, caller, key, &body), value))
     }
+}
+
+impl<const MOST: usize> FromRequest<App> for Bring<MOST> {
+    type Rejection = ApiError;
+    async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
+        let (parts, body) = request.into_parts();
+        let caller = caller(&parts)?;
+        refuse_query(&parts)?;
+        let key = key(&parts)?;
+        let body = read_bytes(body, MOST).await?;
+        Ok(Self(keyed(app, &parts, caller, key, &body), body))
+    }
+}
+
+fn key(parts: &Parts) -> Result<Option<Key>, ApiError> {
+    let key = text(&parts.headers, IDEMPOTENCY_KEY)?;
+    Ok(key.map(str::parse::<Key>).transpose()?)
+}
+
+/// A desk for the caller, which knows the request by its key.
+fn keyed(app: &App, parts: &Parts, mut caller: Caller, key: Option<Key>, body: &[u8]) -> Desk {
+    if let Some(key) = key {
+        let viewer = app.engine().desk(caller.clone());
+        caller.idempotency = Some(Idempotency {
+            key,
+            fingerprint: fingerprint(parts, &caller, body),
+            render: Arc::new(move |outcome| render::outcome(&viewer, outcome).to_string()),
+        });
+    }
+    app.engine().desk(caller)
 }
 
 impl<T: DeserializeOwned, const MOST: usize> FromRequest<App> for Tell<T, MOST> {
@@ -125,27 +154,37 @@ fn refuse_query(parts: &Parts) -> Result<(), ApiError> {
     }
 }
 
-async fn read(parts: &Parts, body: Body, most: usize) -> Result<bytes::Bytes, ApiError> {
-    let too_large = || {
-        let message = format!("the body is larger than {most} bytes");
-        ApiError::misuse(message, &["send less at once"]).with_status(StatusCode::PAYLOAD_TOO_LARGE)
+fn too_large(most: usize) -> ApiError {
+    let message = format!("the body is larger than {most} bytes");
+    let error = if most == MOST_APPEND {
+        let limit = skein_transcript::Message::MOST / 1024 / 1024;
+        let hint = format!(
+            "a message may have {limit} MiB; put larger things into a file and refer to it, and send many messages in parts"
+        );
+        ApiError::new(Kind::Refused, message, &[&hint])
+    } else {
+        ApiError::misuse(message, &["send less at once"])
     };
+    error.with_status(StatusCode::PAYLOAD_TOO_LARGE)
+}
+
+async fn read_bytes(body: Body, most: usize) -> Result<bytes::Bytes, ApiError> {
     // What is announced as too large is not waited for.
     if body.size_hint().lower() > most as u64 {
-        return Err(too_large());
+        return Err(too_large(most));
     }
-    let bytes = match Limited::new(body, most).collect().await {
-        Ok(collected) => collected.to_bytes(),
-        Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => {
-            return Err(too_large());
-        }
-        Err(_) => {
-            return Err(ApiError::misuse(
-                "the body ended before it was complete",
-                &[],
-            ));
-        }
-    };
+    match Limited::new(body, most).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => Err(too_large(most)),
+        Err(_) => Err(ApiError::misuse(
+            "the body ended before it was complete",
+            &[],
+        )),
+    }
+}
+
+async fn read(parts: &Parts, body: Body, most: usize) -> Result<bytes::Bytes, ApiError> {
+    let bytes = read_bytes(body, most).await?;
     let kind = text(&parts.headers, header::CONTENT_TYPE.as_str())?.unwrap_or_default();
     let is_json = kind
         .split(';')

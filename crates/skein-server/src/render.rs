@@ -1,7 +1,9 @@
 //! Domain types as wire types.
 
+pub(crate) mod export;
 mod fleet;
 mod session;
+pub(crate) mod transcript;
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -163,6 +165,7 @@ pub(crate) fn outcome(desk: &Desk, outcome: &Outcome) -> Value {
             sealed: *sealed,
             dropped: *dropped,
         }),
+        Outcome::Transcript { session, done } => return transcript::done(session, done),
     };
     // The wire types hold only strings, numbers and lists of them.
     value.unwrap_or_else(|e| json!({"unrenderable": e.to_string()}))

@@ -9,6 +9,7 @@ pub(crate) mod session;
 pub(crate) mod summary;
 pub(crate) mod thread;
 pub(crate) mod token;
+pub(crate) mod transcript;
 
 use skein_domain::Invalid;
 
@@ -54,12 +55,12 @@ const MOST_DOLLARS: f64 = 1e9;
 /// Which way a fraction of a millionth goes: what is spent up, what may be spent down, so that nothing is
 /// free and nothing is given away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fraction {
+pub(crate) enum Fraction {
     Up,
     Down,
 }
 
-fn micros(dollars: f64, fraction: Fraction) -> Result<u64, Invalid> {
+pub(crate) fn micros(dollars: f64, fraction: Fraction) -> Result<u64, Invalid> {
     if !dollars.is_finite() || !(0.0..=MOST_DOLLARS).contains(&dollars) {
         let why = format!("expected 0 to {MOST_DOLLARS} dollars");
         return Err(Invalid::new("cost", &dollars.to_string(), why));
@@ -80,7 +81,7 @@ fn micros(dollars: f64, fraction: Fraction) -> Result<u64, Invalid> {
 /// Most tokens one turn can report; more is a mistake of the reporter.
 const MOST_TOKENS: u64 = 1_000_000_000_000;
 
-fn tokens(count: u64) -> Result<u64, Invalid> {
+pub(crate) fn tokens(count: u64) -> Result<u64, Invalid> {
     if count > MOST_TOKENS {
         let why = format!("one turn uses at most {MOST_TOKENS}");
         return Err(Invalid::new("tokens", &count.to_string(), why));

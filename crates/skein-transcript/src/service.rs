@@ -7,12 +7,14 @@
 mod draft;
 mod flush;
 mod hydrate;
+mod locate;
 mod read;
 mod view;
 mod write;
 
 pub use flush::{Flushed, Keep};
 pub use hydrate::Hydrated;
+pub use locate::Tier;
 pub use read::{Direction, Page, Query};
 pub use write::Appended;
 

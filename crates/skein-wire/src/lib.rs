@@ -13,6 +13,7 @@ mod session;
 mod summary;
 mod thread;
 mod token;
+mod transcript;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -34,6 +35,11 @@ pub use session::{
 pub use summary::{Deliverable, SetSummary, Summary};
 pub use thread::{NewThread, Thread};
 pub use token::{NewToken, Token, TokenSecret};
+pub use transcript::{
+    Append, Appended, Block, Compact, Covers, Delta, DeltaPassed, Flush, Flushed, Fork, ForkedFrom,
+    Hit, Hydrate, Hydrated, Imported, Message, MessageUsage, Native, NewMessage, Part, Rewind,
+    Rewound, SetState, State, StateSet, Task, TranscriptOverview, TranscriptUsage,
+};
 
 /// The version of the interface between client and daemon.
 pub const API: &str = "v1";

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::transcript::{ForkedFrom, TranscriptOverview};
+
 /// One agent or person at work on a thread.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Session {
@@ -59,6 +61,12 @@ pub struct Session {
     pub broadcast: Option<String>,
     pub merges: Vec<MergeDone>,
     pub summary: Option<String>,
+    /// Where its transcript comes from, if it is a fork.
+    #[serde(default)]
+    pub forked_from: Option<ForkedFrom>,
+    /// What is known of its transcript; in answers about one session only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transcript: Option<TranscriptOverview>,
     pub created_at: String,
     pub updated_at: String,
     pub last_activity_at: String,

@@ -121,6 +121,16 @@ pub(crate) fn session(
             &format!("{} {}", merge.child, when::ago(&merge.at, now)),
         );
     }
+    if let Some(from) = &session.forked_from {
+        let at = from.message.as_deref();
+        let at = at.map_or_else(String::new, |message| format!(" at {message}"));
+        facts.add("fork of", &format!("{}{at}", from.session));
+    }
+    if let Some(transcript) = session.transcript.as_ref().filter(|t| t.messages > 0) {
+        let tier = transcript.tier.as_deref().unwrap_or("hot");
+        let messages = text::number(transcript.messages);
+        facts.add("transcript", &format!("{messages} messages, {tier}"));
+    }
     if session.summary.is_some() {
         facts.add("summary", &format!("`skein summary show {}`", session.id));
     }

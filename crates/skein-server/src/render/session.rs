@@ -104,6 +104,11 @@ pub(crate) fn session(desk: &Desk, s: &domain::Session) -> wire::Session {
             })
             .collect(),
         summary: s.summary.as_ref().map(ToString::to_string),
+        forked_from: s.forked_from.as_ref().map(|from| wire::ForkedFrom {
+            session: from.session.to_string(),
+            message: from.message.as_ref().map(ToString::to_string),
+        }),
+        transcript: None,
         created_at: time(s.created_at),
         updated_at: time(s.updated_at),
         last_activity_at: time(s.last_activity_at),

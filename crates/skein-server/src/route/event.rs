@@ -90,10 +90,7 @@ async fn follow(
     let tenant = desk.tenant().clone();
     let follower = desk.follow(since, session).await?;
     let stopping = Box::pin(app.tasks().stopping());
-    let watch = Watch {
-        app: app.clone(),
-        pass,
-    };
+    let watch = Watch::new(app, pass);
     let events = messages(tenant, watch, follower).take_until(stopping);
     let sse = Sse::new(events).keep_alive(KeepAlive::new().interval(HEARTBEAT));
     Ok(sse.into_response())
@@ -101,14 +98,21 @@ async fn follow(
 
 /// Whether the reader of a stream may still read it.
 #[derive(Clone, Debug)]
-struct Watch {
+pub(super) struct Watch {
     app: App,
     /// None on the Unix socket, where nothing can be revoked.
     pass: Option<Pass>,
 }
 
 impl Watch {
-    async fn allows(&self) -> bool {
+    pub(super) fn new(app: &App, pass: Option<Pass>) -> Self {
+        Self {
+            app: app.clone(),
+            pass,
+        }
+    }
+
+    pub(super) async fn allows(&self) -> bool {
         match &self.pass {
             Some(pass) => pass.holds(&self.app).await,
             None => true,

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use skein_domain::{Invalid, Outcome, Question, Status, Usage};
 use skein_engine::KillOrder;
 use skein_engine::session::SessionFilter;
+use skein_engine::transcript::ForkOrder;
 use skein_engine::turn::Fence;
 use skein_engine::{Answer, Desk};
 use skein_wire as wire;
@@ -39,6 +40,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(broadcast))
         .routes(routes!(merge))
         .routes(routes!(tree))
+        .routes(routes!(fork))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -108,7 +110,7 @@ async fn spawn(Change(desk, body): Change<wire::Spawn>) -> Result<Response, ApiE
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct GetQuery {
-    /// Do not look into the workspace, which takes a moment: `dirty` is null.
+    /// Do not look into workspace and transcript, which takes a moment: `dirty` and `transcript` are null.
     #[serde(default)]
     quick: bool,
 }
@@ -125,6 +127,10 @@ async fn get(
     let mut shown = render::session(&desk, &found);
     if found.gear.is_some() && !query.quick {
         shown.workspace.dirty = desk.dirty(&found).await;
+    }
+    if !query.quick {
+        let overview = desk.transcript_overview(&found).await;
+        shown.transcript = overview.as_ref().map(render::transcript::overview);
     }
     Ok(Json(shown))
 }
@@ -334,4 +340,23 @@ async fn merge(
 async fn tree(Look(desk): Look, Path(session): Path<String>) -> Result<Json<wire::Tree>, ApiError> {
     let tree = desk.tree(session).await?;
     Ok(Json(render::tree(&desk, &tree)))
+}
+
+/// Makes a session that goes on from a point of this one's transcript. It is nobody's child.
+#[utoipa::path(post, path = "/api/v1/sessions/{session}/fork", tag = "sessions", request_body = Option<wire::Fork>,
+    params(("session" = String, Path), Keyed),
+    responses((status = 201, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
+async fn fork(
+    Path(session): Path<String>,
+    Change(desk, body): Change<wire::Fork>,
+) -> Result<Response, ApiError> {
+    let order = ForkOrder {
+        source: session,
+        at: optional(body.at)?,
+        thread: body.thread,
+        owner: optional(body.owner)?,
+        task: optional(body.task)?,
+    };
+    let answer = desk.fork(order).await?;
+    Ok(render::answer(StatusCode::CREATED, &desk, answer))
 }

@@ -1,0 +1,54 @@
+//! `skein fork`
+
+use clap::Args;
+use skein_wire::Fork;
+
+use crate::cli::{KeyArgs, reference};
+use crate::context::Context;
+use crate::error::UserError;
+use crate::view;
+
+/// Make a session that goes on from a point of another's transcript
+///
+/// The fork shares what was said up to that point, at no cost whatever its length; what is said later in one
+/// is not seen by the other. It has no agent and no workspace, and is nobody's child.
+#[derive(Debug, Args)]
+pub(crate) struct ForkArgs {
+    /// Session id
+    #[arg(value_parser = reference)]
+    session: String,
+    /// The last message that is shared [default: the newest]
+    #[arg(long, value_name = "MESSAGE", value_parser = reference)]
+    at: Option<String>,
+    /// The thread it works on [default: that of the session]
+    #[arg(long, value_name = "T", value_parser = reference)]
+    thread: Option<String>,
+    /// Who owns it [default: you]
+    #[arg(long, value_name = "ACTOR")]
+    owner: Option<String>,
+    /// What it is to do [default: the task of the session]
+    #[arg(long, value_name = "TEXT")]
+    task: Option<String>,
+    /// Which agent goes on; workspaces and agents of forks are to come
+    #[arg(long, value_name = "NAME", value_parser = ["none"], default_value = "none", hide = true)]
+    agent: String,
+    #[arg(long, value_name = "KIND", value_parser = ["none"], default_value = "none", hide = true)]
+    workspace: String,
+    #[command(flatten)]
+    key: KeyArgs,
+}
+
+pub(crate) async fn run(context: &Context, args: ForkArgs) -> Result<(), UserError> {
+    let body = Fork {
+        at: args.at,
+        thread: args.thread,
+        owner: args.owner,
+        task: args.task,
+    };
+    let key = context.key(args.key.key.as_deref());
+    let client = context.client().await?;
+    let session = client.fork(&args.session, &body, &key).await?;
+    context
+        .out
+        .show(&session, |paint| view::session_line(&session, paint))
+}

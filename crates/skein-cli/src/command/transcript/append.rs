@@ -1,0 +1,241 @@
+//! `skein transcript append`
+
+use std::io::{self, BufRead as _, BufReader, IsTerminal as _, Read as _};
+
+use clap::{Args, ValueEnum};
+use serde_json::Value;
+use skein_client::Kind;
+use skein_wire::{Append, Appended, Block, NewMessage, Part};
+
+use crate::cli::{KeyArgs, reference};
+use crate::context::Context;
+use crate::error::UserError;
+use crate::text;
+
+/// Most bytes of one message, here and in the daemon.
+const MOST: usize = skein_transcript::Message::MOST;
+/// A line of JSON may be longer than what it says.
+const LINE: usize = 2 * MOST;
+/// Lines are appended together up to about so many bytes.
+const TOGETHER: usize = 8 * 1024 * 1024;
+
+/// Append a message, or a message per line of JSON on stdin
+///
+/// A line is `{"id": …, "role": …, "text": …}`, with `content` blocks instead of `text` where there is more to
+/// say; what `transcript export` writes is taken too. Nothing is appended if one line cannot be read. A
+/// message that is there already is not added again, so the command can be repeated.
+#[derive(Debug, Args)]
+pub(crate) struct AppendArgs {
+    /// Session id
+    #[arg(value_parser = reference)]
+    session: String,
+    /// Who says it
+    #[arg(long, value_enum, requires = "text")]
+    role: Option<SayRole>,
+    /// The message's id; the same id is said once [default: a new one]
+    #[arg(long, value_name = "ID", requires = "text")]
+    id: Option<String>,
+    /// What is said; without it, lines of JSON are read from stdin
+    #[arg(long, value_name = "T", requires = "role")]
+    text: Option<String>,
+    /// With `--role tool`: the call it is the result of
+    #[arg(long, value_name = "CALL", requires = "text")]
+    call: Option<String>,
+    /// Refuse unless this is the session's current run
+    #[arg(long, value_name = "N")]
+    run: Option<u64>,
+    #[command(flatten)]
+    key: KeyArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum SayRole {
+    User,
+    Assistant,
+    Tool,
+    System,
+}
+
+impl SayRole {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Assistant => "assistant",
+            Self::Tool => "tool",
+            Self::System => "system",
+        }
+    }
+}
+
+pub(crate) async fn run(context: &Context, args: AppendArgs) -> Result<(), UserError> {
+    let batches = match (args.role, args.text) {
+        (Some(role), Some(text)) => vec![vec![one(role, args.id, text, args.call)?]],
+        _ => {
+            if io::stdin().is_terminal() {
+                let error = UserError::misuse("there is nothing to append");
+                return Err(error.hint("`--role user --text TEXT` says it; or give lines of JSON on stdin"));
+            }
+            lines(BufReader::new(io::stdin().lock()))?
+        }
+    };
+    let key = args.key.key.as_deref().map(|key| context.key(Some(key)));
+    if key.is_some() && batches.len() > 1 {
+        let error = UserError::misuse("so much is appended in parts, and a key is for one");
+        return Err(error.hint("without `--key` it can be repeated too: messages are known by their ids"));
+    }
+    let client = context.client().await?;
+    let mut sum: Option<Appended> = None;
+    for messages in batches {
+        let body = Append {
+            messages,
+            run: args.run,
+        };
+        let done = client.append(&args.session, &body, key.as_ref()).await?;
+        sum = Some(match sum {
+            None => done,
+            Some(before) => Appended {
+                added: before.added + done.added,
+                already: before.already + done.already,
+                ..done
+            },
+        });
+    }
+    let Some(done) = sum else {
+        return Err(UserError::misuse("there is nothing to append: stdin is empty"));
+    };
+    context.out.show(&done, |_| {
+        let already = match done.already {
+            0 => String::new(),
+            n => format!(", {} there already", text::number(n)),
+        };
+        format!("{} appended{already}", text::number(done.added))
+    })
+}
+
+fn one(
+    role: SayRole,
+    id: Option<String>,
+    text: String,
+    call: Option<String>,
+) -> Result<NewMessage, UserError> {
+    if text.len() > MOST {
+        return Err(too_large(text.len(), None));
+    }
+    let id = id.unwrap_or_else(|| format!("msg-{}", skein_client::Key::random().as_str()));
+    let message = NewMessage {
+        id,
+        role: role.as_str().to_owned(),
+        ..NewMessage::default()
+    };
+    match call {
+        None => Ok(NewMessage {
+            text: Some(text),
+            ..message
+        }),
+        Some(call) if role == SayRole::Tool => Ok(NewMessage {
+            content: vec![Block::ToolResult {
+                call,
+                content: vec![Part::Text { text }],
+                failed: false,
+            }],
+            ..message
+        }),
+        Some(_) => Err(UserError::misuse("`--call` goes with `--role tool`")),
+    }
+}
+
+fn too_large(size: usize, line: Option<usize>) -> UserError {
+    let place = line.map_or_else(String::new, |n| format!(" in line {n}"));
+    let limit = MOST / 1024 / 1024;
+    UserError::new(
+        Kind::Refused,
+        format!("the message{place} has {} bytes or more", text::number(size as u64)),
+    )
+    .hint(format!(
+        "a message may have {limit} MiB; put larger things into a file and refer to it"
+    ))
+}
+
+/// All lines, cut into what is appended together. Read to the end before anything is sent, so that a bad
+/// line changes nothing.
+fn lines(mut input: impl io::BufRead) -> Result<Vec<Vec<NewMessage>>, UserError> {
+    let (mut batches, mut batch, mut bytes) = (vec![], vec![], 0);
+    for number in 1.. {
+        let mut line = vec![];
+        let read = input.by_ref().take(LINE as u64 + 1).read_until(b'\n', &mut line);
+        let size = read.map_err(|error| UserError::misuse("cannot read stdin").caused_by(&error))?;
+        if size == 0 {
+            break;
+        }
+        if size > LINE {
+            return Err(too_large(size, Some(number)));
+        }
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        let message = message(&line).map_err(|why| {
+            UserError::misuse(format!("line {number} is no message: {}", text::line(&why)))
+                .hint("a line is `{\"id\": …, \"role\": \"user\", \"text\": …}`; nothing was appended")
+                .detail("line", Some(number as u64))
+        })?;
+        if !batch.is_empty() && bytes + size > TOGETHER {
+            batches.push(std::mem::take(&mut batch));
+            bytes = 0;
+        }
+        bytes += size;
+        batch.push(message);
+    }
+    if !batch.is_empty() {
+        batches.push(batch);
+    }
+    Ok(batches)
+}
+
+/// One line. What an export adds to a message says where it stood and is left aside.
+fn message(line: &[u8]) -> Result<NewMessage, String> {
+    let mut value: Value = serde_json::from_slice(line).map_err(|e| e.to_string())?;
+    if let Some(object) = value.as_object_mut() {
+        for aside in ["position", "run", "covers"] {
+            object.remove(aside);
+        }
+    }
+    let message: NewMessage = serde_json::from_value(value).map_err(|e| e.to_string())?;
+    let id: Result<skein_domain::MessageId, _> = message.id.parse();
+    id.map_err(|e| e.to_string())?;
+    if !["system", "user", "assistant", "tool"].contains(&message.role.as_str()) {
+        return Err(format!(
+            "role `{}` is none of `system`, `user`, `assistant` and `tool`",
+            message.role
+        ));
+    }
+    if message.text.is_none() && message.content.is_empty() && message.native.is_none() {
+        return Err("it says nothing: give it `text` or `content`".to_owned());
+    }
+    Ok(message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_bad_line_is_named() {
+        for (input, line) in [
+            ("{\"id\":\"a\",\"role\":\"user\",\"text\":\"x\"}\n\nnonsense\n", 3),
+            ("{\"id\":\"a b\",\"role\":\"user\",\"text\":\"x\"}", 1),
+            ("{\"id\":\"a\",\"role\":\"boss\",\"text\":\"x\"}", 1),
+            ("{\"id\":\"a\",\"role\":\"user\"}", 1),
+            ("{\"id\":\"a\",\"role\":\"user\",\"txt\":\"x\"}", 1),
+        ] {
+            let error = lines(input.as_bytes()).unwrap_err();
+            let expected = format!("line {line} is no message");
+            assert!(error.message().starts_with(&expected), "{}", error.message());
+        }
+    }
+
+    #[test]
+    fn exported_lines_are_taken() {
+        let line = br#"{"position":3,"id":"a","role":"user","content":[{"type":"text","text":"x"}],"at":"2026-11-17T03:04:05Z","run":1}"#;
+        assert_eq!(message(line).unwrap().content.len(), 1);
+    }
+}

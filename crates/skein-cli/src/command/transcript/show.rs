@@ -1,0 +1,194 @@
+//! `skein transcript show`
+
+use clap::Args;
+use skein_client::{Client, Messages};
+use skein_wire::{Covers, List, Message};
+
+use crate::cli::{PageArgs, reference};
+use crate::context::Context;
+use crate::error::UserError;
+use crate::pager::Pager;
+use crate::text;
+use crate::view::{Fold, Telling};
+
+/// Messages fetched at a time when all are wanted.
+const PART: u32 = 200;
+
+/// Show what was said
+///
+/// Tool calls take a line each and what tools said is folded; `--full` shows all of it. On a terminal it is
+/// shown by $PAGER, unless NO_PAGER is set.
+#[derive(Debug, Args)]
+pub(crate) struct ShowArgs {
+    /// Session id
+    #[arg(value_parser = reference)]
+    session: String,
+    /// Unfold thoughts, and what tools were told and said
+    #[arg(long)]
+    full: bool,
+    /// Only the newest so many messages
+    #[arg(short = 'n', long, value_name = "N", conflicts_with_all = ["limit", "cursor", "model"])]
+    last: Option<usize>,
+    /// What a model is shown: summaries in place of what they cover, every tool call with its result
+    #[arg(long, conflicts_with_all = ["limit", "cursor"])]
+    model: bool,
+    #[command(flatten)]
+    page: PageArgs,
+}
+
+pub(crate) async fn run(context: &Context, args: ShowArgs) -> Result<(), UserError> {
+    let client = context.client().await?;
+    if args.page.limit.is_some() || args.page.cursor.is_some() {
+        let which = Messages {
+            page: args.page.into(),
+            ..Messages::default()
+        };
+        let list = client.list_messages(&args.session, &which).await?;
+        return show(context, &list, args.full);
+    }
+    if args.model {
+        let which = Messages {
+            model: true,
+            ..Messages::default()
+        };
+        let list = client.list_messages(&args.session, &which).await?;
+        return show(context, &list, args.full);
+    }
+    if let Some(last) = args.last {
+        let data = newest(client, &args.session, last).await?;
+        return show(context, &List { data, next: None }, args.full);
+    }
+    all(context, client, &args).await
+}
+
+fn fold(full: bool) -> Fold {
+    if full { Fold::Nothing } else { Fold::Tools }
+}
+
+fn show(context: &Context, list: &List<Message>, full: bool) -> Result<(), UserError> {
+    if context.out.is_json() {
+        return context.out.document(list);
+    }
+    let hidden = hidden(list.data.iter().rev());
+    let mut pager = Pager::open(&context.out, &context.environment);
+    let mut telling = Telling::new(fold(full), context.out.width(), context.out.paint(), hidden);
+    for message in &list.data {
+        pager.write(&telling.message(message))?;
+    }
+    pager.close()?;
+    if list.data.is_empty() {
+        context.out.note("nothing was said");
+    }
+    if let Some(next) = &list.next {
+        let note = format!("there is more; `--cursor {next}` goes on");
+        context.out.note(&note);
+    }
+    Ok(())
+}
+
+/// The newest messages, oldest first.
+async fn newest(client: &Client, session: &str, most: usize) -> Result<Vec<Message>, UserError> {
+    let mut which = Messages {
+        newest_first: true,
+        ..Messages::default()
+    };
+    let mut found = vec![];
+    while found.len() < most {
+        let left = u32::try_from(most - found.len()).unwrap_or(PART);
+        which.page.limit = Some(left.clamp(1, PART));
+        let list = client.list_messages(session, &which).await?;
+        found.extend(list.data);
+        which.page.cursor = list.next;
+        if which.page.cursor.is_none() {
+            break;
+        }
+    }
+    found.truncate(most);
+    found.reverse();
+    Ok(found)
+}
+
+/// Everything, part by part, written as it comes: a long transcript never has to fit in memory.
+async fn all(context: &Context, client: &Client, args: &ShowArgs) -> Result<(), UserError> {
+    let json = context.out.is_json();
+    // What summaries hide is known only from the end.
+    let hidden = if json {
+        vec![]
+    } else {
+        hidden_parts(client, &args.session).await?
+    };
+    let mut pager = Pager::open(&context.out, &context.environment);
+    let (width, paint) = (context.out.width(), context.out.paint());
+    let mut telling = Telling::new(fold(args.full), width, paint, hidden);
+    let (mut which, mut shown) = (Messages::default(), 0);
+    which.page.limit = Some(PART);
+    loop {
+        let list = client.list_messages(&args.session, &which).await?;
+        if json {
+            json_part(context, &list.data, shown)?;
+        } else {
+            for message in &list.data {
+                pager.write(&telling.message(message))?;
+            }
+        }
+        shown += list.data.len();
+        which.page.cursor = list.next;
+        if which.page.cursor.is_none() {
+            break;
+        }
+    }
+    if json {
+        return context.out.raw("],\"next\":null}\n");
+    }
+    pager.close()?;
+    if shown == 0 {
+        context.out.note("nothing was said yet");
+    }
+    Ok(())
+}
+
+/// A piece of `{"data": […` that goes on where `shown` messages were written before.
+fn json_part(context: &Context, messages: &[Message], shown: usize) -> Result<(), UserError> {
+    let mut out = String::new();
+    if shown == 0 {
+        out.push_str("{\"data\":[");
+    }
+    for (n, message) in messages.iter().enumerate() {
+        if shown + n > 0 {
+            out.push(',');
+        }
+        let message = serde_json::to_string(message)
+            .map_err(|error| UserError::failed("cannot write JSON").caused_by(&error))?;
+        out.push_str(&text::json(message));
+    }
+    context.out.raw(&out)
+}
+
+/// What summaries stand for, of messages that come newest first. One that is itself covered hides nothing.
+fn hidden<'a>(messages: impl Iterator<Item = &'a Message>) -> Vec<Covers> {
+    let mut hidden: Vec<Covers> = vec![];
+    for message in messages {
+        let position = message.position.unwrap_or(u64::MAX);
+        if !hidden.iter().any(|c| (c.from..c.end).contains(&position)) {
+            hidden.extend(message.covers);
+        }
+    }
+    hidden
+}
+
+async fn hidden_parts(client: &Client, session: &str) -> Result<Vec<Covers>, UserError> {
+    let mut which = Messages {
+        newest_first: true,
+        ..Messages::default()
+    };
+    which.page.limit = Some(PART);
+    let mut summaries = vec![];
+    loop {
+        let list = client.list_messages(session, &which).await?;
+        summaries.extend(list.data.into_iter().filter(|m| m.covers.is_some()));
+        which.page.cursor = list.next;
+        if which.page.cursor.is_none() {
+            return Ok(hidden(summaries.iter()));
+        }
+    }
+}

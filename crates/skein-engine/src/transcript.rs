@@ -1,0 +1,85 @@
+//! Sessions' transcripts: said into, read, followed, forked, put away.
+//!
+//! A transcript's id is its session's id, and it begins with the first thing said into it: a session from
+//! before there were transcripts is one that has said nothing yet, and a crash between making a session and
+//! making its transcript leaves nothing to repair. Only a fork is made with its session ([`fork`]).
+//!
+//! Writers are fenced by the session's run. What is said leaves no event in the ledger, for a transcript is
+//! its own log; who wants to hear it follows the transcript ([`live`]).
+//!
+//! First place to read: [`Desk::append`].
+
+mod access;
+mod fork;
+mod live;
+mod read;
+mod search;
+mod tier;
+mod write;
+
+use std::sync::Arc;
+
+use skein_domain::{MessageId, TenantId};
+use skein_transcript::service::{Appended, Flushed, Hydrated, Keep};
+use skein_transcript::{Tiers, Transcripts};
+
+pub use fork::ForkOrder;
+pub use live::{Delta, Follower, Heard};
+pub use read::{Overview, TranscriptUsage};
+pub use search::{
+    Ask, Excerpt, Hit, Hits, Scope, Search, SearchOrder, Searching, excerpt, spoken,
+};
+
+use fork::Forking;
+use live::Live;
+
+/// What the composition root picks.
+#[derive(Debug)]
+pub struct TranscriptParts {
+    pub tiers: Tiers,
+    /// Whether there is a cold tier.
+    pub cold: Cold,
+    /// How text is found; none reads everything.
+    pub search: Option<Arc<dyn Search>>,
+    /// Transcripts that nobody wrote to for so long are flushed.
+    pub idle_seconds: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cold {
+    There,
+    None,
+}
+
+/// All transcripts, and who listens.
+#[derive(Debug)]
+pub(crate) struct Books {
+    parts: TranscriptParts,
+    live: Live,
+    forking: Forking,
+}
+
+impl Books {
+    pub(crate) fn new(parts: TranscriptParts) -> Self {
+        Self {
+            parts,
+            live: Live::default(),
+            forking: Forking::default(),
+        }
+    }
+
+    fn of(&self, tenant: &TenantId) -> Transcripts {
+        self.parts.tiers.tenant(tenant.clone())
+    }
+}
+
+/// What was done to a transcript.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Done {
+    Appended(Appended),
+    Rewound { to: MessageId, dropped: u64 },
+    StateSet { version: u64 },
+    Flushed { flushed: Flushed, keep: Keep },
+    Hydrated(Hydrated),
+    Imported { added: u64, already: u64 },
+}

@@ -1,0 +1,173 @@
+//! Moving transcripts between the tiers: when asked, when their thread is archived, when nobody uses them.
+
+use skein_domain::fact::Change;
+use skein_domain::{Actor, Role, Session, ThreadId};
+use skein_store::backend::Filter;
+use skein_transcript::service::{Flushed, Hydrated, Keep, Tier};
+use skein_transcript::TranscriptId;
+
+use super::access::is_missing;
+use super::{Cold, Done};
+use crate::caller::{Answer, Outcome};
+use crate::desk::Desk;
+use crate::error::Error;
+
+/// Idle transcripts that one sweep flushes at most; the next comes in a minute.
+const IDLE_AT_ONCE: usize = 200;
+
+impl Desk {
+    /// Puts everything of the transcript into the cold tier. What is there already is not written again.
+    pub async fn flush(&self, reference: String, keep: Keep) -> Result<Answer, Error> {
+        let op = "flush a transcript";
+        if let Some(earlier) = self.earlier().await? {
+            return Ok(earlier);
+        }
+        let session = self.movable(op, reference).await?;
+        let (flushed, moved) = self.flush_one(&session, keep).await?;
+        let fact = moved.then(|| told(&session, flushed, keep));
+        let outcome = Outcome::Transcript {
+            session: session.id,
+            done: Done::Flushed { flushed, keep },
+        };
+        self.done(op, outcome, fact).await
+    }
+
+    /// Brings the transcript into the hot tier. Nothing to do if it is there.
+    pub async fn hydrate(&self, reference: String) -> Result<Answer, Error> {
+        let op = "hydrate a transcript";
+        if let Some(earlier) = self.earlier().await? {
+            return Ok(earlier);
+        }
+        let session = self.movable(op, reference).await?;
+        let transcript = self.transcripts()?.open(&TranscriptId::from(&session.id));
+        let hydrated = match transcript.hydrate().await {
+            Err(error) if is_missing(&error) => Hydrated::Already,
+            other => other?,
+        };
+        let done = hydrated == Hydrated::Done;
+        let fact = done.then(|| Change::TranscriptHydrated.of(&session));
+        let outcome = Outcome::Transcript {
+            session: session.id,
+            done: Done::Hydrated(hydrated),
+        };
+        self.done(op, outcome, fact).await
+    }
+
+    /// Where a transcript lies is no matter of what it says, so it may be moved on an archived thread too.
+    async fn movable(&self, op: &'static str, reference: String) -> Result<Session, Error> {
+        if let Err(refused) = self.caller.role.require(Role::Operate, op) {
+            return Err(self.refused(op, refused.into()).await);
+        }
+        let must_own = self.must_own(None);
+        let found = self.store.read(move |reader| {
+            let session: Session = reader.resolve(&reference)?;
+            session.check_owner(must_own.as_ref())?;
+            Ok(session)
+        });
+        match found.await {
+            Ok(session) => Ok(session),
+            Err(error) => Err(self.refused(op, error.into()).await),
+        }
+    }
+
+    /// Flushes, and tells whether anything moved.
+    async fn flush_one(&self, session: &Session, keep: Keep) -> Result<(Flushed, bool), Error> {
+        let all = self.transcripts()?;
+        let id = TranscriptId::from(&session.id);
+        let Some((tier, _)) = all.locate(&id).await? else {
+            return Ok((Flushed::default(), false));
+        };
+        let flushed = all.open(&id).flush(keep).await?;
+        let left = tier == Tier::Hot && keep == Keep::ColdOnly;
+        Ok((flushed, left || flushed.segments > 0))
+    }
+
+    /// Before a thread is archived: everything said on it is in the cold tier, or the archive waits.
+    pub(crate) async fn flush_before_archive(&self, thread: &ThreadId) -> Result<(), Error> {
+        if !self.has_cold() {
+            return Ok(());
+        }
+        for session in self.sessions_on(thread).await? {
+            self.flush_one(&session, Keep::Hot).await?;
+        }
+        Ok(())
+    }
+
+    /// Once it is archived nobody writes any more, and the hot copies go. One that cannot go stays until the
+    /// sweep finds it idle; it costs room, nothing else.
+    pub(crate) async fn flush_archived(&self, sessions: Vec<Session>) {
+        if !self.has_cold() {
+            return;
+        }
+        for session in sessions {
+            let id = session.id.clone();
+            if let Err(error) = self.flush_and_tell(session).await {
+                tracing::warn!(session = %id, %error, "an archived transcript stays hot for now");
+            }
+        }
+    }
+
+    async fn flush_and_tell(&self, session: Session) -> Result<(), Error> {
+        let (flushed, moved) = self.flush_one(&session, Keep::ColdOnly).await?;
+        if moved {
+            self.tell_flushed(session, flushed).await?;
+        }
+        Ok(())
+    }
+
+    async fn tell_flushed(&self, session: Session, flushed: Flushed) -> Result<(), Error> {
+        let fact = told(&session, flushed, Keep::ColdOnly);
+        let told = self
+            .store
+            .write(&Actor::System, self.now(), move |w| w.tell(&fact));
+        Ok(told.await?)
+    }
+
+    pub(crate) async fn sessions_on(&self, thread: &ThreadId) -> Result<Vec<Session>, Error> {
+        let filter = Filter {
+            thread: Some(thread.to_string()),
+            ..Filter::default()
+        };
+        Ok(self.store.read(move |reader| reader.all(&filter)).await?)
+    }
+
+    fn has_cold(&self) -> bool {
+        let books = self.shared.books.get();
+        books.is_some_and(|books| books.parts.cold == Cold::There)
+    }
+
+    /// Flushes what nobody has written to for longer than the settings say.
+    pub(crate) async fn flush_idle(&self) -> Result<(), Error> {
+        let idle = match self.shared.books.get() {
+            Some(books) if books.parts.cold == Cold::There => books.parts.idle_seconds,
+            _ => None,
+        };
+        let Some(idle) = idle else { return Ok(()) };
+        let before = self.now().minus_seconds(idle);
+        let flushed = self.transcripts()?.flush_idle(before, IDLE_AT_ONCE).await?;
+        for (id, result) in flushed {
+            let flushed = match result {
+                Ok(flushed) => flushed,
+                Err(error) => {
+                    tracing::warn!(transcript = %id, %error, "an idle transcript could not be flushed");
+                    continue;
+                }
+            };
+            let reference = id.to_string();
+            let session = self.store.read(move |r| r.find::<Session>(&reference)).await?;
+            if let Some(session) = session {
+                self.tell_flushed(session, flushed).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn told(session: &Session, flushed: Flushed, keep: Keep) -> skein_domain::Fact {
+    Change::TranscriptFlushed {
+        entries: flushed.entries,
+        segments: flushed.segments,
+        kept_hot: keep == Keep::Hot,
+    }
+    .of(session)
+}

@@ -1,0 +1,239 @@
+//! What changes a transcript: append, rewind, compact, the state slice, import.
+
+use skein_domain::fact::Change;
+use skein_domain::{Invalid, MessageId, SessionId};
+use skein_transcript::service::Appended;
+use skein_transcript::{By, Message, State, zeitlich};
+
+use super::access::{Book, is_missing};
+use super::live::Notice;
+use super::{Delta, Done};
+use crate::caller::{Answer, Outcome};
+use crate::desk::Desk;
+use crate::error::Error;
+use crate::tasks::blocking;
+
+/// Messages of an import that are appended at once.
+const IMPORT_MESSAGES: usize = 500;
+/// About how many bytes of them.
+const IMPORT_BYTES: usize = 8 * 1024 * 1024;
+/// How often a state is set anew when others set it at the same time.
+const STATE_ATTEMPTS: usize = 8;
+
+fn outcome(session: &SessionId, done: Done) -> Outcome {
+    Outcome::Transcript {
+        session: session.clone(),
+        done,
+    }
+}
+
+impl Desk {
+    /// Adds messages at the end, all or none. One that is there already is not added again, so a call whose
+    /// answer was lost can be repeated, with or without a key.
+    pub async fn append(
+        &self,
+        reference: String,
+        run: Option<u64>,
+        messages: Vec<Message>,
+    ) -> Result<Answer, Error> {
+        let op = "append to a transcript";
+        if let Some(earlier) = self.earlier().await? {
+            return Ok(earlier);
+        }
+        if messages.is_empty() {
+            return Err(Invalid::new("messages", "", "there is nothing to append").into());
+        }
+        let book = self.writable(op, reference, run).await?;
+        let by = self.by(&book);
+        let messages = timed(messages, by);
+        let appended = self.say(&book, by, &messages).await?;
+        let done = Done::Appended(appended);
+        self.done(op, outcome(&book.session.id, done), None).await
+    }
+
+    async fn say(&self, book: &Book, by: By, messages: &[Message]) -> Result<Appended, Error> {
+        let appended = match book.transcript.append(by, messages).await {
+            Err(error) if is_missing(&error) => {
+                self.ensure(book).await?;
+                book.transcript.append(by, messages).await?
+            }
+            other => other?,
+        };
+        if appended.added > 0 {
+            self.tell(book, Notice::Grew)?;
+        }
+        Ok(appended)
+    }
+
+    fn tell(&self, book: &Book, notice: Notice) -> Result<(), Error> {
+        let live = &self.books()?.live;
+        live.tell(self.tenant(), book.transcript.id(), notice);
+        Ok(())
+    }
+
+    /// Passes a piece of a message that is still being said on to whoever listens. It is written nowhere.
+    pub async fn pass_delta(
+        &self,
+        reference: String,
+        run: Option<u64>,
+        delta: Delta,
+    ) -> Result<SessionId, Error> {
+        let op = "stream to a transcript";
+        let book = self.writable(op, reference, run).await?;
+        self.tell(&book, Notice::Delta(delta.into()))?;
+        Ok(book.session.id)
+    }
+
+    /// Goes back to just after a message. What came later stays for the forks that share it.
+    pub async fn rewind(
+        &self,
+        reference: String,
+        run: Option<u64>,
+        to: MessageId,
+    ) -> Result<Answer, Error> {
+        let op = "rewind a transcript";
+        if let Some(earlier) = self.earlier().await? {
+            return Ok(earlier);
+        }
+        let book = self.writable_by_people(op, reference, run).await?;
+        self.ensure(&book).await?;
+        let before = book.transcript.head().await?;
+        book.transcript.rewind(self.by(&book), &to).await?;
+        let after = book.transcript.head().await?;
+        self.tell(&book, Notice::Rewound { end: after.end })?;
+        let dropped = before.marks.messages.saturating_sub(after.marks.messages);
+        let fact = Change::TranscriptRewound {
+            to: to.clone(),
+            dropped,
+        };
+        let done = outcome(&book.session.id, Done::Rewound { to, dropped });
+        self.done(op, done, Some(fact.of(&book.session))).await
+    }
+
+    /// Adds a summary that a model is shown in place of the messages from `from` to `through`.
+    pub async fn compact(
+        &self,
+        reference: String,
+        run: Option<u64>,
+        from: MessageId,
+        through: MessageId,
+        summary: Message,
+    ) -> Result<Answer, Error> {
+        let op = "compact a transcript";
+        if let Some(earlier) = self.earlier().await? {
+            return Ok(earlier);
+        }
+        let book = self.writable(op, reference, run).await?;
+        self.ensure(&book).await?;
+        let by = self.by(&book);
+        let summary = Message {
+            at: by.at,
+            ..summary
+        };
+        let appended = book
+            .transcript
+            .compact(by, &from, &through, &summary)
+            .await?;
+        self.tell(&book, Notice::Grew)?;
+        let done = outcome(&book.session.id, Done::Appended(appended));
+        self.done(op, done, None).await
+    }
+
+    /// Replaces the state slice if it is still at `expected`.
+    pub async fn set_state(
+        &self,
+        reference: String,
+        run: Option<u64>,
+        expected: u64,
+        state: State,
+    ) -> Result<Answer, Error> {
+        let op = "set the state of a transcript";
+        if let Some(earlier) = self.earlier().await? {
+            return Ok(earlier);
+        }
+        let book = self.writable(op, reference, run).await?;
+        self.ensure(&book).await?;
+        let by = self.by(&book);
+        let version = book.transcript.set_state(by, expected, state).await?;
+        let done = outcome(&book.session.id, Done::StateSet { version });
+        self.done(op, done, None).await
+    }
+
+    /// Takes over what a snapshot of zeitlich holds, after what is there. Repeating it adds what is missing.
+    pub async fn import_zeitlich(&self, reference: String, blob: Vec<u8>) -> Result<Answer, Error> {
+        let op = "import a transcript";
+        if let Some(earlier) = self.earlier().await? {
+            return Ok(earlier);
+        }
+        let book = self.writable_by_people(op, reference, None).await?;
+        let at = self.now();
+        let snapshot = blocking(move || zeitlich::import(&blob, at))
+            .await
+            .map_err(|_| Error::Stopped)??;
+        self.ensure(&book).await?;
+        let (mut added, mut already) = (0, 0);
+        for part in parts(&snapshot.messages) {
+            let appended = self.say(&book, self.by(&book), part).await?;
+            added += appended.added as u64;
+            already += appended.already as u64;
+        }
+        if let Some(state) = snapshot.state {
+            self.take_state(&book, state).await?;
+        }
+        let fact = Change::TranscriptImported {
+            format: zeitlich::PROVIDER,
+            added,
+            already,
+        };
+        let done = outcome(&book.session.id, Done::Imported { added, already });
+        self.done(op, done, Some(fact.of(&book.session))).await
+    }
+
+    async fn take_state(&self, book: &Book, state: State) -> Result<(), Error> {
+        let mut attempts = 0;
+        loop {
+            let now = book.transcript.state().await?;
+            if now.state == state {
+                return Ok(());
+            }
+            let by = self.by(book);
+            match book.transcript.set_state(by, now.version, state.clone()).await {
+                Ok(_) => return Ok(()),
+                Err(error)
+                    if error.kind() == skein_domain::Kind::Conflict
+                        && attempts < STATE_ATTEMPTS =>
+                {
+                    attempts += 1;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+/// What is said was said now, or when its sayer says, if that is past: a time to come would hold up the
+/// times of everything after it.
+fn timed(messages: Vec<Message>, by: By) -> Vec<Message> {
+    let at = |m: Message| Message {
+        at: m.at.min(by.at),
+        ..m
+    };
+    messages.into_iter().map(at).collect()
+}
+
+/// Cut into parts that are appended one by one.
+fn parts(messages: &[Message]) -> Vec<&[Message]> {
+    let (mut parts, mut from, mut bytes) = (vec![], 0, 0);
+    for (n, message) in messages.iter().enumerate() {
+        let size = message.native.as_ref().map_or(0, |n| n.payload.len());
+        if n > from && (n - from == IMPORT_MESSAGES || bytes + size > IMPORT_BYTES) {
+            parts.push(&messages[from..n]);
+            (from, bytes) = (n, 0);
+        }
+        bytes += size;
+    }
+    if from < messages.len() {
+        parts.push(&messages[from..]);
+    }
+    parts
+}

@@ -1,0 +1,477 @@
+//! Transcripts: said into, read, followed, searched, put away and taken out.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use futures_util::{Stream, StreamExt, stream};
+use serde::Deserialize;
+use skein_domain::{Invalid, Session};
+use skein_engine::transcript::{Delta, Follower, Heard, SearchOrder};
+use skein_engine::{Desk, Error};
+use skein_transcript::message::Covers;
+use skein_transcript::service::{Direction, Keep, Query as PageQuery};
+use skein_wire as wire;
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::event::Watch;
+use super::session::ok;
+use super::{cursor, limit};
+use crate::app::App;
+use crate::door::{Pass, text};
+use crate::error::ApiError;
+use crate::extract::{
+    Bring, Change, Keyed, Look, MOST_APPEND, MOST_SNAPSHOT, Path, Query, Tell,
+};
+use crate::render;
+use crate::render::export::{self, Format};
+use crate::serve::Endless;
+
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(read, append))
+        .routes(routes!(deltas))
+        .routes(routes!(get_state, set_state))
+        .routes(routes!(rewind))
+        .routes(routes!(compact))
+        .routes(routes!(flush))
+        .routes(routes!(hydrate))
+        .routes(routes!(usage))
+        .routes(routes!(export))
+        .routes(routes!(import))
+        .routes(routes!(search))
+}
+
+const HEARTBEAT: Duration = Duration::from_secs(15);
+/// Messages rendered at a time in an export.
+const PART: usize = 200;
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct ReadQuery {
+    /// `oldest` (default) or `newest` first.
+    order: Option<String>,
+    /// `all` (default), or `model`: what a model is shown, in one piece.
+    view: Option<String>,
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+    /// A position: messages beyond it in the direction of reading.
+    cursor: Option<String>,
+}
+
+/// Reads messages, or follows them with `Accept: text/event-stream`. A stream has events `message` (its id is
+/// the position, by which `Last-Event-ID` resumes), `rewound`, and `delta` for what is still being said.
+#[utoipa::path(get, path = "/api/v1/sessions/{session}/transcript", tag = "transcripts",
+    params(("session" = String, Path), ReadQuery, ("Last-Event-ID" = Option<u64>, Header)),
+    responses((status = 200, content((wire::List<wire::Message> = "application/json"), (String = "text/event-stream"))),
+        (status = "default", body = wire::ErrorBody)))]
+async fn read(
+    State(app): State<App>,
+    Look(desk): Look,
+    Path(session): Path<String>,
+    Query(query): Query<ReadQuery>,
+    Extension(endless): Extension<Endless>,
+    pass: Option<Extension<Pass>>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let position = cursor(query.cursor.as_deref())?;
+    let resume = match text(&headers, "last-event-id")? {
+        Some(id) => Some(
+            id.parse()
+                .map_err(|_| Invalid::new("Last-Event-ID", id, "expected a message's position"))?,
+        ),
+        None => position,
+    };
+    let wants_stream =
+        text(&headers, header::ACCEPT.as_str())?.is_some_and(|a| a.contains("text/event-stream"));
+    if wants_stream {
+        let watch = Watch::new(&app, pass.map(|Extension(pass)| pass));
+        let follower = desk.follow_transcript(session, resume).await?;
+        let stopping = Box::pin(app.tasks().stopping());
+        let events = heard(watch, follower).take_until(stopping);
+        endless.set();
+        let sse = Sse::new(events).keep_alive(KeepAlive::new().interval(HEARTBEAT));
+        return Ok(sse.into_response());
+    }
+    if is_model_view(query.view.as_deref())? {
+        let (_, messages) = desk.transcript_context(session).await?;
+        let data = messages.iter().map(render::transcript::message).collect();
+        return Ok(Json(wire::List { data, next: None }).into_response());
+    }
+    let query = PageQuery {
+        direction: direction(query.order.as_deref())?,
+        cursor: position,
+        limit: limit(query.limit)?,
+    };
+    let (_, page) = desk.transcript_page(session, query).await?;
+    Ok(Json(wire::List {
+        data: page.messages.iter().map(render::transcript::placed).collect(),
+        next: page.next.map(|n| n.to_string()),
+    })
+    .into_response())
+}
+
+fn direction(word: Option<&str>) -> Result<Direction, Invalid> {
+    match word {
+        None | Some("oldest") => Ok(Direction::OldestFirst),
+        Some("newest") => Ok(Direction::NewestFirst),
+        Some(other) => Err(Invalid::new("order", other, "expected `oldest` or `newest`")),
+    }
+}
+
+fn is_model_view(word: Option<&str>) -> Result<bool, Invalid> {
+    match word {
+        None | Some("all") => Ok(false),
+        Some("model") => Ok(true),
+        Some(other) => Err(Invalid::new("view", other, "expected `all` or `model`")),
+    }
+}
+
+/// Each message as one event; a reading error is told and ends the stream, and so does the end of the
+/// reader's token, before anything that was said after it is sent.
+fn heard(watch: Watch, follower: Follower) -> impl Stream<Item = Result<SseEvent, Infallible>> {
+    stream::unfold(Some(follower), move |follower| {
+        let watch = watch.clone();
+        async move {
+            let mut follower = follower?;
+            let next = follower.next().await;
+            if !watch.allows().await {
+                return None;
+            }
+            match next {
+                Ok(Some(heard)) => Some((events(heard), Some(follower))),
+                Ok(None) => None,
+                Err(error) => Some((vec![failure(&error)], None)),
+            }
+        }
+    })
+    .flat_map(|events| stream::iter(events.into_iter().map(Ok)))
+}
+
+fn failure(error: &Error) -> SseEvent {
+    let body = wire::ErrorBody {
+        error: crate::error::object(error),
+    };
+    SseEvent::default().event("error").data(json(&body))
+}
+
+fn json(value: &impl serde::Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+fn events(heard: Heard) -> Vec<SseEvent> {
+    match heard {
+        Heard::Messages(messages) => messages
+            .iter()
+            .map(|placed| {
+                SseEvent::default()
+                    .id(placed.position.to_string())
+                    .event("message")
+                    .data(json(&render::transcript::placed(placed)))
+            })
+            .collect(),
+        Heard::Rewound { to } => {
+            let event = SseEvent::default().event("rewound");
+            let event = match to {
+                Some(position) => event.id(position.to_string()),
+                None => event,
+            };
+            vec![event.data(json(&serde_json::json!({"position": to})))]
+        }
+        // Without an id: who resumes goes on from the last whole message.
+        Heard::Delta(delta) => vec![SseEvent::default().event("delta").data(json(&wire::Delta {
+            message: delta.message.to_string(),
+            kind: Some(delta.kind.into()),
+            block: delta.block,
+            text: delta.text.clone(),
+            run: None,
+        }))],
+    }
+}
+
+/// Adds messages at the end, all or none. One that is there already is not added again.
+#[utoipa::path(post, path = "/api/v1/sessions/{session}/transcript", tag = "transcripts", request_body = wire::Append,
+    params(("session" = String, Path), Keyed),
+    responses((status = 200, body = wire::Appended), (status = "default", body = wire::ErrorBody)))]
+async fn append(
+    Path(session): Path<String>,
+    Change(desk, body): Change<wire::Append, MOST_APPEND>,
+) -> Result<Response, ApiError> {
+    let messages = body.messages.into_iter();
+    let messages = messages.map(render::transcript::parse_message);
+    let messages = messages.collect::<Result<_, Invalid>>()?;
+    ok(&desk, desk.append(session, body.run, messages).await?)
+}
+
+/// Passes a piece of a message that is still being said on to whoever follows. It is stored nowhere.
+#[utoipa::path(post, path = "/api/v1/sessions/{session}/transcript/deltas", tag = "transcripts", request_body = wire::Delta,
+    params(("session" = String, Path)),
+    responses((status = 200, body = wire::DeltaPassed), (status = "default", body = wire::ErrorBody)))]
+async fn deltas(
+    Path(session): Path<String>,
+    Tell(desk, body): Tell<wire::Delta>,
+) -> Result<Json<wire::DeltaPassed>, ApiError> {
+    let word = body.kind.as_deref().unwrap_or("text");
+    let kind = Delta::KINDS.into_iter().find(|kind| *kind == word);
+    let why = "expected `text`, `thinking` or `tool_input`";
+    if body.text.len() > Delta::MOST {
+        let message = format!("a piece has at most {} bytes", Delta::MOST);
+        return Err(ApiError::misuse(message, &["send it in several pieces"]));
+    }
+    let delta = Delta {
+        message: body.message.parse()?,
+        kind: kind.ok_or_else(|| Invalid::new("kind", word, why))?,
+        block: body.block,
+        text: body.text,
+    };
+    let session = desk.pass_delta(session, body.run, delta).await?;
+    let session = session.to_string();
+    Ok(Json(wire::DeltaPassed { session }))
+}
+
+/// Shows the state slice: tasks and custom JSON beside the messages.
+#[utoipa::path(get, path = "/api/v1/sessions/{session}/transcript/state", tag = "transcripts", params(("session" = String, Path)),
+    responses((status = 200, body = wire::State), (status = "default", body = wire::ErrorBody)))]
+async fn get_state(
+    Look(desk): Look,
+    Path(session): Path<String>,
+) -> Result<Json<wire::State>, ApiError> {
+    let (session, state) = desk.transcript_state(session).await?;
+    Ok(Json(render::transcript::state(&session.id, &state)))
+}
+
+/// Replaces the state slice if it is still at the version named.
+#[utoipa::path(put, path = "/api/v1/sessions/{session}/transcript/state", tag = "transcripts", request_body = wire::SetState,
+    params(("session" = String, Path), Keyed),
+    responses((status = 200, body = wire::StateSet), (status = "default", body = wire::ErrorBody)))]
+async fn set_state(
+    Path(session): Path<String>,
+    Change(desk, body): Change<wire::SetState>,
+) -> Result<Response, ApiError> {
+    let (run, expected) = (body.run, body.expect);
+    let state = render::transcript::parse_state(body)?;
+    ok(&desk, desk.set_state(session, run, expected, state).await?)
+}
+
+/// Goes back to just after a message. What came later stays for the forks that share it.
+#[utoipa::path(post, path = "/api/v1/sessions/{session}/transcript/rewind", tag = "transcripts", request_body = wire::Rewind,
+    params(("session" = String, Path), Keyed),
+    responses((status = 200, body = wire::Rewound), (status = "default", body = wire::ErrorBody)))]
+async fn rewind(
+    Path(session): Path<String>,
+    Change(desk, body): Change<wire::Rewind>,
+) -> Result<Response, ApiError> {
+    let to = body.to.parse()?;
+    ok(&desk, desk.rewind(session, body.run, to).await?)
+}
+
+/// Adds a summary that a model is shown in place of the messages it covers. They stay for everybody else.
+#[utoipa::path(post, path = "/api/v1/sessions/{session}/transcript/compact", tag = "transcripts", request_body = wire::Compact,
+    params(("session" = String, Path), Keyed),
+    responses((status = 200, body = wire::Appended), (status = "default", body = wire::ErrorBody)))]
+async fn compact(
+    Path(session): Path<String>,
+    Change(desk, body): Change<wire::Compact>,
+) -> Result<Response, ApiError> {
+    let summary = render::transcript::summary(&body)?;
+    let (from, through) = (body.from.parse()?, body.through.parse()?);
+    let done = desk.compact(session, body.run, from, through, summary);
+    ok(&desk, done.await?)
+}
+
+/// Puts everything of the transcript into the cold tier; what is there already is not written again.
+#[utoipa::path(post, path = "/api/v1/sessions/{session}/transcript/flush", tag = "transcripts", request_body = Option<wire::Flush>,
+    params(("session" = String, Path), Keyed),
+    responses((status = 200, body = wire::Flushed), (status = "default", body = wire::ErrorBody)))]
+async fn flush(
+    Path(session): Path<String>,
+    Change(desk, body): Change<wire::Flush>,
+) -> Result<Response, ApiError> {
+    let keep = if body.keep_hot {
+        Keep::Hot
+    } else {
+        Keep::ColdOnly
+    };
+    ok(&desk, desk.flush(session, keep).await?)
+}
+
+/// Brings the transcript into the hot tier.
+#[utoipa::path(post, path = "/api/v1/sessions/{session}/transcript/hydrate", tag = "transcripts", request_body = Option<wire::Hydrate>,
+    params(("session" = String, Path), Keyed),
+    responses((status = 200, body = wire::Hydrated), (status = "default", body = wire::ErrorBody)))]
+async fn hydrate(
+    Path(session): Path<String>,
+    Change(desk, wire::Hydrate {}): Change<wire::Hydrate>,
+) -> Result<Response, ApiError> {
+    ok(&desk, desk.hydrate(session).await?)
+}
+
+/// Shows what the session's messages cost, and those of everything delegated below it.
+#[utoipa::path(get, path = "/api/v1/sessions/{session}/transcript/usage", tag = "transcripts", params(("session" = String, Path)),
+    responses((status = 200, body = wire::TranscriptUsage), (status = "default", body = wire::ErrorBody)))]
+async fn usage(
+    Look(desk): Look,
+    Path(session): Path<String>,
+) -> Result<Json<wire::TranscriptUsage>, ApiError> {
+    let (session, usage) = desk.transcript_usage(session).await?;
+    Ok(Json(render::transcript::totals(&session.id, usage)))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct ExportQuery {
+    /// `jsonl` (default), `markdown`, `html` or `zeitlich`.
+    format: Option<String>,
+}
+
+/// Gives the whole transcript as a file.
+#[utoipa::path(get, path = "/api/v1/sessions/{session}/transcript/export", tag = "transcripts",
+    params(("session" = String, Path), ExportQuery),
+    responses((status = 200, content((String = "application/x-ndjson"), (String = "text/markdown"), (String = "text/html"),
+        (String = "application/gzip"))), (status = "default", body = wire::ErrorBody)))]
+async fn export(
+    Look(desk): Look,
+    Path(session): Path<String>,
+    Query(query): Query<ExportQuery>,
+) -> Result<Response, ApiError> {
+    let format = Format::parse(query.format.as_deref().unwrap_or("jsonl"))?;
+    let kind = HeaderValue::from_static(format.media_type());
+    let headers = [(header::CONTENT_TYPE, kind)];
+    if format == Format::Zeitlich {
+        let (_, blob) = desk.export_zeitlich(session).await?;
+        return Ok((StatusCode::OK, headers, blob).into_response());
+    }
+    let session = desk.get_session(session).await?;
+    let hidden = match format {
+        Format::JsonLines | Format::Zeitlich => vec![],
+        Format::Markdown | Format::Html => desk.hidden_parts(&session).await?,
+    };
+    let body = Body::from_stream(file(desk, session, format, hidden));
+    Ok((StatusCode::OK, headers, body).into_response())
+}
+
+/// Where an export is.
+enum Stage {
+    Begin,
+    Messages(Option<u64>),
+    End,
+    Over,
+}
+
+/// The file piece by piece. A reading error breaks it off, so that nobody takes a part for the whole.
+fn file(
+    desk: Desk,
+    session: Session,
+    format: Format,
+    hidden: Vec<Covers>,
+) -> impl Stream<Item = Result<String, std::io::Error>> {
+    stream::unfold((Stage::Begin, hidden), move |(stage, hidden)| {
+        let (desk, session) = (desk.clone(), session.clone());
+        async move {
+            let cursor = match stage {
+                Stage::Over => return None,
+                Stage::Begin => {
+                    let begin = export::begin(format, &session);
+                    return Some((Ok(begin), (Stage::Messages(None), hidden)));
+                }
+                Stage::End => {
+                    return Some((Ok(export::end(format).to_owned()), (Stage::Over, hidden)));
+                }
+                Stage::Messages(cursor) => cursor,
+            };
+            let query = PageQuery {
+                direction: Direction::OldestFirst,
+                cursor,
+                limit: PART,
+            };
+            match desk.transcript_page(session.id.to_string(), query).await {
+                Ok((_, page)) => {
+                    let rendered = page.messages.iter();
+                    let rendered = rendered.map(|m| export::message(format, m, &hidden));
+                    let next = match page.next {
+                        Some(next) => Stage::Messages(Some(next)),
+                        None => Stage::End,
+                    };
+                    Some((Ok(rendered.collect()), (next, hidden)))
+                }
+                Err(error) => {
+                    let error = std::io::Error::other(error.to_string());
+                    Some((Err(error), (Stage::Over, hidden)))
+                }
+            }
+        }
+    })
+}
+
+/// Takes over a snapshot of zeitlich (gzip JSON, version 1): its messages are added after what is there.
+#[utoipa::path(post, path = "/api/v1/sessions/{session}/transcript/import", tag = "transcripts",
+    request_body(content = String, content_type = "application/gzip"),
+    params(("session" = String, Path), Keyed),
+    responses((status = 200, body = wire::Imported), (status = "default", body = wire::ErrorBody)))]
+async fn import(
+    Path(session): Path<String>,
+    Bring(desk, blob): Bring<MOST_SNAPSHOT>,
+) -> Result<Response, ApiError> {
+    ok(&desk, desk.import_zeitlich(session, blob.to_vec()).await?)
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct SearchQuery {
+    /// Words; messages are found that hold all of them, each as the beginning of a word.
+    q: String,
+    session: Option<String>,
+    /// Id or name.
+    project: Option<String>,
+    /// `system`, `user`, `assistant` or `tool`.
+    role: Option<String>,
+    /// Only what was said at this time or later.
+    since: Option<String>,
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+    cursor: Option<String>,
+}
+
+/// Finds text in all transcripts of the tenant, best first.
+#[utoipa::path(get, path = "/api/v1/transcripts/search", tag = "transcripts", params(SearchQuery),
+    responses((status = 200, body = wire::List<wire::Hit>), (status = "default", body = wire::ErrorBody)))]
+async fn search(
+    Look(desk): Look,
+    Query(query): Query<SearchQuery>,
+) -> Result<Json<wire::List<wire::Hit>>, ApiError> {
+    let skip = cursor(query.cursor.as_deref())?.unwrap_or(0);
+    let skip = usize::try_from(skip).unwrap_or(usize::MAX / 2).min(MOST_SKIP);
+    let limit = limit(query.limit.or(Some(HITS)))?;
+    let role = query.role.as_deref().map(render::transcript::parse_role);
+    let since = query.since.as_deref();
+    let since = since.map(|since| render::transcript::parse_time("since", since));
+    let order = SearchOrder {
+        text: query.q,
+        session: query.session,
+        project: query.project,
+        role: role.transpose()?,
+        since: since.transpose()?,
+        skip,
+        limit,
+    };
+    let hits = desk.search_transcripts(order).await?;
+    Ok(Json(wire::List {
+        data: hits.hits.iter().map(render::transcript::hit).collect(),
+        next: hits.more.then(|| (skip + limit).to_string()),
+    }))
+}
+
+/// Hits in a page when the caller does not say.
+const HITS: usize = 20;
+/// Nobody reads on that far in what is found.
+const MOST_SKIP: usize = 100_000;

@@ -1,0 +1,34 @@
+//! Which tier a transcript is in.
+
+use super::Transcripts;
+use crate::chain::Head;
+use crate::error::Result;
+use crate::id::TranscriptId;
+use crate::record;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tier {
+    Hot,
+    /// Only there: the next write brings it back.
+    Cold,
+}
+
+impl Tier {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Hot => "hot",
+            Self::Cold => "cold",
+        }
+    }
+}
+
+impl Transcripts {
+    /// The head of a transcript, and where that is.
+    pub async fn locate(&self, id: &TranscriptId) -> Result<Option<(Tier, Head)>> {
+        if let Some(row) = self.tiers.hot.look(&self.tenant, id).await? {
+            return Ok(Some((Tier::Hot, record::head(&row.body)?)));
+        }
+        let cold = self.find(id).await?;
+        Ok(cold.map(|head| (Tier::Cold, head)))
+    }
+}

@@ -1,0 +1,336 @@
+//! Transcripts: what is said in a session, and what is asked of it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+/// One message of a transcript.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Message {
+    /// Grows along the transcript and is the same in every fork; null in what a model is shown.
+    pub position: Option<u64>,
+    pub id: String,
+    /// `system`, `user`, `assistant` or `tool`.
+    pub role: String,
+    pub content: Vec<Block>,
+    /// The provider's own form, verbatim.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub native: Option<Native>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<MessageUsage>,
+    pub at: String,
+    /// The run that wrote it.
+    pub run: u64,
+    /// Makes this a summary that a model is shown in place of those messages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub covers: Option<Covers>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Block {
+    Text {
+        text: String,
+    },
+    Thinking {
+        text: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        signature: Option<String>,
+    },
+    ToolCall {
+        id: String,
+        name: String,
+        #[schema(value_type = Object)]
+        input: Value,
+    },
+    ToolResult {
+        /// The id of the call it answers.
+        call: String,
+        content: Vec<Part>,
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        failed: bool,
+    },
+    Image {
+        media_type: String,
+        /// Where the picture is; its bytes are not part of a transcript.
+        source: String,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Part {
+    Text { text: String },
+    Image { media_type: String, source: String },
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Native {
+    pub provider: String,
+    pub payload: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct MessageUsage {
+    pub input_tokens: u64,
+    pub output_tokens: u64,
+    pub cache_read_tokens: u64,
+    pub cache_write_tokens: u64,
+    pub reasoning_tokens: u64,
+    pub cost_usd: f64,
+}
+
+/// Positions, `from` included, `end` not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Covers {
+    pub from: u64,
+    pub end: u64,
+}
+
+/// A message to be said.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewMessage {
+    /// Chosen by whoever says it: saying it twice has one effect.
+    pub id: String,
+    /// `system`, `user`, `assistant` or `tool`.
+    pub role: String,
+    /// Short for content of one text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub content: Vec<Block>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub native: Option<Native>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<MessageUsage>,
+    /// When it was said, if that was earlier; never before the message ahead of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Append {
+    /// All or none of them are added.
+    pub messages: Vec<NewMessage>,
+    /// Refuses unless this is the session's current run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Appended {
+    pub session: String,
+    pub added: u64,
+    /// There already, with the same content.
+    pub already: u64,
+    /// The transcript's version after it.
+    pub version: u64,
+}
+
+/// A piece of a message that is still being said. It is passed on and stored nowhere.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Delta {
+    /// The id that the whole message will have.
+    pub message: String,
+    /// `text` (default), `thinking` or `tool_input`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// Which block of the message, from 0.
+    #[serde(default)]
+    pub block: u32,
+    pub text: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct DeltaPassed {
+    pub session: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Rewind {
+    /// The last message that stays.
+    pub to: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Rewound {
+    pub session: String,
+    pub to: String,
+    /// Messages that are no longer shown.
+    pub dropped: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Compact {
+    /// The first message that the summary stands for.
+    pub from: String,
+    /// The last one.
+    pub through: String,
+    pub text: String,
+    /// The summary's own id; default: one that follows from `from` and `through`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<u64>,
+}
+
+/// The state slice beside the messages.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct State {
+    pub session: String,
+    /// What the next change is made against; 0 while nothing was set.
+    pub version: u64,
+    pub tasks: BTreeMap<String, Task>,
+    #[schema(value_type = Object)]
+    pub custom: BTreeMap<String, Value>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Task {
+    pub subject: String,
+    #[serde(default)]
+    pub description: String,
+    /// How it is told of while it is being done.
+    #[serde(default)]
+    pub active_form: String,
+    /// `pending`, `in_progress` or `completed`.
+    pub status: String,
+    #[serde(default)]
+    pub metadata: BTreeMap<String, String>,
+    /// The tasks it waits for.
+    #[serde(default)]
+    pub blocked_by: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SetState {
+    /// Refuses unless the state is still at this version.
+    pub expect: u64,
+    #[serde(default)]
+    pub tasks: BTreeMap<String, Task>,
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    pub custom: BTreeMap<String, Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct StateSet {
+    pub session: String,
+    pub version: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Flush {
+    /// Leave the hot copy where it is.
+    #[serde(default)]
+    pub keep_hot: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Flushed {
+    pub session: String,
+    /// Entries that were not in the cold tier before, those of sources included.
+    pub entries: u64,
+    pub segments: u64,
+    pub kept_hot: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Hydrate {}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Hydrated {
+    pub session: String,
+    /// False if it was in the hot tier already.
+    pub hydrated: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Imported {
+    pub session: String,
+    pub added: u64,
+    pub already: u64,
+}
+
+/// What a session's messages cost, and those of everything delegated below it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct TranscriptUsage {
+    pub session: String,
+    pub own: MessageUsage,
+    pub total: MessageUsage,
+    /// How many sessions the total is of.
+    pub sessions: u64,
+}
+
+/// What is known of a transcript without reading it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct TranscriptOverview {
+    pub messages: u64,
+    /// Of the next entry.
+    pub position: u64,
+    pub version: u64,
+    /// `hot` or `cold`; null while nothing was said.
+    pub tier: Option<String>,
+    pub usage: MessageUsage,
+    pub updated_at: Option<String>,
+}
+
+/// Where a session's transcript comes from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ForkedFrom {
+    pub session: String,
+    /// The last message that is shared.
+    pub message: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Fork {
+    /// The last message that is shared; default: the newest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
+    /// Default: the source's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread: Option<String>,
+    /// Default: the caller.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// Default: the source's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<String>,
+}
+
+/// A message that a search found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Hit {
+    pub session: String,
+    pub message: String,
+    pub position: u64,
+    pub role: String,
+    pub at: String,
+    /// The text around what was found, in one line.
+    pub excerpt: String,
+    /// Where in the excerpt the words stand: from and to, in code points.
+    pub marks: Vec<(u64, u64)>,
+    /// The more, the better; means something beside others of the same search only.
+    pub score: f64,
+}
