@@ -38,6 +38,20 @@ pub enum Error {
     /// A tier could not do it now. Of a write the outcome is unknown; every write can be repeated.
     #[error("the {tier} tier is unavailable: {reason}")]
     Unavailable { tier: &'static str, reason: String },
+    /// A tier does not let us. Nothing was written, and asking again does not help.
+    #[error("the {tier} tier refuses access: {reason}")]
+    Denied {
+        tier: &'static str,
+        reason: String,
+        hint: String,
+    },
+    /// A tier is not as it must be for us. Nothing was written, and asking again does not help.
+    #[error("the {tier} tier is not set up: {reason}")]
+    Misconfigured {
+        tier: &'static str,
+        reason: String,
+        hint: String,
+    },
     /// What a tier gave is not what was put there. Nothing was changed because of it.
     #[error("{what} is damaged: {reason}")]
     Corrupt { what: String, reason: String },
@@ -80,9 +94,9 @@ impl Error {
         match self {
             Self::Domain(e) => e.kind(),
             Self::Fenced { .. } | Self::Reused { .. } | Self::Diverged { .. } => Kind::Conflict,
-            Self::TooLarge { .. } => Kind::Refused,
+            Self::TooLarge { .. } | Self::Denied { .. } => Kind::Refused,
             Self::Unavailable { .. } | Self::Corrupt { .. } => Kind::Unavailable,
-            Self::Bug(_) => Kind::Failed,
+            Self::Misconfigured { .. } | Self::Bug(_) => Kind::Failed,
         }
     }
 
@@ -103,6 +117,7 @@ impl Error {
             Self::Unavailable { .. } => {
                 "try again in a while: a repeated call has one effect".into()
             }
+            Self::Denied { hint, .. } | Self::Misconfigured { hint, .. } => hint.clone(),
             Self::Corrupt { .. } => "`skein doctor` checks the tiers; nothing was changed".into(),
             Self::Bug(_) => "please report this with the daemon's log".into(),
         };

@@ -278,3 +278,96 @@ impl TryFrom<ManifestV1> for Manifest {
         Ok(Self { head, strands })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use skein_domain::Timestamp;
+
+    use super::*;
+    use crate::chain::Marks;
+    use crate::id::Run;
+    use crate::usage::Usage;
+
+    fn manifest() -> Manifest {
+        let head = Head {
+            version: 1,
+            run: Run(2),
+            strand: 0,
+            strands: 1,
+            end: 3,
+            chain: Chain([6; 32]),
+            marks: Marks::default(),
+            spent: Usage::default(),
+            origin: None,
+            created_at: Timestamp::from_micros(8),
+            touched_at: Timestamp::from_micros(9),
+            said_at: Timestamp::from_micros(10),
+        };
+        let segment = Segment {
+            end: 3,
+            hash: Chain([5; 32]).to_string(),
+            bytes: 99,
+        };
+        let sealed = Sealed {
+            strand: Strand::ROOT,
+            segments: vec![segment],
+            chain: Chain([6; 32]),
+        };
+        Manifest {
+            head,
+            strands: vec![sealed],
+        }
+    }
+
+    #[test]
+    fn stored_manifests_keep_their_form() {
+        let id = "api-1".parse().unwrap();
+        let body = record::encode(&ManifestV1::from((&id, &manifest()))).unwrap();
+        let (five, six) = ("05".repeat(32), "06".repeat(32));
+        let expected = format!(
+            r#"{{"v":1,"transcript":"api-1","head":{{"v":1,"version":1,"run":2,"strand":0,"strands":1,"end":3,"chain":"{six}","messages":0,"state":null,"spent":{{"input":0,"output":0,"cache_read":0,"cache_write":0,"reasoning":0,"cost_micros":0}},"origin":null,"created_at":8,"touched_at":9,"said_at":10}},"strands":[{{"strand":{{"v":1,"start":0,"lineage":[]}},"segments":[[3,"{five}",99]],"chain":"{six}"}}]}}"#
+        );
+        assert_eq!(body, expected);
+        let record: ManifestV1 = record::decode("it", body.as_bytes()).unwrap();
+        assert_eq!(Manifest::try_from(record), Ok(manifest()));
+    }
+
+    #[test]
+    fn manifests_that_do_not_add_up_are_refused() {
+        let id = "api-1".parse().unwrap();
+        let breaks: [fn(&mut Manifest); 4] = [
+            |m| m.head.end = 4,
+            |m| m.head.strand = 1,
+            |m| m.strands[0].segments[0].hash = "../../etc".into(),
+            |m| m.strands[0].segments[0].end = 0,
+        ];
+        for change in breaks {
+            let mut bad = manifest();
+            change(&mut bad);
+            let record = ManifestV1::from((&id, &bad));
+            assert!(Manifest::try_from(record).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn stored_segments_keep_their_form() {
+        let entry = |position: u64, payload: &[u8]| Entry {
+            position,
+            chain: Chain([7; 32]),
+            payload: payload.to_vec(),
+        };
+        let entries = vec![entry(258, b"one"), entry(259, b"")];
+        let plain = pack(&entries).unwrap();
+        let mut expected = b"skein segment 1\n\x02\x01\0\0\0\0\0\0\x23\0\0\0".to_vec();
+        expected.extend([7; 32]);
+        expected.extend(b"one\x20\0\0\0");
+        expected.extend([7; 32]);
+        assert_eq!(plain, expected);
+        assert_eq!(unpack(&plain), Some(entries));
+        // Cut between two entries it is whole but short, which its hash and its ends tell.
+        let whole: Vec<usize> = (0..plain.len())
+            .filter(|cut| unpack(&plain[..*cut]).is_some())
+            .collect();
+        assert_eq!(whole, [24, 63]);
+    }
+}

@@ -22,23 +22,6 @@ impl MemoryCold {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    /// Every object's name and size, for tests that count what was written.
-    pub fn sizes(&self) -> Vec<(Name, usize)> {
-        let state = self.lock();
-        state
-            .objects
-            .iter()
-            .map(|(name, (_, body))| (name.clone(), body.len()))
-            .collect()
-    }
-
-    /// Replaces an object behind everybody's back, as a broken disk would.
-    pub fn damage(&self, name: &Name, body: Vec<u8>) {
-        if let Some((_, old)) = self.lock().objects.get_mut(name) {
-            *old = body;
-        }
-    }
 }
 
 impl Cold for MemoryCold {

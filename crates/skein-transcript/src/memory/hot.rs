@@ -38,22 +38,6 @@ impl MemoryHot {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many bytes are held, for tests that count what was written.
-    pub fn bytes(&self) -> usize {
-        let of = |held: &Held| {
-            let entries = held.entries.values().flat_map(BTreeMap::values);
-            let head = held.head.as_ref().map_or(0, |h| h.body.len());
-            head + held.strands.values().map(String::len).sum::<usize>()
-                + entries.map(|e| e.entry.payload.len() + 32).sum::<usize>()
-                + held
-                    .ids
-                    .keys()
-                    .map(|id| id.as_str().len() + 8)
-                    .sum::<usize>()
-        };
-        self.lock().values().map(of).sum()
-    }
-
     /// Drops everything of a transcript, as expiry does.
     pub fn expire(&self, tenant: &TenantId, id: &TranscriptId) {
         self.lock().remove(&(tenant.clone(), id.clone()));

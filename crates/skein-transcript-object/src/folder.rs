@@ -1,0 +1,96 @@
+//! Objects as files in a folder of this machine.
+//!
+//! Why not `object_store`'s own: that has no conditional replace, gives files away to the group, and does
+//! not tell a folder that is gone from an object that is not there. A name is a path below the root, as it
+//! would be a key in a bucket, so a folder can be copied into a bucket as it is.
+//!
+//! What holds, and by what:
+//! - **Whole objects**: a file is written aside, synced, and then renamed into its place.
+//! - **Conditions**: who looks and renames holds the lock of the name meanwhile, in whatever process.
+//! - **Durable**: the folders on the way are synced before the answer; also before an answer that only saw
+//!   what another process may have been killed right after renaming.
+
+mod disk;
+mod list;
+mod lock;
+mod temp;
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use skein_transcript::cold::{Cold, Name, Object, Pending, Put, When};
+use skein_transcript::{Error, Result};
+
+use crate::name;
+use disk::Disk;
+
+/// Owner only: folders are 0700 and files 0600. Cheap to clone.
+#[derive(Clone)]
+pub struct Folder {
+    disk: Arc<Disk>,
+}
+
+impl Folder {
+    /// Makes the folder if there is none, and removes what killed processes left half written. Blocks.
+    pub fn open(root: &Path) -> Result<Self> {
+        let disk = Arc::new(Disk::open(root)?);
+        Ok(Self { disk })
+    }
+
+    /// Runs to its end even if the answer is no longer waited for, so nothing is left half done.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Disk) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let disk = self.disk.clone();
+        let ended = tokio::task::spawn_blocking(move || work(&disk)).await;
+        ended.map_err(|_| Error::cold("the work was cut off"))?
+    }
+}
+
+impl fmt::Debug for Folder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Folder({})", self.disk.root().display())
+    }
+}
+
+impl Cold for Folder {
+    fn get<'a>(&'a self, name: &'a Name) -> Pending<'a, Option<Object>> {
+        Box::pin(async move {
+            let name = name::object(name)?.to_owned();
+            self.blocking(move |disk| disk.get(&name)).await
+        })
+    }
+
+    fn put<'a>(&'a self, name: &'a Name, body: Vec<u8>, when: When) -> Pending<'a, Put> {
+        Box::pin(async move {
+            let name = name::object(name)?.to_owned();
+            self.blocking(move |disk| disk.put(&name, &body, &when)).await
+        })
+    }
+
+    fn delete<'a>(&'a self, name: &'a Name) -> Pending<'a, ()> {
+        Box::pin(async move {
+            let name = name::object(name)?.to_owned();
+            self.blocking(move |disk| disk.delete(&name)).await
+        })
+    }
+
+    fn list<'a>(
+        &'a self,
+        prefix: &'a Name,
+        after: Option<&'a Name>,
+        limit: usize,
+    ) -> Pending<'a, Vec<Name>> {
+        Box::pin(async move {
+            let prefix = name::prefix(prefix)?.to_owned();
+            let after = after.map(|after| after.as_str().to_owned());
+            self.blocking(move |disk| {
+                disk.check()?;
+                list::list(disk.root(), &prefix, after.as_deref(), limit)
+            })
+            .await
+        })
+    }
+}

@@ -1,0 +1,68 @@
+//! Files being written, that nobody takes for objects.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use skein_transcript::{Error, Result};
+
+use crate::io::At;
+
+/// Removed when dropped, unless it was renamed. Locked while it is written, so that a sweep can tell it
+/// from one whose writer was killed.
+#[derive(Debug)]
+pub(super) struct Temp {
+    path: PathBuf,
+    _file: File,
+}
+
+impl Temp {
+    /// Writes the body to a new file in `folder` and makes it durable.
+    pub(super) fn write(folder: &Path, body: &[u8]) -> Result<Self> {
+        loop {
+            let mut random = [0; 16];
+            getrandom::fill(&mut random).map_err(|e| Error::cold(format!("no random bytes: {e}")))?;
+            let path = folder.join(format!("{:032x}", u128::from_le_bytes(random)));
+            let mut options = OpenOptions::new();
+            options.create_new(true).write(true).mode(0o600);
+            let mut file = options.open(&path).at("make", &path)?;
+            flock(&file, FlockOperation::LockExclusive).at("lock", &path)?;
+            // A sweep may have come between the last two.
+            if file.metadata().at("look at", &path)?.nlink() == 0 {
+                continue;
+            }
+            let written = file.write_all(body).and_then(|()| file.sync_all());
+            let temp = Self { path, _file: file };
+            written.at("write", &temp.path)?;
+            return Ok(temp);
+        }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Removes the files nobody is writing any more.
+    pub(super) fn sweep(folder: &Path) -> Result<()> {
+        for entry in fs::read_dir(folder).at("read", folder)? {
+            let path = entry.at("read", folder)?.path();
+            let Ok(file) = File::open(&path) else {
+                continue;
+            };
+            if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+                // Another sweep may have been faster.
+                let _ = fs::remove_file(&path);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Temp {
+    fn drop(&mut self) {
+        // Not there any more once it was renamed; and names are not used twice.
+        let _ = fs::remove_file(&self.path);
+    }
+}

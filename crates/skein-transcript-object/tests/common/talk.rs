@@ -1,0 +1,59 @@
+//! Transcripts to put into tiers.
+
+use std::sync::Arc;
+
+use skein_domain::{TenantId, Timestamp};
+use skein_transcript::memory::MemoryHot;
+use skein_transcript::service::{Direction, Query};
+use skein_transcript::{
+    Block, By, Cold, Hot, Message, Role, Run, Tiers, Transcript, TranscriptId, Transcripts,
+};
+
+pub fn by() -> By {
+    By {
+        run: Run(1),
+        at: Timestamp::from_micros(1_000),
+    }
+}
+
+pub fn id(name: &str) -> TranscriptId {
+    name.parse().unwrap()
+}
+
+pub fn message(name: &str, text: &str) -> Message {
+    let blocks = vec![Block::Text(text.to_owned())];
+    Message::new(name.parse().unwrap(), Role::User, blocks, Timestamp::from_micros(1))
+}
+
+pub fn on(hot: &Arc<MemoryHot>, cold: &Arc<dyn Cold>) -> Transcripts {
+    let hot: Arc<dyn Hot> = hot.clone();
+    Tiers::new(hot, cold.clone()).tenant(TenantId::default_tenant())
+}
+
+/// As on a machine that has nothing but the cold tier.
+pub fn elsewhere(cold: &Arc<dyn Cold>) -> Transcripts {
+    on(&Arc::default(), cold)
+}
+
+/// A transcript with these messages, or as many more as it lacks.
+pub async fn talk(all: &Transcripts, name: &str, messages: &[Message]) -> Transcript {
+    all.create(&id(name), by()).await.unwrap();
+    let transcript = all.open(&id(name));
+    transcript.append(by(), messages).await.unwrap();
+    transcript
+}
+
+pub async fn all_of(transcript: &Transcript) -> Vec<Message> {
+    let query = Query {
+        direction: Direction::OldestFirst,
+        cursor: None,
+        limit: 100_000,
+    };
+    let page = transcript.page(query).await.unwrap();
+    assert_eq!(page.next, None);
+    page.messages.into_iter().map(|placed| placed.message).collect()
+}
+
+pub async fn ids_of(transcript: &Transcript) -> Vec<String> {
+    all_of(transcript).await.iter().map(|m| m.id.to_string()).collect()
+}
