@@ -16,6 +16,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("skein-store", &["skein-domain"]),
     ("skein-store-sqlite", &["skein-domain", "skein-store"]),
     ("skein-transcript", &["skein-domain"]),
+    (
+        "skein-transcript-redis",
+        &["skein-domain", "skein-transcript"],
+    ),
     ("skein-workspace", &["skein-domain"]),
     ("skein-runtime", &["skein-domain"]),
     ("skein-terminal", &[]),

@@ -1,0 +1,34 @@
+//! What goes wrong with Redis, in our words and without its password.
+
+use redis::{ErrorKind, RedisError, ServerErrorKind};
+use skein_transcript::Error;
+
+use crate::options::Options;
+
+/// `Unavailable`, whatever it was: every write can be repeated.
+pub(crate) fn failure(options: &Options, what: &str, error: &RedisError) -> Error {
+    let mut text = if error.is_timeout() {
+        format!(
+            "Redis did not {what} within {} ms",
+            options.timeout.as_millis()
+        )
+    } else if error.kind() == ErrorKind::AuthenticationFailed {
+        format!("Redis refused to {what}: the user or password is wrong, or one is needed")
+    } else {
+        format!("Redis could not {what}: {error}")
+    };
+    for secret in options.secrets() {
+        text = text.replace(secret, "***");
+    }
+    Error::hot(text)
+}
+
+/// The script is not there (any more): the server was restarted, or is another one.
+pub(crate) fn is_no_script(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
+}
+
+/// An answer that is not what the scripts give.
+pub(crate) fn unexpected(what: &str) -> Error {
+    Error::hot(format!("Redis answered something else than {what}"))
+}

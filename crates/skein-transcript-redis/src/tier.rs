@@ -1,0 +1,335 @@
+//! The tier itself.
+
+use std::time::Duration;
+
+use redis::{FromRedisValue, Value, cmd};
+use skein_domain::{TenantId, Timestamp};
+use skein_transcript::chain::Entry;
+use skein_transcript::hot::{
+    Change, Commit, Evict, HeadRow, Hot, Listed, NewEntry, Pending, Range, StrandRow,
+};
+use skein_transcript::{Error, MessageId, Result, TranscriptId};
+
+use crate::check::check;
+use crate::failure::unexpected;
+use crate::keys::Keys;
+use crate::link::{Link, Work};
+use crate::list::{head, list};
+use crate::options::Options;
+use crate::scripts::Scripts;
+
+/// Transcripts in Redis. One for the whole program: everything goes over one connection (one for each server
+/// of a cluster), which is what lets writers share a sync.
+#[derive(Debug)]
+pub struct RedisHot {
+    link: Link,
+    scripts: Scripts,
+}
+
+/// How long something stays staged that nobody adopts.
+const STAGED: Duration = Duration::from_hours(24);
+
+impl RedisHot {
+    /// Connects, and refuses a server that would not keep what it acknowledges (see
+    /// [`crate::Durability`]). The runtime it is called on must outlive the tier.
+    pub async fn connect(options: Options) -> Result<Self> {
+        let link = Link::open(options).await?;
+        check(&link).await?;
+        Ok(Self {
+            link,
+            scripts: Scripts::new(),
+        })
+    }
+
+    fn keys(&self, tenant: &TenantId, id: &TranscriptId) -> Keys {
+        Keys::new(&self.link.options.prefix, tenant, id)
+    }
+
+    async fn apply(&self, keys: &Keys, id: &TranscriptId, change: Change) -> Result<Commit> {
+        if let Some(what) = breach(&change) {
+            return Err(bug(what));
+        }
+        let arguments = arguments(change, self.link.options.ttl_millis());
+        let names = [keys.main.as_str(), &keys.stages, &keys.was];
+        let answer = self
+            .link
+            .run(&self.scripts.commit, Work::Write, &names, &arguments)
+            .await?;
+        match told(answer)? {
+            (tag, _) if tag == "done" => Ok(Commit::Done),
+            (tag, _) if tag == "unstaged" => Ok(Commit::Unstaged),
+            (tag, actual) if tag == "stale" => Ok(Commit::Stale {
+                actual: (!actual.is_empty()).then(|| number(&actual)).transpose()?,
+            }),
+            (tag, version) if tag == "lapsed" => Err(Error::corrupt(
+                format!("transcript `{id}`"),
+                format!(
+                    "its hot copy lapsed at version {version} without being flushed, and what would take \
+                     its place is older; evict it to accept the loss"
+                ),
+            )),
+            (_, what) => Err(bug(&what)),
+        }
+    }
+}
+
+impl Hot for RedisHot {
+    fn look<'a>(
+        &'a self,
+        tenant: &'a TenantId,
+        id: &'a TranscriptId,
+    ) -> Pending<'a, Option<HeadRow>> {
+        Box::pin(async move { head(&self.link, &self.keys(tenant, id).main).await })
+    }
+
+    fn strands<'a>(
+        &'a self,
+        tenant: &'a TenantId,
+        id: &'a TranscriptId,
+        from: u32,
+        limit: usize,
+    ) -> Pending<'a, Option<Vec<StrandRow>>> {
+        Box::pin(async move {
+            let keys = self.keys(tenant, id);
+            let arguments = [text(from), text(limit)];
+            let answer = self
+                .link
+                .run(&self.scripts.strands, Work::Read, &[&keys.main], &arguments)
+                .await?;
+            let rows: Option<Vec<(u32, String)>> = decoded(answer, "strands")?;
+            let row = |(number, body)| StrandRow { number, body };
+            Ok(rows.map(|rows| rows.into_iter().map(row).collect()))
+        })
+    }
+
+    fn read<'a>(
+        &'a self,
+        tenant: &'a TenantId,
+        id: &'a TranscriptId,
+        range: Range,
+    ) -> Pending<'a, Option<Vec<Entry>>> {
+        Box::pin(async move {
+            if range.from >= range.end {
+                return Err(bug("an empty range was read"));
+            }
+            let keys = self.keys(tenant, id);
+            let arguments = [
+                text(range.strand),
+                text(range.from),
+                text(range.end),
+                text(range.bytes),
+            ];
+            let answer = self
+                .link
+                .run(&self.scripts.read, Work::Read, &[&keys.main], &arguments)
+                .await?;
+            let Some(found) = decoded::<Option<Vec<Vec<u8>>>>(answer, "entries")? else {
+                return Ok(None);
+            };
+            let mut found = found.into_iter();
+            let first = found.next().and_then(|first| String::from_utf8(first).ok());
+            let first = number(&first.ok_or_else(|| unexpected("entries"))?)?;
+            let entry = |(position, bytes): (u64, Vec<u8>)| {
+                let damaged =
+                    || Error::corrupt(format!("entry {position} of `{id}`"), "it is too short");
+                Entry::from_bytes(position, &bytes).ok_or_else(damaged)
+            };
+            (first..)
+                .zip(found)
+                .map(entry)
+                .collect::<Result<Vec<_>>>()
+                .map(Some)
+        })
+    }
+
+    fn find<'a>(
+        &'a self,
+        tenant: &'a TenantId,
+        id: &'a TranscriptId,
+        ids: &'a [MessageId],
+    ) -> Pending<'a, Option<Vec<Option<u64>>>> {
+        Box::pin(async move {
+            let mut command = cmd("HMGET");
+            command.arg(self.keys(tenant, id).main).arg("v");
+            for id in ids {
+                command.arg(format!("i:{id}"));
+            }
+            let found: Vec<Option<u64>> = self.link.ask("find", &command).await?;
+            Ok(match found.split_first() {
+                Some((Some(_), positions)) => Some(positions.to_vec()),
+                _ => None,
+            })
+        })
+    }
+
+    fn commit<'a>(
+        &'a self,
+        tenant: &'a TenantId,
+        id: &'a TranscriptId,
+        change: Change,
+    ) -> Pending<'a, Commit> {
+        Box::pin(async move { self.apply(&self.keys(tenant, id), id, change).await })
+    }
+
+    fn stage<'a>(
+        &'a self,
+        tenant: &'a TenantId,
+        id: &'a TranscriptId,
+        token: &'a str,
+        (strand, entries): (u32, Vec<NewEntry>),
+    ) -> Pending<'a, ()> {
+        Box::pin(async move {
+            let keys = self.keys(tenant, id);
+            let head = [
+                text(token),
+                text(STAGED.as_millis()),
+                text(strand),
+                text(entries.len()),
+            ];
+            let parts = entries.into_iter().flat_map(|new| {
+                [
+                    text(new.entry.position),
+                    new.entry.to_bytes(),
+                    optional(new.id),
+                ]
+            });
+            let arguments: Vec<Vec<u8>> = head.into_iter().chain(parts).collect();
+            let names = [keys.main.as_str(), &keys.stages];
+            self.link
+                .run(&self.scripts.stage, Work::Write, &names, &arguments)
+                .await?;
+            Ok(())
+        })
+    }
+
+    fn evict<'a>(
+        &'a self,
+        tenant: &'a TenantId,
+        id: &'a TranscriptId,
+        expected: u64,
+    ) -> Pending<'a, Evict> {
+        Box::pin(async move {
+            let keys = self.keys(tenant, id);
+            let names = [keys.main.as_str(), &keys.stages, &keys.was];
+            let answer = self
+                .link
+                .run(&self.scripts.evict, Work::Write, &names, &[text(expected)])
+                .await?;
+            match told(answer)? {
+                (tag, _) if tag == "done" => Ok(Evict::Done),
+                (_, actual) => Ok(Evict::Stale {
+                    actual: number(&actual)?,
+                }),
+            }
+        })
+    }
+
+    fn list<'a>(
+        &'a self,
+        tenant: &'a TenantId,
+        cursor: Option<String>,
+        limit: usize,
+    ) -> Pending<'a, Listed> {
+        Box::pin(list(&self.link, tenant, cursor, limit))
+    }
+}
+
+pub(crate) fn head_of(
+    (version, touched_at, body): (Option<u64>, Option<i64>, Option<String>),
+) -> Option<HeadRow> {
+    Some(HeadRow {
+        version: version?,
+        touched_at: Timestamp::from_micros(touched_at?),
+        body: body?,
+    })
+}
+
+/// What the script cannot see or need not be asked.
+fn breach(change: &Change) -> Option<&'static str> {
+    let entries = &change.entries.1;
+    let first = entries.first().map_or(0, |new| new.entry.position);
+    if change
+        .expected
+        .is_some_and(|expected| change.head.version <= expected)
+    {
+        Some("a version did not grow")
+    } else if !(first..)
+        .zip(entries)
+        .all(|(at, new)| new.entry.position == at)
+    {
+        Some("entries are not consecutive")
+    } else {
+        None
+    }
+}
+
+/// As `lua/commit.lua` takes them.
+fn arguments(change: Change, ttl: u128) -> Vec<Vec<u8>> {
+    let Change {
+        expected,
+        head,
+        strands,
+        forget_ids_from,
+        entries: (strand, entries),
+        adopt,
+    } = change;
+    let first = entries.first().map_or(0, |new| new.entry.position);
+    let mut all = vec![
+        optional(expected),
+        text(head.version),
+        text(head.touched_at.as_micros()),
+        head.body.into_bytes(),
+        text(ttl),
+        optional(forget_ids_from),
+    ];
+    match adopt {
+        None => all.extend([vec![], text(-1)]),
+        Some(stage) => {
+            all.extend([stage.token.into_bytes(), text(stage.strands.len())]);
+            all.extend(
+                stage
+                    .strands
+                    .iter()
+                    .flat_map(|(number, count)| [text(number), text(count)]),
+            );
+        }
+    }
+    all.push(text(strands.len()));
+    all.extend(
+        strands
+            .into_iter()
+            .flat_map(|row| [text(row.number), row.body.into_bytes()]),
+    );
+    all.extend([text(strand), text(first), text(entries.len())]);
+    all.extend(
+        entries
+            .into_iter()
+            .flat_map(|new| [new.entry.to_bytes(), optional(new.id)]),
+    );
+    all
+}
+
+fn text(value: impl ToString) -> Vec<u8> {
+    value.to_string().into_bytes()
+}
+
+fn optional(value: Option<impl ToString>) -> Vec<u8> {
+    value.map(text).unwrap_or_default()
+}
+
+fn decoded<T: FromRedisValue>(value: Value, what: &str) -> Result<T> {
+    T::from_redis_value(value).map_err(|_| unexpected(what))
+}
+
+/// What a script did, and a detail of it.
+fn told(answer: Value) -> Result<(String, String)> {
+    decoded(answer, "what a script tells")
+}
+
+fn number(text: &str) -> Result<u64> {
+    text.parse().map_err(|_| unexpected("a number"))
+}
+
+fn bug(what: &str) -> Error {
+    Error::Bug(format!("the hot tier's contract was broken: {what}"))
+}
