@@ -7,6 +7,7 @@
 pub(crate) mod fleet;
 mod lock;
 mod log;
+mod transcripts;
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -102,7 +103,10 @@ async fn serve_until_stopped(options: &RunOptions, store: Store) -> Result<(), U
     let stops = Stops::listen()?;
     let tasks = Tasks::default();
     let parts = fleet::parts(&options.home, &options.environment)?;
-    let engine = Engine::new(store, tasks.clone()).with_fleet(parts);
+    let transcripts = transcripts::parts(&options.home, &options.environment).await?;
+    let engine = Engine::new(store, tasks.clone())
+        .with_fleet(parts)
+        .with_transcripts(transcripts);
     let undone = engine.recover().await.map_err(|e| from_engine(&e))?;
     // Agents that outlived the last daemon are found again before anybody can ask for them.
     engine.start_fleet().await.map_err(|e| from_engine(&e))?;

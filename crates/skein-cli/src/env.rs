@@ -104,6 +104,18 @@ pub(crate) fn named(names: &[String]) -> BTreeMap<String, String> {
         .collect()
 }
 
+/// What object stores' own tools are configured by. The store picks what it knows.
+pub(crate) fn cloud() -> Vec<(String, String)> {
+    let known = ["AWS_", "GOOGLE_", "AZURE_"];
+    let plain = |(name, value): (OsString, OsString)| {
+        Some((name.into_string().ok()?, value.into_string().ok()?))
+    };
+    std::env::vars_os()
+        .filter_map(plain)
+        .filter(|(name, _)| known.iter().any(|start| name.starts_with(start)))
+        .collect()
+}
+
 /// What tests ask of the points that the daemon reaches. Debug builds only.
 #[cfg(debug_assertions)]
 #[derive(Debug)]

@@ -51,6 +51,20 @@ impl Home {
         self.root.join("skein.db")
     }
 
+    pub fn transcripts(&self) -> PathBuf {
+        self.root.join("transcripts.db")
+    }
+
+    /// The words of transcripts; can be made again from these.
+    pub fn search(&self) -> PathBuf {
+        self.root.join("search.db")
+    }
+
+    /// Where transcripts go that nobody uses, unless the settings say otherwise.
+    pub fn cold(&self) -> PathBuf {
+        self.root.join("cold")
+    }
+
     pub fn lock(&self) -> PathBuf {
         self.root.join("daemon.lock")
     }

@@ -2,6 +2,7 @@
 
 mod fleet;
 mod raw;
+mod transcripts;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,6 +12,7 @@ use crate::env::Environment;
 use crate::error::UserError;
 pub(crate) use fleet::Fleet;
 pub(crate) use raw::{LEVELS, RawConfig, Scope};
+pub(crate) use transcripts::{KeySource, TranscriptSettings};
 
 /// The settings file of a project's folder.
 pub(crate) const PROJECT_FILE: &str = "skein.toml";
@@ -68,6 +70,7 @@ pub(crate) struct Settings {
     pub(crate) max_ended: Setting<Option<u32>>,
     pub(crate) log_level: Setting<String>,
     pub(crate) listen: Setting<Option<String>>,
+    pub(crate) transcripts: TranscriptSettings,
     pub(crate) fleet: Fleet,
 }
 
@@ -83,6 +86,7 @@ impl Settings {
             max_ended: Setting::built_in(None),
             log_level: Setting::built_in("info".to_owned()),
             listen: Setting::built_in(None),
+            transcripts: TranscriptSettings::built_in(),
             fleet: Fleet::built_in(),
         }
     }
@@ -99,6 +103,7 @@ impl Settings {
             settings
                 .fleet
                 .lay_machine(&raw, &Origin::File(path.clone()));
+            settings.transcripts.lay(&raw.transcripts, &path)?;
             settings.lay(raw, &Origin::File(path));
         }
         if let Some(folder) = folder {

@@ -183,6 +183,9 @@ fn rows(context: &Context, settings: &Settings) -> Vec<Row> {
         Row::new("log.level", &settings.log_level),
         Row::optional("daemon.listen", &settings.listen),
     ];
+    let transcripts = settings.transcripts.rows();
+    let transcripts = transcripts.iter();
+    rows.extend(transcripts.map(|(key, setting)| Row::optional(key, setting)));
     let fleet = settings.fleet.rows.iter();
     rows.extend(fleet.map(|(key, setting)| Row::optional(key, setting)));
     rows

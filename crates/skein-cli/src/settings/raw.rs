@@ -21,6 +21,7 @@ pub(crate) struct RawConfig {
     pub(crate) retention: RawRetention,
     pub(crate) log: RawLog,
     pub(crate) daemon: RawDaemon,
+    pub(crate) transcripts: RawTranscripts,
     /// Which agent works where nobody says.
     pub(crate) agent: Option<String>,
     pub(crate) workspace: Option<String>,
@@ -80,6 +81,25 @@ pub(crate) struct RawDaemon {
     pub(crate) listen: Option<String>,
 }
 
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct RawTranscripts {
+    pub(crate) hot: Option<String>,
+    pub(crate) cold: Option<String>,
+    #[serde(deserialize_with = "seconds")]
+    pub(crate) idle_flush: Option<Seconds>,
+    pub(crate) redis_durability: Option<String>,
+    /// By tenant: where its keys are, the present one first.
+    pub(crate) keys: Option<BTreeMap<String, OneOrMore>>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum OneOrMore {
+    One(String),
+    More(Vec<String>),
+}
+
 fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Seconds>, D::Error> {
     let text = String::deserialize(deserializer)?;
     text.parse().map(Some).map_err(serde::de::Error::custom)
@@ -115,6 +135,11 @@ const KEYS: &[(&str, &[&str], Scope)] = &[
     ("retention", &["idle_ttl", "max_ended"], Scope::Both),
     ("log", &["level"], Scope::User),
     ("daemon", &["listen"], Scope::User),
+    (
+        "transcripts",
+        &["hot", "cold", "idle_flush", "redis_durability", "keys"],
+        Scope::User,
+    ),
 ];
 
 /// Keys outside of any section. Those whose value is a table hold names of people's own choice.
