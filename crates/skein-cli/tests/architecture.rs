@@ -14,7 +14,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("skein-domain", &[]),
     ("skein-wire", &[]),
     ("skein-store", &["skein-domain"]),
-    ("skein-store-sqlite", &["skein-domain", "skein-store"]),
+    (
+        "skein-store-sqlite",
+        &["skein-domain", "skein-store", "skein-transcript"],
+    ),
     ("skein-transcript", &["skein-domain"]),
     (
         "skein-transcript-redis",

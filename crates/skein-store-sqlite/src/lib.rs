@@ -1,4 +1,4 @@
-//! The ledger in one SQLite file.
+//! The ledger in one SQLite file, and transcripts in another.
 //!
 //! - `open`: looks at the file before touching it, and makes every connection.
 //! - `schema`: tables, indexes and the steps that lead to them.
@@ -6,8 +6,9 @@
 //! - `writer`: the one thread that writes; many jobs share one commit.
 //! - `pool`: a few connections for readers.
 //! - `foreign`: a look into databases of other programs.
+//! - [`transcript`]: the hot tier of transcripts.
 //!
-//! Not here: what the rows mean (`skein-store`), who writes them (`skein-engine`).
+//! Not here: what the rows mean (`skein-store`, `skein-transcript`), who writes them (`skein-engine`).
 
 mod failure;
 mod foreign;
@@ -15,6 +16,7 @@ mod open;
 mod pool;
 mod schema;
 mod sql;
+pub mod transcript;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -28,6 +30,7 @@ pub use open::{Inspection, inspect};
 pub use schema::SCHEMA;
 
 use pool::Pool;
+use schema::LEDGER;
 use writer::Writer;
 
 /// An open database. Dropping it closes it.
@@ -42,11 +45,11 @@ impl SqliteBackend {
     /// Opens or makes the database at `path`. A file that is not ours, is damaged or is newer than this
     /// build is refused and left as it is, to the byte.
     pub fn open(path: &Path) -> Result<Self> {
-        open::prepare(path)?;
+        open::prepare(path, &LEDGER)?;
         Ok(Self {
             path: path.to_owned(),
             pool: Pool::new(path)?,
-            writer: Writer::start(path)?,
+            writer: Writer::start(path, open::writer(path)?)?,
         })
     }
 
@@ -70,7 +73,7 @@ impl Backend for SqliteBackend {
     }
 
     fn submit(&self, tenant: TenantId, job: WriteJob, reply: WriteReply) {
-        self.writer.submit(tenant, job, reply);
+        self.writer.submit(sql::run(tenant, job), reply);
     }
 
     fn tenants(&self) -> Result<Vec<TenantId>> {

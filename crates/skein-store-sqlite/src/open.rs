@@ -15,7 +15,7 @@ use skein_store::Error;
 use skein_store::backend::Result;
 
 use crate::failure;
-use crate::schema::{self, APPLICATION_ID, SCHEMA};
+use crate::schema::{self, Format, LEDGER};
 
 /// Files up to this size are checked in full at every opening; larger ones only by `doctor`.
 const CHECKED_BYTES: u64 = 64 << 20;
@@ -30,7 +30,7 @@ const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 /// What `doctor` wants to know of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inspection {
-    /// Compare with [`SCHEMA`].
+    /// Compare with what this build writes: [`crate::SCHEMA`], for the ledger.
     pub schema: u32,
     pub bytes: u64,
     /// What SQLite's full check found; empty is good.
@@ -39,10 +39,14 @@ pub struct Inspection {
 
 /// Looks for damage without changing the file, also while a daemon has it open.
 pub fn inspect(path: &Path) -> Result<Inspection> {
+    inspect_as(path, &LEDGER)
+}
+
+pub(crate) fn inspect_as(path: &Path, format: &Format) -> Result<Inspection> {
     let bytes = fs::metadata(path)
         .map_err(|e| failure::of_file(path, "look at", &e))?
         .len();
-    if look_at_header(path, bytes)? == Contents::Nothing {
+    if look_at_header(path, bytes, format)? == Contents::Nothing {
         return Ok(Inspection {
             schema: 0,
             bytes,
@@ -74,7 +78,7 @@ fn findings(connection: &Connection, pragma: &str) -> rusqlite::Result<Vec<Strin
 }
 
 /// Makes sure that `path` is a sound database of this build's schema, or refuses and changes nothing.
-pub(crate) fn prepare(path: &Path) -> Result<()> {
+pub(crate) fn prepare(path: &Path, format: &Format) -> Result<()> {
     let bytes = match fs::metadata(path) {
         Ok(found) if !found.is_file() => {
             return Err(foreign(path, "it is not a regular file"));
@@ -86,20 +90,22 @@ pub(crate) fn prepare(path: &Path) -> Result<()> {
         }
         Err(e) => return Err(failure::of_file(path, "look at", &e)),
     };
-    match look_at_header(path, bytes)? {
+    match look_at_header(path, bytes, format)? {
         Contents::Nothing => fs::set_permissions(path, fs::Permissions::from_mode(0o600))
             .map_err(|e| failure::of_file(path, "take over", &e))?,
         // A crash in the very first transaction; SQLite undoes it when it may write.
         Contents::Unfinished => {}
-        Contents::Ours => look_inside(path, bytes)?,
+        Contents::Ours => look_inside(path, bytes, format)?,
     }
     let mut connection = connect(path)?;
     // Asked again, now that an unfinished transaction is undone.
     let found = schema::version(&connection).map_err(|e| failure::of(path, &e))?;
-    if found > SCHEMA {
-        return Err(newer(path, found));
+    if found > format.schema() {
+        return Err(newer(path, found, format));
     }
-    schema::migrate(&mut connection).map_err(|e| failure::of(path, &e))?;
+    format
+        .migrate(&mut connection)
+        .map_err(|e| failure::of(path, &e))?;
     // After the schema, so that a new file's header is ours before there is a log beside it.
     let mode: String = connection
         .pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))
@@ -174,7 +180,7 @@ enum Contents {
 }
 
 /// Reads the file's first bytes without SQLite, which would create neighbours beside a foreign file.
-fn look_at_header(path: &Path, bytes: u64) -> Result<Contents> {
+fn look_at_header(path: &Path, bytes: u64, format: &Format) -> Result<Contents> {
     if bytes == 0 {
         return match fs::metadata(beside(path, "-wal")) {
             Ok(log) if log.len() > 0 => Err(Error::Corrupt {
@@ -196,7 +202,7 @@ fn look_at_header(path: &Path, bytes: u64) -> Result<Contents> {
         return Err(foreign(path, "it is not a SQLite file"));
     }
     let application = u32::from_be_bytes([header[68], header[69], header[70], header[71]]);
-    if application != APPLICATION_ID {
+    if application != format.application {
         return Err(foreign(path, "another program made it"));
     }
     let journal = fs::metadata(beside(path, "-journal")).is_ok_and(|found| found.len() > 0);
@@ -207,10 +213,10 @@ fn look_at_header(path: &Path, bytes: u64) -> Result<Contents> {
     })
 }
 
-fn look_inside(path: &Path, bytes: u64) -> Result<()> {
+fn look_inside(path: &Path, bytes: u64, format: &Format) -> Result<()> {
     let seen = look(path).and_then(|connection| {
         let found = schema::version(&connection)?;
-        let checked = found <= SCHEMA && bytes < CHECKED_BYTES;
+        let checked = found <= format.schema() && bytes < CHECKED_BYTES;
         let damage = if checked {
             findings(&connection, "PRAGMA quick_check(1)")?
         } else {
@@ -224,7 +230,7 @@ fn look_inside(path: &Path, bytes: u64) -> Result<()> {
     });
     let path_shown = || path.display().to_string();
     match seen {
-        Ok((found, _)) if found > SCHEMA => Err(newer(path, found)),
+        Ok((found, _)) if found > format.schema() => Err(newer(path, found, format)),
         Ok((_, damage)) => match damage.into_iter().next() {
             Some(reason) => Err(Error::Corrupt {
                 path: path_shown(),
@@ -271,11 +277,11 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-fn newer(path: &Path, found: u32) -> Error {
+fn newer(path: &Path, found: u32, format: &Format) -> Error {
     Error::Newer {
         path: path.display().to_string(),
         found,
-        supported: SCHEMA,
+        supported: format.schema(),
     }
 }
 

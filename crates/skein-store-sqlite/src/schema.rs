@@ -1,15 +1,47 @@
-//! Tables and indexes, as the steps that lead to them.
+//! Kinds of files, and the ledger's tables and indexes, as the steps that lead to them.
 
 use rusqlite::{Connection, TransactionBehavior};
 
-/// The schema this build writes; a file's `user_version`.
-pub const SCHEMA: u32 = 2;
+/// A kind of file of ours.
+#[derive(Debug)]
+pub(crate) struct Format {
+    /// Marks a SQLite file as being of this kind.
+    pub(crate) application: u32,
+    /// Step `n` leads from schema `n` to `n + 1`. Steps are only ever added.
+    pub(crate) steps: &'static [&'static str],
+}
 
-/// Marks a SQLite file as ours: `Skn1`.
-pub(crate) const APPLICATION_ID: u32 = 0x536b_6e31;
+impl Format {
+    /// The schema this build writes; a file's `user_version`.
+    pub(crate) const fn schema(&self) -> u32 {
+        self.steps.len() as u32
+    }
 
-/// Step `n` leads from schema `n` to `n + 1`. Steps are only ever added.
-const STEPS: [&str; SCHEMA as usize] = [FIRST, SECOND];
+    /// Brings the file to [`Format::schema`], one step and one transaction at a time.
+    pub(crate) fn migrate(&self, connection: &mut Connection) -> rusqlite::Result<()> {
+        loop {
+            let step = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            // Read again under the lock: another process may have been faster.
+            let from = version(&step)?;
+            let Some(sql) = self.steps.get(from as usize) else {
+                return Ok(());
+            };
+            step.execute_batch(sql)?;
+            step.pragma_update(None, "application_id", self.application)?;
+            step.pragma_update(None, "user_version", from + 1)?;
+            step.commit()?;
+        }
+    }
+}
+
+/// The schema of the ledger that this build writes.
+pub const SCHEMA: u32 = LEDGER.schema();
+
+/// The ledger: `Skn1`.
+pub(crate) const LEDGER: Format = Format {
+    application: 0x536b_6e31,
+    steps: &[FIRST, SECOND],
+};
 
 /// Every index on `records` ends in the ordinal behind `live`, so the first page of a list is one short
 /// walk however much lies on the other side of `live`. Lists of both sides merge two such walks (see
@@ -91,20 +123,4 @@ END;
 
 pub(crate) fn version(connection: &Connection) -> rusqlite::Result<u32> {
     connection.query_row("PRAGMA user_version", [], |row| row.get(0))
-}
-
-/// Brings the file to [`SCHEMA`], one step and one transaction at a time.
-pub(crate) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
-    loop {
-        let step = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        // Read again under the lock: another process may have been faster.
-        let from = version(&step)?;
-        let Some(sql) = STEPS.get(from as usize) else {
-            return Ok(());
-        };
-        step.execute_batch(sql)?;
-        step.pragma_update(None, "application_id", APPLICATION_ID)?;
-        step.pragma_update(None, "user_version", from + 1)?;
-        step.commit()?;
-    }
 }

@@ -9,11 +9,13 @@ use skein_domain::{TenantId, Timestamp};
 use skein_store::Error;
 use skein_store::backend::{
     Filter, Index, Insert, Order, Placed, RawRead, RawWrite, Result, Row, Scan, Swap, Table,
+    WriteJob,
 };
 use skein_store::event::{Event, Hash, Head};
 use skein_store::seal::Seal;
 
 use crate::failure;
+use crate::writer::Run;
 
 /// One tenant's rows, through a connection with an open transaction.
 pub(crate) struct Access<'a> {
@@ -21,6 +23,19 @@ pub(crate) struct Access<'a> {
     path: &'a Path,
     tenant: &'a TenantId,
     failed: RefCell<Option<Error>>,
+}
+
+/// What the writer runs for a job of `tenant`'s.
+pub(crate) fn run(tenant: TenantId, mut job: WriteJob) -> Run {
+    Box::new(move |connection, path| {
+        let mut access = Access::new(connection, path, &tenant);
+        let result = job(&mut access);
+        // A job that did not care about a failed statement must not be committed without it.
+        match (result, access.into_failure()) {
+            (Ok(()), Some(failure)) => Err(failure),
+            (result, _) => result,
+        }
+    })
 }
 
 const ROW: &str = "id, version, project, thread, parent, live, touched_at, body";
@@ -567,7 +582,7 @@ mod tests {
     /// Twenty live sessions among `ended` ones, all at the same place.
     fn filled(ended: usize) -> Connection {
         let mut connection = Connection::open_in_memory().unwrap();
-        crate::schema::migrate(&mut connection).unwrap();
+        crate::schema::LEDGER.migrate(&mut connection).unwrap();
         let tenant = TenantId::default_tenant();
         let place = || Some("x".to_owned());
         let mut access = Access::new(&connection, Path::new("memory"), &tenant);

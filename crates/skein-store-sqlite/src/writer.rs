@@ -9,22 +9,21 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use rusqlite::Connection;
-use skein_domain::TenantId;
 use skein_store::Error;
-use skein_store::backend::{Result, WriteJob, WriteReply};
+use skein_store::backend::{Result, WriteReply};
 
 use crate::failure;
-use crate::open;
-use crate::sql::Access;
 
 /// Beyond this many waiting jobs new ones are refused: the disk does not keep up.
 const MOST_QUEUED: usize = 65_536;
 /// Most jobs in one commit, so that the first of them is not kept waiting by the last.
 const MOST_TOGETHER: usize = 512;
 
+/// What a job does in the open transaction. It may be run again, after the first run was undone.
+pub(crate) type Run = Box<dyn FnMut(&Connection, &Path) -> Result<()> + Send>;
+
 struct Job {
-    tenant: TenantId,
-    run: WriteJob,
+    run: Run,
     reply: WriteReply,
 }
 
@@ -68,7 +67,7 @@ impl Shared {
     }
 }
 
-/// The handle; the thread owns the connection.
+/// The handle; the thread owns the connection. Shared with jobs that bring others about.
 pub(crate) struct Writer {
     path: PathBuf,
     shared: Arc<Shared>,
@@ -84,10 +83,10 @@ impl fmt::Debug for Writer {
 }
 
 impl Writer {
-    pub(crate) fn start(path: &Path) -> Result<Self> {
+    pub(crate) fn start(path: &Path, connection: Connection) -> Result<Self> {
         let service = Service {
             path: path.to_owned(),
-            connection: open::writer(path)?,
+            connection,
         };
         let shared = Arc::<Shared>::default();
         let queue = shared.clone();
@@ -102,7 +101,7 @@ impl Writer {
         })
     }
 
-    pub(crate) fn submit(&self, tenant: TenantId, run: WriteJob, reply: WriteReply) {
+    pub(crate) fn submit(&self, run: Run, reply: WriteReply) {
         let mut queue = self.shared.lock();
         let refusal = if queue.closed {
             Error::unavailable("the store was closed")
@@ -112,7 +111,7 @@ impl Writer {
                 hints: vec!["try again in a while".into()],
             }
         } else {
-            queue.jobs.push_back(Job { tenant, run, reply });
+            queue.jobs.push_back(Job { run, reply });
             drop(queue);
             self.shared.changed.notify_one();
             return;
@@ -263,19 +262,12 @@ impl Service {
     }
 
     fn run(&self, job: &mut Job) -> Result<()> {
-        let mut access = Access::new(&self.connection, &self.path, &job.tenant);
         let run = &mut job.run;
-        let result = catch_unwind(AssertUnwindSafe(|| run(&mut access))).unwrap_or_else(|panic| {
-            Err(Error::Bug(format!(
-                "a write job panicked: {}",
-                said(&*panic)
-            )))
-        });
-        // A job that did not care about a failed statement must not be committed without it.
-        match (result, access.into_failure()) {
-            (Ok(()), Some(failure)) => Err(failure),
-            (result, _) => result,
-        }
+        let result = catch_unwind(AssertUnwindSafe(|| run(&self.connection, &self.path)));
+        result.unwrap_or_else(|panic| {
+            let said = said(&*panic);
+            Err(Error::Bug(format!("a write job panicked: {said}")))
+        })
     }
 
     fn execute(&self, sql: &str) -> Result<()> {
@@ -305,9 +297,17 @@ fn said(panic: &(dyn std::any::Any + Send)) -> &str {
 mod tests {
     use std::sync::mpsc;
 
-    use skein_store::backend::{Index, RawWrite, Row, Table};
+    use skein_domain::TenantId;
+    use skein_store::backend::{Index, Row, Table, WriteJob};
 
     use super::*;
+    use crate::open;
+    use crate::schema::LEDGER;
+    use crate::sql;
+
+    fn ours(job: WriteJob) -> Run {
+        sql::run(TenantId::default_tenant(), job)
+    }
 
     fn job(id: &str, bytes: usize, replies: &mpsc::Sender<(String, Result<()>)>) -> Job {
         let (id, replies) = (id.to_owned(), replies.clone());
@@ -318,15 +318,16 @@ mod tests {
             body: "x".repeat(bytes),
         };
         Job {
-            tenant: TenantId::default_tenant(),
-            run: Box::new(move |raw: &mut dyn RawWrite| raw.insert(Table::Claim, &row).map(|_| ())),
+            run: ours(Box::new(move |raw| {
+                raw.insert(Table::Claim, &row).map(|_| ())
+            })),
             reply: Box::new(move |result| replies.send((id, result)).unwrap()),
         }
     }
 
     fn service(folder: &tempfile::TempDir) -> Service {
         let path = folder.path().join("skein.db");
-        open::prepare(&path).unwrap();
+        open::prepare(&path, &LEDGER).unwrap();
         Service {
             connection: open::writer(&path).unwrap(),
             path,
@@ -391,8 +392,8 @@ mod tests {
     fn half(id: &str, replies: &mpsc::Sender<(String, Result<()>)>) -> Job {
         let mut job = job(id, 1, replies);
         let mut write = job.run;
-        job.run = Box::new(move |raw| {
-            write(raw)?;
+        job.run = Box::new(move |connection, path| {
+            write(connection, path)?;
             Err(Error::Bug("changed its mind".into()))
         });
         job
@@ -439,7 +440,7 @@ mod tests {
             .unwrap();
         let (send, receive) = mpsc::channel();
         let mut careless = job("a", 1, &send);
-        careless.run = Box::new(|raw| {
+        careless.run = ours(Box::new(|raw| {
             let row = Row {
                 id: "a".into(),
                 version: 1,
@@ -449,7 +450,7 @@ mod tests {
             raw.insert(Table::Claim, &row)?;
             assert!(raw.seals().is_err());
             Ok(())
-        });
+        }));
         service.batch(careless, &Shared::default());
         assert!(receive.try_iter().next().unwrap().1.is_err());
         assert!(stored(&service).is_empty());
@@ -459,23 +460,22 @@ mod tests {
     fn a_queue_without_end_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("skein.db");
-        open::prepare(&path).unwrap();
-        let writer = Writer::start(&path).unwrap();
+        open::prepare(&path, &LEDGER).unwrap();
+        let writer = Writer::start(&path, open::writer(&path).unwrap()).unwrap();
         let (gate, closed) = mpsc::channel::<()>();
         let (started, running) = mpsc::channel();
-        let tenant = TenantId::default_tenant;
-        let hold = Box::new(move |_: &mut dyn RawWrite| {
+        let hold = Box::new(move |_: &Connection, _: &Path| {
             started.send(()).unwrap();
             let _ = closed.recv();
             Ok(())
         });
-        writer.submit(tenant(), hold, Box::new(|_| ()));
+        writer.submit(hold, Box::new(|_| ()));
         running.recv().unwrap();
         let (send, receive) = mpsc::channel();
         for _ in 0..=MOST_QUEUED {
             let send = send.clone();
             let reply = Box::new(move |result: Result<()>| send.send(result.is_ok()).unwrap());
-            writer.submit(tenant(), Box::new(|_| Ok(())), reply);
+            writer.submit(Box::new(|_, _| Ok(())), reply);
         }
         // The last one was told at once; the others are still waiting.
         assert_eq!(receive.try_iter().collect::<Vec<_>>(), [false]);

@@ -4,6 +4,7 @@
 //! to it after a restart:
 //! - `skein_transcript::hot_conformance!(fresh);` with `fn fresh() -> Subject<dyn Hot>`
 //! - `skein_transcript::cold_conformance!(fresh);` with `fn fresh() -> Subject<dyn Cold>`
+//! - `skein_transcript::index_conformance!(fresh);` with `fn fresh() -> Subject<dyn Index>`
 //! - `skein_transcript::transcript_conformance!(fresh);` with `fn fresh() -> Pair`, for the service on top of
 //!   any two tiers, the random histories included.
 //!
@@ -20,6 +21,7 @@ mod cold;
 mod fixture;
 mod fork;
 mod hot;
+mod index;
 mod model;
 mod speak;
 
@@ -39,6 +41,9 @@ pub mod cases {
     }
     pub mod cold {
         pub use super::super::cold::*;
+    }
+    pub mod index {
+        pub use super::super::index::*;
     }
     pub mod transcript {
         pub use super::super::archive::*;
@@ -132,6 +137,26 @@ macro_rules! cold_conformance {
             deleting_is_idempotent,
             lists_are_ordered_and_paged,
             l10_acknowledged_puts_survive_reopen,
+        );
+    };
+}
+
+/// Makes one test of every case for search indexes; the argument is a function that gives a fresh one.
+#[macro_export]
+macro_rules! index_conformance {
+    ($fresh:path) => {
+        $crate::each_case!(index, $fresh:
+            documents_and_marks_change_together,
+            l7_other_tenants_are_neither_found_nor_felt,
+            words_and_phrases_are_found_with_excerpts,
+            better_hits_come_first,
+            l13_no_question_is_a_syntax_error,
+            filters_all_hold,
+            pages_do_not_repeat_while_the_index_grows,
+            removed_and_rewound_documents_are_left_out,
+            what_is_written_is_found_once,
+            l11_shared_history_is_found_once_at_who_wrote_it,
+            rewound_messages_are_not_shown,
         );
     };
 }

@@ -5,6 +5,7 @@
 //! - [`hot`] and [`cold`]: what the two tiers must do for us. Small, untyped, and all that a tier
 //!   implements; [`memory`] has strict ones. [`cipher`] is what wraps objects on their way out.
 //! - [`service`]: the way in, for one tenant (L7): append, read, fork, rewind, flush, hydrate.
+//! - [`search`]: messages by their words, for one tenant; [`index`] is what it needs for that.
 //! - [`repair`] and [`compaction`]: what a model is shown. [`zeitlich`] reads and writes that system's blob.
 //!
 //! Not here: clocks, databases, networks, and deciding when to flush.
@@ -21,11 +22,13 @@ pub mod error;
 pub mod fault;
 pub mod hot;
 pub mod id;
+pub mod index;
 pub mod memory;
 pub mod message;
 mod objects;
 pub mod record;
 pub mod repair;
+pub mod search;
 pub mod service;
 pub mod state;
 pub mod usage;
@@ -35,7 +38,9 @@ pub use cold::Cold;
 pub use error::{Error, Result};
 pub use hot::Hot;
 pub use id::{MessageId, Run, TranscriptId};
+pub use index::Index;
 pub use message::{Block, Message, Placed, Role};
+pub use search::Searchable;
 pub use service::{By, Point, Tiers, Transcript, Transcripts};
 pub use state::{State, Versioned};
 pub use usage::Usage;

@@ -9,6 +9,7 @@ mod flush;
 mod hydrate;
 mod locate;
 mod read;
+mod refresh;
 mod view;
 mod write;
 

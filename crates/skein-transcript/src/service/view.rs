@@ -19,7 +19,7 @@ const CHUNK_ENTRIES: u64 = 256;
 
 pub(crate) struct View<'a> {
     all: &'a Transcripts,
-    id: TranscriptId,
+    pub(super) id: TranscriptId,
     pub(super) head: Head,
     /// Manifests met on the way; each is fetched once.
     manifests: HashMap<TranscriptId, Option<Arc<Manifest>>>,
@@ -52,7 +52,7 @@ impl Transcripts {
 }
 
 impl View<'_> {
-    fn place(&self) -> Place {
+    pub(super) fn place(&self) -> Place {
         Place {
             transcript: self.id.clone(),
             strand: self.head.strand,
@@ -163,7 +163,7 @@ impl View<'_> {
         Ok(spans)
     }
 
-    async fn strand(&mut self, place: &Place) -> Result<Strand> {
+    pub(super) async fn strand(&mut self, place: &Place) -> Result<Strand> {
         let (hot, tenant) = (&self.all.tiers.hot, &self.all.tenant);
         let rows = hot
             .strands(tenant, &place.transcript, place.strand, 1)
@@ -328,7 +328,7 @@ impl View<'_> {
     }
 }
 
-fn placed(entries: &[Entry]) -> Result<Vec<Placed>> {
+pub(super) fn placed(entries: &[Entry]) -> Result<Vec<Placed>> {
     let mut messages = vec![];
     for entry in entries {
         if let Content::Message(message) = record::entry(entry)?.1 {

@@ -1,0 +1,463 @@
+//! The contract of a hot tier as statements, for readers and the writer alike.
+
+use rusqlite::{Connection, OptionalExtension, params};
+use skein_domain::Timestamp;
+use skein_transcript::chain::{Chain, Entry};
+use skein_transcript::hot::{Commit, Evict, HeadRow, Range, Stage, StrandRow};
+use skein_transcript::{MessageId, TranscriptId};
+
+use super::file::{Result, Trouble};
+use super::pack::{self, Packed};
+
+/// A transcript's name.
+#[derive(Clone, Debug)]
+pub(super) struct Name {
+    pub(super) tenant: String,
+    pub(super) id: String,
+}
+
+/// A [`skein_transcript::hot::Change`] with its payloads packed.
+#[derive(Debug)]
+pub(super) struct Change {
+    pub(super) expected: Option<u64>,
+    pub(super) head: HeadRow,
+    pub(super) strands: Vec<StrandRow>,
+    pub(super) forget_ids_from: Option<u64>,
+    pub(super) strand: u32,
+    pub(super) entries: Vec<PackedEntry>,
+    pub(super) adopt: Option<Stage>,
+}
+
+#[derive(Debug)]
+pub(super) struct PackedEntry {
+    pub(super) position: u64,
+    pub(super) chain: Chain,
+    pub(super) payload: Packed,
+    /// As in [`id_key`].
+    pub(super) id: Option<Vec<u8>>,
+}
+
+/// Positions take the lower half of an entry's key.
+const POSITION_BITS: u32 = 32;
+const MOST: u64 = 1 << POSITION_BITS;
+/// Ids are kept as they are up to this length, as hashes of it beyond.
+const ID_BYTES: usize = 16;
+
+pub(super) fn id_key(id: &MessageId) -> Vec<u8> {
+    let id = id.as_str().as_bytes();
+    if id.len() < ID_BYTES {
+        return id.to_vec();
+    }
+    blake3::hash(id).as_bytes()[..ID_BYTES].to_vec()
+}
+
+pub(super) fn key(reel: i64, position: u64) -> Result<i64> {
+    if position >= MOST || reel >= 1 << (63 - POSITION_BITS) {
+        return Err(Trouble::Breach("there are more entries than can be numbered"));
+    }
+    Ok(reel << POSITION_BITS | position.cast_signed())
+}
+
+/// Keys of a reel, from the first to the last it can have.
+pub(super) fn keys(reel: i64) -> (i64, i64) {
+    let first = reel << POSITION_BITS;
+    (first, first | (MOST - 1).cast_signed())
+}
+
+fn signed(number: u64) -> Result<i64> {
+    i64::try_from(number).map_err(|_| Trouble::Breach("a number is too large"))
+}
+
+struct Life {
+    life: i64,
+    token: String,
+    version: Option<u64>,
+    era: i64,
+}
+
+/// The transcript itself first, if it exists, then what was staged for it.
+fn lives(connection: &Connection, name: &Name) -> Result<Vec<Life>> {
+    let sql = "SELECT life, token, version, era FROM lives WHERE tenant = ?1 AND id = ?2 ORDER BY token";
+    let mut statement = connection.prepare_cached(sql)?;
+    let read = |row: &rusqlite::Row<'_>| {
+        Ok(Life {
+            life: row.get(0)?,
+            token: row.get(1)?,
+            version: row.get::<_, Option<i64>>(2)?.map(i64::cast_unsigned),
+            era: row.get(3)?,
+        })
+    };
+    let found = statement.query_map(params![name.tenant, name.id], read)?;
+    Ok(found.collect::<rusqlite::Result<_>>()?)
+}
+
+fn head_row(row: &rusqlite::Row<'_>, at: usize) -> rusqlite::Result<HeadRow> {
+    Ok(HeadRow {
+        version: row.get::<_, i64>(at)?.cast_unsigned(),
+        touched_at: Timestamp::from_micros(row.get(at + 1)?),
+        body: row.get(at + 2)?,
+    })
+}
+
+pub(super) fn look(connection: &Connection, name: &Name) -> Result<Option<HeadRow>> {
+    let sql = "SELECT version, touched_at, body FROM lives WHERE tenant = ?1 AND id = ?2 AND token = ''";
+    let mut statement = connection.prepare_cached(sql)?;
+    let found = statement.query_row(params![name.tenant, name.id], |row| head_row(row, 0));
+    Ok(found.optional()?)
+}
+
+/// The life and the era of a transcript that exists.
+fn living(connection: &Connection, name: &Name) -> Result<Option<(i64, i64)>> {
+    let sql = "SELECT life, era FROM lives WHERE tenant = ?1 AND id = ?2 AND token = ''";
+    let mut statement = connection.prepare_cached(sql)?;
+    let found = statement.query_row(params![name.tenant, name.id], |row| {
+        Ok((row.get(0)?, row.get(1)?))
+    });
+    Ok(found.optional()?)
+}
+
+pub(super) fn strands(
+    connection: &Connection,
+    name: &Name,
+    from: u32,
+    limit: usize,
+) -> Result<Option<Vec<StrandRow>>> {
+    let Some((life, _)) = living(connection, name)? else {
+        return Ok(None);
+    };
+    let sql = "SELECT number, body FROM strands
+               WHERE life = ?1 AND number >= ?2 AND body IS NOT NULL ORDER BY number LIMIT ?3";
+    let mut statement = connection.prepare_cached(sql)?;
+    let read = |row: &rusqlite::Row<'_>| {
+        Ok(StrandRow {
+            number: row.get(0)?,
+            body: row.get(1)?,
+        })
+    };
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let found = statement.query_map(params![life, from, limit], read)?;
+    Ok(Some(found.collect::<rusqlite::Result<_>>()?))
+}
+
+pub(super) fn read(
+    connection: &Connection,
+    name: &Name,
+    range: Range,
+) -> Result<Option<Vec<Entry>>> {
+    let Some((life, _)) = living(connection, name)? else {
+        return Ok(None);
+    };
+    let mut entries = vec![];
+    let Some(reel) = reel(connection, life, range.strand)? else {
+        return Ok(Some(entries));
+    };
+    if range.from >= MOST {
+        return Ok(Some(entries));
+    }
+    let (from, end) = (key(reel, range.from)?, range.end.min(MOST));
+    let last = keys(reel).0 | end.saturating_sub(1).cast_signed();
+    let sql = "SELECT key, chain, size, payload FROM entries WHERE key BETWEEN ?1 AND ?2 ORDER BY key";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query(params![from, last])?;
+    let mut bytes = 0;
+    while let Some(row) = rows.next()? {
+        let entry = entry(row)?;
+        bytes += entry.payload.len();
+        entries.push(entry);
+        if bytes >= range.bytes {
+            break;
+        }
+    }
+    Ok(Some(entries))
+}
+
+fn entry(row: &rusqlite::Row<'_>) -> rusqlite::Result<Entry> {
+    let failed = |e| {
+        let blob = rusqlite::types::Type::Blob;
+        rusqlite::Error::FromSqlConversionFailure(3, blob, Box::new(e))
+    };
+    let size = row.get::<_, u32>(2)? as usize;
+    Ok(Entry {
+        position: row.get::<_, i64>(0)?.cast_unsigned() % MOST,
+        chain: Chain(row.get(1)?),
+        payload: pack::unpack(size, row.get(3)?).map_err(failed)?,
+    })
+}
+
+pub(super) fn find(
+    connection: &Connection,
+    name: &Name,
+    ids: &[Vec<u8>],
+) -> Result<Option<Vec<Option<u64>>>> {
+    let Some((life, era)) = living(connection, name)? else {
+        return Ok(None);
+    };
+    let found = ids.iter().map(|id| position(connection, life, era, id));
+    Ok(Some(found.collect::<Result<_>>()?))
+}
+
+/// Where the index has an id that was not forgotten.
+fn position(connection: &Connection, life: i64, era: i64, id: &[u8]) -> Result<Option<u64>> {
+    let mut statement =
+        connection.prepare_cached("SELECT position, era FROM ids WHERE life = ?1 AND id = ?2")?;
+    let found: Option<(i64, i64)> = statement
+        .query_row(params![life, id], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    let Some((position, written)) = found else {
+        return Ok(None);
+    };
+    if written < era {
+        let sql = "SELECT start FROM forgets WHERE life = ?1 AND era > ?2 ORDER BY era LIMIT 1";
+        let mut statement = connection.prepare_cached(sql)?;
+        let start: Option<i64> = statement
+            .query_row(params![life, written], |row| row.get(0))
+            .optional()?;
+        if start.is_some_and(|start| start <= position) {
+            return Ok(None);
+        }
+    }
+    Ok(Some(position.cast_unsigned()))
+}
+
+fn reel(connection: &Connection, life: i64, number: u32) -> Result<Option<i64>> {
+    let mut statement =
+        connection.prepare_cached("SELECT reel FROM strands WHERE life = ?1 AND number = ?2")?;
+    let found = statement.query_row(params![life, number], |row| row.get(0));
+    Ok(found.optional()?)
+}
+
+pub(super) fn list(
+    connection: &Connection,
+    tenant: &str,
+    after: &str,
+    limit: usize,
+) -> Result<Vec<(TranscriptId, HeadRow)>> {
+    let sql = "SELECT id, version, touched_at, body FROM lives
+               WHERE tenant = ?1 AND id > ?2 AND token = '' ORDER BY id LIMIT ?3";
+    let mut statement = connection.prepare_cached(sql)?;
+    let read = |row: &rusqlite::Row<'_>| {
+        let id = row.get::<_, String>(0)?.parse().map_err(|e| {
+            let text = rusqlite::types::Type::Text;
+            rusqlite::Error::FromSqlConversionFailure(0, text, Box::<skein_domain::Invalid>::new(e))
+        })?;
+        Ok((id, head_row(row, 1)?))
+    };
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let found = statement.query_map(params![tenant, after, limit], read)?;
+    Ok(found.collect::<rusqlite::Result<_>>()?)
+}
+
+/// Whether something was left for [`super::clear`].
+pub(super) type Left = bool;
+
+pub(super) fn commit(
+    connection: &Connection,
+    name: &Name,
+    change: &Change,
+) -> Result<(Commit, Left)> {
+    let mut held = lives(connection, name)?;
+    let own = held.iter().position(|life| life.token.is_empty());
+    let actual = own.and_then(|n| held[n].version);
+    if actual != change.expected {
+        return Ok((Commit::Stale { actual }, false));
+    }
+    if actual.is_some_and(|actual| change.head.version <= actual) {
+        return Err(Trouble::Breach("a version did not grow"));
+    }
+    let own = match &change.adopt {
+        None => own,
+        Some(_) if own.is_some() => {
+            return Err(Trouble::Breach("a stage was adopted over a living transcript"));
+        }
+        Some(stage) => {
+            let staged = held.iter().position(|life| life.token == stage.token);
+            let life = staged.map(|n| held[n].life);
+            if !holds(connection, life, stage)? {
+                return Ok((Commit::Unstaged, false));
+            }
+            staged
+        }
+    };
+    let own = own.map(|n| held.swap_remove(n));
+    discard(connection, &held)?;
+    let before = own.as_ref().map_or(0, |own| own.era);
+    let era = before + i64::from(change.forget_ids_from.is_some());
+    let life = put_head(connection, name, own.map(|own| own.life), era, &change.head)?;
+    for strand in &change.strands {
+        begin(connection, life, strand)?;
+    }
+    if let Some(start) = change.forget_ids_from {
+        forget(connection, life, era, signed(start)?)?;
+    }
+    append(connection, life, era, change)?;
+    Ok((Commit::Done, !held.is_empty()))
+}
+
+/// Whether the stage has exactly what it should.
+fn holds(connection: &Connection, life: Option<i64>, stage: &Stage) -> Result<bool> {
+    let sql = "SELECT number, staged FROM strands WHERE life = ?1 AND staged > 0 ORDER BY number";
+    let mut statement = connection.prepare_cached(sql)?;
+    let found = statement.query_map([life], |row| {
+        Ok((row.get::<_, u32>(0)?, row.get::<_, i64>(1)?.cast_unsigned()))
+    })?;
+    Ok(found.collect::<rusqlite::Result<Vec<_>>>()? == stage.strands)
+}
+
+/// Ends lives. What hangs on them is out of sight at once and removed later.
+fn discard(connection: &Connection, lives: &[Life]) -> Result<()> {
+    for life in lives {
+        connection
+            .prepare_cached("DELETE FROM lives WHERE life = ?1")?
+            .execute([life.life])?;
+        connection
+            .prepare_cached("INSERT INTO garbage (life) VALUES (?1)")?
+            .execute([life.life])?;
+    }
+    Ok(())
+}
+
+fn put_head(
+    connection: &Connection,
+    name: &Name,
+    life: Option<i64>,
+    era: i64,
+    head: &HeadRow,
+) -> Result<i64> {
+    let (version, touched_at) = (signed(head.version)?, head.touched_at.as_micros());
+    if let Some(life) = life {
+        // Named only when a stage becomes the transcript, so that the index is left alone otherwise.
+        let sql = "UPDATE lives SET era = ?2, version = ?3, touched_at = ?4, body = ?5 WHERE life = ?1";
+        connection
+            .prepare_cached(sql)?
+            .execute(params![life, era, version, touched_at, head.body])?;
+        connection
+            .prepare_cached("UPDATE lives SET token = '' WHERE life = ?1 AND token <> ''")?
+            .execute([life])?;
+        return Ok(life);
+    }
+    let sql = "INSERT INTO lives (tenant, id, token, era, version, touched_at, body)
+               VALUES (?1, ?2, '', ?3, ?4, ?5, ?6)";
+    let row = params![name.tenant, name.id, era, version, touched_at, head.body];
+    Ok(connection.prepare_cached(sql)?.insert(row)?)
+}
+
+fn begin(connection: &Connection, life: i64, strand: &StrandRow) -> Result<()> {
+    let sql = "INSERT INTO strands (life, number, staged, body) VALUES (?1, ?2, 0, ?3)
+               ON CONFLICT (life, number) DO UPDATE SET body = excluded.body WHERE body IS NULL";
+    let begun = connection
+        .prepare_cached(sql)?
+        .execute(params![life, strand.number, strand.body])?;
+    if begun == 0 {
+        return Err(Trouble::Breach("a strand was begun twice"));
+    }
+    Ok(())
+}
+
+/// Writes one row, however many ids are forgotten: they are told by their era. What forgot less before is
+/// taken out, which costs no more than it cost to put it there.
+fn forget(connection: &Connection, life: i64, era: i64, start: i64) -> Result<()> {
+    let dominated = "DELETE FROM forgets WHERE life = ?1 AND era > coalesce(
+        (SELECT era FROM forgets WHERE life = ?1 AND start < ?2 ORDER BY era DESC LIMIT 1), 0)";
+    connection.prepare_cached(dominated)?.execute(params![life, start])?;
+    connection
+        .prepare_cached("INSERT INTO forgets (life, era, start) VALUES (?1, ?2, ?3)")?
+        .execute(params![life, era, start])?;
+    Ok(())
+}
+
+fn append(connection: &Connection, life: i64, era: i64, change: &Change) -> Result<()> {
+    let Some(first) = change.entries.first() else {
+        return Ok(());
+    };
+    let Some(reel) = reel(connection, life, change.strand)? else {
+        return Err(Trouble::Breach("an entry belongs to no strand"));
+    };
+    let (lowest, highest) = keys(reel);
+    let last: Option<i64> = connection
+        .prepare_cached("SELECT max(key) FROM entries WHERE key BETWEEN ?1 AND ?2")?
+        .query_row([lowest, highest], |row| row.get(0))?;
+    let mut next = match last {
+        Some(last) => last + 1,
+        None => key(reel, first.position)?,
+    };
+    for entry in &change.entries {
+        if key(reel, entry.position)? != next {
+            return Err(Trouble::Breach("entries are not consecutive"));
+        }
+        insert(connection, "INSERT INTO entries (key, chain, size, payload) VALUES (?1, ?2, ?3, ?4)", next, entry)?;
+        if let Some(id) = &entry.id {
+            put_id(connection, life, era, id, entry.position)?;
+        }
+        next += 1;
+    }
+    Ok(())
+}
+
+fn insert(connection: &Connection, sql: &str, key: i64, entry: &PackedEntry) -> Result<usize> {
+    let size = signed(entry.payload.size as u64)?;
+    let row = params![key, entry.chain.0, size, entry.payload.bytes];
+    Ok(connection.prepare_cached(sql)?.execute(row)?)
+}
+
+fn put_id(connection: &Connection, life: i64, era: i64, id: &[u8], at: u64) -> Result<()> {
+    let at_row = params![life, id, signed(at)?, era];
+    let new = connection
+        .prepare_cached("INSERT OR IGNORE INTO ids (life, id, position, era) VALUES (?1, ?2, ?3, ?4)")?
+        .execute(at_row)?;
+    if new == 1 {
+        return Ok(());
+    }
+    if position(connection, life, era, id)?.is_some() {
+        return Err(Trouble::Breach("an id is in the index twice"));
+    }
+    connection
+        .prepare_cached("UPDATE ids SET position = ?3, era = ?4 WHERE life = ?1 AND id = ?2")?
+        .execute(at_row)?;
+    Ok(())
+}
+
+pub(super) fn stage(
+    connection: &Connection,
+    name: &Name,
+    token: &str,
+    number: u32,
+    entries: &[PackedEntry],
+) -> Result<()> {
+    if token.is_empty() {
+        return Err(Trouble::Breach("a stage has no token"));
+    }
+    connection
+        .prepare_cached("INSERT OR IGNORE INTO lives (tenant, id, token, era) VALUES (?1, ?2, ?3, 0)")?
+        .execute(params![name.tenant, name.id, token])?;
+    let life: i64 = connection
+        .prepare_cached("SELECT life FROM lives WHERE tenant = ?1 AND id = ?2 AND token = ?3")?
+        .query_row(params![name.tenant, name.id, token], |row| row.get(0))?;
+    connection
+        .prepare_cached("INSERT OR IGNORE INTO strands (life, number, staged) VALUES (?1, ?2, 0)")?
+        .execute(params![life, number])?;
+    let reel = reel(connection, life, number)?.ok_or(Trouble::Breach("a strand was not begun"))?;
+    let mut new = 0;
+    for entry in entries {
+        let sql = "INSERT OR IGNORE INTO entries (key, chain, size, payload) VALUES (?1, ?2, ?3, ?4)";
+        let added = insert(connection, sql, key(reel, entry.position)?, entry)?;
+        if let Some(id) = entry.id.as_ref().filter(|_| added > 0) {
+            put_id(connection, life, 0, id, entry.position)?;
+        }
+        new += added;
+    }
+    connection
+        .prepare_cached("UPDATE strands SET staged = staged + ?2 WHERE reel = ?1")?
+        .execute(params![reel, signed(new as u64)?])?;
+    Ok(())
+}
+
+pub(super) fn evict(connection: &Connection, name: &Name, expected: u64) -> Result<(Evict, Left)> {
+    let held = lives(connection, name)?;
+    match held.first().and_then(|life| life.version) {
+        Some(actual) if actual != expected => Ok((Evict::Stale { actual }, false)),
+        _ => {
+            discard(connection, &held)?;
+            Ok((Evict::Done, !held.is_empty()))
+        }
+    }
+}
