@@ -103,7 +103,8 @@ async fn serve_until_stopped(options: &RunOptions, store: Store) -> Result<(), U
     let stops = Stops::listen()?;
     let tasks = Tasks::default();
     let parts = fleet::parts(&options.home, &options.environment)?;
-    let transcripts = transcripts::parts(&options.home, &options.environment).await?;
+    let (transcripts, opened) =
+        transcripts::open(&options.home, &options.environment).await?;
     let engine = Engine::new(store, tasks.clone())
         .with_fleet(parts)
         .with_transcripts(transcripts);
@@ -133,6 +134,7 @@ async fn serve_until_stopped(options: &RunOptions, store: Store) -> Result<(), U
     if let Some(tcp) = tcp {
         serve::tcp(tcp, router, &tasks);
     }
+    engine.start_indexing();
     start_sweeps(engine, &tasks);
     tracing::info!(version = VERSION, socket = %socket.display(), ?listen, undone, "ready");
     if options.announce {
@@ -148,6 +150,7 @@ async fn serve_until_stopped(options: &RunOptions, store: Store) -> Result<(), U
     if !tasks.drain(DRAIN).await {
         tracing::warn!("some requests were not finished in time");
     }
+    opened.close();
     tracing::info!("stopped");
     Ok(())
 }

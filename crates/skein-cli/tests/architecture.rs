@@ -20,6 +20,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("skein-transcript", &["skein-domain"]),
     (
+        "skein-transcript-object",
+        &["skein-domain", "skein-transcript"],
+    ),
+    (
         "skein-transcript-redis",
         &["skein-domain", "skein-transcript"],
     ),
@@ -35,6 +39,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "skein-domain",
             "skein-runtime",
             "skein-store",
+            "skein-transcript",
             "skein-workspace",
         ],
     ),
@@ -42,7 +47,13 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("skein-model-server", &[]),
     (
         "skein-server",
-        &["skein-domain", "skein-engine", "skein-store", "skein-wire"],
+        &[
+            "skein-domain",
+            "skein-engine",
+            "skein-store",
+            "skein-transcript",
+            "skein-wire",
+        ],
     ),
     (
         "skein-cli",
@@ -57,6 +68,9 @@ const ARROWS: &[(&str, &[&str])] = &[
             "skein-server",
             "skein-store",
             "skein-store-sqlite",
+            "skein-transcript",
+            "skein-transcript-object",
+            "skein-transcript-redis",
             "skein-wire",
             "skein-workspace",
         ],

@@ -21,17 +21,17 @@ use std::sync::Arc;
 
 use skein_domain::{MessageId, TenantId};
 use skein_transcript::service::{Appended, Flushed, Hydrated, Keep};
-use skein_transcript::{Tiers, Transcripts};
+use skein_transcript::{Index, Tiers, Transcripts};
 
 pub use fork::ForkOrder;
 pub use live::{Delta, Follower, Heard};
 pub use read::{Overview, TranscriptUsage};
-pub use search::{
-    Ask, Excerpt, Hit, Hits, Scope, Search, SearchOrder, Searching, excerpt, spoken,
-};
+pub use search::SearchOrder;
 
 use fork::Forking;
 use live::Live;
+use search::Unseen;
+use tier::Looked;
 
 /// What the composition root picks.
 #[derive(Debug)]
@@ -39,8 +39,8 @@ pub struct TranscriptParts {
     pub tiers: Tiers,
     /// Whether there is a cold tier.
     pub cold: Cold,
-    /// How text is found; none reads everything.
-    pub search: Option<Arc<dyn Search>>,
+    /// By which text is found.
+    pub index: Arc<dyn Index>,
     /// Transcripts that nobody wrote to for so long are flushed.
     pub idle_seconds: Option<u64>,
 }
@@ -56,6 +56,8 @@ pub enum Cold {
 pub(crate) struct Books {
     parts: TranscriptParts,
     live: Live,
+    unseen: Unseen,
+    looked: Looked,
     forking: Forking,
 }
 
@@ -64,6 +66,8 @@ impl Books {
         Self {
             parts,
             live: Live::default(),
+            unseen: Unseen::default(),
+            looked: Looked::default(),
             forking: Forking::default(),
         }
     }

@@ -75,6 +75,7 @@ pub(crate) async fn run(context: &Context, _args: DoctorArgs) -> Result<(), User
     findings.extend(check::home(&context.home));
     findings.push(check::socket(&context.home));
     findings.push(check::database(&context.home));
+    findings.extend(check::transcripts(&context.home));
     let daemon = check::daemon(context).await;
     let answers = daemon.state != State::Problem;
     findings.push(daemon);

@@ -8,6 +8,7 @@ use skein_domain::TenantId;
 use skein_engine::transcript::TranscriptParts;
 use skein_transcript::cipher::{Cipher, Key, KeyRing, Plain};
 use skein_transcript::{Cold, Hot, Tiers};
+use skein_store_sqlite::transcript::{SqliteHot, SqliteIndex};
 use skein_transcript_object::{Location, Settings as ColdSettings};
 use skein_transcript_redis::{Durability, Options, RedisHot};
 
@@ -19,37 +20,62 @@ use crate::settings::{KeySource, Settings, TranscriptSettings};
 /// No key file is longer.
 const LONGEST: u64 = 4096;
 
-pub(super) async fn parts(
+/// What is open; to be closed when nobody uses it any more.
+pub(super) struct Opened {
+    sqlite: Option<Arc<SqliteHot>>,
+    index: Arc<SqliteIndex>,
+}
+
+impl Opened {
+    /// Finishes what is queued.
+    pub(super) fn close(&self) {
+        if let Some(sqlite) = &self.sqlite {
+            sqlite.close();
+        }
+        self.index.close();
+    }
+}
+
+pub(super) async fn open(
     home: &Home,
     environment: &Environment,
-) -> Result<TranscriptParts, UserError> {
+) -> Result<(TranscriptParts, Opened), UserError> {
     let settings = Settings::load(environment, None)?.transcripts;
-    let hot = hot(home, &settings).await?;
+    let index = SqliteIndex::open(&home.search()).map_err(|e| super::from_store(&e))?;
+    let index = Arc::new(index);
+    let (hot, sqlite) = hot(home, &settings).await?;
     let cold = cold(home, &settings)?;
     let is_cold = cold.is_some();
     let tiers = match cold {
         Some(cold) => Tiers::encrypted(hot, cold, cipher(&settings)?),
         None => Tiers::hot_only(hot),
     };
-    Ok(TranscriptParts {
+    let parts = TranscriptParts {
         tiers,
         cold: if is_cold {
             skein_engine::transcript::Cold::There
         } else {
             skein_engine::transcript::Cold::None
         },
-        search: None,
+        index: index.clone(),
         idle_seconds: Some(settings.idle_flush.value.0).filter(|idle| *idle > 0),
-    })
+    };
+    Ok((parts, Opened { sqlite, index }))
 }
 
-async fn hot(_home: &Home, settings: &TranscriptSettings) -> Result<Arc<dyn Hot>, UserError> {
+type HotTier = (Arc<dyn Hot>, Option<Arc<SqliteHot>>);
+
+async fn hot(home: &Home, settings: &TranscriptSettings) -> Result<HotTier, UserError> {
     match settings.hot.value.as_str() {
-        "sqlite" => Ok(Arc::new(skein_transcript::memory::MemoryHot::new())),
+        "sqlite" => {
+            let hot = SqliteHot::open(&home.transcripts()).map_err(|e| super::from_store(&e))?;
+            let hot = Arc::new(hot);
+            Ok((hot.clone(), Some(hot)))
+        }
         url if url.starts_with("redis") && url.contains("://") => {
             let options = Options::new(url).durability(durability(settings)?);
             let hot = RedisHot::connect(options).await.map_err(|e| failed(&e))?;
-            Ok(Arc::new(hot))
+            Ok((Arc::new(hot), None))
         }
         _ => Err(
             UserError::misuse("`transcripts.hot` is neither `sqlite` nor the URL of a Redis")

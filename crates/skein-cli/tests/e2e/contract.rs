@@ -269,12 +269,58 @@ fn every_command_prints_one_json_document() {
     // A terminal cannot be shown as JSON.
     assert_eq!(home.error(2, &["attach", "api-1"])["kind"], "misuse");
     uncovered.remove("attach");
+    transcripts(&home, &mut uncovered);
     agents(&home, &mut uncovered);
     assert_eq!(
         uncovered,
         BTreeSet::new(),
         "commands without a line in the table"
     );
+}
+
+/// The commands about transcripts, in an order in which each finds what it needs.
+fn transcripts(home: &Home, uncovered: &mut BTreeSet<String>) {
+    let session = home.spawn(&["talk"]);
+    let blob = home.user().join("blob");
+    let (s, blob) = (session.as_str(), blob.to_str().unwrap());
+    let state = home.user().join("state.json");
+    std::fs::write(&state, r#"{"custom": {"a": 1}}"#).unwrap();
+    let state = state.to_str().unwrap();
+    let say = |id| ["append", s, "--role", "user", "--id", id, "--text", "hello"];
+    let table: &[(&str, &[&str], &[&str])] = &[
+        ("append", &say("m1"), &["session", "added", "already", "version"]),
+        ("append", &say("m2"), &["added"]),
+        ("show", &["show", s], &["data", "next"]),
+        ("search", &["search", "hello"], &["data", "next"]),
+        ("state-set", &["state", "set", s, state], &["session", "version"]),
+        ("state-show", &["state", "show", s], &["version", "tasks", "custom"]),
+        (
+            "export",
+            &["export", s, "--format", "zeitlich", "--out", blob],
+            &["session", "format", "path", "bytes"],
+        ),
+        ("import", &["import", s, blob], &["session", "added", "already"]),
+        (
+            "compact",
+            &["compact", s, "--from", "m1", "--through", "m2", "--text", "short"],
+            &["added"],
+        ),
+        ("rewind", &["rewind", s, "--to", "m2"], &["to", "dropped"]),
+        ("usage", &["usage", s], &["own", "total", "sessions"]),
+        ("flush", &["flush", s], &["entries", "segments", "kept_hot"]),
+        ("hydrate", &["hydrate", s], &["session", "hydrated"]),
+    ];
+    for (name, args, fields) in table {
+        let document = home.json(&[&["transcript"], *args].concat());
+        for field in *fields {
+            let found = document.get(field);
+            assert!(found.is_some(), "{args:?} has no `{field}`: {document}");
+        }
+        uncovered.remove(&format!("transcript-{name}"));
+    }
+    let fork = home.json(&["fork", s]);
+    assert_eq!(fork["forked_from"], json!({"session": s, "message": "m2"}));
+    uncovered.remove("fork");
 }
 
 /// The commands about sessions with agents, in a repository with a worktree made by hand.

@@ -27,6 +27,8 @@ impl Secrets {
         act("begin-turn", &json!({}));
         act("ask", &json!({"question": "secret?"}));
         let receipt = act("answer", &json!({"text": "secret"}));
+        let said = json!({"messages": [{"id": "m", "role": "user", "text": "secret"}]});
+        act("transcript", &said);
         let token = own("/api/v1/tokens", &json!({"name": "door"}));
         Self(BTreeMap::from([
             ("project", id(&project)),
@@ -71,6 +73,12 @@ fn body_of(method: &str, path: &str) -> Option<Value> {
         ("post", "handoff") => json!({"to": "user:x"}),
         ("post", "broadcast") => json!({"to": ["user:x", "user:y"]}),
         ("post", "merge") => json!({"from": "zz-2"}),
+        ("post", "fork" | "flush" | "hydrate" | "import") => json!({}),
+        ("post", "transcript") => json!({"messages": [{"id": "m", "role": "user", "text": "x"}]}),
+        ("post", "deltas") => json!({"message": "m", "text": "x"}),
+        ("put", "state") => json!({"expect": 0}),
+        ("post", "rewind") => json!({"to": "m"}),
+        ("post", "compact") => json!({"from": "m", "through": "m", "text": "x"}),
         _ => panic!("no body known for {method} {path}; add one"),
     })
 }
@@ -239,6 +247,10 @@ fn l7_foreign_ids_inside_bodies_and_queries_answer_like_missing_ones() {
     get("sessions?all=true&thread=", thread);
     get("threads?project=", project);
     get("events?session=", session);
+    get("transcripts/search?q=secret&session=", session);
+    get("transcripts/search?q=secret&project=", project);
+    let fork = format!("/api/v1/sessions/{mine}/fork");
+    post(&fork, &|id| json!({"thread": id}), thread);
     assert_alike(&home, session, |id| {
         Call::get(&format!("/api/v1/events?session={id}")).header("accept", "text/event-stream")
     });

@@ -1,347 +1,197 @@
 //! Finding text in all transcripts of a tenant.
+//!
+//! The index is brought up to what was said a moment later, in the background, and before every search: who
+//! was told that a message is kept finds it. After a crash nobody knows what was left to do, so the first
+//! search of a tenant, or the background if it is faster, looks at every transcript once.
 
-use std::future::Future;
-use std::pin::Pin;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use skein_domain::{Invalid, MessageId, Session, TenantId, Timestamp};
-use skein_store::Query as StoreQuery;
-use skein_store::backend::{Filter, Order};
-use skein_transcript::message::Part;
-use skein_transcript::service::{Direction, Query};
-use skein_transcript::{Block, Message, Placed, Role, Transcript, TranscriptId};
+use skein_domain::{Invalid, Session, TenantId, Timestamp};
+use skein_transcript::index::{Hits, Index, Search};
+use skein_transcript::{Role, Searchable, TranscriptId};
+use tokio::sync::{Notify, OnceCell};
 
-use super::access::is_missing;
 use crate::desk::Desk;
+use crate::engine::Engine;
 use crate::error::Error;
 use crate::project;
-
-/// What is looked for, and where.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ask {
-    /// Words; a message is found that holds all of them.
-    pub words: Vec<String>,
-    pub scope: Scope,
-    pub role: Option<Role>,
-    pub since: Option<Timestamp>,
-    /// Hits to pass over.
-    pub skip: usize,
-    pub limit: usize,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Scope {
-    All,
-    One(TranscriptId),
-    /// Those whose ids begin so: a project's.
-    Prefix(String),
-}
-
-impl Scope {
-    pub fn holds(&self, id: &TranscriptId) -> bool {
-        match self {
-            Self::All => true,
-            Self::One(one) => one == id,
-            Self::Prefix(prefix) => id.as_str().starts_with(prefix),
-        }
-    }
-}
-
-/// A message that was found. One that several forks share is found once, where it was said.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Hit {
-    pub transcript: TranscriptId,
-    pub position: u64,
-    pub message: MessageId,
-    pub role: Role,
-    pub at: Timestamp,
-    pub excerpt: Excerpt,
-    /// The more, the better; means something beside others of the same search only.
-    pub score: f64,
-}
-
-/// A piece of a text, and where in it the words stand: from and to, counted in code points.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Excerpt {
-    pub text: String,
-    pub marks: Vec<(usize, usize)>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Hits {
-    /// Best first.
-    pub hits: Vec<Hit>,
-    pub more: bool,
-}
-
-pub type Searching<'a> = Pin<Box<dyn Future<Output = skein_transcript::Result<Hits>> + Send + 'a>>;
-
-/// An index over what was said. Implemented beside a hot tier that has one; called by the desk only.
-/// Whatever was appended before a search began is found by it, hidden by summaries or not, until it is
-/// rewound away.
-pub trait Search: Send + Sync + std::fmt::Debug {
-    fn search<'a>(&'a self, tenant: &'a TenantId, ask: &'a Ask) -> Searching<'a>;
-}
 
 /// What a caller asks.
 #[derive(Clone, Debug, Default)]
 pub struct SearchOrder {
+    /// Words and "phrases", all of which must be there.
     pub text: String,
     pub session: Option<String>,
     pub project: Option<String>,
     pub role: Option<Role>,
     pub since: Option<Timestamp>,
-    pub skip: usize,
     pub limit: usize,
+    pub cursor: Option<String>,
 }
 
-/// Most words of a search.
-const MOST_WORDS: usize = 32;
-/// Sessions looked up at a time, and messages read at a time, where there is no index.
-const SESSIONS: usize = 200;
-const MESSAGES: usize = 500;
-/// Hits kept while looking without an index; the best of them are shown.
-const KEPT: usize = 10_000;
+/// How long what was said waits for more of its kind.
+const PAUSE: Duration = Duration::from_millis(500);
 
-impl Desk {
-    pub async fn search_transcripts(&self, order: SearchOrder) -> Result<Hits, Error> {
-        let words: Vec<String> = words(&order.text).map(str::to_lowercase).collect();
-        if words.is_empty() || words.len() > MOST_WORDS {
-            let why = format!("expected 1 to {MOST_WORDS} words");
-            return Err(Invalid::new("search text", &order.text, why).into());
-        }
-        let ask = Ask {
-            words,
-            scope: self.scope(order.session, order.project).await?,
-            role: order.role,
-            since: order.since,
-            skip: order.skip,
-            limit: order.limit,
-        };
-        match &self.books()?.parts.search {
-            Some(index) => Ok(index.search(self.tenant(), &ask).await?),
-            None => self.scan(&ask).await,
-        }
+/// What the index has yet to see.
+#[derive(Debug, Default)]
+pub(super) struct Unseen {
+    changed: Mutex<BTreeMap<TenantId, BTreeSet<TranscriptId>>>,
+    bell: Notify,
+    /// Set for tenants whose transcripts were all looked at since the start.
+    caught_up: Mutex<HashMap<TenantId, Arc<OnceCell<()>>>>,
+}
+
+impl Unseen {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<TenantId, BTreeSet<TranscriptId>>> {
+        self.changed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(super) fn add(&self, tenant: &TenantId, id: &TranscriptId) {
+        let mut all = self.lock();
+        all.entry(tenant.clone()).or_default().insert(id.clone());
+        self.bell.notify_one();
+    }
+
+    fn take(&self, tenant: &TenantId) -> Option<Taken<'_>> {
+        let id = self.lock().get_mut(tenant)?.pop_first()?;
+        Some(Taken {
+            unseen: self,
+            tenant: tenant.clone(),
+            id: Some(id),
+        })
+    }
+
+    fn caught_up(&self, tenant: &TenantId) -> Arc<OnceCell<()>> {
+        let all = self.caught_up.lock();
+        let mut all = all.unwrap_or_else(PoisonError::into_inner);
+        all.entry(tenant.clone()).or_default().clone()
+    }
+}
+
+/// One that is being looked at; given back if that is broken off.
+struct Taken<'a> {
+    unseen: &'a Unseen,
+    tenant: TenantId,
+    id: Option<TranscriptId>,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        if let Some(id) = self.id.take() {
+            self.unseen.add(&self.tenant, &id);
+        }
+    }
+}
+
+impl Desk {
+    /// Messages that hold all the words, best first.
+    pub async fn search_transcripts(&self, order: SearchOrder) -> Result<Hits, Error> {
+        let search = self.search_of(order).await?;
+        self.index_all().await?;
+        Ok(self.searchable()?.find(&search).await?)
+    }
+
+    async fn search_of(&self, order: SearchOrder) -> Result<Search, Error> {
+        let (session, project) = self.scope(order.session, order.project).await?;
+        Ok(Search {
+            transcript: session.map(|session| TranscriptId::from(&session.id)),
+            project,
+            role: order.role,
+            since: order.since,
+            cursor: order.cursor,
+            ..Search::new(order.text.parse()?, order.limit)
+        })
+    }
+
+    /// The session and the prefix of the project that are named.
     async fn scope(
         &self,
         session: Option<String>,
         project: Option<String>,
-    ) -> Result<Scope, Error> {
+    ) -> Result<(Option<Session>, Option<String>), Error> {
         self.look(move |reader| {
-            let prefix = match project {
-                Some(reference) => Some(project::resolve(reader, &reference)?.prefix),
+            let project = match project {
+                Some(reference) => Some(project::resolve(reader, &reference)?),
                 None => None,
             };
-            let prefix = prefix.map(|prefix| format!("{prefix}-"));
             let session: Option<Session> = match session {
                 Some(reference) => Some(reader.resolve(&reference)?),
                 None => None,
             };
-            Ok(match (session, prefix) {
-                (Some(session), Some(prefix)) if !session.id.as_str().starts_with(&prefix) => {
-                    let why = "the session belongs to another project";
-                    return Err(Invalid::new("project", &prefix, why).into());
-                }
-                (Some(session), _) => Scope::One(TranscriptId::from(&session.id)),
-                (None, Some(prefix)) => Scope::Prefix(prefix),
-                (None, None) => Scope::All,
-            })
+            if let (Some(session), Some(project)) = (&session, &project)
+                && session.project != project.id
+            {
+                let why = "the session belongs to another project";
+                return Err(Invalid::new("project", project.name.as_str(), why).into());
+            }
+            Ok((session, project.map(|p| p.prefix.to_string())))
         })
         .await
     }
 
-    /// Reads everything: correct on every tier, and as slow as there is much.
-    async fn scan(&self, ask: &Ask) -> Result<Hits, Error> {
-        let (mut found, mut after) = (Scan::default(), None);
-        loop {
-            let query = StoreQuery {
-                filter: Filter::default(),
-                order: Order::NewestFirst,
-                after,
-                limit: SESSIONS,
-            };
-            let page = self.look(move |r| r.list::<Session>(&query)).await?;
-            for session in &page.items {
-                let id = TranscriptId::from(&session.id);
-                if ask.scope.holds(&id) {
-                    self.scan_one(&id, ask, &mut found).await?;
-                }
-            }
-            after = page.next;
-            if after.is_none() || found.hits.len() >= KEPT {
-                return Ok(found.best(ask));
-            }
-        }
+    fn searchable(&self) -> Result<Searchable, Error> {
+        let index: Arc<dyn Index> = self.books()?.parts.index.clone();
+        Ok(Searchable::new(self.transcripts()?, index))
     }
 
-    async fn scan_one(&self, id: &TranscriptId, ask: &Ask, found: &mut Scan) -> Result<(), Error> {
-        let transcript: Transcript = self.transcripts()?.open(id);
-        let head = match transcript.head().await {
-            Err(error) if is_missing(&error) => return Ok(()),
-            other => other?,
-        };
-        // What a fork shares is found in its source.
-        let inherited = head.origin.map_or(0, |origin| origin.end);
-        let mut cursor = None;
-        loop {
-            let query = Query {
-                direction: Direction::NewestFirst,
-                cursor,
-                limit: MESSAGES,
-            };
-            let page = transcript.page(query).await?;
-            for placed in &page.messages {
-                if placed.position < inherited || found.hits.len() >= KEPT {
-                    return Ok(());
-                }
-                found.consider(id, placed, ask);
+    /// Brings the index up to everything that was said in this tenant so far.
+    pub(super) async fn index_all(&self) -> Result<(), Error> {
+        let (unseen, searchable) = (&self.books()?.unseen, self.searchable()?);
+        let caught_up = unseen.caught_up(self.tenant());
+        let catch_up = async || searchable.refresh_all(prefix).await.map(|_| ());
+        caught_up.get_or_try_init(catch_up).await?;
+        while let Some(mut taken) = unseen.take(self.tenant()) {
+            if let Some(id) = &taken.id {
+                searchable.refresh(id, prefix(id)).await?;
             }
-            cursor = page.next;
-            if cursor.is_none() {
-                return Ok(());
-            }
+            taken.id = None;
         }
+        Ok(())
+    }
+
+    /// Brings the index up to one transcript, before it leaves the hot tier.
+    pub(super) async fn index_one(&self, id: &TranscriptId) -> Result<(), Error> {
+        self.searchable()?.refresh(id, prefix(id)).await?;
+        Ok(())
     }
 }
 
-/// A search without an index, as far as it is.
-#[derive(Debug, Default)]
-struct Scan {
-    hits: Vec<Hit>,
+/// What a project's sessions have in common: ids are `PREFIX-NUMBER`.
+fn prefix(id: &TranscriptId) -> Option<String> {
+    let (prefix, _) = id.as_str().rsplit_once('-')?;
+    Some(prefix.to_owned())
 }
 
-impl Scan {
-    fn consider(&mut self, id: &TranscriptId, placed: &Placed, ask: &Ask) {
-        let message = &placed.message;
-        let wanted = ask.role.is_none_or(|role| role == message.role)
-            && ask.since.is_none_or(|since| message.at >= since);
-        if !wanted {
-            return;
-        }
-        let text = spoken(message);
-        let lower: Vec<String> = words(&text).map(str::to_lowercase).collect();
-        let count = |word: &String| lower.iter().filter(|w| w.starts_with(word.as_str())).count();
-        let counts: Vec<usize> = ask.words.iter().map(count).collect();
-        if counts.contains(&0) {
-            return;
-        }
-        let all: usize = counts.iter().sum();
-        self.hits.push(Hit {
-            transcript: id.clone(),
-            position: placed.position,
-            message: message.id.clone(),
-            role: message.role,
-            at: message.at,
-            excerpt: excerpt(&text, &ask.words),
-            // Often in a short text is better than once in a long one.
-            score: all as f64 / (1.0 + (lower.len() as f64).sqrt()),
+impl Engine {
+    /// Keeps the index up to what is said, until the tasks are stopped.
+    pub fn start_indexing(&self) {
+        let (engine, stopping) = (self.clone(), self.shared.tasks.stopping());
+        self.shared.tasks.start("index", async move {
+            tokio::select! {
+                () = engine.keep_indexed() => {}
+                // Every step is written down with how far it got, so breaking off loses nothing.
+                () = stopping => {}
+            }
         });
     }
 
-    fn best(mut self, ask: &Ask) -> Hits {
-        let newer = |a: &Hit, b: &Hit| b.at.cmp(&a.at);
-        self.hits
-            .sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| newer(a, b)));
-        let more = self.hits.len() > ask.skip + ask.limit;
-        let hits = self.hits.into_iter().skip(ask.skip).take(ask.limit);
-        Hits {
-            hits: hits.collect(),
-            more,
-        }
-    }
-}
-
-fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|c: char| !c.is_alphanumeric())
-        .filter(|word| !word.is_empty())
-}
-
-/// Everything in a message that somebody may look for.
-pub fn spoken(message: &Message) -> String {
-    let mut out = String::new();
-    let mut add = |text: &str| {
-        if !out.is_empty() {
-            out.push('\n');
-        }
-        out.push_str(text);
-    };
-    for block in &message.blocks {
-        match block {
-            Block::Text(text) | Block::Thinking { text, .. } => add(text),
-            Block::ToolCall(call) => add(&format!("{} {}", call.name, call.input)),
-            Block::ToolResult(result) => {
-                for part in &result.content {
-                    if let Part::Text(text) = part {
-                        add(text);
+    async fn keep_indexed(&self) {
+        loop {
+            if let Ok(tenants) = self.tenants() {
+                for tenant in tenants {
+                    let desk = self.system_desk(tenant.clone());
+                    if let Err(error) = desk.index_all().await {
+                        tracing::warn!(%tenant, %error, "the search index is behind");
                     }
                 }
             }
-            Block::Image(_) => {}
+            let Some(books) = self.shared.books.get() else {
+                return;
+            };
+            books.unseen.bell.notified().await;
+            tokio::time::sleep(PAUSE).await;
         }
-    }
-    out
-}
-
-/// Code points before the first word and in all.
-const LEAD: usize = 40;
-const LENGTH: usize = 200;
-
-/// The text around the first of the words, in one line.
-pub fn excerpt(text: &str, wanted: &[String]) -> Excerpt {
-    let chars: Vec<char> = text
-        .chars()
-        .map(|c| if c.is_whitespace() || c.is_control() { ' ' } else { c })
-        .collect();
-    let mut found = vec![];
-    let mut at = 0;
-    while at < chars.len() {
-        let length = chars[at..].iter().take_while(|c| c.is_alphanumeric()).count();
-        if length > 0 {
-            let word: String = chars[at..at + length].iter().collect();
-            let word = word.to_lowercase();
-            if wanted.iter().any(|wanted| word.starts_with(wanted.as_str())) {
-                found.push((at, at + length));
-            }
-        }
-        at += length.max(1);
-    }
-    let first = found.first().map_or(0, |(from, _)| *from);
-    let from = first.saturating_sub(LEAD);
-    let to = (from + LENGTH).min(chars.len());
-    let lead = if from > 0 { "…" } else { "" };
-    let tail = if to < chars.len() { "…" } else { "" };
-    let shift = lead.chars().count();
-    let marks = found.iter().filter(|(a, b)| *a >= from && *b <= to);
-    Excerpt {
-        text: format!("{lead}{}{tail}", chars[from..to].iter().collect::<String>()),
-        marks: marks
-            .map(|(a, b)| (a - from + shift, b - from + shift))
-            .collect(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn excerpts_are_one_line_around_the_first_word() {
-        let text = format!("{}\nthe Login\tbug {}", "x ".repeat(60), "y ".repeat(200));
-        let excerpt = excerpt(&text, &["login".into()]);
-        assert!(excerpt.text.starts_with('…') && excerpt.text.ends_with('…'));
-        let marked = |(a, b): &(usize, usize)| {
-            excerpt.text.chars().skip(*a).take(b - a).collect::<String>()
-        };
-        let marked: Vec<String> = excerpt.marks.iter().map(marked).collect();
-        assert_eq!(marked, ["Login"]);
-        assert!(!excerpt.text.contains(['\n', '\t']));
-    }
-
-    #[test]
-    fn excerpts_of_short_texts_are_whole() {
-        let short = excerpt("größe", &["größe".into()]);
-        assert_eq!((short.text.as_str(), short.marks), ("größe", vec![(0, 5)]));
-        assert_eq!(excerpt("", &["x".into()]), Excerpt::default());
     }
 }

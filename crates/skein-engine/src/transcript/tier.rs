@@ -1,7 +1,10 @@
 //! Moving transcripts between the tiers: when asked, when their thread is archived, when nobody uses them.
 
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
 use skein_domain::fact::Change;
-use skein_domain::{Actor, Role, Session, ThreadId};
+use skein_domain::{Actor, Role, Session, TenantId, ThreadId, Timestamp};
 use skein_store::backend::Filter;
 use skein_transcript::service::{Flushed, Hydrated, Keep, Tier};
 use skein_transcript::TranscriptId;
@@ -12,8 +15,28 @@ use crate::caller::{Answer, Outcome};
 use crate::desk::Desk;
 use crate::error::Error;
 
-/// Idle transcripts that one sweep flushes at most; the next comes in a minute.
+/// Idle transcripts that are flushed at once, at most.
 const IDLE_AT_ONCE: usize = 200;
+/// How often it is looked which are idle: every hot one is looked at.
+const LOOK_SECONDS: u64 = 600;
+
+/// When it was last looked for idle transcripts, by tenant.
+#[derive(Debug, Default)]
+pub(super) struct Looked(Mutex<HashMap<TenantId, Timestamp>>);
+
+impl Looked {
+    /// Whether it is time to look again; if so, that is noted.
+    fn is_due(&self, tenant: &TenantId, now: Timestamp) -> bool {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = all.get(tenant).copied();
+        // A clock that was put back is no reason to wait.
+        let due = last.is_none_or(|last| last > now || now.seconds_since(last) >= LOOK_SECONDS);
+        if due {
+            all.insert(tenant.clone(), now);
+        }
+        due
+    }
+}
 
 impl Desk {
     /// Puts everything of the transcript into the cold tier. What is there already is not written again.
@@ -77,6 +100,8 @@ impl Desk {
         let Some((tier, _)) = all.locate(&id).await? else {
             return Ok((Flushed::default(), false));
         };
+        // What is cold is not looked through for words any more.
+        self.index_one(&id).await?;
         let flushed = all.open(&id).flush(keep).await?;
         let left = tier == Tier::Hot && keep == Keep::ColdOnly;
         Ok((flushed, left || flushed.segments > 0))
@@ -138,11 +163,16 @@ impl Desk {
 
     /// Flushes what nobody has written to for longer than the settings say.
     pub(crate) async fn flush_idle(&self) -> Result<(), Error> {
-        let idle = match self.shared.books.get() {
-            Some(books) if books.parts.cold == Cold::There => books.parts.idle_seconds,
-            _ => None,
+        let Some(books) = self.shared.books.get().filter(|_| self.has_cold()) else {
+            return Ok(());
         };
-        let Some(idle) = idle else { return Ok(()) };
+        let Some(idle) = books.parts.idle_seconds else {
+            return Ok(());
+        };
+        if !books.looked.is_due(self.tenant(), self.now()) {
+            return Ok(());
+        }
+        self.index_all().await?;
         let before = self.now().minus_seconds(idle);
         let flushed = self.transcripts()?.flush_idle(before, IDLE_AT_ONCE).await?;
         for (id, result) in flushed {

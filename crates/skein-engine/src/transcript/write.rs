@@ -66,8 +66,11 @@ impl Desk {
     }
 
     fn tell(&self, book: &Book, notice: Notice) -> Result<(), Error> {
-        let live = &self.books()?.live;
-        live.tell(self.tenant(), book.transcript.id(), notice);
+        let (books, id) = (self.books()?, book.transcript.id());
+        if !matches!(notice, Notice::Delta(_)) {
+            books.unseen.add(self.tenant(), id);
+        }
+        books.live.tell(self.tenant(), id, notice);
         Ok(())
     }
 

@@ -16,3 +16,4 @@ mod one_writer;
 mod retention;
 mod saga;
 mod summaries;
+mod transcripts;

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 use skein_domain::{Invalid, MessageId, SessionId, Timestamp};
-use skein_engine::transcript::{Done, Hit, Overview, TranscriptUsage};
+use skein_engine::transcript::{Done, Overview, TranscriptUsage};
+use skein_transcript::index::{Excerpt, Hit};
 use skein_transcript::message::{Image, Native, Outcome, Part, ToolCall, ToolResult};
 use skein_transcript::service::{Hydrated, Keep};
 use skein_transcript::state::{Task, TaskStatus};
@@ -266,14 +267,19 @@ pub(crate) fn hit(hit: &Hit) -> wire::Hit {
         role: role(hit.role).into(),
         at: time(hit.at),
         excerpt: hit.excerpt.text.clone(),
-        marks: hit
-            .excerpt
-            .marks
-            .iter()
-            .map(|(a, b)| (*a as u64, *b as u64))
-            .collect(),
+        marks: marks(&hit.excerpt),
         score: hit.score,
     }
+}
+
+/// In code points, which every reader of JSON counts alike.
+fn marks(excerpt: &Excerpt) -> Vec<(u64, u64)> {
+    let count = |end: usize| {
+        let before = excerpt.text.get(..end).unwrap_or(&excerpt.text);
+        before.chars().count() as u64
+    };
+    let matches = excerpt.matches.iter();
+    matches.map(|m| (count(m.start), count(m.end))).collect()
 }
 
 /// What a change of a transcript answers.

@@ -428,7 +428,7 @@ async fn import(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct SearchQuery {
-    /// Words; messages are found that hold all of them, each as the beginning of a word.
+    /// Words and "phrases"; messages are found that hold all of them.
     q: String,
     session: Option<String>,
     /// Id or name.
@@ -437,6 +437,7 @@ struct SearchQuery {
     role: Option<String>,
     /// Only what was said at this time or later.
     since: Option<String>,
+    /// At most 200 are given.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
     cursor: Option<String>,
@@ -449,8 +450,6 @@ async fn search(
     Look(desk): Look,
     Query(query): Query<SearchQuery>,
 ) -> Result<Json<wire::List<wire::Hit>>, ApiError> {
-    let skip = cursor(query.cursor.as_deref())?.unwrap_or(0);
-    let skip = usize::try_from(skip).unwrap_or(usize::MAX / 2).min(MOST_SKIP);
     let limit = limit(query.limit.or(Some(HITS)))?;
     let role = query.role.as_deref().map(render::transcript::parse_role);
     let since = query.since.as_deref();
@@ -461,17 +460,15 @@ async fn search(
         project: query.project,
         role: role.transpose()?,
         since: since.transpose()?,
-        skip,
         limit,
+        cursor: query.cursor,
     };
     let hits = desk.search_transcripts(order).await?;
     Ok(Json(wire::List {
         data: hits.hits.iter().map(render::transcript::hit).collect(),
-        next: hits.more.then(|| (skip + limit).to_string()),
+        next: hits.next,
     }))
 }
 
 /// Hits in a page when the caller does not say.
 const HITS: usize = 20;
-/// Nobody reads on that far in what is found.
-const MOST_SKIP: usize = 100_000;

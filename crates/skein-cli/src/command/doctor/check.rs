@@ -10,7 +10,7 @@ use skein_agent::Registry;
 use skein_agent::agent::{Agent, Found, Profile};
 use skein_client::Kind;
 use skein_engine::fleet::examine::{examine, is_tested};
-use skein_store_sqlite::SCHEMA;
+use skein_store_sqlite::{Inspection, SCHEMA};
 use skein_wire::DaemonStatus;
 use skein_workspace::git::{OLDEST, version};
 
@@ -335,10 +335,31 @@ pub(super) fn database(home: &Home) -> Finding {
     if !path.exists() {
         return Finding::ok("database", "there is none yet");
     }
+    let found = skein_store_sqlite::inspect(&path);
+    file("database", &path, found, SCHEMA)
+}
+
+/// The hot tier, where it is a file of the home.
+pub(super) fn transcripts(home: &Home) -> Option<Finding> {
+    use skein_store_sqlite::transcript;
+    let path = home.transcripts();
+    if !path.exists() {
+        return None;
+    }
+    let found = transcript::inspect(&path);
+    Some(file("hot tier", &path, found, transcript::SCHEMA))
+}
+
+fn file(
+    check: &'static str,
+    path: &Path,
+    found: Result<Inspection, skein_store::Error>,
+    known: u32,
+) -> Finding {
     let keep = "copy the file away first; then put a backup in its place, or start anew without it (no command overwrites it)";
-    match skein_store_sqlite::inspect(&path) {
+    match found {
         Ok(found) if !found.findings.is_empty() => Finding::problem(
-            "database",
+            check,
             format!(
                 "{} in {}: {}",
                 text::count(found.findings.len(), "fault"),
@@ -347,23 +368,23 @@ pub(super) fn database(home: &Home) -> Finding {
             ),
             keep,
         ),
-        Ok(found) if found.schema > SCHEMA => Finding::problem(
-            "database",
+        Ok(found) if found.schema > known => Finding::problem(
+            check,
             format!(
-                "it has schema {}, this build knows up to {SCHEMA}",
+                "it has schema {}, this build knows up to {known}",
                 found.schema
             ),
             "use the newer build of skein that wrote it",
         ),
         Ok(found) => Finding::ok(
-            "database",
+            check,
             format!(
                 "{} KiB, schema {}, no faults",
-                text::number((found.bytes + journal(&path)) >> 10),
+                text::number((found.bytes + journal(path)) >> 10),
                 found.schema
             ),
         ),
-        Err(error) => Finding::problem("database", error.to_string(), keep),
+        Err(error) => Finding::problem(check, error.to_string(), keep),
     }
 }
 

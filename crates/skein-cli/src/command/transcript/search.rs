@@ -14,7 +14,7 @@ use crate::when;
 
 /// Find text in all transcripts, best first
 ///
-/// Messages are found that hold all the words, each as the beginning of a word.
+/// Messages are found that hold all the words; a phrase stands in double quotes, as in `'"login form" red'`.
 #[derive(Debug, Args)]
 pub(crate) struct SearchArgs {
     /// The words

@@ -254,6 +254,14 @@ impl Stream {
 
     /// The next event, or none when the stream has ended.
     pub(crate) fn next(&mut self) -> Option<Value> {
+        let (id, kind, event) = self.message()?;
+        assert_eq!(id, Some(event["seq"].to_string()));
+        assert_eq!(Some(kind.as_str()), event["kind"].as_str());
+        Some(event)
+    }
+
+    /// The next message as it came: id, kind and data.
+    pub(crate) fn message(&mut self) -> Option<(Option<String>, String, Value)> {
         // Heartbeats keep the socket's own patience alive, so this one is counted here.
         let begun = Instant::now();
         loop {
@@ -266,10 +274,9 @@ impl Stream {
                 let Some(data) = field("data: ") else {
                     continue;
                 };
-                let event: Value = serde_json::from_str(data).unwrap();
-                assert_eq!(field("id: "), Some(event["seq"].to_string().as_str()));
-                assert_eq!(field("event: "), event["kind"].as_str());
-                return Some(event);
+                let data = serde_json::from_str(data).unwrap();
+                let kind = field("event: ").unwrap_or_default().to_owned();
+                return Some((field("id: ").map(str::to_owned), kind, data));
             }
             let chunk = self.chunk()?;
             self.pending.extend(chunk);

@@ -1,0 +1,44 @@
+//! Transcripts as their users meet them: the real binary, its daemon, its files.
+//!
+//! Each file holds the claims about one subject, named after the law they prove.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
+
+#[path = "../e2e/common.rs"]
+#[expect(
+    dead_code,
+    unused_imports,
+    reason = "the harness of the other suite, of which this one uses a part"
+)]
+mod base;
+
+mod bad_input;
+mod basics;
+mod crash;
+mod forks;
+mod stream;
+mod tiers;
+
+use serde_json::{Value, json};
+
+use base::Home;
+
+/// Says something, by the command line.
+fn say(home: &Home, session: &str, role: &str, id: &str, text: &str) -> Value {
+    let args = ["transcript", "append", session, "--role", role, "--id", id, "--text", text];
+    home.json(&args)
+}
+
+/// The ids of all messages, as `show` gives them.
+fn ids(home: &Home, session: &str) -> Vec<String> {
+    let list = home.json(&["transcript", "show", session]);
+    assert_eq!(list["next"], Value::Null);
+    let data = list["data"].as_array().unwrap().iter();
+    data.map(|m| m["id"].as_str().unwrap().to_owned()).collect()
+}
+
+fn kinds(home: &Home, session: &str) -> Vec<String> {
+    let events = home.events().into_iter();
+    let of = events.filter(|e| e["session"] == json!(session));
+    of.map(|e| e["kind"].as_str().unwrap().to_owned()).collect()
+}

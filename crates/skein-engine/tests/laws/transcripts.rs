@@ -1,0 +1,401 @@
+//! What the engine promises of transcripts: fences, forks, archives, followers, walls.
+
+use std::sync::Arc;
+
+use skein_domain::{Conflict, Fork, Kind, Role, Session, Timestamp};
+use skein_engine::transcript::{
+    Cold, Delta, Done, ForkOrder, Heard, SearchOrder, TranscriptParts,
+};
+use skein_engine::{Answer, Caller, Error, Outcome};
+use skein_store_sqlite::transcript::SqliteIndex;
+use skein_transcript::memory::{MemoryCold, MemoryHot};
+use skein_transcript::service::{Direction, Keep, Query, Tier};
+use skein_transcript::{Block, By, Message, Point, Run, Tiers, TranscriptId};
+use tempfile::TempDir;
+
+use crate::common::{Prepared, World};
+
+/// A world whose sessions have transcripts.
+struct Talk {
+    world: World,
+    tiers: Tiers,
+    index: Arc<SqliteIndex>,
+    _folder: TempDir,
+}
+
+impl Talk {
+    async fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let index = SqliteIndex::open(&folder.path().join("search.db")).unwrap();
+        let tiers = Tiers::new(
+            Arc::new(MemoryHot::default()),
+            Arc::new(MemoryCold::default()),
+        );
+        let mut talk = Self {
+            world: World::new().await,
+            tiers,
+            index: Arc::new(index),
+            _folder: folder,
+        };
+        talk.equip();
+        talk
+    }
+
+    fn equip(&mut self) {
+        let parts = TranscriptParts {
+            tiers: self.tiers.clone(),
+            cold: Cold::There,
+            index: self.index.clone(),
+            idle_seconds: Some(3600),
+        };
+        self.world.engine = self.world.engine.clone().with_transcripts(parts);
+    }
+
+    fn restart(&mut self) {
+        self.world = self.world.restarted(Arc::new(Prepared::default()));
+        self.equip();
+    }
+
+    async fn try_say(&self, session: &Session, run: Option<u64>, id: &str) -> Result<Answer, Error> {
+        let desk = self.world.desk();
+        desk.append(session.id.to_string(), run, vec![message(id)]).await
+    }
+
+    async fn say(&self, session: &Session, id: &str) {
+        self.try_say(session, None, id).await.unwrap();
+    }
+
+    async fn fork(&self, source: &Session) -> Session {
+        let order = ForkOrder {
+            source: source.id.to_string(),
+            ..ForkOrder::default()
+        };
+        self.world.desk().fork(order).await.unwrap().session().unwrap()
+    }
+
+    async fn messages(&self, session: &Session) -> Vec<Message> {
+        let query = Query {
+            direction: Direction::OldestFirst,
+            cursor: None,
+            limit: 1000,
+        };
+        let desk = self.world.desk();
+        let (_, page) = desk.transcript_page(session.id.to_string(), query).await.unwrap();
+        page.messages.into_iter().map(|p| p.message).collect()
+    }
+
+    async fn ids(&self, session: &Session) -> Vec<String> {
+        let messages = self.messages(session).await;
+        messages.iter().map(|m| m.id.to_string()).collect()
+    }
+
+    async fn tier(&self, session: &Session) -> Option<Tier> {
+        let overview = self.world.desk().transcript_overview(session).await;
+        overview.unwrap().tier
+    }
+
+    async fn find(&self, text: &str) -> Vec<String> {
+        let order = SearchOrder {
+            text: text.into(),
+            limit: 10,
+            ..SearchOrder::default()
+        };
+        let hits = self.world.desk().search_transcripts(order).await.unwrap();
+        let mut found: Vec<String> = hits.hits.iter().map(|h| h.message.to_string()).collect();
+        found.sort();
+        found
+    }
+}
+
+fn message(id: &str) -> Message {
+    let blocks = vec![Block::Text(format!("text of {id}"))];
+    let late = Timestamp::from_micros(i64::MAX);
+    Message::new(id.parse().unwrap(), skein_transcript::Role::User, blocks, late)
+}
+
+#[tokio::test]
+async fn l10_saying_it_twice_is_saying_it_once_and_nothing_is_told_of_it() {
+    let talk = Talk::new().await;
+    let session = talk.world.root().await;
+    let before = talk.world.events().len();
+    talk.say(&session, "m1").await;
+    let again = talk.try_say(&session, None, "m1").await.unwrap();
+    let Answer::Fresh(Outcome::Transcript { done: Done::Appended(done), .. }) = again else {
+        panic!("{again:?}");
+    };
+    assert_eq!((done.added, done.already), (0, 1));
+    assert_eq!(talk.ids(&session).await, ["m1"]);
+    assert_eq!(talk.world.events().len(), before, "a transcript is its own log");
+    let keyed = talk.world.keyed("k", "append m2");
+    let append = || keyed.append(session.id.to_string(), None, vec![message("m2")]);
+    assert!(matches!(append().await.unwrap(), Answer::Fresh(_)));
+    assert!(matches!(append().await.unwrap(), Answer::Replayed(_)));
+    assert_eq!(talk.world.events().len(), before);
+}
+
+#[tokio::test]
+async fn writers_are_fenced_by_the_session_s_run() {
+    let talk = Talk::new().await;
+    let session = talk.world.root().await;
+    talk.try_say(&session, Some(1), "m1").await.unwrap();
+    talk.world.end(&session.id).await;
+    talk.world.desk().restore(session.id.to_string()).await.unwrap();
+    let stale = talk.try_say(&session, Some(1), "m2").await.unwrap_err();
+    let Some(skein_domain::Error::Conflict(Conflict::Run { expected, actual, .. })) = stale.domain()
+    else {
+        panic!("{stale:?}");
+    };
+    assert_eq!((*expected, *actual), (1, 2));
+    talk.try_say(&session, Some(2), "m2").await.unwrap();
+    // Whoever read the old run before the restore comes too late as well.
+    let late = talk.tiers.tenant(talk.world.tenant.clone());
+    let late = late.open(&TranscriptId::from(&session.id));
+    let by = By {
+        run: Run(1),
+        at: Timestamp::from_micros(0),
+    };
+    let fenced = Error::from(late.append(by, &[message("m3")]).await.unwrap_err());
+    assert_eq!(fenced.kind(), Kind::Conflict);
+    assert!(matches!(fenced.domain(), Some(skein_domain::Error::Conflict(Conflict::Run { .. }))));
+    assert_eq!(talk.ids(&session).await, ["m1", "m2"]);
+}
+
+#[tokio::test]
+async fn l4_forks_that_a_crash_cut_short_are_undone() {
+    let mut talk = Talk::new().await;
+    let source = talk.world.root().await;
+    talk.say(&source, "m1").await;
+    let all = talk.tiers.tenant(talk.world.tenant.clone());
+    // As a daemon leaves them that dies after the first step, and after the second.
+    for (id, forked) in [("api-7", false), ("api-8", true)] {
+        let fork = Fork {
+            session: id.parse().unwrap(),
+            source: source.id.clone(),
+            at: Timestamp::from_micros(1),
+        };
+        let target = TranscriptId::from(&fork.session);
+        let (store, place) = (talk.world.store.clone(), source.clone());
+        let tenant = store.tenant(talk.world.tenant.clone());
+        let actor = "user:ann".parse().unwrap();
+        tenant
+            .write_blocking(&actor, Timestamp::from_micros(1), move |writer| {
+                writer.insert(&fork)?;
+                let began = skein_domain::fact::Change::ForkBegan {
+                    fork: fork.session.clone(),
+                };
+                writer.tell(&began.of(&place))
+            })
+            .unwrap();
+        if forked {
+            let by = By {
+                run: Run(1),
+                at: Timestamp::from_micros(1),
+            };
+            all.fork(&TranscriptId::from(&source.id), &Point::Head, &target, by)
+                .await
+                .unwrap();
+        }
+    }
+    talk.restart();
+    assert_eq!(talk.world.engine.recover().await.unwrap(), 2);
+    assert_eq!(talk.world.engine.recover().await.unwrap(), 0);
+    assert_eq!(talk.world.all::<Fork>(), vec![]);
+    assert_eq!(talk.world.count("fork.undone"), 2);
+    assert_eq!(all.find(&"api-8".parse().unwrap()).await.unwrap(), None);
+    assert_eq!(talk.world.all::<Session>().len(), 1);
+    assert_eq!(talk.ids(&source).await, ["m1"]);
+    talk.world.audit();
+}
+
+#[tokio::test]
+async fn l11_a_fork_and_its_source_do_not_hear_each_other() {
+    let talk = Talk::new().await;
+    let source = talk.world.root().await;
+    talk.say(&source, "m1").await;
+    let fork = talk.fork(&source).await;
+    let from = fork.forked_from.clone().unwrap();
+    assert_eq!(from.session, source.id);
+    assert_eq!(from.message.unwrap().as_str(), "m1");
+    assert_eq!((fork.parent.clone(), fork.thread.clone()), (None, source.thread.clone()));
+    talk.say(&source, "s2").await;
+    talk.say(&fork, "f2").await;
+    assert_eq!(talk.ids(&source).await, ["m1", "s2"]);
+    assert_eq!(talk.ids(&fork).await, ["m1", "f2"]);
+    assert_eq!(talk.find("text").await, ["f2", "m1", "s2"], "what is shared is found once");
+}
+
+#[tokio::test]
+async fn a_fork_that_cannot_be_made_leaves_nothing() {
+    let talk = Talk::new().await;
+    let source = talk.world.root().await;
+    talk.say(&source, "m1").await;
+    let order = ForkOrder {
+        source: source.id.to_string(),
+        at: Some("nope".parse().unwrap()),
+        ..ForkOrder::default()
+    };
+    let error = talk.world.desk().fork(order).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::NotFound);
+    assert_eq!(talk.world.all::<Fork>(), vec![]);
+    assert_eq!(talk.world.all::<Session>().len(), 1);
+    talk.world.audit();
+}
+
+#[tokio::test]
+async fn archived_threads_are_cold_and_read_only_until_they_are_reopened() {
+    let talk = Talk::new().await;
+    let session = talk.world.root().await;
+    talk.say(&session, "m1").await;
+    let desk = talk.world.desk();
+    desk.archive_thread(session.thread.to_string()).await.unwrap();
+    assert_eq!(talk.tier(&session).await, Some(Tier::Cold));
+    let error = talk.try_say(&session, None, "m2").await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Refused);
+    assert_eq!(talk.world.refusals("thread_archived"), 1);
+    assert_eq!(talk.ids(&session).await, ["m1"]);
+    assert_eq!(talk.find("text").await, ["m1"]);
+    desk.reopen_thread(session.thread.to_string()).await.unwrap();
+    talk.say(&session, "m2").await;
+    assert_eq!(talk.tier(&session).await, Some(Tier::Hot));
+    assert_eq!(talk.ids(&session).await, ["m1", "m2"]);
+}
+
+#[tokio::test]
+async fn idle_transcripts_are_flushed_by_the_sweep() {
+    let talk = Talk::new().await;
+    let (idle, busy) = (talk.world.root().await, talk.world.root().await);
+    talk.say(&idle, "m1").await;
+    talk.world.clock.forward(4000);
+    talk.say(&busy, "m1").await;
+    talk.world.engine.sweep().await.unwrap();
+    assert_eq!(talk.tier(&idle).await, Some(Tier::Cold));
+    assert_eq!(talk.tier(&busy).await, Some(Tier::Hot));
+    assert_eq!(talk.world.count("transcript.flushed"), 1);
+    assert_eq!(talk.find("text").await.len(), 2);
+}
+
+#[tokio::test]
+async fn flushing_tells_what_moved_and_nothing_else() {
+    let talk = Talk::new().await;
+    let session = talk.world.root().await;
+    talk.say(&session, "m1").await;
+    let desk = talk.world.desk();
+    for _ in 0..2 {
+        desk.flush(session.id.to_string(), Keep::Hot).await.unwrap();
+    }
+    assert_eq!(talk.world.count("transcript.flushed"), 1);
+    for _ in 0..2 {
+        desk.flush(session.id.to_string(), Keep::ColdOnly).await.unwrap();
+    }
+    assert_eq!(talk.world.count("transcript.flushed"), 2);
+    for _ in 0..2 {
+        desk.hydrate(session.id.to_string()).await.unwrap();
+    }
+    assert_eq!(talk.world.count("transcript.hydrated"), 1);
+}
+
+#[tokio::test]
+async fn followers_hear_everything_once_and_pieces_as_they_come() {
+    let talk = Talk::new().await;
+    let session = talk.world.root().await;
+    let desk = talk.world.desk();
+    let id = session.id.to_string();
+    let mut follower = desk.follow_transcript(id.clone(), None).await.unwrap();
+    talk.say(&session, "m1").await;
+    let heard = |heard: Option<Heard>| match heard {
+        Some(Heard::Messages(all)) => all.iter().map(|p| p.message.id.to_string()).collect(),
+        other => vec![format!("{other:?}")],
+    };
+    assert_eq!(heard(follower.next().await.unwrap()), ["m1"]);
+    let delta = Delta {
+        message: "m2".parse().unwrap(),
+        kind: "text",
+        block: 0,
+        text: "a piece".into(),
+    };
+    desk.pass_delta(id.clone(), None, delta.clone()).await.unwrap();
+    assert_eq!(follower.next().await.unwrap(), Some(Heard::Delta(delta.into())));
+    // One who is far behind misses pieces, and no message.
+    for n in 2..600 {
+        talk.say(&session, &format!("m{n}")).await;
+    }
+    let mut all: Vec<String> = vec![];
+    while all.len() < 598 {
+        all.extend(heard(follower.next().await.unwrap()));
+    }
+    let expected: Vec<String> = (2..600).map(|n| format!("m{n}")).collect();
+    assert_eq!(all, expected);
+    desk.rewind(id.clone(), None, "m2".parse().unwrap()).await.unwrap();
+    assert_eq!(follower.next().await.unwrap(), Some(Heard::Rewound { to: Some(1) }));
+    talk.say(&session, "again").await;
+    assert_eq!(heard(follower.next().await.unwrap()), ["again"]);
+    let mut resumed = desk.follow_transcript(id, Some(1)).await.unwrap();
+    assert_eq!(heard(resumed.next().await.unwrap()), ["again"]);
+}
+
+#[tokio::test]
+async fn a_clock_that_goes_back_does_not_turn_the_times_round() {
+    let talk = Talk::new().await;
+    let session = talk.world.root().await;
+    talk.say(&session, "m1").await;
+    talk.world.clock.forward(-7200);
+    talk.say(&session, "m2").await;
+    talk.world.clock.forward(14_400);
+    talk.say(&session, "m3").await;
+    let times: Vec<Timestamp> = talk.messages(&session).await.iter().map(|m| m.at).collect();
+    assert!(times.windows(2).all(|pair| pair[0] <= pair[1]), "{times:?}");
+    assert!(times[2] > times[0]);
+}
+
+#[tokio::test]
+async fn l7_transcripts_of_one_name_are_two_in_two_tenants() {
+    let talk = Talk::new().await;
+    let session = talk.world.root().await;
+    talk.say(&session, "m1").await;
+    let other = talk.world.tenant("other");
+    other.add_project("api").await;
+    let twin = other.root().await;
+    assert_eq!(twin.id, session.id);
+    let query = Query {
+        direction: Direction::OldestFirst,
+        cursor: None,
+        limit: 10,
+    };
+    let (_, page) = other.desk().transcript_page(twin.id.to_string(), query).await.unwrap();
+    assert_eq!(page.messages, vec![]);
+    let order = SearchOrder {
+        text: "text".into(),
+        limit: 10,
+        ..SearchOrder::default()
+    };
+    let hits = other.desk().search_transcripts(order).await.unwrap();
+    assert_eq!(hits.hits, vec![]);
+}
+
+#[tokio::test]
+async fn roles_and_bound_tokens_hold_for_transcripts_too() {
+    let talk = Talk::new().await;
+    let session = talk.world.root().await;
+    let id = session.id.to_string();
+    let as_role = |role, bound| {
+        talk.world.engine.desk(Caller {
+            role,
+            bound,
+            ..talk.world.caller("user:eve")
+        })
+    };
+    let reader = as_role(Role::Read, false);
+    let refused = reader.append(id.clone(), None, vec![message("m1")]).await;
+    assert_eq!(refused.unwrap_err().kind(), Kind::Refused);
+    assert_eq!(reader.flush(id.clone(), Keep::Hot).await.unwrap_err().kind(), Kind::Refused);
+    assert!(reader.transcript_state(id.clone()).await.is_ok());
+    let bound = as_role(Role::Operate, true);
+    let refused = bound.append(id.clone(), None, vec![message("m1")]).await;
+    assert_eq!(refused.unwrap_err().kind(), Kind::Refused);
+    let order = ForkOrder {
+        source: id,
+        ..ForkOrder::default()
+    };
+    assert_eq!(bound.fork(order).await.unwrap_err().kind(), Kind::Refused);
+    assert_eq!(talk.ids(&session).await, Vec::<String>::new());
+}
