@@ -195,6 +195,7 @@ macro_rules! transcript_conformance {
             a_newer_hot_copy_is_never_overwritten,
             copies_that_went_their_own_ways_are_both_kept,
             two_flushers_lose_nothing,
+            a_flusher_that_was_overtaken_loses_nothing,
             idle_transcripts_are_flushed,
             garbage_in_the_cold_tier_is_refused,
             encrypted_transcripts_come_back,

@@ -2,10 +2,14 @@
 //!
 //! Writes of a hot and a cold tier under one [`Faults`] are counted together, from 1. A test runs once to
 //! learn how many there are, then once for each number and each [`Fault`].
+//!
+//! Every call lets others go first, so that tasks on tiers in memory get in between each other's calls as
+//! they would on real ones.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use skein_domain::TenantId;
+use tokio::task::yield_now;
 
 use crate::chain::Entry;
 use crate::cold::{Cold, Name, Object, Put, When};
@@ -80,6 +84,7 @@ impl Faults {
     }
 
     async fn read<T>(&self, inner: Pending<'_, T>) -> Result<T> {
+        yield_now().await;
         {
             let mut state = self.lock();
             state.reads += 1;
@@ -91,6 +96,7 @@ impl Faults {
     }
 
     async fn write<T>(&self, bytes: usize, inner: Pending<'_, T>) -> Result<T> {
+        yield_now().await;
         let fault = {
             let mut state = self.lock();
             if state.stopped {

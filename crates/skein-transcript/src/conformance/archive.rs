@@ -1,6 +1,9 @@
 //! Flush and hydrate: nothing is lost, whatever happens in between.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use skein_domain::{Kind, TenantId, Timestamp};
 use tokio::task::JoinSet;
@@ -175,7 +178,8 @@ pub fn copies_that_went_their_own_ways_are_both_kept(pair: &mut Pair) {
 }
 
 pub fn two_flushers_lose_nothing(pair: &mut Pair) {
-    let t = create(&pair.all(), "t");
+    let (all, _) = pair.faulty();
+    let t = create(&all, "t");
     // All at once: two who flush, one who writes, on the same tiers.
     block_on(async {
         let mut tasks = JoinSet::new();
@@ -208,6 +212,40 @@ pub fn two_flushers_lose_nothing(pair: &mut Pair) {
     block_on(t.flush(Keep::ColdOnly)).unwrap();
     let expected: Vec<String> = (0..20).map(|n| format!("m{n}")).collect();
     assert_eq!(words(&t), expected.join(" "));
+}
+
+/// Stops one who flushes after every number of steps, lets somebody else write and flush, and lets the
+/// first one go on with what it knew.
+pub fn a_flusher_that_was_overtaken_loses_nothing(pair: &mut Pair) {
+    for steps in 0.. {
+        let name = format!("t{steps}");
+        let (slow, fast) = (
+            pair.faulty().0.open(&id(&name)),
+            talk(&pair.all(), &name, "a"),
+        );
+        let over = block_on(async {
+            let mut flush = pin!(slow.flush(Keep::ColdOnly));
+            let mut over = false;
+            for _ in 0..steps {
+                over = poll_fn(|cx| Poll::Ready(flush.as_mut().poll(cx).is_ready())).await;
+                if over {
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+            fast.append(by(1), &[user("b")]).await.unwrap();
+            fast.flush(Keep::ColdOnly).await.unwrap();
+            if !over {
+                flush.await.unwrap();
+            }
+            over
+        });
+        assert_eq!(words(&fast), "a b", "after {steps} steps");
+        if over {
+            assert!(steps > 5, "there are several steps to stop at");
+            break;
+        }
+    }
 }
 
 pub fn idle_transcripts_are_flushed(pair: &mut Pair) {

@@ -72,7 +72,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 1..40)
 }
 
-/// What a transcript shows: its messages as (id, text), each with the state that was in force after it.
+/// What a transcript shows: its messages as (id, text), each with the state that was in force when it was said.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct List {
     said: Vec<(String, String, u64)>,
@@ -127,7 +127,9 @@ impl World {
                 let text = format!("attempt {text}");
                 let list = self.lists.get_mut(&name)?;
                 if let Some(at) = list.said.iter().position(|(id, ..)| *id == reply) {
-                    list.cut(at);
+                    // To just before the reply, with the state it was said in.
+                    list.state = list.said[at].2;
+                    list.said.truncate(at);
                 }
                 list.say(&reply, &text);
                 Some(Call::Retry(name, said(&reply, &text)))

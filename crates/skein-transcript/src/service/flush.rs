@@ -184,8 +184,10 @@ impl Transcript {
         let (hot, tenant) = (&self.all.tiers.hot, &self.all.tenant);
         let mut flushed = Flushed::default();
         for _ in 0..ATTEMPTS {
+            // The hot copy first: it goes only after the manifest has come, so one of them is seen.
+            let row = hot.look(tenant, &self.id).await?;
             let found = cold.manifest(tenant, &self.id).await?;
-            let Some(row) = hot.look(tenant, &self.id).await? else {
+            let Some(row) = row else {
                 return match found {
                     Some(_) => Ok(flushed),
                     None => Err(Error::no_transcript(&self.id)),
@@ -199,10 +201,15 @@ impl Transcript {
                 Some((manifest, tag)) => (Some(manifest), When::Unchanged(tag)),
                 None => (None, When::Absent),
             };
-            let behind = match &old {
-                Some(old) => self.is_behind(cold, &grown, old).await?,
-                None => false,
+            let compared = match &old {
+                Some(old) => self.is_behind(cold, &grown, old).await,
+                None => Ok(false),
             };
+            // What was compared with a copy that went meanwhile says nothing.
+            if hot.look(tenant, &self.id).await?.map(|now| now.version) != Some(row.version) {
+                continue;
+            }
+            let behind = compared?;
             let settled = behind
                 || old
                     .as_ref()
