@@ -4,6 +4,7 @@
 //! beside it. How to repeat it: `docs/benchmarks.md`.
 
 mod agents;
+mod cold;
 mod daemon;
 mod durable;
 mod fleet;
@@ -55,6 +56,8 @@ struct Args {
 enum What {
     /// Durable changes, in this process and through the API
     Durable,
+    /// Transcripts to the cold tier and back
+    Cold,
     /// Lists, memory, restart and idling with few and many sessions
     List,
     /// From an answer to a hundred subscribers
@@ -97,6 +100,9 @@ fn measure(args: &Args) -> Result<Vec<Row>, Failure> {
     }
     if wanted(What::Durable) {
         rows.extend(runtime.block_on(durable::measure(&program))?);
+    }
+    if wanted(What::Cold) {
+        rows.extend(runtime.block_on(cold::measure())?);
     }
     if wanted(What::Latency) {
         rows.extend(runtime.block_on(latency::measure(&program))?);

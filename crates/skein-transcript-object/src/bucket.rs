@@ -16,8 +16,8 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use object_store::path::Path;
 use object_store::{
-    Attribute, Attributes, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload,
-    UpdateVersion,
+    Attribute, Attributes, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutOptions,
+    PutPayload, UpdateVersion,
 };
 use skein_transcript::cold::{Cold, Name, Object, Pending, Put, Tag, When};
 use skein_transcript::{Error, Result};
@@ -80,19 +80,31 @@ impl Bucket {
         };
         let size = found.meta.size;
         if size > LARGEST {
-            return Err(Error::corrupt(path, format!("it has {size} bytes, more than we ever put")));
+            return Err(Error::corrupt(
+                path,
+                format!("it has {size} bytes, more than we ever put"),
+            ));
         }
         let tag = tag(found.meta.e_tag.as_deref(), found.meta.version.as_deref());
         let mark = found.attributes.get(&MARK).map(|mark| mark.to_string());
         let body = found.bytes().await.map_err(|e| self.told(&e))?;
         if body.len() as u64 != size {
-            return Err(Error::cold(format!("`{}` sent only a part of an object", self.label)));
+            return Err(Error::cold(format!(
+                "`{}` sent only a part of an object",
+                self.label
+            )));
         }
         let body = body.into();
         Ok(Some((Object { body, tag }, mark)))
     }
 
-    async fn try_put(&self, path: &Path, body: &PutPayload, mark: &str, when: &When) -> Result<Tried> {
+    async fn try_put(
+        &self,
+        path: &Path,
+        body: &PutPayload,
+        mark: &str,
+        when: &When,
+    ) -> Result<Tried> {
         let mode = match when {
             When::Absent => PutMode::Create,
             When::Unchanged(tag) => PutMode::Update(version(tag)),
@@ -129,7 +141,9 @@ impl Bucket {
                         Some(why) => self.whose(&path, &mark, why).await,
                     };
                 }
-                Tried::Contended(why) if attempt >= self.attempts => return Err(doubt.unwrap_or(why)),
+                Tried::Contended(why) if attempt >= self.attempts => {
+                    return Err(doubt.unwrap_or(why));
+                }
                 Tried::InDoubt(why) if attempt >= self.attempts => return Err(why),
                 Tried::Contended(_) => {}
                 Tried::InDoubt(why) => doubt = Some(why),
@@ -216,7 +230,11 @@ fn mark() -> Result<String> {
 
 /// S3 and Azure go by the ETag, Google by the generation.
 fn tag(e_tag: Option<&str>, version: Option<&str>) -> Tag {
-    Tag(format!("{}\n{}", e_tag.unwrap_or(""), version.unwrap_or("")))
+    Tag(format!(
+        "{}\n{}",
+        e_tag.unwrap_or(""),
+        version.unwrap_or("")
+    ))
 }
 
 fn version(tag: &Tag) -> UpdateVersion {

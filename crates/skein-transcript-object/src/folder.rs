@@ -66,7 +66,8 @@ impl Cold for Folder {
     fn put<'a>(&'a self, name: &'a Name, body: Vec<u8>, when: When) -> Pending<'a, Put> {
         Box::pin(async move {
             let name = name::object(name)?.to_owned();
-            self.blocking(move |disk| disk.put(&name, &body, &when)).await
+            self.blocking(move |disk| disk.put(&name, &body, &when))
+                .await
         })
     }
 

@@ -38,11 +38,13 @@ fn told(error: &IoError, what: &str, path: &Path) -> Error {
             reason,
             hint: "mount it for writing, or choose another folder".into(),
         },
-        ErrorKind::NotADirectory | ErrorKind::IsADirectory => Error::Misconfigured {
-            tier: TIER,
-            reason,
-            hint: format!("something that is not ours lies at `{path}`; move it away"),
-        },
+        ErrorKind::NotADirectory | ErrorKind::IsADirectory | ErrorKind::AlreadyExists => {
+            Error::Misconfigured {
+                tier: TIER,
+                reason,
+                hint: format!("something that is not ours lies at `{path}`; move it away"),
+            }
+        }
         // What is full may be emptied, what is busy or broken may be mended.
         _ => Error::cold(reason),
     }

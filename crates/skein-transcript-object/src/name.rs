@@ -23,9 +23,8 @@ pub(crate) fn prefix(name: &Name) -> Result<&str> {
 
 /// Parts that begin with a point are ours, or nobody's.
 pub(crate) fn is_part(part: &str) -> bool {
-    let plain = |b: u8| {
-        b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'_' | b'.')
-    };
+    let plain =
+        |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'_' | b'.');
     (1..=255).contains(&part.len()) && !part.starts_with('.') && part.bytes().all(plain)
 }
 
@@ -41,15 +40,43 @@ mod tests {
     fn l15_names_cannot_leave_their_root() {
         let long = "a".repeat(256);
         let bad = [
-            "", "/", "/etc/passwd", "..", "../a", "a/../b", "a/./b", "a//b", "a/", "/a", "A/b", "a b",
-            "a\0b", "a\\b", "ä", ".skein/temp/x", "a/.b", "~/a", "a:b", "%2e%2e/a", &long,
+            "",
+            "/",
+            "/etc/passwd",
+            "..",
+            "../a",
+            "a/../b",
+            "a/./b",
+            "a//b",
+            "a/",
+            "/a",
+            "A/b",
+            "a b",
+            "a\0b",
+            "a\\b",
+            "ä",
+            ".skein/temp/x",
+            "a/.b",
+            "~/a",
+            "a:b",
+            "%2e%2e/a",
+            &long,
         ];
         for bad in bad {
             assert!(object(&Name::from_stored(bad)).is_err(), "{bad:?}");
-            assert!(prefix(&Name::from_stored(format!("{bad}/"))).is_err(), "{bad:?}");
+            assert!(
+                prefix(&Name::from_stored(format!("{bad}/"))).is_err(),
+                "{bad:?}"
+            );
         }
         assert!(prefix(&Name::from_stored("a")).is_err());
-        assert_eq!(object(&Name::from_stored("t/segments/api-7/0f")).unwrap(), "t/segments/api-7/0f");
-        assert_eq!(prefix(&Name::from_stored("t/manifests/")).unwrap(), "t/manifests");
+        assert_eq!(
+            object(&Name::from_stored("t/segments/api-7/0f")).unwrap(),
+            "t/segments/api-7/0f"
+        );
+        assert_eq!(
+            prefix(&Name::from_stored("t/manifests/")).unwrap(),
+            "t/manifests"
+        );
     }
 }

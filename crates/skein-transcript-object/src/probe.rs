@@ -27,15 +27,31 @@ async fn keeps_its_word(cold: &dyn Cold, name: &Name) -> Result<()> {
     if cold.put(name, b"2".to_vec(), When::Absent).await? == Put::Done {
         return Err(ignores("overwrites an object that was to be new"));
     }
-    let first = cold.get(name).await?.ok_or_else(|| ignores("forgets what was put"))?;
-    if cold.put(name, b"3".to_vec(), When::Unchanged(first.tag.clone())).await? == Put::Refused {
+    let first = cold
+        .get(name)
+        .await?
+        .ok_or_else(|| ignores("forgets what was put"))?;
+    if cold
+        .put(name, b"3".to_vec(), When::Unchanged(first.tag.clone()))
+        .await?
+        == Put::Refused
+    {
         return Err(ignores("refuses to replace an object"));
     }
-    if cold.put(name, b"4".to_vec(), When::Unchanged(first.tag)).await? == Put::Done {
+    if cold
+        .put(name, b"4".to_vec(), When::Unchanged(first.tag))
+        .await?
+        == Put::Done
+    {
         return Err(ignores("replaces an object that had changed"));
     }
-    let last = cold.get(name).await?.ok_or_else(|| ignores("forgets what was put"))?;
-    let listed = cold.list(&Name::from_stored("-probe/"), None, 1_000).await?;
+    let last = cold
+        .get(name)
+        .await?
+        .ok_or_else(|| ignores("forgets what was put"))?;
+    let listed = cold
+        .list(&Name::from_stored("-probe/"), None, 1_000)
+        .await?;
     if last.body != b"3" || !listed.contains(name) {
         return Err(ignores("does not show what was put last"));
     }

@@ -33,11 +33,17 @@ pub enum Provider {
 }
 
 impl Provider {
-    const ALL: [(&'static str, Self); 3] =
-        [("s3://", Self::S3), ("gs://", Self::Gcs), ("az://", Self::Azure)];
+    const ALL: [(&'static str, Self); 3] = [
+        ("s3://", Self::S3),
+        ("gs://", Self::Gcs),
+        ("az://", Self::Azure),
+    ];
 
     pub(crate) fn scheme(self) -> &'static str {
-        Self::ALL.iter().find(|(_, provider)| *provider == self).map_or("", |(scheme, _)| scheme)
+        Self::ALL
+            .iter()
+            .find(|(_, provider)| *provider == self)
+            .map_or("", |(scheme, _)| scheme)
     }
 
     /// The feature it is built in with.
@@ -65,7 +71,11 @@ impl FromStr for Location {
             return Ok(Self::Folder(path.to_owned()));
         }
         let expected = "expected an absolute path, `s3://BUCKET/PREFIX`, `gs://…` or `az://…`";
-        Err(Invalid::new("cold tier", &without_secrets(location), expected))
+        Err(Invalid::new(
+            "cold tier",
+            &without_secrets(location),
+            expected,
+        ))
     }
 }
 
@@ -75,7 +85,9 @@ fn bucket(provider: Provider, rest: &str) -> std::result::Result<Location, Inval
     let named = |part: &str| {
         (1..=255).contains(&part.len())
             && !part.starts_with('.')
-            && part.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+            && part
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
     };
     if is_part(bucket) && (prefix.is_empty() || prefix.split('/').all(named)) {
         let (bucket, prefix) = (bucket.to_owned(), prefix.to_owned());
@@ -92,7 +104,8 @@ fn bucket(provider: Provider, rest: &str) -> std::result::Result<Location, Inval
 
 /// Somebody may have written `s3://KEY:SECRET@BUCKET`.
 fn without_secrets(text: &str) -> String {
-    text.rsplit_once('@').map_or_else(|| text.to_owned(), |(_, rest)| format!("…@{rest}"))
+    text.rsplit_once('@')
+        .map_or_else(|| text.to_owned(), |(_, rest)| format!("…@{rest}"))
 }
 
 /// How a bucket is named in requests to S3.
@@ -151,9 +164,12 @@ impl Settings {
     #[must_use]
     pub fn variables(mut self, variables: impl IntoIterator<Item = (String, String)>) -> Self {
         let ours = |name: &str| {
-            ["AWS_", "GOOGLE_", "AZURE_"].iter().any(|provider| name.starts_with(provider))
+            ["AWS_", "GOOGLE_", "AZURE_"]
+                .iter()
+                .any(|provider| name.starts_with(provider))
         };
-        self.variables.extend(variables.into_iter().filter(|(name, _)| ours(name)));
+        self.variables
+            .extend(variables.into_iter().filter(|(name, _)| ours(name)));
         self
     }
 
@@ -178,14 +194,24 @@ impl Settings {
 pub(crate) fn not_built(provider: Provider) -> skein_transcript::Error {
     skein_transcript::Error::Misconfigured {
         tier: crate::io::TIER,
-        reason: format!("this program was built without `{}` locations", provider.scheme()),
-        hint: format!("build it with the feature `{}`, or use a folder", provider.feature()),
+        reason: format!(
+            "this program was built without `{}` locations",
+            provider.scheme()
+        ),
+        hint: format!(
+            "build it with the feature `{}`, or use a folder",
+            provider.feature()
+        ),
     }
 }
 
 impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> = self.variables.iter().map(|(name, _)| name.as_str()).collect();
+        let names: Vec<&str> = self
+            .variables
+            .iter()
+            .map(|(name, _)| name.as_str())
+            .collect();
         f.debug_struct("Settings")
             .field("location", &self.location)
             .field("endpoint", &self.endpoint.as_deref().map(without_secrets))
@@ -215,22 +241,40 @@ mod tests {
         assert_eq!("s3://my.bucket-1/a/B_1/".parse(), Ok(bucket("a/B_1")));
         assert_eq!("file:///a/b".parse(), Ok(Location::Folder("/a/b".into())));
         assert_eq!("/a/b".parse(), Ok(Location::Folder("/a/b".into())));
-        for bad in ["", "a/b", "s3://", "s3:///a", "s3://b/..", "s3://b/a//c", "s3://B", "ftp://a/b"] {
+        for bad in [
+            "",
+            "a/b",
+            "s3://",
+            "s3:///a",
+            "s3://b/..",
+            "s3://b/a//c",
+            "s3://B",
+            "ftp://a/b",
+        ] {
             assert!(bad.parse::<Location>().is_err(), "{bad:?}");
         }
     }
 
     #[test]
     fn l14_secrets_are_not_shown() {
-        let error = "s3://AKIA:hush@bucket".parse::<Location>().unwrap_err().to_string();
-        assert!(!error.contains("hush") && !error.contains("AKIA"), "{error}");
+        let error = "s3://AKIA:hush@bucket"
+            .parse::<Location>()
+            .unwrap_err()
+            .to_string();
+        assert!(
+            !error.contains("hush") && !error.contains("AKIA"),
+            "{error}"
+        );
         let location = "s3://bucket".parse().unwrap();
         let variables = [("AWS_SECRET_ACCESS_KEY", "hush"), ("HOME", "/home/me")];
         let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let mut settings = Settings::new(location).variables(variables);
         settings.endpoint = Some("https://me:hush@host".into());
         let shown = format!("{settings:?}");
-        assert!(!shown.contains("hush") && !shown.contains("HOME"), "{shown}");
+        assert!(
+            !shown.contains("hush") && !shown.contains("HOME"),
+            "{shown}"
+        );
         assert!(shown.contains("AWS_SECRET_ACCESS_KEY"), "{shown}");
     }
 }

@@ -89,16 +89,24 @@ fn s3(bucket: &str, settings: &Settings, retries: usize) -> Result<Arc<dyn Objec
         }
     }
     let given = |key| builder.get_config_value(&key);
-    let known = [Key::AccessKeyId, Key::WebIdentityTokenFile, Key::ContainerCredentialsRelativeUri]
-        .into_iter()
-        .chain([Key::ContainerCredentialsFullUri])
-        .any(|key| given(key).is_some());
+    let known = [
+        Key::AccessKeyId,
+        Key::WebIdentityTokenFile,
+        Key::ContainerCredentialsRelativeUri,
+    ]
+    .into_iter()
+    .chain([Key::ContainerCredentialsFullUri])
+    .any(|key| given(key).is_some());
     if settings.identity == Identity::Given && !known {
         return Err(anonymous("set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"));
     }
     let endpoint = settings.endpoint.clone();
-    let endpoint = endpoint.or_else(|| given(Key::S3Endpoint)).or_else(|| given(Key::Endpoint));
-    let endpoint = endpoint.map(|endpoint| checked(endpoint, bucket, settings.addressing)).transpose()?;
+    let endpoint = endpoint
+        .or_else(|| given(Key::S3Endpoint))
+        .or_else(|| given(Key::Endpoint));
+    let endpoint = endpoint
+        .map(|endpoint| checked(endpoint, bucket, settings.addressing))
+        .transpose()?;
     builder = builder
         .with_bucket_name(bucket)
         .with_virtual_hosted_style_request(settings.addressing == Addressing::VirtualHost)
@@ -113,7 +121,10 @@ fn s3(bucket: &str, settings: &Settings, retries: usize) -> Result<Arc<dyn Objec
     if let Some(endpoint) = endpoint {
         builder = builder.with_config(Key::S3Endpoint, endpoint);
     }
-    built(builder.build(), "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and the endpoint")
+    built(
+        builder.build(),
+        "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and the endpoint",
+    )
 }
 
 /// An endpoint as `object_store` wants it: with the bucket in it, if it is to be there.
@@ -124,7 +135,9 @@ fn checked(
     addressing: crate::settings::Addressing,
 ) -> Result<String> {
     let parts = endpoint.split_once("://").filter(|(scheme, host)| {
-        matches!(*scheme, "http" | "https") && !host.is_empty() && !host.contains(['@', '?', '#', ' '])
+        matches!(*scheme, "http" | "https")
+            && !host.is_empty()
+            && !host.contains(['@', '?', '#', ' '])
     });
     let Some((scheme, host)) = parts else {
         return Err(Error::Misconfigured {
@@ -151,17 +164,26 @@ fn gcs(bucket: &str, settings: &Settings, retries: usize) -> Result<Arc<dyn Obje
             builder = builder.with_config(key, value);
         }
     }
-    let known = [Key::ServiceAccount, Key::ServiceAccountKey, Key::ApplicationCredentials]
-        .into_iter()
-        .any(|key| builder.get_config_value(&key).is_some());
+    let known = [
+        Key::ServiceAccount,
+        Key::ServiceAccountKey,
+        Key::ApplicationCredentials,
+    ]
+    .into_iter()
+    .any(|key| builder.get_config_value(&key).is_some());
     if settings.identity == Identity::Given && !known {
-        return Err(anonymous("set GOOGLE_APPLICATION_CREDENTIALS to a file with a key"));
+        return Err(anonymous(
+            "set GOOGLE_APPLICATION_CREDENTIALS to a file with a key",
+        ));
     }
     let builder = builder
         .with_bucket_name(bucket)
         .with_retry(retry(settings, retries))
         .with_client_options(options(settings, None));
-    built(builder.build(), "check the file GOOGLE_APPLICATION_CREDENTIALS names")
+    built(
+        builder.build(),
+        "check the file GOOGLE_APPLICATION_CREDENTIALS names",
+    )
 }
 
 #[cfg(feature = "azure")]
@@ -174,14 +196,23 @@ fn azure(bucket: &str, settings: &Settings, retries: usize) -> Result<Arc<dyn Ob
             builder = builder.with_config(key, value);
         }
     }
-    let known = [Key::AccessKey, Key::ClientSecret, Key::SasKey, Key::Token, Key::FederatedTokenFile]
-        .into_iter()
-        .any(|key| builder.get_config_value(&key).is_some());
+    let known = [
+        Key::AccessKey,
+        Key::ClientSecret,
+        Key::SasKey,
+        Key::Token,
+        Key::FederatedTokenFile,
+    ]
+    .into_iter()
+    .any(|key| builder.get_config_value(&key).is_some());
     if settings.identity == Identity::Given && !known {
         let hint = "set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY";
         return Err(anonymous(hint));
     }
-    let endpoint = settings.endpoint.clone().or_else(|| builder.get_config_value(&Key::Endpoint));
+    let endpoint = settings
+        .endpoint
+        .clone()
+        .or_else(|| builder.get_config_value(&Key::Endpoint));
     if let Some(endpoint) = &endpoint {
         builder = builder.with_endpoint(endpoint.clone());
     }
@@ -189,7 +220,10 @@ fn azure(bucket: &str, settings: &Settings, retries: usize) -> Result<Arc<dyn Ob
         .with_container_name(bucket)
         .with_retry(retry(settings, retries))
         .with_client_options(options(settings, endpoint.as_deref()));
-    built(builder.build(), "check AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY")
+    built(
+        builder.build(),
+        "check AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
+    )
 }
 
 fn anonymous(hint: &str) -> Error {

@@ -47,7 +47,9 @@ impl Failure {
         // The type that knows the status cannot be named from outside of `object_store`, its text can.
         let text = error.to_string();
         failure.status = after(&text, "status code: ").and_then(|rest| rest.get(..3)?.parse().ok());
-        failure.code = after(&text, "<Code>").and_then(|rest| rest.split('<').next()).and_then(word);
+        failure.code = after(&text, "<Code>")
+            .and_then(|rest| rest.split('<').next())
+            .and_then(word);
         failure.redirected = text.contains("Received redirect without LOCATION");
         failure
     }
@@ -82,15 +84,21 @@ impl Failure {
                 reason,
                 hint: self.advice(),
             },
-            Means::NoObject | Means::Refused | Means::Contended | Means::NotSent | Means::Unknown => {
-                Error::cold(reason)
-            }
+            Means::NoObject
+            | Means::Refused
+            | Means::Contended
+            | Means::NotSent
+            | Means::Unknown => Error::cold(reason),
         }
     }
 
     fn what(&self, timeout: Duration) -> String {
         if let Some(status) = self.status {
-            let code = self.code.as_deref().map(|code| format!(" {code}")).unwrap_or_default();
+            let code = self
+                .code
+                .as_deref()
+                .map(|code| format!(" {code}"))
+                .unwrap_or_default();
             return format!("answered {status}{code}");
         }
         if self.redirected {
@@ -116,9 +124,9 @@ impl Failure {
             "ExpiredToken" | "InvalidToken" => "get a new session token: this one has ended",
             "RequestTimeTooSkewed" => "set this machine's clock",
             "NoSuchBucket" | "ContainerNotFound" => "make the bucket, or correct its name",
-            "AuthorizationHeaderMalformed" | "PermanentRedirect" | "IllegalLocationConstraintException" => {
-                "set the region the bucket is in"
-            }
+            "AuthorizationHeaderMalformed"
+            | "PermanentRedirect"
+            | "IllegalLocationConstraintException" => "set the region the bucket is in",
             "NotImplemented" => "use a store that honours If-Match and If-None-Match on puts",
             _ if self.redirected => "set the region the bucket is in",
             _ if self.means() == Means::Denied => {

@@ -53,7 +53,9 @@ impl Disk {
             return Ok(());
         }
         let root = self.root.display();
-        Err(Error::cold(format!("the folder `{root}` is gone; is its disk mounted?")))
+        Err(Error::cold(format!(
+            "the folder `{root}` is gone; is its disk mounted?"
+        )))
     }
 
     pub(super) fn get(&self, name: &str) -> Result<Option<Object>> {
@@ -143,14 +145,21 @@ fn exists(path: &Path) -> Result<bool> {
 
 fn read(path: &Path) -> Result<Option<Vec<u8>>> {
     let no_links = OFlags::NOFOLLOW.bits().cast_signed();
-    let file = match OpenOptions::new().read(true).custom_flags(no_links).open(path) {
+    let file = match OpenOptions::new()
+        .read(true)
+        .custom_flags(no_links)
+        .open(path)
+    {
         Err(e) if is_nothing(&e) => return Ok(None),
         other => other.at("open", path)?,
     };
     let size = file.metadata().at("look at", path)?.len();
     if size > LARGEST {
         let name = path.display();
-        return Err(Error::corrupt(name, format!("it has {size} bytes, more than we ever put")));
+        return Err(Error::corrupt(
+            name,
+            format!("it has {size} bytes, more than we ever put"),
+        ));
     }
     let mut body = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
     file.take(LARGEST).read_to_end(&mut body).at("read", path)?;

@@ -23,13 +23,7 @@ pub(super) fn list(
     Ok(names)
 }
 
-fn walk(
-    root: &Path,
-    prefix: &str,
-    after: &str,
-    limit: usize,
-    names: &mut Vec<Name>,
-) -> Result<()> {
+fn walk(root: &Path, prefix: &str, after: &str, limit: usize, names: &mut Vec<Name>) -> Result<()> {
     for child in children(&root.join(prefix))? {
         if names.len() >= limit {
             break;
@@ -57,7 +51,11 @@ fn children(folder: &Path) -> Result<Vec<String>> {
     };
     for entry in entries {
         let entry = entry.at("read", folder)?;
-        let Some(part) = entry.file_name().to_str().filter(|part| is_part(part)).map(str::to_owned)
+        let Some(part) = entry
+            .file_name()
+            .to_str()
+            .filter(|part| is_part(part))
+            .map(str::to_owned)
         else {
             continue;
         };

@@ -23,7 +23,8 @@ impl Temp {
     pub(super) fn write(folder: &Path, body: &[u8]) -> Result<Self> {
         loop {
             let mut random = [0; 16];
-            getrandom::fill(&mut random).map_err(|e| Error::cold(format!("no random bytes: {e}")))?;
+            getrandom::fill(&mut random)
+                .map_err(|e| Error::cold(format!("no random bytes: {e}")))?;
             let path = folder.join(format!("{:032x}", u128::from_le_bytes(random)));
             let mut options = OpenOptions::new();
             options.create_new(true).write(true).mode(0o600);

@@ -7,18 +7,24 @@ use skein_transcript::cold::{Name, Put, When};
 use tokio::task::JoinSet;
 
 /// Each racer has a tier of its own, as on another machine.
-pub async fn of_many_creators_one_wins(tiers: Vec<Arc<dyn Cold>>) {
+pub(crate) async fn of_many_creators_one_wins(tiers: Vec<Arc<dyn Cold>>) {
     let name = Name::from_stored("t/manifests/one");
     let mut racers = JoinSet::new();
     for (number, tier) in tiers.iter().cloned().enumerate() {
         let name = name.clone();
         racers.spawn(async move {
             let body = format!("racer {number}").into_bytes();
-            (tier.put(&name, body.clone(), When::Absent).await.unwrap(), body)
+            (
+                tier.put(&name, body.clone(), When::Absent).await.unwrap(),
+                body,
+            )
         });
     }
     let ended = racers.join_all().await;
-    let won: Vec<_> = ended.into_iter().filter(|(put, _)| *put == Put::Done).collect();
+    let won: Vec<_> = ended
+        .into_iter()
+        .filter(|(put, _)| *put == Put::Done)
+        .collect();
     assert_eq!(won.len(), 1);
     for tier in tiers {
         assert_eq!(tier.get(&name).await.unwrap().unwrap().body, won[0].1);
@@ -26,7 +32,7 @@ pub async fn of_many_creators_one_wins(tiers: Vec<Arc<dyn Cold>>) {
 }
 
 /// Adds 1 to a number in an object, against all others who do.
-pub async fn count(tier: &dyn Cold, name: &Name) {
+pub(crate) async fn count(tier: &dyn Cold, name: &Name) {
     loop {
         let (number, when) = match tier.get(name).await.unwrap() {
             None => (0, When::Absent),
@@ -39,11 +45,11 @@ pub async fn count(tier: &dyn Cold, name: &Name) {
     }
 }
 
-pub fn number(body: &[u8]) -> u64 {
+pub(crate) fn number(body: &[u8]) -> u64 {
     std::str::from_utf8(body).unwrap().parse().unwrap()
 }
 
-pub async fn of_many_counters_nothing_is_lost(tiers: Vec<Arc<dyn Cold>>, each: u64) {
+pub(crate) async fn of_many_counters_nothing_is_lost(tiers: Vec<Arc<dyn Cold>>, each: u64) {
     let name = Name::from_stored("t/manifests/count");
     let writers = tiers.len() as u64;
     let mut counters = JoinSet::new();

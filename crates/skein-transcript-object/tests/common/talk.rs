@@ -9,51 +9,66 @@ use skein_transcript::{
     Block, By, Cold, Hot, Message, Role, Run, Tiers, Transcript, TranscriptId, Transcripts,
 };
 
-pub fn by() -> By {
+pub(crate) fn by() -> By {
     By {
         run: Run(1),
         at: Timestamp::from_micros(1_000),
     }
 }
 
-pub fn id(name: &str) -> TranscriptId {
+pub(crate) fn id(name: &str) -> TranscriptId {
     name.parse().unwrap()
 }
 
-pub fn message(name: &str, text: &str) -> Message {
+pub(crate) fn message(name: &str, text: &str) -> Message {
     let blocks = vec![Block::Text(text.to_owned())];
-    Message::new(name.parse().unwrap(), Role::User, blocks, Timestamp::from_micros(1))
+    Message::new(
+        name.parse().unwrap(),
+        Role::User,
+        blocks,
+        Timestamp::from_micros(1),
+    )
 }
 
-pub fn on(hot: &Arc<MemoryHot>, cold: &Arc<dyn Cold>) -> Transcripts {
+pub(crate) fn on(hot: &Arc<MemoryHot>, cold: &Arc<dyn Cold>) -> Transcripts {
     let hot: Arc<dyn Hot> = hot.clone();
     Tiers::new(hot, cold.clone()).tenant(TenantId::default_tenant())
 }
 
 /// As on a machine that has nothing but the cold tier.
-pub fn elsewhere(cold: &Arc<dyn Cold>) -> Transcripts {
+pub(crate) fn elsewhere(cold: &Arc<dyn Cold>) -> Transcripts {
     on(&Arc::default(), cold)
 }
 
 /// A transcript with these messages, or as many more as it lacks.
-pub async fn talk(all: &Transcripts, name: &str, messages: &[Message]) -> Transcript {
+pub(crate) async fn talk(all: &Transcripts, name: &str, messages: &[Message]) -> Transcript {
     all.create(&id(name), by()).await.unwrap();
     let transcript = all.open(&id(name));
     transcript.append(by(), messages).await.unwrap();
     transcript
 }
 
-pub async fn all_of(transcript: &Transcript) -> Vec<Message> {
-    let query = Query {
-        direction: Direction::OldestFirst,
-        cursor: None,
-        limit: 100_000,
-    };
-    let page = transcript.page(query).await.unwrap();
-    assert_eq!(page.next, None);
-    page.messages.into_iter().map(|placed| placed.message).collect()
+/// What was said, without what a service adds to it.
+pub(crate) fn said(messages: &[Message]) -> Vec<(String, Vec<Block>)> {
+    messages
+        .iter()
+        .map(|m| (m.id.to_string(), m.blocks.clone()))
+        .collect()
 }
 
-pub async fn ids_of(transcript: &Transcript) -> Vec<String> {
-    all_of(transcript).await.iter().map(|m| m.id.to_string()).collect()
+pub(crate) async fn all_of(transcript: &Transcript) -> Vec<(String, Vec<Block>)> {
+    let (mut messages, mut cursor) = (vec![], None);
+    loop {
+        let query = Query {
+            direction: Direction::OldestFirst,
+            cursor,
+            limit: 1_000,
+        };
+        let page = transcript.page(query).await.unwrap();
+        messages.extend(page.messages.into_iter().map(|placed| placed.message));
+        cursor = page.next;
+        if cursor.is_none() {
+            return said(&messages);
+        }
+    }
 }

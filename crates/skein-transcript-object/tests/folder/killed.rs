@@ -1,12 +1,9 @@
 //! Processes that share a folder, and are killed while they write.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
-#![expect(clippy::disallowed_methods, reason = "a child process is told its task by its environment")]
-
-#[path = "common/race.rs"]
-mod race;
-#[path = "common/talk.rs"]
-mod talk;
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a child process is told its task by its environment"
+)]
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -20,6 +17,8 @@ use skein_transcript::service::Keep;
 use skein_transcript::{Message, Transcript};
 use skein_transcript_object::Folder;
 use tempfile::TempDir;
+
+use crate::{race, talk};
 
 /// The folder a child process works in; set for children only.
 const FOLDER: &str = "SKEIN_TEST_CHILD_FOLDER";
@@ -46,7 +45,9 @@ fn task() -> Option<(Arc<dyn Cold>, usize)> {
 /// Every process makes the same transcript, as if it had read it from one hot tier.
 fn messages(round: usize) -> Vec<Message> {
     let text = |n: usize| format!("{n} ").repeat(200 + n * 7919 % 3_000);
-    (0..round * 40).map(|n| talk::message(&format!("m{n}"), &text(n))).collect()
+    (0..round * 40)
+        .map(|n| talk::message(&format!("m{n}"), &text(n)))
+        .collect()
 }
 
 async fn grown(cold: &Arc<dyn Cold>, round: usize) -> Transcript {
@@ -54,7 +55,10 @@ async fn grown(cold: &Arc<dyn Cold>, round: usize) -> Transcript {
     let all = talk::on(&hot, cold);
     let transcript = talk::talk(&all, "t", &[]).await;
     for round in 1..=round {
-        transcript.append(talk::by(), &messages(round)).await.unwrap();
+        transcript
+            .append(talk::by(), &messages(round))
+            .await
+            .unwrap();
     }
     transcript
 }
@@ -84,12 +88,16 @@ fn child_that_counts() {
 #[test]
 fn l1_processes_count_without_a_loss() {
     let root = TempDir::new().unwrap();
-    let children: Vec<_> = (0..6).map(|_| child("child_that_counts", root.path(), 25)).collect();
+    let children: Vec<_> = (0..6)
+        .map(|_| child("killed::child_that_counts", root.path(), 25))
+        .collect();
     for mut child in children {
         assert!(child.wait().unwrap().success());
     }
     let cold = Folder::open(root.path()).unwrap();
-    let object = block_on(cold.get(&Name::from_stored("t/manifests/count"))).unwrap().unwrap();
+    let object = block_on(cold.get(&Name::from_stored("t/manifests/count")))
+        .unwrap()
+        .unwrap();
     assert_eq!(race::number(&object.body), 150);
 }
 
@@ -98,12 +106,18 @@ fn l4_flushers_killed_anywhere_lose_nothing() {
     let root = TempDir::new().unwrap();
     // How long a flush takes here, so that kills fall into it.
     let since = Instant::now();
-    assert!(child("child_that_flushes", root.path(), 1).wait().unwrap().success());
+    assert!(
+        child("killed::child_that_flushes", root.path(), 1)
+            .wait()
+            .unwrap()
+            .success()
+    );
     let whole = since.elapsed();
     let mut killed = 0;
     for round in 2..=12_u32 {
-        let mut children: Vec<_> =
-            (0..2).map(|_| child("child_that_flushes", root.path(), round as usize)).collect();
+        let mut children: Vec<_> = (0..2)
+            .map(|_| child("killed::child_that_flushes", root.path(), round as usize))
+            .collect();
         std::thread::sleep(whole * round / 13 + Duration::from_millis(u64::from(round)));
         for child in &mut children {
             // One that has ended already was killed after its last write, so to say.
@@ -111,11 +125,16 @@ fn l4_flushers_killed_anywhere_lose_nothing() {
             killed += usize::from(!child.wait().unwrap().success());
         }
         let cold: Arc<dyn Cold> = Arc::new(Folder::open(root.path()).unwrap());
-        assert_eq!(std::fs::read_dir(root.path().join(".skein/temp")).unwrap().count(), 0);
+        assert_eq!(
+            std::fs::read_dir(root.path().join(".skein/temp"))
+                .unwrap()
+                .count(),
+            0
+        );
         block_on(async {
             // Whatever they left can be read, and is a beginning of what was said.
             let left = talk::elsewhere(&cold).open(&talk::id("t"));
-            let said = messages(round as usize);
+            let said = talk::said(&messages(round as usize));
             let there = talk::all_of(&left).await;
             assert!(said.starts_with(&there), "{} messages", there.len());
             // Flushing again adds what is missing, and then nothing.

@@ -2,9 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 
-#[path = "common/race.rs"]
+mod killed;
+#[path = "../common/race.rs"]
 mod race;
-#[path = "common/talk.rs"]
+#[path = "../common/talk.rs"]
 mod talk;
 
 use std::fs;
@@ -66,7 +67,8 @@ async fn l1_of_32_creators_one_wins() {
 #[tokio::test]
 async fn l1_16_writers_count_without_a_loss() {
     let root = TempDir::new().unwrap();
-    race::of_many_counters_nothing_is_lost((0..16).map(|_| folder(root.path())).collect(), 10).await;
+    race::of_many_counters_nothing_is_lost((0..16).map(|_| folder(root.path())).collect(), 10)
+        .await;
 }
 
 #[test]
@@ -87,7 +89,12 @@ fn l15_everything_is_for_the_owner_only() {
     while let Some(path) = waiting.pop() {
         let data = fs::symlink_metadata(&path).unwrap();
         let mode = data.permissions().mode() & 0o777;
-        assert_eq!(mode, if data.is_dir() { 0o700 } else { 0o600 }, "{}", path.display());
+        assert_eq!(
+            mode,
+            if data.is_dir() { 0o700 } else { 0o600 },
+            "{}",
+            path.display()
+        );
         seen += 1;
         if data.is_dir() {
             waiting.extend(fs::read_dir(&path).unwrap().map(|e| e.unwrap().path()));
@@ -106,7 +113,10 @@ fn l15_links_lead_nowhere() {
     assert!(block_on(cold.get(&name("t/a"))).is_err());
     assert_eq!(block_on(cold.list(&name("t/"), None, 9)).unwrap(), []);
     assert_eq!(put(&*cold, "t/a", "y").unwrap(), Put::Refused);
-    assert_eq!(fs::read_to_string(outside.path().join("secret")).unwrap(), "x");
+    assert_eq!(
+        fs::read_to_string(outside.path().join("secret")).unwrap(),
+        "x"
+    );
 }
 
 #[test]
@@ -117,7 +127,10 @@ fn what_is_not_ours_is_left_alone() {
     fs::write(root.path().join("t/README"), "x").unwrap();
     let cold = folder(root.path());
     put(&*cold, "t/a", "y").unwrap();
-    assert_eq!(block_on(cold.list(&name("t/"), None, 9)).unwrap(), [name("t/a")]);
+    assert_eq!(
+        block_on(cold.list(&name("t/"), None, 9)).unwrap(),
+        [name("t/a")]
+    );
     block_on(cold.delete(&name("t/a"))).unwrap();
     assert!(root.path().join("t/README").exists());
 }
@@ -135,7 +148,11 @@ fn lists_are_in_the_order_of_whole_names() {
         let after = start.checked_sub(1).map(|n| name(ordered[n]));
         for limit in 0..=ordered.len() {
             let listed = block_on(cold.list(&name("t/"), after.as_ref(), limit)).unwrap();
-            let expected: Vec<_> = ordered[start..].iter().take(limit).map(|n| name(n)).collect();
+            let expected: Vec<_> = ordered[start..]
+                .iter()
+                .take(limit)
+                .map(|n| name(n))
+                .collect();
             assert_eq!(listed, expected);
         }
     }
@@ -156,11 +173,17 @@ fn a_folder_that_is_gone_is_not_an_empty_one() {
     ];
     for failure in failures {
         assert_eq!(failure.kind(), Kind::Unavailable);
-        assert!(failure.to_string().contains("is its disk mounted?"), "{failure}");
+        assert!(
+            failure.to_string().contains("is its disk mounted?"),
+            "{failure}"
+        );
     }
     assert!(!root.exists());
     fs::rename(parent.path().join("unmounted"), &root).unwrap();
-    assert_eq!(block_on(cold.get(&name("t/a"))).unwrap().unwrap().body, b"x");
+    assert_eq!(
+        block_on(cold.get(&name("t/a"))).unwrap().unwrap().body,
+        b"x"
+    );
 }
 
 #[test]
@@ -170,7 +193,11 @@ fn something_in_the_way_is_told_with_a_hint() {
     let cold = folder(root.path());
     let failure = put(&*cold, "t/a", "x").unwrap_err();
     assert_eq!(failure.kind(), Kind::Failed, "{failure}");
-    assert!(failure.hints()[0].contains("move it away"), "{:?}", failure.hints());
+    assert!(
+        failure.hints()[0].contains("move it away"),
+        "{:?}",
+        failure.hints()
+    );
     let settings = Settings::new(root.path().join("t").to_str().unwrap().parse().unwrap());
     assert_eq!(settings.open().unwrap_err().kind(), Kind::Failed);
 }
@@ -187,7 +214,12 @@ fn half_written_files_of_the_dead_are_swept_and_of_the_living_are_not() {
     let cold = folder(root.path());
     assert!(!temp.join("dead").exists());
     assert!(temp.join("alive").exists());
-    assert_eq!(block_on(cold.list(&name(".skein/"), None, 9)).unwrap_err().kind(), Kind::Misuse);
+    assert_eq!(
+        block_on(cold.list(&name(".skein/"), None, 9))
+            .unwrap_err()
+            .kind(),
+        Kind::Misuse
+    );
 }
 
 fn files(root: &Path) -> Vec<String> {
