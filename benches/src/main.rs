@@ -14,6 +14,7 @@ mod place;
 mod startup;
 mod stats;
 mod table;
+mod transcript;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -33,6 +34,9 @@ struct Args {
     /// Sessions in the largest home
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     most: u64,
+    /// Messages in the longest transcript
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    messages: u64,
     /// Where the real agent programs are, as `./test --agents` installs them
     #[arg(
         long,
@@ -62,6 +66,8 @@ enum What {
     List,
     /// From an answer to a hundred subscribers
     Latency,
+    /// Transcripts in this process: appends, forks, words
+    Transcript,
     /// Starting the command line
     Startup,
     /// Agents: starting, holding, finding again and talking to them
@@ -91,10 +97,17 @@ fn main() -> ExitCode {
 }
 
 fn measure(args: &Args) -> Result<Vec<Row>, Failure> {
-    let program = Program::new(args.skein.clone())?;
     let runtime = Builder::new_multi_thread().enable_all().build()?;
     let wanted = |what| args.only.is_empty() || args.only.contains(&what);
     let mut rows = vec![];
+    if wanted(What::Transcript) {
+        rows.extend(runtime.block_on(transcript::measure(args.messages))?);
+    }
+    if args.only == [What::Transcript] {
+        // Measured in this process; no program need be built for it.
+        return Ok(rows);
+    }
+    let program = Program::new(args.skein.clone())?;
     if wanted(What::Startup) {
         rows.extend(startup::measure(&program)?);
     }

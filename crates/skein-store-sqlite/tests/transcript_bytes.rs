@@ -14,6 +14,7 @@ use skein_transcript::{
     Block, By, Hot, Message, MessageId, Point, Role, Run, Tiers, TranscriptId, Transcripts,
 };
 use tempfile::TempDir;
+use tokio::task::JoinSet;
 
 const BY: By = By {
     run: Run(1),
@@ -101,14 +102,45 @@ impl Dice {
     /// Nothing that could be packed, but for its alphabet.
     fn noise(&mut self, bytes: usize) -> String {
         let alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-        (0..bytes).map(|_| char::from(alphabet[self.roll(64)])).collect()
+        (0..bytes)
+            .map(|_| char::from(alphabet[self.roll(64)]))
+            .collect()
     }
 }
 
 const WORDS: [&str; 32] = [
-    "the", "of", "file", "and", "to", "function", "in", "a", "is", "test", "error", "return", "that", "with",
-    "session", "for", "value", "it", "as", "let", "was", "on", "transcript", "are", "writes", "this", "by", "be",
-    "message", "from", "handler", "which",
+    "the",
+    "of",
+    "file",
+    "and",
+    "to",
+    "function",
+    "in",
+    "a",
+    "is",
+    "test",
+    "error",
+    "return",
+    "that",
+    "with",
+    "session",
+    "for",
+    "value",
+    "it",
+    "as",
+    "let",
+    "was",
+    "on",
+    "transcript",
+    "are",
+    "writes",
+    "this",
+    "by",
+    "be",
+    "message",
+    "from",
+    "handler",
+    "which",
 ];
 
 /// How a conversation's bytes and those of its file compare, with 32 of them growing side by side.
@@ -121,11 +153,16 @@ fn overhead(text: impl Fn(&mut Dice, usize) -> String) -> f64 {
         block_on(fixture.all.create(&name(n), BY)).unwrap();
     }
     for turn in 0..EACH {
+        let mut writers = JoinSet::new();
         for n in 0..SIDE_BY_SIDE {
             let blocks = vec![Block::Text(text(&mut dice, turn))];
-            let message = Message::new(mid(turn * SIDE_BY_SIDE + n), Role::Assistant, blocks, BY.at);
-            block_on(fixture.all.open(&name(n)).append(BY, &[message])).unwrap();
+            let message =
+                Message::new(mid(turn * SIDE_BY_SIDE + n), Role::Assistant, blocks, BY.at);
+            let transcript = fixture.all.open(&name(n));
+            let append = async move { transcript.append(BY, &[message]).await.unwrap() };
+            block_on(async { writers.spawn(append) });
         }
+        block_on(writers.join_all());
     }
     let mut bytes = 0;
     for n in 0..SIDE_BY_SIDE {
@@ -136,14 +173,14 @@ fn overhead(text: impl Fn(&mut Dice, usize) -> String) -> f64 {
             bytes: usize::MAX,
         };
         let tenant = TenantId::default_tenant();
-        let entries = block_on(fixture.hot.read(&tenant, &name(n), range)).unwrap().unwrap();
+        let entries = block_on(fixture.hot.read(&tenant, &name(n), range))
+            .unwrap()
+            .unwrap();
         assert_eq!(entries.len(), EACH);
         bytes += entries.iter().map(|e| e.payload.len() as u64).sum::<u64>();
     }
     let fixture = fixture.settled();
-    let ratio = fixture.size("transcripts.db") as f64 / bytes as f64;
-    println!("{ratio:.2} × of {} bytes a message", bytes as usize / SIDE_BY_SIDE / EACH);
-    ratio
+    fixture.size("transcripts.db") as f64 / bytes as f64
 }
 
 #[test]
@@ -187,7 +224,6 @@ fn l11_forks_and_rewinds_write_the_same_at_any_length() {
     fork(&long, 1);
     assert_eq!(fork(&short, 2), fork(&long, 2));
     let (few, many) = (rewind(&short), rewind(&long));
-    println!("rewinding logs {few} and {many} bytes");
     assert!(many <= few + 4 * 4_120, "{few} and {many}");
     let head = block_on(long.all.open(&name(2)).head()).unwrap();
     assert_eq!(head.marks.messages, 100_000);
@@ -199,16 +235,24 @@ fn evicted_transcripts_are_gone_at_once_and_their_room_is_used_again() {
     let before = fixture.size("transcripts.db");
     let tenant = TenantId::default_tenant();
     for round in 0..3 {
-        let version = block_on(fixture.all.open(&name(round)).head()).unwrap().version;
+        let version = block_on(fixture.all.open(&name(round)).head())
+            .unwrap()
+            .version;
         let hot: &dyn Hot = &fixture.hot;
-        assert_eq!(block_on(hot.evict(&tenant, &name(round), version)).unwrap(), Evict::Done);
+        assert_eq!(
+            block_on(hot.evict(&tenant, &name(round), version)).unwrap(),
+            Evict::Done
+        );
         assert_eq!(block_on(hot.look(&tenant, &name(round))).unwrap(), None);
         // Others need not wait for the clearing.
         block_on(fixture.all.create(&name(round + 1), BY)).unwrap();
         while fixture.pages("SELECT count(*) FROM garbage") > 0 {
             std::thread::yield_now();
         }
-        assert_eq!(fixture.pages("SELECT (SELECT count(*) FROM entries) + (SELECT count(*) FROM ids)"), 0);
+        assert_eq!(
+            fixture.pages("SELECT (SELECT count(*) FROM entries) + (SELECT count(*) FROM ids)"),
+            0
+        );
         let transcript = fixture.all.open(&name(round + 1));
         let all: Vec<_> = (0..20_000)
             .map(|n| Message::new(mid(n), Role::User, vec![Block::Text("word".into())], BY.at))

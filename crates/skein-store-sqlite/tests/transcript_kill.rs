@@ -105,7 +105,9 @@ fn l10_killed_writers_lose_nothing_acknowledged() {
         assert_eq!(inspect(&path).unwrap().findings, Vec::<String>::new());
         look(&path, &acknowledged);
     }
-    let shared = acknowledged.iter().filter(|(transcript, ..)| *transcript == SHARED);
+    let shared = acknowledged
+        .iter()
+        .filter(|(transcript, ..)| *transcript == SHARED);
     assert!(shared.count() > KILLS);
 }
 
@@ -128,7 +130,11 @@ fn killed_after(path: &PathBuf, lines: usize) -> Vec<(usize, usize, u64)> {
         (parts[0] as usize, parts[1] as usize, parts[2])
     };
     // A line that was cut is one that nobody read.
-    acknowledged.iter().filter(|line| line.split(' ').count() == 3).map(parse).collect()
+    acknowledged
+        .iter()
+        .filter(|line| line.split(' ').count() == 3)
+        .map(parse)
+        .collect()
 }
 
 fn look(path: &Path, acknowledged: &[(usize, usize, u64)]) {
@@ -139,7 +145,11 @@ fn look(path: &Path, acknowledged: &[(usize, usize, u64)]) {
         for found in &messages {
             let (writer, n) = found.id.as_str()[1..].split_once('-').unwrap();
             let (writer, n) = (writer.parse().unwrap(), n.parse().unwrap());
-            assert!(found.says_the_same(&message(writer, n)), "torn: {}", found.id);
+            assert!(
+                found.says_the_same(&message(writer, n)),
+                "torn: {}",
+                found.id
+            );
             seen.entry(writer).or_default().push(n);
         }
         for (writer, numbers) in &seen {
@@ -154,7 +164,10 @@ fn look(path: &Path, acknowledged: &[(usize, usize, u64)]) {
             }
         }
         for (_, writer, n) in acknowledged.iter().filter(|(t, ..)| *t == number) {
-            assert!(seen.get(writer).is_some_and(|seen| seen.contains(n)), "lost {number}: {writer} {n}");
+            assert!(
+                seen.get(writer).is_some_and(|seen| seen.contains(n)),
+                "lost {number}: {writer} {n}"
+            );
         }
     }
 }

@@ -141,11 +141,7 @@ pub struct Hits {
 }
 
 pub trait Index: Send + Sync + fmt::Debug {
-    fn mark<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
-    ) -> Pending<'a, Option<Mark>>;
+    fn mark<'a>(&'a self, tenant: &'a TenantId, id: &'a TranscriptId) -> Pending<'a, Option<Mark>>;
 
     fn update<'a>(
         &'a self,

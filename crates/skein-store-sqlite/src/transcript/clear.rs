@@ -34,7 +34,8 @@ fn entries(connection: &Connection, reel: i64) -> Result<()> {
     let (mut through, mut rows, mut bytes) = (None, 0, 0);
     {
         // A length is known without reading what is long.
-        let sql = "SELECT key, length(payload) FROM entries WHERE key BETWEEN ?1 AND ?2 ORDER BY key";
+        let sql =
+            "SELECT key, length(payload) FROM entries WHERE key BETWEEN ?1 AND ?2 ORDER BY key";
         let mut statement = connection.prepare_cached(sql)?;
         let mut found = statement.query([first, last])?;
         while rows < ROWS && bytes < BYTES {
@@ -64,7 +65,9 @@ fn indexed(connection: &Connection, life: i64) -> Result<()> {
         "DELETE FROM ids WHERE (life, id) IN (SELECT life, id FROM ids WHERE life = ?1 LIMIT ?2)",
         "DELETE FROM forgets WHERE (life, era) IN (SELECT life, era FROM forgets WHERE life = ?1 LIMIT ?2)",
     ] {
-        let removed = connection.prepare_cached(sql)?.execute(params![life, ROWS as u32])?;
+        let removed = connection
+            .prepare_cached(sql)?
+            .execute(params![life, ROWS as u32])?;
         if removed == ROWS {
             return Ok(());
         }

@@ -34,7 +34,9 @@ pub struct SqliteHot {
 impl fmt::Debug for SqliteHot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = &self.file.path;
-        f.debug_struct("SqliteHot").field("path", path).finish_non_exhaustive()
+        f.debug_struct("SqliteHot")
+            .field("path", path)
+            .finish_non_exhaustive()
     }
 }
 
@@ -141,7 +143,9 @@ impl Hot for SqliteHot {
             if limit == 1 {
                 return self.file.read(|c| sql::strands(c, &name, from, limit));
             }
-            self.file.scan(move |c| sql::strands(c, &name, from, limit)).await
+            self.file
+                .scan(move |c| sql::strands(c, &name, from, limit))
+                .await
         })
     }
 
@@ -230,7 +234,10 @@ impl Hot for SqliteHot {
         Box::pin(async move {
             let limit = limit.max(1);
             let after = cursor.unwrap_or_default();
-            let transcripts = self.file.scan(move |c| sql::list(c, &tenant, &after, limit)).await?;
+            let transcripts = self
+                .file
+                .scan(move |c| sql::list(c, &tenant, &after, limit))
+                .await?;
             let last = transcripts.last().filter(|_| transcripts.len() == limit);
             let next = last.map(|(id, _)| id.to_string());
             Ok(Listed { transcripts, next })
@@ -246,7 +253,9 @@ mod tests {
     use super::*;
 
     fn change(expected: Option<u64>, position: u64, bytes: usize) -> Change {
-        let noise = blake3::Hasher::new().update(&position.to_le_bytes()).finalize_xof();
+        let noise = blake3::Hasher::new()
+            .update(&position.to_le_bytes())
+            .finalize_xof();
         let mut payload = vec![0; bytes];
         { noise }.fill(&mut payload);
         let strand = StrandRow {
@@ -265,7 +274,11 @@ mod tests {
                 touched_at: Timestamp::from_micros(1),
                 body: "{}".into(),
             },
-            strands: if expected.is_none() { vec![strand] } else { vec![] },
+            strands: if expected.is_none() {
+                vec![strand]
+            } else {
+                vec![]
+            },
             forget_ids_from: None,
             entries: (0, vec![NewEntry { entry, id: None }]),
             adopt: None,
@@ -289,7 +302,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("transcripts.db");
         let (tenant, id) = (TenantId::default_tenant(), "a".parse().unwrap());
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
         let hot = on_a_small_disk(&path, 40);
         let mut written = 0;
         let error = loop {
@@ -314,7 +329,10 @@ mod tests {
             end: u64::MAX,
             bytes: usize::MAX,
         };
-        let entries = runtime.block_on(hot.read(&tenant, &id, range)).unwrap().unwrap();
+        let entries = runtime
+            .block_on(hot.read(&tenant, &id, range))
+            .unwrap()
+            .unwrap();
         assert_eq!(entries.len() as u64, written);
         let commit = hot.commit(&tenant, &id, change(Some(written), written, 20_000));
         assert_eq!(runtime.block_on(commit), Ok(Commit::Done));

@@ -70,7 +70,9 @@ pub(super) fn unpack(size: usize, bytes: Vec<u8>) -> io::Result<Vec<u8>> {
     if payload.len() == size {
         return Ok(payload);
     }
-    Err(io::Error::other("an entry has another length than it was written with"))
+    Err(io::Error::other(
+        "an entry has another length than it was written with",
+    ))
 }
 
 #[cfg(test)]
@@ -93,7 +95,12 @@ mod tests {
         let noise: Vec<u8> = blake3::Hasher::new().finalize_xof().take_noise(5_000);
         assert_eq!(round_trips(&noise).size, 0);
         let short = round_trips(SHORT);
-        assert!(short.bytes.len() * 3 < SHORT.len() * 2, "{} of {}", short.bytes.len(), SHORT.len());
+        assert!(
+            short.bytes.len() * 3 < SHORT.len() * 2,
+            "{} of {}",
+            short.bytes.len(),
+            SHORT.len()
+        );
         let long = round_trips(&SHORT.repeat(10_000));
         assert!(long.bytes.len() < 10_000);
     }

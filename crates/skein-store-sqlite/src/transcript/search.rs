@@ -32,7 +32,9 @@ pub struct SqliteIndex {
 impl fmt::Debug for SqliteIndex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = &self.file.path;
-        f.debug_struct("SqliteIndex").field("path", path).finish_non_exhaustive()
+        f.debug_struct("SqliteIndex")
+            .field("path", path)
+            .finish_non_exhaustive()
     }
 }
 
@@ -100,13 +102,12 @@ fn remove(path: &Path) -> backend::Result<()> {
 }
 
 impl Index for SqliteIndex {
-    fn mark<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
-    ) -> Pending<'a, Option<Mark>> {
+    fn mark<'a>(&'a self, tenant: &'a TenantId, id: &'a TranscriptId) -> Pending<'a, Option<Mark>> {
         Box::pin(async move {
-            self.noted(self.file.read(|c| sql::mark(c, tenant.as_str(), id.as_str())))
+            self.noted(
+                self.file
+                    .read(|c| sql::mark(c, tenant.as_str(), id.as_str())),
+            )
         })
     }
 

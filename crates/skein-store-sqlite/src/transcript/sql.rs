@@ -53,7 +53,9 @@ pub(super) fn id_key(id: &MessageId) -> Vec<u8> {
 
 pub(super) fn key(reel: i64, position: u64) -> Result<i64> {
     if position >= MOST || reel >= 1 << (63 - POSITION_BITS) {
-        return Err(Trouble::Breach("there are more entries than can be numbered"));
+        return Err(Trouble::Breach(
+            "there are more entries than can be numbered",
+        ));
     }
     Ok(reel << POSITION_BITS | position.cast_signed())
 }
@@ -77,7 +79,8 @@ struct Life {
 
 /// The transcript itself first, if it exists, then what was staged for it.
 fn lives(connection: &Connection, name: &Name) -> Result<Vec<Life>> {
-    let sql = "SELECT life, token, version, era FROM lives WHERE tenant = ?1 AND id = ?2 ORDER BY token";
+    let sql =
+        "SELECT life, token, version, era FROM lives WHERE tenant = ?1 AND id = ?2 ORDER BY token";
     let mut statement = connection.prepare_cached(sql)?;
     let read = |row: &rusqlite::Row<'_>| {
         Ok(Life {
@@ -100,7 +103,8 @@ fn head_row(row: &rusqlite::Row<'_>, at: usize) -> rusqlite::Result<HeadRow> {
 }
 
 pub(super) fn look(connection: &Connection, name: &Name) -> Result<Option<HeadRow>> {
-    let sql = "SELECT version, touched_at, body FROM lives WHERE tenant = ?1 AND id = ?2 AND token = ''";
+    let sql =
+        "SELECT version, touched_at, body FROM lives WHERE tenant = ?1 AND id = ?2 AND token = ''";
     let mut statement = connection.prepare_cached(sql)?;
     let found = statement.query_row(params![name.tenant, name.id], |row| head_row(row, 0));
     Ok(found.optional()?)
@@ -156,7 +160,8 @@ pub(super) fn read(
     }
     let (from, end) = (key(reel, range.from)?, range.end.min(MOST));
     let last = keys(reel).0 | end.saturating_sub(1).cast_signed();
-    let sql = "SELECT key, chain, size, payload FROM entries WHERE key BETWEEN ?1 AND ?2 ORDER BY key";
+    let sql =
+        "SELECT key, chain, size, payload FROM entries WHERE key BETWEEN ?1 AND ?2 ORDER BY key";
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query(params![from, last])?;
     let mut bytes = 0;
@@ -267,7 +272,9 @@ pub(super) fn commit(
     let own = match &change.adopt {
         None => own,
         Some(_) if own.is_some() => {
-            return Err(Trouble::Breach("a stage was adopted over a living transcript"));
+            return Err(Trouble::Breach(
+                "a stage was adopted over a living transcript",
+            ));
         }
         Some(stage) => {
             let staged = held.iter().position(|life| life.token == stage.token);
@@ -326,7 +333,8 @@ fn put_head(
     let (version, touched_at) = (signed(head.version)?, head.touched_at.as_micros());
     if let Some(life) = life {
         // Named only when a stage becomes the transcript, so that the index is left alone otherwise.
-        let sql = "UPDATE lives SET era = ?2, version = ?3, touched_at = ?4, body = ?5 WHERE life = ?1";
+        let sql =
+            "UPDATE lives SET era = ?2, version = ?3, touched_at = ?4, body = ?5 WHERE life = ?1";
         connection
             .prepare_cached(sql)?
             .execute(params![life, era, version, touched_at, head.body])?;
@@ -344,9 +352,10 @@ fn put_head(
 fn begin(connection: &Connection, life: i64, strand: &StrandRow) -> Result<()> {
     let sql = "INSERT INTO strands (life, number, staged, body) VALUES (?1, ?2, 0, ?3)
                ON CONFLICT (life, number) DO UPDATE SET body = excluded.body WHERE body IS NULL";
-    let begun = connection
-        .prepare_cached(sql)?
-        .execute(params![life, strand.number, strand.body])?;
+    let begun =
+        connection
+            .prepare_cached(sql)?
+            .execute(params![life, strand.number, strand.body])?;
     if begun == 0 {
         return Err(Trouble::Breach("a strand was begun twice"));
     }
@@ -358,7 +367,9 @@ fn begin(connection: &Connection, life: i64, strand: &StrandRow) -> Result<()> {
 fn forget(connection: &Connection, life: i64, era: i64, start: i64) -> Result<()> {
     let dominated = "DELETE FROM forgets WHERE life = ?1 AND era > coalesce(
         (SELECT era FROM forgets WHERE life = ?1 AND start < ?2 ORDER BY era DESC LIMIT 1), 0)";
-    connection.prepare_cached(dominated)?.execute(params![life, start])?;
+    connection
+        .prepare_cached(dominated)?
+        .execute(params![life, start])?;
     connection
         .prepare_cached("INSERT INTO forgets (life, era, start) VALUES (?1, ?2, ?3)")?
         .execute(params![life, era, start])?;
@@ -376,19 +387,23 @@ fn append(connection: &Connection, life: i64, era: i64, change: &Change) -> Resu
     let last: Option<i64> = connection
         .prepare_cached("SELECT max(key) FROM entries WHERE key BETWEEN ?1 AND ?2")?
         .query_row([lowest, highest], |row| row.get(0))?;
-    let mut next = match last {
+    let first = match last {
         Some(last) => last + 1,
         None => key(reel, first.position)?,
     };
-    for entry in &change.entries {
+    for (next, entry) in (first..).zip(&change.entries) {
         if key(reel, entry.position)? != next {
             return Err(Trouble::Breach("entries are not consecutive"));
         }
-        insert(connection, "INSERT INTO entries (key, chain, size, payload) VALUES (?1, ?2, ?3, ?4)", next, entry)?;
+        insert(
+            connection,
+            "INSERT INTO entries (key, chain, size, payload) VALUES (?1, ?2, ?3, ?4)",
+            next,
+            entry,
+        )?;
         if let Some(id) = &entry.id {
             put_id(connection, life, era, id, entry.position)?;
         }
-        next += 1;
     }
     Ok(())
 }
@@ -402,7 +417,9 @@ fn insert(connection: &Connection, sql: &str, key: i64, entry: &PackedEntry) -> 
 fn put_id(connection: &Connection, life: i64, era: i64, id: &[u8], at: u64) -> Result<()> {
     let at_row = params![life, id, signed(at)?, era];
     let new = connection
-        .prepare_cached("INSERT OR IGNORE INTO ids (life, id, position, era) VALUES (?1, ?2, ?3, ?4)")?
+        .prepare_cached(
+            "INSERT OR IGNORE INTO ids (life, id, position, era) VALUES (?1, ?2, ?3, ?4)",
+        )?
         .execute(at_row)?;
     if new == 1 {
         return Ok(());
@@ -427,7 +444,9 @@ pub(super) fn stage(
         return Err(Trouble::Breach("a stage has no token"));
     }
     connection
-        .prepare_cached("INSERT OR IGNORE INTO lives (tenant, id, token, era) VALUES (?1, ?2, ?3, 0)")?
+        .prepare_cached(
+            "INSERT OR IGNORE INTO lives (tenant, id, token, era) VALUES (?1, ?2, ?3, 0)",
+        )?
         .execute(params![name.tenant, name.id, token])?;
     let life: i64 = connection
         .prepare_cached("SELECT life FROM lives WHERE tenant = ?1 AND id = ?2 AND token = ?3")?
@@ -438,7 +457,8 @@ pub(super) fn stage(
     let reel = reel(connection, life, number)?.ok_or(Trouble::Breach("a strand was not begun"))?;
     let mut new = 0;
     for entry in entries {
-        let sql = "INSERT OR IGNORE INTO entries (key, chain, size, payload) VALUES (?1, ?2, ?3, ?4)";
+        let sql =
+            "INSERT OR IGNORE INTO entries (key, chain, size, payload) VALUES (?1, ?2, ?3, ?4)";
         let added = insert(connection, sql, key(reel, entry.position)?, entry)?;
         if let Some(id) = entry.id.as_ref().filter(|_| added > 0) {
             put_id(connection, life, 0, id, entry.position)?;

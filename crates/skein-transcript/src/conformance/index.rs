@@ -28,7 +28,11 @@ fn document(position: u64, text: &str) -> Document {
     Document {
         position,
         message: mid(&format!("m{position}")),
-        role: if position % 2 == 0 { Role::User } else { Role::Assistant },
+        role: if position.is_multiple_of(2) {
+            Role::User
+        } else {
+            Role::Assistant
+        },
         at: Timestamp::from_micros(position.cast_signed()),
         text: text.to_owned(),
     }
@@ -41,7 +45,10 @@ fn update(expected: Option<u64>, texts: &[&str]) -> Update {
         mark: mark(from + texts.len() as u64),
         earlier: Earlier::Kept,
         project: None,
-        documents: (from..).zip(texts).map(|(n, text)| document(n, text)).collect(),
+        documents: (from..)
+            .zip(texts)
+            .map(|(n, text)| document(n, text))
+            .collect(),
     }
 }
 
@@ -59,7 +66,11 @@ fn found(tier: &Tier, search: &Search) -> Hits {
 
 /// Transcripts and positions, in order of these.
 fn places(hits: &Hits) -> String {
-    let mut places: Vec<_> = hits.hits.iter().map(|h| format!("{}:{}", h.transcript, h.position)).collect();
+    let mut places: Vec<_> = hits
+        .hits
+        .iter()
+        .map(|h| format!("{}:{}", h.transcript, h.position))
+        .collect();
     places.sort();
     places.join(" ")
 }
@@ -69,8 +80,14 @@ pub fn documents_and_marks_change_together(tier: &mut Tier) {
     assert_eq!(marked(tier), None);
     assert_eq!(put(tier, "a", update(Some(1), &["early"])), Updated::Stale);
     assert_eq!(put(tier, "a", update(None, &["one", "two"])), Updated::Done);
-    assert_eq!(put(tier, "a", update(None, &["one", "two"])), Updated::Stale);
-    assert_eq!(put(tier, "a", update(Some(2), &["three one"])), Updated::Done);
+    assert_eq!(
+        put(tier, "a", update(None, &["one", "two"])),
+        Updated::Stale
+    );
+    assert_eq!(
+        put(tier, "a", update(Some(2), &["three one"])),
+        Updated::Done
+    );
     tier.reopen();
     assert_eq!(marked(tier), Some(mark(3)));
     assert_eq!(places(&found(tier, &asked("one"))), "a:0 a:2");
@@ -79,7 +96,11 @@ pub fn documents_and_marks_change_together(tier: &mut Tier) {
 
 pub fn l7_other_tenants_are_neither_found_nor_felt(tier: &mut Tier) {
     let other: TenantId = "other".parse().unwrap();
-    put(tier, "a", update(None, &["rare words", "common words", "common"]));
+    put(
+        tier,
+        "a",
+        update(None, &["rare words", "common words", "common"]),
+    );
     let before = found(tier, &asked("words"));
     for name in ["a", "b"] {
         let theirs = update(None, &["words words", "words", "rare"]);
@@ -93,13 +114,32 @@ pub fn l7_other_tenants_are_neither_found_nor_felt(tier: &mut Tier) {
 }
 
 pub fn words_and_phrases_are_found_with_excerpts(tier: &mut Tier) {
-    let long = format!("{} the Login form is broken {}", "before ".repeat(200), "after ".repeat(200));
-    put(tier, "a", update(None, &["login is a form", &long, "nothing of it", "Übermut tut selten gut"]));
+    let long = format!(
+        "{} the Login form is broken {}",
+        "before ".repeat(200),
+        "after ".repeat(200)
+    );
+    put(
+        tier,
+        "a",
+        update(
+            None,
+            &[
+                "login is a form",
+                &long,
+                "nothing of it",
+                "Übermut tut selten gut",
+            ],
+        ),
+    );
     assert_eq!(places(&found(tier, &asked("LOGIN form"))), "a:0 a:1");
     assert_eq!(places(&found(tier, &asked("\"login form\""))), "a:1");
     assert_eq!(places(&found(tier, &asked("ubermut"))), "a:3");
     let hit = &found(tier, &asked("\"login form\"")).hits[0];
-    assert_eq!((hit.message.clone(), hit.role), (mid("m1"), Role::Assistant));
+    assert_eq!(
+        (hit.message.clone(), hit.role),
+        (mid("m1"), Role::Assistant)
+    );
     let excerpt = &hit.excerpt;
     assert!(excerpt.text.len() < 400, "{}", excerpt.text);
     let matched = excerpt.matches.iter().map(|m| &excerpt.text[m.clone()]);
@@ -109,7 +149,11 @@ pub fn words_and_phrases_are_found_with_excerpts(tier: &mut Tier) {
 /// Rarer words and shorter texts weigh more.
 pub fn better_hits_come_first(tier: &mut Tier) {
     let padding = "and so on ".repeat(50);
-    put(tier, "a", update(None, &[&format!("needle {padding}"), "needle", &padding]));
+    put(
+        tier,
+        "a",
+        update(None, &[&format!("needle {padding}"), "needle", &padding]),
+    );
     let hits = found(tier, &asked("needle")).hits;
     assert_eq!(hits.iter().map(|h| h.position).collect::<Vec<_>>(), [1, 0]);
     assert!(hits[0].score > hits[1].score);
@@ -118,8 +162,29 @@ pub fn better_hits_come_first(tier: &mut Tier) {
 pub fn l13_no_question_is_a_syntax_error(tier: &mut Tier) {
     put(tier, "a", update(None, &["a AND b", "x* (y) z:w ^v"]));
     for odd in [
-        "AND", "OR", "NOT a", "a AND", "NEAR(a b)", "x*", "(y", "z:w", "^v", "-a", "a\"", "\"a b", "'a'", "a;--",
-        "{a b}: c", "text:a", "\\", "%_", "ä\u{301}", "日本", "a\0b", "a + b", "@#$ a",
+        "AND",
+        "OR",
+        "NOT a",
+        "a AND",
+        "NEAR(a b)",
+        "x*",
+        "(y",
+        "z:w",
+        "^v",
+        "-a",
+        "a\"",
+        "\"a b",
+        "'a'",
+        "a;--",
+        "{a b}: c",
+        "text:a",
+        "\\",
+        "%_",
+        "ä\u{301}",
+        "日本",
+        "a\0b",
+        "a + b",
+        "@#$ a",
     ] {
         if let Ok(terms) = odd.parse() {
             let search = Search::new(terms, 10);
@@ -149,7 +214,10 @@ pub fn filters_all_hold(tier: &mut Tier) {
     check(&|s| s.transcript = Some(id("c")), "");
     check(&|s| s.project = Some("api".into()), "a:0 a:1 a:2");
     check(&|s| s.role = Some(Role::Assistant), "a:1 b:1");
-    check(&|s| s.since = Some(Timestamp::from_micros(1)), "a:1 a:2 b:1");
+    check(
+        &|s| s.since = Some(Timestamp::from_micros(1)),
+        "a:1 a:2 b:1",
+    );
     check(
         &|s| {
             s.project = Some("api".into());
@@ -179,7 +247,11 @@ pub fn pages_do_not_repeat_while_the_index_grows(tier: &mut Tier) {
 }
 
 pub fn removed_and_rewound_documents_are_left_out(tier: &mut Tier) {
-    put(tier, "a", update(None, &["word one", "word two", "word three"]));
+    put(
+        tier,
+        "a",
+        update(None, &["word one", "word two", "word three"]),
+    );
     let rewound = Update {
         earlier: Earlier::RewoundFrom(1),
         documents: vec![document(1, "word other")],

@@ -29,7 +29,10 @@ impl FromStr for Terms {
         if value.len() > Self::MOST {
             return refuse("expected at most 1000 bytes");
         }
-        let text: String = value.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let text: String = value
+            .chars()
+            .map(|c| if c.is_control() { ' ' } else { c })
+            .collect();
         let mut phrases = vec![];
         for (n, part) in text.split('"').enumerate() {
             if n % 2 == 1 {
@@ -68,7 +71,10 @@ mod tests {
         check("login form", &["login", "form"]);
         check("a \"login form\" b", &["a", "login form", "b"]);
         check("x \"never closed", &["x", "never closed"]);
-        check("NOT a* (b) ^c {d}:e --", &["NOT", "a*", "(b)", "^c", "{d}:e"]);
+        check(
+            "NOT a* (b) ^c {d}:e --",
+            &["NOT", "a*", "(b)", "^c", "{d}:e"],
+        );
         check("a\0b\"\"", &["a", "b"]);
     }
 

@@ -62,7 +62,9 @@ impl Words {
         }
         let room = MOST.saturating_sub(self.0.len());
         let plain = |c: char| if c.is_control() && c != '\n' { ' ' } else { c };
-        let fitting = text.char_indices().take_while(|(at, c)| at + c.len_utf8() <= room);
+        let fitting = text
+            .char_indices()
+            .take_while(|(at, c)| at + c.len_utf8() <= room);
         self.0.extend(fitting.map(|(_, c)| plain(c)));
     }
 }

@@ -47,9 +47,15 @@ impl Searchable {
             }
             let (upto, chain, documents) = if from < end {
                 let entries = view.entries(from, from.saturating_add(BATCH)).await?;
-                let last = entries.last().ok_or_else(|| Error::Bug("nothing was read".into()))?;
+                let last = entries
+                    .last()
+                    .ok_or_else(|| Error::Bug("nothing was read".into()))?;
                 let placed = super::view::placed(&entries)?;
-                (last.position + 1, last.chain, placed.iter().map(document).collect())
+                (
+                    last.position + 1,
+                    last.chain,
+                    placed.iter().map(document).collect(),
+                )
             } else {
                 (end, view.head.chain, vec![])
             };
@@ -79,7 +85,8 @@ impl Searchable {
 impl View<'_> {
     /// From where on the index lacks what this view shows, and what becomes of what it has.
     async fn unindexed(&mut self, mark: Option<Mark>) -> Result<(u64, Earlier)> {
-        let begun = |mark: &Mark| mark.life == self.head.created_at && mark.strand <= self.head.strand;
+        let begun =
+            |mark: &Mark| mark.life == self.head.created_at && mark.strand <= self.head.strand;
         let Some(mark) = mark.filter(begun) else {
             return Ok((self.own_start().await?, Earlier::Removed));
         };

@@ -44,7 +44,8 @@ impl Cursor {
 }
 
 fn tenant_number(connection: &Connection, tenant: &str) -> Result<Option<i64>> {
-    let mut statement = connection.prepare_cached("SELECT number FROM tenants WHERE tenant = ?1")?;
+    let mut statement =
+        connection.prepare_cached("SELECT number FROM tenants WHERE tenant = ?1")?;
     Ok(statement.query_row([tenant], |row| row.get(0)).optional()?)
 }
 
@@ -62,7 +63,8 @@ fn tenant_made(connection: &Connection, tenant: &str) -> Result<i64> {
 
 /// A transcript's number and mark.
 fn known(connection: &Connection, tenant: i64, id: &str) -> Result<Option<(i64, Mark)>> {
-    let sql = "SELECT number, life, strand, upto, chain FROM transcripts WHERE tenant = ?1 AND id = ?2";
+    let sql =
+        "SELECT number, life, strand, upto, chain FROM transcripts WHERE tenant = ?1 AND id = ?2";
     let mut statement = connection.prepare_cached(sql)?;
     let found = statement.query_row(params![tenant, id], |row| {
         let mark = Mark {
@@ -110,7 +112,9 @@ pub(super) fn update(
         upto,
         mark.chain.0
     ];
-    let number: i64 = connection.prepare_cached(sql)?.query_row(row, |row| row.get(0))?;
+    let number: i64 = connection
+        .prepare_cached(sql)?
+        .query_row(row, |row| row.get(0))?;
     match update.earlier {
         Earlier::Kept => {}
         Earlier::Removed => clear(connection, tenant, number)?,
@@ -199,7 +203,9 @@ pub(super) fn search(
     let mut best = ranked(connection, tenant, search, &matching, at, limit + 1)?;
     let more = best.len() > limit as usize && at.offset + limit <= DEEPEST;
     best.truncate(limit as usize);
-    let hits = best.into_iter().map(|document| hit(connection, tenant, &matching, document));
+    let hits = best
+        .into_iter()
+        .map(|document| hit(connection, tenant, &matching, document));
     let next = Cursor {
         offset: at.offset + limit,
         ..at
@@ -212,7 +218,9 @@ pub(super) fn search(
 
 fn newest(connection: &Connection, tenant: i64) -> Result<i64> {
     let sql = format!("SELECT coalesce(max(document), 0) FROM documents_{tenant}");
-    Ok(connection.prepare_cached(&sql)?.query_row([], |row| row.get(0))?)
+    Ok(connection
+        .prepare_cached(&sql)?
+        .query_row([], |row| row.get(0))?)
 }
 
 /// Every phrase in quotes, in which FTS5 knows no syntax but the quote itself.
