@@ -8,6 +8,7 @@ mod cold;
 mod daemon;
 mod durable;
 mod fleet;
+mod hot_redis;
 mod latency;
 mod list;
 mod place;
@@ -72,6 +73,8 @@ enum What {
     Startup,
     /// Agents: starting, holding, finding again and talking to them
     Fleet,
+    /// Transcripts in Redis, for which a server is started
+    Redis,
     /// The real agent programs, in their terminals, by protocols and by hand
     Agents,
 }
@@ -125,6 +128,9 @@ fn measure(args: &Args) -> Result<Vec<Row>, Failure> {
     }
     if wanted(What::Fleet) {
         rows.extend(runtime.block_on(fleet::measure(&program))?);
+    }
+    if wanted(What::Redis) {
+        rows.extend(runtime.block_on(hot_redis::measure())?);
     }
     if wanted(What::Agents) {
         match agents::Programs::new(&args.agents, &args.agent, args.turns) {

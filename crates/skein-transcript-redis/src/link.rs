@@ -96,16 +96,23 @@ impl Link {
         value.and_then(Value::extract_error)
     }
 
-    /// A command that names a key, or any server will do for.
+    /// The same for what changes nothing: tried again if the connection turns out to be an old one, since
+    /// the server may have come back long before. Of a write nobody would know whether it is done.
+    async fn send_read(&self, command: &Cmd) -> RedisResult<Value> {
+        match self.send(command).await {
+            Err(error) if error.is_connection_dropped() => self.send(command).await,
+            answer => answer,
+        }
+    }
+
+    /// A command that changes nothing and names a key, or any server will do for.
     pub(crate) async fn ask<T: FromRedisValue>(&self, what: &str, command: &Cmd) -> Result<T> {
-        let value = self
-            .send(command)
-            .await
-            .map_err(|e| self.failed(what, &e))?;
+        let answer = self.send_read(command).await;
+        let value = answer.map_err(|e| self.failed(what, &e))?;
         T::from_redis_value(value).map_err(|e| self.failed(what, &e.into()))
     }
 
-    /// A command to one server of a cluster, or to the only one.
+    /// A command that changes nothing, to one server of a cluster or to the only one.
     pub(crate) async fn ask_at<T: FromRedisValue>(
         &self,
         node: Option<&Node>,
@@ -189,7 +196,10 @@ impl Link {
     async fn settle(&self, work: Work, command: Cmd) -> RedisResult<Value> {
         let wait = work == Work::Write && self.options.durability == Durability::WaitAof;
         let (Way::One(one), true) = (&self.way, wait) else {
-            return self.send(&command).await;
+            return match work {
+                Work::Read => self.send_read(&command).await,
+                Work::Write => self.send(&command).await,
+            };
         };
         // Both in one go on one connection: the server waits for what that connection has written, and on
         // a new one, after a restart, it would have nothing to wait for.

@@ -4,7 +4,8 @@ use skein_domain::Kind;
 use skein_transcript::conformance::block_on;
 use skein_transcript_redis::{Durability, Options, RedisHot};
 
-use crate::server::{Server, free_port};
+use crate::server::{Server, connect, free_port};
+use crate::talk::{by, hot_only, id, say, words};
 
 fn refused(options: Options) -> String {
     let error = block_on(RedisHot::connect(options)).unwrap_err();
@@ -84,4 +85,35 @@ fn l13_a_server_that_is_not_there_is_named_as_unavailable() {
         "{text}"
     );
     assert!(!text.contains("hunter2"), "{text}");
+}
+
+/// Which of the two is shown depends on the server that is installed.
+#[test]
+fn l10_waitaof_is_used_where_there_is_one_and_refused_elsewhere() {
+    let server = Server::with(&["--appendonly", "yes", "--appendfsync", "everysec"]);
+    let options = server.options().durability(Durability::WaitAof);
+    let info: String = server.ask("INFO server");
+    let has_it = !info.contains("redis_version:7.0.") && !info.contains("redis_version:7.1.");
+    if !has_it {
+        let text = refused(options);
+        assert!(
+            text.contains("no WAITAOF, which came with Redis 7.2"),
+            "{text}"
+        );
+        return;
+    }
+    let all = hot_only(connect(options));
+    block_on(async {
+        all.create(&id("a"), by()).await.unwrap();
+        for word in ["x", "y"] {
+            say(&all.open(&id("a")), word).await.unwrap();
+            // The page cache would survive the kill; that the server was asked to wait is what counts.
+            let counted: String = server.ask("INFO commandstats");
+            assert!(counted.contains("cmdstat_waitaof"), "{counted}");
+        }
+    });
+    server.kill();
+    server.start();
+    let all = hot_only(connect(server.options().durability(Durability::WaitAof)));
+    assert_eq!(block_on(words(&all.open(&id("a")))).unwrap(), "x y");
 }
