@@ -7,9 +7,9 @@ use skein_domain::{PhaseName, Status};
 
 use crate::command::{
     adopt, agent, answer, attach, broadcast, completion, config, daemon, demo, diff, doctor,
-    events, fork, gc, handoff, hook, init, interrupt, kill, logs, ls, man, merge, model_server, project,
-    restore, retention, screen, send, session, show, spawn, summary, thread, token, transcript, tree, wait,
-    why,
+    events, fork, gc, handoff, hook, init, interrupt, kill, logs, ls, man, merge, model_server,
+    project, restore, retention, screen, send, session, show, spawn, summary, thread, token,
+    transcript, tree, wait, why,
 };
 
 /// Runs fleets of AI agents, and never loses a thread

@@ -103,8 +103,7 @@ async fn serve_until_stopped(options: &RunOptions, store: Store) -> Result<(), U
     let stops = Stops::listen()?;
     let tasks = Tasks::default();
     let parts = fleet::parts(&options.home, &options.environment)?;
-    let (transcripts, opened) =
-        transcripts::open(&options.home, &options.environment).await?;
+    let (transcripts, opened) = transcripts::open(&options.home, &options.environment).await?;
     let engine = Engine::new(store, tasks.clone())
         .with_fleet(parts)
         .with_transcripts(transcripts);

@@ -85,7 +85,10 @@ impl Read {
     /// Reads on to the end. Every message is the next one of its writer, as it was said.
     fn on(&mut self, connection: &mut Connection, session: &str, writers: &[Writer]) {
         loop {
-            let cursor = self.cursor.as_ref().map_or_else(String::new, |c| format!("&cursor={c}"));
+            let cursor = self
+                .cursor
+                .as_ref()
+                .map_or_else(String::new, |c| format!("&cursor={c}"));
             let path = format!("/api/v1/sessions/{session}/transcript?limit=500{cursor}");
             let page = connection.get(&path);
             for message in page["data"].as_array().expect("a list has data") {
@@ -100,12 +103,20 @@ impl Read {
 
     fn check(&mut self, message: &Value, session: &str, writers: &[Writer]) {
         let id = message["id"].as_str().expect("a message has an id");
-        let name: usize = id[1..].split('-').next().and_then(|n| n.parse().ok()).expect("an id of ours");
+        let name: usize = id[1..]
+            .split('-')
+            .next()
+            .and_then(|n| n.parse().ok())
+            .expect("an id of ours");
         let writer = &writers[name];
         assert_eq!(writer.session, session, "{id} was said elsewhere");
         let next = self.of[name];
         assert_eq!(id, writer.id(next), "L10: twice, out of order or missing");
-        assert_eq!(message["content"][0]["text"], writer.text(next).as_str(), "L10: {id} is torn");
+        assert_eq!(
+            message["content"][0]["text"],
+            writer.text(next).as_str(),
+            "L10: {id} is torn"
+        );
         self.of[name] += 1;
     }
 }
@@ -145,7 +156,10 @@ fn heavy_l10_two_hundred_kills_under_sixteen_writers_lose_nothing() {
         assert_eq!(again.of, read.of);
     }
     println!("{rounds} kills, {acknowledged} acknowledged, {kept} kept though the answer was lost");
-    assert!(acknowledged as usize > rounds * 5, "a storm that said too little proves little");
+    assert!(
+        acknowledged as usize > rounds * 5,
+        "a storm that said too little proves little"
+    );
 }
 
 fn connect(home: &Home) -> Connection {
@@ -161,7 +175,9 @@ fn begin(home: &Home) -> Vec<String> {
             name: name.into(),
             body,
         };
-        let answer = connection.send(&request).expect("nobody kills the daemon now");
+        let answer = connection
+            .send(&request)
+            .expect("nobody kills the daemon now");
         assert!(answer.is_success(), "{answer:?}");
         answer.body
     };
@@ -170,7 +186,10 @@ fn begin(home: &Home) -> Vec<String> {
         .map(|n| {
             let spawn = json!({"task": "talk", "project": "api", "agent": "none"});
             let session = post("/api/v1/sessions", &format!("s{n}"), spawn);
-            session["id"].as_str().expect("a session has an id").to_owned()
+            session["id"]
+                .as_str()
+                .expect("a session has an id")
+                .to_owned()
         })
         .collect()
 }
@@ -184,7 +203,10 @@ fn storm(home: &Home, daemon: &Daemon, writers: &mut [Writer], enough: u64) -> u
         }
         let begun = Instant::now();
         while acknowledged.load(Ordering::SeqCst) < enough {
-            assert!(begun.elapsed() < PATIENCE, "nothing is acknowledged any more");
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "nothing is acknowledged any more"
+            );
             thread::yield_now();
         }
         killer.kill();
@@ -201,7 +223,10 @@ fn settle(writers: &[Writer], read: &[Read]) -> u64 {
         match lost {
             Some(0) => {}
             Some(1) => kept += 1,
-            _ => panic!("L10: writer {} was told {}, and {there} are there", writer.name, writer.said),
+            _ => panic!(
+                "L10: writer {} was told {}, and {there} are there",
+                writer.name, writer.said
+            ),
         }
     }
     kept

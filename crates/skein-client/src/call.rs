@@ -392,10 +392,10 @@ impl Client {
             })?)),
         };
         let request = || self.request(method.clone(), target, body.clone(), key);
-        self.ask(request).await
+        self.exchange(request).await
     }
 
-    pub(crate) async fn ask<T: DeserializeOwned>(
+    pub(crate) async fn exchange<T: DeserializeOwned>(
         &self,
         request: impl Fn() -> Result<Request<Body>, Error>,
     ) -> Result<T, Error> {

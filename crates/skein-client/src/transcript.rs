@@ -144,7 +144,7 @@ impl Client {
         key: &Key,
     ) -> Result<Imported, Error> {
         let target = part(session, "import");
-        self.ask(|| {
+        self.exchange(|| {
             let blob = Some(blob.clone());
             let mut request = self.request(Method::POST, &target, blob, Some(key))?;
             let kind = HeaderValue::from_static("application/gzip");

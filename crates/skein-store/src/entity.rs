@@ -1,8 +1,8 @@
 //! What the typed layer knows of each kind of record.
 
 use skein_domain::{
-    Delivery, Fork, Handoff, PhaseName, Project, Receipt, Saga, Session, Summary, Thread, ThreadState,
-    Token,
+    Delivery, Fork, Handoff, PhaseName, Project, Receipt, Saga, Session, Summary, Thread,
+    ThreadState, Token,
 };
 
 use crate::backend::{Index, Result, Row, Table};

@@ -13,9 +13,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use skein_domain::budget::Account;
 use skein_domain::{
-    Budget, Deliverable, Fork, ForkedFrom, Handoff, Limits, Merge, Mode, OptionKind, Outcome, Phase, Project,
-    Question, Retention, Role, Session, Summary, SummaryOutcome, Thread, ThreadState, Timestamp,
-    Token, Usage,
+    Budget, Deliverable, Fork, ForkedFrom, Handoff, Limits, Merge, Mode, OptionKind, Outcome,
+    Phase, Project, Question, Retention, Role, Session, Summary, SummaryOutcome, Thread,
+    ThreadState, Timestamp, Token, Usage,
 };
 
 use crate::backend::Result;

@@ -9,7 +9,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use skein_domain::{
-    Delivery, Fork, Handoff, PhaseName, Project, Purpose, Receipt, Saga, Session, Summary, Thread, Token,
+    Delivery, Fork, Handoff, PhaseName, Project, Purpose, Receipt, Saga, Session, Summary, Thread,
+    Token,
 };
 use skein_store::Entity;
 

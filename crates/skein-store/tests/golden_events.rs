@@ -13,8 +13,8 @@ use serde_json::Value;
 use skein_domain::fact::{Change, SagaChange};
 use skein_domain::saga::Step;
 use skein_domain::{
-    Actor, Delivery, ForkedFrom, Kind, Limit, Purpose, Reason, ReceiptId, RuntimeKind, SagaId, SagaKind,
-    Session, TenantId, Timestamp, Usage, WorkspaceKind,
+    Actor, Delivery, ForkedFrom, Kind, Limit, Purpose, Reason, ReceiptId, RuntimeKind, SagaId,
+    SagaKind, Session, TenantId, Timestamp, Usage, WorkspaceKind,
 };
 use skein_store::memory::MemoryBackend;
 use skein_store::{Entity, Event, Store};

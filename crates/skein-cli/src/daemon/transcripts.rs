@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use skein_domain::TenantId;
 use skein_engine::transcript::TranscriptParts;
+use skein_store_sqlite::transcript::{SqliteHot, SqliteIndex};
 use skein_transcript::cipher::{Cipher, Key, KeyRing, Plain};
 use skein_transcript::{Cold, Hot, Tiers};
-use skein_store_sqlite::transcript::{SqliteHot, SqliteIndex};
 use skein_transcript_object::{Location, Settings as ColdSettings};
 use skein_transcript_redis::{Durability, Options, RedisHot};
 
@@ -78,8 +78,9 @@ async fn hot(home: &Home, settings: &TranscriptSettings) -> Result<HotTier, User
             Ok((Arc::new(hot), None))
         }
         _ => Err(
-            UserError::misuse("`transcripts.hot` is neither `sqlite` nor the URL of a Redis")
-                .hint("`redis://HOST:PORT/DB`, `redis+unix:///SOCKET` and `redis-cluster://…` are known"),
+            UserError::misuse("`transcripts.hot` is neither `sqlite` nor the URL of a Redis").hint(
+                "`redis://HOST:PORT/DB`, `redis+unix:///SOCKET` and `redis-cluster://…` are known",
+            ),
         ),
     }
 }

@@ -85,7 +85,10 @@ impl TranscriptSettings {
 
     /// As `config show` lists them; an URL without what may be a password.
     pub(crate) fn rows(&self) -> Vec<(&'static str, Setting<Option<String>>)> {
-        fn row<T: Clone>(setting: &Setting<T>, show: impl Fn(&T) -> String) -> Setting<Option<String>> {
+        fn row<T: Clone>(
+            setting: &Setting<T>,
+            show: impl Fn(&T) -> String,
+        ) -> Setting<Option<String>> {
             Setting {
                 value: Some(show(&setting.value)),
                 origin: setting.origin.clone(),
@@ -93,7 +96,10 @@ impl TranscriptSettings {
         }
         let folder = || "the folder `cold` of the home".to_owned();
         vec![
-            ("transcripts.hot", row(&self.hot, |hot| without_secrets(hot))),
+            (
+                "transcripts.hot",
+                row(&self.hot, |hot| without_secrets(hot)),
+            ),
             (
                 "transcripts.cold",
                 row(&self.cold, |cold| {
@@ -131,8 +137,11 @@ fn keys(raw: &BTreeMap<String, OneOrMore>, path: &Path) -> Result<Keys, UserErro
     let mut all = BTreeMap::new();
     for (tenant, sources) in raw {
         let name: TenantId = tenant.parse().map_err(|error: skein_domain::Invalid| {
-            UserError::misuse(format!("bad key `transcripts.keys` in `{}`", path.display()))
-                .cause(error.to_string())
+            UserError::misuse(format!(
+                "bad key `transcripts.keys` in `{}`",
+                path.display()
+            ))
+            .cause(error.to_string())
         })?;
         let sources = match sources {
             OneOrMore::One(one) => std::slice::from_ref(one),
@@ -152,14 +161,16 @@ fn keys(raw: &BTreeMap<String, OneOrMore>, path: &Path) -> Result<Keys, UserErro
 fn source(text: &str, path: &Path) -> Result<KeySource, UserError> {
     let refuse = || {
         // Somebody may have written the key itself.
-        UserError::misuse(format!("`transcripts.keys` in `{}` names no key", path.display()))
-            .hint("write `file:/ABSOLUTE/PATH` or `env:NAME`; the key itself does not belong there")
+        UserError::misuse(format!(
+            "`transcripts.keys` in `{}` names no key",
+            path.display()
+        ))
+        .hint("write `file:/ABSOLUTE/PATH` or `env:NAME`; the key itself does not belong there")
     };
     match text.split_once(':') {
         Some(("file", file)) if Path::new(file).is_absolute() => Ok(KeySource::File(file.into())),
         Some(("env", name))
-            if !name.is_empty()
-                && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') =>
+            if !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') =>
         {
             Ok(KeySource::Variable(name.to_owned()))
         }

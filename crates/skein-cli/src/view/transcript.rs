@@ -31,12 +31,7 @@ pub(crate) struct Telling {
 }
 
 impl Telling {
-    pub(crate) fn new(
-        fold: Fold,
-        width: Option<usize>,
-        paint: Paint,
-        hidden: Vec<Covers>,
-    ) -> Self {
+    pub(crate) fn new(fold: Fold, width: Option<usize>, paint: Paint, hidden: Vec<Covers>) -> Self {
         Self {
             fold,
             width: width.unwrap_or(USUAL).max(20),
@@ -54,7 +49,11 @@ impl Telling {
         });
         let (name, style) = heading(message);
         let style = if is_hidden { DIM } else { style.bold() };
-        let note = if is_hidden { "  (hidden by a summary)" } else { "" };
+        let note = if is_hidden {
+            "  (hidden by a summary)"
+        } else {
+            ""
+        };
         out.push_str(&self.paint.apply(style, &name));
         let rest = format!(
             "  {}  {}{note}",
@@ -112,7 +111,11 @@ impl Telling {
             Part::Image { source, .. } => format!("(image: {source})"),
         };
         let text = content.iter().map(part).collect::<Vec<_>>().join("\n");
-        let (mark, style) = if failed { ("← failed", RED) } else { ("←", DIM) };
+        let (mark, style) = if failed {
+            ("← failed", RED)
+        } else {
+            ("←", DIM)
+        };
         match self.fold {
             Fold::Nothing => self.one(mark, "", style) + &self.lines(&text, DIM),
             Fold::Tools => {
@@ -149,7 +152,11 @@ impl Telling {
 
 fn heading(message: &Message) -> (String, Style) {
     if let Some(covers) = message.covers {
-        let name = format!("Summary of {} to {}", covers.from, covers.end.saturating_sub(1));
+        let name = format!(
+            "Summary of {} to {}",
+            covers.from,
+            covers.end.saturating_sub(1)
+        );
         return (name, YELLOW);
     }
     match message.role.as_str() {

@@ -288,21 +288,46 @@ fn transcripts(home: &Home, uncovered: &mut BTreeSet<String>) {
     let state = state.to_str().unwrap();
     let say = |id| ["append", s, "--role", "user", "--id", id, "--text", "hello"];
     let table: &[(&str, &[&str], &[&str])] = &[
-        ("append", &say("m1"), &["session", "added", "already", "version"]),
+        (
+            "append",
+            &say("m1"),
+            &["session", "added", "already", "version"],
+        ),
         ("append", &say("m2"), &["added"]),
         ("show", &["show", s], &["data", "next"]),
         ("search", &["search", "hello"], &["data", "next"]),
-        ("state-set", &["state", "set", s, state], &["session", "version"]),
-        ("state-show", &["state", "show", s], &["version", "tasks", "custom"]),
+        (
+            "state-set",
+            &["state", "set", s, state],
+            &["session", "version"],
+        ),
+        (
+            "state-show",
+            &["state", "show", s],
+            &["version", "tasks", "custom"],
+        ),
         (
             "export",
             &["export", s, "--format", "zeitlich", "--out", blob],
             &["session", "format", "path", "bytes"],
         ),
-        ("import", &["import", s, blob], &["session", "added", "already"]),
+        (
+            "import",
+            &["import", s, blob],
+            &["session", "added", "already"],
+        ),
         (
             "compact",
-            &["compact", s, "--from", "m1", "--through", "m2", "--text", "short"],
+            &[
+                "compact",
+                s,
+                "--from",
+                "m1",
+                "--through",
+                "m2",
+                "--text",
+                "short",
+            ],
             &["added"],
         ),
         ("rewind", &["rewind", s, "--to", "m2"], &["to", "dropped"]),

@@ -25,7 +25,10 @@ fn l13_malformed_lines_are_named_and_change_nothing() {
         assert_eq!(ran.code, 2, "{bad}: {ran:?}");
         let error = ran.error();
         let named = format!("line {line} ");
-        assert!(error["message"].as_str().unwrap().contains(&named), "{error}");
+        assert!(
+            error["message"].as_str().unwrap().contains(&named),
+            "{error}"
+        );
         assert_eq!(error["details"]["line"], line);
         assert_ne!(error["hints"], json!([]));
     }
@@ -43,7 +46,17 @@ fn l13_unknown_messages_and_sessions_are_not_found() {
     for args in [
         &["fork", s, "--at", "nope"][..],
         &["transcript", "rewind", s, "--to", "nope"],
-        &["transcript", "compact", s, "--from", "nope", "--through", "m1", "--text", "x"],
+        &[
+            "transcript",
+            "compact",
+            s,
+            "--from",
+            "nope",
+            "--through",
+            "m1",
+            "--text",
+            "x",
+        ],
         &["transcript", "show", "api-99"],
         &["transcript", "export", "api-99"],
         &["fork", "api-99"],
@@ -54,10 +67,26 @@ fn l13_unknown_messages_and_sessions_are_not_found() {
     }
     assert_eq!(ids(&home, &session), ["m1"]);
     // The number of the failed fork is spent, and nothing else is left of it.
-    assert_eq!(home.json(&["ls", "--all"])["data"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        home.json(&["ls", "--all"])["data"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
     let again = home.json(&["fork", s]);
     assert_eq!(again["id"], "api-3");
-    let compact = ["transcript", "compact", s, "--from", "m1", "--through", "m1", "--text", " "];
+    let compact = [
+        "transcript",
+        "compact",
+        s,
+        "--from",
+        "m1",
+        "--through",
+        "m1",
+        "--text",
+        " ",
+    ];
     home.error(2, &compact);
 }
 
@@ -79,11 +108,17 @@ fn l13_a_message_of_a_hundred_megabytes_is_refused_with_the_limit() {
         .header("content-length", &(100 * 1024 * 1024).to_string());
     let error = home.call(&call).error(413);
     assert_eq!(error["kind"], "refused");
-    assert!(error["hints"][0].as_str().unwrap().contains("16 MiB"), "{error}");
+    assert!(
+        error["hints"][0].as_str().unwrap().contains("16 MiB"),
+        "{error}"
+    );
     let text = "x".repeat(17 * 1024 * 1024);
     let body = json!({"messages": [{"id": "m1", "role": "user", "text": text}]});
     let error = home.call(&Call::post(&path, &body)).error(403);
-    assert!(error["hints"][0].as_str().unwrap().contains("16384 KiB"), "{error}");
+    assert!(
+        error["hints"][0].as_str().unwrap().contains("16384 KiB"),
+        "{error}"
+    );
     assert_eq!(ids(&home, &session), Vec::<String>::new());
 }
 
@@ -92,11 +127,34 @@ fn l13_an_id_says_one_thing() {
     let home = Home::with_project();
     let session = home.spawn(&["work"]);
     say(&home, &session, "user", "m1", "x");
-    let args = ["transcript", "append", &session, "--role", "user", "--id", "m1", "--text", "y"];
+    let args = [
+        "transcript",
+        "append",
+        &session,
+        "--role",
+        "user",
+        "--id",
+        "m1",
+        "--text",
+        "y",
+    ];
     let error = home.error(4, &args);
-    assert!(error["hints"][0].as_str().unwrap().contains("new id"), "{error}");
+    assert!(
+        error["hints"][0].as_str().unwrap().contains("new id"),
+        "{error}"
+    );
     for bad in ["", "a b", "ä", &"x".repeat(256)] {
-        let args = ["transcript", "append", &session, "--role", "user", "--id", bad, "--text", "y"];
+        let args = [
+            "transcript",
+            "append",
+            &session,
+            "--role",
+            "user",
+            "--id",
+            bad,
+            "--text",
+            "y",
+        ];
         home.error(2, &args);
     }
     assert_eq!(ids(&home, &session), ["m1"]);
@@ -107,9 +165,17 @@ fn l13_snapshots_that_are_none_are_refused() {
     let home = Home::with_project();
     let session = home.spawn(&["work"]);
     let file = home.user().join("blob");
-    for bad in [&b""[..], b"nonsense", b"\x1f\x8bnonsense", br#"{"v":2,"messages":[],"state":null,"dedupIds":[]}"#] {
+    for bad in [
+        &b""[..],
+        b"nonsense",
+        b"\x1f\x8bnonsense",
+        br#"{"v":2,"messages":[],"state":null,"dedupIds":[]}"#,
+    ] {
         std::fs::write(&file, bad).unwrap();
-        home.error(2, &["transcript", "import", &session, file.to_str().unwrap()]);
+        home.error(
+            2,
+            &["transcript", "import", &session, file.to_str().unwrap()],
+        );
     }
     home.error(2, &["transcript", "import", &session, "/nowhere"]);
     assert_eq!(ids(&home, &session), Vec::<String>::new());
@@ -123,7 +189,17 @@ fn l13_misuse_of_the_command_line_is_told() {
     for args in [
         &["transcript", "append", s, "--role", "user"][..],
         &["transcript", "append", s, "--text", "x"],
-        &["transcript", "append", s, "--role", "user", "--text", "x", "--call", "c"],
+        &[
+            "transcript",
+            "append",
+            s,
+            "--role",
+            "user",
+            "--text",
+            "x",
+            "--call",
+            "c",
+        ],
         &["transcript", "search", "--", "***"],
         &["transcript", "search", "x", "--since", "someday"],
         &["transcript", "search", "x", "--cursor", "nonsense"],

@@ -49,7 +49,10 @@ fn a_session_that_said_nothing_has_an_empty_transcript() {
     let ran = home.run(&["transcript", "show", &session]);
     assert_eq!((ran.code, ran.stdout.as_str()), (0, ""));
     assert!(ran.stderr.contains("nothing was said"), "{ran:?}");
-    assert_eq!(home.json(&["transcript", "state", "show", &session])["version"], 0);
+    assert_eq!(
+        home.json(&["transcript", "state", "show", &session])["version"],
+        0
+    );
     assert_eq!(home.json(&["transcript", "flush", &session])["entries"], 0);
 }
 
@@ -77,7 +80,10 @@ fn people_see_headings_lines_for_tools_and_no_colour_in_a_pipe() {
     assert_eq!(page["data"].as_array().unwrap().len(), 3);
     let cursor = page["next"].as_str().unwrap();
     let rest = home.json(&["transcript", "show", &session, "--cursor", cursor]);
-    assert_eq!((&rest["data"][0]["id"], &rest["next"]), (&json!("a2"), &json!(null)));
+    assert_eq!(
+        (&rest["data"][0]["id"], &rest["next"]),
+        (&json!("a2"), &json!(null))
+    );
 }
 
 #[test]
@@ -87,7 +93,13 @@ fn search_finds_in_all_sessions_and_filters() {
     home.json(&["project", "add", "--no-folder", "--name", "web"]);
     let args = ["spawn", "--project", "web", "--agent", "none", "other"];
     let other = home.json(&args)["id"].as_str().unwrap().to_owned();
-    say(&home, &other, "assistant", "x1", "the login page of the web");
+    say(
+        &home,
+        &other,
+        "assistant",
+        "x1",
+        "the login page of the web",
+    );
     let find = |args: &[&str]| -> Vec<String> {
         let list = home.json(&[&["transcript", "search"], args].concat());
         let hits = list["data"].as_array().unwrap().iter();
@@ -99,7 +111,11 @@ fn search_finds_in_all_sessions_and_filters() {
                     let word: String = excerpt[at(0)..at(1)].iter().collect();
                     assert!(!word.trim().is_empty(), "{h}");
                 }
-                format!("{}/{}", h["session"].as_str().unwrap(), h["message"].as_str().unwrap())
+                format!(
+                    "{}/{}",
+                    h["session"].as_str().unwrap(),
+                    h["message"].as_str().unwrap()
+                )
             })
             .collect();
         found.sort();
@@ -131,7 +147,10 @@ fn search_finds_in_all_sessions_and_filters() {
 fn exports_are_lines_markdown_a_page_or_a_snapshot() {
     let home = Home::with_project();
     let session = talk(&home);
-    let export = |format: &str| home.run(&["transcript", "export", &session, "--format", format]).stdout;
+    let export = |format: &str| {
+        home.run(&["transcript", "export", &session, "--format", format])
+            .stdout
+    };
     let lines = export("jsonl");
     assert_eq!(lines.lines().count(), 4);
     let copy = home.spawn(&["copy"]);
@@ -148,11 +167,26 @@ fn exports_are_lines_markdown_a_page_or_a_snapshot() {
     assert!(page.contains("&lt;b&gt;bold&lt;/b&gt;") && !page.contains("<b>"));
     let blob = home.user().join("blob.gz");
     let path = blob.to_str().unwrap();
-    let args = ["transcript", "export", &session, "--format", "zeitlich", "-o", path];
+    let args = [
+        "transcript",
+        "export",
+        &session,
+        "--format",
+        "zeitlich",
+        "-o",
+        path,
+    ];
     assert!(home.json(&args)["bytes"].as_u64().unwrap() > 20);
     assert_eq!(std::fs::read(&blob).unwrap()[..2], [0x1f, 0x8b]);
     let target = home.spawn(&["imported"]);
-    let import = ["transcript", "import", &target, path, "--format", "zeitlich"];
+    let import = [
+        "transcript",
+        "import",
+        &target,
+        path,
+        "--format",
+        "zeitlich",
+    ];
     assert_eq!(home.json(&import)["added"], 4);
     let again = home.json(&import);
     assert_eq!((&again["added"], &again["already"]), (&json!(0), &json!(4)));
@@ -169,7 +203,16 @@ fn state_is_compared_and_set() {
     let home = Home::with_project();
     let session = home.spawn(&["work"]);
     let set = |expect: &str, body: &str| {
-        let args = ["--json", "transcript", "state", "set", &session, "-", "--expect", expect];
+        let args = [
+            "--json",
+            "transcript",
+            "state",
+            "set",
+            &session,
+            "-",
+            "--expect",
+            expect,
+        ];
         home.run_with_input(&args, body.as_bytes())
     };
     let body = r#"{"tasks": {"a": {"subject": "first", "status": "completed"},
@@ -178,7 +221,10 @@ fn state_is_compared_and_set() {
     let lost = set("0", "{}");
     assert_eq!(lost.code, 4, "{lost:?}");
     let details = &lost.error()["details"];
-    assert_eq!((&details["expected"], &details["actual"]), (&json!(0), &json!(version)));
+    assert_eq!(
+        (&details["expected"], &details["actual"]),
+        (&json!(0), &json!(version))
+    );
     let circle = r#"{"tasks": {"a": {"subject": "x", "status": "pending", "blocked_by": ["a"]}}}"#;
     assert_eq!(set(&version.to_string(), circle).code, 2);
     let shown = home.json(&["transcript", "state", "show", &session]);
@@ -191,15 +237,32 @@ fn state_is_compared_and_set() {
 fn summaries_hide_from_models_and_from_nobody_else() {
     let home = Home::with_project();
     let session = talk(&home);
-    let compact = ["transcript", "compact", &session, "--from", "u1", "--through", "t1", "--text", "short"];
+    let compact = [
+        "transcript",
+        "compact",
+        &session,
+        "--from",
+        "u1",
+        "--through",
+        "t1",
+        "--text",
+        "short",
+    ];
     assert_eq!(home.json(&compact)["added"], 1);
-    assert_eq!(home.json(&compact)["already"], 1, "its id follows from what it covers");
+    assert_eq!(
+        home.json(&compact)["already"],
+        1,
+        "its id follows from what it covers"
+    );
     assert_eq!(ids(&home, &session).len(), 5);
     let shown = home.run(&["transcript", "show", &session]).stdout;
     assert_eq!(shown.matches("(hidden by a summary)").count(), 3, "{shown}");
     assert!(shown.contains("Summary of 0 to 2"), "{shown}");
     let model = home.json(&["transcript", "show", &session, "--model"]);
-    let texts: Vec<&str> = model["data"].as_array().unwrap().iter()
+    let texts: Vec<&str> = model["data"]
+        .as_array()
+        .unwrap()
+        .iter()
         .map(|m| m["content"][0]["text"].as_str().unwrap())
         .collect();
     assert_eq!(texts, ["short", "It was <b>bold</b>; done."]);
@@ -210,10 +273,18 @@ fn totals_include_children() {
     let home = Home::with_project();
     let session = talk(&home);
     let child = home.spawn(&["below", "--parent", &session]);
-    let line = r#"{"id":"c","role":"assistant","text":"x","usage":{"input_tokens":7,"cost_usd":0.25}}"#;
-    assert_eq!(home.run_with_input(&["transcript", "append", &child], line.as_bytes()).code, 0);
+    let line =
+        r#"{"id":"c","role":"assistant","text":"x","usage":{"input_tokens":7,"cost_usd":0.25}}"#;
+    assert_eq!(
+        home.run_with_input(&["transcript", "append", &child], line.as_bytes())
+            .code,
+        0
+    );
     let usage = home.json(&["transcript", "usage", &session]);
     assert_eq!(usage["own"]["input_tokens"], 10);
     assert_eq!(usage["total"]["input_tokens"], 17);
-    assert_eq!((&usage["total"]["cost_usd"], &usage["sessions"]), (&json!(0.75), &json!(2)));
+    assert_eq!(
+        (&usage["total"]["cost_usd"], &usage["sessions"]),
+        (&json!(0.75), &json!(2))
+    );
 }

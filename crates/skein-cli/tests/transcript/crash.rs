@@ -25,12 +25,20 @@ fn l4_a_fork_is_whole_or_not_there_wherever_the_daemon_dies() {
         let id = fork["id"].as_str().unwrap();
         assert_eq!(ids(&home, id), ["m1"], "{point}");
         let sessions = home.json(&["ls", "--all"]);
-        assert_eq!(sessions["data"].as_array().unwrap().len(), 2, "{point}: {sessions}");
+        assert_eq!(
+            sessions["data"].as_array().unwrap().len(),
+            2,
+            "{point}: {sessions}"
+        );
         let told = kinds(&home, &source);
         let count = |kind: &str| told.iter().filter(|k| *k == kind).count();
         let (began, undone) = (count("fork.began"), count("fork.undone"));
         assert_eq!(began, undone + 1, "{point}: {told:?}");
-        assert_eq!(undone, usize::from(point != "fork.recorded"), "{point}: {told:?}");
+        assert_eq!(
+            undone,
+            usize::from(point != "fork.recorded"),
+            "{point}: {told:?}"
+        );
         home.stop();
         let file = rusqlite::Connection::open(home.root().join("transcripts.db")).unwrap();
         let lives = "SELECT count(*) FROM lives";

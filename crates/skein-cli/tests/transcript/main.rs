@@ -25,7 +25,17 @@ use base::Home;
 
 /// Says something, by the command line.
 fn say(home: &Home, session: &str, role: &str, id: &str, text: &str) -> Value {
-    let args = ["transcript", "append", session, "--role", role, "--id", id, "--text", text];
+    let args = [
+        "transcript",
+        "append",
+        session,
+        "--role",
+        role,
+        "--id",
+        id,
+        "--text",
+        text,
+    ];
     home.json(&args)
 }
 

@@ -32,7 +32,10 @@ fn a_stream_has_every_message_once_and_resumes() {
     home.call(&append(&session, "m3")).ok();
     for (position, id) in [("1", "m2"), ("2", "m3")] {
         let (at, _, message) = heard(&mut stream);
-        assert_eq!((at.as_deref(), &message["id"]), (Some(position), &json!(id)));
+        assert_eq!(
+            (at.as_deref(), &message["id"]),
+            (Some(position), &json!(id))
+        );
     }
     let resumed = Call::get(&path(&session)).header("last-event-id", "0");
     let mut resumed = Stream::open(&home.socket(), &resumed);
@@ -62,7 +65,10 @@ fn pieces_pass_through_and_are_stored_nowhere() {
         home.call(&Call::post(&deltas, &piece)).ok();
         let (id, kind, data) = heard(&mut stream);
         assert_eq!((id, kind.as_str()), (None, "delta"));
-        assert_eq!((&data["text"], &data["kind"]), (&json!(word), &json!("text")));
+        assert_eq!(
+            (&data["text"], &data["kind"]),
+            (&json!(word), &json!("text"))
+        );
     }
     assert_eq!(ids(&home, &session), Vec::<String>::new());
     home.call(&append(&session, "m1")).ok();
@@ -97,7 +103,8 @@ fn pages_go_both_ways() {
         assert_eq!(seen, expected);
     }
     for bad in ["order=up", "view=x", "cursor=x", "limit=0", "nope=1"] {
-        home.call(&Call::get(&format!("{}?{bad}", path(&session)))).error(400);
+        home.call(&Call::get(&format!("{}?{bad}", path(&session))))
+            .error(400);
     }
 }
 
@@ -110,7 +117,17 @@ fn l6_a_stale_run_cannot_write() {
     home.json(&["restore", &session]);
     let run = home.show(&session)["run"].as_u64().unwrap();
     assert!(run > 1);
-    let stale = ["transcript", "append", &session, "--role", "user", "--text", "y", "--run", "1"];
+    let stale = [
+        "transcript",
+        "append",
+        &session,
+        "--role",
+        "user",
+        "--text",
+        "y",
+        "--run",
+        "1",
+    ];
     let error = home.error(4, &stale);
     assert_eq!(error["details"]["expected"], 1);
     assert_eq!(error["details"]["actual"], run);

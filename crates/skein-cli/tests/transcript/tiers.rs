@@ -6,7 +6,10 @@ use crate::base::Home;
 use crate::{ids, kinds, say};
 
 fn tier(home: &Home, session: &str) -> String {
-    home.show(session)["transcript"]["tier"].as_str().unwrap().to_owned()
+    home.show(session)["transcript"]["tier"]
+        .as_str()
+        .unwrap()
+        .to_owned()
 }
 
 #[test]
@@ -15,19 +18,36 @@ fn flush_and_hydrate_move_a_transcript_and_lose_nothing() {
     let session = home.spawn(&["work"]);
     say(&home, &session, "user", "m1", "x");
     let kept = home.json(&["transcript", "flush", &session, "--keep-hot"]);
-    assert_eq!((&kept["entries"], &kept["kept_hot"]), (&json!(1), &json!(true)));
+    assert_eq!(
+        (&kept["entries"], &kept["kept_hot"]),
+        (&json!(1), &json!(true))
+    );
     assert_eq!(tier(&home, &session), "hot");
     assert_eq!(home.json(&["transcript", "flush", &session])["entries"], 0);
     assert_eq!(tier(&home, &session), "cold");
-    assert!(home.root().join("cold/default/manifests").join(&session).exists());
+    assert!(
+        home.root()
+            .join("cold/default/manifests")
+            .join(&session)
+            .exists()
+    );
     home.kill();
     assert_eq!(ids(&home, &session), ["m1"], "it is read where it is");
     assert_eq!(tier(&home, &session), "cold");
-    assert_eq!(home.json(&["transcript", "hydrate", &session])["hydrated"], true);
-    assert_eq!(home.json(&["transcript", "hydrate", &session])["hydrated"], false);
+    assert_eq!(
+        home.json(&["transcript", "hydrate", &session])["hydrated"],
+        true
+    );
+    assert_eq!(
+        home.json(&["transcript", "hydrate", &session])["hydrated"],
+        false
+    );
     home.json(&["transcript", "flush", &session]);
     // Whoever writes brings it back; forks go on from what is cold.
-    let fork = home.json(&["fork", &session])["id"].as_str().unwrap().to_owned();
+    let fork = home.json(&["fork", &session])["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     assert_eq!(ids(&home, &fork), ["m1"]);
     say(&home, &session, "user", "m2", "y");
     assert_eq!(tier(&home, &session), "hot");
@@ -48,7 +68,15 @@ fn archiving_a_thread_flushes_and_reopening_goes_on() {
     let thread = home.show(&session)["thread"].as_str().unwrap().to_owned();
     home.json(&["thread", "archive", &thread]);
     assert_eq!(tier(&home, &session), "cold");
-    let args = ["transcript", "append", &session, "--role", "user", "--text", "y"];
+    let args = [
+        "transcript",
+        "append",
+        &session,
+        "--role",
+        "user",
+        "--text",
+        "y",
+    ];
     let error = home.error(5, &args);
     assert_eq!(error["details"]["rule"], "thread_archived");
     assert_eq!(ids(&home, &session), ["m1"]);
@@ -73,7 +101,8 @@ fn l14_cold_transcripts_are_encrypted_where_keys_are_given() {
     let elsewhere = home.user().join("elsewhere");
     let text = format!(
         "[transcripts]\ncold = {:?}\n[transcripts.keys]\ndefault = \"file:{}\"\n",
-        elsewhere, key.display()
+        elsewhere,
+        key.display()
     );
     configure(&home, &text);
     home.json(&["project", "add", "--no-folder", "--name", "api"]);
@@ -96,13 +125,34 @@ fn l14_cold_transcripts_are_encrypted_where_keys_are_given() {
     // Without its key it is damaged to us, and nothing is written in the clear for another tenant.
     let other = home.json_as("other", &["project", "add", "--no-folder", "--name", "api"]);
     assert_eq!(other["tenant"], "other");
-    home.json_as("other", &["spawn", "x", "--project", "api", "--agent", "none"]);
-    let args = ["transcript", "append", "api-1", "--role", "user", "--text", "t"];
+    home.json_as(
+        "other",
+        &["spawn", "x", "--project", "api", "--agent", "none"],
+    );
+    let args = [
+        "transcript",
+        "append",
+        "api-1",
+        "--role",
+        "user",
+        "--text",
+        "t",
+    ];
     home.json_as("other", &args);
-    let args = ["--json", "--tenant", "other", "transcript", "flush", "api-1"];
+    let args = [
+        "--json",
+        "--tenant",
+        "other",
+        "transcript",
+        "flush",
+        "api-1",
+    ];
     assert_eq!(home.run(&args).code, 6);
     let shown = home.json(&["config", "show"]).to_string();
-    assert!(shown.contains("file:") && !shown.contains(&"ab".repeat(32)), "{shown}");
+    assert!(
+        shown.contains("file:") && !shown.contains(&"ab".repeat(32)),
+        "{shown}"
+    );
 }
 
 #[test]
@@ -113,8 +163,14 @@ fn l13_bad_settings_of_transcripts_are_named() {
         ("[transcripts]\nhot = \"mysql\"\n", "transcripts.hot"),
         ("[transcripts]\ncold = \"relative/path\"\n", "cold tier"),
         ("[transcripts]\nidle_flush = \"soon\"\n", "duration"),
-        ("[transcripts]\n[transcripts.keys]\ndefault = \"hunter2\"\n", "transcripts.keys"),
-        ("[transcripts]\n[transcripts.keys]\ndefault = \"env:NOT_SET\"\n", "NOT_SET"),
+        (
+            "[transcripts]\n[transcripts.keys]\ndefault = \"hunter2\"\n",
+            "transcripts.keys",
+        ),
+        (
+            "[transcripts]\n[transcripts.keys]\ndefault = \"env:NOT_SET\"\n",
+            "NOT_SET",
+        ),
     ] {
         configure(&home, text);
         let ran = home.run(&["--json", "ls"]);

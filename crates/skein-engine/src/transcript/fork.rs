@@ -13,8 +13,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use skein_domain::fact::Change;
 use skein_domain::session::NewSession;
 use skein_domain::{
-    Actor, AgentName, Allowance, Fork, ForkedFrom, MessageId, Project, Refused, Role,
-    Session, SessionId, Task, Thread,
+    Actor, AgentName, Allowance, Fork, ForkedFrom, MessageId, Project, Refused, Role, Session,
+    SessionId, Task, Thread,
 };
 use skein_store::Writer;
 use skein_store::backend::Filter;
@@ -101,7 +101,8 @@ impl Desk {
                     }
                     // Another request under the same key was faster; this one leaves nothing.
                     Ok(replayed) => {
-                        self.undo_fork(&fork, "the same request was answered before").await?;
+                        self.undo_fork(&fork, "the same request was answered before")
+                            .await?;
                         return Ok(replayed);
                     }
                     Err(error) => error,

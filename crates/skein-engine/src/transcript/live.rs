@@ -56,7 +56,10 @@ impl Live {
         tenant: &TenantId,
         id: &TranscriptId,
     ) -> broadcast::Receiver<Notice> {
-        let mut all = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self
+            .listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         // Those whose listeners have left.
         all.retain(|_, sender| sender.receiver_count() > 0);
         let sender = all.entry((tenant.clone(), id.clone()));
@@ -65,7 +68,10 @@ impl Live {
     }
 
     pub(super) fn tell(&self, tenant: &TenantId, id: &TranscriptId, notice: Notice) {
-        let all = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self
+            .listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Some(sender) = all.get(&(tenant.clone(), id.clone())) {
             // Nobody left to hear it is fine.
             let _ = sender.send(notice);
@@ -78,7 +84,9 @@ impl Live {
 pub enum Heard {
     Messages(Vec<Placed>),
     /// The transcript went back: what was heard beyond this position is no longer part of it.
-    Rewound { to: Option<u64> },
+    Rewound {
+        to: Option<u64>,
+    },
     Delta(Arc<Delta>),
 }
 

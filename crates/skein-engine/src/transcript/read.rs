@@ -85,10 +85,7 @@ impl Desk {
         Ok((book.session, or_nothing(context)?))
     }
 
-    pub async fn transcript_state(
-        &self,
-        reference: String,
-    ) -> Result<(Session, Versioned), Error> {
+    pub async fn transcript_state(&self, reference: String) -> Result<(Session, Versioned), Error> {
         let book = self.readable(reference).await?;
         let state = book.transcript.state().await;
         Ok((book.session, or_nothing(state)?))

@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use skein_domain::fact::Change;
 use skein_domain::{Actor, Role, Session, TenantId, ThreadId, Timestamp};
 use skein_store::backend::Filter;
-use skein_transcript::service::{Flushed, Hydrated, Keep, Tier};
 use skein_transcript::TranscriptId;
+use skein_transcript::service::{Flushed, Hydrated, Keep, Tier};
 
 use super::access::is_missing;
 use super::{Cold, Done};
@@ -184,7 +184,10 @@ impl Desk {
                 }
             };
             let reference = id.to_string();
-            let session = self.store.read(move |r| r.find::<Session>(&reference)).await?;
+            let session = self
+                .store
+                .read(move |r| r.find::<Session>(&reference))
+                .await?;
             if let Some(session) = session {
                 self.tell_flushed(session, flushed).await?;
             }

@@ -200,7 +200,11 @@ impl Desk {
                 return Ok(());
             }
             let by = self.by(book);
-            match book.transcript.set_state(by, now.version, state.clone()).await {
+            match book
+                .transcript
+                .set_state(by, now.version, state.clone())
+                .await
+            {
                 Ok(_) => return Ok(()),
                 Err(error)
                     if error.kind() == skein_domain::Kind::Conflict

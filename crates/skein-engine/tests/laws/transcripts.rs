@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use skein_domain::{Conflict, Fork, Kind, Role, Session, Timestamp};
-use skein_engine::transcript::{
-    Cold, Delta, Done, ForkOrder, Heard, SearchOrder, TranscriptParts,
-};
+use skein_engine::transcript::{Cold, Delta, Done, ForkOrder, Heard, SearchOrder, TranscriptParts};
 use skein_engine::{Answer, Caller, Error, Outcome};
 use skein_store_sqlite::transcript::SqliteIndex;
 use skein_transcript::memory::{MemoryCold, MemoryHot};
@@ -56,9 +54,15 @@ impl Talk {
         self.equip();
     }
 
-    async fn try_say(&self, session: &Session, run: Option<u64>, id: &str) -> Result<Answer, Error> {
+    async fn try_say(
+        &self,
+        session: &Session,
+        run: Option<u64>,
+        id: &str,
+    ) -> Result<Answer, Error> {
         let desk = self.world.desk();
-        desk.append(session.id.to_string(), run, vec![message(id)]).await
+        desk.append(session.id.to_string(), run, vec![message(id)])
+            .await
     }
 
     async fn say(&self, session: &Session, id: &str) {
@@ -70,7 +74,13 @@ impl Talk {
             source: source.id.to_string(),
             ..ForkOrder::default()
         };
-        self.world.desk().fork(order).await.unwrap().session().unwrap()
+        self.world
+            .desk()
+            .fork(order)
+            .await
+            .unwrap()
+            .session()
+            .unwrap()
     }
 
     async fn messages(&self, session: &Session) -> Vec<Message> {
@@ -80,7 +90,10 @@ impl Talk {
             limit: 1000,
         };
         let desk = self.world.desk();
-        let (_, page) = desk.transcript_page(session.id.to_string(), query).await.unwrap();
+        let (_, page) = desk
+            .transcript_page(session.id.to_string(), query)
+            .await
+            .unwrap();
         page.messages.into_iter().map(|p| p.message).collect()
     }
 
@@ -110,7 +123,12 @@ impl Talk {
 fn message(id: &str) -> Message {
     let blocks = vec![Block::Text(format!("text of {id}"))];
     let late = Timestamp::from_micros(i64::MAX);
-    Message::new(id.parse().unwrap(), skein_transcript::Role::User, blocks, late)
+    Message::new(
+        id.parse().unwrap(),
+        skein_transcript::Role::User,
+        blocks,
+        late,
+    )
 }
 
 #[tokio::test]
@@ -120,12 +138,20 @@ async fn l10_saying_it_twice_is_saying_it_once_and_nothing_is_told_of_it() {
     let before = talk.world.events().len();
     talk.say(&session, "m1").await;
     let again = talk.try_say(&session, None, "m1").await.unwrap();
-    let Answer::Fresh(Outcome::Transcript { done: Done::Appended(done), .. }) = again else {
+    let Answer::Fresh(Outcome::Transcript {
+        done: Done::Appended(done),
+        ..
+    }) = again
+    else {
         panic!("{again:?}");
     };
     assert_eq!((done.added, done.already), (0, 1));
     assert_eq!(talk.ids(&session).await, ["m1"]);
-    assert_eq!(talk.world.events().len(), before, "a transcript is its own log");
+    assert_eq!(
+        talk.world.events().len(),
+        before,
+        "a transcript is its own log"
+    );
     let keyed = talk.world.keyed("k", "append m2");
     let append = || keyed.append(session.id.to_string(), None, vec![message("m2")]);
     assert!(matches!(append().await.unwrap(), Answer::Fresh(_)));
@@ -139,9 +165,15 @@ async fn writers_are_fenced_by_the_session_s_run() {
     let session = talk.world.root().await;
     talk.try_say(&session, Some(1), "m1").await.unwrap();
     talk.world.end(&session.id).await;
-    talk.world.desk().restore(session.id.to_string()).await.unwrap();
+    talk.world
+        .desk()
+        .restore(session.id.to_string())
+        .await
+        .unwrap();
     let stale = talk.try_say(&session, Some(1), "m2").await.unwrap_err();
-    let Some(skein_domain::Error::Conflict(Conflict::Run { expected, actual, .. })) = stale.domain()
+    let Some(skein_domain::Error::Conflict(Conflict::Run {
+        expected, actual, ..
+    })) = stale.domain()
     else {
         panic!("{stale:?}");
     };
@@ -156,7 +188,10 @@ async fn writers_are_fenced_by_the_session_s_run() {
     };
     let fenced = Error::from(late.append(by, &[message("m3")]).await.unwrap_err());
     assert_eq!(fenced.kind(), Kind::Conflict);
-    assert!(matches!(fenced.domain(), Some(skein_domain::Error::Conflict(Conflict::Run { .. }))));
+    assert!(matches!(
+        fenced.domain(),
+        Some(skein_domain::Error::Conflict(Conflict::Run { .. }))
+    ));
     assert_eq!(talk.ids(&session).await, ["m1", "m2"]);
 }
 
@@ -216,12 +251,19 @@ async fn l11_a_fork_and_its_source_do_not_hear_each_other() {
     let from = fork.forked_from.clone().unwrap();
     assert_eq!(from.session, source.id);
     assert_eq!(from.message.unwrap().as_str(), "m1");
-    assert_eq!((fork.parent.clone(), fork.thread.clone()), (None, source.thread.clone()));
+    assert_eq!(
+        (fork.parent.clone(), fork.thread.clone()),
+        (None, source.thread.clone())
+    );
     talk.say(&source, "s2").await;
     talk.say(&fork, "f2").await;
     assert_eq!(talk.ids(&source).await, ["m1", "s2"]);
     assert_eq!(talk.ids(&fork).await, ["m1", "f2"]);
-    assert_eq!(talk.find("text").await, ["f2", "m1", "s2"], "what is shared is found once");
+    assert_eq!(
+        talk.find("text").await,
+        ["f2", "m1", "s2"],
+        "what is shared is found once"
+    );
 }
 
 #[tokio::test]
@@ -247,14 +289,18 @@ async fn archived_threads_are_cold_and_read_only_until_they_are_reopened() {
     let session = talk.world.root().await;
     talk.say(&session, "m1").await;
     let desk = talk.world.desk();
-    desk.archive_thread(session.thread.to_string()).await.unwrap();
+    desk.archive_thread(session.thread.to_string())
+        .await
+        .unwrap();
     assert_eq!(talk.tier(&session).await, Some(Tier::Cold));
     let error = talk.try_say(&session, None, "m2").await.unwrap_err();
     assert_eq!(error.kind(), Kind::Refused);
     assert_eq!(talk.world.refusals("thread_archived"), 1);
     assert_eq!(talk.ids(&session).await, ["m1"]);
     assert_eq!(talk.find("text").await, ["m1"]);
-    desk.reopen_thread(session.thread.to_string()).await.unwrap();
+    desk.reopen_thread(session.thread.to_string())
+        .await
+        .unwrap();
     talk.say(&session, "m2").await;
     assert_eq!(talk.tier(&session).await, Some(Tier::Hot));
     assert_eq!(talk.ids(&session).await, ["m1", "m2"]);
@@ -285,7 +331,9 @@ async fn flushing_tells_what_moved_and_nothing_else() {
     }
     assert_eq!(talk.world.count("transcript.flushed"), 1);
     for _ in 0..2 {
-        desk.flush(session.id.to_string(), Keep::ColdOnly).await.unwrap();
+        desk.flush(session.id.to_string(), Keep::ColdOnly)
+            .await
+            .unwrap();
     }
     assert_eq!(talk.world.count("transcript.flushed"), 2);
     for _ in 0..2 {
@@ -313,8 +361,13 @@ async fn followers_hear_everything_once_and_pieces_as_they_come() {
         block: 0,
         text: "a piece".into(),
     };
-    desk.pass_delta(id.clone(), None, delta.clone()).await.unwrap();
-    assert_eq!(follower.next().await.unwrap(), Some(Heard::Delta(delta.into())));
+    desk.pass_delta(id.clone(), None, delta.clone())
+        .await
+        .unwrap();
+    assert_eq!(
+        follower.next().await.unwrap(),
+        Some(Heard::Delta(delta.into()))
+    );
     // One who is far behind misses pieces, and no message.
     for n in 2..600 {
         talk.say(&session, &format!("m{n}")).await;
@@ -325,8 +378,13 @@ async fn followers_hear_everything_once_and_pieces_as_they_come() {
     }
     let expected: Vec<String> = (2..600).map(|n| format!("m{n}")).collect();
     assert_eq!(all, expected);
-    desk.rewind(id.clone(), None, "m2".parse().unwrap()).await.unwrap();
-    assert_eq!(follower.next().await.unwrap(), Some(Heard::Rewound { to: Some(1) }));
+    desk.rewind(id.clone(), None, "m2".parse().unwrap())
+        .await
+        .unwrap();
+    assert_eq!(
+        follower.next().await.unwrap(),
+        Some(Heard::Rewound { to: Some(1) })
+    );
     talk.say(&session, "again").await;
     assert_eq!(heard(follower.next().await.unwrap()), ["again"]);
     let mut resumed = desk.follow_transcript(id, Some(1)).await.unwrap();
@@ -361,7 +419,11 @@ async fn l7_transcripts_of_one_name_are_two_in_two_tenants() {
         cursor: None,
         limit: 10,
     };
-    let (_, page) = other.desk().transcript_page(twin.id.to_string(), query).await.unwrap();
+    let (_, page) = other
+        .desk()
+        .transcript_page(twin.id.to_string(), query)
+        .await
+        .unwrap();
     assert_eq!(page.messages, vec![]);
     let order = SearchOrder {
         text: "text".into(),
@@ -387,7 +449,14 @@ async fn roles_and_bound_tokens_hold_for_transcripts_too() {
     let reader = as_role(Role::Read, false);
     let refused = reader.append(id.clone(), None, vec![message("m1")]).await;
     assert_eq!(refused.unwrap_err().kind(), Kind::Refused);
-    assert_eq!(reader.flush(id.clone(), Keep::Hot).await.unwrap_err().kind(), Kind::Refused);
+    assert_eq!(
+        reader
+            .flush(id.clone(), Keep::Hot)
+            .await
+            .unwrap_err()
+            .kind(),
+        Kind::Refused
+    );
     assert!(reader.transcript_state(id.clone()).await.is_ok());
     let bound = as_role(Role::Operate, true);
     let refused = bound.append(id.clone(), None, vec![message("m1")]).await;

@@ -169,6 +169,9 @@ mod tests {
         let text = message(Format::JsonLines, &evil(), &[]);
         assert_eq!(text.matches('\n').count(), 1);
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
-        assert_eq!((&value["position"], &value["role"]), (&json!(3), &json!("assistant")));
+        assert_eq!(
+            (&value["position"], &value["role"]),
+            (&json!(3), &json!("assistant"))
+        );
     }
 }

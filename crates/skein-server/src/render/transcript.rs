@@ -176,7 +176,12 @@ pub(crate) fn summary(body: &wire::Compact) -> Result<Message, Invalid> {
         }
     };
     let blocks = vec![Block::Text(body.text.clone())];
-    Ok(Message::new(id, Role::User, blocks, Timestamp::from_micros(0)))
+    Ok(Message::new(
+        id,
+        Role::User,
+        blocks,
+        Timestamp::from_micros(0),
+    ))
 }
 
 pub(crate) fn state(session: &SessionId, versioned: &Versioned) -> wire::State {

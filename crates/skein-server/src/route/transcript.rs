@@ -27,9 +27,7 @@ use super::{cursor, limit};
 use crate::app::App;
 use crate::door::{Pass, text};
 use crate::error::ApiError;
-use crate::extract::{
-    Bring, Change, Keyed, Look, MOST_APPEND, MOST_SNAPSHOT, Path, Query, Tell,
-};
+use crate::extract::{Bring, Change, Keyed, Look, MOST_APPEND, MOST_SNAPSHOT, Path, Query, Tell};
 use crate::render;
 use crate::render::export::{self, Format};
 use crate::serve::Endless;
@@ -113,7 +111,11 @@ async fn read(
     };
     let (_, page) = desk.transcript_page(session, query).await?;
     Ok(Json(wire::List {
-        data: page.messages.iter().map(render::transcript::placed).collect(),
+        data: page
+            .messages
+            .iter()
+            .map(render::transcript::placed)
+            .collect(),
         next: page.next.map(|n| n.to_string()),
     })
     .into_response())
@@ -123,7 +125,11 @@ fn direction(word: Option<&str>) -> Result<Direction, Invalid> {
     match word {
         None | Some("oldest") => Ok(Direction::OldestFirst),
         Some("newest") => Ok(Direction::NewestFirst),
-        Some(other) => Err(Invalid::new("order", other, "expected `oldest` or `newest`")),
+        Some(other) => Err(Invalid::new(
+            "order",
+            other,
+            "expected `oldest` or `newest`",
+        )),
     }
 }
 

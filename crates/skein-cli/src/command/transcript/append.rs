@@ -73,7 +73,9 @@ pub(crate) async fn run(context: &Context, args: AppendArgs) -> Result<(), UserE
         _ => {
             if io::stdin().is_terminal() {
                 let error = UserError::misuse("there is nothing to append");
-                return Err(error.hint("`--role user --text TEXT` says it; or give lines of JSON on stdin"));
+                return Err(
+                    error.hint("`--role user --text TEXT` says it; or give lines of JSON on stdin")
+                );
             }
             lines(BufReader::new(io::stdin().lock()))?
         }
@@ -81,7 +83,9 @@ pub(crate) async fn run(context: &Context, args: AppendArgs) -> Result<(), UserE
     let key = args.key.key.as_deref().map(|key| context.key(Some(key)));
     if key.is_some() && batches.len() > 1 {
         let error = UserError::misuse("so much is appended in parts, and a key is for one");
-        return Err(error.hint("without `--key` it can be repeated too: messages are known by their ids"));
+        return Err(
+            error.hint("without `--key` it can be repeated too: messages are known by their ids")
+        );
     }
     let client = context.client().await?;
     let mut sum: Option<Appended> = None;
@@ -101,7 +105,9 @@ pub(crate) async fn run(context: &Context, args: AppendArgs) -> Result<(), UserE
         });
     }
     let Some(done) = sum else {
-        return Err(UserError::misuse("there is nothing to append: stdin is empty"));
+        return Err(UserError::misuse(
+            "there is nothing to append: stdin is empty",
+        ));
     };
     context.out.show(&done, |_| {
         let already = match done.already {
@@ -149,7 +155,10 @@ fn too_large(size: usize, line: Option<usize>) -> UserError {
     let limit = MOST / 1024 / 1024;
     UserError::new(
         Kind::Refused,
-        format!("the message{place} has {} bytes or more", text::number(size as u64)),
+        format!(
+            "the message{place} has {} bytes or more",
+            text::number(size as u64)
+        ),
     )
     .hint(format!(
         "a message may have {limit} MiB; put larger things into a file and refer to it"
@@ -162,8 +171,12 @@ fn lines(mut input: impl io::BufRead) -> Result<Vec<Vec<NewMessage>>, UserError>
     let (mut batches, mut batch, mut bytes) = (vec![], vec![], 0);
     for number in 1.. {
         let mut line = vec![];
-        let read = input.by_ref().take(LINE as u64 + 1).read_until(b'\n', &mut line);
-        let size = read.map_err(|error| UserError::misuse("cannot read stdin").caused_by(&error))?;
+        let read = input
+            .by_ref()
+            .take(LINE as u64 + 1)
+            .read_until(b'\n', &mut line);
+        let size =
+            read.map_err(|error| UserError::misuse("cannot read stdin").caused_by(&error))?;
         if size == 0 {
             break;
         }
@@ -221,7 +234,10 @@ mod tests {
     #[test]
     fn the_first_bad_line_is_named() {
         for (input, line) in [
-            ("{\"id\":\"a\",\"role\":\"user\",\"text\":\"x\"}\n\nnonsense\n", 3),
+            (
+                "{\"id\":\"a\",\"role\":\"user\",\"text\":\"x\"}\n\nnonsense\n",
+                3,
+            ),
             ("{\"id\":\"a b\",\"role\":\"user\",\"text\":\"x\"}", 1),
             ("{\"id\":\"a\",\"role\":\"boss\",\"text\":\"x\"}", 1),
             ("{\"id\":\"a\",\"role\":\"user\"}", 1),
@@ -229,7 +245,11 @@ mod tests {
         ] {
             let error = lines(input.as_bytes()).unwrap_err();
             let expected = format!("line {line} is no message");
-            assert!(error.message().starts_with(&expected), "{}", error.message());
+            assert!(
+                error.message().starts_with(&expected),
+                "{}",
+                error.message()
+            );
         }
     }
 

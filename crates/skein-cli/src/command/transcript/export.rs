@@ -146,7 +146,10 @@ pub(crate) async fn import(context: &Context, args: ImportArgs) -> Result<(), Us
     read.map_err(|e| UserError::misuse(format!("cannot read `{shown}`")).caused_by(&e))?;
     if blob.len() as u64 > MOST_SNAPSHOT {
         let limit = MOST_SNAPSHOT / 1024 / 1024;
-        let error = UserError::new(skein_client::Kind::Refused, format!("`{shown}` is too large"));
+        let error = UserError::new(
+            skein_client::Kind::Refused,
+            format!("`{shown}` is too large"),
+        );
         return Err(error.hint(format!("a snapshot may have {limit} MiB, packed")));
     }
     let key = context.key(args.key.key.as_deref());

@@ -50,7 +50,9 @@ fn since(text: &str) -> Result<String, String> {
     }
     let Seconds(seconds) = text.parse().map_err(|_| {
         let shown = text::line(text);
-        format!("`{shown}` is neither a time such as 2026-11-17T03:04:05Z nor a duration such as 2d")
+        format!(
+            "`{shown}` is neither a time such as 2026-11-17T03:04:05Z nor a duration such as 2d"
+        )
     })?;
     let ago = i64::try_from(seconds).unwrap_or(i64::MAX / 4);
     let at = when::now().as_second().saturating_sub(ago).max(0);
@@ -111,7 +113,11 @@ fn line(hit: &Hit, width: Option<usize>, paint: Paint) -> String {
         let n = n as u64;
         let marked = hit.marks.iter().any(|(from, to)| (*from..*to).contains(&n));
         let shown = text::line(&c.to_string());
-        let style = if marked { YELLOW.bold() } else { anstyle::Style::new() };
+        let style = if marked {
+            YELLOW.bold()
+        } else {
+            anstyle::Style::new()
+        };
         body.push_str(&paint.apply(style, &shown));
     }
     head + body.trim_end() + "\n"

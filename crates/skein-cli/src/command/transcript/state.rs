@@ -89,9 +89,9 @@ async fn set(context: &Context, args: SetArgs) -> Result<(), UserError> {
     };
     let key = context.key(args.key.key.as_deref());
     let done = client.set_state(&args.session, &body, &key).await?;
-    context
-        .out
-        .show(&done, |_| format!("the state is at version {}", done.version))
+    context.out.show(&done, |_| {
+        format!("the state is at version {}", done.version)
+    })
 }
 
 fn shown(state: &State) -> String {

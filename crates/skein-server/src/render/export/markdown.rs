@@ -10,7 +10,10 @@ use crate::render::time;
 
 pub(super) fn begin(session: &Session) -> String {
     let name = line(&session.task.display_name());
-    format!("# {name}\n\nSession `{}`, owned by {}\n", session.id, session.owner)
+    format!(
+        "# {name}\n\nSession `{}`, owned by {}\n",
+        session.id, session.owner
+    )
 }
 
 pub(super) fn message(message: &Message, is_hidden: bool) -> String {
@@ -19,11 +22,7 @@ pub(super) fn message(message: &Message, is_hidden: bool) -> String {
     } else {
         ""
     };
-    let mut out = format!(
-        "\n## {} · {}{hidden}\n",
-        heading(message),
-        time(message.at)
-    );
+    let mut out = format!("\n## {} · {}{hidden}\n", heading(message), time(message.at));
     for block in &message.blocks {
         out.push('\n');
         out.push_str(&self::block(block));
