@@ -299,13 +299,15 @@ impl Raw {
 async fn lengths(folder: &Path, most: usize) -> Result<Vec<Row>, Failure> {
     let path = folder.join("transcripts.db");
     let mut store = Store::open(&path)?;
-    let lengths = [10, 100_000.min(most), most];
-    for length in lengths {
-        store.fill(&name(&format!("of{length}"))?, length).await?;
+    let mut lengths = vec![10, 100_000, most];
+    lengths.retain(|length| *length <= most);
+    lengths.dedup();
+    for length in &lengths {
+        store.fill(&name(&format!("of{length}"))?, *length).await?;
     }
-    let mut times = [vec![], vec![], vec![]];
+    let mut times = vec![vec![]; lengths.len()];
     for n in 0..FORKS {
-        for (times, length) in times.iter_mut().zip(lengths) {
+        for (times, length) in times.iter_mut().zip(&lengths) {
             let source = name(&format!("of{length}"))?;
             let target = name(&format!("fork{n}of{length}"))?;
             let since = Instant::now();
@@ -313,15 +315,19 @@ async fn lengths(folder: &Path, most: usize) -> Result<Vec<Row>, Failure> {
             times.push(since.elapsed());
         }
     }
-    let [shortest, long, longest] = times.map(|times| Times::new(times).p50());
+    let medians: Vec<_> = times
+        .into_iter()
+        .map(|times| Times::new(times).p50())
+        .collect();
+    let shortest = medians[0];
     let beside = format!("of 10 messages {}", ms(shortest));
-    let fork = |length: usize, time| {
-        let ratio = ratio(time, shortest);
-        let row = Row::fact(format!("fork of {length} messages"), ms(time));
+    let fork = |(length, time): (&usize, &Duration)| {
+        let ratio = ratio(*time, shortest);
+        let row = Row::fact(format!("fork of {length} messages"), ms(*time));
         row.beside(beside.clone(), ratio)
             .budget("≤ 2 ×", ratio <= 2.0)
     };
-    let mut rows = vec![fork(lengths[1], long), fork(lengths[2], longest)];
+    let mut rows: Vec<_> = lengths.iter().zip(&medians).skip(1).map(fork).collect();
     rows.extend(words(folder, &store, most).await?);
     store.hot.close();
     let size = std::fs::metadata(&path)?.len() as f64;

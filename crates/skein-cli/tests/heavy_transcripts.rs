@@ -4,6 +4,7 @@
 //! `SKEIN_TEST_CRASH_SEED=N` repeats a run's choices, `SKEIN_TEST_CRASH_ROUNDS=N` changes their number.
 
 #[path = "heavy_crash/daemon.rs"]
+#[expect(dead_code, reason = "the other storm uses the rest")]
 mod daemon;
 #[path = "heavy_crash/http.rs"]
 #[expect(dead_code, reason = "the other storm uses the rest")]

@@ -17,7 +17,7 @@ use crate::sse::Parser;
 use crate::transport::drive;
 
 /// Without a byte for so long (heartbeats included) the connection is taken for dead.
-const SILENCE: Duration = Duration::from_secs(35);
+pub(crate) const SILENCE: Duration = Duration::from_secs(35);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -231,7 +231,7 @@ impl<'a> EventStream<'a> {
     }
 }
 
-fn worth_waiting(error: &Error) -> bool {
+pub(crate) fn worth_waiting(error: &Error) -> bool {
     match error {
         Error::Unreachable { .. } | Error::Broken { .. } | Error::TimedOut { .. } => true,
         // The daemon is there but not ready, or on its way out.

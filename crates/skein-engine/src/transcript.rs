@@ -2,12 +2,12 @@
 //!
 //! A transcript's id is its session's id, and it begins with the first thing said into it: a session from
 //! before there were transcripts is one that has said nothing yet, and a crash between making a session and
-//! making its transcript leaves nothing to repair. Only a fork is made with its session ([`fork`]).
+//! making its transcript leaves nothing to repair. Only a fork is made with its session ([`ForkOrder`]).
 //!
 //! Writers are fenced by the session's run. What is said leaves no event in the ledger, for a transcript is
-//! its own log; who wants to hear it follows the transcript ([`live`]).
+//! its own log; who wants to hear it follows the transcript ([`Follower`]).
 //!
-//! First place to read: [`Desk::append`].
+//! First place to read: [`crate::Desk::append`].
 
 mod access;
 mod fork;

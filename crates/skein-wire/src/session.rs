@@ -64,7 +64,7 @@ pub struct Session {
     /// Where its transcript comes from, if it is a fork.
     #[serde(default)]
     pub forked_from: Option<ForkedFrom>,
-    /// What is known of its transcript; in answers about one session only.
+    /// What is known of its transcript, once something was said; in answers that show one session only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transcript: Option<TranscriptOverview>,
     pub created_at: String,

@@ -42,7 +42,6 @@ pub enum Block {
     ToolCall {
         id: String,
         name: String,
-        #[schema(value_type = Object)]
         input: Value,
     },
     ToolResult {

@@ -186,12 +186,10 @@ async fn flush(context: &Context, args: FlushArgs) -> Result<(), UserError> {
     let key = context.key(args.key.key.as_deref());
     let client = context.client().await?;
     let done = client.flush(&args.session, &body, &key).await?;
-    context.out.show(&done, |_| {
-        format!(
-            "{} entries in {} segments are new in the cold tier",
-            text::number(done.entries),
-            text::number(done.segments)
-        )
+    context.out.show(&done, |_| match done.entries {
+        0 => "the cold tier had everything already".to_owned(),
+        1 => "one entry is new in the cold tier".to_owned(),
+        n => format!("{} entries are new in the cold tier", text::number(n)),
     })
 }
 

@@ -129,7 +129,7 @@ pub(crate) fn session(
     if let Some(transcript) = session.transcript.as_ref().filter(|t| t.messages > 0) {
         let tier = transcript.tier.as_deref().unwrap_or("hot");
         let messages = text::number(transcript.messages);
-        facts.add("transcript", &format!("{messages} messages, {tier}"));
+        facts.add("said", &format!("{messages} messages, {tier}"));
     }
     if session.summary.is_some() {
         facts.add("summary", &format!("`skein summary show {}`", session.id));

@@ -280,7 +280,7 @@ fn every_command_prints_one_json_document() {
 
 /// The commands about transcripts, in an order in which each finds what it needs.
 fn transcripts(home: &Home, uncovered: &mut BTreeSet<String>) {
-    let session = home.spawn(&["talk"]);
+    let (session, empty) = (home.spawn(&["talk"]), home.spawn(&["quiet"]));
     let blob = home.user().join("blob");
     let (s, blob) = (session.as_str(), blob.to_str().unwrap());
     let state = home.user().join("state.json");
@@ -313,7 +313,7 @@ fn transcripts(home: &Home, uncovered: &mut BTreeSet<String>) {
         ),
         (
             "import",
-            &["import", s, blob],
+            &["import", &empty, blob],
             &["session", "added", "already"],
         ),
         (

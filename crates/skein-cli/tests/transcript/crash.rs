@@ -1,5 +1,7 @@
 //! L4: a fork that is cut short leaves nothing; one that was recorded stands.
 
+use std::path::Path;
+
 use crate::base::{Daemon, Home};
 use crate::{ids, kinds, say};
 
@@ -15,6 +17,11 @@ fn crashed(point: &str) -> (Home, String) {
     // The command may start another daemon and ask it again, under the same key: at most one fork is made.
     let _ = home.run(&["fork", &source, "--key", "k"]);
     (home, source)
+}
+
+fn read_only(path: &Path) -> rusqlite::Connection {
+    let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
+    rusqlite::Connection::open_with_flags(path, flags).unwrap()
 }
 
 #[test]
@@ -40,11 +47,11 @@ fn l4_a_fork_is_whole_or_not_there_wherever_the_daemon_dies() {
             "{point}: {told:?}"
         );
         home.stop();
-        let file = rusqlite::Connection::open(home.root().join("transcripts.db")).unwrap();
+        let file = read_only(&home.root().join("transcripts.db"));
         let lives = "SELECT count(*) FROM lives";
         let lives: i64 = file.query_row(lives, [], |row| row.get(0)).unwrap();
         assert_eq!(lives, 2, "{point}: no transcript without a session");
-        let ledger = rusqlite::Connection::open(home.database()).unwrap();
+        let ledger = read_only(&home.database());
         let rows = "SELECT count(*) FROM records WHERE kind = 'fork'";
         let rows: i64 = ledger.query_row(rows, [], |row| row.get(0)).unwrap();
         assert_eq!(rows, 0, "{point}: no journal row is left");

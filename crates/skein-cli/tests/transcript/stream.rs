@@ -151,3 +151,41 @@ fn a_key_keeps_the_answer_of_an_append() {
     home.call(&other).error(409);
     assert_eq!(ids(&home, &session), ["m1"]);
 }
+
+#[test]
+fn the_command_line_follows_across_a_restart_of_the_daemon() {
+    use std::io::BufRead as _;
+    let home = Home::with_project();
+    let session = home.spawn(&["work"]);
+    for n in 1..=3 {
+        say(&home, &session, "user", &format!("m{n}"), "x");
+    }
+    let args = [
+        "--json",
+        "transcript",
+        "show",
+        &session,
+        "--follow",
+        "--last",
+        "2",
+    ];
+    let mut child = home
+        .command(&args)
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = std::io::BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut next = || -> String {
+        let line = lines.next().expect("it goes on").unwrap();
+        let message: Value = serde_json::from_str(&line).unwrap();
+        message["id"].as_str().unwrap().to_owned()
+    };
+    assert_eq!([next(), next()], ["m2", "m3"]);
+    say(&home, &session, "user", "m4", "x");
+    assert_eq!(next(), "m4");
+    home.kill();
+    say(&home, &session, "user", "m5", "x");
+    assert_eq!(next(), "m5", "what was said meanwhile is there once");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}

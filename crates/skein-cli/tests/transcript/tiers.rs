@@ -194,7 +194,8 @@ fn l3_a_cold_tier_that_fails_leaves_the_hot_copy_and_the_thread_open() {
     let session = home.spawn(&["work"]);
     say(&home, &session, "user", "m1", "x");
     let cold = home.root().join("cold");
-    std::fs::remove_dir_all(&cold).unwrap();
+    let away = home.root().join("away");
+    std::fs::rename(&cold, &away).unwrap();
     std::fs::write(&cold, "in the way").unwrap();
     let thread = home.show(&session)["thread"].as_str().unwrap().to_owned();
     let ran = home.run(&["--json", "thread", "archive", &thread]);
@@ -202,6 +203,7 @@ fn l3_a_cold_tier_that_fails_leaves_the_hot_copy_and_the_thread_open() {
     assert_eq!(home.json(&["thread", "show", &thread])["state"], "open");
     assert_eq!(ids(&home, &session), ["m1"]);
     std::fs::remove_file(&cold).unwrap();
+    std::fs::rename(&away, &cold).unwrap();
     home.json(&["thread", "archive", &thread]);
     assert_eq!(tier(&home, &session), "cold");
 }

@@ -130,7 +130,8 @@ async fn get(
     }
     if !query.quick {
         let overview = desk.transcript_overview(&found).await;
-        shown.transcript = overview.as_ref().map(render::transcript::overview);
+        let said = overview.filter(|o| o.tier.is_some());
+        shown.transcript = said.as_ref().map(render::transcript::overview);
     }
     Ok(Json(shown))
 }

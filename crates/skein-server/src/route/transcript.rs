@@ -81,6 +81,10 @@ async fn read(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let position = cursor(query.cursor.as_deref())?;
+    // Looked at whatever is asked for: nobody is left in the belief that nonsense was understood.
+    let limit = limit(query.limit)?;
+    let direction = direction(query.order.as_deref())?;
+    let is_model = is_model_view(query.view.as_deref())?;
     let resume = match text(&headers, "last-event-id")? {
         Some(id) => Some(
             id.parse()
@@ -99,15 +103,15 @@ async fn read(
         let sse = Sse::new(events).keep_alive(KeepAlive::new().interval(HEARTBEAT));
         return Ok(sse.into_response());
     }
-    if is_model_view(query.view.as_deref())? {
+    if is_model {
         let (_, messages) = desk.transcript_context(session).await?;
         let data = messages.iter().map(render::transcript::message).collect();
         return Ok(Json(wire::List { data, next: None }).into_response());
     }
     let query = PageQuery {
-        direction: direction(query.order.as_deref())?,
+        direction,
         cursor: position,
-        limit: limit(query.limit)?,
+        limit,
     };
     let (_, page) = desk.transcript_page(session, query).await?;
     Ok(Json(wire::List {

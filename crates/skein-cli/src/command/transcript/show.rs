@@ -1,7 +1,7 @@
 //! `skein transcript show`
 
 use clap::Args;
-use skein_client::{Client, Messages};
+use skein_client::{Client, Messages, Said};
 use skein_wire::{Covers, List, Message};
 
 use crate::cli::{PageArgs, reference};
@@ -29,6 +29,9 @@ pub(crate) struct ShowArgs {
     /// Only the newest so many messages
     #[arg(short = 'n', long, value_name = "N", conflicts_with_all = ["limit", "cursor", "model"])]
     last: Option<usize>,
+    /// Go on with what is said, as it is said; with `--json` one message per line
+    #[arg(short, long, conflicts_with_all = ["limit", "cursor", "model"])]
+    follow: bool,
     /// What a model is shown: summaries in place of what they cover, every tool call with its result
     #[arg(long, conflicts_with_all = ["limit", "cursor"])]
     model: bool,
@@ -38,6 +41,9 @@ pub(crate) struct ShowArgs {
 
 pub(crate) async fn run(context: &Context, args: ShowArgs) -> Result<(), UserError> {
     let client = context.client().await?;
+    if args.follow {
+        return follow(context, client, &args).await;
+    }
     if args.page.limit.is_some() || args.page.cursor.is_some() {
         let which = Messages {
             page: args.page.into(),
@@ -84,6 +90,38 @@ fn show(context: &Context, list: &List<Message>, full: bool) -> Result<(), UserE
         context.out.note(&note);
     }
     Ok(())
+}
+
+/// What is there, or the end of it, and then whatever is said; ends with the daemon, or when it is stopped.
+async fn follow(context: &Context, client: &Client, args: &ShowArgs) -> Result<(), UserError> {
+    let (width, paint) = (context.out.width(), context.out.paint());
+    let mut telling = Telling::new(fold(args.full), width, paint, vec![]);
+    let mut tell = |message: &Message| {
+        if context.out.is_json() {
+            context.out.json_line(message)
+        } else {
+            context.out.raw(&telling.message(message))
+        }
+    };
+    let mut position = None;
+    if let Some(last) = args.last {
+        // One more, so that it is known where to go on even if none is to be shown.
+        let newest = newest(client, &args.session, last.saturating_add(1)).await?;
+        position = newest.last().and_then(|message| message.position);
+        let shown = newest.len().min(last);
+        newest[newest.len() - shown..]
+            .iter()
+            .try_for_each(&mut tell)?;
+    }
+    let mut listening = client.listen(&args.session, position);
+    loop {
+        match listening.next().await? {
+            Said::Message(message) => tell(&message)?,
+            Said::Rewound(_) => context.out.note("the transcript was rewound"),
+            // People get whole messages; programs that want the pieces follow the API.
+            Said::Delta(_) => {}
+        }
+    }
 }
 
 /// The newest messages, oldest first.
