@@ -1,5 +1,7 @@
 //! One session's whole life, the same for every program.
 
+use serde_json::Value;
+
 use crate::common::{alive, end, eventually};
 use crate::stage::{AIDER, CLAUDE, CODEX, GEMINI, OPENCODE, Program, Stage, USES};
 

@@ -424,7 +424,10 @@ fn heavy_claude_code_says_the_hour_until_which_a_limit_lasts_and_goes_on_once() 
         s["status"] == "blocked" && reason.contains("until 2")
     });
     let reason = text(&limited["status_reason"]);
-    assert!(reason.contains("hit your 5-hour limit"), "{reason}");
+    // It has two ways to say it, one after the other.
+    let says = |words: &&str| reason.contains(words);
+    let ways = ["hit your 5-hour limit", "Usage limit reached"];
+    assert!(ways.iter().any(says), "{reason}");
     assert!(reason.ends_with(":00 UTC"), "it told a minute: {reason}");
     // It goes on by itself when the limit is over; then nobody else tells it to.
     stage.heard("continue");
