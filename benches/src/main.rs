@@ -11,6 +11,7 @@ mod fleet;
 mod hot_redis;
 mod latency;
 mod list;
+mod peer;
 mod place;
 mod startup;
 mod stats;
@@ -52,6 +53,9 @@ struct Args {
     /// How often each thing is done with a real agent
     #[arg(long, value_name = "N", default_value_t = 10)]
     turns: usize,
+    /// A Python that has `langgraph` and `langgraph-checkpoint-sqlite`, to compare with
+    #[arg(long, value_name = "PATH")]
+    langgraph: Option<PathBuf>,
     /// Measure only these
     #[arg(value_enum)]
     only: Vec<What>,
@@ -105,6 +109,9 @@ fn measure(args: &Args) -> Result<Vec<Row>, Failure> {
     let mut rows = vec![];
     if wanted(What::Transcript) {
         rows.extend(runtime.block_on(transcript::measure(args.messages))?);
+    }
+    if let Some(python) = &args.langgraph {
+        rows.extend(runtime.block_on(peer::measure(python))?);
     }
     if args.only == [What::Transcript] {
         // Measured in this process; no program need be built for it.

@@ -389,10 +389,10 @@ pub trait Agent: Send + Sync + fmt::Debug {
     fn sources(&self, _order: &Order) -> Vec<Source> {
         vec![]
     }
-    /// Whether these files tell what a conversation used also when it is driven by a protocol, and better than the
-    /// protocol does: then only they are counted.
-    fn keeps_accounts(&self) -> bool {
-        false
+    /// Kinds of those sources that tell what was used however it is driven, and better than its protocols do. A
+    /// driver tells the rest.
+    fn accounts(&self) -> &'static [&'static str] {
+        &[]
     }
     /// What understands a source of this kind, from one of these or from [`Reading::Watch`].
     fn reader(&self, _kind: &str, _process: Option<Process>) -> Box<dyn Reader> {

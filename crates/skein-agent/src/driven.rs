@@ -150,18 +150,15 @@ impl Agent for Driven {
             kind: JOURNAL.into(),
             reach: Reach::Added,
         };
-        let accounts = if self.inner.keeps_accounts() {
-            self.inner.sources(order)
-        } else {
-            vec![]
-        };
+        let mut accounts = self.inner.sources(order);
+        accounts.retain(|source| self.inner.accounts().contains(&source.kind.as_str()));
         [vec![journal], accounts].concat()
     }
 
     fn reader(&self, kind: &str, process: Option<Process>) -> Box<dyn Reader> {
         match kind {
             JOURNAL => Box::new(Journal {
-                counts: !self.inner.keeps_accounts(),
+                counts: self.inner.accounts().is_empty(),
             }),
             other => self.inner.reader(other, process),
         }

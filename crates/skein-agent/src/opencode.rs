@@ -259,8 +259,8 @@ impl Agent for OpenCode {
     }
 
     /// By ACP it tells the tokens of a turn's last request only, and by no protocol those of its helpers.
-    fn keeps_accounts(&self) -> bool {
-        true
+    fn accounts(&self) -> &'static [&'static str] {
+        &[LOG, DATABASE]
     }
 
     fn reader(&self, kind: &str, _process: Option<Process>) -> Box<dyn Reader> {
