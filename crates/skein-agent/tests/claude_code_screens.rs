@@ -89,6 +89,29 @@ const ASKING: &[Asking] = &[
         ],
     ),
     (
+        "permission-beside-pane",
+        "permission",
+        Wanted::Permission,
+        "Do you want to create b.txt?",
+        &[
+            "Yes",
+            "Yes, and switch to accept edits (auto-approve file edits and common file commands) for this session (shift+tab)",
+            "No",
+        ],
+    ),
+    (
+        "command-beside-pane",
+        "permission",
+        Wanted::Permission,
+        "Bash: touch c",
+        &[
+            "Yes",
+            "Yes, and always allow access to /repo                                from this project",
+            "Yes, and switch to auto mode · auto mode handles these prompts for you",
+            "No",
+        ],
+    ),
+    (
         "question",
         "question",
         Wanted::Choice,

@@ -1,5 +1,6 @@
 //! What the screen of Claude Code says beyond its rules: where the present begins, and what a permission is for.
 
+use std::borrow::Cow;
 use std::str::FromStr;
 
 use skein_domain::{Activity, Question, Reason};
@@ -14,7 +15,9 @@ const LONGEST: usize = 2_000;
 const GENERAL: &[&str] = &["Do you want to proceed?", "Would you like to proceed?"];
 
 pub(super) fn read(rules: &Rules, picture: Picture<'_>) -> Vec<Reading> {
-    let picture = now(picture);
+    let rows = without_pane(picture.rows);
+    let rows = rows.as_ref();
+    let picture = now(Picture { rows, ..picture });
     let mut readings = match below_box(picture.rows) {
         Some(below) => beside_box(rules, picture, below),
         None => rules.read(picture),
@@ -41,7 +44,9 @@ pub(super) fn read(rules: &Rules, picture: Picture<'_>) -> Vec<Reading> {
 
 /// What is in its input box.
 pub(super) fn draft(rules: &Rules, picture: Picture<'_>) -> Draft {
-    let picture = now(picture);
+    let rows = without_pane(picture.rows);
+    let rows = rows.as_ref();
+    let picture = now(Picture { rows, ..picture });
     match below_box(picture.rows) {
         Some(_) => rules.draft_in_box(picture),
         None => rules.draft(picture),
@@ -93,6 +98,26 @@ pub(super) fn limit(said: &str) -> Reading {
 fn until(said: &str) -> Option<Reading> {
     let resets = Some(Resets::said(said)?);
     Some(Reading::Limited { resets })
+}
+
+/// What is left of the pane that shows changed files, which opens on the right of a wide screen once there are some.
+/// Its first row has nothing but the button that closes it.
+fn without_pane(rows: &[String]) -> Cow<'_, [String]> {
+    let border = rows.first().and_then(|first| {
+        let (left, pane) = first.rsplit_once('│')?;
+        (pane.trim() == "✕").then(|| left.chars().count())
+    });
+    let Some(border) = border else {
+        return Cow::Borrowed(rows);
+    };
+    let left = |row: &String| {
+        // Wide characters take two columns and are one here, so it may come earlier than above, never later.
+        let places = row.char_indices().take(border + 1);
+        let found = places.filter(|(_, c)| *c == '│').last();
+        let end = found.map_or(row.len(), |(at, _)| at);
+        row[..end].trim_end().to_owned()
+    };
+    Cow::Owned(rows.iter().map(left).collect())
 }
 
 /// What came after the last prompt: an error of an earlier turn is no longer true.

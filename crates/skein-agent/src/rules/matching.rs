@@ -158,11 +158,12 @@ impl Asked {
         let (text, below) = found.unwrap_or_else(|| (name.to_owned(), 0));
         let text = if text.trim().is_empty() { name } else { &text };
         let options = match &self.option {
-            Some(regex) => rows[below..]
-                .iter()
-                .filter_map(|row| captured(regex, row))
-                .filter_map(|text| Reason::from_str(text.trim()).ok())
-                .collect(),
+            Some(regex) => {
+                let texts = offered(regex, rows, below).into_iter();
+                texts
+                    .filter_map(|text| Reason::from_str(&text).ok())
+                    .collect()
+            }
             None => self.options.clone(),
         };
         // A screen can hold what a question may not; then there is a question nobody can read.
@@ -256,6 +257,40 @@ fn captured<'a>(regex: &Regex, row: &'a str) -> Option<&'a str> {
     let whole = groups.get(0)?;
     let group = groups.iter().skip(1).flatten().last();
     Some(group.unwrap_or(whole).as_str())
+}
+
+/// The options below a question. A row below one that stands where its text begins goes on with it if its first word
+/// had no room left; other rows there explain the option.
+fn offered(regex: &Regex, rows: &[String], below: usize) -> Vec<String> {
+    let length = |text: &str| text.chars().count();
+    let width = rows.iter().map(|row| length(row.trim_end())).max();
+    let mut all: Vec<String> = vec![];
+    // Where the text of the option above begins, and how long the row above is.
+    let mut above: Option<(usize, usize)> = None;
+    for row in &rows[below..] {
+        let row = row.trim_end();
+        if let Some(text) = captured(regex, row) {
+            let begins = row.find(text).unwrap_or_default();
+            above = Some((length(&row[..begins]), length(row)));
+            all.push(text.trim().to_owned());
+            continue;
+        }
+        let indent = length(row) - length(row.trim_start());
+        let word = row.split_whitespace().next().map(length);
+        let goes_on = |(begins, end): (usize, usize)| {
+            let had_room = word.is_some_and(|word| Some(end + 1 + word) < width);
+            indent == begins && word.is_some() && !had_room
+        };
+        match (above, all.last_mut()) {
+            (Some(place), Some(option)) if goes_on(place) => {
+                option.push(' ');
+                option.push_str(row.trim());
+                above = Some((place.0, length(row)));
+            }
+            _ => above = None,
+        }
+    }
+    all
 }
 
 /// What stands nearest to the bottom: older output may look alike.
