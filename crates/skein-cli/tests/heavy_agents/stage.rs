@@ -434,6 +434,13 @@ impl Stage {
         // The project's settings are what a test says.
         new.retain(|path| !self.own.contains_key(path) && path != Path::new("api/skein.toml"));
         new.retain(|path| of(kept).all(|own| !path.starts_with(own)));
+        // Whoever is killed while it rewrites a file leaves the new one beside it.
+        let half_written = |path: &Path, own: &Path| {
+            let (path, own) = (path.to_string_lossy(), own.to_string_lossy());
+            path.strip_prefix(&*own)
+                .is_some_and(|rest| rest.starts_with(".tmp."))
+        };
+        new.retain(|path| !of(rewritten).any(|own| half_written(path, own)));
         assert!(new.is_empty(), "in the user's home are now {new:?}");
     }
 }
