@@ -247,6 +247,7 @@ async fn bind_tcp(address: &str) -> Result<TcpListener, UserError> {
         UserError::unavailable(format!("cannot listen on {parsed}"))
             .caused_by(&e)
             .hint("another port may be free; port 0 takes any")
+            .hint("`daemon.listen` of your `config.toml` holds for every SKEIN_HOME; `XDG_CONFIG_HOME` names another")
     })
 }
 
