@@ -44,12 +44,12 @@ fn faults_of_children(pid: i32) -> u64 {
     stat(pid)[8].parse().unwrap()
 }
 
-/// What a process has open, but for the database: its readers come as they are needed and stay.
+/// What a process has open, but for databases: their connections are pooled, and opened when they are needed.
 fn descriptors(pid: i32) -> usize {
     let open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
-    let links = open.filter_map(|fd| fs::read_link(fd.path()).ok());
-    let ours = |to: &PathBuf| !to.to_string_lossy().contains("/skein.db");
-    links.filter(ours).count()
+    let pooled = |to: PathBuf| to.to_string_lossy().contains(".db");
+    open.filter(|fd| !fs::read_link(fd.path()).is_ok_and(pooled))
+        .count()
 }
 
 /// Ended processes nobody waited for, below any of these.
