@@ -158,7 +158,9 @@ fn keys(raw: &BTreeMap<String, OneOrMore>, path: &Path) -> Result<Keys, UserErro
         }
         if sources.first() == Some(&KeySource::Plain) {
             let error = UserError::misuse(format!("the first of the keys of `{name}` is `plain`"));
-            return Err(error.hint("`plain` lets be read what was written before there were keys; put it last"));
+            return Err(error.hint(
+                "`plain` lets be read what was written before there were keys; put it last",
+            ));
         }
         all.insert(name, sources);
     }

@@ -253,7 +253,15 @@ fn l3_a_cold_tier_that_went_missing_is_not_an_empty_one() {
     let away = home.user().join("away");
     std::fs::rename(&disk, &away).unwrap();
     let refused = |hint: &str| {
-        let append = ["transcript", "append", &session, "--role", "user", "--text", "y"];
+        let append = [
+            "transcript",
+            "append",
+            &session,
+            "--role",
+            "user",
+            "--text",
+            "y",
+        ];
         for args in [&["transcript", "show", &session][..], &append] {
             let error = home.error(6, args);
             assert!(error["hints"].to_string().contains(hint), "{error}");

@@ -92,10 +92,7 @@ impl Identity {
 }
 
 fn is_id(id: &str) -> bool {
-    id.len() == 32
-        && id
-            .bytes()
-            .all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+    id.len() == 32 && id.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 fn random() -> Result<String, String> {
@@ -124,7 +121,10 @@ mod tests {
     #[test]
     fn a_home_is_the_same_ever_after_and_no_other() {
         let temp = tempfile::tempdir().unwrap();
-        let (a, b) = (Home::at(temp.path().join("a")), Home::at(temp.path().join("b")));
+        let (a, b) = (
+            Home::at(temp.path().join("a")),
+            Home::at(temp.path().join("b")),
+        );
         a.create().unwrap();
         b.create().unwrap();
         let first = Identity::open(&a).unwrap();
@@ -137,6 +137,9 @@ mod tests {
         let mode = std::fs::metadata(a.identity()).unwrap().mode();
         assert_eq!(mode & 0o777, 0o600);
         std::fs::write(a.identity(), "{").unwrap();
-        assert!(Identity::open(&a).is_err(), "what is damaged is not made anew");
+        assert!(
+            Identity::open(&a).is_err(),
+            "what is damaged is not made anew"
+        );
     }
 }

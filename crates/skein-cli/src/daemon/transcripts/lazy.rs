@@ -6,11 +6,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use skein_domain::TenantId;
+use skein_transcript::chain::Entry;
 use skein_transcript::cold::{Name, Object, Put, When};
 use skein_transcript::hot::{
     Change, Commit, Evict, HeadRow, Listed, NewEntry, Pending, Range, StrandRow,
 };
-use skein_transcript::chain::Entry;
 use skein_transcript::{Cold, Error, Hot, MessageId, Result, TranscriptId};
 
 /// How long a failure is the answer before opening is tried again.
