@@ -103,7 +103,7 @@ async fn serve_until_stopped(options: &RunOptions, store: Store) -> Result<(), U
     let stops = Stops::listen()?;
     let tasks = Tasks::default();
     let parts = fleet::parts(&options.home, &options.environment)?;
-    let (transcripts, opened) = transcripts::open(&options.home, &options.environment).await?;
+    let (transcripts, opened) = transcripts::open(&options.home, &options.environment)?;
     let engine = Engine::new(store, tasks.clone())
         .with_fleet(parts)
         .with_transcripts(transcripts);
@@ -134,7 +134,7 @@ async fn serve_until_stopped(options: &RunOptions, store: Store) -> Result<(), U
         serve::tcp(tcp, router, &tasks);
     }
     engine.start_indexing();
-    start_sweeps(engine, &tasks);
+    start_sweeps(&engine, &tasks);
     tracing::info!(version = VERSION, socket = %socket.display(), ?listen, undone, "ready");
     if options.announce {
         announce("ready");
@@ -189,22 +189,41 @@ impl Stops {
     }
 }
 
-fn start_sweeps(engine: Engine, tasks: &Tasks) {
-    let stopping = tasks.stopping();
-    tasks.start("sweeps", async move {
+/// Three tasks: what waits for slow storage keeps nothing else waiting.
+fn start_sweeps(engine: &Engine, tasks: &Tasks) {
+    every(tasks, "sweeps", engine, |engine| async move {
+        if let Err(error) = engine.sweep().await {
+            tracing::warn!(%error, "a sweep failed");
+        }
+    });
+    every(tasks, "recovery", engine, |engine| async move {
+        if let Err(error) = engine.recover().await {
+            tracing::warn!(%error, "half-done handoffs could not be looked after");
+        }
+        engine.retry_sagas();
+    });
+    every(tasks, "idle flush", engine, |engine| async move {
+        if let Err(error) = engine.flush_idle().await {
+            tracing::warn!(%error, "idle transcripts could not be looked after");
+        }
+    });
+}
+
+fn every<F: Future<Output = ()> + Send>(
+    tasks: &Tasks,
+    name: &'static str,
+    engine: &Engine,
+    work: impl Fn(Engine) -> F + Send + 'static,
+) {
+    let (stopping, engine) = (tasks.stopping(), engine.clone());
+    tasks.start(name, async move {
         tokio::pin!(stopping);
         loop {
             tokio::select! {
                 () = tokio::time::sleep(SWEEP) => {}
                 () = &mut stopping => return,
             }
-            if let Err(error) = engine.sweep().await {
-                tracing::warn!(%error, "a sweep failed");
-            }
-            if let Err(error) = engine.recover().await {
-                tracing::warn!(%error, "half-done handoffs could not be looked after");
-            }
-            engine.retry_sagas();
+            work(engine.clone()).await;
         }
     });
 }

@@ -65,6 +65,11 @@ impl Home {
         self.root.join("cold")
     }
 
+    /// Who this home is; see `daemon::transcripts`.
+    pub fn identity(&self) -> PathBuf {
+        self.root.join("home-id")
+    }
+
     pub fn lock(&self) -> PathBuf {
         self.root.join("daemon.lock")
     }

@@ -1,7 +1,7 @@
 //! How objects are wrapped before they leave for the cold tier: as they are (the default), or encrypted
 //! with a key of their tenant.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
@@ -96,6 +96,8 @@ impl fmt::Debug for Key {
 #[derive(Debug, Default)]
 pub struct KeyRing {
     tenants: BTreeMap<TenantId, Vec<Key>>,
+    /// Those that were unencrypted before they had keys.
+    plain: BTreeSet<TenantId>,
 }
 
 impl KeyRing {
@@ -104,6 +106,26 @@ impl KeyRing {
     pub fn with(mut self, tenant: TenantId, keys: Vec<Key>) -> Self {
         self.tenants.insert(tenant, keys);
         self
+    }
+
+    /// Lets what the tenant wrote before it had keys be read. Nothing is written so again.
+    #[must_use]
+    pub fn with_plain(mut self, tenant: TenantId) -> Self {
+        self.plain.insert(tenant);
+        self
+    }
+
+    fn open_plain(&self, tenant: &TenantId, name: &Name, sealed: &[u8]) -> Result<Vec<u8>> {
+        if self.plain.contains(tenant) {
+            return Plain.open(tenant, name, sealed);
+        }
+        Err(Error::Unusable {
+            tier: "cold",
+            reason: format!("`{name}` was written before tenant `{tenant}` had keys"),
+            hints: vec![format!(
+                "name `plain` as the last of the keys of `{tenant}` in `transcripts.keys`, and it is read"
+            )],
+        })
     }
 
     fn keys(&self, tenant: &TenantId) -> &[Key] {
@@ -119,11 +141,12 @@ impl KeyRing {
 impl Cipher for KeyRing {
     fn fingerprints(&self, tenant: &TenantId, plain: &[u8]) -> Result<Vec<String>> {
         self.current(tenant)?;
-        Ok(self
-            .keys(tenant)
-            .iter()
-            .map(|key| key.fingerprint(plain))
-            .collect())
+        let keys = self.keys(tenant).iter();
+        let mut all: Vec<String> = keys.map(|key| key.fingerprint(plain)).collect();
+        if self.plain.contains(tenant) {
+            all.extend(Plain.fingerprints(tenant, plain)?);
+        }
+        Ok(all)
     }
 
     fn seal(&self, tenant: &TenantId, name: &Name, plain: &[u8]) -> Result<Vec<u8>> {
@@ -143,6 +166,9 @@ impl Cipher for KeyRing {
     }
 
     fn open(&self, tenant: &TenantId, name: &Name, sealed: &[u8]) -> Result<Vec<u8>> {
+        if sealed.starts_with(PLAIN) {
+            return self.open_plain(tenant, name, sealed);
+        }
         let damaged = |why: &str| Error::corrupt(name, why);
         let rest = sealed.strip_prefix(ENCRYPTED);
         let rest = rest.ok_or_else(|| damaged("it is not encrypted, as it should be"))?;
@@ -191,6 +217,24 @@ mod tests {
                 assert!(cipher.open(&tenant, &name, &bent).is_err(), "{cut}");
             }
         }
+    }
+
+    #[test]
+    fn what_was_written_before_there_were_keys_is_read_where_that_is_said() {
+        let (tenant, name) = (TenantId::default_tenant(), Name::from_stored("a/b"));
+        let before = Plain.seal(&tenant, &name, b"old").unwrap();
+        let error = ring(&[("k", 1)]).open(&tenant, &name, &before).unwrap_err();
+        assert!(error.to_string().contains("before"), "{error}");
+        assert!(error.hints()[0].contains("`plain`"), "{error:?}");
+        let both = ring(&[("k", 1)]).with_plain(tenant.clone());
+        assert_eq!(both.open(&tenant, &name, &before).unwrap(), b"old");
+        let names = both.fingerprints(&tenant, b"old").unwrap();
+        assert_eq!(names[1..], Plain.fingerprints(&tenant, b"old").unwrap());
+        assert_ne!(names[0], names[1]);
+        let sealed = both.seal(&tenant, &name, b"new").unwrap();
+        assert!(sealed.starts_with(ENCRYPTED), "it is never written again");
+        let other: TenantId = "other".parse().unwrap();
+        assert!(both.open(&other, &name, &before).is_err());
     }
 
     #[test]

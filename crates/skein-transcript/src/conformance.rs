@@ -200,6 +200,7 @@ macro_rules! transcript_conformance {
             garbage_in_the_cold_tier_is_refused,
             encrypted_transcripts_come_back,
             purged_transcripts_are_gone,
+            undoing_a_fork_leaves_anything_else_alone,
             random_histories_agree_with_a_list,
         );
     };

@@ -52,6 +52,13 @@ pub enum Error {
         reason: String,
         hint: String,
     },
+    /// Nothing of a tier can be used until someone sees to it. Nothing was written.
+    #[error("the {tier} tier cannot be used: {reason}")]
+    Unusable {
+        tier: &'static str,
+        reason: String,
+        hints: Vec<String>,
+    },
     /// What a tier gave is not what was put there. Nothing was changed because of it.
     #[error("{what} is damaged: {reason}")]
     Corrupt { what: String, reason: String },
@@ -95,7 +102,9 @@ impl Error {
             Self::Domain(e) => e.kind(),
             Self::Fenced { .. } | Self::Reused { .. } | Self::Diverged { .. } => Kind::Conflict,
             Self::TooLarge { .. } | Self::Denied { .. } => Kind::Refused,
-            Self::Unavailable { .. } | Self::Corrupt { .. } => Kind::Unavailable,
+            Self::Unavailable { .. } | Self::Unusable { .. } | Self::Corrupt { .. } => {
+                Kind::Unavailable
+            }
             Self::Misconfigured { .. } | Self::Bug(_) => Kind::Failed,
         }
     }
@@ -118,6 +127,7 @@ impl Error {
                 "try again in a while: a repeated call has one effect".into()
             }
             Self::Denied { hint, .. } | Self::Misconfigured { hint, .. } => hint.clone(),
+            Self::Unusable { hints, .. } => return hints.clone(),
             Self::Corrupt { .. } => "`skein doctor` checks the tiers; nothing was changed".into(),
             Self::Bug(_) => "please report this with the daemon's log".into(),
         };

@@ -1,4 +1,11 @@
 //! Where transcripts are kept: picked and put together here.
+//!
+//! What can be told without asking anybody (a bad setting, a key that is not there) refuses the start. A
+//! Redis or a cold tier that is away does not: they are opened when they are needed.
+
+mod identity;
+mod lazy;
+mod place;
 
 use std::io::Read as _;
 use std::path::Path;
@@ -9,13 +16,16 @@ use skein_engine::transcript::TranscriptParts;
 use skein_store_sqlite::transcript::{SqliteHot, SqliteIndex};
 use skein_transcript::cipher::{Cipher, Key, KeyRing, Plain};
 use skein_transcript::{Cold, Hot, Tiers};
-use skein_transcript_object::{Location, Settings as ColdSettings};
+use skein_transcript_object::Location;
 use skein_transcript_redis::{Durability, Options, RedisHot};
 
 use crate::env::{self, Environment};
 use crate::error::UserError;
 use crate::home::Home;
 use crate::settings::{KeySource, Settings, TranscriptSettings};
+use identity::Identity;
+use lazy::Lazy;
+use place::Place;
 
 /// No key file is longer.
 const LONGEST: u64 = 4096;
@@ -36,15 +46,16 @@ impl Opened {
     }
 }
 
-pub(super) async fn open(
+pub(super) fn open(
     home: &Home,
     environment: &Environment,
 ) -> Result<(TranscriptParts, Opened), UserError> {
     let settings = Settings::load(environment, None)?.transcripts;
     let index = SqliteIndex::open(&home.search()).map_err(|e| super::from_store(&e))?;
     let index = Arc::new(index);
-    let (hot, sqlite) = hot(home, &settings).await?;
-    let cold = cold(home, &settings)?;
+    let identity = Arc::new(Identity::open(home)?);
+    let (hot, sqlite) = hot(home, &settings, &identity)?;
+    let cold = cold(home, &settings, identity)?;
     let is_cold = cold.is_some();
     let tiers = match cold {
         Some(cold) => Tiers::encrypted(hot, cold, cipher(&settings)?),
@@ -65,7 +76,11 @@ pub(super) async fn open(
 
 type HotTier = (Arc<dyn Hot>, Option<Arc<SqliteHot>>);
 
-async fn hot(home: &Home, settings: &TranscriptSettings) -> Result<HotTier, UserError> {
+fn hot(
+    home: &Home,
+    settings: &TranscriptSettings,
+    identity: &Identity,
+) -> Result<HotTier, UserError> {
     match settings.hot.value.as_str() {
         "sqlite" => {
             let hot = SqliteHot::open(&home.transcripts()).map_err(|e| super::from_store(&e))?;
@@ -73,8 +88,16 @@ async fn hot(home: &Home, settings: &TranscriptSettings) -> Result<HotTier, User
             Ok((hot.clone(), Some(hot)))
         }
         url if url.starts_with("redis") && url.contains("://") => {
-            let options = Options::new(url).durability(durability(settings)?);
-            let hot = RedisHot::connect(options).await.map_err(|e| failed(&e))?;
+            let options = Options::new(url)
+                .durability(durability(settings)?)
+                .prefix(format!("skein:{}:", identity.id()));
+            let hot = Lazy::<dyn Hot>::new("hot", move || {
+                let options = options.clone();
+                Box::pin(async move {
+                    let hot: Arc<dyn Hot> = Arc::new(RedisHot::connect(options).await?);
+                    Ok(hot)
+                })
+            });
             Ok((Arc::new(hot), None))
         }
         _ => Err(
@@ -88,26 +111,48 @@ async fn hot(home: &Home, settings: &TranscriptSettings) -> Result<HotTier, User
 fn durability(settings: &TranscriptSettings) -> Result<Durability, UserError> {
     match settings.redis_durability.value.as_str() {
         "always" => Ok(Durability::Always),
-        "wait" => Ok(Durability::WaitAof),
         "volatile" => Ok(Durability::AllowVolatile),
         other => Err(UserError::misuse(format!(
             "`transcripts.redis_durability` is `{}`",
             crate::text::line(other)
         ))
-        .hint("expected `always`, `wait` or `volatile`")),
+        .hint("expected `always` or `volatile`")),
     }
 }
 
-fn cold(home: &Home, settings: &TranscriptSettings) -> Result<Option<Arc<dyn Cold>>, UserError> {
-    let location = match settings.cold.value.as_deref() {
-        Some("none") => return Ok(None),
-        Some(location) => location
-            .parse()
-            .map_err(|e: skein_domain::Invalid| UserError::misuse(e.to_string()))?,
-        None => Location::Folder(home.cold()),
+fn cold(
+    home: &Home,
+    settings: &TranscriptSettings,
+    identity: Arc<Identity>,
+) -> Result<Option<Arc<dyn Cold>>, UserError> {
+    let (location, label) = match settings.cold.value.as_deref() {
+        Some("none") => return Ok(identity.cold().map(|used| no_place(&used))),
+        Some(location) => {
+            let label = location.strip_prefix("file://").unwrap_or(location);
+            let parsed = location.parse();
+            let parsed =
+                parsed.map_err(|e: skein_domain::Invalid| UserError::misuse(e.to_string()))?;
+            (parsed, format!("`{}`", label.trim_end_matches('/')))
+        }
+        None => (Location::Folder(home.cold()), place::OF_HOME.to_owned()),
     };
-    let settings = ColdSettings::new(location).variables(env::cloud());
-    Ok(Some(settings.open().map_err(|e| failed(&e))?))
+    let place = Place {
+        identity,
+        location,
+        label,
+        variables: env::cloud(),
+    };
+    let cold = Lazy::<dyn Cold>::new("cold", move || place.open());
+    Ok(Some(Arc::new(cold)))
+}
+
+/// For a home that has cold transcripts and is told to have no cold tier: they are not "nothing".
+fn no_place(used: &str) -> Arc<dyn Cold> {
+    let missing = place::missing(used, "`none`");
+    Arc::new(Lazy::<dyn Cold>::new("cold", move || {
+        let missing = missing.clone();
+        Box::pin(async move { Err(missing) })
+    }))
 }
 
 fn cipher(settings: &TranscriptSettings) -> Result<Arc<dyn Cipher>, UserError> {
@@ -117,8 +162,12 @@ fn cipher(settings: &TranscriptSettings) -> Result<Arc<dyn Cipher>, UserError> {
     }
     let mut ring = KeyRing::default();
     for (tenant, sources) in keys {
-        let keys = sources.iter().map(|source| key(tenant, source));
+        let keys = sources.iter().filter(|source| **source != KeySource::Plain);
+        let keys = keys.map(|source| key(tenant, source));
         ring = ring.with(tenant.clone(), keys.collect::<Result<_, _>>()?);
+        if sources.contains(&KeySource::Plain) {
+            ring = ring.with_plain(tenant.clone());
+        }
     }
     Ok(Arc::new(ring))
 }
@@ -137,6 +186,7 @@ fn key(tenant: &TenantId, source: &KeySource) -> Result<Key, UserError> {
             let found = found.remove(name);
             found.ok_or_else(|| refuse("is not set"))?.into_bytes()
         }
+        KeySource::Plain => return Err(refuse("is none")),
     };
     let secret = secret(&bytes).ok_or_else(|| refuse("is no key"))?;
     let id = blake3::derive_key("skein transcript 1 key ids", &secret);

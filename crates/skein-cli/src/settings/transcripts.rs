@@ -35,6 +35,8 @@ pub(crate) struct Keys(pub(crate) BTreeMap<TenantId, Vec<KeySource>>);
 pub(crate) enum KeySource {
     File(PathBuf),
     Variable(String),
+    /// No key: what was written before there were any may be read.
+    Plain,
 }
 
 impl fmt::Display for KeySource {
@@ -42,6 +44,7 @@ impl fmt::Display for KeySource {
         match self {
             Self::File(path) => write!(f, "file:{}", path.display()),
             Self::Variable(name) => write!(f, "env:{name}"),
+            Self::Plain => f.write_str("plain"),
         }
     }
 }
@@ -153,6 +156,12 @@ fn keys(raw: &BTreeMap<String, OneOrMore>, path: &Path) -> Result<Keys, UserErro
             let error = UserError::misuse(format!("tenant `{name}` has an empty list of keys"));
             return Err(error.hint("leave it out to encrypt nothing of it, or give `file:PATH`"));
         }
+        if sources.first() == Some(&KeySource::Plain) {
+            let error = UserError::misuse(format!("the first of the keys of `{name}` is `plain`"));
+            return Err(error.hint(
+                "`plain` lets be read what was written before there were keys; put it last",
+            ));
+        }
         all.insert(name, sources);
     }
     Ok(Keys(all))
@@ -168,6 +177,7 @@ fn source(text: &str, path: &Path) -> Result<KeySource, UserError> {
         .hint("write `file:/ABSOLUTE/PATH` or `env:NAME`; the key itself does not belong there")
     };
     match text.split_once(':') {
+        None if text == "plain" => Ok(KeySource::Plain),
         Some(("file", file)) if Path::new(file).is_absolute() => Ok(KeySource::File(file.into())),
         Some(("env", name))
             if !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') =>
@@ -199,6 +209,7 @@ mod tests {
     fn keys_are_named_not_written() {
         let path = Path::new("/etc/config.toml");
         assert!(source("file:/a/b", path).is_ok() && source("env:A_B", path).is_ok());
+        assert_eq!(source("plain", path).unwrap(), KeySource::Plain);
         for bad in ["0123456789abcdef", "file:rel", "env:", "env:A B", "x:y"] {
             let error = source(bad, path).unwrap_err();
             assert!(!format!("{error:?}").contains("0123456789abcdef"));

@@ -1,5 +1,7 @@
 //! Hot and cold: by hand, by archiving, encrypted.
 
+use std::path::{Path, PathBuf};
+
 use serde_json::json;
 
 use crate::base::Home;
@@ -10,6 +12,13 @@ fn tier(home: &Home, session: &str) -> String {
         .as_str()
         .unwrap()
         .to_owned()
+}
+
+/// The part of a cold location that is this home's.
+fn own(home: &Home, location: &Path) -> PathBuf {
+    let text = std::fs::read_to_string(home.root().join("home-id")).unwrap();
+    let form: serde_json::Value = serde_json::from_str(&text).unwrap();
+    location.join(format!("home-{}", form["id"].as_str().unwrap()))
 }
 
 #[test]
@@ -25,12 +34,8 @@ fn flush_and_hydrate_move_a_transcript_and_lose_nothing() {
     assert_eq!(tier(&home, &session), "hot");
     assert_eq!(home.json(&["transcript", "flush", &session])["entries"], 0);
     assert_eq!(tier(&home, &session), "cold");
-    assert!(
-        home.root()
-            .join("cold/default/manifests")
-            .join(&session)
-            .exists()
-    );
+    let own = own(&home, &home.root().join("cold"));
+    assert!(own.join("default/manifests").join(&session).exists());
     home.kill();
     assert_eq!(ids(&home, &session), ["m1"], "it is read where it is");
     assert_eq!(tier(&home, &session), "cold");
@@ -164,6 +169,14 @@ fn l13_bad_settings_of_transcripts_are_named() {
         ("[transcripts]\ncold = \"relative/path\"\n", "cold tier"),
         ("[transcripts]\nidle_flush = \"soon\"\n", "duration"),
         (
+            "[transcripts]\nhot = \"redis://127.0.0.1:1\"\nredis_durability = \"wait\"\n",
+            "transcripts.redis_durability",
+        ),
+        (
+            "[transcripts]\n[transcripts.keys]\ndefault = \"plain\"\n",
+            "`plain`",
+        ),
+        (
             "[transcripts]\n[transcripts.keys]\ndefault = \"hunter2\"\n",
             "transcripts.keys",
         ),
@@ -206,4 +219,113 @@ fn l3_a_cold_tier_that_fails_leaves_the_hot_copy_and_the_thread_open() {
     std::fs::rename(&away, &cold).unwrap();
     home.json(&["thread", "archive", &thread]);
     assert_eq!(tier(&home, &session), "cold");
+}
+
+#[test]
+fn homes_that_share_a_cold_location_keep_apart() {
+    let shared = tempfile::tempdir().unwrap();
+    let text = format!("[transcripts]\ncold = {:?}\n", shared.path());
+    let homes = [Home::new(), Home::new()];
+    for (n, home) in homes.iter().enumerate() {
+        configure(home, &text);
+        home.json(&["project", "add", "--no-folder", "--name", "api"]);
+        let session = home.spawn(&["work"]);
+        assert_eq!(session, "api-1", "both mean another one by it");
+        say(home, &session, "user", &format!("m{n}"), "x");
+        home.json(&["transcript", "flush", &session]);
+    }
+    for (n, home) in homes.iter().enumerate() {
+        assert_eq!(ids(home, "api-1"), [format!("m{n}")]);
+    }
+}
+
+#[test]
+fn l3_a_cold_tier_that_went_missing_is_not_an_empty_one() {
+    let home = Home::new();
+    let (disk, other) = (home.user().join("disk"), home.user().join("other"));
+    let settings = |cold: &str| configure(&home, &format!("[transcripts]\ncold = {cold:?}\n"));
+    settings(disk.to_str().unwrap());
+    home.json(&["project", "add", "--no-folder", "--name", "api"]);
+    let session = home.spawn(&["work"]);
+    say(&home, &session, "user", "m1", "x");
+    home.json(&["transcript", "flush", &session]);
+    home.stop();
+    let away = home.user().join("away");
+    std::fs::rename(&disk, &away).unwrap();
+    let refused = |hint: &str| {
+        let append = [
+            "transcript",
+            "append",
+            &session,
+            "--role",
+            "user",
+            "--text",
+            "y",
+        ];
+        for args in [&["transcript", "show", &session][..], &append] {
+            let error = home.error(6, args);
+            assert!(error["hints"].to_string().contains(hint), "{error}");
+        }
+        home.json(&["ls"]);
+    };
+    refused("mount");
+    assert!(!disk.exists(), "it is not made anew");
+    // An empty folder is no better than none.
+    home.stop();
+    std::fs::create_dir(&disk).unwrap();
+    refused("mount");
+    std::fs::remove_dir_all(&disk).unwrap();
+    home.stop();
+    for elsewhere in [other.to_str().unwrap(), "none"] {
+        settings(elsewhere);
+        refused("set `transcripts.cold` back");
+        home.stop();
+    }
+    // Moved as a whole it is the same.
+    settings(other.to_str().unwrap());
+    refused("copy everything");
+    std::fs::rename(&away, &other).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    assert_eq!(ids(&home, &session), ["m1"], "it is looked again");
+    say(&home, &session, "user", "m2", "y");
+    home.json(&["transcript", "flush", &session]);
+    home.stop();
+    assert_eq!(ids(&home, &session), ["m1", "m2"]);
+}
+
+#[test]
+fn the_fleet_goes_on_without_its_redis() {
+    let home = Home::new();
+    configure(&home, "[transcripts]\nhot = \"redis://127.0.0.1:1\"\n");
+    home.json(&["project", "add", "--no-folder", "--name", "api"]);
+    let session = home.spawn(&["work"]);
+    home.json(&["ls"]);
+    home.error(6, &["transcript", "show", &session]);
+    home.error(6, &["fork", &session]);
+    home.stop();
+    home.json(&["ls"]);
+}
+
+#[test]
+fn what_was_flushed_before_there_were_keys_is_read_as_plain() {
+    let home = Home::with_project();
+    let session = home.spawn(&["work"]);
+    say(&home, &session, "user", "m1", "x");
+    home.json(&["transcript", "flush", &session]);
+    home.stop();
+    let key = home.user().join("key");
+    std::fs::write(&key, "ab".repeat(32)).unwrap();
+    let keys = |more: &str| {
+        let list = format!("[\"file:{}\"{more}]", key.display());
+        configure(&home, &format!("[transcripts.keys]\ndefault = {list}\n"));
+    };
+    keys("");
+    let error = home.error(6, &["transcript", "show", &session]);
+    assert!(error["hints"].to_string().contains("`plain`"), "{error}");
+    home.stop();
+    keys(", \"plain\"");
+    assert_eq!(ids(&home, &session), ["m1"]);
+    say(&home, &session, "user", "m2", "y");
+    home.json(&["transcript", "flush", &session]);
+    assert_eq!(ids(&home, &session), ["m1", "m2"]);
 }

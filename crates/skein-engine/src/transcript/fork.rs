@@ -5,7 +5,8 @@
 //! that nobody ever sees a session whose transcript is not the one it should have, and so that a message
 //! which does not exist (or is rewound away meanwhile) costs nothing but a number. Nobody else is ever given
 //! the id, so a fork into it can be repeated, and undoing it is removing what is there under that id: a
-//! head without entries of its own, whatever the length of what it shares.
+//! head without entries of its own, whatever the length of what it shares. Anything else that is found
+//! there is not ours, and stays.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -240,7 +241,10 @@ impl Desk {
             return Ok(());
         }
         let target = TranscriptId::from(&fork.session);
-        self.transcripts()?.open(&target).purge().await?;
+        let source = TranscriptId::from(&fork.source);
+        if !self.transcripts()?.open(&target).unfork(&source).await? {
+            tracing::error!(fork = %fork.session, "what lies where a fork is undone is not that fork; it stays");
+        }
         let (fork, why) = (fork.clone(), why.to_owned());
         let undone = self
             .store

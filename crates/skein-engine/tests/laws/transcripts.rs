@@ -313,7 +313,7 @@ async fn idle_transcripts_are_flushed_by_the_sweep() {
     talk.say(&idle, "m1").await;
     talk.world.clock.forward(4000);
     talk.say(&busy, "m1").await;
-    talk.world.engine.sweep().await.unwrap();
+    talk.world.engine.flush_idle().await.unwrap();
     assert_eq!(talk.tier(&idle).await, Some(Tier::Cold));
     assert_eq!(talk.tier(&busy).await, Some(Tier::Hot));
     assert_eq!(talk.world.count("transcript.flushed"), 1);

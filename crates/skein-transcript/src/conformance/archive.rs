@@ -374,3 +374,25 @@ pub fn purged_transcripts_are_gone(pair: &mut Pair) {
     assert_eq!(words(&talk(&all, "t", "b c d")), "b c d");
     block_on(all.fork(&id("t"), &Point::Head, &id("f"), by(1))).unwrap();
 }
+
+pub fn undoing_a_fork_leaves_anything_else_alone(pair: &mut Pair) {
+    let all = pair.all();
+    let t = talk(&all, "t", "a b");
+    let fork = |name: &str| {
+        block_on(all.fork(&id("t"), &Point::Head, &id(name), by(1))).unwrap();
+        all.open(&id(name))
+    };
+    let (bare, cold, grown) = (fork("f1"), fork("f2"), fork("f3"));
+    block_on(cold.flush(Keep::Hot)).unwrap();
+    block_on(grown.append(by(1), &[user("c")])).unwrap();
+    for gone in [&bare, &cold] {
+        assert_eq!(block_on(gone.unfork(&id("other"))), Ok(false));
+        assert_eq!(words(gone), "a b");
+        assert_eq!(block_on(gone.unfork(&id("t"))), Ok(true));
+        assert_eq!(block_on(gone.unfork(&id("t"))), Ok(true));
+        assert_eq!(block_on(all.find(gone.id())), Ok(None));
+    }
+    assert_eq!(block_on(grown.unfork(&id("t"))), Ok(false));
+    assert_eq!(block_on(t.unfork(&id("t"))), Ok(false));
+    assert_eq!((words(&t), words(&grown)), ("a b".into(), "a b c".into()));
+}

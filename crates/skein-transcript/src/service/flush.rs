@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use skein_domain::Timestamp;
 
 use super::{ATTEMPTS, Transcript, Transcripts};
-use crate::chain::{Chain, Entry, Head, Strand};
+use crate::chain::{Chain, Entry, Head, Origin, Strand};
 use crate::cold::{Name, Put, When};
 use crate::error::{Error, Result};
 use crate::hot::{Evict, Range};
@@ -347,6 +347,36 @@ impl Transcript {
         Ok(Some(entries))
     }
 
+    /// Undoes a fork from `source` that nothing was written to. Anything else is left alone; answers whether
+    /// nothing is left.
+    pub async fn unfork(&self, source: &TranscriptId) -> Result<bool> {
+        let (hot, tenant) = (&self.all.tiers.hot, &self.all.tenant);
+        for _ in 0..ATTEMPTS {
+            let row = hot.look(tenant, &self.id).await?;
+            let found = match &self.all.tiers.cold {
+                Some(cold) => cold.manifest(tenant, &self.id).await?,
+                None => None,
+            };
+            let heads = row.iter().map(|row| record::head(&row.body));
+            let cold_head = found.iter().map(|(manifest, _)| Ok(manifest.head.clone()));
+            for head in heads.chain(cold_head) {
+                if !is_bare_fork(&head?, source) {
+                    return Ok(false);
+                }
+            }
+            if let (Some(_), Some(cold)) = (&found, &self.all.tiers.cold) {
+                cold.cold.delete(&Name::manifest(tenant, &self.id)).await?;
+            }
+            let Some(row) = row else {
+                return Ok(true);
+            };
+            if hot.evict(tenant, &self.id, row.version).await? == Evict::Done {
+                return Ok(true);
+            }
+        }
+        Err(self.all.busy(&self.id))
+    }
+
     /// Removes the transcript from both tiers, for good. Forks lose what they share with it, so whoever
     /// calls this has asked.
     pub async fn purge(&self) -> Result<()> {
@@ -370,4 +400,12 @@ impl Transcript {
         }
         Ok(())
     }
+}
+
+/// Whether this is a fork from `source` that has nothing of its own.
+fn is_bare_fork(head: &Head, source: &TranscriptId) -> bool {
+    let bare = |origin: &Origin| {
+        origin.transcript == *source && (origin.end, origin.chain) == (head.end, head.chain)
+    };
+    head.strands == 1 && head.origin.as_ref().is_some_and(bare)
 }

@@ -1,0 +1,182 @@
+//! The cold tier as a place of this home: a part of its location that no other home uses, with a marker
+//! in it. A home that has put something there finds the marker, or it is not the place (a disk that is not
+//! mounted, another bucket, an emptied one), and is not to be taken for "nothing was said".
+
+use std::sync::Arc;
+
+use skein_transcript::cold::{Name, Object, Pending, Put, When};
+use skein_transcript::{Cold, Error, Result};
+use skein_transcript_object::{Location, Settings as ColdSettings};
+
+use super::identity::Identity;
+use super::lazy::Opening;
+
+/// No name of a transcript's object is like it: after a tenant come `manifests` or `segments`.
+const MARKER: &str = "home/marker";
+/// How the folder `cold` of the home is written down, which moves with the home.
+pub(super) const OF_HOME: &str = "the folder `cold` of the home";
+
+/// Where cold transcripts are to be.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) identity: Arc<Identity>,
+    pub(super) location: Location,
+    /// The location as people and the home's record know it.
+    pub(super) label: String,
+    pub(super) variables: Vec<(String, String)>,
+}
+
+impl Place {
+    pub(super) fn open(&self) -> Opening<dyn Cold> {
+        let place = self.clone();
+        Box::pin(async move { place.opened().await })
+    }
+
+    async fn opened(self) -> Result<Arc<dyn Cold>> {
+        let used = self.identity.cold();
+        let location = self.own_location();
+        let settings = ColdSettings::new(location.clone()).variables(self.variables.clone());
+        let is_used = used.is_some();
+        let opening = tokio::task::spawn_blocking(move || {
+            // A folder that was there is not made: its disk may be mounted later.
+            if is_used && is_gone(&location) {
+                return Ok(None);
+            }
+            settings.open().map(Some)
+        });
+        let opened = opening
+            .await
+            .map_err(|_| Error::cold("the work was cut off"))??;
+        let Some(used) = used else {
+            let cold = opened.ok_or_else(|| Error::Bug("a new place is gone".into()))?;
+            return Ok(Arc::new(Marked {
+                cold,
+                place: self,
+                marked: tokio::sync::OnceCell::new(),
+            }));
+        };
+        let marker = Name::from_stored(MARKER);
+        let found = match &opened {
+            Some(cold) => cold.get(&marker).await?,
+            None => None,
+        };
+        match (opened, found) {
+            (Some(cold), Some(found)) if found.body == self.identity.id().as_bytes() => {
+                if used != self.label {
+                    self.note().await?;
+                }
+                Ok(cold)
+            }
+            _ => Err(missing(&used, &self.label)),
+        }
+    }
+
+    /// The part that is this home's.
+    fn own_location(&self) -> Location {
+        let own = format!("home-{}", self.identity.id());
+        match self.location.clone() {
+            Location::Folder(root) => Location::Folder(root.join(own)),
+            Location::Bucket {
+                provider,
+                bucket,
+                prefix,
+            } => Location::Bucket {
+                provider,
+                bucket,
+                prefix: if prefix.is_empty() {
+                    own
+                } else {
+                    format!("{prefix}/{own}")
+                },
+            },
+        }
+    }
+
+    async fn note(&self) -> Result<()> {
+        let (identity, label) = (self.identity.clone(), self.label.clone());
+        let noted = tokio::task::spawn_blocking(move || identity.note_cold(&label)).await;
+        let noted = noted.map_err(|_| Error::cold("the work was cut off"))?;
+        noted.map_err(|e| Error::cold(format!("cannot note in the home where it is: {e}")))
+    }
+}
+
+fn is_gone(location: &Location) -> bool {
+    match location {
+        Location::Folder(root) => matches!(root.join(MARKER).try_exists(), Ok(false)),
+        Location::Bucket { .. } => false,
+    }
+}
+
+/// Of a home that has used `used` and finds no trace of that where it is to be now.
+pub(super) fn missing(used: &str, now: &str) -> Error {
+    let (reason, hints) = if used == now {
+        (
+            format!("what this home has put into {used} is not there"),
+            vec![
+                "mount its disk, or restore it; nothing is read or written until it is back".into(),
+                "if it was moved, set `transcripts.cold` to where it is".into(),
+            ],
+        )
+    } else {
+        (
+            format!("this home's transcripts are in {used}, and `transcripts.cold` is {now}"),
+            vec![
+                format!("set `transcripts.cold` back to {used}"),
+                "or copy everything from there to the new place: its `home/marker` tells that it is the same".into(),
+            ],
+        )
+    };
+    Error::Unusable {
+        tier: "cold",
+        reason,
+        hints,
+    }
+}
+
+/// A place nothing was put into yet: the marker and the home's record of it come before anything else.
+#[derive(Debug)]
+struct Marked {
+    cold: Arc<dyn Cold>,
+    place: Place,
+    marked: tokio::sync::OnceCell<()>,
+}
+
+impl Marked {
+    async fn mark(&self) -> Result<()> {
+        let (marker, id) = (Name::from_stored(MARKER), self.place.identity.id());
+        let body = id.as_bytes().to_vec();
+        if self.cold.put(&marker, body.clone(), When::Absent).await? == Put::Refused {
+            let there = self.cold.get(&marker).await?;
+            if there.is_none_or(|there| there.body != body) {
+                return Err(Error::corrupt(marker, "it is not of this home"));
+            }
+        }
+        self.place.note().await
+    }
+}
+
+impl Cold for Marked {
+    fn get<'a>(&'a self, name: &'a Name) -> Pending<'a, Option<Object>> {
+        self.cold.get(name)
+    }
+
+    fn put<'a>(&'a self, name: &'a Name, body: Vec<u8>, when: When) -> Pending<'a, Put> {
+        Box::pin(async move {
+            self.marked.get_or_try_init(|| self.mark()).await?;
+            self.cold.put(name, body, when).await
+        })
+    }
+
+    fn delete<'a>(&'a self, name: &'a Name) -> Pending<'a, ()> {
+        self.cold.delete(name)
+    }
+
+    fn list<'a>(
+        &'a self,
+        prefix: &'a Name,
+        after: Option<&'a Name>,
+        limit: usize,
+    ) -> Pending<'a, Vec<Name>> {
+        self.cold.list(prefix, after, limit)
+    }
+}
