@@ -329,3 +329,46 @@ fn what_was_flushed_before_there_were_keys_is_read_as_plain() {
     home.json(&["transcript", "flush", &session]);
     assert_eq!(ids(&home, &session), ["m1", "m2"]);
 }
+
+/// Ended with the test, also when that fails.
+struct Redis(std::process::Child);
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn homes_that_share_a_redis_keep_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("r.sock");
+    let child = std::process::Command::new("redis-server")
+        .args(["--port", "0", "--save", "", "--appendonly", "no"])
+        .arg("--unixsocket")
+        .arg(&socket)
+        .arg("--dir")
+        .arg(folder.path())
+        .stdout(std::process::Stdio::null())
+        .spawn();
+    let _redis = Redis(child.expect("these tests need `redis-server` (Debian: redis-server)"));
+    for _ in 0..600 {
+        if socket.exists() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let url = format!("redis+unix://{}", socket.display());
+    let text = format!("[transcripts]\nhot = {url:?}\nredis_durability = \"volatile\"\n");
+    let homes = [Home::new(), Home::new()];
+    for (n, home) in homes.iter().enumerate() {
+        configure(home, &text);
+        home.json(&["project", "add", "--no-folder", "--name", "api"]);
+        assert_eq!(home.spawn(&["work"]), "api-1");
+        say(home, "api-1", "user", &format!("m{n}"), "x");
+    }
+    for (n, home) in homes.iter().enumerate() {
+        assert_eq!(ids(home, "api-1"), [format!("m{n}")]);
+    }
+}
