@@ -1,5 +1,6 @@
 //! Flush and hydrate: nothing is lost, whatever happens in between.
 
+use std::collections::BTreeSet;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
@@ -258,7 +259,8 @@ pub fn idle_transcripts_are_flushed(pair: &mut Pair) {
         ..by(1)
     };
     block_on(all.open(&id("t3")).append(late, &[user("b")])).unwrap();
-    let flushed = block_on(all.flush_idle(Timestamp::from_micros(5_000), 100)).unwrap();
+    let flushed =
+        block_on(all.flush_idle(Timestamp::from_micros(5_000), 100, &BTreeSet::new())).unwrap();
     assert!(
         flushed.iter().all(|(_, result)| result.is_ok()),
         "{flushed:?}"

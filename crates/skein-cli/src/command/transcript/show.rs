@@ -1,6 +1,7 @@
 //! `skein transcript show`
 
 use clap::Args;
+use serde_json::json;
 use skein_client::{Client, Messages, Said};
 use skein_wire::{Covers, List, Message};
 
@@ -29,7 +30,7 @@ pub(crate) struct ShowArgs {
     /// Only the newest so many messages
     #[arg(short = 'n', long, value_name = "N", conflicts_with_all = ["limit", "cursor", "model"])]
     last: Option<usize>,
-    /// Go on with what is said, as it is said; with `--json` one message per line
+    /// Go on with what is said, as it is said; with `--json` one message per line, and `{"rewound": {"end": N}}` when it went back to before position N
     #[arg(short, long, conflicts_with_all = ["limit", "cursor", "model"])]
     follow: bool,
     /// What a model is shown: summaries in place of what they cover, every tool call with its result
@@ -117,6 +118,10 @@ async fn follow(context: &Context, client: &Client, args: &ShowArgs) -> Result<(
     loop {
         match listening.next().await? {
             Said::Message(message) => tell(&message)?,
+            Said::Rewound(to) if context.out.is_json() => {
+                let end = to.map_or(0, |position| position + 1);
+                context.out.json_line(&json!({"rewound": {"end": end}}))?;
+            }
             Said::Rewound(_) => context.out.note("the transcript was rewound"),
             // People get whole messages; programs that want the pieces follow the API.
             Said::Delta(_) => {}
