@@ -277,6 +277,30 @@ pub fn idle_transcripts_are_flushed(pair: &mut Pair) {
     );
 }
 
+pub fn idle_transcripts_that_fail_do_not_starve_the_others(pair: &mut Pair) {
+    let all = pair.all();
+    for n in 0..4 {
+        talk(&all, &format!("t{n}"), "a");
+    }
+    let name = Name::manifest(&tenant(), &id("t0"));
+    let put = pair.cold.tier.put(&name, b"{}".to_vec(), When::Absent);
+    assert_eq!(block_on(put).unwrap(), Put::Done);
+    let except = BTreeSet::from([id("t1")]);
+    let late = Timestamp::from_micros(i64::MAX);
+    let flushed = block_on(all.flush_idle(late, 1, &except)).unwrap();
+    let flushed: Vec<_> = flushed
+        .iter()
+        .map(|(id, r)| (id.as_str(), r.is_ok()))
+        .collect();
+    assert!(flushed.contains(&("t2", true)) || flushed.contains(&("t3", true)));
+    assert_eq!(
+        flushed.iter().filter(|(_, ok)| *ok).count(),
+        1,
+        "{flushed:?}"
+    );
+    assert!(pair.is_hot("t0") && pair.is_hot("t1"));
+}
+
 pub fn garbage_in_the_cold_tier_is_refused(pair: &mut Pair) {
     let t = eventful(pair, "t");
     let before = seen(&t);
