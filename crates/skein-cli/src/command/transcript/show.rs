@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde_json::json;
-use skein_client::{Client, Messages, Said};
+use skein_client::{Client, Download, Messages, Said};
 use skein_wire::{Covers, List, Message};
 
 use crate::cli::{PageArgs, reference};
@@ -151,7 +151,8 @@ async fn newest(client: &Client, session: &str, most: usize) -> Result<Vec<Messa
     Ok(found)
 }
 
-/// Everything, part by part, written as it comes: a long transcript never has to fit in memory.
+/// Everything, written as it comes: a long transcript never has to fit in memory. It is read as it stood when
+/// the command was given, whatever is said or rewound meanwhile.
 async fn all(context: &Context, client: &Client, args: &ShowArgs) -> Result<(), UserError> {
     let json = context.out.is_json();
     // What summaries hide is known only from the end.
@@ -163,25 +164,24 @@ async fn all(context: &Context, client: &Client, args: &ShowArgs) -> Result<(), 
     let mut pager = Pager::open(&context.out, &context.environment);
     let (width, paint) = (context.out.width(), context.out.paint());
     let mut telling = Telling::new(fold(args.full), width, paint, hidden);
-    let (mut which, mut shown) = (Messages::default(), 0);
-    which.page.limit = Some(PART);
-    loop {
-        let list = client.list_messages(&args.session, &which).await?;
+    let mut lines = Lines {
+        download: client.export_transcript(&args.session, "jsonl").await?,
+        rest: vec![],
+    };
+    let mut shown = 0;
+    while let Some(messages) = lines.next().await? {
         if json {
-            json_part(context, &list.data, shown)?;
+            json_part(context, &messages, shown)?;
         } else {
-            for message in &list.data {
+            for message in &messages {
                 pager.write(&telling.message(message))?;
             }
         }
-        shown += list.data.len();
-        which.page.cursor = list.next;
-        if which.page.cursor.is_none() {
-            break;
-        }
+        shown += messages.len();
     }
     if json {
-        return context.out.raw("],\"next\":null}\n");
+        let begin = if shown == 0 { "{\"data\":[" } else { "" };
+        return context.out.raw(&format!("{begin}],\"next\":null}}\n"));
     }
     pager.close()?;
     if shown == 0 {
@@ -190,16 +190,39 @@ async fn all(context: &Context, client: &Client, args: &ShowArgs) -> Result<(), 
     Ok(())
 }
 
+/// An export of lines, as it comes.
+struct Lines<'a> {
+    download: Download<'a>,
+    /// The beginning of a line.
+    rest: Vec<u8>,
+}
+
+impl Lines<'_> {
+    /// The messages that have come since; none at the end.
+    async fn next(&mut self) -> Result<Option<Vec<Message>>, UserError> {
+        while let Some(piece) = self.download.next().await? {
+            let Some(end) = piece.iter().rposition(|byte| *byte == b'\n') else {
+                self.rest.extend_from_slice(&piece);
+                continue;
+            };
+            let mut whole = std::mem::take(&mut self.rest);
+            whole.extend_from_slice(&piece[..end]);
+            self.rest.extend_from_slice(&piece[end + 1..]);
+            let lines = whole.split(|byte| *byte == b'\n');
+            let messages = lines.map(serde_json::from_slice).collect();
+            return Ok(Some(messages.map_err(|error: serde_json::Error| {
+                UserError::failed("a message cannot be read").caused_by(&error)
+            })?));
+        }
+        Ok(None)
+    }
+}
+
 /// A piece of `{"data": […` that goes on where `shown` messages were written before.
 fn json_part(context: &Context, messages: &[Message], shown: usize) -> Result<(), UserError> {
     let mut out = String::new();
-    if shown == 0 {
-        out.push_str("{\"data\":[");
-    }
     for (n, message) in messages.iter().enumerate() {
-        if shown + n > 0 {
-            out.push(',');
-        }
+        out.push_str(if shown + n == 0 { "{\"data\":[" } else { "," });
         let message = serde_json::to_string(message)
             .map_err(|error| UserError::failed("cannot write JSON").caused_by(&error))?;
         out.push_str(&text::json(message));
