@@ -30,7 +30,7 @@ pub(crate) struct ShowArgs {
     /// Only the newest so many messages
     #[arg(short = 'n', long, value_name = "N", conflicts_with_all = ["limit", "cursor", "model"])]
     last: Option<usize>,
-    /// Go on with what is said, as it is said; with `--json` one message per line, and `{"rewound": {"end": N}}` when it went back to before position N
+    /// Go on with what is said, as it is said; with `--json` a line per message and rewind
     #[arg(short, long, conflicts_with_all = ["limit", "cursor", "model"])]
     follow: bool,
     /// What a model is shown: summaries in place of what they cover, every tool call with its result
