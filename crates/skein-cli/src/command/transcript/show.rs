@@ -209,10 +209,9 @@ impl Lines<'_> {
             whole.extend_from_slice(&piece[..end]);
             self.rest.extend_from_slice(&piece[end + 1..]);
             let lines = whole.split(|byte| *byte == b'\n');
-            let messages = lines.map(serde_json::from_slice).collect();
-            return Ok(Some(messages.map_err(|error: serde_json::Error| {
-                UserError::failed("a message cannot be read").caused_by(&error)
-            })?));
+            let messages: Result<Vec<Message>, _> = lines.map(serde_json::from_slice).collect();
+            let unread = |error| UserError::failed("a message cannot be read").caused_by(&error);
+            return messages.map(Some).map_err(unread);
         }
         Ok(None)
     }
