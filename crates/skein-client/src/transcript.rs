@@ -161,7 +161,9 @@ impl Client {
         format: &str,
     ) -> Result<Download<'_>, Error> {
         let target = part(session, "export").with("format", Some(format));
-        let request = self.request(Method::GET, &target, None, None)?;
+        let mut request = self.request(Method::GET, &target, None, None)?;
+        let trailers = HeaderValue::from_static("trailers");
+        request.headers_mut().insert(header::TE, trailers);
         let (answer, mut driver) = self.transport().start(request).await?;
         self.note_version(answer.headers());
         let (parts, body) = answer.into_parts();
@@ -199,8 +201,15 @@ impl Download<'_> {
                 return Ok(None);
             };
             let frame = frame.map_err(|error| self.client.transport().broken(error))?;
-            if let Ok(data) = frame.into_data() {
-                return Ok(Some(data));
+            match frame.into_data() {
+                Ok(data) => return Ok(Some(data)),
+                Err(frame) => {
+                    let told = frame.trailers_ref();
+                    if let Some(told) = told.and_then(|t| t.get(skein_wire::ERROR_TRAILER)) {
+                        let status = hyper::StatusCode::INTERNAL_SERVER_ERROR;
+                        return Err(self.client.refusal(status, told.as_bytes()));
+                    }
+                }
             }
         }
     }

@@ -25,7 +25,7 @@ use skein_transcript::{Index, Tiers, TranscriptId, Transcripts};
 
 pub use fork::ForkOrder;
 pub use live::{Delta, Follower, Heard};
-pub use read::{Overview, TranscriptUsage};
+pub use read::{Edition, Overview, TranscriptUsage};
 pub use search::SearchOrder;
 
 use fork::Forking;

@@ -216,7 +216,9 @@ fn l11_forks_and_rewinds_write_the_same_at_any_length() {
     };
     // Nearly all of it goes: what is forgotten is not touched.
     let rewind = |fixture: &Fixture| {
-        fixture.logged(|all| block_on(all.open(&name(0)).rewind(BY, &mid(1))).unwrap())
+        fixture.logged(|all| {
+            block_on(all.open(&name(0)).rewind(BY, &mid(1))).unwrap();
+        })
     };
     let (short, long) = (filled(10), filled(100_000));
     // The first one of each finds tables without a page yet.

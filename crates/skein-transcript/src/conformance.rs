@@ -197,6 +197,7 @@ macro_rules! transcript_conformance {
             two_flushers_lose_nothing,
             a_flusher_that_was_overtaken_loses_nothing,
             idle_transcripts_are_flushed,
+            idle_transcripts_that_fail_do_not_starve_the_others,
             garbage_in_the_cold_tier_is_refused,
             encrypted_transcripts_come_back,
             purged_transcripts_are_gone,

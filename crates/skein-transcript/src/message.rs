@@ -128,6 +128,25 @@ impl Message {
         ) && self.id == other.id
     }
 
+    /// About how many bytes it takes: those of everything in it that can be long.
+    pub fn weight(&self) -> usize {
+        let part = |part: &Part| match part {
+            Part::Text(text) => text.len(),
+            Part::Image(image) => image.source.len(),
+        };
+        let block = |block: &Block| match block {
+            Block::Text(text) => text.len(),
+            Block::Thinking { text, signature } => {
+                text.len() + signature.as_ref().map_or(0, String::len)
+            }
+            Block::ToolCall(call) => weight(&call.input),
+            Block::ToolResult(result) => result.content.iter().map(part).sum(),
+            Block::Image(image) => image.source.len(),
+        };
+        let native = self.native.as_ref().map_or(0, |n| n.payload.len());
+        native + self.blocks.iter().map(|b| 64 + block(b)).sum::<usize>()
+    }
+
     pub fn calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.blocks.iter().filter_map(|block| match block {
             Block::ToolCall(call) => Some(call),
@@ -143,10 +162,42 @@ impl Message {
     }
 }
 
+/// As much as it is in memory or as text, whichever is more; what was read is nested only so deep.
+fn weight(value: &Value) -> usize {
+    let inner = match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => text.len(),
+        Value::Array(values) => values.iter().map(weight).sum(),
+        Value::Object(fields) => fields.iter().map(|(k, v)| k.len() + 24 + weight(v)).sum(),
+    };
+    size_of::<Value>() + inner
+}
+
 /// A message with its place in the transcript.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Placed {
     /// Grows along the transcript, with gaps where the state was changed; the same in every fork.
     pub position: u64,
     pub message: Message,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_tool_was_told_has_its_weight() {
+        let input = json!({"edits": [{"new": "x".repeat(5_000)}, {"new": "y".repeat(5_000)}]});
+        let call = ToolCall {
+            id: "c".into(),
+            name: "Edit".into(),
+            input,
+        };
+        let id = "m".parse().unwrap();
+        let at = Timestamp::from_micros(0);
+        let message = Message::new(id, Role::Assistant, vec![Block::ToolCall(call)], at);
+        assert!((10_000..11_000).contains(&message.weight()));
+    }
 }

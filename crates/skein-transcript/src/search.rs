@@ -11,7 +11,7 @@ pub use terms::Terms;
 
 use std::sync::Arc;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::id::TranscriptId;
 use crate::index::{Hits, Index, Search};
 use crate::service::Transcripts;
@@ -31,6 +31,15 @@ pub struct Refreshed {
     pub added: u64,
 }
 
+/// What [`Searchable::refresh_all`] did.
+#[derive(Debug, Default)]
+pub struct RefreshedAll {
+    /// Messages that were added.
+    pub added: u64,
+    /// Those that could not be read or written; the others were gone on with.
+    pub failed: Vec<(TranscriptId, Error)>,
+}
+
 impl Searchable {
     pub fn new(all: Transcripts, index: Arc<dyn Index>) -> Self {
         Self { all, index }
@@ -41,20 +50,23 @@ impl Searchable {
     }
 
     /// Brings the index up to every transcript that is hot: after a start, and when the index was lost. What was
-    /// flushed since it was last refreshed is left to [`Searchable::refresh`].
+    /// flushed since it was last refreshed is left to [`Searchable::refresh`]. Goes on after failures.
     pub async fn refresh_all(
         &self,
         project: impl Fn(&TranscriptId) -> Option<String>,
-    ) -> Result<Refreshed> {
-        let (mut cursor, mut added) = (None, 0);
+    ) -> Result<RefreshedAll> {
+        let (mut cursor, mut done) = (None, RefreshedAll::default());
         loop {
             let (ids, next) = self.all.list_hot(cursor, 256).await?;
             for id in ids {
-                added += self.refresh(&id, project(&id)).await?.added;
+                match self.refresh(&id, project(&id)).await {
+                    Ok(one) => done.added += one.added,
+                    Err(error) => done.failed.push((id, error)),
+                }
             }
             cursor = next;
             if cursor.is_none() {
-                return Ok(Refreshed { added });
+                return Ok(done);
             }
         }
     }

@@ -16,8 +16,8 @@ mod write;
 pub use flush::{Flushed, Keep};
 pub use hydrate::Hydrated;
 pub use locate::Tier;
-pub use read::{Direction, Page, Query};
-pub use write::Appended;
+pub use read::{Direction, Page, Pinned, Query};
+pub use write::{Appended, Rewound};
 
 use std::sync::Arc;
 
@@ -267,7 +267,6 @@ impl Transcript {
 
     /// The state slice in force.
     pub async fn state(&self) -> Result<Versioned> {
-        let mut view = self.all.view(&self.id).await?;
-        view.state().await
+        self.pinned().await?.state().await
     }
 }

@@ -4,6 +4,7 @@
 //! what this crate knows to read of them (the envelopes `{id, message}` of its Anthropic adapter) becomes
 //! blocks. On the way back a native payload is given as it came.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 
@@ -21,7 +22,7 @@ use crate::state::{State, Task, TaskStatus};
 /// Who the native payloads of imported messages are from.
 pub const PROVIDER: &str = "zeitlich";
 /// Most bytes of an unpacked blob.
-const MOST: usize = 1024 * 1024 * 1024;
+const MOST: usize = 256 * 1024 * 1024;
 
 /// What a blob holds, in our terms.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,9 +69,9 @@ struct TaskBlob {
 /// Reads a blob. Messages without an id are named after their place; all of them are said at `at`.
 pub fn import(blob: &[u8], at: Timestamp) -> Result<Snapshot> {
     let text = if blob.starts_with(&[0x1f, 0x8b]) {
-        unpack(blob)?
+        Cow::Owned(unpack(blob)?)
     } else {
-        blob.to_vec()
+        Cow::Borrowed(blob)
     };
     let blob: Blob = serde_json::from_slice(&text).map_err(|e| wrong(e.to_string()))?;
     if blob.v != 1 {
@@ -348,6 +349,17 @@ mod tests {
         assert_eq!(back.state, None);
         back.messages.iter_mut().for_each(|m| m.native = None);
         assert_eq!(back.messages, ours);
+    }
+
+    #[test]
+    fn l13_a_bomb_is_refused_before_it_fills_the_memory() {
+        let mut packer = GzEncoder::new(vec![], Compression::fast());
+        let zeros = vec![b' '; 1024 * 1024];
+        for _ in 0..=MOST / zeros.len() {
+            packer.write_all(&zeros).unwrap();
+        }
+        let refused = import(&packer.finish().unwrap(), AT).unwrap_err();
+        assert_eq!(refused.kind(), skein_domain::Kind::Refused);
     }
 
     #[test]

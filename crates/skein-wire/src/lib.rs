@@ -45,8 +45,21 @@ pub use transcript::{
 pub const API: &str = "v1";
 /// Request header naming the tenant; on TCP the token decides.
 pub const TENANT_HEADER: &str = "skein-tenant";
+/// Follows a body that broke off, for callers who take trailers: an `ErrorBody` that tells why.
+pub const ERROR_TRAILER: &str = "skein-error";
 /// Request header naming who acts; on the Unix socket only.
 pub const ACTOR_HEADER: &str = "skein-actor";
+/// The arguments of tools that say most of what a call does, best first, for where there is a line for it.
+pub const TELLING: [&str; 8] = [
+    "command",
+    "cmd",
+    "file_path",
+    "filePath",
+    "path",
+    "query",
+    "pattern",
+    "url",
+];
 /// Answer header with the daemon's version.
 pub const VERSION_HEADER: &str = "skein-version";
 /// Answer header that marks the replay of an earlier answer.

@@ -4,8 +4,10 @@ use clap::Args;
 use skein_wire::Fork;
 
 use crate::cli::{KeyArgs, reference};
+use crate::command::transcript;
 use crate::context::Context;
 use crate::error::UserError;
+use crate::text;
 use crate::view;
 
 /// Make a session that goes on from a point of another's transcript
@@ -47,8 +49,20 @@ pub(crate) async fn run(context: &Context, args: ForkArgs) -> Result<(), UserErr
     };
     let key = context.key(args.key.key.as_deref());
     let client = context.client().await?;
-    let session = client.fork(&args.session, &body, &key).await?;
+    let session = client.fork(&args.session, &body, &key).await;
+    let session = session.map_err(|error| transcript::of_session(error, &args.session))?;
     context
         .out
-        .show(&session, |paint| view::session_line(&session, paint))
+        .show(&session, |paint| view::session_line(&session, paint))?;
+    if let Some(from) = &session.forked_from {
+        let point = match &from.message {
+            Some(message) => format!(" after {}", text::line(message)),
+            None => String::new(),
+        };
+        let source = text::line(&from.session);
+        context
+            .out
+            .note(&format!("forked from {source}{point}; it has no agent"));
+    }
+    Ok(())
 }

@@ -128,6 +128,11 @@ pub(crate) async fn run(context: &Context, args: TranscriptArgs) -> Result<(), U
     }
 }
 
+/// The daemon's hints for a message that is not there, with the session it was looked for in.
+pub(crate) fn of_session(error: skein_client::Error, session: &str) -> UserError {
+    UserError::from(error).map_hints(|hint| hint.replace("SESSION", session))
+}
+
 async fn rewind(context: &Context, args: RewindArgs) -> Result<(), UserError> {
     let body = Rewind {
         to: args.to,
@@ -135,11 +140,15 @@ async fn rewind(context: &Context, args: RewindArgs) -> Result<(), UserError> {
     };
     let key = context.key(args.key.key.as_deref());
     let client = context.client().await?;
-    let done = client.rewind_transcript(&args.session, &body, &key).await?;
+    let done = client.rewind_transcript(&args.session, &body, &key).await;
+    let done = done.map_err(|error| of_session(error, &args.session))?;
     context.out.show(&done, |_| {
-        let dropped = text::number(done.dropped);
+        let dropped = match done.dropped {
+            1 => "1 message is".to_owned(),
+            n => format!("{} messages are", text::number(n)),
+        };
         let (session, to) = (text::line(&done.session), text::line(&done.to));
-        format!("{session} ends at {to}; {dropped} messages are no longer shown")
+        format!("{session} ends at {to}; {dropped} no longer shown")
     })
 }
 
@@ -153,7 +162,8 @@ async fn compact(context: &Context, args: CompactArgs) -> Result<(), UserError> 
     };
     let key = context.key(args.key.key.as_deref());
     let client = context.client().await?;
-    let done = client.compact(&args.session, &body, &key).await?;
+    let done = client.compact(&args.session, &body, &key).await;
+    let done = done.map_err(|error| of_session(error, &args.session))?;
     context.out.show(&done, |_| match done.added {
         0 => "the summary was there already".to_owned(),
         _ => "a summary stands for them".to_owned(),
@@ -171,12 +181,21 @@ async fn usage(context: &Context, session: &str) -> Result<(), UserError> {
                 text::number(u.cache_read_tokens),
                 text::number(u.cache_write_tokens),
                 text::number(u.reasoning_tokens),
-                text::dollars(u.cost_usd),
+                cost(u.cost_usd),
             )
         };
         let sessions = text::count(usize::try_from(usage.sessions).unwrap_or(0), "session");
         line("own", &usage.own) + &line("total", &usage.total) + &format!("of {sessions}")
     })
+}
+
+/// Nobody told a cost where it is none at all.
+fn cost(usd: f64) -> String {
+    if usd > 0.0 {
+        text::dollars(usd)
+    } else {
+        "–".to_owned()
+    }
 }
 
 async fn flush(context: &Context, args: FlushArgs) -> Result<(), UserError> {

@@ -128,8 +128,11 @@ pub(crate) fn session(
     }
     if let Some(transcript) = session.transcript.as_ref().filter(|t| t.messages > 0) {
         let tier = transcript.tier.as_deref().unwrap_or("hot");
-        let messages = text::number(transcript.messages);
-        facts.add("said", &format!("{messages} messages, {tier}"));
+        let messages = match transcript.messages {
+            1 => "1 message".to_owned(),
+            n => format!("{} messages", text::number(n)),
+        };
+        facts.add("said", &format!("{messages}, {tier}"));
     }
     if session.summary.is_some() {
         facts.add("summary", &format!("`skein summary show {}`", session.id));

@@ -172,15 +172,22 @@ fn count(text: &str) -> String {
     format!("({})", text::count(text.lines().count(), "line"))
 }
 
-/// What a tool was told, as short as can be: a single argument without its name.
+/// What a tool was told, as short as can be: the argument that says most, or a single one, without its name.
 fn brief(input: &Value) -> String {
-    match input {
-        Value::Object(fields) => match fields.iter().next() {
-            None => String::new(),
-            Some((_, Value::String(only))) if fields.len() == 1 => text::first_line(only),
-            Some(_) => input.to_string(),
-        },
-        other => other.to_string(),
+    let Value::Object(fields) = input else {
+        return match input {
+            Value::String(only) => text::first_line(only),
+            other => other.to_string(),
+        };
+    };
+    let telling = |name: &&str| fields.get(*name).and_then(Value::as_str);
+    if let Some(most) = skein_wire::TELLING.iter().find_map(telling) {
+        return text::first_line(most);
+    }
+    match fields.iter().next() {
+        None => String::new(),
+        Some((_, Value::String(only))) if fields.len() == 1 => text::first_line(only),
+        Some(_) => input.to_string(),
     }
 }
 
@@ -230,6 +237,22 @@ mod tests {
         let shown = full.message(&tools());
         assert!(shown.contains("  total 2\n  a\n  b\n"), "{shown}");
         assert!(!shown.contains('\u{1b}'), "{shown}");
+    }
+
+    #[test]
+    fn of_what_a_tool_was_told_what_says_most_is_shown() {
+        for (input, shown) in [
+            (
+                json!({"description": "list", "command": "echo hi", "timeout": 5}),
+                "echo hi",
+            ),
+            (json!({"content": "x", "file_path": "a/b"}), "a/b"),
+            (json!({"glob": "*", "pattern": "one\ntwo"}), "one …"),
+            (json!({"odd": "only"}), "only"),
+            (json!({"a": 1, "b": 2}), "{\"a\":1,\"b\":2}"),
+        ] {
+            assert_eq!(brief(&input), shown);
+        }
     }
 
     #[test]

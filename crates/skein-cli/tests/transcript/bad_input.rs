@@ -64,6 +64,7 @@ fn l13_unknown_messages_and_sessions_are_not_found() {
         let ran = home.run(args);
         assert_eq!(ran.code, 3, "{args:?}: {ran:?}");
         assert!(ran.stderr.contains("hint: "), "{args:?}: {ran:?}");
+        assert!(!ran.stderr.contains("SESSION"), "{args:?}: {ran:?}");
     }
     assert_eq!(ids(&home, &session), ["m1"]);
     // The number of the failed fork is spent, and nothing else is left of it.
@@ -172,10 +173,12 @@ fn l13_snapshots_that_are_none_are_refused() {
         br#"{"v":2,"messages":[],"state":null,"dedupIds":[]}"#,
     ] {
         std::fs::write(&file, bad).unwrap();
-        home.error(
-            2,
-            &["transcript", "import", &session, file.to_str().unwrap()],
-        );
+        let file = file.to_str().unwrap();
+        let ran = home.run(&["transcript", "import", &session, file]);
+        assert_eq!(ran.code, 2, "{ran:?}");
+        let told = format!("`{file}` is no snapshot of zeitlich");
+        assert!(ran.stderr.contains(&told), "{ran:?}");
+        assert!(ran.stderr.contains("skein transcript append"), "{ran:?}");
     }
     home.error(2, &["transcript", "import", &session, "/nowhere"]);
     assert_eq!(ids(&home, &session), Vec::<String>::new());

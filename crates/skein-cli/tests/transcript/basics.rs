@@ -141,6 +141,9 @@ fn search_finds_in_all_sessions_and_filters() {
     assert_eq!(list["data"], json!([]));
     let human = home.run(&["transcript", "search", "zebra"]);
     assert!(human.stdout.contains("    zebra"), "{human:?}");
+    let human = home.run(&["transcript", "search", "three"]);
+    assert!(human.stdout.contains("one two three"), "{human:?}");
+    assert_eq!(find(&["zebr"]), [""; 0], "words are known whole");
 }
 
 #[test]
@@ -287,4 +290,8 @@ fn totals_include_children() {
         (&usage["total"]["cost_usd"], &usage["sessions"]),
         (&json!(0.75), &json!(2))
     );
+    let free = home.spawn(&["free"]);
+    say(&home, &free, "user", "m1", "x");
+    let shown = home.run(&["transcript", "usage", &free]).stdout;
+    assert!(shown.contains("0 reasoning, –\n"), "{shown}");
 }

@@ -32,6 +32,9 @@ fn l11_what_is_said_later_in_one_is_not_seen_by_the_other() {
         (&json!(null), &json!("idle"))
     );
     assert_eq!(fork["thread"], home.show(&source)["thread"]);
+    let human = home.run(&["fork", &source, "--at", "m1"]);
+    let told = format!("forked from {source} after m1; it has no agent");
+    assert!(human.stderr.contains(&told), "{human:?}");
     say(&home, &source, "user", "s4", "only here");
     say(&home, id, "user", "f4", "only there");
     assert_eq!(ids(&home, &source), ["m1", "m2", "m3", "s4"]);
@@ -53,7 +56,12 @@ fn l11_what_is_said_later_in_one_is_not_seen_by_the_other() {
     let told = kinds(&home, &source);
     assert_eq!(
         told,
-        ["session.spawned", "fork.began", "transcript.rewound"]
+        [
+            "session.spawned",
+            "fork.began",
+            "fork.began",
+            "transcript.rewound"
+        ]
     );
     home.assert_verified();
 }

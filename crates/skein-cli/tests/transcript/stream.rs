@@ -178,7 +178,10 @@ fn the_command_line_follows_across_a_restart_of_the_daemon() {
     let mut next = || -> String {
         let line = lines.next().expect("it goes on").unwrap();
         let message: Value = serde_json::from_str(&line).unwrap();
-        message["id"].as_str().unwrap().to_owned()
+        match message["rewound"]["end"].as_u64() {
+            Some(end) => format!("rewound to {end}"),
+            None => message["id"].as_str().unwrap().to_owned(),
+        }
     };
     assert_eq!([next(), next()], ["m2", "m3"]);
     say(&home, &session, "user", "m4", "x");
@@ -186,6 +189,8 @@ fn the_command_line_follows_across_a_restart_of_the_daemon() {
     home.kill();
     say(&home, &session, "user", "m5", "x");
     assert_eq!(next(), "m5", "what was said meanwhile is there once");
+    home.json(&["transcript", "rewind", &session, "--to", "m2"]);
+    assert_eq!(next(), "rewound to 2");
     child.kill().unwrap();
     child.wait().unwrap();
 }

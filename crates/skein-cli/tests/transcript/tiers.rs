@@ -372,3 +372,45 @@ fn homes_that_share_a_redis_keep_apart() {
         assert_eq!(ids(home, "api-1"), [format!("m{n}")]);
     }
 }
+
+#[test]
+fn an_export_that_breaks_off_tells_why_and_leaves_no_file() {
+    let home = Home::with_project();
+    let session = home.spawn(&["work"]);
+    let mut lines = String::new();
+    for n in 0..9 {
+        let text = format!("{n}").repeat(3 << 20);
+        lines += &json!({"id": format!("m{n}"), "role": "user", "text": text}).to_string();
+        lines.push('\n');
+    }
+    let args = ["--json", "transcript", "append", &session];
+    assert_eq!(home.run_with_input(&args, lines.as_bytes()).code, 0);
+    home.json(&["transcript", "flush", &session]);
+    let segments = home.root().join("cold/default/segments").join(&session);
+    let newest = std::fs::read_dir(&segments)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .max_by_key(|path| path.metadata().unwrap().modified().unwrap())
+        .unwrap();
+    let away = home.root().join("away");
+    std::fs::rename(&newest, &away).unwrap();
+    let out = home.user().join("out.jsonl");
+    let args = [
+        "transcript",
+        "export",
+        &session,
+        "--out",
+        out.to_str().unwrap(),
+    ];
+    let ran = home.run(&args);
+    assert_eq!(ran.code, 6, "{ran:?}");
+    assert!(ran.stderr.contains("the export broke off"), "{ran:?}");
+    assert!(ran.stderr.contains("it is missing"), "{ran:?}");
+    assert!(!out.exists());
+    let ran = home.run(&["transcript", "export", &session]);
+    assert_eq!(ran.code, 6);
+    assert!(ran.stderr.contains("are not all of it"), "{}", ran.stderr);
+    std::fs::rename(&away, &newest).unwrap();
+    assert_eq!(home.run(&args).code, 0);
+    assert_eq!(std::fs::read_to_string(&out).unwrap().lines().count(), 9);
+}

@@ -12,7 +12,7 @@ use std::time::Duration;
 use skein_agent::agent::Reading;
 use skein_agent::hooks::UNNAMED;
 use skein_domain::{Kind, TenantId, Timestamp};
-use skein_transcript::message::{Block, Part};
+use skein_transcript::message::Block;
 use skein_transcript::{By, Error, Message, MessageId, Run, Transcript, TranscriptId};
 use tokio::sync::oneshot;
 
@@ -219,10 +219,7 @@ impl Writing {
                     self.append(&transcript, &std::mem::take(&mut messages))
                         .await?;
                     match transcript.rewind(self.by, to).await {
-                        Ok(()) => {
-                            let end = transcript.head().await?.end;
-                            books.went_back(&self.tenant, &self.id, end);
-                        }
+                        Ok(rewound) => books.went_back(&self.tenant, &self.id, rewound.end),
                         Err(error) if !may_pass(&error) => return Err(error),
                         // It goes back to what it never said here.
                         Err(_) => {}
@@ -288,17 +285,5 @@ fn weight(word: &Word) -> usize {
     let Word::Said(message) = word else {
         return 64;
     };
-    let part = |part: &Part| match part {
-        Part::Text(text) => text.len(),
-        Part::Image(image) => image.source.len(),
-    };
-    let block = |block: &Block| match block {
-        Block::Text(text) | Block::Thinking { text, .. } => text.len(),
-        // What it is in the program's own form is counted there.
-        Block::ToolCall(_) => 256,
-        Block::ToolResult(result) => result.content.iter().map(part).sum(),
-        Block::Image(image) => image.source.len(),
-    };
-    let native = message.native.as_ref().map_or(0, |n| n.payload.len());
-    64 + native + message.blocks.iter().map(block).sum::<usize>()
+    64 + message.weight()
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use skein_domain::{Session, Timestamp};
 use skein_transcript::chain::Head;
 use skein_transcript::message::Covers;
-use skein_transcript::service::{Direction, Page, Query, Tier};
+use skein_transcript::service::{Direction, Page, Pinned, Query, Tier};
 use skein_transcript::usage::rollup;
 use skein_transcript::{Message, Placed, TranscriptId, Usage, Versioned, zeitlich};
 
@@ -91,29 +91,17 @@ impl Desk {
         Ok((book.session, or_nothing(state)?))
     }
 
-    /// The parts that summaries stand for.
-    pub async fn hidden_parts(&self, session: &Session) -> Result<Vec<Covers>, Error> {
-        let book = self.book_of(session.clone())?;
-        let (mut hidden, mut cursor): (Vec<Covers>, _) = (vec![], None);
-        loop {
-            let query = Query {
-                direction: Direction::NewestFirst,
-                cursor,
-                limit: Query::MOST,
-            };
-            let page = page(&book, query).await?;
-            for placed in &page.messages {
-                // One that is itself covered hides nothing.
-                let covered = |c: &Covers| (c.from..c.end).contains(&placed.position);
-                if !hidden.iter().any(covered) {
-                    hidden.extend(placed.message.covers);
-                }
-            }
-            cursor = page.next;
-            if cursor.is_none() {
-                return Ok(hidden);
-            }
-        }
+    /// The transcript as it stands now, to be read in several steps.
+    pub async fn transcript_edition(&self, reference: String) -> Result<Edition, Error> {
+        let book = self.readable(reference).await?;
+        let pinned = match book.transcript.pinned().await {
+            Err(error) if is_missing(&error) => None,
+            other => Some(other?),
+        };
+        Ok(Edition {
+            session: book.session,
+            pinned,
+        })
     }
 
     /// Follows a transcript from `after` on: every message beyond that position, and what is streamed.
@@ -155,16 +143,63 @@ impl Desk {
     /// The whole transcript as a snapshot of zeitlich, packed. That form has no place for what is not
     /// part of the conversation, so it holds what a model is shown.
     pub async fn export_zeitlich(&self, reference: String) -> Result<(Session, Vec<u8>), Error> {
-        let book = self.readable(reference).await?;
-        let shown: Vec<Placed> = or_nothing(book.transcript.effective().await)?;
-        let state: Versioned = or_nothing(book.transcript.state().await)?;
+        let edition = self.transcript_edition(reference).await?;
+        let (shown, state) = match &edition.pinned {
+            None => (vec![], Versioned::default()),
+            Some(pinned) => (pinned.effective().await?, pinned.state().await?),
+        };
         let blob = blocking(move || {
             let messages: Vec<Message> = shown.into_iter().map(|p| p.message).collect();
             let slice = (state.version > 0).then_some(&state.state);
             zeitlich::export(&messages, slice)
         });
         let blob = blob.await.map_err(|_| Error::Stopped)??;
-        Ok((book.session, blob))
+        Ok((edition.session, blob))
+    }
+}
+
+/// A transcript as it stood when it was opened. However it grows or is rewound meanwhile, this is what is read;
+/// if it cannot be any more, that is an error.
+#[derive(Clone, Debug)]
+pub struct Edition {
+    pub session: Session,
+    /// None if nothing was said.
+    pinned: Option<Pinned>,
+}
+
+impl Edition {
+    pub async fn page(&self, query: Query) -> Result<Page, Error> {
+        match &self.pinned {
+            Some(pinned) => Ok(pinned.page(query).await?),
+            None => Ok(Page {
+                messages: vec![],
+                next: None,
+            }),
+        }
+    }
+
+    /// The parts that summaries stand for.
+    pub async fn hidden_parts(&self) -> Result<Vec<Covers>, Error> {
+        let (mut hidden, mut cursor): (Vec<Covers>, _) = (vec![], None);
+        loop {
+            let query = Query {
+                direction: Direction::NewestFirst,
+                cursor,
+                limit: Query::MOST,
+            };
+            let page = self.page(query).await?;
+            for placed in &page.messages {
+                // One that is itself covered hides nothing.
+                let covered = |c: &Covers| (c.from..c.end).contains(&placed.position);
+                if !hidden.iter().any(covered) {
+                    hidden.extend(placed.message.covers);
+                }
+            }
+            cursor = page.next;
+            if cursor.is_none() {
+                return Ok(hidden);
+            }
+        }
     }
 }
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use skein_domain::{Invalid, Session, TenantId, Timestamp};
 use skein_transcript::index::{Hits, Index, Search};
-use skein_transcript::{Role, Searchable, TranscriptId};
-use tokio::sync::{Notify, OnceCell};
+use skein_transcript::{Error as TranscriptError, Role, Searchable, TranscriptId};
+use tokio::sync::Notify;
 
 use crate::desk::Desk;
 use crate::engine::Engine;
@@ -39,8 +39,25 @@ const PAUSE: Duration = Duration::from_millis(500);
 pub(super) struct Unseen {
     changed: Mutex<BTreeMap<TenantId, BTreeSet<TranscriptId>>>,
     bell: Notify,
-    /// Set for tenants whose transcripts were all looked at since the start.
-    caught_up: Mutex<HashMap<TenantId, Arc<OnceCell<()>>>>,
+    turns: Mutex<HashMap<TenantId, Arc<tokio::sync::Mutex<Turn>>>>,
+}
+
+/// Held by whoever brings the index of a tenant up to date. The next one waits, and so does not take for seen
+/// what is still being looked at.
+#[derive(Debug, Default)]
+struct Turn {
+    /// All transcripts were looked at since the start.
+    caught_up: bool,
+    /// Those that could not be looked at the last time, of which was told.
+    failing: BTreeSet<TranscriptId>,
+}
+
+impl Turn {
+    fn failed(&mut self, tenant: &TenantId, id: &TranscriptId, error: &TranscriptError) {
+        if self.failing.insert(id.clone()) {
+            tracing::warn!(%tenant, transcript = %id, %error, "searches do not find what is new here");
+        }
+    }
 }
 
 impl Unseen {
@@ -49,22 +66,31 @@ impl Unseen {
     }
 
     pub(super) fn add(&self, tenant: &TenantId, id: &TranscriptId) {
-        let mut all = self.lock();
-        all.entry(tenant.clone()).or_default().insert(id.clone());
+        self.put_back(tenant, id);
         self.bell.notify_one();
     }
 
-    fn take(&self, tenant: &TenantId) -> Option<Taken<'_>> {
-        let id = self.lock().get_mut(tenant)?.pop_first()?;
-        Some(Taken {
+    /// For the next who looks; nobody is woken up for it.
+    fn put_back(&self, tenant: &TenantId, id: &TranscriptId) {
+        let mut all = self.lock();
+        all.entry(tenant.clone()).or_default().insert(id.clone());
+    }
+
+    pub(super) fn of(&self, tenant: &TenantId) -> BTreeSet<TranscriptId> {
+        self.lock().get(tenant).cloned().unwrap_or_default()
+    }
+
+    fn take(&self, tenant: &TenantId, id: TranscriptId) -> Option<Taken<'_>> {
+        let there = self.lock().get_mut(tenant)?.remove(&id);
+        there.then(|| Taken {
             unseen: self,
             tenant: tenant.clone(),
             id: Some(id),
         })
     }
 
-    fn caught_up(&self, tenant: &TenantId) -> Arc<OnceCell<()>> {
-        let all = self.caught_up.lock();
+    fn turn(&self, tenant: &TenantId) -> Arc<tokio::sync::Mutex<Turn>> {
+        let all = self.turns.lock();
         let mut all = all.unwrap_or_else(PoisonError::into_inner);
         all.entry(tenant.clone()).or_default().clone()
     }
@@ -80,7 +106,7 @@ struct Taken<'a> {
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
         if let Some(id) = self.id.take() {
-            self.unseen.add(&self.tenant, &id);
+            self.unseen.put_back(&self.tenant, &id);
         }
     }
 }
@@ -136,17 +162,31 @@ impl Desk {
         Ok(Searchable::new(self.transcripts()?, index))
     }
 
-    /// Brings the index up to everything that was said in this tenant so far.
+    /// Brings the index up to everything that was said in this tenant so far. A transcript that cannot be read
+    /// or written holds up no other; it is tried again the next time.
     pub(super) async fn index_all(&self) -> Result<(), Error> {
         let (unseen, searchable) = (&self.books()?.unseen, self.searchable()?);
-        let caught_up = unseen.caught_up(self.tenant());
-        let catch_up = async || searchable.refresh_all(prefix).await.map(|_| ());
-        caught_up.get_or_try_init(catch_up).await?;
-        while let Some(mut taken) = unseen.take(self.tenant()) {
-            if let Some(id) = &taken.id {
-                searchable.refresh(id, prefix(id)).await?;
+        let (tenant, turn) = (self.tenant(), unseen.turn(self.tenant()));
+        let mut turn = turn.lock().await;
+        if !turn.caught_up {
+            for (id, error) in searchable.refresh_all(prefix).await?.failed {
+                unseen.put_back(tenant, &id);
+                turn.failed(tenant, &id, &error);
             }
-            taken.id = None;
+            turn.caught_up = true;
+        }
+        // Those there are now: what is added meanwhile is somebody else's to wait for.
+        for id in unseen.of(tenant) {
+            let Some(mut taken) = unseen.take(tenant, id.clone()) else {
+                continue;
+            };
+            match searchable.refresh(&id, prefix(&id)).await {
+                Ok(_) => {
+                    taken.id = None;
+                    turn.failing.remove(&id);
+                }
+                Err(error) => turn.failed(tenant, &id, &error),
+            }
         }
         Ok(())
     }

@@ -173,8 +173,11 @@ impl Desk {
             return Ok(());
         }
         self.index_all().await?;
+        // What is cold is not looked through for words any more, so what could not be yet stays hot.
+        let unseen = books.unseen.of(self.tenant());
         let before = self.now().minus_seconds(idle);
-        let flushed = self.transcripts()?.flush_idle(before, IDLE_AT_ONCE).await?;
+        let all = self.transcripts()?;
+        let flushed = all.flush_idle(before, IDLE_AT_ONCE, &unseen).await?;
         for (id, result) in flushed {
             let flushed = match result {
                 Ok(flushed) => flushed,

@@ -2,7 +2,7 @@
 
 use skein_domain::fact::Change;
 use skein_domain::{Invalid, MessageId, SessionId};
-use skein_transcript::service::Appended;
+use skein_transcript::service::{Appended, Rewound};
 use skein_transcript::{By, Message, State, zeitlich};
 
 use super::access::{Book, is_missing};
@@ -100,11 +100,8 @@ impl Desk {
         }
         let book = self.writable_by_people(op, reference, run).await?;
         self.ensure(&book).await?;
-        let before = book.transcript.head().await?;
-        book.transcript.rewind(self.by(&book), &to).await?;
-        let after = book.transcript.head().await?;
-        self.tell(&book, Notice::Rewound { end: after.end })?;
-        let dropped = before.marks.messages.saturating_sub(after.marks.messages);
+        let Rewound { end, dropped } = book.transcript.rewind(self.by(&book), &to).await?;
+        self.tell(&book, Notice::Rewound { end })?;
         let fact = Change::TranscriptRewound {
             to: to.clone(),
             dropped,
@@ -232,7 +229,7 @@ fn timed(messages: Vec<Message>, by: By) -> Vec<Message> {
 fn parts(messages: &[Message]) -> Vec<&[Message]> {
     let (mut parts, mut from, mut bytes) = (vec![], 0, 0);
     for (n, message) in messages.iter().enumerate() {
-        let size = message.native.as_ref().map_or(0, |n| n.payload.len());
+        let size = message.weight();
         if n > from && (n - from == IMPORT_MESSAGES || bytes + size > IMPORT_BYTES) {
             parts.push(&messages[from..n]);
             (from, bytes) = (n, 0);

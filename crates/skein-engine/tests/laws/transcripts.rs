@@ -6,6 +6,7 @@ use skein_domain::{Conflict, Fork, Kind, Role, Session, Timestamp};
 use skein_engine::transcript::{Cold, Delta, Done, ForkOrder, Heard, SearchOrder, TranscriptParts};
 use skein_engine::{Answer, Caller, Error, Outcome};
 use skein_store_sqlite::transcript::SqliteIndex;
+use skein_transcript::cold::{Cold as _, Name, Put, When};
 use skein_transcript::memory::{MemoryCold, MemoryHot};
 use skein_transcript::service::{Direction, Keep, Query, Tier};
 use skein_transcript::{Block, By, Message, Point, Run, Tiers, TranscriptId};
@@ -17,6 +18,7 @@ use crate::common::{Prepared, World};
 struct Talk {
     world: World,
     tiers: Tiers,
+    cold: Arc<MemoryCold>,
     index: Arc<SqliteIndex>,
     _folder: TempDir,
 }
@@ -25,13 +27,12 @@ impl Talk {
     async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let index = SqliteIndex::open(&folder.path().join("search.db")).unwrap();
-        let tiers = Tiers::new(
-            Arc::new(MemoryHot::default()),
-            Arc::new(MemoryCold::default()),
-        );
+        let cold = Arc::new(MemoryCold::default());
+        let tiers = Tiers::new(Arc::new(MemoryHot::default()), cold.clone());
         let mut talk = Self {
             world: World::new().await,
             tiers,
+            cold,
             index: Arc::new(index),
             _folder: folder,
         };
@@ -105,6 +106,20 @@ impl Talk {
     async fn tier(&self, session: &Session) -> Option<Tier> {
         let overview = self.world.desk().transcript_overview(session).await;
         overview.unwrap().tier
+    }
+
+    /// Puts a transcript away and spoils what is there of it.
+    async fn spoil(&self, session: &Session) {
+        let desk = self.world.desk();
+        let id = session.id.to_string();
+        desk.flush(id.clone(), Keep::ColdOnly).await.unwrap();
+        let names = self.cold.list(&Name::from_stored(""), None, 100).await;
+        let manifest = |name: &&Name| name.as_str().ends_with(&format!("manifests/{id}"));
+        let names = names.unwrap();
+        let name = names.iter().find(manifest).unwrap();
+        let tag = self.cold.get(name).await.unwrap().unwrap().tag;
+        let put = self.cold.put(name, b"{}".to_vec(), When::Unchanged(tag));
+        assert_eq!(put.await.unwrap(), Put::Done);
     }
 
     async fn find(&self, text: &str) -> Vec<String> {
@@ -318,6 +333,77 @@ async fn idle_transcripts_are_flushed_by_the_sweep() {
     assert_eq!(talk.tier(&busy).await, Some(Tier::Hot));
     assert_eq!(talk.world.count("transcript.flushed"), 1);
     assert_eq!(talk.find("text").await.len(), 2);
+}
+
+#[tokio::test]
+async fn a_transcript_that_cannot_be_read_holds_up_neither_searches_nor_the_sweep() {
+    let talk = Talk::new().await;
+    let (bad, good) = (talk.world.root().await, talk.world.root().await);
+    talk.say(&bad, "m1").await;
+    talk.spoil(&bad).await;
+    talk.say(&good, "m2").await;
+    assert_eq!(talk.find("m2").await, ["m2"]);
+    talk.world.clock.forward(4000);
+    talk.world.engine.sweep().await.unwrap();
+    assert_eq!(talk.tier(&good).await, Some(Tier::Cold));
+}
+
+#[tokio::test]
+async fn who_searches_while_another_indexes_finds_it_too() {
+    let talk = Talk::new().await;
+    let session = talk.world.root().await;
+    talk.say(&session, "m0").await;
+    talk.find("m0").await;
+    for n in 1..20 {
+        let id = format!("m{n}");
+        talk.say(&session, &id).await;
+        let found = tokio::join!(talk.find(&id), talk.find(&id), talk.find(&id));
+        let one = vec![id];
+        assert_eq!(found, (one.clone(), one.clone(), one));
+    }
+}
+
+#[tokio::test]
+async fn an_edition_stays_what_it_was_or_fails() {
+    let talk = Talk::new().await;
+    let session = talk.world.root().await;
+    for n in 0..6 {
+        talk.say(&session, &format!("m{n}")).await;
+    }
+    let (desk, id) = (talk.world.desk(), session.id.to_string());
+    let edition = desk.transcript_edition(id.clone()).await.unwrap();
+    let (mut read, mut cursor) = (vec![], None);
+    loop {
+        let query = Query {
+            direction: Direction::OldestFirst,
+            cursor,
+            limit: 2,
+        };
+        let page = edition.page(query).await.unwrap();
+        read.extend(page.messages.iter().map(|p| p.message.id.to_string()));
+        if cursor.is_none() {
+            let to = "m1".parse().unwrap();
+            desk.rewind(id.clone(), None, to).await.unwrap();
+            talk.say(&session, "other").await;
+            desk.flush(id.clone(), Keep::ColdOnly).await.unwrap();
+        }
+        cursor = page.next;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!(read, ["m0", "m1", "m2", "m3", "m4", "m5"]);
+    assert_eq!(talk.ids(&session).await, ["m0", "m1", "other"]);
+    let all = talk.tiers.tenant(desk.tenant().clone());
+    let transcript = all.open(&TranscriptId::from(&session.id));
+    transcript.purge().await.unwrap();
+    let query = Query {
+        direction: Direction::OldestFirst,
+        cursor: Some(3),
+        limit: 2,
+    };
+    let gone = edition.page(query).await.unwrap_err();
+    assert_eq!(gone.kind(), Kind::Unavailable, "{gone}");
 }
 
 #[tokio::test]

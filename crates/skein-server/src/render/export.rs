@@ -159,6 +159,31 @@ mod tests {
     }
 
     #[test]
+    fn a_call_and_its_time_are_told_in_short() {
+        let call = ToolCall {
+            id: "c".into(),
+            name: "Bash".into(),
+            input: json!({"description": "say it", "command": "echo <hi>\necho ho"}),
+        };
+        let at = Timestamp::from_micros(1_790_000_000_123_456);
+        let id = "m".parse().unwrap();
+        let message = Message::new(id, Role::Assistant, vec![Block::ToolCall(call)], at);
+        let page = super::message(
+            Format::Html,
+            &Placed {
+                position: 0,
+                message,
+            },
+            &[],
+        );
+        assert!(
+            page.contains("<summary>→ Bash echo &lt;hi&gt;</summary>"),
+            "{page}"
+        );
+        assert!(page.contains(":20Z</time>"), "{page}");
+    }
+
+    #[test]
     fn fences_are_longer_than_what_they_hold() {
         let text = message(Format::Markdown, &evil(), &[]);
         assert!(text.contains("````"), "{text}");

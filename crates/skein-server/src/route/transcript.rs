@@ -5,15 +5,18 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
+use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
+use http_body_util::StreamBody;
+use hyper::body::Frame;
 use serde::Deserialize;
-use skein_domain::{Invalid, Session};
-use skein_engine::transcript::{Delta, Follower, Heard, SearchOrder};
-use skein_engine::{Desk, Error};
+use skein_domain::Invalid;
+use skein_engine::Error;
+use skein_engine::transcript::{Delta, Edition, Follower, Heard, SearchOrder};
 use skein_transcript::message::Covers;
 use skein_transcript::service::{Direction, Keep, Query as PageQuery};
 use skein_wire as wire;
@@ -352,6 +355,7 @@ async fn export(
     Look(desk): Look,
     Path(session): Path<String>,
     Query(query): Query<ExportQuery>,
+    request: HeaderMap,
 ) -> Result<Response, ApiError> {
     let format = Format::parse(query.format.as_deref().unwrap_or("jsonl"))?;
     let kind = HeaderValue::from_static(format.media_type());
@@ -360,65 +364,133 @@ async fn export(
         let (_, blob) = desk.export_zeitlich(session).await?;
         return Ok((StatusCode::OK, headers, blob).into_response());
     }
-    let session = desk.get_session(session).await?;
+    let edition = desk.transcript_edition(session).await?;
     let hidden = match format {
         Format::JsonLines | Format::Zeitlich => vec![],
-        Format::Markdown | Format::Html => desk.hidden_parts(&session).await?,
+        Format::Markdown | Format::Html => edition.hidden_parts().await?,
     };
-    let body = Body::from_stream(file(desk, session, format, hidden));
-    Ok((StatusCode::OK, headers, body).into_response())
+    let writing = Writing {
+        edition,
+        format,
+        hidden,
+        wants_cause: wants_trailers(&request),
+    };
+    // What cannot even be begun is refused as anything else is.
+    let (first, next) = writing.part(None).await?;
+    let begin = export::begin(format, &writing.edition.session) + &first;
+    let declared = writing
+        .wants_cause
+        .then_some(HeaderValue::from_static(wire::ERROR_TRAILER));
+    let body = Body::new(StreamBody::new(file(writing, begin, next)));
+    let mut answer = (StatusCode::OK, headers, body).into_response();
+    if let Some(declared) = declared {
+        answer.headers_mut().insert(header::TRAILER, declared);
+    }
+    Ok(answer)
+}
+
+/// Whether the caller understands fields that follow the body.
+fn wants_trailers(request: &HeaderMap) -> bool {
+    let words = request.get_all(header::TE).iter();
+    words
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .any(|word| word.trim().eq_ignore_ascii_case("trailers"))
 }
 
 /// Where an export is.
 enum Stage {
-    Begin,
-    Messages(Option<u64>),
-    End,
+    /// What is written next.
+    Piece(String, Next),
+    Read(u64),
     Over,
 }
 
-/// The file piece by piece. A reading error breaks it off, so that nobody takes a part for the whole.
-fn file(
-    desk: Desk,
-    session: Session,
+/// What comes after a piece.
+enum Next {
+    Beyond(u64),
+    End,
+}
+
+/// An export in the making.
+struct Writing {
+    edition: Edition,
     format: Format,
     hidden: Vec<Covers>,
-) -> impl Stream<Item = Result<String, std::io::Error>> {
-    stream::unfold((Stage::Begin, hidden), move |(stage, hidden)| {
-        let (desk, session) = (desk.clone(), session.clone());
-        async move {
-            let cursor = match stage {
-                Stage::Over => return None,
-                Stage::Begin => {
-                    let begin = export::begin(format, &session);
-                    return Some((Ok(begin), (Stage::Messages(None), hidden)));
-                }
-                Stage::End => {
-                    return Some((Ok(export::end(format).to_owned()), (Stage::Over, hidden)));
-                }
-                Stage::Messages(cursor) => cursor,
-            };
-            let query = PageQuery {
-                direction: Direction::OldestFirst,
-                cursor,
-                limit: PART,
-            };
-            match desk.transcript_page(session.id.to_string(), query).await {
-                Ok((_, page)) => {
-                    let rendered = page.messages.iter();
-                    let rendered = rendered.map(|m| export::message(format, m, &hidden));
-                    let next = match page.next {
-                        Some(next) => Stage::Messages(Some(next)),
-                        None => Stage::End,
-                    };
-                    Some((Ok(rendered.collect()), (next, hidden)))
-                }
-                Err(error) => {
-                    let error = std::io::Error::other(error.to_string());
-                    Some((Err(error), (Stage::Over, hidden)))
-                }
+    /// Tell in a trailer why it broke off; others see only that it did.
+    wants_cause: bool,
+}
+
+impl Writing {
+    /// The messages beyond a position, as many as are read together.
+    async fn part(&self, cursor: Option<u64>) -> Result<(String, Next), Error> {
+        let query = PageQuery {
+            direction: Direction::OldestFirst,
+            cursor,
+            limit: PART,
+        };
+        let page = self.edition.page(query).await?;
+        let rendered = page.messages.iter();
+        let rendered = rendered.map(|m| export::message(self.format, m, &self.hidden));
+        Ok((
+            rendered.collect(),
+            page.next.map_or(Next::End, Next::Beyond),
+        ))
+    }
+
+    /// Breaks it off, so that nobody takes a part for the whole.
+    fn broken(&self, error: &Error) -> Result<Frame<Bytes>, std::io::Error> {
+        let session = &self.edition.session.id;
+        tracing::warn!(%session, %error, "an export broke off");
+        let told = wire::ErrorBody {
+            error: crate::error::object(error),
+        };
+        match HeaderValue::from_str(&ascii(&json(&told))) {
+            Ok(value) if self.wants_cause => {
+                let name = HeaderName::from_static(wire::ERROR_TRAILER);
+                Ok(Frame::trailers(HeaderMap::from_iter([(name, value)])))
+            }
+            _ => Err(std::io::Error::other(error.to_string())),
+        }
+    }
+}
+
+/// JSON of nothing but ASCII.
+fn ascii(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        if c.is_ascii() {
+            out.push(c);
+        } else {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                out.push_str(&format!("\\u{unit:04x}"));
             }
         }
+    }
+    out
+}
+
+/// The file piece by piece.
+fn file(
+    writing: Writing,
+    begin: String,
+    next: Next,
+) -> impl Stream<Item = Result<Frame<Bytes>, std::io::Error>> {
+    let first = (writing, Stage::Piece(begin, next));
+    stream::unfold(first, |(writing, stage)| async move {
+        let (text, next) = match stage {
+            Stage::Over => return None,
+            Stage::Piece(text, next) => (text, next),
+            Stage::Read(cursor) => match writing.part(Some(cursor)).await {
+                Ok(part) => part,
+                Err(error) => return Some((writing.broken(&error), (writing, Stage::Over))),
+            },
+        };
+        let (text, stage) = match next {
+            Next::Beyond(cursor) => (text, Stage::Read(cursor)),
+            Next::End => (text + export::end(writing.format), Stage::Over),
+        };
+        Some((Ok(Frame::data(Bytes::from(text))), (writing, stage)))
     })
 }
 

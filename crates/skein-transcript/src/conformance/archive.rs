@@ -1,5 +1,6 @@
 //! Flush and hydrate: nothing is lost, whatever happens in between.
 
+use std::collections::BTreeSet;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
@@ -258,7 +259,8 @@ pub fn idle_transcripts_are_flushed(pair: &mut Pair) {
         ..by(1)
     };
     block_on(all.open(&id("t3")).append(late, &[user("b")])).unwrap();
-    let flushed = block_on(all.flush_idle(Timestamp::from_micros(5_000), 100)).unwrap();
+    let flushed =
+        block_on(all.flush_idle(Timestamp::from_micros(5_000), 100, &BTreeSet::new())).unwrap();
     assert!(
         flushed.iter().all(|(_, result)| result.is_ok()),
         "{flushed:?}"
@@ -273,6 +275,30 @@ pub fn idle_transcripts_are_flushed(pair: &mut Pair) {
             .kind(),
         Kind::Unavailable
     );
+}
+
+pub fn idle_transcripts_that_fail_do_not_starve_the_others(pair: &mut Pair) {
+    let all = pair.all();
+    for n in 0..4 {
+        talk(&all, &format!("t{n}"), "a");
+    }
+    let name = Name::manifest(&tenant(), &id("t0"));
+    let put = pair.cold.tier.put(&name, b"{}".to_vec(), When::Absent);
+    assert_eq!(block_on(put).unwrap(), Put::Done);
+    let except = BTreeSet::from([id("t1")]);
+    let late = Timestamp::from_micros(i64::MAX);
+    let flushed = block_on(all.flush_idle(late, 1, &except)).unwrap();
+    let flushed: Vec<_> = flushed
+        .iter()
+        .map(|(id, r)| (id.as_str(), r.is_ok()))
+        .collect();
+    assert!(flushed.contains(&("t2", true)) || flushed.contains(&("t3", true)));
+    assert_eq!(
+        flushed.iter().filter(|(_, ok)| *ok).count(),
+        1,
+        "{flushed:?}"
+    );
+    assert!(pair.is_hot("t0") && pair.is_hot("t1"));
 }
 
 pub fn garbage_in_the_cold_tier_is_refused(pair: &mut Pair) {

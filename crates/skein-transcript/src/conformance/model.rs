@@ -212,7 +212,11 @@ async fn perform(all: &Transcripts, call: &Call) -> crate::Result<()> {
             .fork(&id(source), point, &id(target), by(1))
             .await
             .map(|_| ()),
-        Call::Rewind(name, message) => all.open(&id(name)).rewind(by(1), &mid(message)).await,
+        Call::Rewind(name, message) => all
+            .open(&id(name))
+            .rewind(by(1), &mid(message))
+            .await
+            .map(|_| ()),
         Call::SetState(name, value) => {
             let t = all.open(&id(name));
             let current = t.state().await?;

@@ -76,7 +76,7 @@ pub fn l10_a_stale_run_is_fenced_off(pair: &mut Pair) {
     assert_eq!(block_on(t.append(by(2), &[user("b")])).unwrap_err(), fenced);
     assert_eq!(fenced.kind(), Kind::Conflict);
     for refused in [
-        block_on(t.rewind(by(2), &mid("a"))),
+        block_on(t.rewind(by(2), &mid("a"))).map(|_| ()),
         block_on(t.begin_reply(by(2), &mid("a"))),
         block_on(t.claim(by(2))),
         block_on(t.set_state(by(2), 0, State::default())).map(|_| ()),
@@ -322,7 +322,10 @@ pub fn l13_bad_input_changes_nothing(pair: &mut Pair) {
     assert_eq!(refused.kind(), Kind::Refused);
     let at_x = Point::After(mid("x"));
     for (missing, what) in [
-        (block_on(t.rewind(by(1), &mid("x"))), "message `x`"),
+        (
+            block_on(t.rewind(by(1), &mid("x"))).map(|_| ()),
+            "message `x`",
+        ),
         (
             block_on(all.fork(&id("t"), &at_x, &id("f"), by(1))).map(|_| ()),
             "message `x`",

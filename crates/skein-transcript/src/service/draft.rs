@@ -66,6 +66,11 @@ impl Draft {
         }
     }
 
+    /// As it will be.
+    pub(super) fn head(&self) -> &Head {
+        &self.head
+    }
+
     pub(super) fn is_change(&self) -> bool {
         self.changed
     }

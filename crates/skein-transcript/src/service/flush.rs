@@ -17,6 +17,9 @@ use crate::id::TranscriptId;
 use crate::objects::{Manifest, Objects, SEGMENT_BYTES, SEGMENT_ENTRIES, Sealed};
 use crate::record;
 
+/// When so many in a row meet a tier that does not answer, the others would too.
+const ABSENT: usize = 8;
+
 /// What becomes of the hot copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
@@ -39,24 +42,35 @@ struct Grown {
 }
 
 impl Transcripts {
-    /// Flushes up to `limit` transcripts nobody has written to since `before`. Goes on after failures; those
-    /// come back with their transcript.
+    /// Flushes up to `limit` transcripts nobody has written to since `before`, `except` these. Goes on after
+    /// failures, which come back with their transcript and do not count, unless a tier is not there at all.
     pub async fn flush_idle(
         &self,
         before: Timestamp,
         limit: usize,
+        except: &BTreeSet<TranscriptId>,
     ) -> Result<Vec<(TranscriptId, Result<Flushed>)>> {
         let (mut flushed, mut cursor) = (vec![], None);
+        let (mut left, mut absent) = (limit, 0);
         loop {
             let listed = self.tiers.hot.list(&self.tenant, cursor, 100).await?;
             for (id, row) in listed.transcripts {
-                if row.touched_at < before && flushed.len() < limit {
-                    let result = self.open(&id).flush(Keep::ColdOnly).await;
-                    flushed.push((id, result));
+                if left == 0 || absent == ABSENT {
+                    return Ok(flushed);
                 }
+                if row.touched_at >= before || except.contains(&id) {
+                    continue;
+                }
+                let result = self.open(&id).flush(Keep::ColdOnly).await;
+                match &result {
+                    Ok(_) => (left, absent) = (left - 1, 0),
+                    Err(Error::Unavailable { .. }) => absent += 1,
+                    Err(_) => absent = 0,
+                }
+                flushed.push((id, result));
             }
             cursor = listed.next;
-            if cursor.is_none() || flushed.len() >= limit {
+            if cursor.is_none() {
                 return Ok(flushed);
             }
         }

@@ -1,10 +1,13 @@
 //! Reading: pages of everything, and what a model is shown.
 
 use super::Transcript;
+use super::view::View;
+use crate::chain::Head;
 use crate::compaction::{Veil, arrange};
 use crate::error::Result;
 use crate::message::{Message, Placed};
 use crate::repair::repair;
+use crate::state::Versioned;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
@@ -36,12 +39,63 @@ pub struct Page {
 
 /// A page is full when its messages have about this many bytes.
 const PAGE_BYTES: usize = 16 * 1024 * 1024;
+/// Entries that are read backwards before it is known how large they are.
+const FIRST_STEP: usize = 4;
+
+/// A transcript as it stood once. What it goes through is never edited, so it reads the same however the
+/// transcript grows, is rewound or moves; if it cannot be read any more, that is an error.
+#[derive(Clone, Debug)]
+pub struct Pinned {
+    transcript: Transcript,
+    head: Head,
+}
 
 impl Transcript {
+    /// The transcript as it stands now, to be read in several steps.
+    pub async fn pinned(&self) -> Result<Pinned> {
+        Ok(Pinned {
+            transcript: self.clone(),
+            head: self.head().await?,
+        })
+    }
+
     /// A page of all messages, hidden ones included.
     pub async fn page(&self, query: Query) -> Result<Page> {
+        self.pinned().await?.page(query).await
+    }
+
+    /// Messages as summaries leave them, in the order in which a model sees them. What is hidden is
+    /// passed over without being read.
+    pub async fn effective(&self) -> Result<Vec<Placed>> {
+        self.pinned().await?.effective().await
+    }
+
+    /// What a model is shown: [`Transcript::effective`], in a form every provider takes (see [`repair`]).
+    pub async fn context(&self) -> Result<Vec<Message>> {
+        let effective = self.effective().await?;
+        Ok(repair(effective.into_iter().map(|p| p.message).collect()))
+    }
+}
+
+impl Pinned {
+    pub fn head(&self) -> &Head {
+        &self.head
+    }
+
+    fn view(&self) -> View<'_> {
+        let Transcript { all, id } = &self.transcript;
+        all.view_at(id, self.head.clone())
+    }
+
+    /// The state slice that was in force.
+    pub async fn state(&self) -> Result<Versioned> {
+        self.view().state().await
+    }
+
+    /// As [`Transcript::page`].
+    pub async fn page(&self, query: Query) -> Result<Page> {
         let limit = query.limit.clamp(1, Query::MOST);
-        let mut view = self.all.view(&self.id).await?;
+        let mut view = self.view();
         let end = view.head.end;
         let (mut messages, mut bytes): (Vec<Placed>, usize) = (vec![], 0);
         let more = match query.direction {
@@ -50,7 +104,7 @@ impl Transcript {
                 while at < end && messages.len() < limit && bytes < PAGE_BYTES {
                     let most = (limit - messages.len()) as u64;
                     let (next, part) = view.messages_from(at, most).await?;
-                    bytes += part.iter().map(|p| weight(&p.message)).sum::<usize>();
+                    bytes += part.iter().map(|p| p.message.weight()).sum::<usize>();
                     messages.extend(part);
                     at = next;
                 }
@@ -58,10 +112,15 @@ impl Transcript {
             }
             Direction::NewestFirst => {
                 let mut at = query.cursor.unwrap_or(end).min(end);
+                let mut step = FIRST_STEP;
                 while at > 0 && messages.len() < limit && bytes < PAGE_BYTES {
-                    let most = (limit - messages.len()) as u64;
+                    if let Some(each) = bytes.checked_div(messages.len()) {
+                        // As many as there is room for, should they be like those before.
+                        step = ((PAGE_BYTES - bytes) / each.max(1)).clamp(1, step * 2);
+                    }
+                    let most = (limit - messages.len()).min(step) as u64;
                     let (next, part) = view.messages_before(at, most).await?;
-                    bytes += part.iter().map(|p| weight(&p.message)).sum::<usize>();
+                    bytes += part.iter().map(|p| p.message.weight()).sum::<usize>();
                     messages.extend(part.into_iter().rev());
                     at = next;
                 }
@@ -72,10 +131,9 @@ impl Transcript {
         Ok(Page { messages, next })
     }
 
-    /// Messages as summaries leave them, in the order in which a model sees them. What is hidden is
-    /// passed over without being read.
+    /// As [`Transcript::effective`].
     pub async fn effective(&self) -> Result<Vec<Placed>> {
-        let mut view = self.all.view(&self.id).await?;
+        let mut view = self.view();
         let (mut veil, mut seen, mut end) = (Veil::default(), vec![], view.head.end);
         while end > 0 {
             if let Some(from) = veil.over(end - 1) {
@@ -88,27 +146,4 @@ impl Transcript {
         }
         Ok(arrange(seen))
     }
-
-    /// What a model is shown: [`Transcript::effective`], in a form every provider takes (see [`repair`]).
-    pub async fn context(&self) -> Result<Vec<Message>> {
-        let effective = self.effective().await?;
-        Ok(repair(effective.into_iter().map(|p| p.message).collect()))
-    }
-}
-
-/// About how many bytes a message has: that of its largest parts.
-fn weight(message: &Message) -> usize {
-    use crate::message::{Block, Part};
-    let part = |part: &Part| match part {
-        Part::Text(text) => text.len(),
-        Part::Image(image) => image.source.len(),
-    };
-    let block = |block: &Block| match block {
-        Block::Text(text) | Block::Thinking { text, .. } => text.len(),
-        Block::ToolCall(call) => call.input.as_str().map_or(256, str::len),
-        Block::ToolResult(result) => result.content.iter().map(part).sum(),
-        Block::Image(image) => image.source.len(),
-    };
-    let native = message.native.as_ref().map_or(0, |n| n.payload.len());
-    native + message.blocks.iter().map(block).sum::<usize>()
 }

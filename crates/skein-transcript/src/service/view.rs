@@ -77,7 +77,7 @@ impl View<'_> {
             let last = entries.last().map(|e| e.chain);
             if span.chain.is_some_and(|chain| last != Some(chain)) {
                 let what = format!("transcript `{}`", span.place.transcript);
-                let why = "it lost entries that a fork of it goes on from";
+                let why = "it lost entries, and there are others in their place";
                 return Err(Error::corrupt(what, why));
             }
         }
@@ -130,7 +130,7 @@ impl View<'_> {
                 place: place.clone(),
                 from: from.max(strand.start),
                 end: upper,
-                chain: None,
+                chain: (upper == self.head.end).then_some(self.head.chain),
             });
             upper = strand.start;
         }

@@ -7,6 +7,7 @@ use skein_domain::{Conflict, Invalid};
 use super::draft::Draft;
 use super::view::View;
 use super::{ATTEMPTS, By, Transcript};
+use crate::chain::Head;
 use crate::error::{Error, Result};
 use crate::hot::Commit;
 use crate::id::MessageId;
@@ -23,6 +24,23 @@ pub struct Appended {
     pub already: usize,
     /// The transcript's version after it.
     pub version: u64,
+}
+
+/// What a rewind found and did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rewound {
+    /// Where the transcript ended just after it.
+    pub end: u64,
+    /// Messages that are no longer part of it.
+    pub dropped: u64,
+}
+
+/// What became of a transcript by a change.
+struct Changed {
+    appended: Appended,
+    /// How many messages there were.
+    before: u64,
+    after: Head,
 }
 
 /// A change that is wanted; what it takes is decided on what is there.
@@ -56,13 +74,17 @@ impl Transcript {
             let why = "summaries are written by compacting";
             return Err(Invalid::new("message", summary.id.as_str(), why).into());
         }
-        self.change(by, Wish::Say(messages)).await
+        self.add_by(by, Wish::Say(messages)).await
     }
 
     /// Goes back to just after a message, the state slice with it. What came later stays for the forks
     /// that share it; the transcript goes on without.
-    pub async fn rewind(&self, by: By, to: &MessageId) -> Result<()> {
-        self.change(by, Wish::Rewind(to)).await.map(|_| ())
+    pub async fn rewind(&self, by: By, to: &MessageId) -> Result<Rewound> {
+        let changed = self.change(by, Wish::Rewind(to)).await?;
+        Ok(Rewound {
+            end: changed.after.end,
+            dropped: changed.before.saturating_sub(changed.after.marks.messages),
+        })
     }
 
     /// Makes way for the reply `id`, which was chosen before the model is asked: if an earlier attempt got
@@ -86,7 +108,7 @@ impl Transcript {
             through,
             summary,
         };
-        self.change(by, wish).await
+        self.add_by(by, wish).await
     }
 
     /// Replaces the state slice if it is at `expected`; answers its new version.
@@ -95,7 +117,7 @@ impl Transcript {
             expected,
             state: &state,
         };
-        self.change(by, wish).await.map(|done| done.version)
+        self.add_by(by, wish).await.map(|done| done.version)
     }
 
     /// Closes tool calls that were left open when the last run ended: each gets a result that says so. To be
@@ -107,11 +129,15 @@ impl Transcript {
         let shown: Vec<Message> = shown.into_iter().map(|p| p.message).collect();
         let closing = repair::closing(&shown).into_iter();
         let closing: Vec<Message> = closing.map(|m| Message { at: by.at, ..m }).collect();
-        self.change(by, Wish::Say(&closing)).await
+        self.add_by(by, Wish::Say(&closing)).await
+    }
+
+    async fn add_by(&self, by: By, wish: Wish<'_>) -> Result<Appended> {
+        Ok(self.change(by, wish).await?.appended)
     }
 
     /// Decides on what is there, and commits; again if someone was faster.
-    async fn change(&self, by: By, wish: Wish<'_>) -> Result<Appended> {
+    async fn change(&self, by: By, wish: Wish<'_>) -> Result<Changed> {
         let all = &self.all;
         for _ in 0..ATTEMPTS {
             let Some(row) = all.tiers.hot.look(&all.tenant, &self.id).await? else {
@@ -128,12 +154,15 @@ impl Transcript {
             }
             let mut draft = Draft::on(&head, by);
             let mut view = all.view_at(&self.id, head);
-            let done = self.decide(&mut view, &mut draft, &wish).await?;
-            if !draft.is_change() {
-                return Ok(done);
-            }
-            if all.commit(&self.id, draft, Some(row.version)).await? == Commit::Done {
-                return Ok(done);
+            let appended = self.decide(&mut view, &mut draft, &wish).await?;
+            let is_change = draft.is_change();
+            let changed = Changed {
+                appended,
+                before: view.head.marks.messages,
+                after: draft.head().clone(),
+            };
+            if !is_change || all.commit(&self.id, draft, Some(row.version)).await? == Commit::Done {
+                return Ok(changed);
             }
         }
         Err(all.busy(&self.id))

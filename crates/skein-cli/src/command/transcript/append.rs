@@ -206,7 +206,8 @@ fn lines(mut input: impl io::BufRead) -> Result<Vec<Vec<NewMessage>>, UserError>
 
 /// One line. What an export adds to a message says where it stood and is left aside.
 fn message(line: &[u8]) -> Result<NewMessage, String> {
-    let mut value: Value = serde_json::from_slice(line).map_err(|e| e.to_string())?;
+    let line = line.trim_ascii();
+    let mut value: Value = serde_json::from_slice(line).map_err(|e| in_column(&e))?;
     if let Some(object) = value.as_object_mut() {
         for aside in ["position", "run", "covers"] {
             object.remove(aside);
@@ -225,6 +226,16 @@ fn message(line: &[u8]) -> Result<NewMessage, String> {
         return Err("it says nothing: give it `text` or `content`".to_owned());
     }
     Ok(message)
+}
+
+/// What is wrong, and in which column: the line is known.
+fn in_column(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    match text.strip_suffix(&place) {
+        Some(what) => format!("{what} in column {}", error.column()),
+        None => text,
+    }
 }
 
 #[cfg(test)]
@@ -251,6 +262,15 @@ mod tests {
                 error.message()
             );
         }
+    }
+
+    #[test]
+    fn a_bad_line_has_one_number_and_a_column() {
+        let error = lines("\n{\"id\": \n".as_bytes()).unwrap_err();
+        assert_eq!(
+            error.message(),
+            "line 2 is no message: EOF while parsing a value in column 6"
+        );
     }
 
     #[test]

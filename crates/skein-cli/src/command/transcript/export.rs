@@ -90,7 +90,14 @@ pub(crate) async fn run(context: &Context, args: ExportArgs) -> Result<(), UserE
     let client = context.client().await?;
     let mut download = client.export_transcript(&args.session, format).await?;
     let Some(path) = &args.out else {
-        while let Some(piece) = download.next().await? {
+        let mut written = 0;
+        loop {
+            let next = download.next().await;
+            let next = next.map_err(|e| broke_off(e, written, "stdout"))?;
+            let Some(piece) = next else {
+                return Ok(());
+            };
+            written += piece.len() as u64;
             // What goes to a terminal holds nothing that it would act on.
             if context.out.is_terminal() {
                 let piece = String::from_utf8_lossy(&piece);
@@ -100,7 +107,6 @@ pub(crate) async fn run(context: &Context, args: ExportArgs) -> Result<(), UserE
                 context.out.raw_bytes(&piece)?;
             }
         }
-        return Ok(());
     };
     let mut bytes = 0u64;
     // Beside its place first, so that a file that breaks off never takes the place of a whole one.
@@ -110,7 +116,10 @@ pub(crate) async fn run(context: &Context, args: ExportArgs) -> Result<(), UserE
     };
     let mut file = File::create(&half).map_err(|e| failed(&e))?;
     let written = async {
-        while let Some(piece) = download.next().await? {
+        loop {
+            let next = download.next().await;
+            let next = next.map_err(|e| broke_off(e, 0, ""))?;
+            let Some(piece) = next else { break };
             bytes += piece.len() as u64;
             file.write_all(&piece).map_err(|e| failed(&e))?;
         }
@@ -125,6 +134,21 @@ pub(crate) async fn run(context: &Context, args: ExportArgs) -> Result<(), UserE
     context.out.show(&done, |_| {
         format!("{} bytes in {}", text::number(bytes), path.display())
     })
+}
+
+/// The file ended before its end. Exports have no key: they change nothing.
+fn broke_off(error: skein_client::Error, written: u64, place: &str) -> UserError {
+    let left = match written {
+        0 => "nothing was written".to_owned(),
+        n => format!("the {} bytes on {place} are not all of it", text::number(n)),
+    };
+    let kind = error.kind();
+    let told = UserError::new(kind, format!("the export broke off; {left}")).caused_by(&error);
+    let hints = match error {
+        skein_client::Error::Answered { .. } => error.hints(),
+        _ => vec!["`skein daemon status` tells whether the daemon still runs".to_owned()],
+    };
+    hints.into_iter().fold(told, UserError::hint)
 }
 
 fn half_of(path: &Path) -> PathBuf {
@@ -142,26 +166,43 @@ pub(crate) async fn import(context: &Context, args: ImportArgs) -> Result<(), Us
     } else {
         File::open(&args.file).and_then(|file| file.take(limit).read_to_end(&mut blob))
     };
-    let shown = args.file.display();
-    read.map_err(|e| UserError::misuse(format!("cannot read `{shown}`")).caused_by(&e))?;
+    let shown = match args.file.to_str() {
+        Some("-") => "stdin".to_owned(),
+        _ => format!("`{}`", args.file.display()),
+    };
+    read.map_err(|e| UserError::misuse(format!("cannot read {shown}")).caused_by(&e))?;
     if blob.len() as u64 > MOST_SNAPSHOT {
         let limit = MOST_SNAPSHOT / 1024 / 1024;
-        let error = UserError::new(
-            skein_client::Kind::Refused,
-            format!("`{shown}` is too large"),
-        );
+        let error = UserError::new(skein_client::Kind::Refused, format!("{shown} is too large"));
         return Err(error.hint(format!("a snapshot may have {limit} MiB, packed")));
     }
     let key = context.key(args.key.key.as_deref());
     let client = context.client().await?;
-    let done = client
-        .import_transcript(&args.session, blob.into(), &key)
-        .await?;
+    let done = client.import_transcript(&args.session, blob.into(), &key);
+    let done = done.await.map_err(|error| no_snapshot(error, &shown))?;
     context.out.show(&done, |_| {
-        format!(
-            "{} messages added, {} there already",
-            text::number(done.added),
-            text::number(done.already)
-        )
+        let added = match done.added {
+            1 => "1 message added".to_owned(),
+            n => format!("{} messages added", text::number(n)),
+        };
+        format!("{added}, {} there already", text::number(done.already))
     })
+}
+
+/// The daemon does not know the file's name, and what was meant.
+fn no_snapshot(error: skein_client::Error, file: &str) -> UserError {
+    let skein_client::Error::Answered { object, .. } = &error else {
+        return error.into();
+    };
+    let detail = |name: &str| object.details.get(name).and_then(|v| v.as_str());
+    if detail("what") != Some("snapshot") {
+        return error.into();
+    }
+    let message = object.message.as_str();
+    let reason = message
+        .split_once("`: ")
+        .map_or(message, |(_, reason)| reason);
+    UserError::new(error.kind(), format!("{file} is no snapshot of zeitlich"))
+        .cause(reason)
+        .hint("lines of JSON go to `skein transcript append SESSION < FILE`")
 }

@@ -14,7 +14,8 @@ use crate::when;
 
 /// Find text in all transcripts, best first
 ///
-/// Messages are found that hold all the words; a phrase stands in double quotes, as in `'"login form" red'`.
+/// Messages are found that hold all the words; a phrase stands in double quotes, as in `'"login form" red'`. Words
+/// are known whole: `log` does not find `login`.
 #[derive(Debug, Args)]
 pub(crate) struct SearchArgs {
     /// The words
@@ -112,7 +113,10 @@ fn line(hit: &Hit, width: Option<usize>, paint: Paint) -> String {
     for (n, c) in hit.excerpt.chars().enumerate().take(room) {
         let n = n as u64;
         let marked = hit.marks.iter().any(|(from, to)| (*from..*to).contains(&n));
-        let shown = text::line(&c.to_string());
+        let shown = match c {
+            '\n' | '\r' | '\t' => " ".to_owned(),
+            c => text::line(&c.to_string()),
+        };
         let style = if marked {
             YELLOW.bold()
         } else {

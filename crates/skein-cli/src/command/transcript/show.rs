@@ -1,7 +1,8 @@
 //! `skein transcript show`
 
 use clap::Args;
-use skein_client::{Client, Messages, Said};
+use serde_json::json;
+use skein_client::{Client, Download, Messages, Said};
 use skein_wire::{Covers, List, Message};
 
 use crate::cli::{PageArgs, reference};
@@ -29,7 +30,7 @@ pub(crate) struct ShowArgs {
     /// Only the newest so many messages
     #[arg(short = 'n', long, value_name = "N", conflicts_with_all = ["limit", "cursor", "model"])]
     last: Option<usize>,
-    /// Go on with what is said, as it is said; with `--json` one message per line
+    /// Go on with what is said, as it is said; with `--json` a line per message and rewind
     #[arg(short, long, conflicts_with_all = ["limit", "cursor", "model"])]
     follow: bool,
     /// What a model is shown: summaries in place of what they cover, every tool call with its result
@@ -117,6 +118,10 @@ async fn follow(context: &Context, client: &Client, args: &ShowArgs) -> Result<(
     loop {
         match listening.next().await? {
             Said::Message(message) => tell(&message)?,
+            Said::Rewound(to) if context.out.is_json() => {
+                let end = to.map_or(0, |position| position + 1);
+                context.out.json_line(&json!({"rewound": {"end": end}}))?;
+            }
             Said::Rewound(_) => context.out.note("the transcript was rewound"),
             // People get whole messages; programs that want the pieces follow the API.
             Said::Delta(_) => {}
@@ -146,7 +151,8 @@ async fn newest(client: &Client, session: &str, most: usize) -> Result<Vec<Messa
     Ok(found)
 }
 
-/// Everything, part by part, written as it comes: a long transcript never has to fit in memory.
+/// Everything, written as it comes: a long transcript never has to fit in memory. It is read as it stood when
+/// the command was given, whatever is said or rewound meanwhile.
 async fn all(context: &Context, client: &Client, args: &ShowArgs) -> Result<(), UserError> {
     let json = context.out.is_json();
     // What summaries hide is known only from the end.
@@ -158,25 +164,24 @@ async fn all(context: &Context, client: &Client, args: &ShowArgs) -> Result<(), 
     let mut pager = Pager::open(&context.out, &context.environment);
     let (width, paint) = (context.out.width(), context.out.paint());
     let mut telling = Telling::new(fold(args.full), width, paint, hidden);
-    let (mut which, mut shown) = (Messages::default(), 0);
-    which.page.limit = Some(PART);
-    loop {
-        let list = client.list_messages(&args.session, &which).await?;
+    let mut lines = Lines {
+        download: client.export_transcript(&args.session, "jsonl").await?,
+        rest: vec![],
+    };
+    let mut shown = 0;
+    while let Some(messages) = lines.next().await? {
         if json {
-            json_part(context, &list.data, shown)?;
+            json_part(context, &messages, shown)?;
         } else {
-            for message in &list.data {
+            for message in &messages {
                 pager.write(&telling.message(message))?;
             }
         }
-        shown += list.data.len();
-        which.page.cursor = list.next;
-        if which.page.cursor.is_none() {
-            break;
-        }
+        shown += messages.len();
     }
     if json {
-        return context.out.raw("],\"next\":null}\n");
+        let begin = if shown == 0 { "{\"data\":[" } else { "" };
+        return context.out.raw(&format!("{begin}],\"next\":null}}\n"));
     }
     pager.close()?;
     if shown == 0 {
@@ -185,16 +190,38 @@ async fn all(context: &Context, client: &Client, args: &ShowArgs) -> Result<(), 
     Ok(())
 }
 
+/// An export of lines, as it comes.
+struct Lines<'a> {
+    download: Download<'a>,
+    /// The beginning of a line.
+    rest: Vec<u8>,
+}
+
+impl Lines<'_> {
+    /// The messages that have come since; none at the end.
+    async fn next(&mut self) -> Result<Option<Vec<Message>>, UserError> {
+        while let Some(piece) = self.download.next().await? {
+            let Some(end) = piece.iter().rposition(|byte| *byte == b'\n') else {
+                self.rest.extend_from_slice(&piece);
+                continue;
+            };
+            let mut whole = std::mem::take(&mut self.rest);
+            whole.extend_from_slice(&piece[..end]);
+            self.rest.extend_from_slice(&piece[end + 1..]);
+            let lines = whole.split(|byte| *byte == b'\n');
+            let messages: Result<Vec<Message>, _> = lines.map(serde_json::from_slice).collect();
+            let unread = |error| UserError::failed("a message cannot be read").caused_by(&error);
+            return messages.map(Some).map_err(unread);
+        }
+        Ok(None)
+    }
+}
+
 /// A piece of `{"data": […` that goes on where `shown` messages were written before.
 fn json_part(context: &Context, messages: &[Message], shown: usize) -> Result<(), UserError> {
     let mut out = String::new();
-    if shown == 0 {
-        out.push_str("{\"data\":[");
-    }
     for (n, message) in messages.iter().enumerate() {
-        if shown + n > 0 {
-            out.push(',');
-        }
+        out.push_str(if shown + n == 0 { "{\"data\":[" } else { "," });
         let message = serde_json::to_string(message)
             .map_err(|error| UserError::failed("cannot write JSON").caused_by(&error))?;
         out.push_str(&text::json(message));

@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use skein_domain::Session;
+use serde_json::Value;
+use skein_domain::{Session, Timestamp};
 use skein_transcript::message::{Outcome, Part};
 use skein_transcript::{Block, Message, Role};
 
@@ -31,6 +32,9 @@ pre { background: var(--code); padding: .6rem .8rem; border-radius: 6px; font: .
 summary { cursor: pointer; color: var(--dim); font-size: .9rem; }
 .failed summary { color: #c0392b; }
 ";
+
+/// Most characters of what a tool was told in the line of the call.
+const BRIEF: usize = 120;
 
 pub(super) const END: &str = "</main>\n</body>\n</html>\n";
 
@@ -65,8 +69,9 @@ pub(super) fn message(message: &Message, is_hidden: bool) -> String {
         ("", "")
     };
     let at = escape(&time(message.at));
+    let shown = escape(&time(whole_seconds(message.at)));
     let mut out = format!(
-        "<article class=\"{role}{class}\" id=\"{}\"><h2>{} <time datetime=\"{at}\">{at}</time>{note}</h2>\n",
+        "<article class=\"{role}{class}\" id=\"{}\"><h2>{} <time datetime=\"{at}\">{shown}</time>{note}</h2>\n",
         escape(message.id.as_str()),
         heading(message),
     );
@@ -77,13 +82,19 @@ pub(super) fn message(message: &Message, is_hidden: bool) -> String {
     out
 }
 
+fn whole_seconds(at: Timestamp) -> Timestamp {
+    let micros = at.as_micros();
+    Timestamp::from_micros(micros - micros.rem_euclid(1_000_000))
+}
+
 fn block(block: &Block) -> String {
     match block {
         Block::Text(text) => format!("<p>{}</p>\n", escape(text)),
         Block::Thinking { text, .. } => folded("", "thinking", text),
         Block::ToolCall(call) => {
             let input = serde_json::to_string_pretty(&call.input).unwrap_or_default();
-            folded("", &format!("→ {}", call.name), &input)
+            let title = format!("→ {} {}", call.name, brief(&call.input));
+            folded("", title.trim_end(), &input)
         }
         Block::ToolResult(result) => {
             let parts: Vec<&str> = result
@@ -95,15 +106,31 @@ fn block(block: &Block) -> String {
                 })
                 .collect();
             let text = parts.join("\n");
-            let lines = text.lines().count();
+            let lines = match text.lines().count() {
+                1 => "1 line".to_owned(),
+                n => format!("{n} lines"),
+            };
             let (class, word) = match result.outcome {
                 Outcome::Done => ("", "result"),
                 Outcome::Failed => ("failed", "failed"),
             };
-            folded(class, &format!("← {word}, {lines} lines"), &text)
+            folded(class, &format!("← {word}, {lines}"), &text)
         }
         Block::Image(image) => format!("<p class=\"dim\">image: {}</p>\n", escape(&image.source)),
     }
+}
+
+/// The first line of the argument that says most of what a tool was told.
+fn brief(input: &Value) -> String {
+    let told = |name: &&str| input.get(*name).and_then(Value::as_str);
+    let most = skein_wire::TELLING.iter().find_map(told);
+    let first = most.and_then(|most| most.trim().lines().next());
+    let first = first.unwrap_or_default();
+    let short: String = first.chars().take(BRIEF).collect();
+    if short.len() < first.len() {
+        return short + "…";
+    }
+    short
 }
 
 fn folded(class: &str, title: &str, text: &str) -> String {
