@@ -329,7 +329,7 @@ pub struct Hit {
     /// The text around what was found, in one line.
     pub excerpt: String,
     /// Where in the excerpt the words stand: from and to, in code points.
-    pub marks: Vec<(u64, u64)>,
+    pub marks: Vec<[u64; 2]>,
     /// The more, the better; means something beside others of the same search only.
     pub score: f64,
 }

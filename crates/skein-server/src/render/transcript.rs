@@ -278,13 +278,13 @@ pub(crate) fn hit(hit: &Hit) -> wire::Hit {
 }
 
 /// In code points, which every reader of JSON counts alike.
-fn marks(excerpt: &Excerpt) -> Vec<(u64, u64)> {
+fn marks(excerpt: &Excerpt) -> Vec<[u64; 2]> {
     let count = |end: usize| {
         let before = excerpt.text.get(..end).unwrap_or(&excerpt.text);
         before.chars().count() as u64
     };
     let matches = excerpt.matches.iter();
-    matches.map(|m| (count(m.start), count(m.end))).collect()
+    matches.map(|m| [count(m.start), count(m.end)]).collect()
 }
 
 /// What a change of a transcript answers.

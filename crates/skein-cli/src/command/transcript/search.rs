@@ -112,7 +112,7 @@ fn line(hit: &Hit, width: Option<usize>, paint: Paint) -> String {
     let room = width.map_or(usize::MAX, |width| width.saturating_sub(5).max(20));
     for (n, c) in hit.excerpt.chars().enumerate().take(room) {
         let n = n as u64;
-        let marked = hit.marks.iter().any(|(from, to)| (*from..*to).contains(&n));
+        let marked = hit.marks.iter().any(|[from, to]| (*from..*to).contains(&n));
         let shown = match c {
             '\n' | '\r' | '\t' => " ".to_owned(),
             c => text::line(&c.to_string()),
