@@ -344,7 +344,7 @@ async fn a_transcript_that_cannot_be_read_holds_up_neither_searches_nor_the_swee
     talk.say(&good, "m2").await;
     assert_eq!(talk.find("m2").await, ["m2"]);
     talk.world.clock.forward(4000);
-    talk.world.engine.sweep().await.unwrap();
+    talk.world.engine.flush_idle().await.unwrap();
     assert_eq!(talk.tier(&good).await, Some(Tier::Cold));
 }
 
