@@ -386,7 +386,8 @@ fn an_export_that_breaks_off_tells_why_and_leaves_no_file() {
     let args = ["--json", "transcript", "append", &session];
     assert_eq!(home.run_with_input(&args, lines.as_bytes()).code, 0);
     home.json(&["transcript", "flush", &session]);
-    let segments = home.root().join("cold/default/segments").join(&session);
+    let place = own(&home, &home.root().join("cold"));
+    let segments = place.join("default/segments").join(&session);
     let newest = std::fs::read_dir(&segments)
         .unwrap()
         .map(|entry| entry.unwrap().path())
