@@ -44,7 +44,7 @@ const PROFILE: Profile = Profile {
     program: "claude",
     install: "npm install -g @anthropic-ai/claude-code",
     version: &["--version"],
-    tested: ("2.1.197", "2.1.325"),
+    tested: ("2.1.325", "2.1.325"),
     login: "claude auth login",
 };
 

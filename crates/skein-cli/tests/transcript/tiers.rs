@@ -285,8 +285,12 @@ fn l3_a_cold_tier_that_went_missing_is_not_an_empty_one() {
     settings(other.to_str().unwrap());
     refused("copy everything");
     std::fs::rename(&away, &other).unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(1100));
-    assert_eq!(ids(&home, &session), ["m1"], "it is looked again");
+    // It is looked again, at most once a second.
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while home.run(&["transcript", "show", &session]).code != 0 {
+        assert!(std::time::Instant::now() < until, "it is not looked again");
+    }
+    assert_eq!(ids(&home, &session), ["m1"]);
     say(&home, &session, "user", "m2", "y");
     home.json(&["transcript", "flush", &session]);
     home.stop();
