@@ -6,7 +6,7 @@ use redis::{FromRedisValue, Value, cmd};
 use skein_domain::{TenantId, Timestamp};
 use skein_transcript::chain::Entry;
 use skein_transcript::hot::{
-    Change, Commit, Evict, HeadRow, Hot, Listed, NewEntry, Pending, Range, StrandRow,
+    Change, Commit, Evict, HeadRow, Hot, Ids, Listed, NewEntry, Pending, Range, Spot, StrandRow,
 };
 use skein_transcript::{Error, MessageId, Result, TranscriptId};
 
@@ -58,6 +58,7 @@ impl RedisHot {
         match told(answer)? {
             (tag, _) if tag == "done" => Ok(Commit::Done),
             (tag, _) if tag == "unstaged" => Ok(Commit::Unstaged),
+            (tag, _) if tag == "known" => Ok(Commit::Known),
             (tag, actual) if tag == "stale" => Ok(Commit::Stale {
                 actual: (!actual.is_empty()).then(|| number(&actual)).transpose()?,
             }),
@@ -147,18 +148,21 @@ impl Hot for RedisHot {
         tenant: &'a TenantId,
         id: &'a TranscriptId,
         ids: &'a [MessageId],
-    ) -> Pending<'a, Option<Vec<Option<u64>>>> {
+    ) -> Pending<'a, Option<Vec<Vec<Spot>>>> {
         Box::pin(async move {
             let mut command = cmd("HMGET");
             command.arg(self.keys(tenant, id).main).arg("v");
             for id in ids {
                 command.arg(format!("i:{id}"));
             }
-            let found: Vec<Option<u64>> = self.link.ask("find", &command).await?;
-            Ok(match found.split_first() {
-                Some((Some(_), positions)) => Some(positions.to_vec()),
-                _ => None,
-            })
+            let found: Vec<Option<String>> = self.link.ask("find", &command).await?;
+            match found.split_first() {
+                Some((Some(_), found)) => {
+                    let spots = found.iter().map(|text| spots(text.as_deref()));
+                    spots.collect::<Result<_>>().map(Some)
+                }
+                _ => Ok(None),
+            }
         })
     }
 
@@ -250,7 +254,8 @@ fn breach(change: &Change) -> Option<&'static str> {
     let first = entries.first().map_or(0, |new| new.entry.position);
     if change
         .expected
-        .is_some_and(|expected| change.head.version <= expected)
+        .as_ref()
+        .is_some_and(|expected| change.head.version <= expected.version)
     {
         Some("a version did not grow")
     } else if !(first..)
@@ -269,18 +274,20 @@ fn arguments(change: Change, ttl: u128) -> Vec<Vec<u8>> {
         expected,
         head,
         strands,
-        forget_ids_from,
         entries: (strand, entries),
+        ids,
         adopt,
     } = change;
     let first = entries.first().map_or(0, |new| new.entry.position);
+    let (version, body) = expected.map(|row| (row.version, row.body)).unzip();
     let mut all = vec![
-        optional(expected),
+        optional(version),
+        optional(body),
         text(head.version),
         text(head.touched_at.as_micros()),
         head.body.into_bytes(),
         text(ttl),
-        optional(forget_ids_from),
+        optional((ids == Ids::Unseen).then_some(1)),
     ];
     match adopt {
         None => all.extend([vec![], text(-1)]),
@@ -319,6 +326,25 @@ fn optional(value: Option<impl ToString>) -> Vec<u8> {
 
 fn decoded<T: FromRedisValue>(value: Value, what: &str) -> Result<T> {
     T::from_redis_value(value).map_err(|_| unexpected(what))
+}
+
+/// Where an id was written, as `lua/commit.lua` notes it.
+fn spots(text: Option<&str>) -> Result<Vec<Spot>> {
+    let numbers = text
+        .unwrap_or_default()
+        .split_ascii_whitespace()
+        .map(number);
+    let numbers = numbers.collect::<Result<Vec<u64>>>()?;
+    let spot = |pair: &[u64]| {
+        let [strand, position] = *pair else {
+            return Err(unexpected("where an id was written"));
+        };
+        let strand = u32::try_from(strand).map_err(|_| unexpected("a strand"))?;
+        Ok(Spot { strand, position })
+    };
+    let mut spots = numbers.chunks(2).map(spot).collect::<Result<Vec<_>>>()?;
+    spots.sort_unstable();
+    Ok(spots)
 }
 
 /// What a script did, and a detail of it.

@@ -15,7 +15,7 @@ use crate::chain::Entry;
 use crate::cold::{Cold, Name, Object, Put, When};
 use crate::error::{Error, Result};
 use crate::hot::{
-    Change, Commit, Evict, HeadRow, Hot, Listed, NewEntry, Pending, Range, StrandRow,
+    Change, Commit, Evict, HeadRow, Hot, Listed, NewEntry, Pending, Range, Spot, StrandRow,
 };
 use crate::id::{MessageId, TranscriptId};
 
@@ -185,7 +185,7 @@ impl Hot for Faulty<dyn Hot> {
         tenant: &'a TenantId,
         id: &'a TranscriptId,
         ids: &'a [MessageId],
-    ) -> Pending<'a, Option<Vec<Option<u64>>>> {
+    ) -> Pending<'a, Option<Vec<Vec<Spot>>>> {
         Box::pin(self.faults.read(self.inner.find(tenant, id, ids)))
     }
 

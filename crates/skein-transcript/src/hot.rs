@@ -49,23 +49,41 @@ pub struct StrandRow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewEntry {
     pub entry: Entry,
-    /// Ids in the index are unique within a transcript; the service sees to it.
+    /// Ids are unique within a strand; the service sees to it.
     pub id: Option<MessageId>,
+}
+
+/// Where a transcript wrote an id, be it hidden by a rewind since or not: the service knows which are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Spot {
+    pub strand: u32,
+    pub position: u64,
+}
+
+/// What the caller knows of the ids it brings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ids {
+    /// Nothing, but most are new: if the transcript ever wrote one of them, nothing is done and the answer is
+    /// [`Commit::Known`]. Saves an append the look before it.
+    Unseen,
+    /// It has looked at this version; those that are there are hidden.
+    Seen,
 }
 
 /// Everything one commit does, in this order, if the transcript is at `expected`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The head's version; `None`: there is no head. Then what an earlier life left is removed first.
-    pub expected: Option<u64>,
+    /// The head, with the version and the body it must have: a writer may go on from what it has sent and not
+    /// heard of, and another may have come to the same version. `None`: there is no head. Then what an earlier
+    /// life left is removed first.
+    pub expected: Option<HeadRow>,
     /// Replaces the head. Its version is above `expected`.
     pub head: HeadRow,
     /// Begins these strands; their numbers are new.
     pub strands: Vec<StrandRow>,
-    /// Takes ids at or beyond this position out of the index. Entries stay.
-    pub forget_ids_from: Option<u64>,
     /// Added at the end of this strand, consecutive.
     pub entries: (u32, Vec<NewEntry>),
+    pub ids: Ids,
     /// Makes staged entries the transcript's own, with their ids. Only with `expected: None`.
     pub adopt: Option<Stage>,
 }
@@ -80,12 +98,14 @@ pub struct Stage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Commit {
     Done,
-    /// Nothing was written; the head is at this version, or there is none.
+    /// Nothing was written; the head is another one, at this version, or there is none.
     Stale {
         actual: Option<u64>,
     },
     /// Nothing was written; the stage does not hold what it should.
     Unstaged,
+    /// Nothing was written; an id was written before. Only with [`Ids::Unseen`].
+    Known,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,13 +158,13 @@ pub trait Hot: Send + Sync + fmt::Debug {
         range: Range,
     ) -> Pending<'a, Option<Vec<Entry>>>;
 
-    /// Where the index has each of `ids`, in their order.
+    /// Where the transcript wrote each of `ids`, in their order; the spots of one by strand.
     fn find<'a>(
         &'a self,
         tenant: &'a TenantId,
         id: &'a TranscriptId,
         ids: &'a [MessageId],
-    ) -> Pending<'a, Option<Vec<Option<u64>>>>;
+    ) -> Pending<'a, Option<Vec<Vec<Spot>>>>;
 
     fn commit<'a>(
         &'a self,

@@ -1,6 +1,6 @@
 //! How what is cold is laid out: segments of entries, packed, and the manifest that names them.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use skein_domain::TenantId;
@@ -9,7 +9,7 @@ use crate::chain::{Chain, Entry, Head, Strand};
 use crate::cipher::Cipher;
 use crate::cold::{Cold, Name, Put, Tag, When};
 use crate::error::{Error, Result};
-use crate::id::TranscriptId;
+use crate::id::{MessageId, TranscriptId};
 use crate::record::{self, ManifestV1, SealedV1};
 
 /// A segment is closed when it holds this many bytes, or this many entries.
@@ -55,6 +55,52 @@ pub(crate) struct Objects {
     pub(crate) cold: Arc<dyn Cold>,
     pub(crate) cipher: Arc<dyn Cipher>,
     kept: Arc<Mutex<VecDeque<Kept>>>,
+    ids: Arc<Mutex<Fingerprints>>,
+}
+
+/// Which ids a segment holds, by their fingerprints: what is not there is told without unpacking it again.
+#[derive(Debug, Default)]
+pub(crate) struct SegmentIds(Box<[u64]>);
+
+impl SegmentIds {
+    fn of(entries: &[Entry]) -> Result<Self> {
+        let mut ids = vec![];
+        for entry in entries {
+            ids.extend(record::id(entry)?.map(|id| fingerprint(&id)));
+        }
+        ids.sort_unstable();
+        Ok(Self(ids.into()))
+    }
+
+    /// Whether the segment may hold the message; if not, it does not.
+    pub(crate) fn has(&self, message: &MessageId) -> bool {
+        self.0.binary_search(&fingerprint(message.as_str())).is_ok()
+    }
+}
+
+fn fingerprint(id: &str) -> u64 {
+    let hash = blake3::hash(id.as_bytes());
+    u64::from_le_bytes(*hash.as_bytes().first_chunk().expect("a hash has 32 bytes"))
+}
+
+/// Those of the segments that were asked lately.
+#[derive(Debug, Default)]
+struct Fingerprints {
+    of: HashMap<Name, Arc<SegmentIds>>,
+    count: usize,
+}
+
+impl Fingerprints {
+    /// 16 MiB.
+    const MOST: usize = 2 << 20;
+
+    fn keep(&mut self, name: Name, ids: Arc<SegmentIds>) {
+        if self.count + ids.0.len() > Self::MOST {
+            *self = Self::default();
+        }
+        self.count += ids.0.len();
+        self.of.insert(name, ids);
+    }
 }
 
 impl Objects {
@@ -63,6 +109,7 @@ impl Objects {
             cold,
             cipher,
             kept: Arc::default(),
+            ids: Arc::default(),
         }
     }
 
@@ -158,6 +205,25 @@ impl Objects {
         let entries = Arc::new(entries);
         self.keep(name, entries.clone());
         Ok(entries)
+    }
+
+    /// Which ids are in a segment that begins at `from`.
+    pub(crate) async fn ids(
+        &self,
+        tenant: &TenantId,
+        id: &TranscriptId,
+        from: u64,
+        segment: &Segment,
+    ) -> Result<Arc<SegmentIds>> {
+        let name = Name::segment(tenant, id, &segment.hash);
+        let lock = || self.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = lock().of.get(&name) {
+            return Ok(known.clone());
+        }
+        let entries = self.segment(tenant, id, from, segment).await?;
+        let ids = Arc::new(SegmentIds::of(&entries)?);
+        lock().keep(name, ids.clone());
+        Ok(ids)
     }
 
     fn unpack(

@@ -7,6 +7,8 @@ mod slice;
 
 pub(crate) use chain::{ManifestV1, SealedV1, StrandV1};
 
+use std::borrow::Cow;
+
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -64,6 +66,23 @@ pub(crate) fn entry(entry: &Entry) -> Result<(Marks, Content)> {
         _ => Err("it holds neither a message nor a state, or both".into()),
     };
     Ok((marks, content.map_err(|why| Error::corrupt(what(), why))?))
+}
+
+/// The id of the message an entry holds, if it holds one; the rest is passed over.
+pub(crate) fn id(entry: &Entry) -> Result<Option<Cow<'_, str>>> {
+    #[derive(Deserialize)]
+    struct Named<'a> {
+        #[serde(borrow)]
+        id: Cow<'a, str>,
+    }
+    #[derive(Deserialize)]
+    struct Holding<'a> {
+        #[serde(borrow)]
+        message: Option<Named<'a>>,
+    }
+    let held: Holding<'_> = serde_json::from_slice(&entry.payload)
+        .map_err(|e| Error::corrupt(format!("entry {}", entry.position), e))?;
+    Ok(held.message.map(|message| message.id))
 }
 
 pub(crate) fn head_body(head: &Head) -> Result<String> {

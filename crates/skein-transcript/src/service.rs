@@ -7,9 +7,11 @@
 mod draft;
 mod flush;
 mod hydrate;
+mod ids;
 mod locate;
 mod read;
 mod refresh;
+mod turn;
 mod view;
 mod write;
 
@@ -27,13 +29,14 @@ use crate::chain::{Chain, Head, Marks, Origin, Strand};
 use crate::cipher::{Cipher, Plain};
 use crate::cold::{Cold, Name};
 use crate::error::{Error, Result};
-use crate::hot::{Commit, Hot};
+use crate::hot::{Commit, HeadRow, Hot, Ids};
 use crate::id::{MessageId, Run, TranscriptId};
 use crate::objects::Objects;
 use crate::record;
 use crate::state::Versioned;
 use crate::usage::Usage;
 use draft::Draft;
+use turn::Slates;
 
 /// How often a change is decided anew before giving up: others are at the same transcript all the time.
 const ATTEMPTS: usize = 16;
@@ -65,12 +68,17 @@ pub enum Made {
 pub struct Tiers {
     hot: Arc<dyn Hot>,
     cold: Option<Objects>,
+    slates: Arc<Slates>,
 }
 
 impl Tiers {
     /// Without a cold tier: flushing is refused.
     pub fn hot_only(hot: Arc<dyn Hot>) -> Self {
-        Self { hot, cold: None }
+        Self {
+            hot,
+            cold: None,
+            slates: Arc::default(),
+        }
     }
 
     /// With a cold tier, unencrypted.
@@ -82,6 +90,7 @@ impl Tiers {
         Self {
             hot,
             cold: Some(Objects::new(cold, cipher)),
+            slates: Arc::default(),
         }
     }
 
@@ -237,9 +246,9 @@ impl Transcripts {
         &self,
         id: &TranscriptId,
         draft: Draft,
-        expected: Option<u64>,
+        expected: Option<HeadRow>,
     ) -> Result<Commit> {
-        let change = draft.into_change(expected)?;
+        let change = draft.into_change(expected, Ids::Seen)?;
         self.tiers.hot.commit(&self.tenant, id, change).await
     }
 

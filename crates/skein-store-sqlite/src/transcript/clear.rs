@@ -61,16 +61,13 @@ fn entries(connection: &Connection, reel: i64) -> Result<()> {
 }
 
 fn indexed(connection: &Connection, life: i64) -> Result<()> {
-    for sql in [
-        "DELETE FROM ids WHERE (life, id) IN (SELECT life, id FROM ids WHERE life = ?1 LIMIT ?2)",
-        "DELETE FROM forgets WHERE (life, era) IN (SELECT life, era FROM forgets WHERE life = ?1 LIMIT ?2)",
-    ] {
-        let removed = connection
-            .prepare_cached(sql)?
-            .execute(params![life, ROWS as u32])?;
-        if removed == ROWS {
-            return Ok(());
-        }
+    let sql = "DELETE FROM ids WHERE (life, id, strand) IN
+               (SELECT life, id, strand FROM ids WHERE life = ?1 LIMIT ?2)";
+    let removed = connection
+        .prepare_cached(sql)?
+        .execute(params![life, ROWS as u32])?;
+    if removed == ROWS {
+        return Ok(());
     }
     connection
         .prepare_cached("DELETE FROM garbage WHERE life = ?1")?

@@ -10,7 +10,7 @@ use skein_domain::TenantId;
 use skein_store::backend;
 use skein_transcript::chain::Entry;
 use skein_transcript::hot::{
-    Change, Commit, Evict, HeadRow, Hot, Listed, NewEntry, Pending, Range, StrandRow,
+    Change, Commit, Evict, HeadRow, Hot, Listed, NewEntry, Pending, Range, Spot, StrandRow,
 };
 use skein_transcript::{Error, MessageId, Result, TranscriptId};
 
@@ -170,7 +170,7 @@ impl Hot for SqliteHot {
         tenant: &'a TenantId,
         id: &'a TranscriptId,
         ids: &'a [MessageId],
-    ) -> Pending<'a, Option<Vec<Option<u64>>>> {
+    ) -> Pending<'a, Option<Vec<Vec<Spot>>>> {
         Box::pin(async move {
             let keys: Vec<_> = ids.iter().map(sql::id_key).collect();
             self.file.read(|c| sql::find(c, &name(tenant, id), &keys))
@@ -190,9 +190,9 @@ impl Hot for SqliteHot {
                 expected: change.expected,
                 head: change.head,
                 strands: change.strands,
-                forget_ids_from: change.forget_ids_from,
                 strand,
                 entries: packed(entries).await?,
+                ids: change.ids,
                 adopt: change.adopt,
             };
             self.write(move |c| sql::commit(c, &name, &change)).await
@@ -249,8 +249,17 @@ impl Hot for SqliteHot {
 mod tests {
     use skein_domain::Timestamp;
     use skein_transcript::chain::Chain;
+    use skein_transcript::hot::Ids;
 
     use super::*;
+
+    fn head(version: u64) -> HeadRow {
+        HeadRow {
+            version,
+            touched_at: Timestamp::from_micros(1),
+            body: "{}".into(),
+        }
+    }
 
     fn change(expected: Option<u64>, position: u64, bytes: usize) -> Change {
         let noise = blake3::Hasher::new()
@@ -268,19 +277,15 @@ mod tests {
             payload,
         };
         Change {
-            expected,
-            head: HeadRow {
-                version: expected.unwrap_or(0) + 1,
-                touched_at: Timestamp::from_micros(1),
-                body: "{}".into(),
-            },
+            expected: expected.map(head),
+            head: head(expected.unwrap_or(0) + 1),
             strands: if expected.is_none() {
                 vec![strand]
             } else {
                 vec![]
             },
-            forget_ids_from: None,
             entries: (0, vec![NewEntry { entry, id: None }]),
+            ids: Ids::Unseen,
             adopt: None,
         }
     }

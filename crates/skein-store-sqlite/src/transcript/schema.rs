@@ -5,7 +5,7 @@ use crate::schema::Format;
 /// Transcripts: `Skt1`.
 pub(crate) const TRANSCRIPTS: Format = Format {
     application: 0x536b_7431,
-    steps: &[FIRST],
+    steps: &[FIRST, SECOND],
 };
 
 /// Names are written once for each transcript; everything below goes by numbers, which are never given twice.
@@ -74,3 +74,90 @@ CREATE TABLE garbage (
     life INTEGER NOT NULL PRIMARY KEY
 ) STRICT;
 ";
+
+/// An id is found in every strand it was written to. The first schema knew the latest only, by how often ids had
+/// been forgotten then (`era`), which was once for each strand but those that came with hydrating: a shown position
+/// is in the last strand that begins at or before it.
+const SECOND: &str = "
+-- Whoever was staging begins anew.
+INSERT INTO garbage (life) SELECT life FROM lives WHERE token <> '';
+DELETE FROM lives WHERE token <> '';
+
+CREATE TABLE ids_by_strand (
+    life     INTEGER NOT NULL,
+    -- The id, or its hash where that is shorter.
+    id       BLOB    NOT NULL,
+    strand   INTEGER NOT NULL,
+    position INTEGER NOT NULL,
+    PRIMARY KEY (life, id, strand)
+) STRICT, WITHOUT ROWID;
+INSERT INTO ids_by_strand (life, id, strand, position)
+SELECT i.life, i.id, s.number, i.position
+FROM ids i JOIN lives l ON l.life = i.life
+JOIN strands s ON s.life = i.life AND s.number = (
+    SELECT max(n.number) FROM strands n
+    WHERE n.life = i.life AND n.body ->> '$.start' <= i.position
+        AND n.number < (SELECT count(*) FROM strands c WHERE c.life = i.life) - l.era + i.era);
+DROP TABLE ids;
+ALTER TABLE ids_by_strand RENAME TO ids;
+DROP TABLE forgets;
+ALTER TABLE lives DROP COLUMN era;
+";
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::Connection;
+
+    use super::*;
+
+    #[test]
+    fn ids_of_the_first_schema_are_found_in_the_strand_they_were_written_to() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch(FIRST).unwrap();
+        // 1 was rewound to 3 and to 1; 2 came back with two strands and was rewound to 3; 3 was being staged.
+        connection
+            .execute_batch(
+                r#"INSERT INTO lives VALUES
+                    (1, 'default', 'a', '', 2, 9, 1, '{}'),
+                    (2, 'default', 'b', '', 1, 9, 1, '{}'),
+                    (3, 'default', 'c', 'token', 0, NULL, NULL, NULL);
+                INSERT INTO strands (life, number, staged, body) VALUES
+                    (1, 0, 0, '{"start":0}'), (1, 1, 0, '{"start":3}'), (1, 2, 0, '{"start":1}'),
+                    (2, 0, 3, '{"start":0}'), (2, 1, 2, '{"start":2}'), (2, 2, 0, '{"start":3}'),
+                    (3, 0, 1, NULL);
+                INSERT INTO ids VALUES
+                    (1, CAST('first' AS BLOB), 0, 0), (1, CAST('again' AS BLOB), 1, 2), (1, CAST('hidden' AS BLOB), 2, 0), (1, CAST('also' AS BLOB), 3, 1),
+                    (2, CAST('old' AS BLOB), 0, 0), (2, CAST('came' AS BLOB), 2, 0), (2, CAST('covered' AS BLOB), 3, 0), (2, CAST('new' AS BLOB), 3, 1),
+                    (3, CAST('staged' AS BLOB), 0, 0);
+                INSERT INTO forgets VALUES (1, 2, 1), (2, 1, 3);
+                PRAGMA user_version = 1;"#,
+            )
+            .unwrap();
+        TRANSCRIPTS.migrate(&mut connection).unwrap();
+        let mut ids = connection
+            .prepare("SELECT life || ' ' || CAST(id AS TEXT) || ' ' || strand || ' ' || position FROM ids ORDER BY life, position, id")
+            .unwrap();
+        let ids: Vec<String> = ids
+            .query_map([], |row| row.get(0))
+            .unwrap()
+            .map(Result::unwrap)
+            .collect();
+        assert_eq!(
+            ids,
+            [
+                "1 first 0 0",
+                "1 again 2 1",
+                "1 hidden 0 2",
+                "1 also 1 3",
+                "2 old 0 0",
+                "2 came 1 2",
+                "2 covered 1 3",
+                "2 new 2 3",
+            ]
+        );
+        let garbage: i64 = connection
+            .query_row("SELECT life FROM garbage", [], |row| row.get(0))
+            .unwrap();
+        assert_eq!(garbage, 3);
+    }
+}

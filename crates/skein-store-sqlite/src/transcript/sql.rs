@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, params};
 use skein_domain::Timestamp;
 use skein_transcript::chain::{Chain, Entry};
-use skein_transcript::hot::{Commit, Evict, HeadRow, Range, Stage, StrandRow};
+use skein_transcript::hot::{Commit, Evict, HeadRow, Ids, Range, Spot, Stage, StrandRow};
 use skein_transcript::{MessageId, TranscriptId};
 
 use super::file::{Result, Trouble};
@@ -19,12 +19,12 @@ pub(super) struct Name {
 /// A [`skein_transcript::hot::Change`] with its payloads packed.
 #[derive(Debug)]
 pub(super) struct Change {
-    pub(super) expected: Option<u64>,
+    pub(super) expected: Option<HeadRow>,
     pub(super) head: HeadRow,
     pub(super) strands: Vec<StrandRow>,
-    pub(super) forget_ids_from: Option<u64>,
     pub(super) strand: u32,
     pub(super) entries: Vec<PackedEntry>,
+    pub(super) ids: Ids,
     pub(super) adopt: Option<Stage>,
 }
 
@@ -74,23 +74,24 @@ struct Life {
     life: i64,
     token: String,
     version: Option<u64>,
-    era: i64,
+    /// Whether its head's body is the one that was asked for.
+    is_as_expected: bool,
 }
 
 /// The transcript itself first, if it exists, then what was staged for it.
-fn lives(connection: &Connection, name: &Name) -> Result<Vec<Life>> {
-    let sql =
-        "SELECT life, token, version, era FROM lives WHERE tenant = ?1 AND id = ?2 ORDER BY token";
+fn lives(connection: &Connection, name: &Name, body: Option<&str>) -> Result<Vec<Life>> {
+    let sql = "SELECT life, token, version, body IS ?3 FROM lives
+               WHERE tenant = ?1 AND id = ?2 ORDER BY token";
     let mut statement = connection.prepare_cached(sql)?;
     let read = |row: &rusqlite::Row<'_>| {
         Ok(Life {
             life: row.get(0)?,
             token: row.get(1)?,
             version: row.get::<_, Option<i64>>(2)?.map(i64::cast_unsigned),
-            era: row.get(3)?,
+            is_as_expected: row.get(3)?,
         })
     };
-    let found = statement.query_map(params![name.tenant, name.id], read)?;
+    let found = statement.query_map(params![name.tenant, name.id, body], read)?;
     Ok(found.collect::<rusqlite::Result<_>>()?)
 }
 
@@ -110,13 +111,11 @@ pub(super) fn look(connection: &Connection, name: &Name) -> Result<Option<HeadRo
     Ok(found.optional()?)
 }
 
-/// The life and the era of a transcript that exists.
-fn living(connection: &Connection, name: &Name) -> Result<Option<(i64, i64)>> {
-    let sql = "SELECT life, era FROM lives WHERE tenant = ?1 AND id = ?2 AND token = ''";
+/// The life of a transcript that exists.
+fn living(connection: &Connection, name: &Name) -> Result<Option<i64>> {
+    let sql = "SELECT life FROM lives WHERE tenant = ?1 AND id = ?2 AND token = ''";
     let mut statement = connection.prepare_cached(sql)?;
-    let found = statement.query_row(params![name.tenant, name.id], |row| {
-        Ok((row.get(0)?, row.get(1)?))
-    });
+    let found = statement.query_row(params![name.tenant, name.id], |row| row.get(0));
     Ok(found.optional()?)
 }
 
@@ -126,7 +125,7 @@ pub(super) fn strands(
     from: u32,
     limit: usize,
 ) -> Result<Option<Vec<StrandRow>>> {
-    let Some((life, _)) = living(connection, name)? else {
+    let Some(life) = living(connection, name)? else {
         return Ok(None);
     };
     let sql = "SELECT number, body FROM strands
@@ -148,7 +147,7 @@ pub(super) fn read(
     name: &Name,
     range: Range,
 ) -> Result<Option<Vec<Entry>>> {
-    let Some((life, _)) = living(connection, name)? else {
+    let Some(life) = living(connection, name)? else {
         return Ok(None);
     };
     let mut entries = vec![];
@@ -193,35 +192,37 @@ pub(super) fn find(
     connection: &Connection,
     name: &Name,
     ids: &[Vec<u8>],
-) -> Result<Option<Vec<Option<u64>>>> {
-    let Some((life, era)) = living(connection, name)? else {
+) -> Result<Option<Vec<Vec<Spot>>>> {
+    let Some(life) = living(connection, name)? else {
         return Ok(None);
     };
-    let found = ids.iter().map(|id| position(connection, life, era, id));
+    let found = ids.iter().map(|id| spots(connection, life, id));
     Ok(Some(found.collect::<Result<_>>()?))
 }
 
-/// Where the index has an id that was not forgotten.
-fn position(connection: &Connection, life: i64, era: i64, id: &[u8]) -> Result<Option<u64>> {
-    let mut statement =
-        connection.prepare_cached("SELECT position, era FROM ids WHERE life = ?1 AND id = ?2")?;
-    let found: Option<(i64, i64)> = statement
-        .query_row(params![life, id], |row| Ok((row.get(0)?, row.get(1)?)))
-        .optional()?;
-    let Some((position, written)) = found else {
-        return Ok(None);
+fn spots(connection: &Connection, life: i64, id: &[u8]) -> Result<Vec<Spot>> {
+    let sql = "SELECT strand, position FROM ids WHERE life = ?1 AND id = ?2 ORDER BY strand";
+    let mut statement = connection.prepare_cached(sql)?;
+    let spot = |row: &rusqlite::Row<'_>| {
+        Ok(Spot {
+            strand: row.get(0)?,
+            position: row.get::<_, i64>(1)?.cast_unsigned(),
+        })
     };
-    if written < era {
-        let sql = "SELECT start FROM forgets WHERE life = ?1 AND era > ?2 ORDER BY era LIMIT 1";
-        let mut statement = connection.prepare_cached(sql)?;
-        let start: Option<i64> = statement
-            .query_row(params![life, written], |row| row.get(0))
-            .optional()?;
-        if start.is_some_and(|start| start <= position) {
-            return Ok(None);
+    let found = statement.query_map(params![life, id], spot)?;
+    Ok(found.collect::<rusqlite::Result<_>>()?)
+}
+
+/// Whether the life ever wrote one of the ids.
+fn knows(connection: &Connection, life: i64, entries: &[PackedEntry]) -> Result<bool> {
+    let mut statement =
+        connection.prepare_cached("SELECT 1 FROM ids WHERE life = ?1 AND id = ?2")?;
+    for id in entries.iter().filter_map(|entry| entry.id.as_ref()) {
+        if statement.exists(params![life, id])? {
+            return Ok(true);
         }
     }
-    Ok(Some(position.cast_unsigned()))
+    Ok(false)
 }
 
 fn reel(connection: &Connection, life: i64, number: u32) -> Result<Option<i64>> {
@@ -260,10 +261,12 @@ pub(super) fn commit(
     name: &Name,
     change: &Change,
 ) -> Result<(Commit, Left)> {
-    let mut held = lives(connection, name)?;
+    let expected = change.expected.as_ref();
+    let mut held = lives(connection, name, expected.map(|row| row.body.as_str()))?;
     let own = held.iter().position(|life| life.token.is_empty());
     let actual = own.and_then(|n| held[n].version);
-    if actual != change.expected {
+    let is_as_expected = own.is_none_or(|n| held[n].is_as_expected);
+    if actual != expected.map(|row| row.version) || !is_as_expected {
         return Ok((Commit::Stale { actual }, false));
     }
     if actual.is_some_and(|actual| change.head.version <= actual) {
@@ -286,17 +289,18 @@ pub(super) fn commit(
         }
     };
     let own = own.map(|n| held.swap_remove(n));
+    // Before anything is written: others share this transaction.
+    if let (Some(own), Ids::Unseen) = (&own, change.ids)
+        && knows(connection, own.life, &change.entries)?
+    {
+        return Ok((Commit::Known, false));
+    }
     discard(connection, &held)?;
-    let before = own.as_ref().map_or(0, |own| own.era);
-    let era = before + i64::from(change.forget_ids_from.is_some());
-    let life = put_head(connection, name, own.map(|own| own.life), era, &change.head)?;
+    let life = put_head(connection, name, own, &change.head)?;
     for strand in &change.strands {
         begin(connection, life, strand)?;
     }
-    if let Some(start) = change.forget_ids_from {
-        forget(connection, life, era, signed(start)?)?;
-    }
-    append(connection, life, era, change)?;
+    append(connection, life, change)?;
     Ok((Commit::Done, !held.is_empty()))
 }
 
@@ -326,27 +330,27 @@ fn discard(connection: &Connection, lives: &[Life]) -> Result<()> {
 fn put_head(
     connection: &Connection,
     name: &Name,
-    life: Option<i64>,
-    era: i64,
+    own: Option<Life>,
     head: &HeadRow,
 ) -> Result<i64> {
     let (version, touched_at) = (signed(head.version)?, head.touched_at.as_micros());
-    if let Some(life) = life {
-        // Named only when a stage becomes the transcript, so that the index is left alone otherwise.
-        let sql =
-            "UPDATE lives SET era = ?2, version = ?3, touched_at = ?4, body = ?5 WHERE life = ?1";
+    let Some(Life { life, token, .. }) = own else {
+        let sql = "INSERT INTO lives (tenant, id, token, version, touched_at, body)
+                   VALUES (?1, ?2, '', ?3, ?4, ?5)";
+        let row = params![name.tenant, name.id, version, touched_at, head.body];
+        return Ok(connection.prepare_cached(sql)?.insert(row)?);
+    };
+    let sql = "UPDATE lives SET version = ?2, touched_at = ?3, body = ?4 WHERE life = ?1";
+    connection
+        .prepare_cached(sql)?
+        .execute(params![life, version, touched_at, head.body])?;
+    // A stage becomes the transcript.
+    if !token.is_empty() {
         connection
-            .prepare_cached(sql)?
-            .execute(params![life, era, version, touched_at, head.body])?;
-        connection
-            .prepare_cached("UPDATE lives SET token = '' WHERE life = ?1 AND token <> ''")?
+            .prepare_cached("UPDATE lives SET token = '' WHERE life = ?1")?
             .execute([life])?;
-        return Ok(life);
     }
-    let sql = "INSERT INTO lives (tenant, id, token, era, version, touched_at, body)
-               VALUES (?1, ?2, '', ?3, ?4, ?5, ?6)";
-    let row = params![name.tenant, name.id, era, version, touched_at, head.body];
-    Ok(connection.prepare_cached(sql)?.insert(row)?)
+    Ok(life)
 }
 
 fn begin(connection: &Connection, life: i64, strand: &StrandRow) -> Result<()> {
@@ -362,21 +366,7 @@ fn begin(connection: &Connection, life: i64, strand: &StrandRow) -> Result<()> {
     Ok(())
 }
 
-/// Writes one row, however many ids are forgotten: they are told by their era. What forgot less before is
-/// taken out, which costs no more than it cost to put it there.
-fn forget(connection: &Connection, life: i64, era: i64, start: i64) -> Result<()> {
-    let dominated = "DELETE FROM forgets WHERE life = ?1 AND era > coalesce(
-        (SELECT era FROM forgets WHERE life = ?1 AND start < ?2 ORDER BY era DESC LIMIT 1), 0)";
-    connection
-        .prepare_cached(dominated)?
-        .execute(params![life, start])?;
-    connection
-        .prepare_cached("INSERT INTO forgets (life, era, start) VALUES (?1, ?2, ?3)")?
-        .execute(params![life, era, start])?;
-    Ok(())
-}
-
-fn append(connection: &Connection, life: i64, era: i64, change: &Change) -> Result<()> {
+fn append(connection: &Connection, life: i64, change: &Change) -> Result<()> {
     let Some(first) = change.entries.first() else {
         return Ok(());
     };
@@ -402,7 +392,7 @@ fn append(connection: &Connection, life: i64, era: i64, change: &Change) -> Resu
             entry,
         )?;
         if let Some(id) = &entry.id {
-            put_id(connection, life, era, id, entry.position)?;
+            put_id(connection, life, id, change.strand, entry.position)?;
         }
     }
     Ok(())
@@ -414,22 +404,14 @@ fn insert(connection: &Connection, sql: &str, key: i64, entry: &PackedEntry) -> 
     Ok(connection.prepare_cached(sql)?.execute(row)?)
 }
 
-fn put_id(connection: &Connection, life: i64, era: i64, id: &[u8], at: u64) -> Result<()> {
-    let at_row = params![life, id, signed(at)?, era];
+fn put_id(connection: &Connection, life: i64, id: &[u8], strand: u32, at: u64) -> Result<()> {
+    let sql = "INSERT OR IGNORE INTO ids (life, id, strand, position) VALUES (?1, ?2, ?3, ?4)";
     let new = connection
-        .prepare_cached(
-            "INSERT OR IGNORE INTO ids (life, id, position, era) VALUES (?1, ?2, ?3, ?4)",
-        )?
-        .execute(at_row)?;
-    if new == 1 {
-        return Ok(());
+        .prepare_cached(sql)?
+        .execute(params![life, id, strand, signed(at)?])?;
+    if new == 0 {
+        return Err(Trouble::Breach("an id is in a strand twice"));
     }
-    if position(connection, life, era, id)?.is_some() {
-        return Err(Trouble::Breach("an id is in the index twice"));
-    }
-    connection
-        .prepare_cached("UPDATE ids SET position = ?3, era = ?4 WHERE life = ?1 AND id = ?2")?
-        .execute(at_row)?;
     Ok(())
 }
 
@@ -444,9 +426,7 @@ pub(super) fn stage(
         return Err(Trouble::Breach("a stage has no token"));
     }
     connection
-        .prepare_cached(
-            "INSERT OR IGNORE INTO lives (tenant, id, token, era) VALUES (?1, ?2, ?3, 0)",
-        )?
+        .prepare_cached("INSERT OR IGNORE INTO lives (tenant, id, token) VALUES (?1, ?2, ?3)")?
         .execute(params![name.tenant, name.id, token])?;
     let life: i64 = connection
         .prepare_cached("SELECT life FROM lives WHERE tenant = ?1 AND id = ?2 AND token = ?3")?
@@ -461,7 +441,7 @@ pub(super) fn stage(
             "INSERT OR IGNORE INTO entries (key, chain, size, payload) VALUES (?1, ?2, ?3, ?4)";
         let added = insert(connection, sql, key(reel, entry.position)?, entry)?;
         if let Some(id) = entry.id.as_ref().filter(|_| added > 0) {
-            put_id(connection, life, 0, id, entry.position)?;
+            put_id(connection, life, id, number, entry.position)?;
         }
         new += added;
     }
@@ -472,7 +452,7 @@ pub(super) fn stage(
 }
 
 pub(super) fn evict(connection: &Connection, name: &Name, expected: u64) -> Result<(Evict, Left)> {
-    let held = lives(connection, name)?;
+    let held = lives(connection, name, None)?;
     match held.first().and_then(|life| life.version) {
         Some(actual) if actual != expected => Ok((Evict::Stale { actual }, false)),
         _ => {

@@ -2,7 +2,8 @@
 -- One change of one transcript. Everything is checked before anything is written.
 --
 -- KEYS: main, stages, was (see keys.rs).
--- ARGV: expected version or '', version, touched_at, body, ttl in ms or 0, first position to forget or '',
+-- ARGV: expected version or '', expected body, version, touched_at, body, ttl in ms or 0,
+--   '1' if ids must be new (then 'known' is answered when one is not) or '',
 --   token to adopt, number of strands it must hold or -1, then for each: number, entries;
 --   number of new strands, for each: number, body;
 --   strand of the entries, position of the first, number of entries, for each: bytes, id or ''.
@@ -12,9 +13,8 @@
 --   s:N, top     body of strand N, and one more than the highest N
 --   f:N, n:N     position of the first entry of strand N, and how many there are
 --   e:N:P        entry at position P of strand N
---   i:ID, p:P    the index: position of an id, id of a position
---   low, high    the positions in the index are from low to before high
--- A stage has e, f, n, i, p, low and high too, so that adopting it is renaming it, at any length.
+--   i:ID         where an id was written: 'N P', or 'N P N P ...' when that was in several strands
+-- A stage has e, f, n and i too, so that adopting it is renaming it, at any length.
 local main, stages, was = KEYS[1], KEYS[2], KEYS[3]
 local at = 0
 local function take()
@@ -26,10 +26,11 @@ local function text(number)
   return string.format('%.0f', number)
 end
 
-local expected, version, touched, body, ttl, forget = take(), take(), take(), take(), take(), take()
-local actual = redis.call('HGET', main, 'v') or ''
-if actual ~= expected then
-  return { 'stale', actual }
+local expected, seen = take(), take()
+local version, touched, body, ttl, unseen = take(), take(), take(), take(), take()
+local head = redis.call('HMGET', main, 'v', 'b')
+if (head[1] or '') ~= expected or (head[2] or '') ~= seen then
+  return { 'stale', head[1] or '' }
 end
 local begins = expected == ''
 if begins then
@@ -95,6 +96,19 @@ if count > 0 then
   put('n:' .. strand, text(tonumber(own[2] or 0) + count))
 end
 
+for n = 1, count do
+  local bytes, id = take(), take()
+  local p = text(position + n - 1)
+  put('e:' .. strand .. ':' .. p, bytes)
+  if id ~= '' then
+    local spots = (not begins) and redis.call('HGET', main, 'i:' .. id)
+    if spots and unseen == '1' then
+      return { 'known', '' }
+    end
+    put('i:' .. id, (spots and spots .. ' ' or '') .. strand .. ' ' .. p)
+  end
+end
+
 -- From here on things are written.
 if begins then
   redis.call('UNLINK', main)
@@ -103,34 +117,6 @@ if begins then
     redis.call('HDEL', main, 'strands')
   end
 end
-
-local bounds = redis.call('HMGET', main, 'low', 'high')
-local low, high = tonumber(bounds[1] or 0), tonumber(bounds[2] or 0)
-if forget ~= '' then
-  for p = math.max(low, tonumber(forget)), high - 1 do
-    local id = redis.call('HGET', main, 'p:' .. text(p))
-    if id then
-      redis.call('HDEL', main, 'i:' .. id, 'p:' .. text(p))
-    end
-  end
-  high = math.max(low, math.min(high, tonumber(forget)))
-end
-for _ = 1, count do
-  local bytes, id = take(), take()
-  local p = text(position)
-  put('e:' .. strand .. ':' .. p, bytes)
-  if id ~= '' then
-    put('i:' .. id, p)
-    put('p:' .. p, id)
-    if low >= high then
-      low = position
-    end
-    high = position + 1
-  end
-  position = position + 1
-end
-put('low', text(low))
-put('high', text(high))
 -- In parts: the stack of Lua is not endless.
 for first = 1, #fields, 4000 do
   redis.call('HSET', main, unpack(fields, first, math.min(first + 3999, #fields)))

@@ -8,9 +8,8 @@
 --   l:N        position of the last entry of strand N
 local main, stages, token, stay, strand = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3]
 local stage = main .. ':stage:' .. token
-local held = redis.call('HMGET', stage, 'f:' .. strand, 'l:' .. strand, 'n:' .. strand, 'low', 'high')
+local held = redis.call('HMGET', stage, 'f:' .. strand, 'l:' .. strand, 'n:' .. strand)
 local first, last, count = tonumber(held[1] or nil), tonumber(held[2] or nil), tonumber(held[3] or 0)
-local low, high = tonumber(held[4] or nil), tonumber(held[5] or 0)
 if tonumber(ARGV[4]) == 0 then
   return { 'done', '' }
 end
@@ -24,8 +23,8 @@ for n = 0, tonumber(ARGV[4]) - 1 do
     count = count + 1
     first, last = math.min(first or position, position), math.max(last or position, position)
     if id ~= '' then
-      redis.call('HSET', stage, 'i:' .. id, p, 'p:' .. p, id)
-      low, high = math.min(low or position, position), math.max(high, position + 1)
+      local spots = redis.call('HGET', stage, 'i:' .. id)
+      redis.call('HSET', stage, 'i:' .. id, (spots and spots .. ' ' or '') .. strand .. ' ' .. p)
     end
   end
 end
@@ -33,9 +32,6 @@ local function text(number)
   return string.format('%.0f', number)
 end
 redis.call('HSET', stage, 'f:' .. strand, text(first), 'l:' .. strand, text(last), 'n:' .. strand, text(count))
-if low then
-  redis.call('HSET', stage, 'low', text(low), 'high', text(high))
-end
 redis.call('SADD', stages, token)
 -- Whoever staged it may never come back.
 redis.call('PEXPIRE', stage, stay)

@@ -154,6 +154,43 @@ pub fn l11_rewinding_never_edits_the_past(pair: &mut Pair) {
     assert_eq!(gone.kind(), Kind::NotFound);
 }
 
+pub fn l10_an_inherited_message_said_again_is_there_once(pair: &mut Pair) {
+    let all = pair.all();
+    let t = talk(&all, "t", "a b c d");
+    let f = fork(&all, "t", &Point::After(mid("c")), "f");
+    let g = fork(&all, "f", &Point::Head, "g");
+    say(&g, "x");
+    // Hidden in the source, shown in the forks.
+    block_on(t.rewind(by(1), &mid("a"))).unwrap();
+    block_on(t.append(by(1), &[said("b", "other")])).unwrap();
+    for _ in ["hot", "cold"] {
+        for transcript in [&f, &g] {
+            say(transcript, "c");
+            say(transcript, "a y");
+            let other = block_on(transcript.append(by(1), &[user("z"), said("b", "other")]));
+            assert_eq!(other.unwrap_err().kind(), Kind::Conflict);
+        }
+        assert_eq!(
+            (words(&f), words(&g)),
+            ("a b c y".into(), "a b c x y".into())
+        );
+        // `d` was cut off, so it is nobody's but the source's.
+        let h = fork(&all, "g", &Point::After(mid("x")), "h");
+        say(&h, "d");
+        assert_eq!(words(&h), "a b c x d");
+        assert!(block_on(h.unfork(&id("g"))) == Ok(false));
+        block_on(h.purge()).unwrap();
+        block_on(f.flush(Keep::ColdOnly)).unwrap();
+        block_on(t.flush(Keep::ColdOnly)).unwrap();
+        block_on(g.flush(Keep::ColdOnly)).unwrap();
+    }
+    // A reply that is inherited makes way in the fork only.
+    block_on(g.begin_reply(by(1), &mid("b"))).unwrap();
+    say(&g, "b");
+    assert_eq!(words(&g), "a b");
+    assert_eq!(words(&f), "a b c y");
+}
+
 pub fn a_repeated_fork_is_one(pair: &mut Pair) {
     let all = pair.all();
     let t = talk(&all, "t", "a b");

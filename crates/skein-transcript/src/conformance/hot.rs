@@ -8,7 +8,9 @@ use tokio::task::JoinSet;
 use super::fixture::{id, mid, tenant};
 use super::{Subject, block_on};
 use crate::chain::{Chain, Entry};
-use crate::hot::{Change, Commit, Evict, HeadRow, Hot, NewEntry, Range, Stage, StrandRow};
+use crate::hot::{
+    Change, Commit, Evict, HeadRow, Hot, Ids, NewEntry, Range, Spot, Stage, StrandRow,
+};
 
 type Tier = Subject<dyn Hot>;
 
@@ -45,15 +47,15 @@ fn new(position: u64) -> NewEntry {
 /// The change from `expected` to the next version that adds these positions to strand 0.
 fn change(expected: Option<u64>, positions: std::ops::Range<u64>) -> Change {
     Change {
-        expected,
+        expected: expected.map(head),
         head: head(expected.unwrap_or(0) + 1),
         strands: if expected.is_none() {
             vec![strand(0)]
         } else {
             vec![]
         },
-        forget_ids_from: None,
         entries: (0, positions.map(new).collect()),
+        ids: Ids::Unseen,
         adopt: None,
     }
 }
@@ -83,9 +85,13 @@ fn look(tier: &Tier, name: &str) -> Option<HeadRow> {
     block_on(tier.tier.look(&tenant(), &id(name))).unwrap()
 }
 
-fn find(tier: &Tier, name: &str, ids: &[&str]) -> Option<Vec<Option<u64>>> {
+/// (strand, position) of each.
+fn find(tier: &Tier, name: &str, ids: &[&str]) -> Option<Vec<Vec<(u32, u64)>>> {
     let ids: Vec<_> = ids.iter().map(|id| mid(id)).collect();
-    block_on(tier.tier.find(&tenant(), &id(name), &ids)).unwrap()
+    let found = block_on(tier.tier.find(&tenant(), &id(name), &ids)).unwrap()?;
+    let pair = |spot: Spot| (spot.strand, spot.position);
+    let pairs = |spots: Vec<Spot>| spots.into_iter().map(pair).collect();
+    Some(found.into_iter().map(pairs).collect())
 }
 
 fn strands(tier: &Tier, name: &str, from: u32, limit: usize) -> Option<Vec<StrandRow>> {
@@ -125,7 +131,7 @@ pub fn a_transcript_exists_when_its_head_does(tier: &mut Tier) {
     assert_eq!(strands(tier, "a", 1, 9), Some(vec![]));
     // What was staged went with the new head.
     assert_eq!(read(tier, "a", 0, 0, 9, 100), Some(vec![]));
-    assert_eq!(find(tier, "a", &["m0"]), Some(vec![None]));
+    assert_eq!(find(tier, "a", &["m0"]), Some(vec![vec![]]));
 }
 
 pub fn l1_commits_compare_versions(tier: &mut Tier) {
@@ -151,6 +157,14 @@ pub fn l1_commits_compare_versions(tier: &mut Tier) {
         ..change(Some(2), 3..3)
     };
     assert_eq!(commit(tier, "a", leap), Commit::Done);
+    assert_eq!(look(tier, "a"), Some(head(50)));
+    // As far as another, and another one all the same.
+    let mut other = change(Some(50), 3..4);
+    other.expected = Some(HeadRow {
+        body: "{}".into(),
+        ..head(50)
+    });
+    assert_eq!(commit(tier, "a", other), Commit::Stale { actual: Some(50) });
     assert_eq!(look(tier, "a"), Some(head(50)));
 }
 
@@ -196,7 +210,7 @@ pub fn l7_tenants_do_not_see_each_other(tier: &mut Tier) {
         Evict::Done
     );
     assert_eq!(read(tier, "a", 0, 0, 9, 100), Some(entries(0..2)));
-    assert_eq!(find(tier, "a", &["m1"]), Some(vec![Some(1)]));
+    assert_eq!(find(tier, "a", &["m1"]), Some(vec![vec![(0, 1)]]));
 }
 
 pub fn l10_acknowledged_commits_survive_reopen(tier: &mut Tier) {
@@ -207,7 +221,7 @@ pub fn l10_acknowledged_commits_survive_reopen(tier: &mut Tier) {
     assert_eq!(look(tier, "a"), Some(head(2)));
     assert_eq!(strands(tier, "a", 0, 9), Some(vec![strand(0)]));
     assert_eq!(read(tier, "a", 0, 0, 9, 1_000), Some(entries(0..5)));
-    assert_eq!(find(tier, "a", &["m4"]), Some(vec![Some(4)]));
+    assert_eq!(find(tier, "a", &["m4"]), Some(vec![vec![(0, 4)]]));
     assert_eq!(commit(tier, "b", adopting("token", 2)), Commit::Done);
     assert_eq!(read(tier, "b", 0, 0, 9, 1_000), Some(entries(0..2)));
 }
@@ -247,23 +261,47 @@ pub fn large_entries_are_kept_whole(tier: &mut Tier) {
     assert!(read(tier, "a", 0, 0, 1, 1) == Some(vec![large.entry]));
 }
 
-pub fn ids_are_found_until_forgotten(tier: &mut Tier) {
+pub fn ids_are_found_wherever_they_were_written(tier: &mut Tier) {
     commit(tier, "a", change(None, 0..5));
     assert_eq!(
         find(tier, "a", &["m4", "x", "m0"]),
-        Some(vec![Some(4), None, Some(0)])
+        Some(vec![vec![(0, 4)], vec![], vec![(0, 0)]])
     );
     assert_eq!(find(tier, "a", &[]), Some(vec![]));
-    let mut said_again = change(Some(1), 3..4);
-    said_again.strands = vec![strand(1)];
-    said_again.forget_ids_from = Some(3);
-    said_again.entries.0 = 1;
-    assert_eq!(commit(tier, "a", said_again), Commit::Done);
-    // Forgotten first, then added.
+    for number in 1..4 {
+        let mut said_again = change(Some(u64::from(number)), 3..4);
+        said_again.strands = vec![strand(number)];
+        said_again.entries.0 = number;
+        said_again.ids = Ids::Seen;
+        assert_eq!(commit(tier, "a", said_again), Commit::Done);
+    }
+    let again = vec![(0, 3), (1, 3), (2, 3), (3, 3)];
     assert_eq!(
         find(tier, "a", &["m2", "m3", "m4"]),
-        Some(vec![Some(2), Some(3), None])
+        Some(vec![vec![(0, 2)], again, vec![(0, 4)]])
     );
+}
+
+pub fn l10_an_id_that_was_written_before_keeps_the_change_out(tier: &mut Tier) {
+    commit(tier, "a", change(None, 0..3));
+    let mut batch = change(Some(1), 3..6);
+    batch.entries.1[1].id = Some(mid("m1"));
+    assert_eq!(commit(tier, "a", batch.clone()), Commit::Known);
+    assert_eq!(look(tier, "a"), Some(head(1)));
+    assert_eq!(read(tier, "a", 0, 0, 9, 1_000), Some(entries(0..3)));
+    assert_eq!(find(tier, "a", &["m3"]), Some(vec![vec![]]));
+    // Whoever is late is told so first.
+    batch.expected = Some(head(7));
+    batch.head = head(8);
+    assert_eq!(commit(tier, "a", batch), Commit::Stale { actual: Some(1) });
+    assert_eq!(commit(tier, "a", change(Some(1), 3..6)), Commit::Done);
+    // Also after it came back from where it was put away.
+    stage(tier, "b", "token", 0..3);
+    assert_eq!(commit(tier, "b", adopting("token", 3)), Commit::Done);
+    let mut late = change(Some(7), 3..4);
+    late.entries.1[0].id = Some(mid("m2"));
+    assert_eq!(commit(tier, "b", late), Commit::Known);
+    assert_eq!(find(tier, "b", &["m2"]), Some(vec![vec![(0, 2)]]));
 }
 
 pub fn hidden_strands_stay(tier: &mut Tier) {
@@ -271,8 +309,8 @@ pub fn hidden_strands_stay(tier: &mut Tier) {
     for number in 1..20 {
         let mut rewind = change(Some(u64::from(number)), 2..4);
         rewind.strands = vec![strand(number)];
-        rewind.forget_ids_from = Some(2);
         rewind.entries.0 = number;
+        rewind.ids = Ids::Seen;
         assert_eq!(commit(tier, "a", rewind), Commit::Done);
     }
     assert_eq!(read(tier, "a", 0, 0, 9, 1_000), Some(entries(0..5)));
@@ -294,7 +332,10 @@ pub fn staged_entries_are_unseen_until_adopted(tier: &mut Tier) {
     assert_eq!(commit(tier, "a", adopting("token", 5)), Commit::Done);
     assert_eq!(look(tier, "a"), Some(head(7)));
     assert_eq!(read(tier, "a", 0, 0, 9, 1_000), Some(entries(0..5)));
-    assert_eq!(find(tier, "a", &["m0", "m4"]), Some(vec![Some(0), Some(4)]));
+    assert_eq!(
+        find(tier, "a", &["m0", "m4"]),
+        Some(vec![vec![(0, 0)], vec![(0, 4)]])
+    );
     assert_eq!(
         commit(tier, "a", adopting("other", 1)),
         Commit::Stale { actual: Some(7) }
@@ -341,7 +382,10 @@ pub fn eviction_compares_versions_and_leaves_nothing(tier: &mut Tier) {
     assert_eq!(look(tier, "a"), None);
     assert_eq!(commit(tier, "a", change(None, 0..1)), Commit::Done);
     assert_eq!(read(tier, "a", 0, 0, 9, 1_000), Some(entries(0..1)));
-    assert_eq!(find(tier, "a", &["m0", "m1"]), Some(vec![Some(0), None]));
+    assert_eq!(
+        find(tier, "a", &["m0", "m1"]),
+        Some(vec![vec![(0, 0)], vec![]])
+    );
 }
 
 pub fn lists_name_every_transcript(tier: &mut Tier) {

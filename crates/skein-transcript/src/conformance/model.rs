@@ -24,7 +24,12 @@ enum Op {
         count: usize,
         again: usize,
     },
-    /// Begins and writes a reply that may have been written before.
+    /// Says again what is there, inherited or not, and something new after it.
+    Repeat {
+        t: usize,
+        back: usize,
+    },
+    /// Begins and writes a reply that may have been written before, here or in what is inherited.
     Retry {
         t: usize,
         reply: usize,
@@ -60,6 +65,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     let t = || 0..TRANSCRIPTS;
     let op = prop_oneof![
         6 => (t(), 1..4_usize, 0..2_usize).prop_map(|(t, count, again)| Op::Append { t, count, again }),
+        2 => (t(), 0..8_usize).prop_map(|(t, back)| Op::Repeat { t, back }),
         3 => (t(), 0..3_usize).prop_map(|(t, reply)| Op::Retry { t, reply }),
         3 => (t(), 0..8_usize, t()).prop_map(|(t, back, target)| Op::Fork { t, back, target }),
         3 => (t(), 0..8_usize).prop_map(|(t, back)| Op::Rewind { t, back }),
@@ -122,8 +128,17 @@ impl World {
                 batch.extend(std::iter::repeat_n(batch[0].clone(), again));
                 Some(Call::Append(name, batch))
             }
+            Op::Repeat { t, back } => {
+                let (name, message) = (self.name(t), format!("m{}", self.fresh()));
+                let list = self.lists.get_mut(&name)?;
+                let at = list.said.len().checked_sub(back + 1)?;
+                let (id, text, _) = list.said[at].clone();
+                list.say(&message, &message);
+                let batch = vec![said(&id, &text), said(&message, &message)];
+                Some(Call::Append(name, batch))
+            }
             Op::Retry { t, reply } => {
-                let (name, reply, text) = (self.name(t), format!("r{t}.{reply}"), self.fresh());
+                let (name, reply, text) = (self.name(t), format!("r{reply}"), self.fresh());
                 let text = format!("attempt {text}");
                 let list = self.lists.get_mut(&name)?;
                 if let Some(at) = list.said.iter().position(|(id, ..)| *id == reply) {
@@ -145,7 +160,6 @@ impl World {
                     .len()
                     .checked_sub(back)
                     .filter(|length| *length > 0)?;
-                // Replies of the source are not the fork's to replace, so they get no name here.
                 let message = list.said[length - 1].0.clone();
                 list.cut(length);
                 self.lists.insert(target.clone(), list);

@@ -1,6 +1,7 @@
 //! What is said: appends, replies, states, summaries, and who may write.
 
 use skein_domain::{Kind, Timestamp};
+use tokio::task::JoinSet;
 
 use super::fixture::{by, call, create, id, ids, mid, paged, said, say, talk, user, words};
 use super::{Pair, block_on};
@@ -105,6 +106,94 @@ pub fn l10_appends_survive_reopen_and_lost_replies(pair: &mut Pair) {
         pair.reopen();
     }
     assert_eq!(words(&pair.all().open(&id("t"))), "m0 m1 m2");
+}
+
+pub fn l10_many_writers_at_one_transcript_all_get_their_turn(pair: &mut Pair) {
+    create(&pair.all(), "t");
+    let sharing = pair.all();
+    block_on(async {
+        let mut writers = JoinSet::new();
+        for writer in 0..40 {
+            // Most are of one process; some are of others.
+            let all = if writer % 8 == 0 {
+                pair.all()
+            } else {
+                sharing.clone()
+            };
+            writers.spawn(async move {
+                let t = all.open(&id("t"));
+                for n in 0..5 {
+                    let batch = [
+                        user(&format!("w{writer}-{n}")),
+                        user(&format!("w{writer}-{n}b")),
+                    ];
+                    // One that has bad luck with other processes is told so, and comes again.
+                    while let Err(e) = t.append(by(1), &batch).await {
+                        assert_eq!(e.kind(), Kind::Unavailable, "{e}");
+                    }
+                }
+            });
+        }
+        writers.join_all().await
+    });
+    pair.reopen();
+    let all = words(&pair.all().open(&id("t")));
+    for writer in 0..40 {
+        let own = format!("w{writer}-");
+        let said: Vec<&str> = all.split(' ').filter(|w| w.starts_with(&own)).collect();
+        let expected: Vec<String> = (0..5)
+            .flat_map(|n| [format!("{own}{n}"), format!("{own}{n}b")])
+            .collect();
+        assert_eq!(said, expected);
+    }
+    assert_eq!(all.split(' ').count(), 400);
+}
+
+pub fn l10_writers_of_one_process_lose_no_races(pair: &mut Pair) {
+    create(&pair.all(), "t");
+    let all = pair.all();
+    let said = block_on(async {
+        let mut writers = JoinSet::new();
+        for writer in 0..100 {
+            let t = all.open(&id("t"));
+            writers.spawn(async move { t.append(by(1), &[user(&format!("m{writer}"))]).await });
+        }
+        writers.join_all().await
+    });
+    assert!(said.iter().all(|s| counted(s.clone().unwrap()) == (1, 0)));
+    assert_eq!(
+        block_on(all.open(&id("t")).head()).unwrap().marks.messages,
+        100
+    );
+}
+
+/// Who goes on from what another has sent, and that was not written, goes on from what is there.
+pub fn l10_a_writer_behind_one_that_failed_stands_where_it_should(pair: &mut Pair) {
+    for (n, fault) in Fault::ALL.into_iter().enumerate() {
+        let name = format!("t{n}");
+        talk(&pair.all(), &name, "a");
+        let (all, faults) = pair.faulty();
+        let t = all.open(&id(&name));
+        say(&t, "b");
+        faults.arm(1, fault);
+        let results = block_on(async {
+            let mut writers = JoinSet::new();
+            for word in ["c", "d", "e"] {
+                let t = t.clone();
+                // `b` was said before: nothing of that batch is sent as it is.
+                writers.spawn(async move { t.append(by(1), &[user(word), user("b")]).await });
+            }
+            writers.join_all().await
+        });
+        faults.revive();
+        assert!(results.iter().any(std::result::Result::is_err));
+        say(&t, "c d e");
+        pair.reopen();
+        let said = words(&pair.all().open(&id(&name)));
+        let mut sorted: Vec<&str> = said.split(' ').collect();
+        sorted.sort_unstable();
+        assert_eq!(sorted, ["a", "b", "c", "d", "e"], "{fault:?}");
+    }
 }
 
 // The fifth, sixth and seventh defect of the older system.

@@ -9,7 +9,7 @@ use skein_domain::TenantId;
 use crate::chain::Entry;
 use crate::error::{Error, Result};
 use crate::hot::{
-    Change, Commit, Evict, HeadRow, Hot, Listed, NewEntry, Pending, Range, StrandRow,
+    Change, Commit, Evict, HeadRow, Hot, Ids, Listed, NewEntry, Pending, Range, Spot, StrandRow,
 };
 use crate::id::{MessageId, TranscriptId};
 
@@ -27,7 +27,7 @@ struct Held {
     head: Option<HeadRow>,
     strands: BTreeMap<u32, String>,
     entries: Strands,
-    ids: BTreeMap<MessageId, u64>,
+    ids: BTreeMap<MessageId, BTreeSet<Spot>>,
     stages: BTreeMap<String, Strands>,
 }
 
@@ -117,9 +117,10 @@ impl Hot for MemoryHot {
         tenant: &'a TenantId,
         id: &'a TranscriptId,
         ids: &'a [MessageId],
-    ) -> Pending<'a, Option<Vec<Option<u64>>>> {
+    ) -> Pending<'a, Option<Vec<Vec<Spot>>>> {
         self.shown(tenant, id, |held| {
-            ids.iter().map(|id| held.ids.get(id).copied()).collect()
+            let spots = |id| held.ids.get(id).into_iter().flatten().copied();
+            ids.iter().map(|id| spots(id).collect()).collect()
         })
     }
 
@@ -201,8 +202,9 @@ impl Held {
 
     /// Everything is checked before anything is changed.
     fn commit(&mut self, change: Change) -> Result<Commit> {
-        let actual = self.version();
-        if actual != change.expected {
+        let body = |row: &HeadRow| (row.version, row.body.clone());
+        if self.head.as_ref().map(body) != change.expected.as_ref().map(body) {
+            let actual = self.version();
             return Ok(Commit::Stale { actual });
         }
         if let Some(stage) = &change.adopt {
@@ -214,6 +216,11 @@ impl Held {
         }
         if let Some(what) = self.breach(&change) {
             return Err(bug(what));
+        }
+        let mut ids = change.entries.1.iter().filter_map(|new| new.id.as_ref());
+        let lives = change.expected.is_some();
+        if change.ids == Ids::Unseen && lives && ids.any(|id| self.ids.contains_key(id)) {
+            return Ok(Commit::Known);
         }
         self.apply(change);
         Ok(Commit::Done)
@@ -231,10 +238,14 @@ impl Held {
             .or(entries.first().map(|new| new.entry.position))
             .unwrap_or(0);
         let mut taken: BTreeSet<&MessageId> = BTreeSet::new();
-        let kept = |at: &u64| lives && change.forget_ids_from.is_none_or(|from| *at < from);
+        let here = |id: &MessageId| {
+            let spots = self.ids.get(id).filter(|_| lives).into_iter().flatten();
+            spots.into_iter().any(|spot| spot.strand == *number)
+        };
         if change
             .expected
-            .is_some_and(|expected| change.head.version <= expected)
+            .as_ref()
+            .is_some_and(|expected| change.head.version <= expected.version)
         {
             Some("a version did not grow")
         } else if change.strands.iter().any(|row| known(&row.number)) {
@@ -251,9 +262,9 @@ impl Held {
         } else if entries
             .iter()
             .filter_map(|new| new.id.as_ref())
-            .any(|id| self.ids.get(id).is_some_and(&kept) || !taken.insert(id))
+            .any(|id| (change.ids == Ids::Seen && here(id)) || !taken.insert(id))
         {
-            Some("an id is in the index twice")
+            Some("an id is in a strand twice")
         } else {
             None
         }
@@ -267,9 +278,6 @@ impl Held {
         }
         self.strands
             .extend(change.strands.into_iter().map(|row| (row.number, row.body)));
-        if let Some(from) = change.forget_ids_from {
-            self.ids.retain(|_, position| *position < from);
-        }
         let staged = change.adopt.and_then(|stage| stages.remove(&stage.token));
         for (number, entries) in staged.into_iter().flatten() {
             entries.into_values().for_each(|new| self.add(number, new));
@@ -281,7 +289,12 @@ impl Held {
 
     fn add(&mut self, number: u32, new: NewEntry) {
         if let Some(id) = &new.id {
-            self.ids.insert(id.clone(), new.entry.position);
+            let position = new.entry.position;
+            let spot = Spot {
+                strand: number,
+                position,
+            };
+            self.ids.entry(id.clone()).or_default().insert(spot);
         }
         self.entries
             .entry(number)

@@ -4,7 +4,7 @@ use super::By;
 use super::view::Cut;
 use crate::chain::{Entry, Head, Marks, Strand};
 use crate::error::{Error, Result};
-use crate::hot::{Change, HeadRow, NewEntry, Stage, StrandRow};
+use crate::hot::{Change, HeadRow, Ids, NewEntry, Stage, StrandRow};
 use crate::id::MessageId;
 use crate::message::Message;
 use crate::record::{self, Content};
@@ -14,7 +14,6 @@ pub(crate) struct Draft {
     head: Head,
     changed: bool,
     strands: Vec<StrandRow>,
-    forget_ids_from: Option<u64>,
     entries: Vec<NewEntry>,
     bytes: usize,
     adopt: Option<Stage>,
@@ -59,7 +58,6 @@ impl Draft {
             head,
             changed: true,
             strands: vec![],
-            forget_ids_from: None,
             entries: vec![],
             bytes: 0,
             adopt: None,
@@ -149,12 +147,11 @@ impl Draft {
             number: self.head.strand,
             body: record::strand_body(&cut.strand)?,
         });
-        self.forget_ids_from = Some(cut.strand.start);
         self.changed = true;
         Ok(())
     }
 
-    pub(super) fn into_change(self, expected: Option<u64>) -> Result<Change> {
+    pub(super) fn into_change(self, expected: Option<HeadRow>, ids: Ids) -> Result<Change> {
         Ok(Change {
             expected,
             head: HeadRow {
@@ -163,8 +160,8 @@ impl Draft {
                 body: record::head_body(&self.head)?,
             },
             strands: self.strands,
-            forget_ids_from: self.forget_ids_from,
             entries: (self.head.strand, self.entries),
+            ids,
             adopt: self.adopt,
         })
     }

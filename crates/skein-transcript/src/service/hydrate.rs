@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::hot::{Commit, NewEntry, Stage, StrandRow};
 use crate::id::MessageId;
 use crate::objects::{Manifest, Objects};
-use crate::record::{self, Content};
+use crate::record;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hydrated {
@@ -55,7 +55,6 @@ impl Transcript {
     async fn stage(&self, cold: &Objects, manifest: &Manifest) -> Result<Stage> {
         // Who stages under one token stages one content, so helpers do not get in each other's way.
         let token = format!("{}-{}", manifest.head.version, manifest.head.chain);
-        let visible = self.visible(manifest);
         let mut strands = vec![];
         for (number, sealed) in (0..).zip(&manifest.strands) {
             let mut from = sealed.strand.start;
@@ -63,15 +62,10 @@ impl Transcript {
                 let entries = cold
                     .segment(&self.all.tenant, &self.id, from, segment)
                     .await?;
-                let shown = |e: &Entry| {
-                    visible
-                        .get(number as usize)
-                        .is_some_and(|end| e.position < *end)
-                };
                 for batch in batches(&entries) {
                     let new = |e: &Entry| {
                         Ok(NewEntry {
-                            id: if shown(e) { message_id(e)? } else { None },
+                            id: message_id(e)?,
                             entry: e.clone(),
                         })
                     };
@@ -88,32 +82,12 @@ impl Transcript {
         }
         Ok(Stage { token, strands })
     }
-
-    /// Up to where each strand is part of what the head shows.
-    fn visible(&self, manifest: &Manifest) -> Vec<u64> {
-        let mut ends = vec![0; manifest.strands.len()];
-        let (mut number, mut end) = (manifest.head.strand as usize, manifest.head.end);
-        while let Some(sealed) = manifest.strands.get(number) {
-            ends[number] = end;
-            match sealed.strand.lineage.first() {
-                Some(link)
-                    if link.place.transcript == self.id
-                        && (link.place.strand as usize) < number =>
-                {
-                    (number, end) = (link.place.strand as usize, link.end);
-                }
-                _ => break,
-            }
-        }
-        ends
-    }
 }
 
 fn message_id(entry: &Entry) -> Result<Option<MessageId>> {
-    Ok(match record::entry(entry)?.1 {
-        Content::Message(message) => Some(message.id),
-        Content::State(_) => None,
-    })
+    let id = record::id(entry)?.map(|id| id.parse());
+    id.transpose()
+        .map_err(|e: skein_domain::Invalid| Error::corrupt(format!("entry {}", entry.position), e))
 }
 
 /// Cuts entries into runs of about [`BATCH_BYTES`].

@@ -7,7 +7,7 @@ use super::Transcripts;
 use crate::chain::{Chain, Entry, Head, Marks, Place, Span, Strand};
 use crate::error::{Error, Result};
 use crate::hot::Range;
-use crate::id::{MessageId, TranscriptId};
+use crate::id::TranscriptId;
 use crate::message::{Message, Placed};
 use crate::objects::{Manifest, Sealed};
 use crate::record::{self, Content};
@@ -18,7 +18,7 @@ const CHUNK_BYTES: usize = 4 * 1024 * 1024;
 const CHUNK_ENTRIES: u64 = 256;
 
 pub(crate) struct View<'a> {
-    all: &'a Transcripts,
+    pub(super) all: &'a Transcripts,
     pub(super) id: TranscriptId,
     pub(super) head: Head,
     /// Manifests met on the way; each is fetched once.
@@ -121,7 +121,7 @@ impl View<'_> {
 
     /// The parts of strands that hold the entries from `from` to before `end`, oldest first. Costs one look
     /// for every [`Strand::KNOWN`] ancestors that are passed.
-    async fn spans(&mut self, from: u64, end: u64) -> Result<Vec<Span>> {
+    pub(super) async fn spans(&mut self, from: u64, end: u64) -> Result<Vec<Span>> {
         let (mut spans, mut upper) = (vec![], end);
         let mut place = self.place();
         let mut strand = self.strand(&place).await?;
@@ -185,7 +185,11 @@ impl View<'_> {
 
     /// A strand as far as it is cold.
     async fn sealed(&mut self, place: &Place) -> Result<Option<Sealed>> {
-        let id = &place.transcript;
+        let manifest = self.manifest(&place.transcript).await?;
+        Ok(manifest.and_then(|m| m.strands.get(place.strand as usize).cloned()))
+    }
+
+    pub(super) async fn manifest(&mut self, id: &TranscriptId) -> Result<Option<Arc<Manifest>>> {
         if !self.manifests.contains_key(id) {
             let found = match &self.all.tiers.cold {
                 Some(cold) => cold.manifest(&self.all.tenant, id).await?,
@@ -194,8 +198,7 @@ impl View<'_> {
             let found = found.map(|(manifest, _)| Arc::new(manifest));
             self.manifests.insert(id.clone(), found);
         }
-        let manifest = self.manifests.get(id).cloned().flatten();
-        Ok(manifest.and_then(|m| m.strands.get(place.strand as usize).cloned()))
+        Ok(self.manifests.get(id).cloned().flatten())
     }
 
     pub(super) async fn entry(&mut self, position: u64) -> Result<Entry> {
@@ -273,58 +276,6 @@ impl View<'_> {
             chain: last.chain,
             marks,
         })
-    }
-
-    /// Where a message of this view is. What a hot transcript wrote itself is found at once. What it
-    /// inherits may have been forgotten by the index of its source, and is looked for.
-    pub(super) async fn position_of(&mut self, message: &MessageId) -> Result<u64> {
-        let (hot, tenant) = (&self.all.tiers.hot, &self.all.tenant);
-        let indexed = hot
-            .find(tenant, &self.id, std::slice::from_ref(message))
-            .await?;
-        let all_indexed = indexed.is_some() && self.head.origin.is_none();
-        if let Some(position) = indexed.and_then(|found| found.first().copied().flatten())
-            && self.holds(position, message).await?
-        {
-            return Ok(position);
-        }
-        let mut end = if all_indexed { 0 } else { self.head.end };
-        while end > 0 {
-            let (from, messages) = self.messages_before(end, CHUNK_ENTRIES).await?;
-            if let Some(found) = messages.iter().rev().find(|p| p.message.id == *message) {
-                return Ok(found.position);
-            }
-            end = from;
-        }
-        Err(Error::no_message(message))
-    }
-
-    /// Whether the message is at `position` of this view; the index may be ahead of it.
-    async fn holds(&mut self, position: u64, message: &MessageId) -> Result<bool> {
-        if position >= self.head.end {
-            return Ok(false);
-        }
-        let there = self.message(position).await?;
-        Ok(there.is_some_and(|there| there.id == *message))
-    }
-
-    /// Those of `ids` that the transcript has written itself and still shows.
-    pub(super) async fn own(&mut self, ids: &[MessageId]) -> Result<Vec<Option<Placed>>> {
-        let (hot, tenant) = (&self.all.tiers.hot, &self.all.tenant);
-        let indexed = hot.find(tenant, &self.id, ids).await?;
-        // Evicted since: what is decided now will not be committed, so any answer does.
-        let indexed = indexed.unwrap_or_else(|| vec![None; ids.len()]);
-        let mut own = vec![];
-        for (id, position) in ids.iter().zip(indexed) {
-            let message = match position.filter(|p| *p < self.head.end) {
-                Some(position) => self.message(position).await?.map(|m| (position, m)),
-                None => None,
-            };
-            // The index may be ahead of this view, and then the same holds.
-            let message = message.filter(|(_, message)| message.id == *id);
-            own.push(message.map(|(position, message)| Placed { position, message }));
-        }
-        Ok(own)
     }
 }
 

@@ -1,15 +1,18 @@
 //! Changes: append, rewind, replace a reply, compact, close what a crash left open.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::future::poll_fn;
+use std::task::Poll;
 
 use skein_domain::{Conflict, Invalid};
 
 use super::draft::Draft;
+use super::turn::Left;
 use super::view::View;
 use super::{ATTEMPTS, By, Transcript};
 use crate::chain::Head;
 use crate::error::{Error, Result};
-use crate::hot::Commit;
+use crate::hot::{Commit, Ids};
 use crate::id::MessageId;
 use crate::message::{Covers, Message};
 use crate::record;
@@ -67,8 +70,8 @@ impl Transcript {
         self.change(by, Wish::Claim).await.map(|_| ())
     }
 
-    /// Adds messages at the end, all or none. One whose id this transcript has written before (and not
-    /// rewound since) is not added again; if it says something else, nothing is added.
+    /// Adds messages at the end, all or none. One whose id the transcript shows, inherited or its own, is not
+    /// added again; if it says something else, nothing is added.
     pub async fn append(&self, by: By, messages: &[Message]) -> Result<Appended> {
         if let Some(summary) = messages.iter().find(|m| m.covers.is_some()) {
             let why = "summaries are written by compacting";
@@ -136,9 +139,17 @@ impl Transcript {
         Ok(self.change(by, wish).await?.appended)
     }
 
-    /// Decides on what is there, and commits; again if someone was faster.
+    /// Decides on what is there, and commits; again if someone was faster. Writers of this process take turns, so
+    /// only those of others can be.
     async fn change(&self, by: By, wish: Wish<'_>) -> Result<Changed> {
         let all = &self.all;
+        if let Wish::Say(messages) = wish
+            && let Some(changed) = self.say_unseen(by, messages).await?
+        {
+            return Ok(changed);
+        }
+        let mut turn = all.tiers.slates.turn(&all.tenant, &self.id).await;
+        *turn = None;
         for _ in 0..ATTEMPTS {
             let Some(row) = all.tiers.hot.look(&all.tenant, &self.id).await? else {
                 self.hydrate().await?;
@@ -155,17 +166,75 @@ impl Transcript {
             let mut draft = Draft::on(&head, by);
             let mut view = all.view_at(&self.id, head);
             let appended = self.decide(&mut view, &mut draft, &wish).await?;
-            let is_change = draft.is_change();
             let changed = Changed {
                 appended,
                 before: view.head.marks.messages,
                 after: draft.head().clone(),
             };
-            if !is_change || all.commit(&self.id, draft, Some(row.version)).await? == Commit::Done {
+            if !draft.is_change() {
+                return Ok(changed);
+            }
+            let change = draft.into_change(Some(row), Ids::Seen)?;
+            let row = change.head.clone();
+            if all.tiers.hot.commit(&all.tenant, &self.id, change).await? == Commit::Done {
+                let head = changed.after.clone();
+                // It is done; that its sources cannot be told now is the next writer's trouble.
+                let sources = all.view_at(&self.id, head.clone()).sources().await;
+                *turn = sources.ok().map(|sources| Left { row, head, sources });
                 return Ok(changed);
             }
         }
         Err(all.busy(&self.id))
+    }
+
+    /// Adds messages after what the last writer left, if that is known and none of them was said before: then a
+    /// commit is all it takes. `None`: it has to be looked at.
+    async fn say_unseen(&self, by: By, messages: &[Message]) -> Result<Option<Changed>> {
+        let all = &self.all;
+        let (hot, tenant) = (&all.tiers.hot, &all.tenant);
+        let mut turn = all.tiers.slates.turn(tenant, &self.id).await;
+        let Some(left) = turn.as_ref() else {
+            return Ok(None);
+        };
+        let ids: Vec<MessageId> = messages.iter().map(|m| m.id.clone()).collect();
+        let distinct = ids.iter().collect::<HashSet<_>>().len() == ids.len();
+        if by.run < left.head.run || messages.is_empty() || !distinct {
+            return Ok(None);
+        }
+        if !left.sources.is_empty() {
+            let mut view = all.view_at(&self.id, left.head.clone());
+            if view.inherits(&left.sources, &ids).await? {
+                return Ok(None);
+            }
+        }
+        let mut draft = Draft::on(&left.head, by);
+        for message in messages {
+            draft.say(message.clone())?;
+        }
+        let changed = Changed {
+            appended: Appended {
+                added: messages.len(),
+                already: 0,
+                version: draft.version(),
+            },
+            before: left.head.marks.messages,
+            after: draft.head().clone(),
+        };
+        let change = draft.into_change(Some(left.row.clone()), Ids::Unseen)?;
+        *turn = Some(Left {
+            row: change.head.clone(),
+            head: changed.after.clone(),
+            sources: left.sources.clone(),
+        });
+        let mut commit = hot.commit(tenant, &self.id, change);
+        // Sent while it is our turn, and waited for when it is the next one's.
+        let sent = poll_fn(|cx| Poll::Ready(commit.as_mut().poll(cx))).await;
+        drop(turn);
+        let done = match sent {
+            Poll::Ready(done) => done?,
+            Poll::Pending => commit.await?,
+        };
+        Ok((done == Commit::Done).then_some(changed))
     }
 
     async fn decide(
@@ -184,7 +253,7 @@ impl Transcript {
                 }
             }
             Wish::BeginReply(id) => {
-                if let [Some(placed)] = view.own(std::slice::from_ref(*id)).await?.as_slice() {
+                if let [Some(placed)] = view.said(std::slice::from_ref(*id)).await?.as_slice() {
                     draft.rewind(view.cut(placed.position).await?)?;
                 }
             }
@@ -221,13 +290,13 @@ impl Transcript {
         messages: &[Message],
     ) -> Result<Appended> {
         let ids: Vec<MessageId> = messages.iter().map(|m| m.id.clone()).collect();
-        let own = view.own(&ids).await?;
+        let before = view.said(&ids).await?;
         // Those of this batch, by id.
         let mut said: HashMap<&MessageId, &Message> = HashMap::new();
         let mut already = 0;
-        for (message, own) in messages.iter().zip(&own) {
-            let own = own.as_ref().map(|placed| &placed.message);
-            match own.or_else(|| said.get(&message.id).copied()) {
+        for (message, before) in messages.iter().zip(&before) {
+            let before = before.as_ref().map(|placed| &placed.message);
+            match before.or_else(|| said.get(&message.id).copied()) {
                 None => draft.say(message.clone())?,
                 Some(there) if there.says_the_same(message) => already += 1,
                 Some(_) => {

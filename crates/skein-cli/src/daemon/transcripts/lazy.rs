@@ -9,7 +9,7 @@ use skein_domain::TenantId;
 use skein_transcript::chain::Entry;
 use skein_transcript::cold::{Name, Object, Put, When};
 use skein_transcript::hot::{
-    Change, Commit, Evict, HeadRow, Listed, NewEntry, Pending, Range, StrandRow,
+    Change, Commit, Evict, HeadRow, Listed, NewEntry, Pending, Range, Spot, StrandRow,
 };
 use skein_transcript::{Cold, Error, Hot, MessageId, Result, TranscriptId};
 
@@ -139,7 +139,7 @@ impl Hot for Lazy<dyn Hot> {
         tenant: &'a TenantId,
         id: &'a TranscriptId,
         ids: &'a [MessageId],
-    ) -> Pending<'a, Option<Vec<Option<u64>>>> {
+    ) -> Pending<'a, Option<Vec<Vec<Spot>>>> {
         Box::pin(async move { self.get().await?.find(tenant, id, ids).await })
     }
 

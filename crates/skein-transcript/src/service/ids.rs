@@ -1,0 +1,152 @@
+//! Where a transcript shows a message, by its id: among what it wrote itself, and what it inherits.
+//!
+//! Every transcript is asked where it wrote an id, and the chain decides whether that is shown. A hot one answers
+//! from its index. A cold one is looked through, and fingerprints of its ids are kept, since what is cold never
+//! changes. So each id is said once in all that a transcript shows, and that costs one small look for each
+//! transcript it goes on from.
+
+use std::sync::Arc;
+
+use futures_util::future::try_join_all;
+
+use super::view::View;
+use crate::chain::Place;
+use crate::error::{Error, Result};
+use crate::hot::Spot;
+use crate::id::{MessageId, TranscriptId};
+use crate::message::Placed;
+use crate::record;
+
+/// Transcripts that are asked at once.
+const TOGETHER: usize = 64;
+
+impl View<'_> {
+    /// Where a message of this view is.
+    pub(super) async fn position_of(&mut self, message: &MessageId) -> Result<u64> {
+        let mut found = self.said(std::slice::from_ref(message)).await?;
+        let found = found.pop().flatten();
+        found
+            .map(|placed| placed.position)
+            .ok_or_else(|| Error::no_message(message))
+    }
+
+    /// Those of `ids` that this view shows.
+    pub(super) async fn said(&mut self, ids: &[MessageId]) -> Result<Vec<Option<Placed>>> {
+        let own = self.id.clone();
+        let mut found = vec![None; ids.len()];
+        self.ask(&[own], ids, &mut found).await?;
+        if found.contains(&None) {
+            let sources = self.sources().await?;
+            self.ask(&sources, ids, &mut found).await?;
+        }
+        let mut said = vec![];
+        for (id, position) in ids.iter().zip(found) {
+            let message = match position {
+                Some(position) => self.message(position).await?.map(|m| (position, m)),
+                None => None,
+            };
+            // Indexes may know ids by their hashes.
+            let message = message.filter(|(_, message)| message.id == *id);
+            said.push(message.map(|(position, message)| Placed { position, message }));
+        }
+        Ok(said)
+    }
+
+    /// Whether any of `ids` is among what this view inherits from `sources`.
+    pub(super) async fn inherits(
+        &mut self,
+        sources: &[TranscriptId],
+        ids: &[MessageId],
+    ) -> Result<bool> {
+        let mut found = vec![None; ids.len()];
+        self.ask(sources, ids, &mut found).await?;
+        Ok(found.iter().any(Option::is_some))
+    }
+
+    /// The other transcripts this view goes through, nearest first.
+    pub(super) async fn sources(&mut self) -> Result<Arc<[TranscriptId]>> {
+        let mut sources = vec![];
+        if self.head.origin.is_some() {
+            for span in self.spans(0, self.head.end).await?.into_iter().rev() {
+                let id = span.place.transcript;
+                // One transcript's strands come one after the other.
+                if id != self.id && sources.last() != Some(&id) {
+                    sources.push(id);
+                }
+            }
+        }
+        Ok(sources.into())
+    }
+
+    /// Asks each of `transcripts` for those of `ids` that are not found yet.
+    async fn ask(
+        &mut self,
+        transcripts: &[TranscriptId],
+        ids: &[MessageId],
+        found: &mut [Option<u64>],
+    ) -> Result<()> {
+        for together in transcripts.chunks(TOGETHER) {
+            let (all, hot) = (self.all, &self.all.tiers.hot);
+            let asked = together.iter().map(|id| hot.find(&all.tenant, id, ids));
+            for (id, answer) in together.iter().zip(try_join_all(asked).await?) {
+                let spots = match answer {
+                    Some(spots) => spots,
+                    None => self.cold_spots(id, ids).await?,
+                };
+                for (found, spots) in found.iter_mut().zip(spots) {
+                    for spot in spots {
+                        if found.is_none() && self.shows(id, spot).await? {
+                            *found = Some(spot.position);
+                        }
+                    }
+                }
+            }
+            if !found.contains(&None) {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether this view goes through there.
+    async fn shows(&mut self, transcript: &TranscriptId, spot: Spot) -> Result<bool> {
+        let Spot { strand, position } = spot;
+        if position >= self.head.end {
+            return Ok(false);
+        }
+        let spans = self.spans(position, position + 1).await?;
+        let place = Place {
+            transcript: transcript.clone(),
+            strand,
+        };
+        Ok(spans.iter().any(|span| span.place == place))
+    }
+
+    /// Where a transcript wrote each of `ids`, as far as it is cold.
+    async fn cold_spots(&mut self, id: &TranscriptId, ids: &[MessageId]) -> Result<Vec<Vec<Spot>>> {
+        let mut spots = vec![vec![]; ids.len()];
+        let Some(manifest) = self.manifest(id).await? else {
+            return Ok(spots);
+        };
+        let (cold, tenant) = (self.all.cold()?, &self.all.tenant);
+        for (strand, sealed) in (0..).zip(&manifest.strands) {
+            let mut from = sealed.strand.start;
+            for segment in &sealed.segments {
+                let known = cold.ids(tenant, id, from, segment).await?;
+                for (spots, message) in spots.iter_mut().zip(ids) {
+                    if !known.has(message) {
+                        continue;
+                    }
+                    for entry in cold.segment(tenant, id, from, segment).await?.iter() {
+                        if record::id(entry)?.is_some_and(|id| id == message.as_str()) {
+                            let position = entry.position;
+                            spots.push(Spot { strand, position });
+                        }
+                    }
+                }
+                from = segment.end;
+            }
+        }
+        Ok(spots)
+    }
+}
