@@ -71,7 +71,9 @@ enum What {
     List,
     /// From an answer to a hundred subscribers
     Latency,
-    /// Transcripts in this process: appends, forks, words
+    /// Transcripts in this process: durable appends
+    Append,
+    /// Transcripts in this process: forks and words, at any length
     Transcript,
     /// Starting the command line
     Startup,
@@ -107,13 +109,17 @@ fn measure(args: &Args) -> Result<Vec<Row>, Failure> {
     let runtime = Builder::new_multi_thread().enable_all().build()?;
     let wanted = |what| args.only.is_empty() || args.only.contains(&what);
     let mut rows = vec![];
+    if wanted(What::Append) {
+        rows.extend(runtime.block_on(transcript::measure_appends())?);
+    }
     if wanted(What::Transcript) {
         rows.extend(runtime.block_on(transcript::measure(args.messages))?);
     }
     if let Some(python) = &args.langgraph {
         rows.extend(runtime.block_on(peer::measure(python))?);
     }
-    if args.only == [What::Transcript] {
+    let in_process = |what: &What| matches!(what, What::Append | What::Transcript);
+    if !args.only.is_empty() && args.only.iter().all(in_process) {
         // Measured in this process; no program need be built for it.
         return Ok(rows);
     }

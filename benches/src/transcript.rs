@@ -19,8 +19,10 @@ use crate::stats::{Times, median, ms, ratio};
 use crate::table::Row;
 
 const WRITERS: usize = 64;
-const EACH: usize = 20;
+const EACH: usize = 100;
 const BATCH: usize = 100;
+/// More than fit into a [`SLICE`], but for batches.
+const READY: usize = 20_000;
 const TURNS: usize = 5;
 const SLICE: Duration = Duration::from_millis(700);
 const FORKS: usize = 50;
@@ -36,16 +38,20 @@ struct Turn {
     alone: f64,
     batched: f64,
     together: f64,
+    at_one: f64,
+}
+
+pub(crate) async fn measure_appends() -> Result<Vec<Row>, Failure> {
+    let folder = tempfile::tempdir()?;
+    let mut rows = appends(folder.path()).await?;
+    rows.extend(imports().await?);
+    Ok(rows)
 }
 
 /// `most`: messages in the longest transcript, and those that words are looked for among.
 pub(crate) async fn measure(most: u64) -> Result<Vec<Row>, Failure> {
     let folder = tempfile::tempdir()?;
-    let mut rows = appends(folder.path()).await?;
-    rows.extend(imports().await?);
-    let folder = tempfile::tempdir()?;
-    rows.extend(lengths(folder.path(), usize::try_from(most)?).await?);
-    Ok(rows)
+    lengths(folder.path(), usize::try_from(most)?).await
 }
 
 struct Store {
@@ -121,26 +127,27 @@ async fn appends(folder: &Path) -> Result<Vec<Row>, Failure> {
     let mut turns = vec![];
     for turn in 0..=TURNS {
         let measured = Turn {
-            raw: rate(1, async || Ok(raw.commit()?)).await?,
+            raw: rate([(); READY].chunks(1), async |_| Ok(raw.commit()?)).await?,
             alone: {
                 let transcript = store.all.open(&alone);
-                let rate = rate(1, async || {
-                    let one = store.messages(1)?;
-                    transcript.append(BY, &one).await?;
+                let ready = store.messages(READY)?;
+                rate(ready.chunks(1), async |one| {
+                    transcript.append(BY, one).await?;
                     Ok(())
-                });
-                rate.await?
+                })
+                .await?
             },
             batched: {
                 let transcript = store.all.open(&batched);
-                let rate = rate(BATCH, async || {
-                    let many = store.messages(BATCH)?;
-                    transcript.append(BY, &many).await?;
+                let ready = store.messages(READY)?;
+                rate(ready.chunks(BATCH), async |many| {
+                    transcript.append(BY, many).await?;
                     Ok(())
-                });
-                rate.await?
+                })
+                .await?
             },
-            together: together(&mut store).await?,
+            together: together(&mut store, |writer| format!("t{writer}")).await?,
+            at_one: together(&mut store, |_| "alone".to_owned()).await?,
         };
         // The first turn warms everything up.
         if turn > 0 {
@@ -150,25 +157,33 @@ async fn appends(folder: &Path) -> Result<Vec<Row>, Failure> {
     Ok(append_rows(&turns))
 }
 
-async fn rate(
-    each: usize,
-    mut work: impl AsyncFnMut() -> Result<(), Failure>,
+/// How many a second, for [`SLICE`] or as long as there are some. They are made before: what it takes to think of
+/// a message is not what it takes to keep it.
+async fn rate<T>(
+    ready: std::slice::Chunks<'_, T>,
+    mut work: impl AsyncFnMut(&[T]) -> Result<(), Failure>,
 ) -> Result<f64, Failure> {
     let since = Instant::now();
-    let mut count = 0.0;
-    while since.elapsed() < SLICE {
-        work().await?;
-        count += each as f64;
+    let mut count = 0;
+    for some in ready {
+        work(some).await?;
+        count += some.len();
+        if since.elapsed() > SLICE {
+            break;
+        }
     }
-    Ok(count / since.elapsed().as_secs_f64())
+    Ok(count as f64 / since.elapsed().as_secs_f64())
 }
 
-async fn together(store: &mut Store) -> Result<f64, Failure> {
-    let mut set = JoinSet::new();
-    let since = Instant::now();
+async fn together(store: &mut Store, to: fn(usize) -> String) -> Result<f64, Failure> {
+    let mut writers = vec![];
     for writer in 0..WRITERS {
-        let transcript = store.all.open(&name(&format!("t{writer}"))?);
-        let messages = store.messages(EACH)?;
+        let transcript = store.all.open(&name(&to(writer))?);
+        writers.push((transcript, store.messages(EACH)?));
+    }
+    let since = Instant::now();
+    let mut set = JoinSet::new();
+    for (transcript, messages) in writers {
         set.spawn(async move {
             for message in messages {
                 transcript.append(BY, &[message]).await?;
@@ -204,11 +219,18 @@ fn append_rows(turns: &[Turn]) -> Vec<Row> {
         |t| t.raw,
         raw,
     );
+    let (at_one, _) = row(
+        "64 writers, one transcript",
+        |t| t.at_one,
+        |t| t.alone,
+        alone,
+    );
     let (batched, _) = row("100 messages an append", |t| t.batched, |t| t.alone, alone);
     vec![
         one.budget("≥ 0.8 ×", r1 >= 0.8),
         many.budget("≥ 20 ×", r2 >= 20.0),
         many_raw,
+        at_one,
         batched,
     ]
 }

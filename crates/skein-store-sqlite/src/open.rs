@@ -10,6 +10,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, MAIN_DB, OpenFlags};
 use skein_store::Error;
 use skein_store::backend::Result;
@@ -142,6 +143,8 @@ fn connect(path: &Path) -> Result<Connection> {
         connection.pragma_update(None, "synchronous", "FULL")?;
         connection.pragma_update(None, "cache_size", -8192)?;
         connection.pragma_update(None, "wal_autocheckpoint", LOG_PAGES)?;
+        // Plans do not follow the values that are bound, or statements would be compiled anew for each.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
         let read_only = connection.is_readonly(MAIN_DB)?;
         Ok((connection, read_only))

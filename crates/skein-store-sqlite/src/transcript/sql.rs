@@ -80,18 +80,18 @@ struct Life {
 
 /// The transcript itself first, if it exists, then what was staged for it.
 fn lives(connection: &Connection, name: &Name, body: Option<&str>) -> Result<Vec<Life>> {
-    let sql = "SELECT life, token, version, body IS ?3 FROM lives
-               WHERE tenant = ?1 AND id = ?2 ORDER BY token";
+    let sql =
+        "SELECT life, token, version, body FROM lives WHERE tenant = ?1 AND id = ?2 ORDER BY token";
     let mut statement = connection.prepare_cached(sql)?;
     let read = |row: &rusqlite::Row<'_>| {
         Ok(Life {
             life: row.get(0)?,
             token: row.get(1)?,
             version: row.get::<_, Option<i64>>(2)?.map(i64::cast_unsigned),
-            is_as_expected: row.get(3)?,
+            is_as_expected: row.get_ref(3)?.as_str_or_null()? == body,
         })
     };
-    let found = statement.query_map(params![name.tenant, name.id, body], read)?;
+    let found = statement.query_map(params![name.tenant, name.id], read)?;
     Ok(found.collect::<rusqlite::Result<_>>()?)
 }
 
