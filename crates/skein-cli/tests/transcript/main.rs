@@ -14,8 +14,18 @@ mod base;
 
 mod bad_input;
 mod basics;
+mod bucket;
+#[cfg(target_os = "linux")]
+mod clock;
 mod crash;
+mod damage;
 mod forks;
+#[cfg(target_os = "linux")]
+#[path = "../preload/library.rs"]
+mod library;
+#[cfg(target_os = "linux")]
+#[path = "../preload/clock.rs"]
+mod skewed;
 mod stream;
 mod tiers;
 

@@ -15,7 +15,7 @@ fn tier(home: &Home, session: &str) -> String {
 }
 
 /// The part of a cold location that is this home's.
-fn own(home: &Home, location: &Path) -> PathBuf {
+pub(crate) fn own(home: &Home, location: &Path) -> PathBuf {
     let text = std::fs::read_to_string(home.root().join("home-id")).unwrap();
     let form: serde_json::Value = serde_json::from_str(&text).unwrap();
     location.join(format!("home-{}", form["id"].as_str().unwrap()))
@@ -92,7 +92,7 @@ fn archiving_a_thread_flushes_and_reopening_goes_on() {
     assert_eq!(tier(&home, &session), "hot");
 }
 
-fn configure(home: &Home, text: &str) {
+pub(crate) fn configure(home: &Home, text: &str) {
     let folder = home.user().join(".config/skein");
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("config.toml"), text).unwrap();
