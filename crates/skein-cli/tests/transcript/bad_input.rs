@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::base::{Call, Home};
-use crate::{ids, say};
+use crate::{append, ids, say};
 
 #[test]
 fn l13_malformed_lines_are_named_and_change_nothing() {
@@ -223,34 +223,14 @@ fn l13_an_id_says_one_thing() {
     let home = Home::with_project();
     let session = home.spawn(&["work"]);
     say(&home, &session, "user", "m1", "x");
-    let args = [
-        "transcript",
-        "append",
-        &session,
-        "--role",
-        "user",
-        "--id",
-        "m1",
-        "--text",
-        "y",
-    ];
+    let args = append(&session, "user", "m1", "y");
     let error = home.error(4, &args);
     assert!(
         error["hints"][0].as_str().unwrap().contains("new id"),
         "{error}"
     );
     for bad in ["", "a b", "ä", &"x".repeat(256)] {
-        let args = [
-            "transcript",
-            "append",
-            &session,
-            "--role",
-            "user",
-            "--id",
-            bad,
-            "--text",
-            "y",
-        ];
+        let args = append(&session, "user", bad, "y");
         home.error(2, &args);
     }
     assert_eq!(ids(&home, &session), ["m1"]);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::base::Home;
 use crate::tiers::{configure, own};
-use crate::{ids, say};
+use crate::{append, ids, say};
 
 /// Every file below, with its contents.
 fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
@@ -66,8 +66,7 @@ impl Cold {
     /// Nothing can be done with the first one, nothing is changed, and the other one is as it was.
     fn is_refused(&self, how: &str) {
         let session = self.sessions[0].as_str();
-        let (cold, said) = (files(&self.place), ["append", session, "--role", "user"]);
-        let append = [&["transcript"], &said[..], &["--id", "m2", "--text", "x"]].concat();
+        let (cold, append) = (files(&self.place), append(session, "user", "m2", "x"));
         for args in [
             &["transcript", "show", session][..],
             &["transcript", "export", session, "--out", "out"],
