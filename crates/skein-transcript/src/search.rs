@@ -7,7 +7,7 @@
 mod terms;
 mod text;
 
-pub use terms::Terms;
+pub use terms::{LastWord, Term, Terms};
 
 use std::sync::Arc;
 

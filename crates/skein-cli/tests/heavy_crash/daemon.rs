@@ -1,7 +1,7 @@
 //! The real binary in a home of its own, and its violent end.
 
 use std::io::{BufRead as _, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -14,8 +14,12 @@ impl Home {
         Self(tempfile::tempdir().expect("the system has a folder for temporary files"))
     }
 
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
     pub(crate) fn socket(&self) -> PathBuf {
-        self.0.path().join("skeind.sock")
+        self.path().join("skeind.sock")
     }
 }
 
@@ -27,16 +31,22 @@ pub(crate) struct Daemon {
 
 impl Daemon {
     pub(crate) fn launch(home: &Home) -> Self {
+        Self::launch_as(home, |_| ())
+    }
+
+    /// `change` has the last word on the command.
+    pub(crate) fn launch_as(home: &Home, change: impl FnOnce(&mut Command)) -> Self {
         let since = Instant::now();
-        let child = Command::new(env!("CARGO_BIN_EXE_skein"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_skein"));
+        command
             .args(["daemon", "run", "--announce"])
             .env_clear()
-            .env("SKEIN_HOME", home.0.path())
+            .env("SKEIN_HOME", home.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the binary was built for this test");
+            .stderr(Stdio::piped());
+        change(&mut command);
+        let child = command.spawn().expect("the binary was built for this test");
         Self { child, since }
     }
 

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::base::{Call, Home};
-use crate::{ids, say};
+use crate::{append, ids, say};
 
 #[test]
 fn l13_malformed_lines_are_named_and_change_nothing() {
@@ -18,6 +18,14 @@ fn l13_malformed_lines_are_named_and_change_nothing() {
         (r#"{"id":"m2","role":"user","text":"x","extra":1}"#, 2),
         ("[1,2]", 2),
         ("\u{0}", 2),
+        (r#"{"id":"m2","role":"user","text":"x"#, 2),
+        (r#"{"id":"m2","role":"user","text":"x"}{}"#, 2),
+        (r#"{"id":"m2","role":"user","text":"\ud800"}"#, 2),
+        (&"[".repeat(100_000), 2),
+        (
+            "{\"id\":\"m2\",\"role\":\"user\",\"text\":\"\u{7f}\"}\n\u{feff}",
+            3,
+        ),
     ] {
         let input = format!("{good}\n{bad}\n");
         let args = ["--json", "transcript", "append", &session];
@@ -32,8 +40,14 @@ fn l13_malformed_lines_are_named_and_change_nothing() {
         assert_eq!(error["details"]["line"], line);
         assert_ne!(error["hints"], json!([]));
     }
-    let ran = home.run_with_input(&["--json", "transcript", "append", &session], b"");
-    assert_eq!(ran.code, 2);
+    for nothing in [&b""[..], b"\n\n"] {
+        let ran = home.run_with_input(&["--json", "transcript", "append", &session], nothing);
+        assert_eq!(ran.code, 2, "{ran:?}");
+    }
+    let bytes = b"{\"id\":\"m1\",\"role\":\"user\",\"text\":\"\xff\xfe\"}";
+    let ran = home.run_with_input(&["--json", "transcript", "append", &session], bytes);
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert_ne!(ran.error()["hints"], json!([]), "{ran:?}");
     assert_eq!(ids(&home, &session), Vec::<String>::new());
 }
 
@@ -123,39 +137,100 @@ fn l13_a_message_of_a_hundred_megabytes_is_refused_with_the_limit() {
     assert_eq!(ids(&home, &session), Vec::<String>::new());
 }
 
+/// A body of 100 MiB in pieces, whose length nobody is told beforehand.
+fn in_pieces() -> Vec<u8> {
+    let piece = [&b"100000\r\n"[..], &[b'x'; 1 << 20], b"\r\n"].concat();
+    [&piece.repeat(100)[..], b"0\r\n\r\n"].concat()
+}
+
+#[test]
+fn l13_a_hundred_megabytes_are_refused_wherever_they_are_sent() {
+    let home = Home::with_project();
+    let session = home.spawn(&["work"]);
+    say(&home, &session, "user", "m1", "x");
+    let before = (home.ledger(), home.show(&session));
+    let transcript = format!("/api/v1/sessions/{session}/transcript");
+    for (method, path, limit) in [
+        ("POST", "", "16 MiB"),
+        ("POST", "/compact", "1048576 bytes"),
+        ("POST", "/rewind", "1048576 bytes"),
+        ("POST", "/deltas", "1048576 bytes"),
+        ("POST", "/import", "67108864 bytes"),
+        ("PUT", "/state", "bytes"),
+    ] {
+        let head = format!(
+            "{method} {transcript}{path} HTTP/1.1\r\nhost: skein\r\nconnection: close\r\n\
+             content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
+        );
+        let answer = home.raw(&[head.as_bytes(), &in_pieces()].concat());
+        let answer = crate::base::Response::parse(&answer).unwrap();
+        let error = answer.error(413);
+        let told = error.to_string();
+        assert!(told.contains(limit), "{path}: {error}");
+        assert_ne!(error["hints"], json!([]), "{path}: {error}");
+    }
+    let blob = home.user().join("blob");
+    std::fs::write(&blob, vec![b'x'; 100 << 20]).unwrap();
+    let file = blob.to_str().unwrap();
+    let error = home.error(5, &["transcript", "import", &session, file]);
+    assert!(error["hints"].to_string().contains("64 MiB"), "{error}");
+    assert_eq!((home.ledger(), home.show(&session)), before);
+    assert_eq!(ids(&home, &session), ["m1"]);
+}
+
+#[test]
+fn l7_a_foreign_transcript_is_not_there() {
+    let home = Home::with_project();
+    let (ours, theirs) = (home.spawn(&["one"]), home.spawn(&["two"]));
+    say(&home, &ours, "user", "m1", "x");
+    say(&home, &theirs, "user", "t1", "secret");
+    // A message of another transcript is none of this one.
+    for args in [
+        &["fork", &ours, "--at", "t1"][..],
+        &["transcript", "rewind", &ours, "--to", "t1"],
+    ] {
+        home.error(3, args);
+    }
+    // A transcript of another tenant is none at all.
+    let project = ["project", "add", "--no-folder", "--name", "other"];
+    home.json_as("other", &project);
+    let (s, before) = (theirs.as_str(), home.show(&theirs));
+    for args in [
+        &["transcript", "show", s][..],
+        &["transcript", "append", s, "--role", "user", "--text", "x"],
+        &["transcript", "export", s, "--out", "out"],
+        &["transcript", "rewind", s, "--to", "t1"],
+        &["transcript", "state", "show", s],
+        &["transcript", "usage", s],
+        &["transcript", "flush", s],
+        &["transcript", "hydrate", s],
+        &["transcript", "search", "secret", "--session", s],
+        &["fork", s],
+    ] {
+        let ran = home.run(&[&["--json", "--tenant", "other"], args].concat());
+        assert_eq!(ran.code, 3, "{args:?}: {ran:?}");
+        assert_ne!(ran.error()["hints"], json!([]), "{args:?}");
+        assert!(!ran.stderr.contains("secret"), "{args:?}: {ran:?}");
+    }
+    let found = home.json_as("other", &["transcript", "search", "secret"]);
+    assert_eq!(found["data"], json!([]));
+    assert_eq!(home.show(&theirs), before);
+    assert_eq!(ids(&home, &theirs), ["t1"]);
+}
+
 #[test]
 fn l13_an_id_says_one_thing() {
     let home = Home::with_project();
     let session = home.spawn(&["work"]);
     say(&home, &session, "user", "m1", "x");
-    let args = [
-        "transcript",
-        "append",
-        &session,
-        "--role",
-        "user",
-        "--id",
-        "m1",
-        "--text",
-        "y",
-    ];
+    let args = append(&session, "user", "m1", "y");
     let error = home.error(4, &args);
     assert!(
         error["hints"][0].as_str().unwrap().contains("new id"),
         "{error}"
     );
     for bad in ["", "a b", "ä", &"x".repeat(256)] {
-        let args = [
-            "transcript",
-            "append",
-            &session,
-            "--role",
-            "user",
-            "--id",
-            bad,
-            "--text",
-            "y",
-        ];
+        let args = append(&session, "user", bad, "y");
         home.error(2, &args);
     }
     assert_eq!(ids(&home, &session), ["m1"]);

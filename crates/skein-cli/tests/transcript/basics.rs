@@ -143,7 +143,18 @@ fn search_finds_in_all_sessions_and_filters() {
     assert!(human.stdout.contains("    zebra"), "{human:?}");
     let human = home.run(&["transcript", "search", "three"]);
     assert!(human.stdout.contains("one two three"), "{human:?}");
-    assert_eq!(find(&["zebr"]), [""; 0], "words are known whole");
+    assert_eq!(find(&["zebr"]), [""; 0], "words are meant whole");
+    let zebra = [format!("{other}/x2")];
+    assert_eq!(find(&["zebr*"]), zebra);
+    assert_eq!(find(&["\"zebr*"]), zebra);
+    let list = home.json(&["transcript", "search", "zeb*"]);
+    assert_eq!(list["data"][0]["marks"], json!([[0, 5]]), "the whole word");
+    for odd in ["*", "**", "\"*\""] {
+        home.error(2, &["transcript", "search", odd]);
+    }
+    for odd in ["a*b", "a**", "\"a*\"", "*a\"", &"x*".repeat(499)] {
+        assert_eq!(find(&[odd]), [""; 0], "{odd}");
+    }
 }
 
 #[test]

@@ -14,8 +14,18 @@ mod base;
 
 mod bad_input;
 mod basics;
+mod bucket;
+#[cfg(target_os = "linux")]
+mod clock;
 mod crash;
+mod damage;
 mod forks;
+#[cfg(target_os = "linux")]
+#[path = "../preload/library.rs"]
+mod library;
+#[cfg(target_os = "linux")]
+#[path = "../preload/clock.rs"]
+mod skewed;
 mod stream;
 mod tiers;
 
@@ -23,9 +33,9 @@ use serde_json::{Value, json};
 
 use base::Home;
 
-/// Says something, by the command line.
-fn say(home: &Home, session: &str, role: &str, id: &str, text: &str) -> Value {
-    let args = [
+/// The command that says something.
+fn append<'a>(session: &'a str, role: &'a str, id: &'a str, text: &'a str) -> [&'a str; 9] {
+    [
         "transcript",
         "append",
         session,
@@ -35,8 +45,12 @@ fn say(home: &Home, session: &str, role: &str, id: &str, text: &str) -> Value {
         id,
         "--text",
         text,
-    ];
-    home.json(&args)
+    ]
+}
+
+/// Says something, by the command line.
+fn say(home: &Home, session: &str, role: &str, id: &str, text: &str) -> Value {
+    home.json(&append(session, role, id, text))
 }
 
 /// The ids of all messages, as `show` gives them.

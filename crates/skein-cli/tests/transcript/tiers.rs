@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use crate::base::Home;
-use crate::{ids, kinds, say};
+use crate::{append, ids, kinds, say};
 
 fn tier(home: &Home, session: &str) -> String {
     home.show(session)["transcript"]["tier"]
@@ -15,7 +15,7 @@ fn tier(home: &Home, session: &str) -> String {
 }
 
 /// The part of a cold location that is this home's.
-fn own(home: &Home, location: &Path) -> PathBuf {
+pub(crate) fn own(home: &Home, location: &Path) -> PathBuf {
     let text = std::fs::read_to_string(home.root().join("home-id")).unwrap();
     let form: serde_json::Value = serde_json::from_str(&text).unwrap();
     location.join(format!("home-{}", form["id"].as_str().unwrap()))
@@ -73,15 +73,7 @@ fn archiving_a_thread_flushes_and_reopening_goes_on() {
     let thread = home.show(&session)["thread"].as_str().unwrap().to_owned();
     home.json(&["thread", "archive", &thread]);
     assert_eq!(tier(&home, &session), "cold");
-    let args = [
-        "transcript",
-        "append",
-        &session,
-        "--role",
-        "user",
-        "--text",
-        "y",
-    ];
+    let args = append(&session, "user", "late", "y");
     let error = home.error(5, &args);
     assert_eq!(error["details"]["rule"], "thread_archived");
     assert_eq!(ids(&home, &session), ["m1"]);
@@ -92,7 +84,7 @@ fn archiving_a_thread_flushes_and_reopening_goes_on() {
     assert_eq!(tier(&home, &session), "hot");
 }
 
-fn configure(home: &Home, text: &str) {
+pub(crate) fn configure(home: &Home, text: &str) {
     let folder = home.user().join(".config/skein");
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("config.toml"), text).unwrap();
@@ -134,15 +126,7 @@ fn l14_cold_transcripts_are_encrypted_where_keys_are_given() {
         "other",
         &["spawn", "x", "--project", "api", "--agent", "none"],
     );
-    let args = [
-        "transcript",
-        "append",
-        "api-1",
-        "--role",
-        "user",
-        "--text",
-        "t",
-    ];
+    let args = append("api-1", "user", "late", "t");
     home.json_as("other", &args);
     let args = [
         "--json",
@@ -253,15 +237,7 @@ fn l3_a_cold_tier_that_went_missing_is_not_an_empty_one() {
     let away = home.user().join("away");
     std::fs::rename(&disk, &away).unwrap();
     let refused = |hint: &str| {
-        let append = [
-            "transcript",
-            "append",
-            &session,
-            "--role",
-            "user",
-            "--text",
-            "y",
-        ];
+        let append = append(&session, "user", "late", "y");
         for args in [&["transcript", "show", &session][..], &append] {
             let error = home.error(6, args);
             assert!(error["hints"].to_string().contains(hint), "{error}");

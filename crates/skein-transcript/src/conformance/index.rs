@@ -7,10 +7,12 @@ use skein_domain::{Kind, TenantId, Timestamp};
 use super::fixture::{by, create, id, mid, said, say, tenant};
 use super::{Subject, block_on};
 use crate::chain::Chain;
-use crate::index::{Document, Earlier, Hits, Index, Mark, Search, Standing, Update, Updated};
+use crate::index::{
+    Document, Earlier, Excerpt, Hits, Index, Mark, Search, Standing, Update, Updated,
+};
 use crate::memory::MemoryHot;
 use crate::message::Role;
-use crate::search::Searchable;
+use crate::search::{Searchable, Terms};
 use crate::service::{Point, Tiers, Transcripts};
 
 type Tier = Subject<dyn Index>;
@@ -144,6 +146,35 @@ pub fn words_and_phrases_are_found_with_excerpts(tier: &mut Tier) {
     assert!(excerpt.text.len() < 400, "{}", excerpt.text);
     let matched = excerpt.matches.iter().map(|m| &excerpt.text[m.clone()]);
     assert_eq!(matched.collect::<Vec<_>>().join(" "), "Login form");
+    beginnings_are_found(tier);
+}
+
+/// With the whole words marked that begin so.
+fn beginnings_are_found(tier: &Tier) {
+    let check = |words: &str, expected: &str, marked: &str| {
+        let hits = found(tier, &asked(words));
+        assert_eq!(places(&hits), expected, "{words}");
+        for Excerpt { text, matches } in hits.hits.iter().map(|hit| &hit.excerpt) {
+            let matched: Vec<_> = matches
+                .iter()
+                .map(|m| text[m.clone()].to_lowercase())
+                .collect();
+            assert_eq!(matched.join(" "), marked, "{words}");
+        }
+    };
+    check("brok*", "a:1", "broken");
+    check("brok", "", "");
+    check("BROKEN*", "a:1", "broken");
+    check("\"is brok*\"", "a:1", "is broken");
+    check("\"is bro", "", "");
+    check("\"login fo*\"", "a:1", "login form");
+    check("noth* it*", "a:2", "nothing it");
+    check("uberm*", "a:3", "übermut");
+    check("\"üb*\" sel*", "a:3", "übermut selten");
+    check("xyz*", "", "");
+    // The star of what is no word says nothing.
+    check("brok-*", "", "");
+    check("of-*", "a:2", "of");
 }
 
 /// Rarer words and shorter texts weigh more.
@@ -161,6 +192,7 @@ pub fn better_hits_come_first(tier: &mut Tier) {
 
 pub fn l13_no_question_is_a_syntax_error(tier: &mut Tier) {
     put(tier, "a", update(None, &["a AND b", "x* (y) z:w ^v"]));
+    let long = "x".repeat(Terms::MOST - 2);
     for odd in [
         "AND",
         "OR",
@@ -185,6 +217,30 @@ pub fn l13_no_question_is_a_syntax_error(tier: &mut Tier) {
         "a\0b",
         "a + b",
         "@#$ a",
+        "*",
+        "**",
+        "a*",
+        "a**",
+        "a*b",
+        "a*b*",
+        "*a*",
+        "\"a*\"",
+        "\"a b*",
+        "\"a\"*",
+        "\"*\"",
+        "a* AND* b*",
+        "NEAR* (a*",
+        "z:w*",
+        "^x*",
+        "ä\u{301}*",
+        "日*",
+        // A letter to us that is none to SQLite.
+        "ⓐ*",
+        "ⓐ",
+        "\u{fffd}1*",
+        &long,
+        &format!("{long}*"),
+        &format!("\"{long}*"),
     ] {
         if let Ok(terms) = odd.parse() {
             let search = Search::new(terms, 10);

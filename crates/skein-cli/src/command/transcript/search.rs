@@ -14,8 +14,9 @@ use crate::when;
 
 /// Find text in all transcripts, best first
 ///
-/// Messages are found that hold all the words; a phrase stands in double quotes, as in `'"login form" red'`. Words
-/// are known whole: `log` does not find `login`.
+/// Messages are found that hold all the words; a phrase stands in double quotes, as in `'"login form" red'`. A word
+/// is meant whole, unless a star stands behind it: `log` does not find `login`, but `'log*'` does, and `'"the log*"'`
+/// finds "the login". Quote it, or the shell takes the star.
 #[derive(Debug, Args)]
 pub(crate) struct SearchArgs {
     /// The words

@@ -8,7 +8,7 @@ use skein_transcript::chain::Chain;
 use skein_transcript::index::{
     Document, Earlier, Excerpt, Hit, Hits, Mark, Search, Standing, Update, Updated,
 };
-use skein_transcript::search::Terms;
+use skein_transcript::search::{LastWord, Term, Terms};
 
 use super::super::file::{Result, Trouble};
 use super::schema;
@@ -223,10 +223,16 @@ fn newest(connection: &Connection, tenant: i64) -> Result<i64> {
         .query_row([], |row| row.get(0))?)
 }
 
-/// Every phrase in quotes, in which FTS5 knows no syntax but the quote itself.
+/// Every phrase in quotes, in which FTS5 knows no syntax but the quote itself. A star behind it is for its last word.
 fn matching(terms: &Terms) -> String {
-    let quoted = |phrase: &String| format!("\"{}\"", phrase.replace('"', "\"\""));
-    let phrases: Vec<_> = terms.phrases().iter().map(quoted).collect();
+    let quoted = |Term { text, last }: &Term| {
+        let star = match last {
+            LastWord::Whole => "",
+            LastWord::Beginning => " *",
+        };
+        format!("\"{}\"{star}", text.replace('"', "\"\""))
+    };
+    let phrases: Vec<_> = terms.terms().iter().map(quoted).collect();
     phrases.join(" ")
 }
 

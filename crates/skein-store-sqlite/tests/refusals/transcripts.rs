@@ -1,15 +1,9 @@
-//! Files of transcripts that are not for us are refused and left as they are, to the byte; an index that cannot be
-//! used is made anew. What the disk refuses is undone whole.
+//! Files of transcripts, and the index beside them. What the disk refuses is undone whole.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
-
-use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use rusqlite::{Connection, OpenFlags};
 use skein_domain::{TenantId, Timestamp};
 use skein_store::Error;
 use skein_store_sqlite::SqliteBackend;
@@ -19,17 +13,28 @@ use skein_transcript::index::Search;
 use skein_transcript::{
     Block, By, Message, Role, Run, Searchable, Tiers, TranscriptId, Transcripts,
 };
-use tempfile::TempDir;
+
+use crate::cases::refusals;
+use crate::{Subject, damaged, raw};
+
+const TRANSCRIPTS: Subject = Subject {
+    schema: SCHEMA,
+    open: |path| Ok(Box::new(SqliteHot::open(path)?)),
+    fill: |path| {
+        let (hot, all) = open(path);
+        block_on(all.create(&name(), BY)).unwrap();
+        block_on(all.open(&name()).append(BY, &messages(0..300))).unwrap();
+        hot.close();
+    },
+    inspect,
+};
+
+refusals!(TRANSCRIPTS);
 
 const BY: By = By {
     run: Run(1),
     at: Timestamp::from_micros(1),
 };
-
-fn raw(path: &Path) -> Connection {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
-    Connection::open_with_flags(path, flags).unwrap()
-}
 
 fn open(path: &Path) -> (SqliteHot, Transcripts) {
     let hot = SqliteHot::open(path).unwrap();
@@ -50,63 +55,16 @@ fn messages(numbers: std::ops::Range<usize>) -> Vec<Message> {
     numbers.map(message).collect()
 }
 
-/// A sound file with a few hundred messages, closed.
-fn sound() -> (TempDir, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("transcripts 100%?.db");
-    let (hot, all) = open(&path);
-    block_on(all.create(&name(), BY)).unwrap();
-    block_on(all.open(&name()).append(BY, &messages(0..300))).unwrap();
-    hot.close();
-    (folder, path)
-}
-
-/// Every file of the folder, by name. The shared-memory file is SQLite's scratch space and may appear.
-fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| !path.to_string_lossy().ends_with("-shm"))
-        .map(|path| (path.clone(), fs::read(path).unwrap()))
-        .collect()
-}
-
-fn refused(path: &Path) -> Error {
-    let before = contents(path.parent().unwrap());
-    let error = SqliteHot::open(path).map(|_| ()).unwrap_err();
-    assert!(!error.hints().is_empty(), "{error}");
-    assert!(
-        before == contents(path.parent().unwrap()),
-        "refused with {error}, but changed something"
-    );
-    error
-}
-
 #[test]
-fn a_new_file_is_private() {
-    let (_folder, path) = sound();
-    let mode = fs::metadata(&path).unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o600);
-    let found = inspect(&path).unwrap();
-    assert_eq!((found.schema, found.findings), (SCHEMA, vec![]));
-}
-
-#[test]
-fn l13_files_of_others_are_left_alone() {
+fn l13_files_of_others_are_left_alone_by_the_index_too() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
     for text in ["x", "just some notes", &"long ".repeat(10_000)] {
         fs::write(&path, text).unwrap();
-        assert!(matches!(refused(&path), Error::Foreign { .. }));
         let index = SqliteIndex::open(&path).map(|_| ()).unwrap_err();
         assert!(matches!(index, Error::Foreign { .. }), "{index}");
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
     }
-    fs::remove_file(&path).unwrap();
-    raw(&path)
-        .execute_batch("CREATE TABLE t (x); INSERT INTO t VALUES (1)")
-        .unwrap();
-    assert!(matches!(refused(&path), Error::Foreign { .. }));
 }
 
 /// The ledger, transcripts and the index do not take each other's files.
@@ -115,8 +73,9 @@ fn l13_files_of_ours_are_told_apart() {
     let folder = tempfile::tempdir().unwrap();
     let ledger = folder.path().join("skein.db");
     drop(SqliteBackend::open(&ledger).unwrap());
-    assert!(matches!(refused(&ledger), Error::Foreign { .. }));
-    let (_folder, path) = sound();
+    let error = TRANSCRIPTS.refused(&ledger);
+    assert!(matches!(error, Error::Foreign { .. }), "{error}");
+    let (_folder, path) = TRANSCRIPTS.sound();
     let before = fs::read(&path).unwrap();
     assert!(matches!(
         SqliteBackend::open(&path),
@@ -129,48 +88,10 @@ fn l13_files_of_ours_are_told_apart() {
     assert!(before == fs::read(&path).unwrap());
 }
 
-#[test]
-fn l13_newer_files_are_left_alone() {
-    let (_folder, path) = sound();
-    raw(&path)
-        .pragma_update(None, "user_version", SCHEMA + 1)
-        .unwrap();
-    let error = refused(&path);
-    assert!(
-        matches!(error, Error::Newer { found, .. } if found == SCHEMA + 1),
-        "{error}"
-    );
-}
-
-fn damaged(whole: &[u8]) -> [(&'static str, Vec<u8>); 4] {
-    let overwritten = |range: std::ops::Range<usize>| {
-        let mut bytes = whole.to_vec();
-        bytes[range].fill(0xa5);
-        bytes
-    };
-    [
-        ("cut short", whole[..whole.len() / 2].to_vec()),
-        ("cut in the header", whole[..90].to_vec()),
-        ("a page overwritten", overwritten(4096..8192)),
-        ("the schema overwritten", overwritten(100..4096)),
-    ]
-}
-
-#[test]
-fn damaged_files_are_left_alone() {
-    let (_folder, path) = sound();
-    let whole = fs::read(&path).unwrap();
-    for (name, bytes) in damaged(&whole) {
-        fs::write(&path, bytes).unwrap();
-        let error = refused(&path);
-        assert!(matches!(error, Error::Corrupt { .. }), "{name}: {error}");
-    }
-}
-
 /// A byte changed where SQLite does not look is noticed by who reads the entry.
 #[test]
 fn changed_entries_are_never_given_out() {
-    let (_folder, path) = sound();
+    let (_folder, path) = TRANSCRIPTS.sound();
     raw(&path)
         .execute_batch("UPDATE entries SET payload = zeroblob(length(payload)) WHERE key % 7 = 3")
         .unwrap();
@@ -195,7 +116,7 @@ fn searched(path: &Path, all: &Transcripts) -> usize {
 
 #[test]
 fn an_index_that_is_lost_or_damaged_or_newer_is_made_again() {
-    let (folder, path) = sound();
+    let (folder, path) = TRANSCRIPTS.sound();
     let (_hot, all) = open(&path);
     let index = folder.path().join("search.db");
     assert_eq!(searched(&index, &all), 1);
@@ -222,7 +143,7 @@ fn an_index_that_is_lost_or_damaged_or_newer_is_made_again() {
 /// A commit that the database refuses shows nothing of what it held.
 #[test]
 fn l4_a_failed_commit_leaves_nothing() {
-    let (_folder, path) = sound();
+    let (_folder, path) = TRANSCRIPTS.sound();
     let (_hot, all) = open(&path);
     let transcript = all.open(&name());
     let before = block_on(transcript.head()).unwrap();
