@@ -94,6 +94,8 @@ impl Books {
 pub enum Done {
     Appended(Appended),
     Rewound { to: MessageId, dropped: u64 },
+    ReplyBegun { id: MessageId, dropped: u64 },
+    Repaired { closed: u64 },
     StateSet { version: u64 },
     Flushed { flushed: Flushed, keep: Keep },
     Hydrated(Hydrated),

@@ -12,10 +12,15 @@
 )]
 mod base;
 
+#[path = "../fleet/common.rs"]
+#[expect(dead_code, reason = "other suites use the rest")]
+mod common;
+
 mod bad_input;
 mod basics;
 mod crash;
 mod forks;
+mod retries;
 mod stream;
 mod tiers;
 
@@ -37,6 +42,15 @@ fn say(home: &Home, session: &str, role: &str, id: &str, text: &str) -> Value {
         text,
     ];
     home.json(&args)
+}
+
+/// Says several things at once, as lines of JSON.
+fn append_lines(home: &Home, session: &str, messages: &[Value]) -> Value {
+    let lines: String = messages.iter().map(|m| format!("{m}\n")).collect();
+    let args = ["--json", "transcript", "append", session];
+    let ran = home.run_with_input(&args, lines.as_bytes());
+    assert_eq!(ran.code, 0, "{ran:?}");
+    ran.document()
 }
 
 /// The ids of all messages, as `show` gives them.

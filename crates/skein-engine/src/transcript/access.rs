@@ -1,6 +1,6 @@
 //! Who may read and write which transcript.
 
-use skein_domain::{Conflict, Fact, Phase, Role, Session};
+use skein_domain::{Conflict, Fact, Phase, Role, Session, SessionId};
 use skein_transcript::{By, Error as TranscriptError, Run, Transcript, TranscriptId, Transcripts};
 
 use super::Books;
@@ -82,11 +82,30 @@ impl Desk {
     ) -> Result<Book, Error> {
         let book = self.writable(op, reference, run).await?;
         if book.session.has_run() {
-            let session = book.session.id;
-            let error = skein_domain::Refused::AgentDrives { session };
-            return Err(self.refused(op, error.into()).await);
+            return Err(self.driven(op, book.session.id).await);
         }
         Ok(book)
+    }
+
+    /// As [`Desk::writable`], for what only the loop does that asks the model: it makes way for a reply, and
+    /// closes what it left open. Where an agent is at work that loop is the agent, and it says so by naming
+    /// its run; anybody else would cut into a turn that is still going on.
+    pub(super) async fn writable_by_its_loop(
+        &self,
+        op: &'static str,
+        reference: String,
+        run: Option<u64>,
+    ) -> Result<Book, Error> {
+        let book = self.writable(op, reference, run).await?;
+        if book.session.has_run() && run.is_none() {
+            return Err(self.driven(op, book.session.id).await);
+        }
+        Ok(book)
+    }
+
+    async fn driven(&self, op: &'static str, session: SessionId) -> Error {
+        let error = skein_domain::Refused::AgentDrives { session };
+        self.refused(op, error.into()).await
     }
 
     pub(super) fn by(&self, book: &Book) -> By {

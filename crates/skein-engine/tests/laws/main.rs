@@ -13,6 +13,7 @@ mod followers;
 mod gates;
 mod idempotency;
 mod one_writer;
+mod replies;
 mod retention;
 mod saga;
 mod summaries;

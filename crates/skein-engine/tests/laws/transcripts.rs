@@ -15,16 +15,16 @@ use tempfile::TempDir;
 use crate::common::{Prepared, World};
 
 /// A world whose sessions have transcripts.
-struct Talk {
-    world: World,
-    tiers: Tiers,
+pub(crate) struct Talk {
+    pub(crate) world: World,
+    pub(crate) tiers: Tiers,
     cold: Arc<MemoryCold>,
     index: Arc<SqliteIndex>,
     _folder: TempDir,
 }
 
 impl Talk {
-    async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let index = SqliteIndex::open(&folder.path().join("search.db")).unwrap();
         let cold = Arc::new(MemoryCold::default());
@@ -66,11 +66,11 @@ impl Talk {
             .await
     }
 
-    async fn say(&self, session: &Session, id: &str) {
+    pub(crate) async fn say(&self, session: &Session, id: &str) {
         self.try_say(session, None, id).await.unwrap();
     }
 
-    async fn fork(&self, source: &Session) -> Session {
+    pub(crate) async fn fork(&self, source: &Session) -> Session {
         let order = ForkOrder {
             source: source.id.to_string(),
             ..ForkOrder::default()
@@ -84,7 +84,7 @@ impl Talk {
             .unwrap()
     }
 
-    async fn messages(&self, session: &Session) -> Vec<Message> {
+    pub(crate) async fn messages(&self, session: &Session) -> Vec<Message> {
         let query = Query {
             direction: Direction::OldestFirst,
             cursor: None,
@@ -98,7 +98,7 @@ impl Talk {
         page.messages.into_iter().map(|p| p.message).collect()
     }
 
-    async fn ids(&self, session: &Session) -> Vec<String> {
+    pub(crate) async fn ids(&self, session: &Session) -> Vec<String> {
         let messages = self.messages(session).await;
         messages.iter().map(|m| m.id.to_string()).collect()
     }
@@ -122,7 +122,7 @@ impl Talk {
         assert_eq!(put.await.unwrap(), Put::Done);
     }
 
-    async fn find(&self, text: &str) -> Vec<String> {
+    pub(crate) async fn find(&self, text: &str) -> Vec<String> {
         let order = SearchOrder {
             text: text.into(),
             limit: 10,
@@ -135,7 +135,7 @@ impl Talk {
     }
 }
 
-fn message(id: &str) -> Message {
+pub(crate) fn message(id: &str) -> Message {
     let blocks = vec![Block::Text(format!("text of {id}"))];
     let late = Timestamp::from_micros(i64::MAX);
     Message::new(
