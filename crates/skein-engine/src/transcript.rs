@@ -10,6 +10,7 @@
 //! First place to read: [`crate::Desk::append`].
 
 mod access;
+mod fence;
 mod fork;
 mod live;
 mod read;

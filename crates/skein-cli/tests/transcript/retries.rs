@@ -209,3 +209,27 @@ fn only_an_agent_s_own_loop_retries_while_it_is_at_work() {
     fleet.until_status(&session, "killed");
     home.json(&["transcript", "repair", &session]);
 }
+
+#[test]
+fn l10_a_restored_session_fences_its_last_run_and_closes_what_that_left_open() {
+    let home = Home::with_project();
+    let session = home.spawn(&["work"]);
+    leave_open(&home, &session);
+    home.json(&["session", "end", &session]);
+    let version = |s: &str| home.show(s)["transcript"]["version"].as_u64().unwrap();
+    let before = version(&session);
+    home.json(&["restore", &session]);
+    assert!(version(&session) > before, "it is the new run's already");
+    assert_eq!(results(&home, &session, "c2"), [true]);
+    assert_eq!(home.json(&["transcript", "repair", &session])["closed"], 0);
+    let s = session.as_str();
+    let append = ["append", s, "--role", "user", "--id", "late", "--text", "x"];
+    for args in [&append[..], &["reply", s, "--id", "a1"], &["repair", s]] {
+        let stale = [&["transcript"], args, &["--run", "1"]].concat();
+        let error = home.error(4, &stale);
+        assert_eq!(error["details"]["actual"], 2, "{error}");
+    }
+    let body = json!({"messages": [{"id": "late", "role": "user", "text": "x"}], "run": 1});
+    home.call(&Call::post(&path(s, ""), &body)).error(409);
+    assert!(!ids(&home, s).contains(&"late".to_owned()));
+}

@@ -158,7 +158,7 @@ impl Desk {
     }
 
     /// How many calls were closed.
-    async fn close_calls(&self, book: &Book) -> Result<u64, Error> {
+    pub(super) async fn close_calls(&self, book: &Book) -> Result<u64, Error> {
         let closed = match book.transcript.resume(self.by(book)).await {
             Err(error) if is_missing(&error) => 0,
             other => other?.added as u64,

@@ -30,7 +30,7 @@ async fn begin(talk: &Talk, session: &Session, reply: &str) -> u64 {
     }
 }
 
-fn calling(name: &str, calls: &[&str]) -> Message {
+pub(crate) fn calling(name: &str, calls: &[&str]) -> Message {
     let call = |call: &&str| {
         Block::ToolCall(ToolCall {
             id: (*call).into(),

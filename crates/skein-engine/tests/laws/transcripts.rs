@@ -7,18 +7,19 @@ use skein_engine::transcript::{Cold, Delta, Done, ForkOrder, Heard, SearchOrder,
 use skein_engine::{Answer, Caller, Error, Outcome};
 use skein_store_sqlite::transcript::SqliteIndex;
 use skein_transcript::cold::{Cold as _, Name, Put, When};
-use skein_transcript::memory::{MemoryCold, MemoryHot};
+use skein_transcript::memory::MemoryHot;
 use skein_transcript::service::{Direction, Keep, Query, Tier};
 use skein_transcript::{Block, By, Message, Point, Run, Tiers, TranscriptId};
 use tempfile::TempDir;
 
 use crate::common::{Prepared, World};
+use crate::mute::Mute;
 
 /// A world whose sessions have transcripts.
 pub(crate) struct Talk {
     pub(crate) world: World,
     pub(crate) tiers: Tiers,
-    cold: Arc<MemoryCold>,
+    pub(crate) cold: Arc<Mute>,
     index: Arc<SqliteIndex>,
     _folder: TempDir,
 }
@@ -27,7 +28,7 @@ impl Talk {
     pub(crate) async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let index = SqliteIndex::open(&folder.path().join("search.db")).unwrap();
-        let cold = Arc::new(MemoryCold::default());
+        let cold = Arc::new(Mute::default());
         let tiers = Tiers::new(Arc::new(MemoryHot::default()), cold.clone());
         let mut talk = Self {
             world: World::new().await,
