@@ -10,6 +10,7 @@
 //! First place to read: [`crate::Desk::append`].
 
 mod access;
+mod begin;
 mod fence;
 mod fork;
 mod live;
@@ -29,6 +30,7 @@ pub use live::{Delta, Follower, Heard};
 pub use read::{Edition, Overview, TranscriptUsage};
 pub use search::SearchOrder;
 
+use begin::Beginnings;
 use fork::Forking;
 use live::{Live, Notice};
 use search::Unseen;
@@ -60,6 +62,7 @@ pub(crate) struct Books {
     unseen: Unseen,
     looked: Looked,
     forking: Forking,
+    pub(crate) beginnings: Beginnings,
 }
 
 impl Books {
@@ -70,6 +73,7 @@ impl Books {
             unseen: Unseen::default(),
             looked: Looked::default(),
             forking: Forking::default(),
+            beginnings: Beginnings::default(),
         }
     }
 

@@ -4,6 +4,7 @@
 //! anew if that moved. Every call can be repeated: after a lost answer the second call finds the first
 //! one's work and says so. A cold transcript is hydrated by whoever writes to it, and read where it is.
 
+mod begin;
 mod draft;
 mod flush;
 mod hydrate;

@@ -16,6 +16,7 @@ mod base;
 #[expect(dead_code, reason = "other suites use the rest")]
 mod common;
 
+mod away;
 mod bad_input;
 mod basics;
 mod crash;
@@ -42,6 +43,13 @@ fn say(home: &Home, session: &str, role: &str, id: &str, text: &str) -> Value {
         text,
     ];
     home.json(&args)
+}
+
+/// Writes the user's settings.
+fn configure(home: &Home, text: &str) {
+    let folder = home.user().join(".config/skein");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("config.toml"), text).unwrap();
 }
 
 /// Says several things at once, as lines of JSON.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use crate::base::Home;
-use crate::{ids, kinds, say};
+use crate::{configure, ids, kinds, say};
 
 fn tier(home: &Home, session: &str) -> String {
     home.show(session)["transcript"]["tier"]
@@ -90,12 +90,6 @@ fn archiving_a_thread_flushes_and_reopening_goes_on() {
     say(&home, &session, "user", "m2", "y");
     assert_eq!(ids(&home, &session), ["m1", "m2"]);
     assert_eq!(tier(&home, &session), "hot");
-}
-
-fn configure(home: &Home, text: &str) {
-    let folder = home.user().join(".config/skein");
-    std::fs::create_dir_all(&folder).unwrap();
-    std::fs::write(folder.join("config.toml"), text).unwrap();
 }
 
 #[test]
@@ -206,6 +200,9 @@ fn l3_a_cold_tier_that_fails_leaves_the_hot_copy_and_the_thread_open() {
     let home = Home::with_project();
     let session = home.spawn(&["work"]);
     say(&home, &session, "user", "m1", "x");
+    // The folder is made by what is put there first.
+    home.json(&["transcript", "flush", &session, "--keep-hot"]);
+    say(&home, &session, "user", "m2", "y");
     let cold = home.root().join("cold");
     let away = home.root().join("away");
     std::fs::rename(&cold, &away).unwrap();
@@ -214,7 +211,7 @@ fn l3_a_cold_tier_that_fails_leaves_the_hot_copy_and_the_thread_open() {
     let ran = home.run(&["--json", "thread", "archive", &thread]);
     assert_eq!(ran.code, 6, "{ran:?}");
     assert_eq!(home.json(&["thread", "show", &thread])["state"], "open");
-    assert_eq!(ids(&home, &session), ["m1"]);
+    assert_eq!(ids(&home, &session), ["m1", "m2"]);
     std::fs::remove_file(&cold).unwrap();
     std::fs::rename(&away, &cold).unwrap();
     home.json(&["thread", "archive", &thread]);

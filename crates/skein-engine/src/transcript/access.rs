@@ -117,13 +117,15 @@ impl Desk {
 
     /// Begins the transcript, unless it is there.
     pub(super) async fn ensure(&self, book: &Book) -> Result<(), Error> {
-        let all = self.transcripts()?;
-        let id = book.transcript.id();
-        // A fork's is not made by `create`, and must not be taken for somebody else's.
-        if all.find(id).await?.is_none() {
-            all.create(id, self.by(book)).await?;
-        }
-        Ok(())
+        let (books, id) = (self.books()?, book.transcript.id());
+        Ok(books.begin(self.tenant(), id, self.by(book)).await?)
+    }
+
+    /// Whether nothing was ever said, as far as that is known without asking the cold tier.
+    pub(super) async fn is_silent(&self, book: &Book) -> Result<bool, Error> {
+        let (books, id) = (self.books()?, book.transcript.id());
+        Ok(books.beginnings.is_silent(self.tenant(), id)
+            && !books.of(self.tenant()).is_hot(id).await?)
     }
 
     /// The answer, kept under the caller's key if there is one, with the event that tells of the change.

@@ -18,6 +18,9 @@ impl Desk {
     /// Fences earlier runs off.
     pub(crate) async fn fence(&self, session: &Session) {
         let claim = |desk: Self, book: Book| async move {
+            if desk.is_silent(&book).await? {
+                return Ok(());
+            }
             match book.transcript.claim(desk.by(&book)).await {
                 Err(error) if !is_missing(&error) => Err(error.into()),
                 // There is nothing that an earlier run could add to.

@@ -52,6 +52,10 @@ impl Desk {
     }
 
     async fn say(&self, book: &Book, by: By, messages: &[Message]) -> Result<Appended, Error> {
+        let id = book.transcript.id();
+        if self.books()?.beginnings.is_open(self.tenant(), id) {
+            self.ensure(book).await?;
+        }
         let appended = match book.transcript.append(by, messages).await {
             Err(error) if is_missing(&error) => {
                 self.ensure(book).await?;
@@ -124,17 +128,7 @@ impl Desk {
             return Ok(earlier);
         }
         let book = self.writable_by_its_loop(op, reference, run).await?;
-        let dropped = match book.transcript.make_way(self.by(&book), &id).await {
-            // Nothing was said yet, so nothing is in the way.
-            Err(error) if is_missing(&error) => 0,
-            other => {
-                let Rewound { end, dropped } = other?;
-                if dropped > 0 {
-                    self.tell(&book, Notice::Rewound { end })?;
-                }
-                dropped
-            }
-        };
+        let dropped = self.make_way(&book, &id).await?;
         let fact = Change::TranscriptRewound {
             to: RewoundTo::Before(id.clone()),
             dropped,
@@ -142,6 +136,22 @@ impl Desk {
         let fact = (dropped > 0).then(|| fact.of(&book.session));
         let done = outcome(&book.session.id, Done::ReplyBegun { id, dropped });
         self.done(op, done, fact).await
+    }
+
+    /// How many messages were dropped.
+    async fn make_way(&self, book: &Book, id: &MessageId) -> Result<u64, Error> {
+        if self.is_silent(book).await? {
+            return Ok(0);
+        }
+        let Rewound { end, dropped } = match book.transcript.make_way(self.by(book), id).await {
+            // Nothing was said yet, so nothing is in the way.
+            Err(error) if is_missing(&error) => return Ok(0),
+            other => other?,
+        };
+        if dropped > 0 {
+            self.tell(book, Notice::Rewound { end })?;
+        }
+        Ok(dropped)
     }
 
     /// Closes tool calls that were left open: each gets one result, which says that it failed. To be called
@@ -159,6 +169,9 @@ impl Desk {
 
     /// How many calls were closed.
     pub(super) async fn close_calls(&self, book: &Book) -> Result<u64, Error> {
+        if self.is_silent(book).await? {
+            return Ok(0);
+        }
         let closed = match book.transcript.resume(self.by(book)).await {
             Err(error) if is_missing(&error) => 0,
             other => other?.added as u64,

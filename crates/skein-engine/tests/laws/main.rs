@@ -4,6 +4,7 @@
 
 mod access;
 mod anything;
+mod begins;
 mod broadcast;
 mod budgets;
 mod caps;

@@ -51,7 +51,7 @@ impl Talk {
         self.world.engine = self.world.engine.clone().with_transcripts(parts);
     }
 
-    fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.world = self.world.restarted(Arc::new(Prepared::default()));
         self.equip();
     }
@@ -104,7 +104,7 @@ impl Talk {
         messages.iter().map(|m| m.id.to_string()).collect()
     }
 
-    async fn tier(&self, session: &Session) -> Option<Tier> {
+    pub(crate) async fn tier(&self, session: &Session) -> Option<Tier> {
         let overview = self.world.desk().transcript_overview(session).await;
         overview.unwrap().tier
     }
