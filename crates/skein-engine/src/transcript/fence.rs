@@ -8,6 +8,7 @@ use std::time::Duration;
 use skein_domain::Session;
 
 use super::access::{Book, is_missing};
+use super::tier::apart;
 use crate::desk::Desk;
 use crate::error::Error;
 
@@ -47,11 +48,13 @@ impl Desk {
             // Nobody keeps transcripts here.
             return;
         };
-        let work = tokio::time::timeout(LONGEST, work(self.clone(), book));
+        // What is cold is hydrated for it.
+        let work = apart(work(self.clone(), book));
+        let work = tokio::time::timeout(LONGEST, work);
         let session = &session.id;
         match self.shared.tasks.run("fence", work).await {
-            Ok(Ok(Ok(()))) => {}
-            Ok(Ok(Err(error))) => {
+            Ok(Ok(Ok(Ok(())))) => {}
+            Ok(Ok(Ok(Err(error)) | Err(error))) => {
                 tracing::warn!(%session, %error, "a run fences with its first word");
             }
             Ok(Err(_)) => {

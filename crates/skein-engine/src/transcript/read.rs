@@ -11,6 +11,7 @@ use skein_transcript::{Message, Placed, TranscriptId, Usage, Versioned, zeitlich
 
 use super::access::{Book, is_missing};
 use super::live::Follower;
+use super::tier::apart;
 use crate::desk::Desk;
 use crate::error::Error;
 use crate::tasks::blocking;
@@ -98,7 +99,8 @@ impl Desk {
         if self.is_silent(&book).await? {
             return Ok((book.session, vec![]));
         }
-        let context = book.transcript.context().await;
+        let transcript = book.transcript;
+        let context = apart(async move { transcript.context().await }).await?;
         Ok((book.session, or_nothing(context)?))
     }
 
@@ -172,7 +174,14 @@ impl Desk {
         let edition = self.transcript_edition(reference).await?;
         let (shown, state) = match &edition.pinned {
             None => (vec![], Versioned::default()),
-            Some(pinned) => (pinned.effective().await?, pinned.state().await?),
+            Some(pinned) => {
+                let pinned = pinned.clone();
+                apart(async move {
+                    let shown = pinned.effective().await?;
+                    Ok::<_, Error>((shown, pinned.state().await?))
+                })
+                .await??
+            }
         };
         let blob = blocking(move || {
             let messages: Vec<Message> = shown.into_iter().map(|p| p.message).collect();
@@ -196,7 +205,10 @@ pub struct Edition {
 impl Edition {
     pub async fn page(&self, query: Query) -> Result<Page, Error> {
         match &self.pinned {
-            Some(pinned) => Ok(pinned.page(query).await?),
+            Some(pinned) => {
+                let pinned = pinned.clone();
+                Ok(apart(async move { pinned.page(query).await }).await??)
+            }
             None => Ok(EMPTY),
         }
     }
@@ -227,7 +239,8 @@ impl Edition {
 }
 
 pub(super) async fn page(book: &Book, query: Query) -> Result<Page, Error> {
-    match book.transcript.page(query).await {
+    let transcript = book.transcript.clone();
+    match apart(async move { transcript.page(query).await }).await? {
         Err(error) if is_missing(&error) => Ok(EMPTY),
         other => Ok(other?),
     }

@@ -16,6 +16,7 @@ mod gates;
 mod idempotency;
 mod mute;
 mod one_writer;
+mod packing;
 mod replies;
 mod retention;
 mod saga;

@@ -6,6 +6,7 @@ use skein_domain::{Conflict, Fork, Kind, Role, Session, Timestamp};
 use skein_engine::transcript::{Cold, Delta, Done, ForkOrder, Heard, SearchOrder, TranscriptParts};
 use skein_engine::{Answer, Caller, Error, Outcome};
 use skein_store_sqlite::transcript::SqliteIndex;
+use skein_transcript::cipher::{Cipher, Plain};
 use skein_transcript::cold::{Cold as _, Name, Put, When};
 use skein_transcript::memory::MemoryHot;
 use skein_transcript::service::{Direction, Keep, Query, Tier};
@@ -26,10 +27,14 @@ pub(crate) struct Talk {
 
 impl Talk {
     pub(crate) async fn new() -> Self {
+        Self::with(Arc::new(Plain)).await
+    }
+
+    pub(crate) async fn with(cipher: Arc<dyn Cipher>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let index = SqliteIndex::open(&folder.path().join("search.db")).unwrap();
         let cold = Arc::new(Mute::default());
-        let tiers = Tiers::new(Arc::new(MemoryHot::default()), cold.clone());
+        let tiers = Tiers::encrypted(Arc::new(MemoryHot::default()), cold.clone(), cipher);
         let mut talk = Self {
             world: World::new().await,
             tiers,
