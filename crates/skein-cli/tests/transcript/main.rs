@@ -20,7 +20,9 @@ mod away;
 mod bad_input;
 mod basics;
 mod crash;
+mod defects;
 mod forks;
+mod redis;
 mod retries;
 mod stream;
 mod tiers;
@@ -50,6 +52,12 @@ fn configure(home: &Home, text: &str) {
     let folder = home.user().join(".config/skein");
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("config.toml"), text).unwrap();
+}
+
+/// `hot` or `cold`.
+fn tier(home: &Home, session: &str) -> String {
+    let shown = home.show(session);
+    shown["transcript"]["tier"].as_str().unwrap().to_owned()
 }
 
 /// Says several things at once, as lines of JSON.

@@ -5,14 +5,8 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use crate::base::Home;
-use crate::{configure, ids, kinds, say};
-
-fn tier(home: &Home, session: &str) -> String {
-    home.show(session)["transcript"]["tier"]
-        .as_str()
-        .unwrap()
-        .to_owned()
-}
+use crate::redis::Redis;
+use crate::{configure, ids, kinds, say, tier};
 
 /// The part of a cold location that is this home's.
 fn own(home: &Home, location: &Path) -> PathBuf {
@@ -331,37 +325,10 @@ fn what_was_flushed_before_there_were_keys_is_read_as_plain() {
     assert_eq!(ids(&home, &session), ["m1", "m2"]);
 }
 
-/// Ended with the test, also when that fails.
-struct Redis(std::process::Child);
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn homes_that_share_a_redis_keep_apart() {
-    let folder = tempfile::tempdir().unwrap();
-    let socket = folder.path().join("r.sock");
-    let child = std::process::Command::new("redis-server")
-        .args(["--port", "0", "--save", "", "--appendonly", "no"])
-        .arg("--unixsocket")
-        .arg(&socket)
-        .arg("--dir")
-        .arg(folder.path())
-        .stdout(std::process::Stdio::null())
-        .spawn();
-    let _redis = Redis(child.expect("these tests need `redis-server` (Debian: redis-server)"));
-    for _ in 0..600 {
-        if socket.exists() {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
-    let url = format!("redis+unix://{}", socket.display());
-    let text = format!("[transcripts]\nhot = {url:?}\nredis_durability = \"volatile\"\n");
+    let redis = Redis::start();
+    let text = redis.settings();
     let homes = [Home::new(), Home::new()];
     for (n, home) in homes.iter().enumerate() {
         configure(home, &text);
