@@ -9,8 +9,9 @@ use hyper::Method;
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderValue};
 use skein_wire::{
-    Append, Appended, Compact, Delta, DeltaPassed, Flush, Flushed, Fork, Hit, Hydrate, Hydrated,
-    Imported, List, Message, Rewind, Rewound, Session, SetState, State, StateSet, TranscriptUsage,
+    Append, Appended, BeginReply, Compact, Delta, DeltaPassed, Flush, Flushed, Fork, Hit, Hydrate,
+    Hydrated, Imported, List, Message, Repair, Repaired, ReplyBegun, Rewind, Rewound, Session,
+    SetState, State, StateSet, TranscriptUsage,
 };
 
 use crate::call::Client;
@@ -102,6 +103,24 @@ impl Client {
         key: &Key,
     ) -> Result<Rewound, Error> {
         self.post(&part(session, "rewind"), body, key).await
+    }
+
+    pub async fn begin_reply(
+        &self,
+        session: &str,
+        body: &BeginReply,
+        key: &Key,
+    ) -> Result<ReplyBegun, Error> {
+        self.post(&part(session, "reply"), body, key).await
+    }
+
+    pub async fn repair_transcript(
+        &self,
+        session: &str,
+        body: &Repair,
+        key: &Key,
+    ) -> Result<Repaired, Error> {
+        self.post(&part(session, "repair"), body, key).await
     }
 
     pub async fn compact(

@@ -16,6 +16,14 @@ use crate::text::{MessageId, Name, Reason, Title};
 use crate::token::Role;
 use crate::workspace::WorkspaceKind;
 
+/// Where a transcript ends that went back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RewoundTo {
+    After(MessageId),
+    /// It made way for this reply, which is to be said anew.
+    Before(MessageId),
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fact {
     ProjectAdded {
@@ -240,7 +248,7 @@ pub enum Change {
     /// Told of the fork, once it is there.
     Forked(ForkedFrom),
     TranscriptRewound {
-        to: MessageId,
+        to: RewoundTo,
         /// Messages that are no longer shown.
         dropped: u64,
     },

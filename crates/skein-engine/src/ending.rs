@@ -149,10 +149,21 @@ impl Desk {
                 Ok(Outcome::Session(Box::new(after)))
             })
             .await?;
+        if let Some(session) = restored_without_agent(&answer) {
+            self.fence_and_close(session).await;
+        }
         if let Some(fleet) = self.shared.fleet.get() {
             fleet.ring();
         }
         Ok(answer)
+    }
+}
+
+/// The session, if its new run has begun with its restore. One with an agent has its run when that is launched.
+fn restored_without_agent(answer: &Answer) -> Option<&Session> {
+    match answer {
+        Answer::Fresh(Outcome::Session(session)) if session.gear.is_none() => Some(session),
+        _ => None,
     }
 }
 

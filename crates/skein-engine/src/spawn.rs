@@ -8,6 +8,7 @@ use skein_domain::{
 };
 use skein_store::Writer;
 use skein_store::backend::Filter;
+use skein_transcript::TranscriptId;
 
 use crate::caller::{Answer, Outcome};
 use crate::desk::Desk;
@@ -88,7 +89,11 @@ impl Desk {
             None => format!("agent:{agent}").parse()?,
         };
         let must_own = self.must_own(None);
-        let ids = self.shared.ids.clone();
+        let (ids, shared, tenant) = (
+            self.shared.ids.clone(),
+            self.shared.clone(),
+            self.tenant().clone(),
+        );
         self.change("spawn a session", Role::Operate, move |writer| {
             let place = find_place(writer, &spawn, &own_thread, must_own.as_ref())?;
             let (parent, allowance) = match place.parent {
@@ -114,6 +119,9 @@ impl Desk {
                 broadcast: None,
                 at: writer.now(),
             };
+            if let Some(books) = shared.books.get() {
+                books.beginnings.add(&tenant, TranscriptId::from(&new.id));
+            }
             let Some(prepared) = &prepared else {
                 let session = Session::ready(new);
                 insert(writer, &session, allowance)?;

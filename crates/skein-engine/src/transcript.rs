@@ -10,6 +10,8 @@
 //! First place to read: [`crate::Desk::append`].
 
 mod access;
+mod begin;
+mod fence;
 mod fork;
 mod live;
 mod read;
@@ -28,6 +30,7 @@ pub use live::{Delta, Follower, Heard};
 pub use read::{Edition, Overview, TranscriptUsage};
 pub use search::SearchOrder;
 
+use begin::Beginnings;
 use fork::Forking;
 use live::{Live, Notice};
 use search::Unseen;
@@ -59,6 +62,7 @@ pub(crate) struct Books {
     unseen: Unseen,
     looked: Looked,
     forking: Forking,
+    pub(crate) beginnings: Beginnings,
 }
 
 impl Books {
@@ -69,6 +73,7 @@ impl Books {
             unseen: Unseen::default(),
             looked: Looked::default(),
             forking: Forking::default(),
+            beginnings: Beginnings::default(),
         }
     }
 
@@ -94,6 +99,8 @@ impl Books {
 pub enum Done {
     Appended(Appended),
     Rewound { to: MessageId, dropped: u64 },
+    ReplyBegun { id: MessageId, dropped: u64 },
+    Repaired { closed: u64 },
     StateSet { version: u64 },
     Flushed { flushed: Flushed, keep: Keep },
     Hydrated(Hydrated),

@@ -4,6 +4,7 @@
 //! anew if that moved. Every call can be repeated: after a lost answer the second call finds the first
 //! one's work and says so. A cold transcript is hydrated by whoever writes to it, and read where it is.
 
+mod begin;
 mod draft;
 mod flush;
 mod hydrate;
@@ -25,7 +26,7 @@ use std::sync::Arc;
 
 use skein_domain::{Conflict, TenantId, Timestamp};
 
-use crate::chain::{Chain, Head, Marks, Origin, Strand};
+use crate::chain::{Head, Origin, Strand};
 use crate::cipher::{Cipher, Plain};
 use crate::cold::{Cold, Name};
 use crate::error::{Error, Result};
@@ -122,28 +123,6 @@ impl Transcripts {
             all: self.clone(),
             id: id.clone(),
         }
-    }
-
-    /// Begins an empty transcript. One that is there, hot or cold, is left as it is.
-    pub async fn create(&self, id: &TranscriptId, by: By) -> Result<Made> {
-        let head = Head {
-            version: 1,
-            run: by.run,
-            strand: 0,
-            strands: 1,
-            end: 0,
-            chain: Chain::START,
-            marks: Marks::default(),
-            spent: Usage::default(),
-            origin: None,
-            created_at: by.at,
-            touched_at: by.at,
-            said_at: Timestamp::from_micros(i64::MIN),
-        };
-        self.make(id, head, &Strand::ROOT, |existing| {
-            existing.origin.is_none()
-        })
-        .await
     }
 
     /// Begins a transcript that goes on from a point of another. Costs the same at any length of that one,

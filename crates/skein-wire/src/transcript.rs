@@ -173,6 +173,39 @@ pub struct Rewound {
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+pub struct BeginReply {
+    /// The id that the reply will have, chosen before the model is asked.
+    pub id: String,
+    /// Refuses unless this is the session's current run; to be named while an agent is at work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ReplyBegun {
+    pub session: String,
+    pub id: String,
+    /// Messages of an earlier attempt that are no longer shown.
+    pub dropped: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Repair {
+    /// Refuses unless this is the session's current run; to be named while an agent is at work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Repaired {
+    pub session: String,
+    /// Tool calls that had no result, and have one now that says so.
+    pub closed: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Compact {
     /// The first message that the summary stands for.
     pub from: String,

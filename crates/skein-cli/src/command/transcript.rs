@@ -2,6 +2,7 @@
 
 mod append;
 mod export;
+mod retry;
 mod search;
 mod show;
 mod state;
@@ -29,6 +30,8 @@ enum TranscriptCommand {
     Export(export::ExportArgs),
     Import(export::ImportArgs),
     Rewind(RewindArgs),
+    Reply(retry::ReplyArgs),
+    Repair(retry::RepairArgs),
     Compact(CompactArgs),
     State(state::StateArgs),
     /// Show what a session's messages cost, and those of everything delegated below it
@@ -120,6 +123,8 @@ pub(crate) async fn run(context: &Context, args: TranscriptArgs) -> Result<(), U
         TranscriptCommand::Export(args) => export::run(context, args).await,
         TranscriptCommand::Import(args) => export::import(context, args).await,
         TranscriptCommand::Rewind(args) => rewind(context, args).await,
+        TranscriptCommand::Reply(args) => retry::reply(context, args).await,
+        TranscriptCommand::Repair(args) => retry::repair(context, args).await,
         TranscriptCommand::Compact(args) => compact(context, args).await,
         TranscriptCommand::State(args) => state::run(context, args).await,
         TranscriptCommand::Usage { session } => usage(context, &session).await,

@@ -331,6 +331,12 @@ fn transcripts(home: &Home, uncovered: &mut BTreeSet<String>) {
             &["added"],
         ),
         ("rewind", &["rewind", s, "--to", "m2"], &["to", "dropped"]),
+        (
+            "reply",
+            &["reply", s, "--id", "m3"],
+            &["session", "id", "dropped"],
+        ),
+        ("repair", &["repair", s], &["session", "closed"]),
         ("usage", &["usage", s], &["own", "total", "sessions"]),
         ("flush", &["flush", s], &["entries", "segments", "kept_hot"]),
         ("hydrate", &["hydrate", s], &["session", "hydrated"]),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::base::{Daemon, Home, Ran};
-use crate::tiers::configure;
+use crate::configure;
 use crate::{ids, say};
 
 /// Nothing takes so long.

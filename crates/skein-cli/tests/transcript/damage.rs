@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::base::Home;
-use crate::tiers::{configure, own};
+use crate::tiers::own;
 use crate::{append, ids, say};
 
 /// Every file below, with its contents.

@@ -12,6 +12,11 @@
 )]
 mod base;
 
+#[path = "../fleet/common.rs"]
+#[expect(dead_code, reason = "other suites use the rest")]
+mod common;
+
+mod away;
 mod bad_input;
 mod basics;
 mod bucket;
@@ -19,10 +24,13 @@ mod bucket;
 mod clock;
 mod crash;
 mod damage;
+mod defects;
 mod forks;
 #[cfg(target_os = "linux")]
 #[path = "../preload/library.rs"]
 mod library;
+mod redis;
+mod retries;
 #[cfg(target_os = "linux")]
 #[path = "../preload/clock.rs"]
 mod skewed;
@@ -51,6 +59,28 @@ fn append<'a>(session: &'a str, role: &'a str, id: &'a str, text: &'a str) -> [&
 /// Says something, by the command line.
 fn say(home: &Home, session: &str, role: &str, id: &str, text: &str) -> Value {
     home.json(&append(session, role, id, text))
+}
+
+/// Writes the user's settings.
+fn configure(home: &Home, text: &str) {
+    let folder = home.user().join(".config/skein");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("config.toml"), text).unwrap();
+}
+
+/// `hot` or `cold`.
+fn tier(home: &Home, session: &str) -> String {
+    let shown = home.show(session);
+    shown["transcript"]["tier"].as_str().unwrap().to_owned()
+}
+
+/// Says several things at once, as lines of JSON.
+fn append_lines(home: &Home, session: &str, messages: &[Value]) -> Value {
+    let lines: String = messages.iter().map(|m| format!("{m}\n")).collect();
+    let args = ["--json", "transcript", "append", session];
+    let ran = home.run_with_input(&args, lines.as_bytes());
+    assert_eq!(ran.code, 0, "{ran:?}");
+    ran.document()
 }
 
 /// The ids of all messages, as `show` gives them.

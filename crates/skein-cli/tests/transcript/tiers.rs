@@ -5,14 +5,8 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use crate::base::Home;
-use crate::{append, ids, kinds, say};
-
-fn tier(home: &Home, session: &str) -> String {
-    home.show(session)["transcript"]["tier"]
-        .as_str()
-        .unwrap()
-        .to_owned()
-}
+use crate::redis::Redis;
+use crate::{append, configure, ids, kinds, say, tier};
 
 /// The part of a cold location that is this home's.
 pub(crate) fn own(home: &Home, location: &Path) -> PathBuf {
@@ -82,12 +76,6 @@ fn archiving_a_thread_flushes_and_reopening_goes_on() {
     say(&home, &session, "user", "m2", "y");
     assert_eq!(ids(&home, &session), ["m1", "m2"]);
     assert_eq!(tier(&home, &session), "hot");
-}
-
-pub(crate) fn configure(home: &Home, text: &str) {
-    let folder = home.user().join(".config/skein");
-    std::fs::create_dir_all(&folder).unwrap();
-    std::fs::write(folder.join("config.toml"), text).unwrap();
 }
 
 #[test]
@@ -190,6 +178,9 @@ fn l3_a_cold_tier_that_fails_leaves_the_hot_copy_and_the_thread_open() {
     let home = Home::with_project();
     let session = home.spawn(&["work"]);
     say(&home, &session, "user", "m1", "x");
+    // The folder is made by what is put there first.
+    home.json(&["transcript", "flush", &session, "--keep-hot"]);
+    say(&home, &session, "user", "m2", "y");
     let cold = home.root().join("cold");
     let away = home.root().join("away");
     std::fs::rename(&cold, &away).unwrap();
@@ -198,7 +189,7 @@ fn l3_a_cold_tier_that_fails_leaves_the_hot_copy_and_the_thread_open() {
     let ran = home.run(&["--json", "thread", "archive", &thread]);
     assert_eq!(ran.code, 6, "{ran:?}");
     assert_eq!(home.json(&["thread", "show", &thread])["state"], "open");
-    assert_eq!(ids(&home, &session), ["m1"]);
+    assert_eq!(ids(&home, &session), ["m1", "m2"]);
     std::fs::remove_file(&cold).unwrap();
     std::fs::rename(&away, &cold).unwrap();
     home.json(&["thread", "archive", &thread]);
@@ -310,37 +301,10 @@ fn what_was_flushed_before_there_were_keys_is_read_as_plain() {
     assert_eq!(ids(&home, &session), ["m1", "m2"]);
 }
 
-/// Ended with the test, also when that fails.
-struct Redis(std::process::Child);
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn homes_that_share_a_redis_keep_apart() {
-    let folder = tempfile::tempdir().unwrap();
-    let socket = folder.path().join("r.sock");
-    let child = std::process::Command::new("redis-server")
-        .args(["--port", "0", "--save", "", "--appendonly", "no"])
-        .arg("--unixsocket")
-        .arg(&socket)
-        .arg("--dir")
-        .arg(folder.path())
-        .stdout(std::process::Stdio::null())
-        .spawn();
-    let _redis = Redis(child.expect("these tests need `redis-server` (Debian: redis-server)"));
-    for _ in 0..600 {
-        if socket.exists() {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
-    let url = format!("redis+unix://{}", socket.display());
-    let text = format!("[transcripts]\nhot = {url:?}\nredis_durability = \"volatile\"\n");
+    let redis = Redis::start();
+    let text = redis.settings();
     let homes = [Home::new(), Home::new()];
     for (n, home) in homes.iter().enumerate() {
         configure(home, &text);

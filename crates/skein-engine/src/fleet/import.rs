@@ -202,15 +202,10 @@ impl Writing {
         let Some(books) = self.shared.books.get() else {
             return Ok(());
         };
-        let all = books.of(&self.tenant);
         if !begun {
-            match all.create(&self.id, self.by).await {
-                // One that was forked from another is there, too.
-                Err(error) if error.kind() != Kind::Conflict => return Err(error),
-                Ok(_) | Err(_) => {}
-            }
+            books.begin(&self.tenant, &self.id, self.by).await?;
         }
-        let transcript = all.open(&self.id);
+        let transcript = books.of(&self.tenant).open(&self.id);
         let mut messages = vec![];
         for word in words {
             match &*word {

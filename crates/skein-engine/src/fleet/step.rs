@@ -219,6 +219,10 @@ impl Carrier {
 
     async fn launch(&self, saga: &Saga, session: &Session, gear: &Gear) -> Result<Done, StepError> {
         let opening = self.opening(saga, session).await?;
+        if saga.kind == SagaKind::Restore {
+            // Before there is a process that could say something.
+            self.desk.fence(session).await;
+        }
         let settings = self.settings(session).await?;
         let agent = agent_named(&settings, &session.agent, gear.launch.via)?;
         let fleet = self.fleet.clone();

@@ -1,6 +1,6 @@
 //! Who may read and write which transcript.
 
-use skein_domain::{Conflict, Fact, Phase, Role, Session};
+use skein_domain::{Conflict, Fact, Phase, Role, Session, SessionId};
 use skein_transcript::{By, Error as TranscriptError, Run, Transcript, TranscriptId, Transcripts};
 
 use super::Books;
@@ -82,11 +82,30 @@ impl Desk {
     ) -> Result<Book, Error> {
         let book = self.writable(op, reference, run).await?;
         if book.session.has_run() {
-            let session = book.session.id;
-            let error = skein_domain::Refused::AgentDrives { session };
-            return Err(self.refused(op, error.into()).await);
+            return Err(self.driven(op, book.session.id).await);
         }
         Ok(book)
+    }
+
+    /// As [`Desk::writable`], for what only the loop does that asks the model: it makes way for a reply, and
+    /// closes what it left open. Where an agent is at work that loop is the agent, and it says so by naming
+    /// its run; anybody else would cut into a turn that is still going on.
+    pub(super) async fn writable_by_its_loop(
+        &self,
+        op: &'static str,
+        reference: String,
+        run: Option<u64>,
+    ) -> Result<Book, Error> {
+        let book = self.writable(op, reference, run).await?;
+        if book.session.has_run() && run.is_none() {
+            return Err(self.driven(op, book.session.id).await);
+        }
+        Ok(book)
+    }
+
+    async fn driven(&self, op: &'static str, session: SessionId) -> Error {
+        let error = skein_domain::Refused::AgentDrives { session };
+        self.refused(op, error.into()).await
     }
 
     pub(super) fn by(&self, book: &Book) -> By {
@@ -98,13 +117,15 @@ impl Desk {
 
     /// Begins the transcript, unless it is there.
     pub(super) async fn ensure(&self, book: &Book) -> Result<(), Error> {
-        let all = self.transcripts()?;
-        let id = book.transcript.id();
-        // A fork's is not made by `create`, and must not be taken for somebody else's.
-        if all.find(id).await?.is_none() {
-            all.create(id, self.by(book)).await?;
-        }
-        Ok(())
+        let (books, id) = (self.books()?, book.transcript.id());
+        Ok(books.begin(self.tenant(), id, self.by(book)).await?)
+    }
+
+    /// Whether nothing was ever said, as far as that is known without asking the cold tier.
+    pub(super) async fn is_silent(&self, book: &Book) -> Result<bool, Error> {
+        let (books, id) = (self.books()?, book.transcript.id());
+        Ok(books.beginnings.is_silent(self.tenant(), id)
+            && !books.of(self.tenant()).is_hot(id).await?)
     }
 
     /// The answer, kept under the caller's key if there is one, with the event that tells of the change.

@@ -127,7 +127,7 @@ impl Desk {
     async fn reserve_fork(&self, order: &ForkOrder) -> Result<Fork, Error> {
         self.books()?;
         let (order, shared) = (order.clone(), self.shared.clone());
-        let must_own = self.must_own(None);
+        let (must_own, tenant) = (self.must_own(None), self.tenant().clone());
         let reserved = self
             .store
             .write(&self.caller.actor, self.now(), move |writer| {
@@ -142,6 +142,9 @@ impl Desk {
                 // Before it can be seen, so that no sweep takes it for a dead one's.
                 if let Some(books) = shared.books.get() {
                     books.forking.lock().insert(fork.session.clone());
+                    // The id may have been another session's that came to nothing.
+                    let id = TranscriptId::from(&fork.session);
+                    books.beginnings.remove(&tenant, &id);
                 }
                 writer.insert(&fork)?;
                 let began = Change::ForkBegan {

@@ -117,6 +117,15 @@ impl Follower {
         }
     }
 
+    /// Of a transcript that has not begun: there is nothing to look for before somebody rings.
+    pub(super) fn of_silent(transcript: Transcript, notices: broadcast::Receiver<Notice>) -> Self {
+        Self {
+            behind: false,
+            unsure: false,
+            ..Self::new(transcript, notices, None)
+        }
+    }
+
     /// What comes next, as soon as it does; `None` when nothing more can.
     ///
     /// Cancel-safe: the cursor moves only when something is returned.

@@ -11,6 +11,7 @@ use skein_transcript::{Message, Placed, TranscriptId, Usage, Versioned, zeitlich
 
 use super::access::{Book, is_missing};
 use super::live::Follower;
+use super::tier::apart;
 use crate::desk::Desk;
 use crate::error::Error;
 use crate::tasks::blocking;
@@ -52,10 +53,20 @@ pub struct TranscriptUsage {
     pub sessions: u64,
 }
 
+/// Where nothing was said.
+const EMPTY: Page = Page {
+    messages: vec![],
+    next: None,
+};
+
 impl Desk {
     /// None where no transcripts are kept.
     pub async fn transcript_overview(&self, session: &Session) -> Option<Overview> {
         let all = self.transcripts().ok()?;
+        let book = self.book_of(session.clone()).ok()?;
+        if self.is_silent(&book).await.unwrap_or(false) {
+            return Some(Overview::of(None));
+        }
         match all.locate(&TranscriptId::from(&session.id)).await {
             Ok(found) => Some(Overview::of(found)),
             Err(error) => {
@@ -71,7 +82,11 @@ impl Desk {
         query: Query,
     ) -> Result<(Session, Page), Error> {
         let book = self.readable(reference).await?;
-        let page = page(&book, query).await?;
+        let page = if self.is_silent(&book).await? {
+            EMPTY
+        } else {
+            page(&book, query).await?
+        };
         Ok((book.session, page))
     }
 
@@ -81,12 +96,19 @@ impl Desk {
         reference: String,
     ) -> Result<(Session, Vec<Message>), Error> {
         let book = self.readable(reference).await?;
-        let context = book.transcript.context().await;
+        if self.is_silent(&book).await? {
+            return Ok((book.session, vec![]));
+        }
+        let transcript = book.transcript;
+        let context = apart(async move { transcript.context().await }).await?;
         Ok((book.session, or_nothing(context)?))
     }
 
     pub async fn transcript_state(&self, reference: String) -> Result<(Session, Versioned), Error> {
         let book = self.readable(reference).await?;
+        if self.is_silent(&book).await? {
+            return Ok((book.session, Versioned::default()));
+        }
         let state = book.transcript.state().await;
         Ok((book.session, or_nothing(state)?))
     }
@@ -94,9 +116,12 @@ impl Desk {
     /// The transcript as it stands now, to be read in several steps.
     pub async fn transcript_edition(&self, reference: String) -> Result<Edition, Error> {
         let book = self.readable(reference).await?;
-        let pinned = match book.transcript.pinned().await {
-            Err(error) if is_missing(&error) => None,
-            other => Some(other?),
+        let pinned = match self.is_silent(&book).await? {
+            true => None,
+            false => match book.transcript.pinned().await {
+                Err(error) if is_missing(&error) => None,
+                other => Some(other?),
+            },
         };
         Ok(Edition {
             session: book.session,
@@ -114,6 +139,9 @@ impl Desk {
         let live = &self.books()?.live;
         // Before the first look, so that nothing falls between.
         let notices = live.subscribe(self.tenant(), book.transcript.id());
+        if after.is_none() && self.is_silent(&book).await? {
+            return Ok(Follower::of_silent(book.transcript, notices));
+        }
         Ok(Follower::new(book.transcript, notices, after))
     }
 
@@ -146,7 +174,14 @@ impl Desk {
         let edition = self.transcript_edition(reference).await?;
         let (shown, state) = match &edition.pinned {
             None => (vec![], Versioned::default()),
-            Some(pinned) => (pinned.effective().await?, pinned.state().await?),
+            Some(pinned) => {
+                let pinned = pinned.clone();
+                apart(async move {
+                    let shown = pinned.effective().await?;
+                    Ok::<_, Error>((shown, pinned.state().await?))
+                })
+                .await??
+            }
         };
         let blob = blocking(move || {
             let messages: Vec<Message> = shown.into_iter().map(|p| p.message).collect();
@@ -170,11 +205,11 @@ pub struct Edition {
 impl Edition {
     pub async fn page(&self, query: Query) -> Result<Page, Error> {
         match &self.pinned {
-            Some(pinned) => Ok(pinned.page(query).await?),
-            None => Ok(Page {
-                messages: vec![],
-                next: None,
-            }),
+            Some(pinned) => {
+                let pinned = pinned.clone();
+                Ok(apart(async move { pinned.page(query).await }).await??)
+            }
+            None => Ok(EMPTY),
         }
     }
 
@@ -204,11 +239,9 @@ impl Edition {
 }
 
 pub(super) async fn page(book: &Book, query: Query) -> Result<Page, Error> {
-    match book.transcript.page(query).await {
-        Err(error) if is_missing(&error) => Ok(Page {
-            messages: vec![],
-            next: None,
-        }),
+    let transcript = book.transcript.clone();
+    match apart(async move { transcript.page(query).await }).await? {
+        Err(error) if is_missing(&error) => Ok(EMPTY),
         other => Ok(other?),
     }
 }

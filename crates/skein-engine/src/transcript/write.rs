@@ -1,6 +1,6 @@
-//! What changes a transcript: append, rewind, compact, the state slice, import.
+//! What changes a transcript: append, rewind, replies that are said anew, repair, compact, the state slice, import.
 
-use skein_domain::fact::Change;
+use skein_domain::fact::{Change, RewoundTo};
 use skein_domain::{Invalid, MessageId, SessionId};
 use skein_transcript::service::{Appended, Rewound};
 use skein_transcript::{By, Message, State, zeitlich};
@@ -52,6 +52,10 @@ impl Desk {
     }
 
     async fn say(&self, book: &Book, by: By, messages: &[Message]) -> Result<Appended, Error> {
+        let id = book.transcript.id();
+        if self.books()?.beginnings.is_open(self.tenant(), id) {
+            self.ensure(book).await?;
+        }
         let appended = match book.transcript.append(by, messages).await {
             Err(error) if is_missing(&error) => {
                 self.ensure(book).await?;
@@ -103,11 +107,79 @@ impl Desk {
         let Rewound { end, dropped } = book.transcript.rewind(self.by(&book), &to).await?;
         self.tell(&book, Notice::Rewound { end })?;
         let fact = Change::TranscriptRewound {
-            to: to.clone(),
+            to: RewoundTo::After(to.clone()),
             dropped,
         };
         let done = outcome(&book.session.id, Done::Rewound { to, dropped });
         self.done(op, done, Some(fact.of(&book.session))).await
+    }
+
+    /// Makes way for the reply `id`, chosen before its model is asked: if an earlier attempt got as far as
+    /// saying it, the transcript goes back to just before. To be called ahead of every attempt, so that
+    /// however many there are, and wherever they break off, one reply comes of it.
+    pub async fn begin_reply(
+        &self,
+        reference: String,
+        run: Option<u64>,
+        id: MessageId,
+    ) -> Result<Answer, Error> {
+        let op = "begin a reply";
+        if let Some(earlier) = self.earlier().await? {
+            return Ok(earlier);
+        }
+        let book = self.writable_by_its_loop(op, reference, run).await?;
+        let dropped = self.make_way(&book, &id).await?;
+        let fact = Change::TranscriptRewound {
+            to: RewoundTo::Before(id.clone()),
+            dropped,
+        };
+        let fact = (dropped > 0).then(|| fact.of(&book.session));
+        let done = outcome(&book.session.id, Done::ReplyBegun { id, dropped });
+        self.done(op, done, fact).await
+    }
+
+    /// How many messages were dropped.
+    async fn make_way(&self, book: &Book, id: &MessageId) -> Result<u64, Error> {
+        if self.is_silent(book).await? {
+            return Ok(0);
+        }
+        let Rewound { end, dropped } = match book.transcript.begin_reply(self.by(book), id).await {
+            // Nothing was said yet, so nothing is in the way.
+            Err(error) if is_missing(&error) => return Ok(0),
+            other => other?,
+        };
+        if dropped > 0 {
+            self.tell(book, Notice::Rewound { end })?;
+        }
+        Ok(dropped)
+    }
+
+    /// Closes tool calls that were left open: each gets one result, which says that it failed. To be called
+    /// before a conversation is gone on with; the second time there is nothing to do.
+    pub async fn repair(&self, reference: String, run: Option<u64>) -> Result<Answer, Error> {
+        let op = "repair a transcript";
+        if let Some(earlier) = self.earlier().await? {
+            return Ok(earlier);
+        }
+        let book = self.writable_by_its_loop(op, reference, run).await?;
+        let closed = self.close_calls(&book).await?;
+        let done = outcome(&book.session.id, Done::Repaired { closed });
+        self.done(op, done, None).await
+    }
+
+    /// How many calls were closed.
+    pub(super) async fn close_calls(&self, book: &Book) -> Result<u64, Error> {
+        if self.is_silent(book).await? {
+            return Ok(0);
+        }
+        let closed = match book.transcript.resume(self.by(book)).await {
+            Err(error) if is_missing(&error) => 0,
+            other => other?.added as u64,
+        };
+        if closed > 0 {
+            self.tell(book, Notice::Grew)?;
+        }
+        Ok(closed)
     }
 
     /// Adds a summary that a model is shown in place of the messages from `from` to `through`.

@@ -4,15 +4,20 @@
 
 mod access;
 mod anything;
+mod begins;
 mod broadcast;
 mod budgets;
 mod caps;
 mod common;
 mod crashes;
+mod fences;
 mod followers;
 mod gates;
 mod idempotency;
+mod mute;
 mod one_writer;
+mod packing;
+mod replies;
 mod retention;
 mod saga;
 mod summaries;

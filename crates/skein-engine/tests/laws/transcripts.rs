@@ -6,29 +6,35 @@ use skein_domain::{Conflict, Fork, Kind, Role, Session, Timestamp};
 use skein_engine::transcript::{Cold, Delta, Done, ForkOrder, Heard, SearchOrder, TranscriptParts};
 use skein_engine::{Answer, Caller, Error, Outcome};
 use skein_store_sqlite::transcript::SqliteIndex;
+use skein_transcript::cipher::{Cipher, Plain};
 use skein_transcript::cold::{Cold as _, Name, Put, When};
-use skein_transcript::memory::{MemoryCold, MemoryHot};
+use skein_transcript::memory::MemoryHot;
 use skein_transcript::service::{Direction, Keep, Query, Tier};
 use skein_transcript::{Block, By, Message, Point, Run, Tiers, TranscriptId};
 use tempfile::TempDir;
 
 use crate::common::{Prepared, World};
+use crate::mute::Mute;
 
 /// A world whose sessions have transcripts.
-struct Talk {
-    world: World,
-    tiers: Tiers,
-    cold: Arc<MemoryCold>,
+pub(crate) struct Talk {
+    pub(crate) world: World,
+    pub(crate) tiers: Tiers,
+    pub(crate) cold: Arc<Mute>,
     index: Arc<SqliteIndex>,
     _folder: TempDir,
 }
 
 impl Talk {
-    async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
+        Self::with(Arc::new(Plain)).await
+    }
+
+    pub(crate) async fn with(cipher: Arc<dyn Cipher>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let index = SqliteIndex::open(&folder.path().join("search.db")).unwrap();
-        let cold = Arc::new(MemoryCold::default());
-        let tiers = Tiers::new(Arc::new(MemoryHot::default()), cold.clone());
+        let cold = Arc::new(Mute::default());
+        let tiers = Tiers::encrypted(Arc::new(MemoryHot::default()), cold.clone(), cipher);
         let mut talk = Self {
             world: World::new().await,
             tiers,
@@ -50,7 +56,7 @@ impl Talk {
         self.world.engine = self.world.engine.clone().with_transcripts(parts);
     }
 
-    fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.world = self.world.restarted(Arc::new(Prepared::default()));
         self.equip();
     }
@@ -66,11 +72,11 @@ impl Talk {
             .await
     }
 
-    async fn say(&self, session: &Session, id: &str) {
+    pub(crate) async fn say(&self, session: &Session, id: &str) {
         self.try_say(session, None, id).await.unwrap();
     }
 
-    async fn fork(&self, source: &Session) -> Session {
+    pub(crate) async fn fork(&self, source: &Session) -> Session {
         let order = ForkOrder {
             source: source.id.to_string(),
             ..ForkOrder::default()
@@ -84,7 +90,7 @@ impl Talk {
             .unwrap()
     }
 
-    async fn messages(&self, session: &Session) -> Vec<Message> {
+    pub(crate) async fn messages(&self, session: &Session) -> Vec<Message> {
         let query = Query {
             direction: Direction::OldestFirst,
             cursor: None,
@@ -98,12 +104,12 @@ impl Talk {
         page.messages.into_iter().map(|p| p.message).collect()
     }
 
-    async fn ids(&self, session: &Session) -> Vec<String> {
+    pub(crate) async fn ids(&self, session: &Session) -> Vec<String> {
         let messages = self.messages(session).await;
         messages.iter().map(|m| m.id.to_string()).collect()
     }
 
-    async fn tier(&self, session: &Session) -> Option<Tier> {
+    pub(crate) async fn tier(&self, session: &Session) -> Option<Tier> {
         let overview = self.world.desk().transcript_overview(session).await;
         overview.unwrap().tier
     }
@@ -122,7 +128,7 @@ impl Talk {
         assert_eq!(put.await.unwrap(), Put::Done);
     }
 
-    async fn find(&self, text: &str) -> Vec<String> {
+    pub(crate) async fn find(&self, text: &str) -> Vec<String> {
         let order = SearchOrder {
             text: text.into(),
             limit: 10,
@@ -135,7 +141,7 @@ impl Talk {
     }
 }
 
-fn message(id: &str) -> Message {
+pub(crate) fn message(id: &str) -> Message {
     let blocks = vec![Block::Text(format!("text of {id}"))];
     let late = Timestamp::from_micros(i64::MAX);
     Message::new(

@@ -175,3 +175,30 @@ async fn l10_what_a_driver_wrote_before_it_died_comes_before_what_the_next_one_w
     world.terminal(&session, 2).await;
     world.until_said(&session, &ids(0..3)).await;
 }
+
+/// A writer of the first run that has not heard of the restore comes too late, though the second says nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn l10_a_run_that_is_launched_anew_fences_the_earlier_one_at_once() {
+    for away in [false, true] {
+        let world = World::new().await;
+        let session = at_work(&world).await;
+        add(&world.private(&session, TOLD), &says(0..1));
+        world.until_said(&session, &ids(0..1)).await;
+        world.terminal(&session, 1).await.exit(Exit::Code(0));
+        let over = |s: &Session| matches!(s.phase, Phase::Ended { .. });
+        world.until(&session, over).await;
+        if away {
+            world.faults.arm(1, Fault::StopAfter);
+            assert!(world.say_as(&session, 1, "lost").await.is_err());
+        }
+        world.desk().restore(session.id.to_string()).await.unwrap();
+        world.terminal(&session, 2).await;
+        world.faults.revive();
+        if away {
+            // Nobody could be fenced; the new run's first word does it.
+            world.say_as(&session, 2, "first").await.unwrap();
+        }
+        let late = world.say_as(&session, 1, "late").await.unwrap_err();
+        assert_eq!(late.kind(), skein_domain::Kind::Conflict);
+    }
+}

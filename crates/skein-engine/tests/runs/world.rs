@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use skein_agent::Registry;
 use skein_agent::moment::Zone;
-use skein_domain::{Actor, Allowance, LaunchSettings, Project, PromptVia, Session, TenantId, Via};
+use skein_domain::{
+    Actor, Allowance, LaunchSettings, Project, PromptVia, Session, TenantId, Timestamp, Via,
+};
 use skein_engine::fleet::equip::Equip;
 use skein_engine::fleet::{
     Databases, MachineSettings, Memory, NoPoints, ProjectSettings, Settings, SettingsError,
@@ -23,8 +25,8 @@ use skein_store::memory::MemoryBackend;
 use skein_store_sqlite::transcript::SqliteIndex;
 use skein_transcript::fault::{Faults, Faulty};
 use skein_transcript::memory::MemoryHot;
-use skein_transcript::service::{Direction, Query};
-use skein_transcript::{Hot, Tiers, TranscriptId};
+use skein_transcript::service::{Appended, Direction, Query};
+use skein_transcript::{Block, By, Hot, Message, Role, Run, Tiers, TranscriptId};
 use skein_workspace::NoWorkspace;
 use tempfile::TempDir;
 
@@ -178,6 +180,22 @@ impl World {
                 return said;
             }
         }
+    }
+
+    /// Says something on behalf of a run, as a writer does who asks the ledger nothing.
+    pub(crate) async fn say_as(
+        &self,
+        session: &Session,
+        run: u64,
+        id: &str,
+    ) -> skein_transcript::Result<Appended> {
+        let at = Timestamp::from_micros(1);
+        let blocks = vec![Block::Text(id.to_owned())];
+        let message = Message::new(id.parse().unwrap(), Role::User, blocks, at);
+        let all = self.transcripts.tenant(TenantId::default_tenant());
+        let transcript = all.open(&TranscriptId::from(&session.id));
+        let by = By { run: Run(run), at };
+        transcript.append(by, &[message]).await
     }
 
     /// Waits until the transcript has these, and no others.

@@ -302,6 +302,15 @@ pub(crate) fn done(session: &SessionId, done: &Done) -> Value {
             to: to.to_string(),
             dropped: *dropped,
         }),
+        Done::ReplyBegun { id, dropped } => serde_json::to_value(wire::ReplyBegun {
+            session,
+            id: id.to_string(),
+            dropped: *dropped,
+        }),
+        Done::Repaired { closed } => serde_json::to_value(wire::Repaired {
+            session,
+            closed: *closed,
+        }),
         Done::StateSet { version } => serde_json::to_value(wire::StateSet {
             session,
             version: *version,

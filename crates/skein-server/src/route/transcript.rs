@@ -41,6 +41,8 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(deltas))
         .routes(routes!(get_state, set_state))
         .routes(routes!(rewind))
+        .routes(routes!(reply))
+        .routes(routes!(repair))
         .routes(routes!(compact))
         .routes(routes!(flush))
         .routes(routes!(hydrate))
@@ -284,6 +286,30 @@ async fn rewind(
 ) -> Result<Response, ApiError> {
     let to = body.to.parse()?;
     ok(&desk, desk.rewind(session, body.run, to).await?)
+}
+
+/// Makes way for a reply whose id was chosen before the model is asked: what an earlier attempt said of it, and
+/// all after it, is no longer part of the transcript.
+#[utoipa::path(post, path = "/api/v1/sessions/{session}/transcript/reply", tag = "transcripts", request_body = wire::BeginReply,
+    params(("session" = String, Path), Keyed),
+    responses((status = 200, body = wire::ReplyBegun), (status = "default", body = wire::ErrorBody)))]
+async fn reply(
+    Path(session): Path<String>,
+    Change(desk, body): Change<wire::BeginReply>,
+) -> Result<Response, ApiError> {
+    let id = body.id.parse()?;
+    ok(&desk, desk.begin_reply(session, body.run, id).await?)
+}
+
+/// Closes tool calls that were left open, each with one result that says so. The second time there is nothing to do.
+#[utoipa::path(post, path = "/api/v1/sessions/{session}/transcript/repair", tag = "transcripts", request_body = Option<wire::Repair>,
+    params(("session" = String, Path), Keyed),
+    responses((status = 200, body = wire::Repaired), (status = "default", body = wire::ErrorBody)))]
+async fn repair(
+    Path(session): Path<String>,
+    Change(desk, body): Change<wire::Repair>,
+) -> Result<Response, ApiError> {
+    ok(&desk, desk.repair(session, body.run).await?)
 }
 
 /// Adds a summary that a model is shown in place of the messages it covers. They stay for everybody else.

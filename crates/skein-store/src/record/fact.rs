@@ -1,7 +1,7 @@
 //! How facts are written into events. The names of the fields are part of the interface.
 
 use serde_json::{Value, json};
-use skein_domain::fact::{Change, Place, SagaChange};
+use skein_domain::fact::{Change, Place, RewoundTo, SagaChange};
 use skein_domain::{Allowance, Fact, Outcome, Reason, SagaId, SagaKind, Usage};
 
 /// Where an event belongs.
@@ -231,9 +231,10 @@ fn change(change: &Change) -> Value {
         Change::Forked(from) => json!({
             "from": from.session.as_str(), "message": from.message.as_ref().map(ToString::to_string),
         }),
-        Change::TranscriptRewound { to, dropped } => {
-            json!({"to": to.as_str(), "dropped": dropped})
-        }
+        Change::TranscriptRewound { to, dropped } => match to {
+            RewoundTo::After(message) => json!({"to": message.as_str(), "dropped": dropped}),
+            RewoundTo::Before(reply) => json!({"reply": reply.as_str(), "dropped": dropped}),
+        },
         Change::TranscriptFlushed {
             entries,
             segments,

@@ -78,7 +78,7 @@ pub fn l10_a_stale_run_is_fenced_off(pair: &mut Pair) {
     assert_eq!(fenced.kind(), Kind::Conflict);
     for refused in [
         block_on(t.rewind(by(2), &mid("a"))).map(|_| ()),
-        block_on(t.begin_reply(by(2), &mid("a"))),
+        block_on(t.begin_reply(by(2), &mid("a"))).map(|_| ()),
         block_on(t.claim(by(2))),
         block_on(t.set_state(by(2), 0, State::default())).map(|_| ()),
         block_on(t.resume(by(2))).map(|_| ()),

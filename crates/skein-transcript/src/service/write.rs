@@ -46,6 +46,15 @@ struct Changed {
     after: Head,
 }
 
+impl Changed {
+    fn rewound(&self) -> Rewound {
+        Rewound {
+            end: self.after.end,
+            dropped: self.before.saturating_sub(self.after.marks.messages),
+        }
+    }
+}
+
 /// A change that is wanted; what it takes is decided on what is there.
 enum Wish<'a> {
     /// Nothing but the fence.
@@ -83,18 +92,14 @@ impl Transcript {
     /// Goes back to just after a message, the state slice with it. What came later stays for the forks
     /// that share it; the transcript goes on without.
     pub async fn rewind(&self, by: By, to: &MessageId) -> Result<Rewound> {
-        let changed = self.change(by, Wish::Rewind(to)).await?;
-        Ok(Rewound {
-            end: changed.after.end,
-            dropped: changed.before.saturating_sub(changed.after.marks.messages),
-        })
+        Ok(self.change(by, Wish::Rewind(to)).await?.rewound())
     }
 
     /// Makes way for the reply `id`, which was chosen before the model is asked: if an earlier attempt got
     /// as far as writing it, the transcript goes back to just before. A retry, a rewind and a crash all
     /// come to the same history this way.
-    pub async fn begin_reply(&self, by: By, id: &MessageId) -> Result<()> {
-        self.change(by, Wish::BeginReply(id)).await.map(|_| ())
+    pub async fn begin_reply(&self, by: By, id: &MessageId) -> Result<Rewound> {
+        Ok(self.change(by, Wish::BeginReply(id)).await?.rewound())
     }
 
     /// Adds a summary that stands for the messages from `from` to `through`, which are hidden from a
