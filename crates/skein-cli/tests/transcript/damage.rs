@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::base::Home;
+use crate::configure;
 use crate::tiers::own;
 use crate::{append, ids, say};
 
