@@ -21,9 +21,6 @@ use crate::schema::{self, Format, LEDGER};
 /// Files up to this size are checked in full at every opening; larger ones only by `doctor`.
 const CHECKED_BYTES: u64 = 64 << 20;
 const BUSY: Duration = Duration::from_secs(5);
-/// How long the log grows before its pages are moved into the file: 16 MB, which a start after a crash still
-/// reads in no time. SQLite's own quarter of that has one in a hundred changes wait for the move.
-const LOG_PAGES: u32 = 4000;
 /// More than the statements of [`crate::sql`] in all their shapes.
 const STATEMENTS: usize = 128;
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
@@ -142,7 +139,8 @@ fn connect(path: &Path) -> Result<Connection> {
         connection.busy_timeout(BUSY)?;
         connection.pragma_update(None, "synchronous", "FULL")?;
         connection.pragma_update(None, "cache_size", -8192)?;
-        connection.pragma_update(None, "wal_autocheckpoint", LOG_PAGES)?;
+        // The writer moves the log when it has the time (see `writer`); readers never do.
+        connection.pragma_update(None, "wal_autocheckpoint", 0)?;
         // Plans do not follow the values that are bound, or statements would be compiled anew for each.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS);

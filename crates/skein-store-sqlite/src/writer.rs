@@ -1,14 +1,21 @@
-//! The one thread that writes. Jobs that are queued together share one commit and its one wait for the
-//! disk; each still fails alone.
+//! The one writer. Jobs that are queued together share one commit and its one wait for the disk; each still
+//! fails alone.
+//!
+//! A thread does the work. On a disk that is quicker than waking a thread and being woken by it, whoever has queued
+//! a job may do what is queued instead ([`Queued::lead`]); there is one connection, and one at a time has it.
+//! Moving the log into the file takes longer and is always the thread's.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
+use rusqlite::hooks::Wal;
 use skein_store::Error;
 use skein_store::backend::{Result, WriteReply};
 
@@ -18,6 +25,11 @@ use crate::failure;
 const MOST_QUEUED: usize = 65_536;
 /// Most jobs in one commit, so that the first of them is not kept waiting by the last.
 const MOST_TOGETHER: usize = 512;
+/// Batches that take longer are left to the thread: a caller has other things to do.
+const QUICK: Duration = Duration::from_millis(1);
+/// How long the log grows before its pages are moved into the file: 16 MB, which a start after a crash still
+/// reads in no time. SQLite's own quarter of that has one in a hundred changes wait for the move.
+const LOG_PAGES: u32 = 4000;
 
 /// What a job does in the open transaction. It may be run again, after the first run was undone.
 pub(crate) type Run = Box<dyn FnMut(&Connection, &Path) -> Result<()> + Send>;
@@ -31,13 +43,21 @@ struct Job {
 struct Queue {
     jobs: VecDeque<Job>,
     closed: bool,
+    /// How many were ever taken out, in the order they came.
+    taken: u64,
+    /// The log is to be moved.
+    tidy: bool,
 }
 
 #[derive(Default)]
 struct Shared {
     queue: Mutex<Queue>,
-    /// Told when a job comes or the queue is closed.
+    /// Told when there is something for the thread to do.
     changed: Condvar,
+    /// Who has it writes. Gone once closed.
+    service: Mutex<Option<Service>>,
+    /// Microseconds a batch took lately; 0: none was done yet.
+    pace: AtomicU64,
 }
 
 impl Shared {
@@ -45,15 +65,15 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the first job of a batch; `None` when closed and empty.
-    fn first(&self) -> Option<Job> {
+    /// Waits until there is something for the thread to do; whether there is, or all is over.
+    fn wait(&self) -> bool {
         let mut queue = self.lock();
         loop {
-            if let Some(job) = queue.jobs.pop_front() {
-                return Some(job);
+            if !queue.jobs.is_empty() || std::mem::take(&mut queue.tidy) {
+                return true;
             }
             if queue.closed {
-                return None;
+                return false;
             }
             queue = self
                 .changed
@@ -63,11 +83,80 @@ impl Shared {
     }
 
     fn next(&self) -> Option<Job> {
-        self.lock().jobs.pop_front()
+        let mut queue = self.lock();
+        let job = queue.jobs.pop_front();
+        queue.taken += u64::from(job.is_some());
+        job
+    }
+
+    fn is_quick(&self) -> bool {
+        let pace = self.pace.load(Ordering::Relaxed);
+        pace > 0 && u128::from(pace) < QUICK.as_micros()
+    }
+
+    /// A moving average, so that one slow batch does not decide.
+    fn note_pace(&self, took: Duration) {
+        let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX).max(1);
+        let before = match self.pace.load(Ordering::Relaxed) {
+            0 => took,
+            before => before,
+        };
+        let now = before - before / 8 + took / 8;
+        self.pace.store(now.max(1), Ordering::Relaxed);
     }
 }
 
-/// The handle; the thread owns the connection. Shared with jobs that bring others about.
+/// A job that is queued and that the thread was not woken for, unless it is slow anyway. Dropping it wakes the
+/// thread.
+#[must_use]
+pub(crate) struct Queued {
+    shared: Arc<Shared>,
+    /// How many were queued before it.
+    ticket: u64,
+}
+
+impl Queued {
+    /// Does it on this thread, if nobody else writes or wants to: of several, larger batches are made by one who
+    /// does nothing else. Blocks for about as long as the disk takes to sync, which is known to be short.
+    pub(crate) fn lead(self) {
+        let alone = {
+            let queue = self.shared.lock();
+            queue.jobs.len() == 1 && queue.taken == self.ticket
+        };
+        if !alone || !self.shared.is_quick() {
+            return;
+        }
+        let service = match self.shared.service.try_lock() {
+            Ok(service) => service,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        let Some(service) = &*service else {
+            return;
+        };
+        if let Some(first) = self.shared.next() {
+            service.batch(first, &self.shared);
+        }
+        if service.log_is_long() {
+            self.shared.lock().tidy = true;
+            self.shared.changed.notify_one();
+        }
+    }
+
+    fn is_taken(&self) -> bool {
+        self.shared.lock().taken > self.ticket
+    }
+}
+
+impl Drop for Queued {
+    fn drop(&mut self) {
+        if !self.is_taken() {
+            self.shared.changed.notify_one();
+        }
+    }
+}
+
+/// The handle. Shared with jobs that bring others about.
 pub(crate) struct Writer {
     path: PathBuf,
     shared: Arc<Shared>,
@@ -84,15 +173,15 @@ impl fmt::Debug for Writer {
 
 impl Writer {
     pub(crate) fn start(path: &Path, connection: Connection) -> Result<Self> {
-        let service = Service {
-            path: path.to_owned(),
-            connection,
-        };
-        let shared = Arc::<Shared>::default();
+        let service = Service::new(path, connection)?;
+        let shared = Arc::new(Shared {
+            service: Mutex::new(Some(service)),
+            ..Shared::default()
+        });
         let queue = shared.clone();
         let thread = thread::Builder::new()
             .name("skein-writer".into())
-            .spawn(move || service.serve(&queue))
+            .spawn(move || serve(&queue))
             .map_err(Error::unavailable)?;
         Ok(Self {
             path: path.to_owned(),
@@ -102,6 +191,11 @@ impl Writer {
     }
 
     pub(crate) fn submit(&self, run: Run, reply: WriteReply) {
+        drop(self.enqueue(run, reply));
+    }
+
+    /// As [`Writer::submit`], for callers who may lead. `None`: it was refused.
+    pub(crate) fn enqueue(&self, run: Run, reply: WriteReply) -> Option<Queued> {
         let mut queue = self.shared.lock();
         let refusal = if queue.closed {
             Error::unavailable("the store was closed")
@@ -111,13 +205,15 @@ impl Writer {
                 hints: vec!["try again in a while".into()],
             }
         } else {
+            let ticket = queue.taken + queue.jobs.len() as u64;
             queue.jobs.push_back(Job { run, reply });
             drop(queue);
-            self.shared.changed.notify_one();
-            return;
+            let shared = self.shared.clone();
+            return Some(Queued { shared, ticket });
         };
         drop(queue);
         reply(Err(refusal));
+        None
     }
 
     /// Finishes what is queued and waits for the thread. Calling it again is fine.
@@ -137,9 +233,33 @@ impl Writer {
     }
 }
 
+fn serve(shared: &Shared) {
+    while shared.wait() {
+        let service = shared.service.lock();
+        let service = service.unwrap_or_else(PoisonError::into_inner);
+        let Some(service) = &*service else {
+            return;
+        };
+        // Others may have done it while we came.
+        if let Some(first) = shared.next() {
+            service.batch(first, shared);
+        }
+        if service.log_is_long() {
+            service.move_log("PASSIVE");
+        }
+    }
+    let service = shared.service.lock();
+    let service = service.unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(service) = service {
+        service.move_log("TRUNCATE");
+    }
+}
+
 struct Service {
     path: PathBuf,
     connection: Connection,
+    /// Pages in the log after the last commit.
+    log: Arc<AtomicU32>,
 }
 
 /// A job that ran in the open transaction; its reply waits for the commit.
@@ -159,18 +279,40 @@ enum Undo {
 }
 
 impl Service {
-    fn serve(self, queue: &Shared) {
-        while let Some(first) = queue.first() {
-            self.batch(first, queue);
-        }
-        // Best effort: an unemptied log is only read again at the next opening.
-        let _ = self
+    fn new(path: &Path, mut connection: Connection) -> Result<Self> {
+        let log = Arc::<AtomicU32>::default();
+        let told = log.clone();
+        // In the place of what SQLite would do: move the log in the middle of somebody's commit.
+        connection
+            .wal_hook(Some(move |_: &mut Wal, pages: std::ffi::c_int| {
+                told.store(u32::try_from(pages).unwrap_or(0), Ordering::Relaxed);
+                Ok(())
+            }))
+            .map_err(|e| failure::of(path, &e))?;
+        Ok(Self {
+            path: path.to_owned(),
+            connection,
+            log,
+        })
+    }
+
+    fn log_is_long(&self) -> bool {
+        self.log.load(Ordering::Relaxed) >= LOG_PAGES
+    }
+
+    /// Best effort: what stays in the log is as durable, and read from there.
+    fn move_log(&self, how: &str) {
+        let moved = self
             .connection
-            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+            .query_row(&format!("PRAGMA wal_checkpoint({how})"), [], |_| Ok(()));
+        // Readers may have kept it from being moved, or the disk; then after as many pages again.
+        drop(moved);
+        self.log.store(0, Ordering::Relaxed);
     }
 
     /// Runs `first` and what is queued behind it in one transaction, then gives the replies in order.
     fn batch(&self, first: Job, queue: &Shared) {
+        let begun = Instant::now();
         let mut batch = vec![];
         let outcome = self
             .fill(first, queue, &mut batch)
@@ -179,6 +321,7 @@ impl Service {
             // Should even this fail, the next BEGIN does too and every job is told so.
             let _ = self.execute("ROLLBACK");
         }
+        queue.note_pace(begun.elapsed());
         for Ran { job, result } in batch {
             let result = match &outcome {
                 Ok(()) => result,
@@ -328,10 +471,7 @@ mod tests {
     fn service(folder: &tempfile::TempDir) -> Service {
         let path = folder.path().join("skein.db");
         open::prepare(&path, &LEDGER).unwrap();
-        Service {
-            connection: open::writer(&path).unwrap(),
-            path,
-        }
+        Service::new(&path, open::writer(&path).unwrap()).unwrap()
     }
 
     fn stored(service: &Service) -> Vec<String> {
@@ -483,5 +623,87 @@ mod tests {
         writer.close();
         drop(send);
         assert_eq!(receive.iter().filter(|ok| *ok).count(), MOST_QUEUED);
+    }
+
+    /// A writer whose disk is known to be quick, or slow.
+    fn writer(folder: &tempfile::TempDir, pace: Duration) -> Writer {
+        let path = folder.path().join("skein.db");
+        open::prepare(&path, &LEDGER).unwrap();
+        let writer = Writer::start(&path, open::writer(&path).unwrap()).unwrap();
+        writer.shared.note_pace(pace);
+        writer
+    }
+
+    /// Which thread a job ran on.
+    fn telling(told: &mpsc::Sender<thread::ThreadId>) -> (Run, WriteReply) {
+        let (ran, told) = (Arc::new(Mutex::new(None)), told.clone());
+        let noted = ran.clone();
+        let run = Box::new(move |_: &Connection, _: &Path| {
+            *noted.lock().unwrap() = Some(thread::current().id());
+            Ok(())
+        });
+        let reply = Box::new(move |_| told.send(ran.lock().unwrap().unwrap()).unwrap());
+        (run, reply)
+    }
+
+    #[test]
+    fn who_leads_on_a_quick_disk_writes_and_on_a_slow_one_the_thread_does() {
+        for (pace, leads) in [(QUICK / 4, true), (QUICK * 4, false)] {
+            let folder = tempfile::tempdir().unwrap();
+            let writer = writer(&folder, pace);
+            let (send, receive) = mpsc::channel();
+            let (run, reply) = telling(&send);
+            writer.enqueue(run, reply).unwrap().lead();
+            let ran_here = receive.recv().unwrap() == thread::current().id();
+            assert_eq!(ran_here, leads, "{pace:?}");
+        }
+    }
+
+    #[test]
+    fn of_several_the_thread_makes_a_batch() {
+        let folder = tempfile::tempdir().unwrap();
+        let writer = writer(&folder, QUICK / 4);
+        let (send, receive) = mpsc::channel();
+        let queued: Vec<_> = (0..3)
+            .map(|_| {
+                let (run, reply) = telling(&send);
+                writer.enqueue(run, reply).unwrap()
+            })
+            .collect();
+        queued.into_iter().for_each(Queued::lead);
+        drop(send);
+        let ran: Vec<_> = receive.iter().collect();
+        assert_eq!(ran.len(), 3);
+        assert!(ran[..2].iter().all(|id| *id != thread::current().id()));
+    }
+
+    #[test]
+    fn l10_a_job_whose_caller_went_away_is_done() {
+        let folder = tempfile::tempdir().unwrap();
+        let writer = writer(&folder, QUICK / 4);
+        let (send, receive) = mpsc::channel();
+        let (run, reply) = telling(&send);
+        drop(writer.enqueue(run, reply));
+        assert_ne!(receive.recv().unwrap(), thread::current().id());
+        writer.close();
+        let (told, refused) = mpsc::channel();
+        let reply = Box::new(move |result: Result<()>| told.send(result.is_err()).unwrap());
+        assert!(writer.enqueue(Box::new(|_, _| Ok(())), reply).is_none());
+        assert!(refused.recv().unwrap());
+    }
+
+    #[test]
+    fn a_long_log_is_moved_into_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let writer = writer(&folder, QUICK / 4);
+        let (send, receive) = mpsc::channel();
+        for n in 0..60 {
+            let job = job(&format!("r{n}"), 400_000, &send);
+            writer.submit(job.run, job.reply);
+            assert!(receive.recv().unwrap().1.is_ok());
+        }
+        // 24 MB were written, and the log never grew to that: it begins anew once it was moved.
+        let log = folder.path().join("skein.db-wal").metadata().unwrap().len();
+        assert!((8 << 20..20 << 20).contains(&log), "{log}");
     }
 }

@@ -1,7 +1,9 @@
 //! A file with a writer and readers of its own, for callers that wait asynchronously.
 
+use std::future::poll_fn;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 
 use rusqlite::Connection;
 use skein_store::backend;
@@ -12,6 +14,14 @@ use crate::pool::Pool;
 use crate::schema::Format;
 use crate::writer::Writer;
 use crate::{failure, open};
+
+/// Who does a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum By {
+    /// The caller, if the disk is quick and nobody else is writing: for what is small.
+    Caller,
+    Thread,
+}
 
 pub(super) struct File {
     pub(super) path: PathBuf,
@@ -86,6 +96,7 @@ impl File {
     /// `after` has seen it on the writer's thread. A dropped future does not stop it.
     pub(super) async fn write<T: Send + 'static>(
         self: &Arc<Self>,
+        by: By,
         mut job: impl FnMut(&Connection) -> Result<T> + Send + 'static,
         after: impl FnOnce(&T) + Send + 'static,
     ) -> skein_transcript::Result<T> {
@@ -108,7 +119,17 @@ impl File {
             // Nobody waits any more when the caller went away; the write stands all the same.
             let _ = send.send(done);
         });
-        self.writer.submit(run, reply);
+        match by {
+            By::Thread => self.writer.submit(run, reply),
+            By::Caller => {
+                let queued = self.writer.enqueue(run, reply);
+                // Who waits only until this is queued goes away here, and blocks nobody.
+                pause().await;
+                if let Some(queued) = queued {
+                    queued.lead();
+                }
+            }
+        }
         let closed = |_| skein_store::Error::unavailable("the file was closed");
         let answer = receive.await.map_err(closed).flatten();
         answer.map_err(|e| self.told(e))
@@ -144,6 +165,19 @@ impl Drop for File {
     fn drop(&mut self) {
         self.close();
     }
+}
+
+/// Comes back once, and is ready then.
+async fn pause() {
+    let mut paused = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut paused, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// Runs what takes a while off the runtime's threads.

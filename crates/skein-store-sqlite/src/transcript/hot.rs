@@ -14,7 +14,7 @@ use skein_transcript::hot::{
 };
 use skein_transcript::{Error, MessageId, Result, TranscriptId};
 
-use super::file::{self, File, aside, of_store};
+use super::file::{self, By, File, aside, of_store};
 use super::schema::TRANSCRIPTS;
 use super::sql::{self, Name, PackedEntry};
 use super::{clear, pack};
@@ -22,6 +22,8 @@ use crate::writer::Writer;
 
 /// Payloads beyond this are packed off the runtime's threads.
 const LARGE: usize = 256 * 1024;
+/// Changes with fewer bytes are written by who brings them, if that is quick.
+const SMALL: usize = 64 * 1024;
 
 /// Transcripts in a file. Clones share it; the last one that goes closes it.
 #[derive(Clone)]
@@ -66,6 +68,7 @@ impl SqliteHot {
     /// A write that may leave something to clear.
     async fn write<T: Send + 'static>(
         &self,
+        by: By,
         job: impl FnMut(&Connection) -> file::Result<(T, sql::Left)> + Send + 'static,
     ) -> Result<T> {
         let (writer, clearing) = (self.file.writer.clone(), self.clearing.clone());
@@ -74,7 +77,7 @@ impl SqliteHot {
                 clear_on(&writer, &clearing);
             }
         };
-        Ok(self.file.write(job, clear).await?.0)
+        Ok(self.file.write(by, job, clear).await?.0)
     }
 }
 
@@ -195,7 +198,14 @@ impl Hot for SqliteHot {
                 ids: change.ids,
                 adopt: change.adopt,
             };
-            self.write(move |c| sql::commit(c, &name, &change)).await
+            let bytes: usize = change.entries.iter().map(|e| e.payload.bytes.len()).sum();
+            let by = if bytes < SMALL && change.adopt.is_none() {
+                By::Caller
+            } else {
+                By::Thread
+            };
+            self.write(by, move |c| sql::commit(c, &name, &change))
+                .await
         })
     }
 
@@ -209,8 +219,9 @@ impl Hot for SqliteHot {
         let (name, token) = (name(tenant, id), token.to_owned());
         Box::pin(async move {
             let entries = packed(entries).await?;
-            self.write(move |c| Ok((sql::stage(c, &name, &token, strand, &entries)?, false)))
-                .await
+            let stage =
+                move |c: &Connection| Ok((sql::stage(c, &name, &token, strand, &entries)?, false));
+            self.write(By::Thread, stage).await
         })
     }
 
@@ -221,7 +232,10 @@ impl Hot for SqliteHot {
         expected: u64,
     ) -> Pending<'a, Evict> {
         let name = name(tenant, id);
-        Box::pin(async move { self.write(move |c| sql::evict(c, &name, expected)).await })
+        Box::pin(async move {
+            self.write(By::Thread, move |c| sql::evict(c, &name, expected))
+                .await
+        })
     }
 
     fn list<'a>(

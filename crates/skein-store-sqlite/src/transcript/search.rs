@@ -18,7 +18,7 @@ use skein_transcript::hot::Pending;
 use skein_transcript::index::{Hits, Index, Mark, Search, Update, Updated};
 use skein_transcript::{Error, Result, TranscriptId};
 
-use super::file::File;
+use super::file::{By, File};
 use crate::failure;
 use schema::SEARCH;
 use sql::Cursor;
@@ -120,7 +120,7 @@ impl Index for SqliteIndex {
         let (tenant, id) = (tenant.as_str().to_owned(), id.as_str().to_owned());
         Box::pin(async move {
             let job = move |c: &rusqlite::Connection| sql::update(c, &tenant, &id, &update);
-            self.noted(self.file.write(job, |_| ()).await)
+            self.noted(self.file.write(By::Thread, job, |_| ()).await)
         })
     }
 
@@ -128,7 +128,7 @@ impl Index for SqliteIndex {
         let (tenant, id) = (tenant.as_str().to_owned(), id.as_str().to_owned());
         Box::pin(async move {
             let job = move |c: &rusqlite::Connection| sql::remove(c, &tenant, &id);
-            self.noted(self.file.write(job, |()| ()).await)
+            self.noted(self.file.write(By::Thread, job, |()| ()).await)
         })
     }
 
