@@ -11,11 +11,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use skein_domain::session::NewSession;
 use skein_domain::{
-    Actor, AgentName, Handoff, HandoffId, Kind, Mode, Phase, Project, Role, Session, Step,
-    capacity, fact::Change,
+    Actor, AgentName, Handoff, HandoffId, Kind, Mode, Phase, Project, Role, Session, SessionId,
+    Step, capacity, fact::Change,
 };
 use skein_store::Writer;
 use skein_store::reply::Earlier;
+use skein_transcript::TranscriptId;
 
 use crate::caller::{Answer, Idempotency, Outcome};
 use crate::desk::Desk;
@@ -258,6 +259,12 @@ impl Desk {
     async fn commit(&self, handoff: &Handoff) -> StoreResult<Outcome> {
         let handoff = handoff.clone();
         let request = self.caller.idempotency.clone();
+        let (shared, tenant) = (self.shared.clone(), self.tenant().clone());
+        let recorded = move |child: &SessionId| {
+            if let Some(books) = shared.books.get() {
+                books.beginnings.add(&tenant, TranscriptId::from(child));
+            }
+        };
         self.store
             .write(&self.caller.actor, self.now(), move |writer| {
                 // The journal row is the right to commit: a handoff that was undone meanwhile has none.
@@ -265,7 +272,9 @@ impl Desk {
                 let locked: Session = writer.reader().get(handoff.session.as_str())?;
                 let outcome = match &handoff.mode {
                     Mode::Single { to } => commit_single(writer, &handoff, &locked, to)?,
-                    Mode::Broadcast { to } => commit_broadcast(writer, &handoff, &locked, to)?,
+                    Mode::Broadcast { to } => {
+                        commit_broadcast(writer, &handoff, &locked, to, &recorded)?
+                    }
                 };
                 writer.delete(&handoff)?;
                 if let Some(request) = &request {
@@ -380,6 +389,7 @@ fn commit_broadcast(
     handoff: &Handoff,
     locked: &Session,
     to: &[Actor],
+    recorded: &impl Fn(&SessionId),
 ) -> StoreResult<Outcome> {
     let project: Project = writer.reader().get(locked.project.as_str())?;
     let share = locked.budget.equal_share(&locked.usage, to.len() as u64);
@@ -401,6 +411,7 @@ fn commit_broadcast(
             broadcast: Some(handoff.id.clone()),
             at: writer.now(),
         });
+        recorded(&child.id);
         insert(writer, &child, allowance)?;
         children.push(child);
     }

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
 /// Starts tasks and ends them in order: signal, drain, deadline, abort.
@@ -41,8 +41,8 @@ impl Tasks {
         &self,
         name: &'static str,
         work: impl Future<Output = T> + Send + 'static,
-    ) -> oneshot::Receiver<T> {
-        let (send, receive) = oneshot::channel();
+    ) -> tokio::sync::oneshot::Receiver<T> {
+        let (send, receive) = tokio::sync::oneshot::channel();
         self.start(name, async move {
             let _ = send.send(work.await);
         });
@@ -88,33 +88,4 @@ pub(crate) fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> JoinHandle<T> {
     tokio::task::spawn_blocking(work)
-}
-
-/// Work that computes for long between its waits, on a thread of its own, so that nobody's work waits for it. Not on
-/// one of the blocking threads: those are few, and what it waits for may need one of them.
-///
-/// Whoever stops waiting for the result ends the work where it waits next, as if it were awaited in place.
-pub(crate) fn aside<T: Send + 'static>(
-    name: &'static str,
-    work: impl Future<Output = T> + Send + 'static,
-) -> oneshot::Receiver<T> {
-    let runtime = tokio::runtime::Handle::current();
-    let (mut send, receive) = oneshot::channel();
-    let run = move || {
-        runtime.block_on(async move {
-            tokio::select! {
-                // First, so that nothing of a runtime that ends is waited for any more.
-                biased;
-                () = send.closed() => {}
-                done = work => {
-                    let _ = send.send(done);
-                }
-            }
-        });
-    };
-    if let Err(error) = std::thread::Builder::new().name(name.into()).spawn(run) {
-        // Its sender is gone with it, and whoever waits is told so.
-        tracing::error!(task = name, %error, "a thread cannot be started");
-    }
-    receive
 }

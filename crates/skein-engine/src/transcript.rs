@@ -31,6 +31,7 @@ pub use read::{Edition, Overview, TranscriptUsage};
 pub use search::SearchOrder;
 
 use begin::Beginnings;
+use fence::Debts;
 use fork::Forking;
 use live::{Live, Notice};
 use search::Unseen;
@@ -62,6 +63,7 @@ pub(crate) struct Books {
     unseen: Unseen,
     looked: Looked,
     forking: Forking,
+    debts: Debts,
     pub(crate) beginnings: Beginnings,
 }
 
@@ -73,6 +75,7 @@ impl Books {
             unseen: Unseen::default(),
             looked: Looked::default(),
             forking: Forking::default(),
+            debts: Debts::default(),
             beginnings: Beginnings::default(),
         }
     }

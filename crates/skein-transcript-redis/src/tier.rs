@@ -158,7 +158,7 @@ impl Hot for RedisHot {
             let found: Vec<Option<String>> = self.link.ask("find", &command).await?;
             match found.split_first() {
                 Some((Some(_), found)) => {
-                    let spots = found.iter().map(|text| spots(text.as_deref()));
+                    let spots = found.iter().map(|text| spots(id, text.as_deref()));
                     spots.collect::<Result<_>>().map(Some)
                 }
                 _ => Ok(None),
@@ -329,20 +329,23 @@ fn decoded<T: FromRedisValue>(value: Value, what: &str) -> Result<T> {
 }
 
 /// Where an id was written, as `lua/commit.lua` notes it.
-fn spots(text: Option<&str>) -> Result<Vec<Spot>> {
-    let numbers = text
-        .unwrap_or_default()
-        .split_ascii_whitespace()
-        .map(number);
-    let numbers = numbers.collect::<Result<Vec<u64>>>()?;
+fn spots(id: &TranscriptId, text: Option<&str>) -> Result<Vec<Spot>> {
+    // Not `Unavailable`: trying again does not mend it.
+    let damaged = || {
+        let why = "its index of ids is not one of this build";
+        Error::corrupt(format!("transcript `{id}` in Redis"), why)
+    };
+    let numbers = text.unwrap_or_default().split_ascii_whitespace();
+    let numbers: Option<Vec<u64>> = numbers.map(|n| n.parse().ok()).collect();
     let spot = |pair: &[u64]| {
         let [strand, position] = *pair else {
-            return Err(unexpected("where an id was written"));
+            return Err(damaged());
         };
-        let strand = u32::try_from(strand).map_err(|_| unexpected("a strand"))?;
+        let strand = u32::try_from(strand).map_err(|_| damaged())?;
         Ok(Spot { strand, position })
     };
-    let mut spots = numbers.chunks(2).map(spot).collect::<Result<Vec<_>>>()?;
+    let spots = numbers.ok_or_else(damaged)?;
+    let mut spots = spots.chunks(2).map(spot).collect::<Result<Vec<_>>>()?;
     spots.sort_unstable();
     Ok(spots)
 }

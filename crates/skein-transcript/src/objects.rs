@@ -122,13 +122,17 @@ impl Objects {
         let Some(object) = self.cold.get(&name).await? else {
             return Ok(None);
         };
-        let plain = self.cipher.open(tenant, &name, &object.body)?;
-        let record: ManifestV1 = record::decode(name.as_str(), &plain)?;
-        if record.transcript != id.as_str() {
-            return Err(Error::corrupt(name, "it is another transcript's"));
-        }
-        let manifest = Manifest::try_from(record).map_err(|why| Error::corrupt(&name, why))?;
-        Ok(Some((manifest, object.tag)))
+        let (cipher, tenant, id) = (self.cipher.clone(), tenant.clone(), id.clone());
+        let opened = apart(move || {
+            let plain = cipher.open(&tenant, &name, &object.body)?;
+            let record: ManifestV1 = record::decode(name.as_str(), &plain)?;
+            if record.transcript != id.as_str() {
+                return Err(Error::corrupt(name, "it is another transcript's"));
+            }
+            let manifest = Manifest::try_from(record).map_err(|why| Error::corrupt(&name, why))?;
+            Ok((manifest, object.tag))
+        });
+        opened.await.map(Some)
     }
 
     pub(crate) async fn put_manifest(
@@ -140,7 +144,8 @@ impl Objects {
     ) -> Result<Put> {
         let name = Name::manifest(tenant, id);
         let body = record::encode(&ManifestV1::from((id, manifest)))?;
-        let sealed = self.cipher.seal(tenant, &name, body.as_bytes())?;
+        let (cipher, tenant, of) = (self.cipher.clone(), tenant.clone(), name.clone());
+        let sealed = apart(move || cipher.seal(&tenant, &of, body.as_bytes())).await?;
         self.cold.put(&name, sealed, when).await
     }
 
@@ -150,24 +155,20 @@ impl Objects {
         &self,
         tenant: &TenantId,
         id: &TranscriptId,
-        entries: &[Entry],
+        entries: Vec<Entry>,
     ) -> Result<Segment> {
-        let plain = pack(entries)?;
-        let hash = self.cipher.fingerprints(tenant, &plain)?.swap_remove(0);
-        let segment = Segment {
-            end: entries.last().map_or(0, |e| e.position + 1),
-            bytes: plain.len() as u64,
-            hash,
-        };
-        let name = Name::segment(tenant, id, &segment.hash);
-        let packed = zstd::bulk::compress(&plain, zstd::DEFAULT_COMPRESSION_LEVEL)
-            .map_err(|e| Error::Bug(format!("cannot pack a segment: {e}")))?;
-        let body = self.cipher.seal(tenant, &name, &packed)?;
+        let (cipher, of, transcript) = (self.cipher.clone(), tenant.clone(), id.clone());
+        let packed = apart(move || seal(&*cipher, &of, &transcript, &entries)).await?;
+        let (segment, name, body) = packed;
         if self.cold.put(&name, body.clone(), When::Absent).await? == Put::Refused {
             let Some(there) = self.cold.get(&name).await? else {
                 return Err(Error::cold("a segment came and went"));
             };
-            if self.unpack(tenant, &name, &segment, &there.body).is_err() {
+            if self
+                .unpack(tenant, &name, &segment, there.body)
+                .await
+                .is_err()
+            {
                 let when = When::Unchanged(there.tag);
                 if self.cold.put(&name, body, when).await? == Put::Refused {
                     return Err(Error::cold("a damaged segment is being replaced by others"));
@@ -191,7 +192,7 @@ impl Objects {
         }
         let object = self.cold.get(&name).await?;
         let object = object.ok_or_else(|| Error::corrupt(&name, "it is missing"))?;
-        let entries = self.unpack(tenant, &name, segment, &object.body)?;
+        let entries = self.unpack(tenant, &name, segment, object.body).await?;
         let ends = (
             entries.first().map(|e| e.position),
             entries.last().map(|e| e.position + 1),
@@ -221,37 +222,21 @@ impl Objects {
             return Ok(known.clone());
         }
         let entries = self.segment(tenant, id, from, segment).await?;
-        let ids = Arc::new(SegmentIds::of(&entries)?);
+        let ids = Arc::new(apart(move || SegmentIds::of(&entries)).await?);
         lock().keep(name, ids.clone());
         Ok(ids)
     }
 
-    fn unpack(
+    async fn unpack(
         &self,
         tenant: &TenantId,
         name: &Name,
         segment: &Segment,
-        body: &[u8],
+        body: Vec<u8>,
     ) -> Result<Vec<Entry>> {
-        let packed = self.cipher.open(tenant, name, body)?;
-        // No more than it should unpack to: what is packed may be a bomb.
-        let plain = usize::try_from(segment.bytes)
-            .map_err(|_| Error::corrupt(name, "it is too large"))
-            .and_then(|size| {
-                zstd::bulk::decompress(&packed, size).map_err(|e| Error::corrupt(name, e))
-            })?;
-        // Its name says what it should hold, so one good segment cannot stand in for another.
-        if !self
-            .cipher
-            .fingerprints(tenant, &plain)?
-            .contains(&segment.hash)
-        {
-            return Err(Error::corrupt(
-                name,
-                "it holds something else than its name says",
-            ));
-        }
-        unpack(&plain).ok_or_else(|| Error::corrupt(name, "its entries cannot be read"))
+        let (cipher, tenant) = (self.cipher.clone(), tenant.clone());
+        let (name, segment) = (name.clone(), segment.clone());
+        apart(move || open(&*cipher, &tenant, &name, &segment, &body)).await
     }
 
     fn kept(&self, name: &Name) -> Option<Arc<Vec<Entry>>> {
@@ -264,6 +249,63 @@ impl Objects {
         kept.push_front((name, entries));
         kept.truncate(KEPT);
     }
+}
+
+/// Packing, unpacking and encrypting take time in which nobody else's work is to wait.
+pub(crate) async fn apart<T: Send + 'static>(
+    job: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+        // Whoever drives this has no other work.
+        return job();
+    };
+    let done = runtime.spawn_blocking(job).await;
+    done.map_err(|e| Error::Bug(format!("a job did not finish: {e}")))?
+}
+
+/// What becomes of entries, and under which name.
+fn seal(
+    cipher: &dyn Cipher,
+    tenant: &TenantId,
+    id: &TranscriptId,
+    entries: &[Entry],
+) -> Result<(Segment, Name, Vec<u8>)> {
+    let plain = pack(entries)?;
+    let hash = cipher.fingerprints(tenant, &plain)?.swap_remove(0);
+    let segment = Segment {
+        end: entries.last().map_or(0, |e| e.position + 1),
+        bytes: plain.len() as u64,
+        hash,
+    };
+    let name = Name::segment(tenant, id, &segment.hash);
+    let packed = zstd::bulk::compress(&plain, zstd::DEFAULT_COMPRESSION_LEVEL)
+        .map_err(|e| Error::Bug(format!("cannot pack a segment: {e}")))?;
+    let body = cipher.seal(tenant, &name, &packed)?;
+    Ok((segment, name, body))
+}
+
+fn open(
+    cipher: &dyn Cipher,
+    tenant: &TenantId,
+    name: &Name,
+    segment: &Segment,
+    body: &[u8],
+) -> Result<Vec<Entry>> {
+    let packed = cipher.open(tenant, name, body)?;
+    // No more than it should unpack to: what is packed may be a bomb.
+    let plain = usize::try_from(segment.bytes)
+        .map_err(|_| Error::corrupt(name, "it is too large"))
+        .and_then(|size| {
+            zstd::bulk::decompress(&packed, size).map_err(|e| Error::corrupt(name, e))
+        })?;
+    // Its name says what it should hold, so one good segment cannot stand in for another.
+    if !cipher.fingerprints(tenant, &plain)?.contains(&segment.hash) {
+        return Err(Error::corrupt(
+            name,
+            "it holds something else than its name says",
+        ));
+    }
+    unpack(&plain).ok_or_else(|| Error::corrupt(name, "its entries cannot be read"))
 }
 
 const MAGIC: &[u8] = b"skein segment 1\n";

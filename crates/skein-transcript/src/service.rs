@@ -20,7 +20,7 @@ pub use flush::{Flushed, Keep};
 pub use hydrate::Hydrated;
 pub use locate::Tier;
 pub use read::{Direction, Page, Pinned, Query};
-pub use write::{Appended, Rewound};
+pub use write::{Appended, OpenCalls, Rewound};
 
 use std::sync::Arc;
 

@@ -1,19 +1,33 @@
 //! A new run takes its session's transcript over, before it says anything: no earlier run can write from then on.
 //!
-//! The ledger has the run's number first, so what is done here can be done again, and a crash in between costs
-//! nothing but time: the run's first word fences as well. That is also how it is when a tier is away (L3).
+//! The ledger has the run's number first, so what is done here can be done again: the run's first word fences as
+//! well. That is how it is when a tier is away (L3); calls that could not be closed then are closed with the first word
+//! too. After a crash in between they stay open on record until `repair`; what a model is shown has them closed.
 
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use skein_domain::Session;
+use skein_domain::{Session, TenantId};
+use skein_transcript::TranscriptId;
+use skein_transcript::service::OpenCalls;
 
 use super::access::{Book, is_missing};
-use super::tier::apart;
 use crate::desk::Desk;
 use crate::error::Error;
 
 /// A tier that takes longer is taken for one that is not there.
 const LONGEST: Duration = Duration::from_secs(2);
+
+/// Transcripts whose open calls are to be closed before anything else is said.
+#[derive(Debug, Default)]
+pub(super) struct Debts(Mutex<HashSet<(TenantId, TranscriptId)>>);
+
+impl Debts {
+    fn with<T>(&self, work: impl FnOnce(&mut HashSet<(TenantId, TranscriptId)>) -> T) -> T {
+        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
 
 impl Desk {
     /// Fences earlier runs off.
@@ -34,8 +48,26 @@ impl Desk {
     /// The same for a session that has no agent, with what its last run left open closed: whoever drives it goes
     /// on from a conversation that every provider takes.
     pub(crate) async fn fence_and_close(&self, session: &Session) {
-        let close = |desk: Self, book: Book| async move { desk.close_calls(&book).await.map(drop) };
-        self.take_over(session, close).await;
+        let (Ok(books), key) = (self.books(), self.debt(session)) else {
+            return;
+        };
+        books.debts.with(|all| all.insert(key));
+        let pay = |desk: Self, book: Book| async move { desk.settle_debt(&book).await };
+        self.take_over(session, pay).await;
+    }
+
+    /// Closes what was to be closed, if that could not be done before.
+    pub(super) async fn settle_debt(&self, book: &Book) -> Result<(), Error> {
+        let (books, key) = (self.books()?, self.debt(&book.session));
+        if books.debts.with(|all| all.contains(&key)) {
+            self.close_calls(book, OpenCalls::OfEarlierRuns).await?;
+            books.debts.with(|all| all.remove(&key));
+        }
+        Ok(())
+    }
+
+    fn debt(&self, session: &Session) -> (TenantId, TranscriptId) {
+        (self.tenant().clone(), TranscriptId::from(&session.id))
     }
 
     /// As a task of its own, so that a caller who hangs up leaves no run unfenced. What takes too long is given
@@ -48,13 +80,11 @@ impl Desk {
             // Nobody keeps transcripts here.
             return;
         };
-        // What is cold is hydrated for it.
-        let work = apart(work(self.clone(), book));
-        let work = tokio::time::timeout(LONGEST, work);
+        let work = tokio::time::timeout(LONGEST, work(self.clone(), book));
         let session = &session.id;
         match self.shared.tasks.run("fence", work).await {
-            Ok(Ok(Ok(Ok(())))) => {}
-            Ok(Ok(Ok(Err(error)) | Err(error))) => {
+            Ok(Ok(Ok(()))) => {}
+            Ok(Ok(Err(error))) => {
                 tracing::warn!(%session, %error, "a run fences with its first word");
             }
             Ok(Err(_)) => {

@@ -11,7 +11,6 @@ use skein_transcript::{Message, Placed, TranscriptId, Usage, Versioned, zeitlich
 
 use super::access::{Book, is_missing};
 use super::live::Follower;
-use super::tier::apart;
 use crate::desk::Desk;
 use crate::error::Error;
 use crate::tasks::blocking;
@@ -99,8 +98,7 @@ impl Desk {
         if self.is_silent(&book).await? {
             return Ok((book.session, vec![]));
         }
-        let transcript = book.transcript;
-        let context = apart(async move { transcript.context().await }).await?;
+        let context = book.transcript.context().await;
         Ok((book.session, or_nothing(context)?))
     }
 
@@ -174,14 +172,7 @@ impl Desk {
         let edition = self.transcript_edition(reference).await?;
         let (shown, state) = match &edition.pinned {
             None => (vec![], Versioned::default()),
-            Some(pinned) => {
-                let pinned = pinned.clone();
-                apart(async move {
-                    let shown = pinned.effective().await?;
-                    Ok::<_, Error>((shown, pinned.state().await?))
-                })
-                .await??
-            }
+            Some(pinned) => (pinned.effective().await?, pinned.state().await?),
         };
         let blob = blocking(move || {
             let messages: Vec<Message> = shown.into_iter().map(|p| p.message).collect();
@@ -205,10 +196,7 @@ pub struct Edition {
 impl Edition {
     pub async fn page(&self, query: Query) -> Result<Page, Error> {
         match &self.pinned {
-            Some(pinned) => {
-                let pinned = pinned.clone();
-                Ok(apart(async move { pinned.page(query).await }).await??)
-            }
+            Some(pinned) => Ok(pinned.page(query).await?),
             None => Ok(EMPTY),
         }
     }
@@ -239,8 +227,7 @@ impl Edition {
 }
 
 pub(super) async fn page(book: &Book, query: Query) -> Result<Page, Error> {
-    let transcript = book.transcript.clone();
-    match apart(async move { transcript.page(query).await }).await? {
+    match book.transcript.page(query).await {
         Err(error) if is_missing(&error) => Ok(EMPTY),
         other => Ok(other?),
     }

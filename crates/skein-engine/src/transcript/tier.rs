@@ -14,7 +14,6 @@ use super::{Cold, Done};
 use crate::caller::{Answer, Outcome};
 use crate::desk::Desk;
 use crate::error::Error;
-use crate::tasks::aside;
 
 /// Idle transcripts that are flushed at once, at most.
 const IDLE_AT_ONCE: usize = 200;
@@ -64,8 +63,7 @@ impl Desk {
         }
         let session = self.movable(op, reference).await?;
         let transcript = self.transcripts()?.open(&TranscriptId::from(&session.id));
-        let hydrate = async move { transcript.hydrate().await };
-        let hydrated = match apart(hydrate).await? {
+        let hydrated = match transcript.hydrate().await {
             Err(error) if is_missing(&error) => Hydrated::Already,
             other => other?,
         };
@@ -104,8 +102,7 @@ impl Desk {
         };
         // What is cold is not looked through for words any more.
         self.index_one(&id).await?;
-        let transcript = all.open(&id);
-        let flushed = apart(async move { transcript.flush(keep).await }).await??;
+        let flushed = all.open(&id).flush(keep).await?;
         let left = tier == Tier::Hot && keep == Keep::ColdOnly;
         Ok((flushed, left || flushed.segments > 0))
     }
@@ -180,8 +177,7 @@ impl Desk {
         let unseen = books.unseen.of(self.tenant());
         let before = self.now().minus_seconds(idle);
         let all = self.transcripts()?;
-        let flush = async move { all.flush_idle(before, IDLE_AT_ONCE, &unseen).await };
-        let flushed = apart(flush).await??;
+        let flushed = all.flush_idle(before, IDLE_AT_ONCE, &unseen).await?;
         for (id, result) in flushed {
             let flushed = match result {
                 Ok(flushed) => flushed,
@@ -210,11 +206,4 @@ fn told(session: &Session, flushed: Flushed, keep: Keep) -> skein_domain::Fact {
         kept_hot: keep == Keep::Hot,
     }
     .of(session)
-}
-
-/// Packing, unpacking and encrypting take time in which nobody else's work is to wait.
-pub(super) async fn apart<T: Send + 'static>(
-    work: impl Future<Output = T> + Send + 'static,
-) -> Result<T, Error> {
-    aside("transcript", work).await.map_err(|_| Error::Stopped)
 }

@@ -2,7 +2,7 @@
 
 use skein_domain::fact::{Change, RewoundTo};
 use skein_domain::{Invalid, MessageId, SessionId};
-use skein_transcript::service::{Appended, Rewound};
+use skein_transcript::service::{Appended, OpenCalls, Rewound};
 use skein_transcript::{By, Message, State, zeitlich};
 
 use super::access::{Book, is_missing};
@@ -53,6 +53,7 @@ impl Desk {
 
     async fn say(&self, book: &Book, by: By, messages: &[Message]) -> Result<Appended, Error> {
         let id = book.transcript.id();
+        self.settle_debt(book).await?;
         if self.books()?.beginnings.is_open(self.tenant(), id) {
             self.ensure(book).await?;
         }
@@ -162,17 +163,17 @@ impl Desk {
             return Ok(earlier);
         }
         let book = self.writable_by_its_loop(op, reference, run).await?;
-        let closed = self.close_calls(&book).await?;
+        let closed = self.close_calls(&book, OpenCalls::All).await?;
         let done = outcome(&book.session.id, Done::Repaired { closed });
         self.done(op, done, None).await
     }
 
     /// How many calls were closed.
-    pub(super) async fn close_calls(&self, book: &Book) -> Result<u64, Error> {
+    pub(super) async fn close_calls(&self, book: &Book, calls: OpenCalls) -> Result<u64, Error> {
         if self.is_silent(book).await? {
             return Ok(0);
         }
-        let closed = match book.transcript.resume(self.by(book)).await {
+        let closed = match book.transcript.resume(self.by(book), calls).await {
             Err(error) if is_missing(&error) => 0,
             other => other?.added as u64,
         };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -215,6 +215,47 @@ pub fn two_flushers_lose_nothing(pair: &mut Pair) {
     assert_eq!(words(&t), expected.join(" "));
 }
 
+/// The same with one who hydrates: what it has fetched is no longer the newest.
+pub fn a_hydrate_that_was_overtaken_brings_back_the_newest(pair: &mut Pair) {
+    for steps in 0.. {
+        let name = format!("t{steps}");
+        let (slow, fast) = (
+            pair.faulty().0.open(&id(&name)),
+            talk(&pair.all(), &name, "a"),
+        );
+        block_on(fast.flush(Keep::ColdOnly)).unwrap();
+        let over = block_on(async {
+            let mut hydrate = pin!(slow.hydrate());
+            let over = stepped(hydrate.as_mut(), steps).await;
+            fast.append(by(1), &[user("b")]).await.unwrap();
+            fast.flush(Keep::ColdOnly).await.unwrap();
+            if !over {
+                hydrate.await.unwrap();
+            }
+            over
+        });
+        assert_eq!(words(&fast), "a b", "after {steps} steps");
+        say(&fast, "c");
+        block_on(fast.flush(Keep::ColdOnly)).unwrap();
+        assert_eq!(words(&fast), "a b c", "after {steps} steps");
+        if over {
+            assert!(steps > 3, "there are several steps to stop at");
+            break;
+        }
+    }
+}
+
+/// Takes up to so many steps; whether it is over.
+async fn stepped<T>(mut work: Pin<&mut impl Future<Output = T>>, steps: usize) -> bool {
+    for _ in 0..steps {
+        if poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx).is_ready())).await {
+            return true;
+        }
+        tokio::task::yield_now().await;
+    }
+    false
+}
+
 /// Stops one who flushes after every number of steps, lets somebody else write and flush, and lets the
 /// first one go on with what it knew.
 pub fn a_flusher_that_was_overtaken_loses_nothing(pair: &mut Pair) {
@@ -226,14 +267,7 @@ pub fn a_flusher_that_was_overtaken_loses_nothing(pair: &mut Pair) {
         );
         let over = block_on(async {
             let mut flush = pin!(slow.flush(Keep::ColdOnly));
-            let mut over = false;
-            for _ in 0..steps {
-                over = poll_fn(|cx| Poll::Ready(flush.as_mut().poll(cx).is_ready())).await;
-                if over {
-                    break;
-                }
-                tokio::task::yield_now().await;
-            }
+            let over = stepped(flush.as_mut(), steps).await;
             fast.append(by(1), &[user("b")]).await.unwrap();
             fast.flush(Keep::ColdOnly).await.unwrap();
             if !over {

@@ -1,11 +1,15 @@
 //! L11: forks and rewinds.
 
+use std::sync::Arc;
+
 use skein_domain::Kind;
 
-use super::fixture::{by, create, id, mid, paged, said, say, talk, user, words};
+use super::fixture::{by, create, id, mid, paged, said, say, talk, tenant, user, words};
 use super::{Pair, block_on};
+use crate::cold::Cold;
+use crate::fault::{Faults, Faulty};
 use crate::message::Message;
-use crate::service::{Direction, Keep, Made, Point, Transcript, Transcripts};
+use crate::service::{Direction, Keep, Made, Point, Tiers, Transcript, Transcripts};
 
 fn fork(all: &Transcripts, source: &str, point: &Point, target: &str) -> Transcript {
     assert_eq!(
@@ -189,6 +193,24 @@ pub fn l10_an_inherited_message_said_again_is_there_once(pair: &mut Pair) {
     say(&g, "b");
     assert_eq!(words(&g), "a b");
     assert_eq!(words(&f), "a b c y");
+}
+
+pub fn a_fork_asks_its_cold_source_for_ids_once(pair: &mut Pair) {
+    let t = talk(&pair.all(), "t", "a b");
+    block_on(t.flush(Keep::ColdOnly)).unwrap();
+    let faults = Arc::<Faults>::default();
+    let cold: Arc<dyn Cold> = Arc::new(Faulty::<dyn Cold>::new(pair.cold.tier.clone(), &faults));
+    let all = Tiers::new(pair.hot.tier.clone(), cold).tenant(tenant());
+    let f = fork(&all, "t", &Point::Head, "f");
+    say(&f, "c");
+    say(&f, "d");
+    let asked = faults.reads();
+    for n in 0..10 {
+        say(&f, &format!("m{n}"));
+    }
+    assert_eq!(faults.reads(), asked);
+    say(&f, "a m10");
+    assert_eq!(words(&f), "a b c d m0 m1 m2 m3 m4 m5 m6 m7 m8 m9 m10");
 }
 
 pub fn a_repeated_fork_is_one(pair: &mut Pair) {

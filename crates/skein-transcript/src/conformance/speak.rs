@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::fault::Fault;
 use crate::message::{Block, Message, Outcome, Part, Role, ToolResult};
 use crate::repair::breach;
-use crate::service::{Appended, Direction, Made, Point, Query};
+use crate::service::{Appended, Direction, Made, OpenCalls, Point, Query};
 use crate::state::State;
 use crate::usage::Usage;
 
@@ -81,7 +81,7 @@ pub fn l10_a_stale_run_is_fenced_off(pair: &mut Pair) {
         block_on(t.begin_reply(by(2), &mid("a"))).map(|_| ()),
         block_on(t.claim(by(2))),
         block_on(t.set_state(by(2), 0, State::default())).map(|_| ()),
-        block_on(t.resume(by(2))).map(|_| ()),
+        block_on(t.resume(by(2), OpenCalls::All)).map(|_| ()),
     ] {
         assert_eq!(refused, Err(fenced.clone()));
     }
@@ -196,22 +196,68 @@ pub fn l10_a_writer_behind_one_that_failed_stands_where_it_should(pair: &mut Pai
     }
 }
 
-// The fifth, sixth and seventh defect of the older system.
-pub fn l10_open_calls_are_closed_once_when_a_session_goes_on(pair: &mut Pair) {
-    let t = talk(&pair.all(), "t", "u");
+fn result(name: &str, call: &str) -> Message {
     let result = ToolResult {
-        call: "y".into(),
+        call: call.to_owned(),
         content: vec![Part::Text("done".into())],
         outcome: Outcome::Done,
     };
-    let result = vec![Block::ToolResult(result)];
-    let result = Message::new(mid("r"), Role::Tool, result, Timestamp::from_micros(1));
+    let blocks = vec![Block::ToolResult(result)];
+    Message::new(mid(name), Role::Tool, blocks, Timestamp::from_micros(1))
+}
+
+pub fn l10_a_call_that_is_answered_meanwhile_is_not_closed(pair: &mut Pair) {
+    for n in 0..20 {
+        let name = format!("t{n}");
+        let t = talk(&pair.all(), &name, "u");
+        block_on(t.append(by(1), &[call("a", &["x"])])).unwrap();
+        let (all, _) = pair.faulty();
+        let (one, other) = (all.open(&id(&name)), pair.all().open(&id(&name)));
+        block_on(async {
+            let mut both = JoinSet::new();
+            both.spawn(async move { other.append(by(1), &[result("r", "x")]).await.map(drop) });
+            both.spawn(async move { one.resume(by(1), OpenCalls::All).await.map(drop) });
+            for done in both.join_all().await {
+                done.unwrap();
+            }
+        });
+        // Who looked before the result came may close the call; after it, nobody does.
+        let said = words(&t);
+        assert!(
+            ["u a r", "u a closed:a:0 r"].contains(&said.as_str()),
+            "{said}"
+        );
+    }
+}
+
+pub fn calls_of_the_run_that_goes_on_are_its_own(pair: &mut Pair) {
+    let t = talk(&pair.all(), "t", "u");
+    let closed = |calls| counted(block_on(t.resume(by(2), calls)).unwrap());
+    block_on(t.append(by(2), &[call("a", &["x"])])).unwrap();
+    assert_eq!(closed(OpenCalls::OfEarlierRuns), (0, 0));
+    assert_eq!(closed(OpenCalls::All), (1, 0));
+    block_on(t.append(by(2), &[call("b", &["x"])])).unwrap();
+    let closed = block_on(t.resume(by(3), OpenCalls::OfEarlierRuns)).unwrap();
+    assert_eq!(counted(closed), (1, 0));
+    assert_eq!(words(&t), "u a closed:a:0 b closed:b:0");
+}
+
+// The fifth, sixth and seventh defect of the older system.
+pub fn l10_open_calls_are_closed_once_when_a_session_goes_on(pair: &mut Pair) {
+    let t = talk(&pair.all(), "t", "u");
+    let result = result("r", "y");
     block_on(t.append(by(1), &[call("a", &["x", "y"]), user("v"), result])).unwrap();
     let shown = block_on(t.context()).unwrap();
     assert_eq!(ids(&shown), "u a closed:a:0 r v");
     assert_eq!(breach(&shown), None);
-    assert_eq!(counted(block_on(t.resume(by(2))).unwrap()), (1, 0));
-    assert_eq!(counted(block_on(t.resume(by(3))).unwrap()), (0, 0));
+    assert_eq!(
+        counted(block_on(t.resume(by(2), OpenCalls::All)).unwrap()),
+        (1, 0)
+    );
+    assert_eq!(
+        counted(block_on(t.resume(by(3), OpenCalls::All)).unwrap()),
+        (0, 0)
+    );
     // On record in the order in which it happened; shown in the order models take.
     assert_eq!(words(&t), "u a v r closed:a:0");
     assert_eq!(ids(&block_on(t.context()).unwrap()), "u a closed:a:0 r v");

@@ -38,10 +38,9 @@ impl Terms {
 impl Term {
     /// One star, and only behind a word: that of `foo-*` says nothing of `foo`, and `**foo**` is how people write.
     fn parse(text: &str) -> Option<Self> {
-        let is_word = |c: char| c.is_alphanumeric() || !c.is_ascii();
         let beginning = text
             .strip_suffix('*')
-            .filter(|beginning| beginning.ends_with(is_word));
+            .filter(|beginning| beginning.ends_with(char::is_alphanumeric));
         let term = Self {
             text: beginning.unwrap_or(text).to_owned(),
             last: match beginning {

@@ -323,12 +323,14 @@ impl Transcript {
                 let Some(entries) = self.segment(number, sealed.end(), grown.end).await? else {
                     return Ok(None);
                 };
+                let count = entries.len() as u64;
+                let chain = entries.last().map_or(sealed.chain, |e| e.chain);
                 let segment = cold
-                    .put_segment(&self.all.tenant, &self.id, &entries)
+                    .put_segment(&self.all.tenant, &self.id, entries)
                     .await?;
-                flushed.entries += entries.len() as u64;
+                flushed.entries += count;
                 flushed.segments += 1;
-                sealed.chain = entries.last().map_or(sealed.chain, |e| e.chain);
+                sealed.chain = chain;
                 sealed.segments.push(segment);
             }
         }

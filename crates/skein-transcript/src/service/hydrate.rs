@@ -9,7 +9,7 @@ use crate::chain::Entry;
 use crate::error::{Error, Result};
 use crate::hot::{Commit, NewEntry, Stage, StrandRow};
 use crate::id::MessageId;
-use crate::objects::{Manifest, Objects};
+use crate::objects::{Manifest, Objects, apart};
 use crate::record;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,10 +44,19 @@ impl Transcript {
                 .zip(&manifest.strands)
                 .map(row)
                 .collect::<Result<Vec<_>>>()?;
+            let version = manifest.head.version;
             let draft = Draft::whole(manifest.head, strands, stage);
-            if self.all.commit(&self.id, draft, None).await? == Commit::Done {
+            if self.all.commit(&self.id, draft, None).await? != Commit::Done {
+                continue;
+            }
+            // Others may have hydrated, written and flushed since the manifest was read; what they flushed is
+            // seen by now. What was written to our copy meanwhile keeps it from being evicted, and stays: then
+            // there are two copies, and flushing tells.
+            let now = cold.manifest(&self.all.tenant, &self.id).await?;
+            if now.is_none_or(|(now, _)| now.head.version <= version) {
                 return Ok(Hydrated::Done);
             }
+            hot.evict(&self.all.tenant, &self.id, version).await?;
         }
         Err(self.all.busy(&self.id))
     }
@@ -62,14 +71,7 @@ impl Transcript {
                 let entries = cold
                     .segment(&self.all.tenant, &self.id, from, segment)
                     .await?;
-                for batch in batches(&entries) {
-                    let new = |e: &Entry| {
-                        Ok(NewEntry {
-                            id: message_id(e)?,
-                            entry: e.clone(),
-                        })
-                    };
-                    let batch = batch.iter().map(new).collect::<Result<Vec<_>>>()?;
+                for batch in apart(move || batches(&entries)).await? {
                     let hot = &self.all.tiers.hot;
                     hot.stage(&self.all.tenant, &self.id, &token, (number, batch))
                         .await?;
@@ -90,16 +92,20 @@ fn message_id(entry: &Entry) -> Result<Option<MessageId>> {
         .map_err(|e: skein_domain::Invalid| Error::corrupt(format!("entry {}", entry.position), e))
 }
 
-/// Cuts entries into runs of about [`BATCH_BYTES`].
-fn batches(entries: &[Entry]) -> Vec<&[Entry]> {
-    let (mut cuts, mut bytes, mut from) = (vec![], 0, 0);
-    for (n, entry) in entries.iter().enumerate() {
+/// Entries with their ids, in runs of about [`BATCH_BYTES`].
+fn batches(entries: &[Entry]) -> Result<Vec<Vec<NewEntry>>> {
+    let (mut batches, mut batch, mut bytes) = (vec![], vec![], 0);
+    for entry in entries {
         if bytes > 0 && bytes + entry.payload.len() > BATCH_BYTES {
-            cuts.push(&entries[from..n]);
-            (bytes, from) = (0, n);
+            batches.push(std::mem::take(&mut batch));
+            bytes = 0;
         }
         bytes += entry.payload.len();
+        batch.push(NewEntry {
+            id: message_id(entry)?,
+            entry: entry.clone(),
+        });
     }
-    cuts.push(&entries[from..]);
-    cuts
+    batches.push(batch);
+    Ok(batches)
 }

@@ -133,14 +133,19 @@ impl Pinned {
 
     /// As [`Transcript::effective`].
     pub async fn effective(&self) -> Result<Vec<Placed>> {
-        let mut view = self.view();
-        let (mut veil, mut seen, mut end) = (Veil::default(), vec![], view.head.end);
+        self.view().effective().await
+    }
+}
+
+impl View<'_> {
+    pub(super) async fn effective(&mut self) -> Result<Vec<Placed>> {
+        let (mut veil, mut seen, mut end) = (Veil::default(), vec![], self.head.end);
         while end > 0 {
             if let Some(from) = veil.over(end - 1) {
                 end = from;
                 continue;
             }
-            let (from, part) = view.messages_before(end, u64::MAX).await?;
+            let (from, part) = self.messages_before(end, u64::MAX).await?;
             seen.extend(part.into_iter().rev().filter(|placed| veil.admits(placed)));
             end = from;
         }

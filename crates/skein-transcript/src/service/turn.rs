@@ -15,6 +15,7 @@ use tokio::sync::{Mutex as Turns, OwnedMutexGuard};
 use crate::chain::Head;
 use crate::hot::HeadRow;
 use crate::id::TranscriptId;
+use crate::objects::Manifest;
 
 /// A transcript as its last writer left it.
 #[derive(Clone, Debug)]
@@ -23,7 +24,11 @@ pub(crate) struct Left {
     pub(super) head: Head,
     /// The transcripts it inherits from.
     pub(super) sources: Arc<[TranscriptId]>,
+    /// Those of them that were found cold. What is inherited never changes, so they need not be fetched again.
+    pub(super) manifests: Manifests,
 }
+
+pub(crate) type Manifests = Arc<HashMap<TranscriptId, Arc<Manifest>>>;
 
 /// The right to write. Lost by dropping it.
 pub(crate) type Turn = OwnedMutexGuard<Option<Left>>;
@@ -56,8 +61,11 @@ impl Slates {
             return slot.clone();
         }
         let slot = slots.old.remove(&name).unwrap_or_default();
-        if slots.young.len() == Self::MOST {
-            slots.old = std::mem::take(&mut slots.young);
+        if slots.young.len() >= Self::MOST {
+            let young = std::mem::take(&mut slots.young);
+            // Who waits for a turn goes on waiting for the same one.
+            let waited_for = |slot: &Arc<Turns<Option<Left>>>| Arc::strong_count(slot) > 1;
+            (slots.young, slots.old) = young.into_iter().partition(|(_, slot)| waited_for(slot));
         }
         slots.young.insert(name, slot.clone());
         slot
@@ -73,16 +81,15 @@ mod tests {
         let slates = Slates::default();
         let tenant = TenantId::default_tenant();
         let name = |n: usize| format!("t{n}").parse::<TranscriptId>().unwrap();
-        let (used, unused) = (
-            slates.slot(&tenant, &name(0)),
-            slates.slot(&tenant, &name(1)),
-        );
-        for n in 2..Slates::MOST * 3 {
+        let held = slates.slot(&tenant, &name(0));
+        let used = Arc::downgrade(&slates.slot(&tenant, &name(1)));
+        let unused = Arc::downgrade(&slates.slot(&tenant, &name(2)));
+        for n in 3..Slates::MOST * 3 {
             slates.slot(&tenant, &name(n));
-            slates.slot(&tenant, &name(0));
+            slates.slot(&tenant, &name(1));
         }
-        assert!(Arc::ptr_eq(&used, &slates.slot(&tenant, &name(0))));
-        assert!(!Arc::ptr_eq(&unused, &slates.slot(&tenant, &name(1))));
+        assert!(Arc::ptr_eq(&held, &slates.slot(&tenant, &name(0))));
+        assert!(used.upgrade().is_some() && unused.upgrade().is_none());
         let slots = slates.0.lock().unwrap();
         assert!(slots.young.len() + slots.old.len() <= Slates::MOST * 2);
     }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::Transcripts;
+use super::turn::Manifests;
 use crate::chain::{Chain, Entry, Head, Marks, Place, Span, Strand};
 use crate::error::{Error, Result};
 use crate::hot::Range;
@@ -52,6 +53,20 @@ impl Transcripts {
 }
 
 impl View<'_> {
+    /// Spares it fetching manifests that do for what it inherits.
+    pub(super) fn know(&mut self, manifests: &Manifests) {
+        let known = manifests.iter();
+        self.manifests
+            .extend(known.map(|(id, manifest)| (id.clone(), Some(manifest.clone()))));
+    }
+
+    /// The manifests of others that it has met.
+    pub(super) fn known(&self) -> Manifests {
+        let met = self.manifests.iter().filter(|(id, _)| **id != self.id);
+        let met = met.filter_map(|(id, manifest)| Some((id.clone(), manifest.clone()?)));
+        Arc::new(met.collect())
+    }
+
     pub(super) fn place(&self) -> Place {
         Place {
             transcript: self.id.clone(),

@@ -14,7 +14,7 @@ use crate::chain::Head;
 use crate::error::{Error, Result};
 use crate::hot::{Commit, Ids};
 use crate::id::MessageId;
-use crate::message::{Covers, Message};
+use crate::message::{Covers, Message, Role};
 use crate::record;
 use crate::repair;
 use crate::state::State;
@@ -38,6 +38,14 @@ pub struct Rewound {
     pub dropped: u64,
 }
 
+/// Which calls are closed when a session goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenCalls {
+    All,
+    /// Those of runs before the one that goes on, which may have begun already.
+    OfEarlierRuns,
+}
+
 /// What became of a transcript by a change.
 struct Changed {
     appended: Appended,
@@ -59,6 +67,8 @@ impl Changed {
 enum Wish<'a> {
     /// Nothing but the fence.
     Claim,
+    /// The fence, and results for the calls that were left open.
+    Resume(OpenCalls),
     Say(&'a [Message]),
     Rewind(&'a MessageId),
     BeginReply(&'a MessageId),
@@ -128,16 +138,10 @@ impl Transcript {
         self.add_by(by, wish).await.map(|done| done.version)
     }
 
-    /// Closes tool calls that were left open when the last run ended: each gets a result that says so. To be
-    /// called before a transcript is gone on with; the second time it finds nothing to do.
-    pub async fn resume(&self, by: By) -> Result<Appended> {
-        // First of all, so that nobody adds to the batch while it is looked at.
-        self.claim(by).await?;
-        let shown = self.effective().await?;
-        let shown: Vec<Message> = shown.into_iter().map(|p| p.message).collect();
-        let closing = repair::closing(&shown).into_iter();
-        let closing: Vec<Message> = closing.map(|m| Message { at: by.at, ..m }).collect();
-        self.add_by(by, Wish::Say(&closing)).await
+    /// Closes the tool calls that were left open at the end: each gets a result that says so. To be called before a
+    /// transcript is gone on with; the second time it finds nothing to do.
+    pub async fn resume(&self, by: By, calls: OpenCalls) -> Result<Appended> {
+        self.add_by(by, Wish::Resume(calls)).await
     }
 
     async fn add_by(&self, by: By, wish: Wish<'_>) -> Result<Appended> {
@@ -184,8 +188,14 @@ impl Transcript {
             if all.tiers.hot.commit(&all.tenant, &self.id, change).await? == Commit::Done {
                 let head = changed.after.clone();
                 // It is done; that its sources cannot be told now is the next writer's trouble.
-                let sources = all.view_at(&self.id, head.clone()).sources().await;
-                *turn = sources.ok().map(|sources| Left { row, head, sources });
+                view.head = head.clone();
+                let sources = view.sources().await;
+                *turn = sources.ok().map(|sources| Left {
+                    row,
+                    head,
+                    sources,
+                    manifests: view.known(),
+                });
                 return Ok(changed);
             }
         }
@@ -206,15 +216,21 @@ impl Transcript {
         if by.run < left.head.run || messages.is_empty() || !distinct {
             return Ok(None);
         }
+        let mut manifests = left.manifests.clone();
         if !left.sources.is_empty() {
             let mut view = all.view_at(&self.id, left.head.clone());
-            if view.inherits(&left.sources, &ids).await? {
+            view.know(&manifests);
+            // What cannot be decided on a guess is looked at, errors too.
+            if !matches!(view.inherits(&left.sources, &ids).await, Ok(false)) {
                 return Ok(None);
             }
+            manifests = view.known();
         }
         let mut draft = Draft::on(&left.head, by);
         for message in messages {
-            draft.say(message.clone())?;
+            if draft.say(message.clone()).is_err() {
+                return Ok(None);
+            }
         }
         let changed = Changed {
             appended: Appended {
@@ -230,6 +246,7 @@ impl Transcript {
             row: change.head.clone(),
             head: changed.after.clone(),
             sources: left.sources.clone(),
+            manifests,
         });
         let mut commit = hot.commit(tenant, &self.id, change);
         // Sent while it is our turn, and waited for when it is the next one's.
@@ -250,6 +267,23 @@ impl Transcript {
     ) -> Result<Appended> {
         match wish {
             Wish::Claim => {}
+            Wish::Resume(calls) => {
+                let shown = view.effective().await?;
+                let shown: Vec<Message> = shown.into_iter().map(|p| p.message).collect();
+                let last = shown.iter().rfind(|m| m.role == Role::Assistant);
+                let is_own = last.is_some_and(|m| m.run >= draft.head().run);
+                if *calls == OpenCalls::OfEarlierRuns && is_own {
+                    return self.add(view, draft, &[]).await;
+                }
+                let closing = repair::closing(&shown).into_iter();
+                let closing: Vec<Message> = closing
+                    .map(|m| Message {
+                        at: draft.head().touched_at,
+                        ..m
+                    })
+                    .collect();
+                return self.add(view, draft, &closing).await;
+            }
             Wish::Say(messages) => return self.add(view, draft, messages).await,
             Wish::Rewind(to) => {
                 let end = view.position_of(to).await? + 1;

@@ -72,10 +72,7 @@ pub(crate) async fn run(context: &Context, args: AppendArgs) -> Result<(), UserE
         (Some(role), Some(text)) => vec![vec![one(role, args.id, text, args.call)?]],
         _ => {
             if io::stdin().is_terminal() {
-                let error = UserError::misuse("there is nothing to append");
-                return Err(
-                    error.hint("`--role user --text TEXT` says it; or give lines of JSON on stdin")
-                );
+                return Err(nothing("there is nothing to append"));
             }
             lines(BufReader::new(io::stdin().lock()))?
         }
@@ -105,9 +102,7 @@ pub(crate) async fn run(context: &Context, args: AppendArgs) -> Result<(), UserE
         });
     }
     let Some(done) = sum else {
-        return Err(UserError::misuse(
-            "there is nothing to append: stdin is empty",
-        ));
+        return Err(nothing("there is nothing to append: stdin is empty"));
     };
     context.out.show(&done, |_| {
         let already = match done.already {
@@ -116,6 +111,11 @@ pub(crate) async fn run(context: &Context, args: AppendArgs) -> Result<(), UserE
         };
         format!("{} appended{already}", text::number(done.added))
     })
+}
+
+fn nothing(what: &str) -> UserError {
+    UserError::misuse(what)
+        .hint("`--role user --text TEXT` says it; or give lines of JSON on stdin")
 }
 
 fn one(
