@@ -144,12 +144,12 @@ impl Talk {
 pub(crate) fn message(id: &str) -> Message {
     let blocks = vec![Block::Text(format!("text of {id}"))];
     let late = Timestamp::from_micros(i64::MAX);
-    Message::new(
-        id.parse().unwrap(),
-        skein_transcript::Role::User,
-        blocks,
-        late,
-    )
+    // Answers begin with an `a`.
+    let role = match id.starts_with('a') {
+        true => skein_transcript::Role::Assistant,
+        false => skein_transcript::Role::User,
+    };
+    Message::new(id.parse().unwrap(), role, blocks, late)
 }
 
 #[tokio::test]

@@ -57,9 +57,14 @@ fn every_write_refreshes_everything_of_a_transcript() {
         check_refreshed(&server, "a", "set_state");
         a.rewind(by(), &mid("v")).await.unwrap();
         check_refreshed(&server, "a", "rewind");
-        a.begin_reply(by(), &mid("v")).await.unwrap();
+        let reply = skein_transcript::Message {
+            role: skein_transcript::Role::Assistant,
+            ..user("r")
+        };
+        a.append(by(), &[reply]).await.unwrap();
+        a.begin_reply(by(), &mid("r")).await.unwrap();
         check_refreshed(&server, "a", "begin_reply");
-        say(&a, "v w").await.unwrap();
+        say(&a, "w").await.unwrap();
         a.compact(by(), &mid("u"), &mid("v"), &user("sum"))
             .await
             .unwrap();

@@ -9,7 +9,7 @@ use std::task::Poll;
 use skein_domain::{Kind, TenantId, Timestamp};
 use tokio::task::JoinSet;
 
-use super::fixture::{by, create, id, mid, said, say, talk, tenant, user, words};
+use super::fixture::{by, create, id, mid, reply, say, talk, tenant, user, words};
 use super::{Pair, block_on};
 use crate::cipher::{Key, KeyRing};
 use crate::cold::{Name, Put, When};
@@ -22,13 +22,14 @@ use crate::state::State;
 
 /// A transcript with some of everything: strands, a state, a summary.
 fn eventful(pair: &Pair, name: &str) -> Transcript {
-    let t = talk(&pair.all(), name, "a b c d");
+    let t = talk(&pair.all(), name, "a b");
+    block_on(t.append(by(1), &[reply("c", "c"), user("d")])).unwrap();
     let mut state = State::default();
     state.custom.insert("key".into(), "value".into());
     block_on(t.set_state(by(1), 0, state)).unwrap();
     block_on(t.rewind(by(1), &mid("c"))).unwrap();
     block_on(t.begin_reply(by(2), &mid("c"))).unwrap();
-    block_on(t.append(by(2), &[said("c", "again"), user("e")])).unwrap();
+    block_on(t.append(by(2), &[reply("c", "again"), user("e")])).unwrap();
     block_on(t.compact(by(2), &mid("a"), &mid("b"), &user("sum"))).unwrap();
     t
 }

@@ -40,6 +40,14 @@ pub(super) fn said(name: &str, text: &str) -> Message {
     Message::new(mid(name), Role::User, blocks, Timestamp::from_micros(1))
 }
 
+/// What a model says.
+pub(super) fn reply(name: &str, text: &str) -> Message {
+    Message {
+        role: Role::Assistant,
+        ..said(name, text)
+    }
+}
+
 pub(super) fn call(name: &str, calls: &[&str]) -> Message {
     let call = |id: &&str| {
         Block::ToolCall(ToolCall {

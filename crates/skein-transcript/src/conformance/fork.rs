@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use skein_domain::Kind;
 
-use super::fixture::{by, create, id, mid, paged, said, say, talk, tenant, user, words};
+use super::fixture::{by, create, id, mid, paged, reply, said, say, talk, tenant, user, words};
 use super::{Pair, block_on};
 use crate::cold::Cold;
 use crate::fault::{Faults, Faulty};
@@ -189,10 +189,12 @@ pub fn l10_an_inherited_message_said_again_is_there_once(pair: &mut Pair) {
         block_on(g.flush(Keep::ColdOnly)).unwrap();
     }
     // A reply that is inherited makes way in the fork only.
-    block_on(g.begin_reply(by(1), &mid("b"))).unwrap();
-    say(&g, "b");
-    assert_eq!(words(&g), "a b");
-    assert_eq!(words(&f), "a b c y");
+    block_on(g.append(by(1), &[reply("p", "p")])).unwrap();
+    let k = fork(&all, "g", &Point::Head, "k");
+    block_on(k.begin_reply(by(1), &mid("p"))).unwrap();
+    say(&k, "q");
+    assert_eq!(words(&k), "a b c x y q");
+    assert_eq!(words(&g), "a b c x y p");
 }
 
 pub fn a_fork_asks_its_cold_source_for_ids_once(pair: &mut Pair) {

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use skein_domain::Kind;
 
-use super::fixture::{by, id, ids, mid, paged, said};
+use super::fixture::{by, id, ids, mid, paged, reply, said};
 use super::{Pair, block_on};
 use crate::fault::Fault;
 use crate::message::Message;
@@ -134,7 +134,7 @@ impl World {
                 let at = list.said.len().checked_sub(back + 1)?;
                 let (id, text, _) = list.said[at].clone();
                 list.say(&message, &message);
-                let batch = vec![said(&id, &text), said(&message, &message)];
+                let batch = vec![spoken(&id, &text), said(&message, &message)];
                 Some(Call::Append(name, batch))
             }
             Op::Retry { t, reply } => {
@@ -147,7 +147,7 @@ impl World {
                     list.said.truncate(at);
                 }
                 list.say(&reply, &text);
-                Some(Call::Retry(name, said(&reply, &text)))
+                Some(Call::Retry(name, spoken(&reply, &text)))
             }
             Op::Fork { t, back, target } => {
                 let (source, target) = (self.name(t), self.name(target));
@@ -212,13 +212,22 @@ enum Call {
     Hydrate(String),
 }
 
+/// Replies begin with an `r`.
+fn spoken(id: &str, text: &str) -> Message {
+    if id.starts_with('r') {
+        reply(id, text)
+    } else {
+        said(id, text)
+    }
+}
+
 async fn perform(all: &Transcripts, call: &Call) -> crate::Result<()> {
     match call {
         Call::Append(name, batch) => all.open(&id(name)).append(by(1), batch).await.map(|_| ()),
-        Call::Retry(name, reply) => {
+        Call::Retry(name, said) => {
             let t = all.open(&id(name));
-            t.begin_reply(by(1), &reply.id).await?;
-            t.append(by(1), std::slice::from_ref(reply))
+            t.begin_reply(by(1), &said.id).await?;
+            t.append(by(1), std::slice::from_ref(said))
                 .await
                 .map(|_| ())
         }

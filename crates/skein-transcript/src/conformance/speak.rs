@@ -3,7 +3,7 @@
 use skein_domain::{Kind, Timestamp};
 use tokio::task::JoinSet;
 
-use super::fixture::{by, call, create, id, ids, mid, paged, said, say, talk, user, words};
+use super::fixture::{by, call, create, id, ids, mid, paged, reply, said, say, talk, user, words};
 use super::{Pair, block_on};
 use crate::error::Error;
 use crate::fault::Fault;
@@ -323,15 +323,18 @@ pub fn a_reply_begun_again_takes_the_place_of_the_first(pair: &mut Pair) {
     for attempt in 0..3 {
         block_on(t.begin_reply(by(1), &mid("reply"))).unwrap();
         assert_eq!(words(&t), "u");
-        let reply = said("reply", &format!("attempt {attempt}"));
-        block_on(t.append(by(1), &[reply.clone(), user("tool")])).unwrap();
+        let said = reply("reply", &format!("attempt {attempt}"));
+        block_on(t.append(by(1), &[said.clone(), user("tool")])).unwrap();
         let all = paged(&t, Direction::OldestFirst, 9);
-        assert_eq!(all[1].blocks, reply.blocks);
+        assert_eq!(all[1].blocks, said.blocks);
         assert_eq!(ids(&all), "u reply tool");
     }
     // Making way where nothing is changes nothing.
     let before = block_on(t.head()).unwrap();
     block_on(t.begin_reply(by(1), &mid("other"))).unwrap();
+    // What was asked is not taken for an answer.
+    let asked = block_on(t.begin_reply(by(1), &mid("u"))).unwrap_err();
+    assert_eq!(asked.kind(), Kind::Misuse);
     assert_eq!(block_on(t.head()).unwrap(), before);
 }
 

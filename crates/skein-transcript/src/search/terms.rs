@@ -38,9 +38,11 @@ impl Terms {
 impl Term {
     /// One star, and only behind a word: that of `foo-*` says nothing of `foo`, and `**foo**` is how people write.
     fn parse(text: &str) -> Option<Self> {
+        // Or behind the accent of one.
+        let is_word = |c: char| c.is_alphanumeric() || matches!(c, '\u{300}'..='\u{36f}');
         let beginning = text
             .strip_suffix('*')
-            .filter(|beginning| beginning.ends_with(char::is_alphanumeric));
+            .filter(|beginning| beginning.ends_with(is_word));
         let term = Self {
             text: beginning.unwrap_or(text).to_owned(),
             last: match beginning {

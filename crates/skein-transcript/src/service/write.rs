@@ -293,6 +293,11 @@ impl Transcript {
             }
             Wish::BeginReply(id) => {
                 if let [Some(placed)] = view.said(std::slice::from_ref(*id)).await?.as_slice() {
+                    // A slip of the pen would drop the question with the answer.
+                    if matches!(placed.message.role, Role::User | Role::System) {
+                        let why = "it names what was asked, not a reply";
+                        return Err(Invalid::new("reply", id.as_str(), why).into());
+                    }
                     draft.rewind(view.cut(placed.position).await?)?;
                 }
             }
