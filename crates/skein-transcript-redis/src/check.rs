@@ -40,9 +40,14 @@ async fn check_one(link: &Link, node: Option<&Node>) -> Result<()> {
     let set: HashMap<String, String> = link.ask_at(node, "tell its settings", config).await?;
     match objection(link.options.durability, version, &set) {
         None => Ok(()),
-        Some(why) => Err(Error::hot(format!(
-            "this Redis would lose acknowledged messages: {why}; set it so, or allow it explicitly"
-        ))),
+        Some(why) => Err(Error::Unusable {
+            tier: "hot",
+            reason: format!("this Redis would lose acknowledged messages: {why}"),
+            hints: vec![
+                "set it so on the server".into(),
+                "or accept the loss: `redis_durability = \"volatile\"` in `[transcripts]`".into(),
+            ],
+        }),
     }
 }
 

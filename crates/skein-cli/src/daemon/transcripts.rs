@@ -79,22 +79,33 @@ type HotTier = (Arc<dyn Hot>, Option<Arc<SqliteHot>>);
 fn hot(
     home: &Home,
     settings: &TranscriptSettings,
-    identity: &Identity,
+    identity: &Arc<Identity>,
 ) -> Result<HotTier, UserError> {
-    match settings.hot.value.as_str() {
-        "sqlite" => {
+    let wanted = settings.hot.value.as_str();
+    let label = label(wanted);
+    if let Some(used) = identity.hot().filter(|used| *used != label)
+        && (used != SQLITE || holds_something(home)?)
+    {
+        return Ok((other_tier(&used, &label), None));
+    }
+    match wanted {
+        SQLITE => {
             let hot = SqliteHot::open(&home.transcripts()).map_err(|e| super::from_store(&e))?;
             let hot = Arc::new(hot);
+            note(identity, &label).map_err(|e| UserError::unavailable(e.to_string()))?;
             Ok((hot.clone(), Some(hot)))
         }
         url if url.starts_with("redis") && url.contains("://") => {
             let options = Options::new(url)
                 .durability(durability(settings)?)
                 .prefix(format!("skein:{}:", identity.id()));
+            let identity = identity.clone();
             let hot = Lazy::<dyn Hot>::new("hot", move || {
-                let options = options.clone();
+                let (options, identity, label) = (options.clone(), identity.clone(), label.clone());
                 Box::pin(async move {
                     let hot: Arc<dyn Hot> = Arc::new(RedisHot::connect(options).await?);
+                    // Not before: a server that was never reached holds nothing.
+                    note(&identity, &label)?;
                     Ok(hot)
                 })
             });
@@ -106,6 +117,57 @@ fn hot(
             ),
         ),
     }
+}
+
+/// Notes which tier is used, once.
+fn note(identity: &Identity, label: &str) -> skein_transcript::Result<()> {
+    if identity.hot().as_deref() == Some(label) {
+        return Ok(());
+    }
+    let failed = |e| skein_transcript::Error::Unavailable {
+        tier: "hot",
+        reason: format!("the home's `home-id` cannot be written: {e}"),
+    };
+    identity.note_hot(label).map_err(failed)
+}
+
+const SQLITE: &str = "sqlite";
+
+/// The setting without what is secret in it.
+fn label(hot: &str) -> String {
+    let Some((scheme, rest)) = hot.split_once("://") else {
+        return hot.to_owned();
+    };
+    let rest = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
+    let rest = rest.split_once('?').map_or(rest, |(place, _)| place);
+    format!("{scheme}://{}", rest.trim_end_matches('/'))
+}
+
+fn holds_something(home: &Home) -> Result<bool, UserError> {
+    let path = home.transcripts();
+    if !path.exists() {
+        return Ok(false);
+    }
+    let hot = SqliteHot::open(&path).map_err(|e| super::from_store(&e))?;
+    hot.holds_something().map_err(|e| super::from_store(&e))
+}
+
+/// For a home whose transcripts are in another tier than the one it is told to use: they are not "nothing".
+fn other_tier(used: &str, wanted: &str) -> Arc<dyn Hot> {
+    let error = skein_transcript::Error::Unusable {
+        tier: "hot",
+        reason: format!("this home's transcripts are in `{used}`, and `transcripts.hot` is `{wanted}`"),
+        hints: vec![
+            format!("set `transcripts.hot` back to `{used}` and `skein daemon stop`"),
+            "to move: `skein transcript flush` every session there, stop the daemon, and take `hot` out of \
+             the home's file `home-id`"
+                .into(),
+        ],
+    };
+    Arc::new(Lazy::<dyn Hot>::new("hot", move || {
+        let error = error.clone();
+        Box::pin(async move { Err(error) })
+    }))
 }
 
 fn durability(settings: &TranscriptSettings) -> Result<Durability, UserError> {

@@ -359,3 +359,27 @@ fn an_export_that_breaks_off_tells_why_and_leaves_no_file() {
     assert_eq!(home.run(&args).code, 0);
     assert_eq!(std::fs::read_to_string(&out).unwrap().lines().count(), 9);
 }
+
+/// What is in one hot tier is not "nothing" for a daemon that is told to use another.
+#[test]
+fn l3_another_hot_tier_is_not_taken_for_an_empty_one() {
+    let (home, redis) = (Home::new(), Redis::start());
+    home.json(&["project", "add", "--no-folder", "--name", "api"]);
+    let session = home.spawn(&["work"]);
+    let with = |settings: &str| {
+        configure(&home, settings);
+        home.stop();
+    };
+    let refusal = |args: &[&str]| home.error(6, args)["message"].to_string();
+    let show = ["transcript", "show", &session];
+    // One that was never reached holds nothing, nor does the first, so there is nothing to miss.
+    with("[transcripts]\nhot = \"redis://:hunter2@127.0.0.1:1/0\"\n");
+    assert!(refusal(&append(&session, "user", "m1", "x")).contains("connected"));
+    with(&redis.settings());
+    say(&home, &session, "user", "m1", "hello");
+    with("");
+    let told = refusal(&show);
+    assert!(told.contains("are in `redis"), "{told}");
+    with(&redis.settings());
+    assert_eq!(ids(&home, &session), ["m1"]);
+}

@@ -71,6 +71,13 @@ impl File {
         open::integrity(&connection).map_err(|e| failure::of(&self.path, &e))
     }
 
+    /// The answer to a question of yes or no.
+    pub(super) fn asked(&self, sql: &str) -> backend::Result<bool> {
+        let connection = self.pool.take()?;
+        let answer = connection.query_row(sql, [], |row| row.get(0));
+        answer.map_err(|e| failure::of(&self.path, &e))
+    }
+
     /// Reads one committed state, on this thread: for what takes a few pages.
     pub(super) fn read<T>(
         &self,

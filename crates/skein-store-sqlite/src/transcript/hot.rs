@@ -60,6 +60,11 @@ impl SqliteHot {
         self.file.check()
     }
 
+    /// Whether there is any transcript, of whichever tenant.
+    pub fn holds_something(&self) -> backend::Result<bool> {
+        self.file.asked("SELECT EXISTS (SELECT 1 FROM lives)")
+    }
+
     /// Finishes what is queued and closes the file; later calls are refused.
     pub fn close(&self) {
         self.file.close();

@@ -1,7 +1,7 @@
-//! Who this home is, so that homes which share a bucket or a Redis keep apart, and where its cold
-//! transcripts are, so that a place that went missing is not taken for an empty one.
+//! Who this home is, so that homes which share a bucket or a Redis keep apart, and where its transcripts are, so
+//! that a place that went missing, or another one, is not taken for an empty one.
 //!
-//! Both are in the file `home-id`, which goes with a home that is copied or moved. Only the daemon that holds
+//! All of it is in the file `home-id`, which goes with a home that is copied or moved. Only the daemon that holds
 //! the home's lock writes it.
 
 use std::fs::File;
@@ -21,13 +21,15 @@ struct FormV1 {
     /// The location that was written to last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     cold: Option<String>,
+    /// The hot tier that was used last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    hot: Option<String>,
 }
 
 #[derive(Debug)]
 pub(super) struct Identity {
     path: PathBuf,
-    id: String,
-    cold: Mutex<Option<String>>,
+    form: Mutex<FormV1>,
 }
 
 impl Identity {
@@ -50,8 +52,12 @@ impl Identity {
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let id = random().map_err(|e| failed("cannot be made").cause(e))?;
-                let (version, cold) = (1, None);
-                let form = FormV1 { version, id, cold };
+                let form = FormV1 {
+                    version: 1,
+                    id,
+                    cold: None,
+                    hot: None,
+                };
                 write(&path, &form).map_err(|e| failed("cannot be written").caused_by(&e))?;
                 form
             }
@@ -59,35 +65,44 @@ impl Identity {
         };
         Ok(Self {
             path,
-            id: form.id,
-            cold: Mutex::new(form.cold),
+            form: Mutex::new(form),
         })
     }
 
-    pub(super) fn id(&self) -> &str {
-        &self.id
+    pub(super) fn id(&self) -> String {
+        self.lock().id.clone()
     }
 
     /// The location that was written to last.
     pub(super) fn cold(&self) -> Option<String> {
-        self.lock().clone()
+        self.lock().cold.clone()
+    }
+
+    pub(super) fn hot(&self) -> Option<String> {
+        self.lock().hot.clone()
     }
 
     /// Notes where cold transcripts are from now on. Blocks.
     pub(super) fn note_cold(&self, location: &str) -> std::io::Result<()> {
-        let mut cold = self.lock();
-        let form = FormV1 {
-            version: 1,
-            id: self.id.clone(),
-            cold: Some(location.to_owned()),
-        };
-        write(&self.path, &form)?;
-        *cold = form.cold;
+        self.note(|form| form.cold = Some(location.to_owned()))
+    }
+
+    /// Notes which hot tier is used from now on. Blocks.
+    pub(super) fn note_hot(&self, label: &str) -> std::io::Result<()> {
+        self.note(|form| form.hot = Some(label.to_owned()))
+    }
+
+    fn note(&self, change: impl FnOnce(&mut FormV1)) -> std::io::Result<()> {
+        let mut form = self.lock();
+        let mut changed = form.clone();
+        change(&mut changed);
+        write(&self.path, &changed)?;
+        *form = changed;
         Ok(())
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<String>> {
-        self.cold.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> std::sync::MutexGuard<'_, FormV1> {
+        self.form.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -128,7 +143,7 @@ mod tests {
         a.create().unwrap();
         b.create().unwrap();
         let first = Identity::open(&a).unwrap();
-        assert_eq!((is_id(first.id()), first.cold()), (true, None));
+        assert_eq!((is_id(&first.id()), first.cold()), (true, None));
         first.note_cold("s3://bucket").unwrap();
         let again = Identity::open(&a).unwrap();
         assert_eq!(again.id(), first.id());
