@@ -213,6 +213,32 @@ fn exports_are_lines_markdown_a_page_or_a_snapshot() {
 }
 
 #[test]
+fn an_export_into_what_is_no_file_leaves_it_what_it_is() {
+    let home = Home::with_project();
+    let session = talk(&home);
+    let lines = home.run(&["transcript", "export", &session]).stdout;
+    for stdout in ["-", "/dev/stdout", "/dev/fd/1"] {
+        let args = ["transcript", "export", &session, "-o", stdout];
+        assert_eq!(home.run(&args).stdout, lines, "{stdout}");
+    }
+    let shell = |line: &str| {
+        let mut command = home.program("/bin/sh");
+        let command = command.args(["-c", line, env!("CARGO_BIN_EXE_skein"), &session]);
+        let ran = command.output().unwrap();
+        assert!(ran.status.success(), "{line}: {ran:?}");
+        String::from_utf8(ran.stdout).unwrap()
+    };
+    let export = "\"$0\" transcript export \"$1\" -o";
+    let both = format!("before\n{lines}");
+    let appended = format!("echo before > f; {export} /dev/stdout >> f; cat f");
+    assert_eq!(shell(&appended), both);
+    let appended = format!("echo before > g; {export} /dev/fd/3 3>> g > told; cat g");
+    assert_eq!(shell(&appended), both);
+    let piped = format!("mkfifo p; cat p & {export} p > told; wait; test -p p");
+    assert_eq!(shell(&piped), lines);
+}
+
+#[test]
 fn state_is_compared_and_set() {
     let home = Home::with_project();
     let session = home.spawn(&["work"]);
