@@ -32,7 +32,7 @@ pub(crate) struct AppendArgs {
     /// Who says it
     #[arg(long, value_enum, requires = "text")]
     role: Option<SayRole>,
-    /// The message's id; the same id is said once [default: a new one]
+    /// The message's id; the same id is said once [default: one that follows from the key, or a new one]
     #[arg(long, value_name = "ID", requires = "text")]
     id: Option<String>,
     /// What is said; without it, lines of JSON are read from stdin
@@ -69,7 +69,10 @@ impl SayRole {
 
 pub(crate) async fn run(context: &Context, args: AppendArgs) -> Result<(), UserError> {
     let batches = match (args.role, args.text) {
-        (Some(role), Some(text)) => vec![vec![one(role, args.id, text, args.call)?]],
+        (Some(role), Some(text)) => {
+            let id = args.id.unwrap_or_else(|| new_id(args.key.key.as_deref()));
+            vec![vec![one(role, id, text, args.call)?]]
+        }
         _ => {
             if io::stdin().is_terminal() {
                 return Err(nothing("there is nothing to append"));
@@ -118,16 +121,23 @@ fn nothing(what: &str) -> UserError {
         .hint("`--role user --text TEXT` says it; or give lines of JSON on stdin")
 }
 
+/// A key's own, so that a repeated call is the same call.
+fn new_id(key: Option<&str>) -> String {
+    match key {
+        Some(key) => format!("msg-{}", &blake3::hash(key.as_bytes()).to_hex()[..32]),
+        None => format!("msg-{}", skein_client::Key::random().as_str()),
+    }
+}
+
 fn one(
     role: SayRole,
-    id: Option<String>,
+    id: String,
     text: String,
     call: Option<String>,
 ) -> Result<NewMessage, UserError> {
     if text.len() > MOST {
         return Err(too_large(text.len(), None));
     }
-    let id = id.unwrap_or_else(|| format!("msg-{}", skein_client::Key::random().as_str()));
     let message = NewMessage {
         id,
         role: role.as_str().to_owned(),
