@@ -30,6 +30,8 @@ pub(crate) struct Environment {
     /// What shows long texts.
     pub(crate) pager: Option<OsString>,
     pub(crate) no_pager: bool,
+    /// Whether `less` is told how to show them; told nothing is told too.
+    pub(crate) has_less: bool,
 }
 
 impl Environment {
@@ -52,6 +54,7 @@ impl Environment {
             temp: std::env::temp_dir(),
             pager: text("PAGER"),
             no_pager: text("NO_PAGER").is_some(),
+            has_less: std::env::var_os("LESS").is_some(),
         }
     }
 }

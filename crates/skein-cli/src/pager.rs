@@ -1,6 +1,6 @@
 //! Long texts for people, one screen at a time.
 
-use std::io::{ErrorKind, Write as _};
+use std::io::{self, ErrorKind, Write as _};
 use std::process::{Child, Command, Stdio};
 
 use crate::env::Environment;
@@ -9,11 +9,17 @@ use crate::output::Output;
 
 /// What shows text where nobody chose; lets colours through and ends at once with what fits on a screen.
 const USUAL: &str = "less -FRX";
+/// The same for a `less` that somebody chose without saying how.
+const LESS: &str = "FRX";
+/// More than fits into a pipe: once so much was taken, there is somebody who reads.
+const KEPT: usize = 2 * 1024 * 1024;
 
 /// Where a text goes: to a program that shows it, or straight to stdout.
 pub(crate) struct Pager<'a> {
     out: &'a Output,
     child: Option<Child>,
+    /// What was given to the program, until it is known to be there.
+    kept: Option<String>,
 }
 
 impl<'a> Pager<'a> {
@@ -23,50 +29,115 @@ impl<'a> Pager<'a> {
         let chosen = environment.pager.as_deref();
         let program = chosen.map_or(USUAL.into(), |p| p.to_string_lossy().into_owned());
         let child = (wanted && program.trim() != "cat")
-            .then(|| {
-                // As a shell would: people give it options.
-                Command::new("/bin/sh")
-                    .args(["-c", &program])
-                    .stdin(Stdio::piped())
-                    .spawn()
-                    .ok()
-            })
+            .then(|| start(&program, environment).ok())
             .flatten();
-        Self { out, child }
+        Self {
+            out,
+            child,
+            kept: Some(String::new()),
+        }
     }
 
     pub(crate) fn write(&mut self, text: &str) -> Result<(), UserError> {
-        let Some(stdin) = self.child.as_mut().and_then(|child| child.stdin.as_mut()) else {
+        if self.child.is_none() {
             return self.out.raw(text);
-        };
-        match stdin.write_all(text.as_bytes()) {
+        }
+        match self.send(text) {
             Ok(()) => Ok(()),
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => {
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => match self.wait() {
+                Some(unseen) => self.out.raw(&unseen),
                 // Whoever looked has seen enough.
-                self.wait();
-                Err(UserError::pipe_closed())
-            }
+                None => Err(UserError::pipe_closed()),
+            },
             Err(error) => Err(UserError::failed("cannot write to the pager").caused_by(&error)),
         }
     }
 
     /// Waits until it was read.
     pub(crate) fn close(mut self) -> Result<(), UserError> {
-        self.wait();
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), UserError> {
+        match self.wait() {
+            Some(unseen) => self.out.raw(&unseen),
+            None => Ok(()),
+        }
+    }
+
+    fn send(&mut self, text: &str) -> io::Result<()> {
+        if let Some(kept) = &mut self.kept {
+            kept.push_str(text);
+        }
+        if let Some(stdin) = self.child.as_mut().and_then(|child| child.stdin.as_mut()) {
+            stdin.write_all(text.as_bytes())?;
+        }
+        self.kept.take_if(|kept| kept.len() > KEPT);
         Ok(())
     }
 
-    fn wait(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            drop(child.stdin.take());
-            let _ = child.wait();
-        }
+    /// Waits for the program. Gives the text back if there was none.
+    fn wait(&mut self) -> Option<String> {
+        let mut child = self.child.take()?;
+        drop(child.stdin.take());
+        let code = child.wait().ok()?.code();
+        // So a shell says that it cannot be run, or is not there.
+        matches!(code, Some(126 | 127))
+            .then(|| self.kept.take())
+            .flatten()
     }
 }
 
 impl Drop for Pager<'_> {
     fn drop(&mut self) {
         // After an error too: a pager that is left alone would fight the shell for the terminal.
-        self.wait();
+        let _ = self.end();
+    }
+}
+
+/// As a shell would: people give it options.
+fn start(program: &str, environment: &Environment) -> io::Result<Child> {
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", program]).stdin(Stdio::piped());
+    if !environment.has_less {
+        command.env("LESS", LESS);
+    }
+    command.spawn()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::Format;
+
+    /// What comes back of a text, and whether all of it was taken.
+    fn unseen(program: &str, text: &str) -> (Option<String>, bool) {
+        let environment = Environment::default();
+        let out = Output::new(Format::Human, false, &environment);
+        let mut pager = Pager {
+            out: &out,
+            child: Some(start(program, &environment).unwrap()),
+            kept: Some(String::new()),
+        };
+        let taken = pager.send(text).is_ok();
+        (pager.wait(), taken)
+    }
+
+    #[test]
+    fn a_text_comes_back_from_a_pager_that_is_not_there() {
+        for text in ["short", &"long".repeat(KEPT)] {
+            for absent in ["exec /nowhere/pager", "exec /dev/null", "no-such-pager -R"] {
+                let (back, _) = unseen(absent, text);
+                assert_eq!(back.map(|t| t.len()), Some(text.len()), "{absent}");
+            }
+            assert_eq!(unseen("cat > /dev/null", text), (None, true));
+            assert_eq!(unseen("true", text).0, None);
+        }
+    }
+
+    #[test]
+    fn less_is_told_how() {
+        let told = "test \"$LESS\" = FRX || exit 127; cat > /dev/null";
+        assert_eq!(unseen(told, "text"), (None, true));
     }
 }

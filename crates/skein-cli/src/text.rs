@@ -116,15 +116,8 @@ pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
     let columns = columns.max(8);
     let mut lines = vec![];
     let mut rest = text;
-    while width(rest) > columns {
-        let mut used = 0;
-        let end = rest
-            .char_indices()
-            .find(|(_, c)| {
-                used += UnicodeWidthChar::width(*c).unwrap_or(0);
-                used > columns
-            })
-            .map_or(rest.len(), |(at, _)| at);
+    // Looks no further than a line at a time: a line may have megabytes.
+    while let Some(end) = overflow(rest, columns) {
         let at = rest[..end]
             .rfind(' ')
             .filter(|at| !rest[..*at].trim().is_empty())
@@ -137,6 +130,16 @@ pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
         lines.push(rest.to_owned());
     }
     lines
+}
+
+/// Where the first character stands that is beyond so many columns.
+fn overflow(text: &str, columns: usize) -> Option<usize> {
+    let mut used = 0;
+    let beyond = |(_, c): &(usize, char)| {
+        used += UnicodeWidthChar::width(*c).unwrap_or(0);
+        used > columns
+    };
+    text.char_indices().find(beyond).map(|(at, _)| at)
 }
 
 /// `1 session`, `2 sessions`.
@@ -194,6 +197,18 @@ mod tests {
         );
         assert_eq!(first_line("a\nb"), "a …");
         assert_eq!(first_line("a\n"), "a");
+    }
+
+    /// Would take hours if every line looked at all that is left.
+    #[test]
+    fn a_line_of_megabytes_is_broken_in_time() {
+        const SIZE: usize = 4 * 1024 * 1024;
+        let words = wrap("word ".repeat(SIZE / 10 * 2).trim_end(), 10);
+        assert_eq!(words.len(), SIZE / 10);
+        assert!(words.iter().all(|line| line == "word word"));
+        assert_eq!(wrap(&"x".repeat(SIZE), 64).len(), SIZE / 64);
+        assert_eq!(wrap(&" ".repeat(SIZE), 64).len(), 1);
+        assert_eq!(wrap(&"\u{301}".repeat(SIZE / 2), 64).len(), 1);
     }
 
     #[test]

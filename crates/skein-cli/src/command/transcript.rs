@@ -2,6 +2,7 @@
 
 mod append;
 mod export;
+mod place;
 mod retry;
 mod search;
 mod show;

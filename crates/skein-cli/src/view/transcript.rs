@@ -69,14 +69,14 @@ impl Telling {
         out
     }
 
-    /// A line with the date, where it is another than that of the message before.
+    /// A line with the date and whose times they are, where it is another than that of the message before.
     fn day(&mut self, message: &Message) -> String {
         let day = message.at.split('T').next().unwrap_or_default();
         if day == self.day {
             return String::new();
         }
         self.day = day.to_owned();
-        let line = format!("── {} ──", text::line(day));
+        let line = format!("── {} UTC ──", text::line(day));
         format!("{}\n\n", self.paint.apply(DIM, &line))
     }
 
@@ -231,7 +231,7 @@ mod tests {
         let mut folded = Telling::new(Fold::Tools, Some(40), Paint::PLAIN, vec![]);
         assert_eq!(
             folded.message(&tools()),
-            "── 2026-11-17 ──\n\nAssistant  03:04:05  m1\n  → bash ls -l\\u{1b}[31m\n  ← total 2  (3 lines)\n\n"
+            "── 2026-11-17 UTC ──\n\nAssistant  03:04:05  m1\n  → bash ls -l\\u{1b}[31m\n  ← total 2  (3 lines)\n\n"
         );
         let mut full = Telling::new(Fold::Nothing, Some(40), Paint::PLAIN, vec![]);
         let shown = full.message(&tools());

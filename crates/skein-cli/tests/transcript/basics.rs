@@ -213,6 +213,67 @@ fn exports_are_lines_markdown_a_page_or_a_snapshot() {
 }
 
 #[test]
+fn an_export_into_what_is_no_file_leaves_it_what_it_is() {
+    let home = Home::with_project();
+    let session = talk(&home);
+    let lines = home.run(&["transcript", "export", &session]).stdout;
+    for stdout in ["-", "/dev/stdout", "/dev/fd/1"] {
+        let args = ["transcript", "export", &session, "-o", stdout];
+        assert_eq!(home.run(&args).stdout, lines, "{stdout}");
+    }
+    let shell = |line: &str| {
+        let mut command = home.program("/bin/sh");
+        let command = command.args(["-c", line, env!("CARGO_BIN_EXE_skein"), &session]);
+        let ran = command.output().unwrap();
+        assert!(ran.status.success(), "{line}: {ran:?}");
+        String::from_utf8(ran.stdout).unwrap()
+    };
+    let export = "\"$0\" transcript export \"$1\" -o";
+    let both = format!("before\n{lines}");
+    let appended = format!("echo before > f; {export} /dev/stdout >> f; cat f");
+    assert_eq!(shell(&appended), both);
+    let appended = format!("echo before > g; {export} /dev/fd/3 3>> g > told; cat g");
+    assert_eq!(shell(&appended), both);
+    let piped = format!("mkfifo p; cat p & {export} p > told; wait; test -p p");
+    assert_eq!(shell(&piped), lines);
+}
+
+/// What a command writes on a terminal.
+fn on_a_terminal(mut command: std::process::Command) -> String {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    use std::io::Read as _;
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&ours).unwrap();
+    unlockpt(&ours).unwrap();
+    let theirs = ptsname(&ours, vec![]).unwrap().into_string().unwrap();
+    let theirs = std::fs::File::options().write(true).open(theirs).unwrap();
+    let mut child = command.stdout(theirs).spawn().unwrap();
+    // From here on only the child has it open, and its end is ours.
+    drop(command);
+    let mut shown = vec![];
+    let _ = std::fs::File::from(ours).read_to_end(&mut shown);
+    assert!(child.wait().unwrap().success());
+    String::from_utf8(shown).unwrap()
+}
+
+#[test]
+fn a_pager_that_is_not_there_loses_nothing() {
+    let home = Home::with_project();
+    let session = talk(&home);
+    let last = "It was <b>bold</b>; done.";
+    for (pager, told) in [
+        ("no-such-pager", last),
+        ("sed s/done/shown/", "It was <b>bold</b>; shown."),
+        ("cat > /dev/null; echo $LESS", "FRX"),
+    ] {
+        let mut command = home.command(&["transcript", "show", &session]);
+        command.env("PAGER", pager);
+        let shown = on_a_terminal(command);
+        assert_eq!(shown.matches(told).count(), 1, "{pager}: {shown}");
+    }
+}
+
+#[test]
 fn state_is_compared_and_set() {
     let home = Home::with_project();
     let session = home.spawn(&["work"]);

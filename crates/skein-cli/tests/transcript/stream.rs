@@ -153,6 +153,20 @@ fn a_key_keeps_the_answer_of_an_append() {
 }
 
 #[test]
+fn a_key_without_an_id_says_it_once() {
+    let home = Home::with_project();
+    let session = home.spawn(&["work"]);
+    let say = |key: &'static str| {
+        let args = ["transcript", "append", &session, "--role", "user"];
+        home.json(&[&args[..], &["--text", "x", "--key", key]].concat())
+    };
+    assert_eq!(say("k"), say("k"));
+    assert_eq!(ids(&home, &session).len(), 1);
+    say("other");
+    assert_eq!(ids(&home, &session).len(), 2);
+}
+
+#[test]
 fn the_command_line_follows_across_a_restart_of_the_daemon() {
     use std::io::BufRead as _;
     let home = Home::with_project();

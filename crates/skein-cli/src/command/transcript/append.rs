@@ -18,6 +18,8 @@ const MOST: usize = skein_transcript::Message::MOST;
 const LINE: usize = 2 * MOST;
 /// Lines are appended together up to about so many bytes.
 const TOGETHER: usize = 8 * 1024 * 1024;
+/// Most dollars of one message in the daemon.
+const MOST_DOLLARS: f64 = 1e9;
 
 /// Append a message, or a message per line of JSON on stdin
 ///
@@ -32,7 +34,7 @@ pub(crate) struct AppendArgs {
     /// Who says it
     #[arg(long, value_enum, requires = "text")]
     role: Option<SayRole>,
-    /// The message's id; the same id is said once [default: a new one]
+    /// The message's id; the same id is said once [default: one that follows from the key, or a new one]
     #[arg(long, value_name = "ID", requires = "text")]
     id: Option<String>,
     /// What is said; without it, lines of JSON are read from stdin
@@ -69,7 +71,10 @@ impl SayRole {
 
 pub(crate) async fn run(context: &Context, args: AppendArgs) -> Result<(), UserError> {
     let batches = match (args.role, args.text) {
-        (Some(role), Some(text)) => vec![vec![one(role, args.id, text, args.call)?]],
+        (Some(role), Some(text)) => {
+            let id = args.id.unwrap_or_else(|| new_id(args.key.key.as_deref()));
+            vec![vec![one(role, id, text, args.call)?]]
+        }
         _ => {
             if io::stdin().is_terminal() {
                 return Err(nothing("there is nothing to append"));
@@ -118,16 +123,23 @@ fn nothing(what: &str) -> UserError {
         .hint("`--role user --text TEXT` says it; or give lines of JSON on stdin")
 }
 
+/// A key's own, so that a repeated call is the same call.
+fn new_id(key: Option<&str>) -> String {
+    match key {
+        Some(key) => format!("msg-{}", &blake3::hash(key.as_bytes()).to_hex()[..32]),
+        None => format!("msg-{}", skein_client::Key::random().as_str()),
+    }
+}
+
 fn one(
     role: SayRole,
-    id: Option<String>,
+    id: String,
     text: String,
     call: Option<String>,
 ) -> Result<NewMessage, UserError> {
     if text.len() > MOST {
         return Err(too_large(text.len(), None));
     }
-    let id = id.unwrap_or_else(|| format!("msg-{}", skein_client::Key::random().as_str()));
     let message = NewMessage {
         id,
         role: role.as_str().to_owned(),
@@ -151,9 +163,12 @@ fn one(
 }
 
 fn too_large(size: usize, line: Option<usize>) -> UserError {
-    let place = line.map_or_else(String::new, |n| format!(" in line {n}"));
+    let (place, left) = match line {
+        Some(n) => (format!(" in line {n}"), "; nothing was appended"),
+        None => (String::new(), ""),
+    };
     let limit = MOST / 1024 / 1024;
-    UserError::new(
+    let error = UserError::new(
         Kind::Refused,
         format!(
             "the message{place} has {} bytes or more",
@@ -161,8 +176,12 @@ fn too_large(size: usize, line: Option<usize>) -> UserError {
         ),
     )
     .hint(format!(
-        "a message may have {limit} MiB; put larger things into a file and refer to it"
-    ))
+        "a message may have {limit} MiB; put larger things into a file and refer to it{left}"
+    ));
+    match line {
+        Some(n) => error.detail("line", n as u64),
+        None => error,
+    }
 }
 
 /// All lines, cut into what is appended together. Read to the end before anything is sent, so that a bad
@@ -191,6 +210,9 @@ fn lines(mut input: impl io::BufRead) -> Result<Vec<Vec<NewMessage>>, UserError>
                 .hint("a line is `{\"id\": …, \"role\": \"user\", \"text\": …}`; nothing was appended")
                 .detail("line", Some(number as u64))
         })?;
+        if said(&message) > MOST {
+            return Err(too_large(said(&message), Some(number)));
+        }
         if !batch.is_empty() && bytes + size > TOGETHER {
             batches.push(std::mem::take(&mut batch));
             bytes = 0;
@@ -225,7 +247,32 @@ fn message(line: &[u8]) -> Result<NewMessage, String> {
     if message.text.is_none() && message.content.is_empty() && message.native.is_none() {
         return Err("it says nothing: give it `text` or `content`".to_owned());
     }
+    if let Some(at) = &message.at {
+        let time: Result<jiff::Timestamp, _> = at.parse();
+        time.map_err(|_| format!("at `{at}` is no time as in 2026-11-17T03:04:05Z"))?;
+    }
+    let cost = message.usage.as_ref().map_or(0.0, |usage| usage.cost_usd);
+    if !(0.0..=MOST_DOLLARS).contains(&cost) {
+        return Err(format!("cost_usd {cost} is not within 0 to {MOST_DOLLARS}"));
+    }
     Ok(message)
+}
+
+/// How many bytes it says. Its stored form has more, which the daemon measures.
+fn said(message: &NewMessage) -> usize {
+    let part = |part: &Part| match part {
+        Part::Text { text } => text.len(),
+        Part::Image { source, .. } => source.len(),
+    };
+    let block = |block: &Block| match block {
+        Block::Text { text } | Block::Thinking { text, .. } => text.len(),
+        Block::ToolCall { .. } => 0,
+        Block::ToolResult { content, .. } => content.iter().map(part).sum(),
+        Block::Image { source, .. } => source.len(),
+    };
+    message.text.as_ref().map_or(0, String::len)
+        + message.content.iter().map(block).sum::<usize>()
+        + message.native.as_ref().map_or(0, |n| n.payload.len())
 }
 
 /// What is wrong, and in which column: the line is known.
@@ -253,6 +300,14 @@ mod tests {
             ("{\"id\":\"a\",\"role\":\"boss\",\"text\":\"x\"}", 1),
             ("{\"id\":\"a\",\"role\":\"user\"}", 1),
             ("{\"id\":\"a\",\"role\":\"user\",\"txt\":\"x\"}", 1),
+            (
+                "\n{\"id\":\"a\",\"role\":\"user\",\"text\":\"x\",\"at\":\"noon\"}",
+                2,
+            ),
+            (
+                "\n{\"id\":\"a\",\"role\":\"user\",\"text\":\"x\",\"usage\":{\"cost_usd\":-1}}",
+                2,
+            ),
         ] {
             let error = lines(input.as_bytes()).unwrap_err();
             let expected = format!("line {line} is no message");
@@ -261,6 +316,19 @@ mod tests {
                 "{}",
                 error.message()
             );
+            assert!(error.hints()[0].ends_with("; nothing was appended"));
+        }
+    }
+
+    #[test]
+    fn a_line_that_says_too_much_is_named() {
+        let good = "{\"id\":\"a\",\"role\":\"user\",\"text\":\"x\"}";
+        for size in [MOST + 1, LINE] {
+            let long = good.replace("\"x\"", &format!("\"{}\"", "x".repeat(size)));
+            let error = lines(format!("{good}\n{long}\n").as_bytes()).unwrap_err();
+            let told = error.message();
+            assert!(told.starts_with("the message in line 2 has "), "{told}");
+            assert!(error.hints()[0].ends_with("; nothing was appended"));
         }
     }
 

@@ -1,12 +1,14 @@
 //! `skein transcript export` and `import`
 
 use std::fs::File;
-use std::io::{Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
+use skein_client::Download;
 
+use super::place::{Place, Sink};
 use crate::cli::{KeyArgs, reference};
 use crate::context::Context;
 use crate::error::UserError;
@@ -24,7 +26,7 @@ pub(crate) struct ExportArgs {
     /// As what
     #[arg(long, value_enum, default_value_t = ExportFormat::Jsonl)]
     format: ExportFormat,
-    /// Write it to this file instead of stdout
+    /// Write it to this file instead of stdout; `-` is stdout
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
@@ -76,71 +78,81 @@ enum ImportFormat {
 }
 
 pub(crate) async fn run(context: &Context, args: ExportArgs) -> Result<(), UserError> {
+    let place = match &args.out {
+        None => Place::Stdout,
+        Some(path) => Place::of(path).map_err(|e| unwritten(path, &e))?,
+    };
+    let to_stdout = matches!(place, Place::Stdout);
+    if to_stdout && context.out.is_json() {
+        let error = UserError::misuse("an export is a file of its own, not a JSON document");
+        return Err(error.hint("`--out FILE` writes it to a file and tells so in JSON"));
+    }
+    if to_stdout && args.format == ExportFormat::Zeitlich && context.out.is_terminal() {
+        let error = UserError::misuse("a packed snapshot is nothing for a terminal");
+        return Err(error.hint("`--out FILE` writes it to a file"));
+    }
     let format = args.format.as_str();
-    if args.out.is_none() {
-        if context.out.is_json() {
-            let error = UserError::misuse("an export is a file of its own, not a JSON document");
-            return Err(error.hint("`--out FILE` writes it to a file and tells so in JSON"));
-        }
-        if args.format == ExportFormat::Zeitlich && context.out.is_terminal() {
-            let error = UserError::misuse("a packed snapshot is nothing for a terminal");
-            return Err(error.hint("`--out FILE` writes it to a file"));
-        }
-    }
     let client = context.client().await?;
-    let mut download = client.export_transcript(&args.session, format).await?;
-    let Some(path) = &args.out else {
-        let mut written = 0;
-        loop {
-            let next = download.next().await;
-            let next = next.map_err(|e| broke_off(e, written, "stdout"))?;
-            let Some(piece) = next else {
-                return Ok(());
-            };
-            written += piece.len() as u64;
-            // What goes to a terminal holds nothing that it would act on.
-            if context.out.is_terminal() {
-                let piece = String::from_utf8_lossy(&piece);
-                let ends = if piece.ends_with('\n') { "\n" } else { "" };
-                context.out.raw(&(text::block(&piece) + ends))?;
-            } else {
-                context.out.raw_bytes(&piece)?;
-            }
-        }
+    let download = client.export_transcript(&args.session, format).await?;
+    let Some(path) = args.out.filter(|_| !to_stdout) else {
+        return print(context, download).await;
     };
-    let mut bytes = 0u64;
-    // Beside its place first, so that a file that breaks off never takes the place of a whole one.
-    let half = half_of(path);
-    let failed = |error: &std::io::Error| {
-        UserError::failed(format!("cannot write `{}`", path.display())).caused_by(error)
-    };
-    let mut file = File::create(&half).map_err(|e| failed(&e))?;
-    let written = async {
-        loop {
-            let next = download.next().await;
-            let next = next.map_err(|e| broke_off(e, 0, ""))?;
-            let Some(piece) = next else { break };
-            bytes += piece.len() as u64;
-            file.write_all(&piece).map_err(|e| failed(&e))?;
-        }
-        file.sync_all().map_err(|e| failed(&e))?;
-        std::fs::rename(&half, path).map_err(|e| failed(&e))
-    };
-    if let Err(error) = written.await {
-        let _ = std::fs::remove_file(&half);
-        return Err(error);
-    }
+    let bytes = write(download, place, &path).await?;
     let done = json!({"session": args.session, "format": format, "path": path, "bytes": bytes});
     context.out.show(&done, |_| {
         format!("{} bytes in {}", text::number(bytes), path.display())
     })
 }
 
+async fn print(context: &Context, mut download: Download<'_>) -> Result<(), UserError> {
+    let mut written = 0;
+    loop {
+        let next = download.next().await;
+        let next = next.map_err(|e| broke_off(e, written, "on stdout"))?;
+        let Some(piece) = next else {
+            return Ok(());
+        };
+        written += piece.len() as u64;
+        // What goes to a terminal holds nothing that it would act on.
+        if context.out.is_terminal() {
+            let piece = String::from_utf8_lossy(&piece);
+            let ends = if piece.ends_with('\n') { "\n" } else { "" };
+            context.out.raw(&(text::block(&piece) + ends))?;
+        } else {
+            context.out.raw_bytes(&piece)?;
+        }
+    }
+}
+
+/// Writes all of it to a place with a name, and tells how many bytes that were.
+async fn write(mut download: Download<'_>, place: Place, path: &Path) -> Result<u64, UserError> {
+    let failed = |error: io::Error| unwritten(path, &error);
+    let (mut sink, is_kept) = match place {
+        Place::Whole { path, mode } => (Sink::beside(path, mode).map_err(failed)?, false),
+        Place::Stdout | Place::Stream => (Sink::into(path).map_err(failed)?, true),
+    };
+    let mut bytes = 0;
+    loop {
+        let next = download.next().await;
+        let left = if is_kept { bytes } else { 0 };
+        let next = next.map_err(|e| broke_off(e, left, &format!("in {}", path.display())))?;
+        let Some(piece) = next else { break };
+        bytes += piece.len() as u64;
+        sink.write(&piece).map_err(failed)?;
+    }
+    sink.finish().map_err(failed)?;
+    Ok(bytes)
+}
+
+fn unwritten(path: &Path, error: &io::Error) -> UserError {
+    UserError::failed(format!("cannot write `{}`", path.display())).caused_by(error)
+}
+
 /// The file ended before its end. Exports have no key: they change nothing.
 fn broke_off(error: skein_client::Error, written: u64, place: &str) -> UserError {
     let left = match written {
         0 => "nothing was written".to_owned(),
-        n => format!("the {} bytes on {place} are not all of it", text::number(n)),
+        n => format!("the {} bytes {place} are not all of it", text::number(n)),
     };
     let kind = error.kind();
     let told = UserError::new(kind, format!("the export broke off; {left}")).caused_by(&error);
@@ -149,12 +161,6 @@ fn broke_off(error: skein_client::Error, written: u64, place: &str) -> UserError
         _ => vec!["`skein daemon status` tells whether the daemon still runs".to_owned()],
     };
     hints.into_iter().fold(told, UserError::hint)
-}
-
-fn half_of(path: &Path) -> PathBuf {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".part-{}", std::process::id()));
-    path.with_file_name(name)
 }
 
 pub(crate) async fn import(context: &Context, args: ImportArgs) -> Result<(), UserError> {
