@@ -36,12 +36,15 @@ impl Cipher for Plain {
         Ok([PLAIN, blake3::hash(plain).as_bytes(), plain].concat())
     }
 
-    fn open(&self, _: &TenantId, name: &Name, sealed: &[u8]) -> Result<Vec<u8>> {
+    fn open(&self, tenant: &TenantId, name: &Name, sealed: &[u8]) -> Result<Vec<u8>> {
         if sealed.starts_with(ENCRYPTED) {
-            return Err(Error::corrupt(
-                name,
-                "it is encrypted, and no keys were given",
-            ));
+            return Err(Error::Unusable {
+                tier: "cold",
+                reason: format!("`{name}` is encrypted, and there are no keys"),
+                hints: vec![format!(
+                    "name the key that tenant `{tenant}` had in `[transcripts.keys]`"
+                )],
+            });
         }
         let rest = sealed
             .strip_prefix(PLAIN)
@@ -119,12 +122,15 @@ impl KeyRing {
         if self.plain.contains(tenant) {
             return Plain.open(tenant, name, sealed);
         }
+        let hint = if self.keys(tenant).is_empty() {
+            format!("`{tenant}` has no key: name one in `[transcripts.keys]`, and `plain` after it")
+        } else {
+            format!("name `plain` as the last of the keys of `{tenant}` in `[transcripts.keys]`")
+        };
         Err(Error::Unusable {
             tier: "cold",
-            reason: format!("`{name}` was written before tenant `{tenant}` had keys"),
-            hints: vec![format!(
-                "name `plain` as the last of the keys of `{tenant}` in `transcripts.keys`, and it is read"
-            )],
+            reason: format!("`{name}` is not encrypted, and there are keys now"),
+            hints: vec![hint],
         })
     }
 
@@ -224,7 +230,7 @@ mod tests {
         let (tenant, name) = (TenantId::default_tenant(), Name::from_stored("a/b"));
         let before = Plain.seal(&tenant, &name, b"old").unwrap();
         let error = ring(&[("k", 1)]).open(&tenant, &name, &before).unwrap_err();
-        assert!(error.to_string().contains("before"), "{error}");
+        assert!(error.to_string().contains("not encrypted"), "{error}");
         assert!(error.hints()[0].contains("`plain`"), "{error:?}");
         let both = ring(&[("k", 1)]).with_plain(tenant.clone());
         assert_eq!(both.open(&tenant, &name, &before).unwrap(), b"old");

@@ -120,15 +120,15 @@ impl Error {
                 "`skein transcript export {transcript}` saves the hot copy; both copies were kept"
             ),
             Self::TooLarge { what, limit, .. } => format!(
-                "{what} may have {} KiB; put larger things into a file and refer to it",
-                limit / 1024
+                "{what} may have {} MiB; put larger things into a file and refer to it",
+                limit >> 20
             ),
             Self::Unavailable { .. } => {
                 "try again in a while: a repeated call has one effect".into()
             }
             Self::Denied { hint, .. } | Self::Misconfigured { hint, .. } => hint.clone(),
             Self::Unusable { hints, .. } => return hints.clone(),
-            Self::Corrupt { .. } => "`skein doctor` checks the tiers; nothing was changed".into(),
+            Self::Corrupt { .. } => "nothing was changed; restore it from a backup. `skein doctor` checks the home's files".into(),
             Self::Bug(_) => "please report this with the daemon's log".into(),
         };
         vec![hint]

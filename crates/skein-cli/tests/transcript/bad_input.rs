@@ -131,7 +131,7 @@ fn l13_a_message_of_a_hundred_megabytes_is_refused_with_the_limit() {
     let body = json!({"messages": [{"id": "m1", "role": "user", "text": text}]});
     let error = home.call(&Call::post(&path, &body)).error(403);
     assert!(
-        error["hints"][0].as_str().unwrap().contains("16384 KiB"),
+        error["hints"][0].as_str().unwrap().contains("16 MiB"),
         "{error}"
     );
     assert_eq!(ids(&home, &session), Vec::<String>::new());

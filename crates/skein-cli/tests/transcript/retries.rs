@@ -62,7 +62,8 @@ fn l10_a_reply_that_is_tried_again_is_said_once() {
     assert_eq!(found["data"].as_array().unwrap().len(), 2);
     assert_eq!(begin(&home, &session, "a1"), 2);
     let (_, kind, heard) = stream.message().unwrap();
-    assert_eq!((kind.as_str(), heard), ("rewound", json!({"position": 0})));
+    let where_to = json!({"position": 0, "end": 1});
+    assert_eq!((kind.as_str(), heard), ("rewound", where_to));
     let found = home.json(&["transcript", "search", "quokka"]);
     assert_eq!(found["data"], json!([]), "what was dropped is not found");
     assert_eq!(begin(&home, &session, "a1"), 0);

@@ -43,7 +43,7 @@ fn a_stream_has_every_message_once_and_resumes() {
     home.json(&["transcript", "rewind", &session, "--to", "m1"]);
     let (id, kind, data) = heard(&mut stream);
     assert_eq!((id.as_deref(), kind.as_str()), (Some("0"), "rewound"));
-    assert_eq!(data, json!({"position": 0}));
+    assert_eq!(data, json!({"position": 0, "end": 1}));
     home.call(&append(&session, "again")).ok();
     assert_eq!(heard(&mut stream).2["id"], "again");
     // Who comes back from beyond the end is told where that is.

@@ -199,7 +199,9 @@ fn events(heard: Heard) -> Vec<SseEvent> {
                 Some(position) => event.id(position.to_string()),
                 None => event,
             };
-            vec![event.data(json(&serde_json::json!({"position": to})))]
+            // The last that stays, and the first that is gone.
+            let end = to.map_or(0, |position| position + 1);
+            vec![event.data(json(&serde_json::json!({"position": to, "end": end})))]
         }
         // Without an id: who resumes goes on from the last whole message.
         Heard::Delta(delta) => vec![SseEvent::default().event("delta").data(json(&wire::Delta {

@@ -408,7 +408,7 @@ pub fn encrypted_transcripts_come_back(pair: &mut Pair) {
     let (all, _) = pair.faulty();
     let unreadable = block_on(all.open(&id("t")).hydrate()).unwrap_err();
     assert!(
-        matches!(unreadable, Error::Corrupt { .. }),
+        matches!(unreadable, Error::Unusable { .. }),
         "{unreadable:?}"
     );
     assert_eq!(words(&t), "a b confidential");

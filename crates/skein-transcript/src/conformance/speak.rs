@@ -450,7 +450,7 @@ pub fn l13_bad_input_changes_nothing(pair: &mut Pair) {
     let refused = block_on(t.append(by(1), &[user("c"), huge])).unwrap_err();
     assert_eq!(refused.kind(), Kind::Refused);
     assert!(
-        refused.hints()[0].contains("16384 KiB"),
+        refused.hints()[0].contains("16 MiB"),
         "{:?}",
         refused.hints()
     );
