@@ -220,7 +220,7 @@ fn l11_forks_and_rewinds_write_the_same_at_any_length() {
             block_on(all.open(&name(0)).rewind(BY, &mid(1))).unwrap();
         })
     };
-    let (short, long) = (filled(10), filled(100_000));
+    let (short, long) = (filled(10), filled(1_000_000));
     // The first one of each finds tables without a page yet.
     fork(&short, 1);
     fork(&long, 1);
@@ -228,7 +228,7 @@ fn l11_forks_and_rewinds_write_the_same_at_any_length() {
     let (few, many) = (rewind(&short), rewind(&long));
     assert!(many <= few + 4 * 4_120, "{few} and {many}");
     let head = block_on(long.all.open(&name(2)).head()).unwrap();
-    assert_eq!(head.marks.messages, 100_000);
+    assert_eq!(head.marks.messages, 1_000_000);
 }
 
 #[test]
