@@ -96,13 +96,18 @@ async fn nobody_waits_while_a_transcript_is_packed_or_unpacked() {
     gate.meanwhile(hydrate, talk.say(&other, "o4"))
         .await
         .unwrap();
-    talk.say(&session, "m2").await;
+    // Whoever writes to what is cold hydrates it.
+    desk.flush(session.id.to_string(), Keep::ColdOnly)
+        .await
+        .unwrap();
+    let say = talk.say(&session, "m2");
+    gate.meanwhile(say, talk.say(&other, "o6")).await;
     let archive = desk.archive_thread(session.thread.to_string());
     gate.meanwhile(archive, talk.say(&other, "o5"))
         .await
         .unwrap();
     assert_eq!(talk.ids(&session).await, ["m1", "m2"]);
-    assert_eq!(talk.ids(&other).await, ["o1", "o2", "o3", "o4", "o5"]);
+    assert_eq!(talk.ids(&other).await, ["o1", "o2", "o3", "o4", "o6", "o5"]);
 }
 
 /// A caller who hangs up leaves nothing half-done, and the next one finds all of it.
