@@ -95,7 +95,7 @@ impl Daemon {
             tenant: "default".into(),
             actor: "user:bench".into(),
         };
-        Client::new(Endpoint::Unix(self.socket.clone()), identity)
+        Client::new(Endpoint::unix(self.socket.clone()), identity)
     }
 
     pub(crate) fn resident(&self) -> Result<u64, Failure> {

@@ -161,7 +161,7 @@ impl Context {
 
     /// Whether the daemon is the one of this home, which we may start and stop.
     pub(crate) fn is_local(&self) -> bool {
-        matches!(self.endpoint, Endpoint::Unix(_))
+        matches!(self.endpoint, Endpoint::Unix { .. })
     }
 
     /// The project named, else the one whose folder we are in.
@@ -189,6 +189,12 @@ impl Context {
             .hint("`skein project add` makes one of it")
             .hint(hint)),
         }
+    }
+
+    /// Where the daemon is to look for programs on behalf of the caller. A daemon that is reached over TCP looks
+    /// where it does itself.
+    pub(crate) fn search_path_for_daemon(&self) -> Option<String> {
+        self.search_path().filter(|_| self.is_local())
     }
 
     /// Where programs are looked for on behalf of the caller.
@@ -222,12 +228,23 @@ impl Context {
 
 fn endpoint(environment: &Environment, home: &Home) -> Result<Endpoint, UserError> {
     match utf8("SKEIN_URL", environment.url.as_deref())? {
-        None => Ok(Endpoint::Unix(home.socket())),
+        None => Ok(Endpoint::Unix {
+            socket: home.socket(),
+            credential: utf8("SKEIN_CREDENTIAL", environment.credential.as_deref())?
+                .filter(|credential| is_of_home(credential, home))
+                .map(str::to_owned),
+        }),
         Some(url) => {
             let token = utf8("SKEIN_TOKEN", environment.token.as_deref())?;
             Ok(Endpoint::from_url(url, token.map(str::to_owned))?)
         }
     }
+}
+
+/// Whether a run's credential is for the daemon of this home. An agent may well use another home, such as that
+/// of a test; there it is an ordinary user.
+fn is_of_home(credential: &str, home: &Home) -> bool {
+    credential.split('.').nth(1) == Some(home.mark().as_str())
 }
 
 pub(crate) fn utf8<'a>(name: &str, value: Option<&'a OsStr>) -> Result<Option<&'a str>, UserError> {

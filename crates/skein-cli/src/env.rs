@@ -25,6 +25,8 @@ pub(crate) struct Environment {
     /// The session we are in, and its run; set for agents.
     pub(crate) session: Option<OsString>,
     pub(crate) run: Option<OsString>,
+    /// What an agent proves itself with to the daemon that started it.
+    pub(crate) credential: Option<OsString>,
     pub(crate) path: Option<OsString>,
     pub(crate) temp: PathBuf,
     /// What shows long texts.
@@ -50,6 +52,7 @@ impl Environment {
             term: text("TERM"),
             session: text("SKEIN_SESSION"),
             run: text("SKEIN_RUN"),
+            credential: text("SKEIN_CREDENTIAL"),
             path: text("PATH"),
             temp: std::env::temp_dir(),
             pager: text("PAGER"),
@@ -60,7 +63,7 @@ impl Environment {
 }
 
 /// What a daemon must not inherit from the command that happens to start it.
-pub(crate) const CALLER_ONLY: [&str; 7] = [
+pub(crate) const CALLER_ONLY: [&str; 8] = [
     "SKEIN_TENANT",
     "SKEIN_ACTOR",
     "SKEIN_URL",
@@ -68,6 +71,7 @@ pub(crate) const CALLER_ONLY: [&str; 7] = [
     "SKEIN_SESSION",
     "SKEIN_RUN",
     "SKEIN_BIN",
+    "SKEIN_CREDENTIAL",
 ];
 
 /// What agents get of the daemon's environment (L14: nothing else, but what a project passes by name).

@@ -70,6 +70,17 @@ impl Home {
         self.root.join("home-id")
     }
 
+    /// What the credentials of runs are made with.
+    pub fn credential_key(&self) -> PathBuf {
+        self.root.join("credential.key")
+    }
+
+    /// Names this home in the credentials of its runs, so that a command knows which daemon one is for.
+    pub(crate) fn mark(&self) -> String {
+        let hash = blake3::hash(self.root.as_os_str().as_bytes()).to_hex();
+        hash[..16].to_owned()
+    }
+
     pub fn lock(&self) -> PathBuf {
         self.root.join("daemon.lock")
     }

@@ -70,6 +70,7 @@ pub(crate) struct Settings {
     pub(crate) max_ended: Setting<Option<u32>>,
     pub(crate) log_level: Setting<String>,
     pub(crate) listen: Setting<Option<String>>,
+    pub(crate) token_agents: Setting<Option<String>>,
     pub(crate) transcripts: TranscriptSettings,
     pub(crate) fleet: Fleet,
 }
@@ -86,6 +87,7 @@ impl Settings {
             max_ended: Setting::built_in(None),
             log_level: Setting::built_in("info".to_owned()),
             listen: Setting::built_in(None),
+            token_agents: Setting::built_in(None),
             transcripts: TranscriptSettings::built_in(),
             fleet: Fleet::built_in(),
         }
@@ -128,6 +130,8 @@ impl Settings {
             .lay(raw.retention.max_ended.map(Some), origin);
         self.log_level.lay(raw.log.level, origin);
         self.listen.lay(raw.daemon.listen.map(Some), origin);
+        let agents = raw.daemon.token_agents.map(|names| names.join(", "));
+        self.token_agents.lay(agents.map(Some), origin);
     }
 }
 

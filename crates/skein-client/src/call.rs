@@ -430,11 +430,8 @@ impl Client {
                 skein_wire::ACTOR_HEADER,
                 value("the actor", &self.identity.actor)?,
             );
-        if let Endpoint::Tcp {
-            token: Some(token), ..
-        } = self.endpoint()
-        {
-            let mut secret = value("the token", &format!("Bearer {token}"))?;
+        if let Some(bearer) = self.endpoint().bearer() {
+            let mut secret = value("the token", &format!("Bearer {bearer}"))?;
             secret.set_sensitive(true);
             request = request.header(header::AUTHORIZATION, secret);
         }

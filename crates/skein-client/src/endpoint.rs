@@ -6,16 +6,20 @@ use std::path::PathBuf;
 
 use crate::error::Error;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum Endpoint {
-    Unix(PathBuf),
+    Unix {
+        socket: PathBuf,
+        /// The credential of the run we are in; without one we are the machine's user.
+        credential: Option<String>,
+    },
     Tcp {
         addr: SocketAddr,
         token: Option<String>,
     },
 }
 
-/// Sent with every call over the Unix socket; over TCP the token decides and the daemon may ignore it.
+/// Sent with every call over the Unix socket; a token or credential outranks it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     pub tenant: String,
@@ -52,18 +56,40 @@ impl Endpoint {
         })
     }
 
+    /// The daemon's own user on its socket.
+    pub fn unix(socket: impl Into<PathBuf>) -> Self {
+        Self::Unix {
+            socket: socket.into(),
+            credential: None,
+        }
+    }
+
+    pub(crate) fn bearer(&self) -> Option<&str> {
+        match self {
+            Self::Unix { credential, .. } => credential.as_deref(),
+            Self::Tcp { token, .. } => token.as_deref(),
+        }
+    }
+
     pub(crate) fn host(&self) -> String {
         match self {
-            Self::Unix(_) => "localhost".to_owned(),
+            Self::Unix { .. } => "localhost".to_owned(),
             Self::Tcp { addr, .. } => addr.to_string(),
         }
+    }
+}
+
+/// Without the secret.
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Endpoint").field(&self.to_string()).finish()
     }
 }
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unix(path) => write!(f, "{}", path.display()),
+            Self::Unix { socket, .. } => write!(f, "{}", socket.display()),
             Self::Tcp { addr, .. } => write!(f, "http://{addr}"),
         }
     }

@@ -153,7 +153,7 @@ impl Transport {
 
     async fn open_unbounded(&self) -> Result<Live, Error> {
         match &self.endpoint {
-            Endpoint::Unix(path) => {
+            Endpoint::Unix { socket: path, .. } => {
                 let stream = UnixStream::connect(path)
                     .await
                     .map_err(|error| self.unreachable(error))?;

@@ -12,7 +12,7 @@ use tokio::net::{UnixListener, UnixStream};
 
 fn client(socket: &Path) -> Client {
     Client::new(
-        Endpoint::Unix(socket.to_owned()),
+        Endpoint::unix(socket),
         Identity {
             tenant: "default".into(),
             actor: "user:ann".into(),

@@ -6,6 +6,7 @@ use crate::actor::Actor;
 use crate::budget::Currency;
 use crate::id::{ProjectId, SessionId, ThreadId, quote};
 use crate::phase::PhaseName;
+use crate::text::AgentName;
 
 /// The few kinds a caller acts on. `Conflict` may go through after a fresh look, `Unavailable` and
 /// `TimedOut` after a while; the others will not go through by being repeated.
@@ -252,6 +253,29 @@ pub enum Refused {
         role: &'static str,
         op: &'static str,
     },
+    #[error("the token may not {op}: it lacks the right `{right}`")]
+    Right {
+        right: &'static str,
+        op: &'static str,
+    },
+    #[error("the token may not start agent `{agent}`")]
+    TokenAgent { agent: AgentName },
+    #[error("the token may not choose {what}")]
+    TokenField { what: &'static str },
+    #[error("this caller acts as {actor}, not as {named}")]
+    OtherActor { actor: Actor, named: Actor },
+    #[error("the agent of session `{caller}` may not {op}")]
+    RunMay { caller: SessionId, op: &'static str },
+    #[error("the agent of session `{caller}` may not {op} `{session}`, which is not below it")]
+    NotBelow {
+        caller: SessionId,
+        session: SessionId,
+        op: &'static str,
+    },
+    #[error("only the agent of a session may {op} it, with the credential of its current run")]
+    RunOnly { op: &'static str },
+    #[error("a token bound to {actor} makes only tokens bound to the same actor")]
+    UnboundToken { actor: Actor },
     #[error("{why}")]
     Unauthorized { why: &'static str },
     #[error("events up to {through} were sealed and dropped")]
@@ -448,9 +472,28 @@ impl Refused {
             Self::ChainTooDeep { .. } => "chain_too_deep",
             Self::ChainCycle { .. } => "chain_cycle",
             Self::Role { .. } => "role",
+            Self::Right { .. } | Self::TokenAgent { .. } | Self::TokenField { .. } => "right",
+            Self::OtherActor { .. } | Self::UnboundToken { .. } => "other_actor",
+            Self::RunOnly { .. } | Self::RunMay { .. } | Self::NotBelow { .. } => "run_scope",
             Self::Unauthorized { .. } => "unauthorized",
             Self::EventsDropped { .. } => "events_dropped",
         }
+    }
+
+    /// Whether the caller asked for more than it may do; the others are about the state of things.
+    pub const fn is_trespass(&self) -> bool {
+        matches!(
+            self,
+            Self::Role { .. }
+                | Self::Right { .. }
+                | Self::TokenAgent { .. }
+                | Self::TokenField { .. }
+                | Self::OtherActor { .. }
+                | Self::UnboundToken { .. }
+                | Self::RunOnly { .. }
+                | Self::RunMay { .. }
+                | Self::NotBelow { .. }
+        )
     }
 
     /// The session the rule was asked about, if it was one.
@@ -465,8 +508,16 @@ impl Refused {
             | Self::ParentEnded { session, .. }
             | Self::NoAgent { session, .. }
             | Self::AgentDrives { session }
+            | Self::NotBelow { session, .. }
             | Self::NotAChild { session, .. } => Some(session),
-            Self::Memory { .. }
+            Self::Right { .. }
+            | Self::TokenAgent { .. }
+            | Self::TokenField { .. }
+            | Self::OtherActor { .. }
+            | Self::UnboundToken { .. }
+            | Self::RunOnly { .. }
+            | Self::RunMay { .. }
+            | Self::Memory { .. }
             | Self::Workspace { .. }
             | Self::ThreadArchived { .. }
             | Self::ProjectRemoved { .. }
@@ -538,6 +589,25 @@ impl Refused {
             }
             Self::Role { .. } => vec![
                 "ask for a token with a wider role: `skein token new --role operate|admin`".into(),
+            ],
+            Self::Right { right, .. } => vec![format!(
+                "`skein token new NAME --allow {right}` makes a token that has it; such a token can do all that the daemon's user can"
+            )],
+            Self::TokenAgent { agent } => vec![
+                format!("`token_agents = [\"{agent}\"]` under `[daemon]` in config.toml lets tokens start it"),
+                "`skein token new NAME --allow run` makes a token that may start any program".into(),
+            ],
+            Self::TokenField { .. } => vec![
+                "leave it out: the project's settings decide".into(),
+                "`skein token new NAME --allow run` makes a token that may choose it".into(),
+            ],
+            Self::OtherActor { actor, .. } => vec![format!("leave it out, or name {actor}")],
+            Self::UnboundToken { actor } => vec![format!("`--actor {actor}` binds the new one too")],
+            Self::RunOnly { .. } => vec![
+                "Skein gives each agent its credential in $SKEIN_CREDENTIAL; keep it in the environment of hooks".into(),
+            ],
+            Self::RunMay { .. } | Self::NotBelow { .. } => vec![
+                "an agent may read its project, send messages in it, and start and end sessions below its own; ask a person for the rest".into(),
             ],
             Self::Unauthorized { .. } => {
                 vec!["send `Authorization: Bearer TOKEN`; `skein token new` makes a token".into()]
@@ -672,6 +742,26 @@ impl Refused {
             ]),
             Self::ChainCycle { through } => out.push(("through", text(through))),
             Self::Role { role, op } => out.extend([("role", text(role)), ("op", text(op))]),
+            Self::Right { right, op } => out.extend([("right", text(right)), ("op", text(op))]),
+            Self::TokenAgent { agent } => out.push(("agent", text(agent))),
+            Self::TokenField { what } => out.push(("what", text(what))),
+            Self::OtherActor { actor, named } => {
+                out.extend([("actor", text(actor)), ("named", text(named))]);
+            }
+            Self::UnboundToken { actor } => out.push(("actor", text(actor))),
+            Self::RunOnly { op } => out.push(("op", text(op))),
+            Self::RunMay { caller, op } => {
+                out.extend([("caller", text(caller)), ("op", text(op))]);
+            }
+            Self::NotBelow {
+                caller,
+                session,
+                op,
+            } => out.extend([
+                ("caller", text(caller)),
+                ("session", text(session)),
+                ("op", text(op)),
+            ]),
             Self::Unauthorized { .. } => {}
             Self::ParentEnded { session, parent } => {
                 out.extend([("session", text(session)), ("parent", text(parent))]);

@@ -13,7 +13,7 @@ use crate::run::{NativeId, RuntimeKind};
 use crate::saga::{SagaKind, Step};
 use crate::session::Session;
 use crate::text::{MessageId, Name, Reason, Title};
-use crate::token::Role;
+use crate::token::{Rights, Role};
 use crate::workspace::WorkspaceKind;
 
 /// Where a transcript ends that went back.
@@ -65,6 +65,7 @@ pub enum Fact {
         token: TokenId,
         name: Name,
         role: Role,
+        rights: Rights,
     },
     TokenRevoked {
         token: TokenId,

@@ -60,7 +60,7 @@ pub use summary::{Deliverable, Summary, SummaryOutcome};
 pub use text::{AgentName, Key, Message, MessageId, Name, Reason, Task, Title};
 pub use thread::{Thread, ThreadState};
 pub use time::Timestamp;
-pub use token::{Role, Token};
+pub use token::{Right, Rights, Role, RunScope, Token};
 pub use workspace::{
     AbsPath, Backup, BranchName, CommitId, Origin, Revision, Workspace, WorkspaceKind,
     WorkspaceState,

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use skein_domain::{
-    Actor, Key, Project, Receipt, Role, Session, SessionId, Summary, TenantId, Thread, Token,
+    Actor, Key, Project, Receipt, Rights, Role, RunScope, Session, SessionId, Summary, TenantId,
+    Thread, Token,
 };
 
 use crate::transcript::Done;
@@ -14,10 +15,13 @@ pub struct Caller {
     pub tenant: TenantId,
     pub actor: Actor,
     pub role: Role,
+    pub rights: Rights,
     /// Set for tokens bound to an actor: it may drive only sessions this actor owns.
     pub bound: bool,
     /// Set for the machine's own user, who can look at its disk in any case.
     pub local: bool,
+    /// Set for calls with a run's credential: what it reaches.
+    pub scope: Option<RunScope>,
     pub idempotency: Option<Idempotency>,
 }
 
@@ -28,8 +32,10 @@ impl Caller {
             tenant,
             actor,
             role: Role::Admin,
+            rights: Rights::ALL,
             bound: false,
             local: true,
+            scope: None,
             idempotency: None,
         }
     }

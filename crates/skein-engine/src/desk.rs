@@ -24,10 +24,15 @@ type StoreResult<T> = Result<T, skein_store::Error>;
 impl Desk {
     pub(crate) fn new(store: TenantStore, caller: Caller, shared: Arc<Shared>) -> Self {
         Self {
-            store,
+            store: store.scoped(caller.scope.clone()),
             caller,
             shared,
         }
+    }
+
+    /// The caller as this desk serves it.
+    pub fn into_caller(self) -> Caller {
+        self.caller
     }
 
     pub fn tenant(&self) -> &TenantId {
@@ -38,12 +43,20 @@ impl Desk {
         self.shared.clock.now()
     }
 
-    /// Who must own a session for the caller to drive it: the named actor, or the one a token is bound to.
-    pub(crate) fn must_own(&self, named: Option<Actor>) -> Option<Actor> {
-        if self.caller.bound && self.caller.role < Role::Admin {
-            Some(self.caller.actor.clone())
-        } else {
-            named
+    /// Who must own a session for the caller to drive it: the actor a token is bound to, if it is.
+    pub(crate) fn must_own(&self) -> Option<Actor> {
+        (self.caller.bound && self.caller.role < Role::Admin).then(|| self.caller.actor.clone())
+    }
+
+    /// As [`Desk::must_own`], or the actor the request names.
+    pub(crate) async fn must_own_as(
+        &self,
+        op: &'static str,
+        named: Option<Actor>,
+    ) -> Result<Option<Actor>, Error> {
+        match self.acting_as(named) {
+            Ok(named) => Ok(self.must_own().or(named)),
+            Err(refused) => Err(self.refused(op, refused.into()).await),
         }
     }
 
@@ -132,15 +145,14 @@ impl Desk {
     }
 
     /// Leaves a trace of a refused change in the log. Gives the error back unchanged: a failing audit does
-    /// not hide it. Who keeps asking for what their role does not allow is recorded once a minute.
+    /// not hide it. A caller who keeps asking for what it may not do is recorded once a minute.
     pub(crate) async fn refused(&self, op: &'static str, error: Error) -> Error {
         self.missed(&error);
         let Some(skein_domain::Error::Refused(refused)) = error.domain() else {
             return error;
         };
-        let by_role = matches!(refused, Refused::Role { .. });
         let who = || format!("{} {} {op}", self.caller.tenant, self.caller.actor);
-        if by_role && !self.shared.trespasses.is_new(who(), self.now()) {
+        if refused.is_trespass() && !self.shared.trespasses.is_new(who(), self.now()) {
             return error;
         }
         if let Err(failed) = self.tell_refusal(op, refused.clone()).await {

@@ -4,7 +4,7 @@ use skein_domain::fact::{Change, SagaChange};
 use skein_domain::saga::{Failure, Order};
 use skein_domain::{
     BroadcastReport, HandoffId, Invalid, Kind, Outcome as End, Phase, Reason, ReceiptId, Refused,
-    Role, Saga, SagaId, SagaKind, SagaState, Session, Step, capacity,
+    Right, Role, Saga, SagaId, SagaKind, SagaState, Session, Step, capacity,
 };
 use skein_store::Writer;
 use skein_store::backend::Filter;
@@ -30,6 +30,7 @@ impl Desk {
         outcome: End,
         reason: Option<Reason>,
     ) -> Result<Answer, Error> {
+        const OP: &str = "end a session";
         if !matches!(outcome, End::Done | End::Failed) {
             return Err(Invalid::new(
                 "outcome",
@@ -38,8 +39,8 @@ impl Desk {
             )
             .into());
         }
-        fence.owner = self.must_own(fence.owner);
-        self.change("end a session", Role::Operate, move |writer| {
+        fence.owner = self.must_own_as(OP, fence.owner).await?;
+        self.change(OP, Role::Operate, move |writer| {
             let session: Session = writer.reader().resolve(&reference)?;
             fence.check(&session)?;
             refuse_agents(&session)?;
@@ -58,10 +59,18 @@ impl Desk {
     /// A session with an agent ends when its process is gone and its work is safe; the answer comes when
     /// that is journalled.
     pub async fn kill(&self, reference: String, order: KillOrder) -> Result<Answer, Error> {
-        let must_own = self.must_own(None);
+        const OP: &str = "kill a session";
+        if let (Some(scope), true) = (&self.caller.scope, order.discard) {
+            let caller = scope.session.clone();
+            let op = "discard work";
+            return Err(self
+                .refused(OP, Refused::RunMay { caller, op }.into())
+                .await);
+        }
+        let must_own = self.must_own();
         let ids = self.shared.ids.clone();
         let answer = self
-            .change("kill a session", Role::Operate, move |writer| {
+            .change(OP, Role::Operate, move |writer| {
                 let session: Session = writer.reader().resolve(&reference)?;
                 session.check_owner(must_own.as_ref())?;
                 if order.tree {
@@ -95,9 +104,14 @@ impl Desk {
     ///
     /// A session with an agent is `spawning` until its agent runs again.
     pub async fn restore(&self, reference: String) -> Result<Answer, Error> {
-        let must_own = self.must_own(None);
+        let must_own = self.must_own();
         let ids = self.shared.ids.clone();
         let (fleet, tenant) = (self.shared.fleet.get().cloned(), self.tenant().clone());
+        if let Ok(session) = self.get_session(reference.clone()).await
+            && let Err(refused) = self.check_relaunch(&session)
+        {
+            return Err(self.refused("restore a session", refused.into()).await);
+        }
         if let (Some(fleet), Ok(session)) = (&fleet, self.get_session(reference.clone()).await) {
             // A clean-up of what is left of it is over in a moment; it is refused only if it is not.
             fleet.until_free(&self.member(&session.id)).await;
@@ -156,6 +170,21 @@ impl Desk {
             fleet.ring();
         }
         Ok(answer)
+    }
+}
+
+impl Desk {
+    /// Whether the caller may start the session's program once more: its agent, and not a command that
+    /// somebody with more rights gave it.
+    fn check_relaunch(&self, session: &Session) -> Result<(), Refused> {
+        let Some(gear) = &session.gear else {
+            return Ok(());
+        };
+        let op = "start the command of a session";
+        if gear.launch.command.is_some() {
+            self.caller.rights.require(Right::Run, op)?;
+        }
+        self.check_agent(&session.agent)
     }
 }
 

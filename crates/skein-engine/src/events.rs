@@ -122,8 +122,11 @@ impl Follower {
             match events.last() {
                 Some(last) => {
                     self.cursor = last.seq;
-                    let wanted =
-                        |e: &Arc<Event>| self.session.is_none() || e.session == self.session;
+                    let project = self.desk.caller.scope.as_ref().map(|s| s.project.as_str());
+                    let wanted = |e: &Arc<Event>| {
+                        (self.session.is_none() || e.session == self.session)
+                            && (project.is_none() || e.project.as_deref() == project)
+                    };
                     let events: Vec<_> = events.into_iter().filter(wanted).collect();
                     if !events.is_empty() {
                         return Ok(events);

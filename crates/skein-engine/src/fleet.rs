@@ -46,6 +46,7 @@ use skein_runtime::runtime::Runtime;
 use skein_workspace::provider::Provider;
 use tokio::sync::{Notify, watch};
 
+use crate::credential::CredentialKey;
 use crate::error::Error;
 
 pub use gc::GcOrder;
@@ -79,6 +80,7 @@ pub struct Fleet {
     roots: Vec<PathBuf>,
     skein: PathBuf,
     environment: BTreeMap<String, String>,
+    pub(crate) credentials: CredentialKey,
     pub(crate) board: board::Board,
     places: places::Places,
     appetites: appetite::Appetites,
@@ -113,6 +115,7 @@ impl Fleet {
             roots: parts.roots,
             skein: parts.skein,
             environment: parts.environment,
+            credentials: parts.credentials,
             board: board::Board::default(),
             places: places::Places::default(),
             appetites: appetite::Appetites::default(),

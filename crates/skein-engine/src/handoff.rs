@@ -210,7 +210,7 @@ impl Desk {
         expect_version: Option<u64>,
     ) -> StoreResult<Locked> {
         let actor = self.caller.actor.clone();
-        let must_own = self.must_own(None);
+        let must_own = self.must_own();
         let request: Option<Idempotency> = self.caller.idempotency.clone();
         self.store
             .write(&self.caller.actor, self.now(), move |writer| {

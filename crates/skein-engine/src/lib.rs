@@ -8,7 +8,9 @@
 //!
 //! First places to read: [`desk`] (what a request goes through), [`spawn`], [`handoff`], [`fleet`].
 
+pub mod access;
 pub mod caller;
+pub mod credential;
 pub mod desk;
 mod ending;
 pub mod engine;
@@ -32,7 +34,9 @@ mod tree;
 pub mod turn;
 mod walls;
 
+pub use access::{Access, RunAccess};
 pub use caller::{Answer, Caller, Idempotency, Outcome};
+pub use credential::CredentialKey;
 pub use desk::Desk;
 pub use ending::KillOrder;
 pub use engine::Engine;

@@ -11,7 +11,7 @@ use crate::turn::require_open_thread;
 impl Desk {
     /// Notes that `from`'s work is taken over. A session that waits for a broadcast becomes idle.
     pub async fn merge(&self, reference: String, from: String) -> Result<Answer, Error> {
-        let must_own = self.must_own(None);
+        let must_own = self.must_own();
         self.change("merge", Role::Operate, move |writer| {
             let before: Session = writer.reader().resolve(&reference)?;
             let child: Session = writer.reader().resolve(&from)?;

@@ -2,7 +2,7 @@
 
 use skein_domain::{
     Conflict, Fact, Invalid, Limits, Name, NotFound, Prefix, Project, ProjectId, Refused,
-    Retention, Role, Session, Thread, gate,
+    Retention, Right, Role, Session, Thread, gate,
 };
 use skein_store::backend::{Filter, Order};
 use skein_store::{Entity, Page, Query, Reader, Writer};
@@ -72,7 +72,9 @@ pub(crate) fn resolve(reader: &Reader<'_>, reference: &str) -> Result<Project, s
     let project: Project = match reader.find(reference)? {
         Some(project) => project,
         None => match reader.claimed_by(&claim(by_name(reference)))? {
-            Some(id) => reader.get(&id)?,
+            Some(id) => reader
+                .find(&id)?
+                .ok_or_else(|| NotFound::new("project", reference))?,
             None => reader.resolve(reference)?,
         },
     };
@@ -86,8 +88,10 @@ impl Desk {
     pub async fn add_project(&self, add: AddProject) -> Result<Answer, Error> {
         add.settings.check()?;
         if add.path.is_some() && !self.caller.local {
+            // Its skein.toml names programs that the daemon starts.
             let op = "add a folder of the daemon's machine";
-            if let Err(refused) = self.caller.role.require(Role::Admin, op) {
+            let role = self.caller.role.require(Role::Admin, op);
+            if let Err(refused) = role.and_then(|()| self.caller.rights.require(Right::Run, op)) {
                 return Err(self.refused(op, refused.into()).await);
             }
         }

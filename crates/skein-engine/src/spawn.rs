@@ -3,13 +3,14 @@
 use skein_domain::saga::Order;
 use skein_domain::session::NewSession;
 use skein_domain::{
-    Actor, AgentName, Allowance, Conflict, Invalid, PhaseName, Project, ReceiptId, Role, SagaId,
-    SagaKind, Session, Task, Thread, ThreadId, Title, capacity, fact::Change,
+    Actor, AgentName, Allowance, Conflict, Invalid, PhaseName, Project, ReceiptId, Refused, Role,
+    SagaId, SagaKind, Session, Task, Thread, ThreadId, Title, capacity, fact::Change,
 };
 use skein_store::Writer;
 use skein_store::backend::Filter;
 use skein_transcript::TranscriptId;
 
+use crate::access::is_at_or_below;
 use crate::caller::{Answer, Outcome};
 use crate::desk::Desk;
 use crate::ending::{begin_saga, new_saga};
@@ -33,6 +34,8 @@ pub struct Spawn {
     pub equip: Equip,
 }
 
+const OP: &str = "spawn a session";
+
 /// How many of a session's children are live.
 pub(crate) fn live_children(
     writer: &Writer<'_>,
@@ -53,7 +56,11 @@ impl Desk {
         if let Some(earlier) = self.earlier().await? {
             return Ok(earlier);
         }
+        let spawn = self.below_caller(spawn).await?;
         let agent = self.choose_agent(&spawn).await?;
+        if let Err(refused) = self.check_spawn(&spawn, &agent) {
+            return Err(self.refused(OP, refused.into()).await);
+        }
         if !agent.is_none() {
             return self.spawn_agent(spawn, agent).await;
         }
@@ -64,12 +71,48 @@ impl Desk {
         self.record_spawn(spawn, agent, None).await
     }
 
+    /// An agent's own spawns stand below its session: at it, unless it names one further down.
+    async fn below_caller(&self, mut spawn: Spawn) -> Result<Spawn, Error> {
+        let Some(scope) = self.caller.scope.clone() else {
+            return Ok(spawn);
+        };
+        let parent = spawn
+            .parent
+            .get_or_insert_with(|| scope.session.to_string())
+            .clone();
+        let refused = self
+            .look(move |reader| {
+                let parent: Session = reader.resolve(&parent)?;
+                let below = is_at_or_below(reader, &scope, &parent)?;
+                Ok((!below).then(|| Refused::NotBelow {
+                    caller: scope.session.clone(),
+                    session: parent.id,
+                    op: "spawn below",
+                }))
+            })
+            .await?;
+        match refused {
+            Some(refused) => Err(self.refused(OP, refused.into()).await),
+            None => Ok(spawn),
+        }
+    }
+
+    /// What the caller may not ask for, whatever the project says.
+    fn check_spawn(&self, spawn: &Spawn, agent: &AgentName) -> Result<(), Refused> {
+        let for_child = |owner: &&Actor| owner.to_string() == format!("agent:{agent}");
+        let in_scope = self.caller.scope.is_some();
+        if spawn.owner.as_ref().filter(for_child).is_none() || !in_scope {
+            self.acting_as(spawn.owner.clone())?;
+        }
+        self.check_starts(agent, &spawn.equip)
+    }
+
     async fn spawn_agent(&self, spawn: Spawn, agent: AgentName) -> Result<Answer, Error> {
         let fleet = self.fleet()?.clone();
         let project = self.project_of(&spawn).await?;
         let prepared = match fleet.prepare(self.tenant(), &project, &agent, &spawn).await {
             Ok(prepared) => prepared,
-            Err(error) => return Err(self.refused("spawn a session", error).await),
+            Err(error) => return Err(self.refused(OP, error).await),
         };
         let answer = self.record_spawn(spawn, agent, Some(prepared)).await?;
         fleet.ring();
@@ -85,16 +128,17 @@ impl Desk {
         let own_thread = ThreadId::from_random(self.shared.ids.bits());
         let owner = match &spawn.owner {
             Some(owner) => owner.clone(),
-            None if agent.is_none() => self.caller.actor.clone(),
+            // What a bound token makes is its actor's, or it could not drive it.
+            None if agent.is_none() || self.caller.bound => self.caller.actor.clone(),
             None => format!("agent:{agent}").parse()?,
         };
-        let must_own = self.must_own(None);
+        let must_own = self.must_own();
         let (ids, shared, tenant) = (
             self.shared.ids.clone(),
             self.shared.clone(),
             self.tenant().clone(),
         );
-        self.change("spawn a session", Role::Operate, move |writer| {
+        self.change(OP, Role::Operate, move |writer| {
             let place = find_place(writer, &spawn, &own_thread, must_own.as_ref())?;
             let (parent, allowance) = match place.parent {
                 None => (None, check_root(spawn.allowance)?),

@@ -24,7 +24,7 @@ impl Desk {
     pub async fn set_summary(&self, reference: String, new: NewSummary) -> Result<Answer, Error> {
         summary::check(&new.text, &new.key_decisions, &new.deliverables)?;
         let id = SummaryId::from_random(self.shared.ids.bits());
-        let must_own = self.must_own(None);
+        let must_own = self.must_own();
         self.change("record a summary", Role::Operate, move |writer| {
             let session: Session = writer.reader().resolve(&reference)?;
             session.check_owner(must_own.as_ref())?;

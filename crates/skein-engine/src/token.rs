@@ -1,13 +1,15 @@
 //! Tokens: made, listed, revoked, and asked about at the door.
 
 use skein_domain::{
-    Actor, Fact, Invalid, Name, Refused, Role, TenantId, Timestamp, Token, TokenId,
+    Actor, Fact, Invalid, Name, Refused, Rights, Role, RunScope, Session, TenantId, Timestamp,
+    Token, TokenId,
 };
 use skein_store::backend::{Filter, Order};
 use skein_store::{Page, Query, Reader};
 use subtle::ConstantTimeEq;
 
 use crate::caller::{Answer, Caller, Outcome};
+use crate::credential::is_run_credential;
 use crate::desk::Desk;
 use crate::engine::Engine;
 use crate::error::Error;
@@ -23,6 +25,7 @@ fn hash(secret: &str) -> [u8; 32] {
 pub struct NewToken {
     pub name: Name,
     pub role: Role,
+    pub rights: Rights,
     pub actor: Option<Actor>,
     pub expires_in_seconds: Option<u64>,
 }
@@ -43,12 +46,14 @@ impl Desk {
                 Invalid::new("expiry", "0", "a token must live for a moment at least").into(),
             );
         }
+        self.check_grants(&new).await?;
         self.change("make a token", Role::Admin, move |writer| {
             let now = writer.now();
             let token = Token {
                 id: id.clone(),
                 name: new.name.clone(),
                 role: new.role,
+                rights: new.rights,
                 actor: new.actor.clone(),
                 secret_hash: hash(&word),
                 version: 1,
@@ -61,6 +66,7 @@ impl Desk {
                 token: token.id.clone(),
                 name: token.name.clone(),
                 role: token.role,
+                rights: token.rights,
             })?;
             Ok(Outcome::NewToken {
                 token,
@@ -68,6 +74,29 @@ impl Desk {
             })
         })
         .await
+    }
+
+    /// A token gives away no right its maker lacks, and one bound to an actor makes none for others.
+    async fn check_grants(&self, new: &NewToken) -> Result<(), Error> {
+        const OP: &str = "make a token";
+        let missing = new
+            .rights
+            .iter()
+            .find(|right| !self.caller.rights.contains(*right));
+        if let Some(right) = missing {
+            let right = right.as_str();
+            let op = "give a token this right";
+            return Err(self.refused(OP, Refused::Right { right, op }.into()).await);
+        }
+        if self.caller.bound && new.actor.as_ref() != Some(&self.caller.actor) {
+            let actor = self.caller.actor.clone();
+            let refused = match new.actor.clone() {
+                Some(named) => Refused::OtherActor { actor, named },
+                None => Refused::UnboundToken { actor },
+            };
+            return Err(self.refused(OP, refused.into()).await);
+        }
+        Ok(())
     }
 
     pub async fn list_tokens(
@@ -142,6 +171,9 @@ impl Engine {
         let wrong = || Refused::Unauthorized {
             why: "the token is unknown, expired or revoked",
         };
+        if is_run_credential(bearer) {
+            return self.authenticate_run(bearer).await;
+        }
         let mut parts = bearer.split('.');
         let (Some(SCHEME), Some(tenant), Some(id), Some(word), None) = (
             parts.next(),
@@ -171,10 +203,45 @@ impl Engine {
                         None => format!("user:{}", token.name).parse()?,
                     },
                     role: token.role,
+                    rights: token.rights,
+                    scope: None,
                     idempotency: None,
                 })
             }
             _ => Err(wrong().into()),
+        }
+    }
+
+    /// Who a run's credential belongs to. It is valid while its run is its session's current one.
+    async fn authenticate_run(&self, credential: &str) -> Result<Caller, Error> {
+        let fleet = self.shared.fleet.get();
+        let claims = fleet
+            .and_then(|fleet| fleet.credentials.verify(credential))
+            .ok_or(Refused::Unauthorized {
+                why: "the run credential is not of this daemon",
+            })?;
+        let desk = self.system_desk(claims.tenant.clone());
+        let id = claims.session.clone();
+        let session: Option<Session> = desk.store.read(move |r| r.find(id.as_str())).await?;
+        match session {
+            Some(session) if session.run == claims.run && session.has_run() => Ok(Caller {
+                tenant: claims.tenant,
+                actor: claims.actor,
+                role: Role::Operate,
+                rights: Rights::ALL,
+                bound: false,
+                local: false,
+                scope: Some(RunScope {
+                    project: session.project,
+                    session: session.id,
+                    run: claims.run,
+                }),
+                idempotency: None,
+            }),
+            _ => Err(Refused::Unauthorized {
+                why: "the run of this credential is over",
+            }
+            .into()),
         }
     }
 }

@@ -114,7 +114,7 @@ impl Desk {
         + Send
         + 'static,
     ) -> Result<Answer, Error> {
-        fence.owner = self.must_own(fence.owner);
+        fence.owner = self.must_own_as(op, fence.owner).await?;
         self.change(op, Role::Operate, move |writer| {
             let before: Session = writer.reader().resolve(&reference)?;
             fence.check(&before)?;
@@ -138,7 +138,7 @@ impl Desk {
     pub async fn answer(&self, reference: String, text: Reason) -> Result<Answer, Error> {
         let id = ReceiptId::from_random(self.shared.ids.bits());
         let key = self.caller.idempotency.as_ref().map(|i| i.key.clone());
-        let must_own = self.must_own(None);
+        let must_own = self.must_own();
         let answer = self
             .change("answer", Role::Operate, move |writer| {
                 let before: Session = writer.reader().resolve(&reference)?;

@@ -1,8 +1,9 @@
 //! The door: where a request comes from, and as whom it is served (L15).
 //!
 //! On the Unix socket the file's mode and the peer's user id have already decided: the machine's user is
-//! admin and may name tenant and actor. On TCP a bearer token decides both, and Host and Origin are checked
-//! so that no web page a person visits can speak to the daemon.
+//! admin and may name tenant and actor. A caller who presents a run's credential there is scoped by it. On TCP a
+//! bearer token or credential decides, and Host and Origin are checked so that no web page a person visits can
+//! speak to the daemon. Then the route's entry in the access table is checked, before the body is read.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -15,8 +16,10 @@ use skein_domain::{Kind, Refused, TenantId};
 use skein_engine::Caller;
 use skein_wire::{ACTOR_HEADER, TENANT_HEADER};
 
+use crate::access::{self, Asked};
 use crate::app::App;
 use crate::error::ApiError;
+use crate::serve::Admission;
 
 /// Where a connection comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,30 +49,59 @@ impl Pass {
 /// Paths that answer without a token: they tell only that somebody is home.
 const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 
-pub(crate) async fn keep(State(app): State<App>, mut request: Request, next: Next) -> Response {
+pub(crate) async fn keep(State(app): State<App>, request: Request, next: Next) -> Response {
     // A connection without a peer would be a bug in `serve`; it gets no further than a stranger.
-    let peer = request.extensions().get::<Peer>().copied();
-    let decided = match peer {
-        Some(Peer::Unix) => local(&app, request.headers()).map(|caller| (caller, None)),
-        Some(Peer::Tcp { local }) => match check_host(request.uri(), request.headers(), local) {
-            Ok(()) if OPEN.contains(&request.uri().path()) => return next.run(request).await,
-            Ok(()) => remote(&app, request.headers()).await,
-            Err(error) => Err(error),
-        },
-        None => Err(Refused::Unauthorized {
-            why: "the connection has no known origin",
-        }
-        .into()),
+    let Some(peer) = request.extensions().get::<Peer>().copied() else {
+        let why = "the connection has no known origin";
+        return ApiError::from(Refused::Unauthorized { why }).into_response();
     };
-    match decided {
-        Ok((caller, pass)) => {
-            request.extensions_mut().insert(caller);
-            if let Some(pass) = pass {
-                request.extensions_mut().insert(pass);
-            }
-            next.run(request).await
+    if let Peer::Tcp { local } = peer {
+        if let Err(error) = check_host(request.uri(), request.headers(), local) {
+            return error.into_response();
         }
+    }
+    if OPEN.contains(&request.uri().path()) {
+        return next.run(request).await;
+    }
+    match admit(&app, peer, request).await {
+        Ok(request) => next.run(request).await,
         Err(error) => error.into_response(),
+    }
+}
+
+/// Finds out who calls and whether they may; the handler finds the caller in the request.
+async fn admit(app: &App, peer: Peer, request: Request) -> Result<Request, ApiError> {
+    let (caller, pass) = authenticate(app, peer, request.headers()).await?;
+    if let Some(admission) = request.extensions().get::<Admission>() {
+        admission.grant();
+    }
+    let asked = access::asked(&request)?;
+    let (mut parts, body) = request.into_parts();
+    let caller = match asked {
+        Asked::Route(entry) => access::check(app, entry, peer, caller, &mut parts).await?,
+        Asked::Nowhere => caller,
+    };
+    parts.extensions.insert(caller);
+    if let Some(pass) = pass {
+        parts.extensions.insert(pass);
+    }
+    Ok(Request::from_parts(parts, body))
+}
+
+async fn authenticate(
+    app: &App,
+    peer: Peer,
+    headers: &HeaderMap,
+) -> Result<(Caller, Option<Pass>), ApiError> {
+    let presented = text(headers, header::AUTHORIZATION.as_str())?.is_some();
+    match peer {
+        Peer::Unix if !presented => Ok((local(app, headers)?, None)),
+        Peer::Unix | Peer::Tcp { .. } => {
+            let (mut caller, pass) = by_bearer(app, headers).await?;
+            // An agent is on the daemon's own machine, as its user.
+            caller.local = peer == Peer::Unix && caller.scope.is_some();
+            Ok((caller, Some(pass)))
+        }
     }
 }
 
@@ -85,7 +117,7 @@ fn local(app: &App, headers: &HeaderMap) -> Result<Caller, ApiError> {
     Ok(Caller::local(tenant, actor))
 }
 
-async fn remote(app: &App, headers: &HeaderMap) -> Result<(Caller, Option<Pass>), ApiError> {
+async fn by_bearer(app: &App, headers: &HeaderMap) -> Result<(Caller, Pass), ApiError> {
     let bearer = text(headers, header::AUTHORIZATION.as_str())?
         .and_then(|value| value.strip_prefix("Bearer "))
         .ok_or(Refused::Unauthorized {
@@ -98,7 +130,7 @@ async fn remote(app: &App, headers: &HeaderMap) -> Result<(Caller, Option<Pass>)
             why: "the token is not for this tenant",
         }
         .into()),
-        _ => Ok((caller, Some(Pass(bearer.to_owned())))),
+        _ => Ok((caller, Pass(bearer.to_owned()))),
     }
 }
 

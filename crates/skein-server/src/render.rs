@@ -106,6 +106,7 @@ pub(crate) fn token(tenant: &TenantId, t: &domain::Token) -> wire::Token {
         tenant: tenant.to_string(),
         name: t.name.to_string(),
         role: t.role.as_str().into(),
+        allow: t.rights.iter().map(|r| r.as_str().to_owned()).collect(),
         actor: t.actor.as_ref().map(ToString::to_string),
         created_at: time(t.created_at),
         expires_at: t.expires_at.map(time),

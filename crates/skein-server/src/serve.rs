@@ -1,5 +1,6 @@
 //! Takes connections and hands their requests to the application.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,13 +13,18 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use skein_engine::Tasks;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tower::ServiceExt;
 
 use crate::door::Peer;
 
 /// Connections served at once; more wait in the kernel's queue.
 const MOST_CONNECTIONS: usize = 4096;
+/// Connections over TCP that have not presented a valid token yet. One more closes the oldest of them, so that
+/// half-open ones never keep anybody out.
+const MOST_STRANGERS: usize = 128;
+/// Longest a client may take to present a valid token over TCP.
+const STRANGER_TIME: Duration = Duration::from_secs(10);
 /// Longest a client may take to send a request's head.
 const HEAD_TIME: Duration = Duration::from_secs(10);
 /// Pause after a failed accept, such as for lack of file descriptors.
@@ -39,6 +45,83 @@ impl Endless {
 
     fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Whether a connection has shown who it is. The machine's own user has by connecting.
+#[derive(Clone, Debug)]
+pub(crate) struct Admission(Arc<watch::Sender<Standing>>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    Stranger,
+    Admitted,
+    Evicted,
+}
+
+impl Admission {
+    fn new(peer: Peer) -> Self {
+        let standing = match peer {
+            Peer::Unix => Standing::Admitted,
+            Peer::Tcp { .. } => Standing::Stranger,
+        };
+        Self(Arc::new(watch::Sender::new(standing)))
+    }
+
+    /// A valid token was presented; from now on the connection may stay.
+    pub(crate) fn grant(&self) {
+        self.change(Standing::Admitted);
+    }
+
+    fn evict(&self) {
+        self.change(Standing::Evicted);
+    }
+
+    fn is_stranger(&self) -> bool {
+        *self.0.borrow() == Standing::Stranger
+    }
+
+    /// Only strangers are admitted or evicted, and only once.
+    fn change(&self, to: Standing) {
+        self.0.send_if_modified(|standing| {
+            let changes = *standing == Standing::Stranger;
+            if changes {
+                *standing = to;
+            }
+            changes
+        });
+    }
+
+    /// Returns when the connection is to be closed: evicted, or a stranger for too long.
+    async fn refused(&self) {
+        let mut standing = self.0.subscribe();
+        let decided = standing.wait_for(|s| *s != Standing::Stranger);
+        let decided = match tokio::time::timeout(STRANGER_TIME, decided).await {
+            Ok(Ok(decided)) => *decided,
+            Ok(Err(_)) | Err(_) => return,
+        };
+        if decided == Standing::Admitted {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// The strangers, oldest first.
+#[derive(Debug, Default)]
+struct Strangers(VecDeque<Admission>);
+
+impl Strangers {
+    fn add(&mut self, admission: &Admission) {
+        self.0
+            .retain(|known| known.is_stranger() && Arc::strong_count(&known.0) > 1);
+        if self.0.len() >= MOST_STRANGERS
+            && let Some(oldest) = self.0.pop_front()
+        {
+            oldest.evict();
+        }
+        if admission.is_stranger() {
+            self.0.push_back(admission.clone());
+        }
     }
 }
 
@@ -91,6 +174,7 @@ fn listen(name: &'static str, listener: impl Listener, router: Router, tasks: &T
     let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     tasks.start(name, async move {
         tokio::pin!(stopping);
+        let mut strangers = Strangers::default();
         loop {
             let Ok(place) = room.clone().acquire_owned().await else {
                 return;
@@ -104,8 +188,10 @@ fn listen(name: &'static str, listener: impl Listener, router: Router, tasks: &T
             match accepted {
                 Ok((stream, peer)) => {
                     let (router, ending) = (router.clone(), own.stopping());
+                    let admission = Admission::new(peer);
+                    strangers.add(&admission);
                     own.start("connection", async move {
-                        connection(stream, router, peer, ending).await;
+                        connection(stream, router, peer, admission, ending).await;
                         drop(place);
                     });
                 }
@@ -129,15 +215,21 @@ fn is_ours(stream: &UnixStream) -> bool {
 }
 
 /// One connection: requests until the client leaves; on stop the current one is finished first.
-async fn connection<S>(stream: S, router: Router, peer: Peer, stopping: impl Future<Output = ()>)
-where
+async fn connection<S>(
+    stream: S,
+    router: Router,
+    peer: Peer,
+    admission: Admission,
+    stopping: impl Future<Output = ()>,
+) where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let endless = Endless::default();
-    let mark = endless.clone();
+    let (mark, pending) = (endless.clone(), admission.clone());
     let service = hyper::service::service_fn(move |mut request: hyper::Request<Incoming>| {
         request.extensions_mut().insert(peer);
         request.extensions_mut().insert(mark.clone());
+        request.extensions_mut().insert(pending.clone());
         router.clone().oneshot(request.map(Body::new))
     });
     let connection = hyper::server::conn::http1::Builder::new()
@@ -147,6 +239,7 @@ where
     tokio::pin!(connection, stopping);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
+        () = admission.refused() => Ok(()),
         () = stopping => {
             connection.as_mut().graceful_shutdown();
             if endless.is_set() {

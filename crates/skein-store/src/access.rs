@@ -7,7 +7,8 @@
 use std::ops::Deref;
 
 use skein_domain::{
-    Actor, Conflict, Fact, Invalid, NotFound, Project, ProjectId, SessionId, TenantId, Timestamp,
+    Actor, Conflict, Fact, Invalid, NotFound, Project, ProjectId, RunScope, SessionId, TenantId,
+    Timestamp,
 };
 
 use crate::backend::{
@@ -63,6 +64,8 @@ const EVENT_CHUNK: usize = 128;
 /// Seals made in one transaction, so that nobody waits long for the writer.
 const SEALS_AT_ONCE: usize = 4;
 
+/// Rows that a scoped reader looks through for those it may see that begin with a prefix.
+const SCOPED_LOOK: usize = 10_000;
 /// Rows fetched at a time when a list is filtered or counted beyond what the index knows.
 const CHUNK: usize = 256;
 
@@ -71,6 +74,8 @@ const CHUNK: usize = 256;
 pub struct Reader<'a> {
     raw: &'a dyn RawRead,
     tenant: &'a TenantId,
+    /// Records outside it are treated as absent.
+    scope: Option<&'a RunScope>,
 }
 
 impl std::fmt::Debug for Reader<'_> {
@@ -82,15 +87,41 @@ impl std::fmt::Debug for Reader<'_> {
 }
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(raw: &'a dyn RawRead, tenant: &'a TenantId) -> Self {
-        Self { raw, tenant }
+    pub(crate) fn new(
+        raw: &'a dyn RawRead,
+        tenant: &'a TenantId,
+        scope: Option<&'a RunScope>,
+    ) -> Self {
+        Self { raw, tenant, scope }
     }
 
     pub fn find<E: Entity>(&self, id: &str) -> Result<Option<E>> {
-        self.raw
-            .get(E::TABLE, id)?
-            .map(|row| E::decode(&row.body))
-            .transpose()
+        match self.raw.get(E::TABLE, id)? {
+            Some(row) if self.is_visible(E::TABLE, &row)? => Ok(Some(E::decode(&row.body)?)),
+            Some(_) | None => Ok(None),
+        }
+    }
+
+    /// Whether the scope, if there is one, covers the row. Tables that are not listed by project or session
+    /// are reached only through a record that is.
+    fn is_visible(&self, table: Table, row: &Row) -> Result<bool> {
+        let Some(scope) = self.scope else {
+            return Ok(true);
+        };
+        let in_project = |row: &Row| row.index.project.as_deref() == Some(scope.project.as_str());
+        Ok(match table {
+            Table::Project => row.id == scope.project.as_str(),
+            Table::Thread | Table::Session | Table::Ended => in_project(row),
+            Table::Receipt | Table::Saga | Table::Fork => match &row.index.parent {
+                Some(session) => self
+                    .raw
+                    .get(Table::Session, session)?
+                    .is_some_and(|session| in_project(&session)),
+                None => false,
+            },
+            Table::Token => false,
+            Table::Summary | Table::Handoff | Table::Reply | Table::Claim => true,
+        })
     }
 
     pub fn get<E: Entity>(&self, id: &str) -> Result<E> {
@@ -111,7 +142,14 @@ impl<'a> Reader<'a> {
         {
             return Err(NotFound::new(E::WHAT, reference).into());
         }
-        let rows = self.raw.starting_with(E::TABLE, reference, 9)?;
+        let mut rows = vec![];
+        // The rows of other projects are no part of the answer, not even as "it fits several".
+        let most = if self.scope.is_some() { SCOPED_LOOK } else { 9 };
+        for row in self.raw.starting_with(E::TABLE, reference, most)? {
+            if self.is_visible(E::TABLE, &row)? {
+                rows.push(row);
+            }
+        }
         match rows.as_slice() {
             [] => Err(NotFound::new(E::WHAT, reference).into()),
             [one] => E::decode(&one.body),
@@ -143,18 +181,23 @@ impl<'a> Reader<'a> {
         let mut items = Vec::new();
         let mut bytes = 0;
         let mut after = query.after;
+        let filter = self.within_scope(E::TABLE, &query.filter);
         loop {
             // One more than the page holds tells whether there is a next one.
             let chunk = CHUNK.min((query.limit - items.len()).saturating_add(1));
             let rows = self.raw.scan(&Scan {
                 table: E::TABLE,
-                filter: query.filter.clone(),
+                filter: filter.clone(),
                 order: query.order,
                 after,
                 limit: chunk,
             })?;
             let last = rows.len() < chunk;
             for placed in rows {
+                if !self.is_visible(E::TABLE, &placed.row)? {
+                    after = Some(placed.ordinal);
+                    continue;
+                }
                 let item = E::decode(&placed.row.body)?;
                 if keep(&item) {
                     if items.len() == query.limit || bytes > PAGE_BYTES {
@@ -186,7 +229,21 @@ impl<'a> Reader<'a> {
     }
 
     pub fn count<E: Entity>(&self, filter: &Filter) -> Result<u64> {
-        self.raw.count(E::TABLE, filter)
+        self.raw
+            .count(E::TABLE, &self.within_scope(E::TABLE, filter))
+    }
+
+    /// Narrows a filter that names nothing to the scope's project, so that a scoped list costs what it holds.
+    fn within_scope(&self, table: Table, filter: &Filter) -> Filter {
+        let mut filter = filter.clone();
+        let by_project = matches!(table, Table::Thread | Table::Session | Table::Ended);
+        let named = filter.project.is_some() || filter.thread.is_some() || filter.parent.is_some();
+        if let (Some(scope), true, false, None) =
+            (self.scope, by_project, named, filter.touched_before)
+        {
+            filter.project = Some(scope.project.to_string());
+        }
+        filter
     }
 
     /// Ended sessions of a project that are not archived, first ended first, with the times of their ends.
@@ -267,7 +324,7 @@ impl<'a> Reader<'a> {
             })?;
             let wanted = |e: &Event| {
                 let of_session = session.is_none_or(|s| e.session.as_deref() == Some(s.as_str()));
-                e.seq > after && of_session
+                e.seq > after && of_session && self.sees_event(e)
             };
             if page.fill(events.into_iter().filter(wanted)) {
                 return Ok(page.finish());
@@ -280,10 +337,16 @@ impl<'a> Reader<'a> {
                 .events(after, session.map(SessionId::as_str), EVENT_CHUNK)?;
             let last = events.len() < EVENT_CHUNK;
             after = events.last().map_or(after, |e| e.seq);
-            if page.fill(events) || last {
+            if page.fill(events.into_iter().filter(|e| self.sees_event(e))) || last {
                 return Ok(page.finish());
             }
         }
+    }
+
+    /// Whether the scope, if there is one, covers the event. Events of no project are the tenant's own.
+    fn sees_event(&self, event: &Event) -> bool {
+        self.scope
+            .is_none_or(|scope| event.project.as_deref() == Some(scope.project.as_str()))
     }
 
     /// Recomputes the whole chain and names the first event that is not as it was written.
@@ -315,6 +378,7 @@ impl<'a> Reader<'a> {
 pub struct Writer<'a> {
     raw: &'a mut dyn RawWrite,
     tenant: &'a TenantId,
+    scope: Option<&'a RunScope>,
     actor: Actor,
     now: Timestamp,
     head: Option<Head>,
@@ -335,12 +399,14 @@ impl<'a> Writer<'a> {
     pub(crate) fn new(
         raw: &'a mut dyn RawWrite,
         tenant: &'a TenantId,
+        scope: Option<&'a RunScope>,
         actor: Actor,
         now: Timestamp,
     ) -> Self {
         Self {
             raw,
             tenant,
+            scope,
             actor,
             now,
             head: None,
@@ -363,6 +429,7 @@ impl<'a> Writer<'a> {
         Reader {
             raw: self.raw.deref(),
             tenant: self.tenant,
+            scope: self.scope,
         }
     }
 
@@ -507,7 +574,12 @@ impl<'a> Writer<'a> {
             Some(head) => head,
             None => self.raw.head()?,
         };
-        let (place, data) = record::fact(fact);
+        let (place, mut data) = record::fact(fact);
+        if let (Some(scope), Some(data)) = (self.scope, data.as_object_mut()) {
+            // Agents of one name share an actor; the event says which run of which session called.
+            let by = serde_json::json!({"session": scope.session.as_str(), "run": scope.run});
+            data.insert("by".into(), by);
+        }
         let mut event = Event {
             seq: head.seq + 1,
             at: self.now.max(head.at),

@@ -307,6 +307,7 @@ impl Entity for Token {
     }
     fn check_change(before: &Self, after: &Self) -> std::result::Result<(), String> {
         unchanged("role", &before.role, &after.role)?;
+        unchanged("rights", &before.rights, &after.rights)?;
         unchanged("secret", &before.secret_hash, &after.secret_hash)?;
         if before.revoked_at.is_some() {
             Err("it was revoked".into())

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use skein_domain::budget::Account;
 use skein_domain::{
     Budget, Deliverable, Fork, ForkedFrom, Handoff, Limits, Merge, Mode, OptionKind, Outcome,
-    Phase, Project, Question, Retention, Role, Session, Summary, SummaryOutcome, Thread,
+    Phase, Project, Question, Retention, Right, Role, Session, Summary, SummaryOutcome, Thread,
     ThreadState, Timestamp, Token, Usage,
 };
 
@@ -586,6 +586,9 @@ pub(crate) struct TokenV1 {
     id: String,
     name: String,
     role: String,
+    /// Tokens made before rights existed have none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    allow: Vec<String>,
     actor: Option<String>,
     secret_hash: String,
     version: u64,
@@ -601,6 +604,7 @@ impl From<&Token> for TokenV1 {
             id: t.id.to_string(),
             name: t.name.to_string(),
             role: t.role.as_str().into(),
+            allow: t.rights.iter().map(|r| r.as_str().to_owned()).collect(),
             actor: t.actor.as_ref().map(ToString::to_string),
             secret_hash: blake3::Hash::from(t.secret_hash).to_hex().to_string(),
             version: t.version,
@@ -618,6 +622,11 @@ impl TryFrom<TokenV1> for Token {
             id: parse(&r.id)?,
             name: parse(&r.name)?,
             role: word(&r.role, Role::parse(&r.role))?,
+            rights: r
+                .allow
+                .iter()
+                .map(|right| word(right, Right::parse(right)))
+                .collect::<std::result::Result<_, _>>()?,
             actor: parse_opt(r.actor.as_ref())?,
             secret_hash: *blake3::Hash::from_hex(&r.secret_hash)
                 .map_err(|e| e.to_string())?

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use skein_domain::{Actor, TenantId, Timestamp};
+use skein_domain::{Actor, RunScope, TenantId, Timestamp};
 use tokio::sync::oneshot;
 
 use crate::access::{Reader, Writer};
@@ -26,6 +26,7 @@ type Outcome<T> = Arc<Mutex<Option<(T, Vec<Event>)>>>;
 pub struct TenantStore {
     tenant: TenantId,
     store: Store,
+    scope: Option<Arc<RunScope>>,
 }
 
 impl Store {
@@ -40,6 +41,7 @@ impl Store {
         TenantStore {
             tenant,
             store: self.clone(),
+            scope: None,
         }
     }
 
@@ -69,6 +71,14 @@ impl TenantStore {
         &self.tenant
     }
 
+    /// The same tenant as one run may see it: records of other projects do not exist for it, and the events
+    /// of what it changes name it. `None` lifts the limit.
+    #[must_use]
+    pub fn scoped(mut self, scope: Option<RunScope>) -> Self {
+        self.scope = scope.map(Arc::new);
+        self
+    }
+
     /// Runs `job` on one committed state. Blocks; asynchronous callers use [`TenantStore::read`].
     pub fn read_blocking<T>(&self, job: impl FnOnce(&Reader<'_>) -> Result<T>) -> Result<T> {
         let mut job = Some(job);
@@ -77,7 +87,7 @@ impl TenantStore {
             let job = job
                 .take()
                 .ok_or_else(|| Error::Bug("a read job was run twice".into()))?;
-            out = Some(job(&Reader::new(raw, &self.tenant))?);
+            out = Some(job(&Reader::new(raw, &self.tenant, self.scope.as_deref()))?);
             Ok(())
         })?;
         out.ok_or_else(|| Error::Bug("the backend did not run a read job".into()))
@@ -136,11 +146,11 @@ impl TenantStore {
         mut job: impl FnMut(&mut Writer<'_>) -> Result<T> + Send + 'static,
         done: impl FnOnce(Result<T>) + Send + 'static,
     ) {
-        let (actor, tenant) = (actor.clone(), self.tenant.clone());
+        let (actor, tenant, scope) = (actor.clone(), self.tenant.clone(), self.scope.clone());
         let outcome = Outcome::<T>::default();
         let slot = outcome.clone();
         let run = Box::new(move |raw: &mut dyn crate::backend::RawWrite| {
-            let mut writer = Writer::new(raw, &tenant, actor.clone(), now);
+            let mut writer = Writer::new(raw, &tenant, scope.as_deref(), actor.clone(), now);
             let value = job(&mut writer)?;
             let events = writer.finish()?;
             *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some((value, events));

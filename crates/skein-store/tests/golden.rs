@@ -44,6 +44,7 @@ const OTHERS: [&str; 22] = [
     "summary-v1",
     "receipt-v1",
     "token-v1",
+    "token-run-v1",
     "token-revoked-v1",
     "handoff-single-v1",
     "handoff-broadcast-v1",
@@ -83,6 +84,8 @@ fn records_are_read_and_written_alike() {
     assert!(!check::<Thread>("thread-archived-v1").index().live);
     assert_eq!(check::<Summary>("summary-v1").deliverables.len(), 4);
     assert!(check::<Token>("token-v1").index().live);
+    let run = check::<Token>("token-run-v1").rights;
+    assert!(run.contains(skein_domain::Right::Run));
     assert!(!check::<Token>("token-revoked-v1").index().live);
     assert_eq!(
         check::<Handoff>("handoff-single-v1").mode.as_str(),

@@ -9,6 +9,8 @@ pub struct Token {
     pub name: String,
     /// `read`, `operate` or `admin`.
     pub role: String,
+    /// Rights besides the role: `run` starts programs of the caller's choice.
+    pub allow: Vec<String>,
     pub actor: Option<String>,
     pub created_at: String,
     pub expires_at: Option<String>,
@@ -29,6 +31,9 @@ pub struct NewToken {
     /// Default: `operate`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
+    /// `run`: start programs of the caller's choice as the daemon's user. Default: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allow: Vec<String>,
     /// Whoever holds the token acts as this actor, on sessions it owns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actor: Option<String>,

@@ -34,7 +34,7 @@ pub(crate) async fn run(context: &Context, args: AgentArgs) -> Result<(), UserEr
             Err(_) => None,
         },
     };
-    let path = context.search_path();
+    let path = context.search_path_for_daemon();
     let list = client
         .list_agents(project.as_deref(), path.as_deref())
         .await?;

@@ -4,7 +4,7 @@ use std::io::Read as _;
 use std::time::Duration;
 
 use clap::Args;
-use skein_wire::Hook;
+use skein_wire::{Hook, HookTaken};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -19,8 +19,8 @@ const LONGEST: u64 = 1 << 20;
 
 /// Tell the daemon what an agent's own hook says; called by agents
 ///
-/// Reads the hook's payload from stdin. Session and run are taken from the environment that Skein gives its
-/// agents. It never fails and takes at most 2 s, so that no agent is held up.
+/// Reads the hook's payload from stdin. Session, run and credential are taken from the environment that Skein
+/// gives its agents; the daemon refuses a hook without the credential of that run. It never fails and takes at most 2 s, so that no agent is held up.
 #[derive(Debug, Args)]
 pub(crate) struct HookArgs {
     /// What happened, in the agent's words
@@ -51,6 +51,9 @@ pub(crate) async fn run(context: &Context, args: HookArgs) -> Result<(), UserErr
         Err(error) if strict => Err(error),
         Err(error) => {
             context.out.detail(error.message());
+            if context.out.is_json() {
+                context.out.document(&HookTaken { ok: false })?;
+            }
             Ok(())
         }
     }

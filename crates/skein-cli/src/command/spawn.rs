@@ -145,7 +145,7 @@ impl LaunchArgs {
             model: self.model.clone(),
             permission: self.permission.clone(),
             resume_after_limit: self.resume_after_limit,
-            path: context.search_path(),
+            path: context.search_path_for_daemon(),
             ..Spawn::default()
         }
     }

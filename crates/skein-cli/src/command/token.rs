@@ -40,6 +40,9 @@ struct NewArgs {
     /// What its holder may do
     #[arg(long, value_enum, default_value_t = Role::Operate)]
     role: Role,
+    /// What else its holder may do; `run`: start any program as the daemon's user
+    #[arg(long, value_enum, value_name = "RIGHT")]
+    allow: Vec<Right>,
     /// Its holder acts as this actor, on sessions this actor owns
     #[arg(long, value_name = "ACTOR")]
     actor: Option<String>,
@@ -67,6 +70,19 @@ impl Role {
     }
 }
 
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Right {
+    Run,
+}
+
+impl Right {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Run => "run",
+        }
+    }
+}
+
 pub(crate) async fn run(context: &Context, args: TokenArgs) -> Result<(), UserError> {
     match args.command {
         TokenCommand::New(args) => new(context, args).await,
@@ -85,13 +101,20 @@ async fn new(context: &Context, args: NewArgs) -> Result<(), UserError> {
     let body = NewToken {
         name: args.name,
         role: Some(args.role.as_str().to_owned()),
+        allow: args.allow.iter().map(|r| r.as_str().to_owned()).collect(),
         actor: args.actor,
         expires_in_seconds: args.expires.map(|expires| expires.0),
     };
     let key = context.key(args.key.key.as_deref());
     let made = context.client().await?.new_token(&body, &key).await?;
+    let rights: String = made
+        .token
+        .allow
+        .iter()
+        .map(|r| format!(" and {r}"))
+        .collect();
     context.out.note(&format!(
-        "token {} ({}) may {}; keep the secret, it is not shown again",
+        "token {} ({}) may {}{rights}; keep the secret, it is not shown again",
         made.token.name, made.token.id, made.token.role
     ));
     context.out.show(&made, |_| text::line(&made.secret))

@@ -1,5 +1,6 @@
 //! What agents run on: workspaces, terminals, settings, memory. Picked and put together here.
 
+mod credentials;
 mod databases;
 mod memory;
 #[cfg(debug_assertions)]
@@ -42,6 +43,7 @@ pub(super) fn parts(home: &Home, environment: &Environment) -> Result<FleetParts
         logs: home.logs().join("sessions"),
         home: home.root().to_owned(),
         environment: env::for_agents(),
+        credentials: credentials::open(home)?,
         points: points(),
         skein,
         roots: vec![roots.worktrees, roots.clones, roots.empty],

@@ -79,6 +79,8 @@ pub(crate) struct RawLog {
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct RawDaemon {
     pub(crate) listen: Option<String>,
+    /// Agents that tokens without the right `run` may start.
+    pub(crate) token_agents: Option<Vec<String>>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -134,7 +136,7 @@ const KEYS: &[(&str, &[&str], Scope)] = &[
     ("limits", &["depth", "width"], Scope::Both),
     ("retention", &["idle_ttl", "max_ended"], Scope::Both),
     ("log", &["level"], Scope::User),
-    ("daemon", &["listen"], Scope::User),
+    ("daemon", &["listen", "token_agents"], Scope::User),
     (
         "transcripts",
         &["hot", "cold", "idle_flush", "redis_durability", "keys"],

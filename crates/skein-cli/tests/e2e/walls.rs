@@ -68,7 +68,6 @@ fn body_of(method: &str, path: &str) -> Option<Value> {
         ("post", "begin-turn" | "end-turn" | "withdraw" | "end" | "kill" | "restore") => json!({}),
         ("post", "ask") => json!({"question": "which?"}),
         ("post", "interrupt") => json!({}),
-        ("post", "hook") => json!({"run": 1, "event": "x"}),
         ("post", "answer" | "send") => json!({"text": "this"}),
         ("post", "handoff") => json!({"to": "user:x"}),
         ("post", "broadcast") => json!({"to": ["user:x", "user:y"]}),
@@ -142,6 +141,10 @@ fn l7_a_foreign_id_answers_like_a_missing_one_on_every_route() {
             continue;
         };
         let id = secrets.get(parameter);
+        // A hook is refused before anything is looked up: only the session's own agent may call it.
+        if path.ends_with("/hook") {
+            continue;
+        }
         for method in operations.as_object().unwrap().keys() {
             let body = body_of(method, path);
             for key in [None, Some("the-same-key")] {

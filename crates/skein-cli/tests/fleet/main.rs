@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 
+mod access;
 mod basics;
 #[expect(dead_code, reason = "other suites use the rest")]
 mod common;

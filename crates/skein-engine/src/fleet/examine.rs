@@ -20,10 +20,20 @@ const MOST: usize = 4096;
 /// Versions that programs told; asked again when the file is another one.
 type Known = Mutex<BTreeMap<PathBuf, (SystemTime, Option<String>)>>;
 
-/// Looks for every agent's program and asks it for its version, all at once. Takes as long as the slowest.
+/// Whether programs are started to learn their versions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Versions {
+    /// Each program whose version is not known is asked for it.
+    Ask,
+    /// Only versions that an earlier call learned.
+    Remembered,
+}
+
+/// Looks for every agent's program and tells its version, all at once. Takes as long as the slowest.
 pub fn examine(
     agents: &[Arc<dyn Agent>],
     path: &str,
+    versions: Versions,
     env: impl Fn(&dyn Agent) -> BTreeMap<String, String>,
 ) -> Vec<Found> {
     let looks: Vec<_> = agents
@@ -33,7 +43,7 @@ pub fn examine(
             thread::spawn(move || {
                 let mut found = agent.find(&path, &env);
                 if let (Some(program), Some(profile)) = (&found.program, &agent.known().profile) {
-                    found.version = version(program, profile, &path, &env);
+                    found.version = version(program, profile, versions, &path, &env);
                 }
                 found
             })
@@ -48,6 +58,7 @@ pub fn examine(
 fn version(
     program: &Path,
     profile: &Profile,
+    versions: Versions,
     path: &str,
     env: &BTreeMap<String, String>,
 ) -> Option<String> {
@@ -58,6 +69,9 @@ fn version(
         && *at == changed
     {
         return version.clone();
+    }
+    if versions == Versions::Remembered {
+        return None;
     }
     let version = ask(program, profile, path, env);
     // Who was too slow today may be quicker tomorrow.

@@ -10,6 +10,7 @@ use skein_runtime::runtime::Runtime;
 use skein_workspace::provider::Provider;
 
 use super::settings::Settings;
+use crate::credential::CredentialKey;
 
 #[derive(Debug)]
 pub struct FleetParts {
@@ -30,6 +31,7 @@ pub struct FleetParts {
     pub skein: PathBuf,
     /// What agents get of the daemon's environment.
     pub environment: BTreeMap<String, String>,
+    pub credentials: CredentialKey,
     pub points: Arc<dyn Points>,
 }
 

@@ -7,7 +7,7 @@ use skein_agent::agent::{Abilities, Agent, Found, Profile};
 use skein_domain::fact::Change;
 use skein_domain::{
     AgentName, Conflict, Derived, Invalid, Message, Observed, Project, Purpose, Receipt, ReceiptId,
-    Refused, Role, RunHandle, RuntimeKind, Saga, Session, SessionId, Status,
+    Refused, Right, Role, RunHandle, RunScope, RuntimeKind, Saga, Session, SessionId, Status,
 };
 use skein_runtime::runtime::Screen;
 use skein_store::backend::{Filter, Order};
@@ -87,10 +87,9 @@ impl Desk {
 
     /// The machine's own desk for the same tenant.
     pub(crate) fn system(&self) -> Self {
-        let mut desk = self.clone();
-        desk.caller =
+        let caller =
             crate::caller::Caller::local(self.tenant().clone(), skein_domain::Actor::System);
-        desk
+        Self::new(self.store.clone(), caller, self.shared.clone())
     }
 
     /// What was seen of a session's agent; nothing for sessions without one.
@@ -120,14 +119,21 @@ impl Desk {
     ) -> Result<Answer, Error> {
         let id = ReceiptId::from_random(self.shared.ids.bits());
         let key = self.caller.idempotency.as_ref().map(|i| i.key.clone());
+        let must_own = self.must_own();
+        let scope = self.caller.scope.clone();
         let answer = self
             .change("send a message", Role::Operate, move |writer| {
                 let session: Session = writer.reader().resolve(&reference)?;
+                session.check_owner(must_own.as_ref())?;
                 check_listens(&session)?;
                 let from = match &from {
-                    Some(from) => Some(writer.reader().resolve::<Session>(from)?.id),
+                    Some(from) => Some(writer.reader().resolve::<Session>(from)?),
                     None => None,
                 };
+                if let Some(from) = &from {
+                    from.check_owner(must_own.as_ref())?;
+                }
+                let from = sender(from.map(|session| session.id), scope.as_ref())?;
                 let receipt = Receipt {
                     key: key.clone(),
                     from,
@@ -191,7 +197,7 @@ impl Desk {
     /// Stops the running turn by the agent's own keys.
     pub async fn interrupt(&self, reference: String) -> Result<Answer, Error> {
         let fleet = self.fleet()?.clone();
-        let must_own = self.must_own(None);
+        let must_own = self.must_own();
         if let Some(earlier) = self.earlier().await? {
             return Ok(earlier);
         }
@@ -269,13 +275,16 @@ impl Desk {
 
     /// What an agent's hook says. One nobody listens to is no error: the agent must not suffer for it.
     pub async fn hook(&self, hook: Hook) -> Result<(), Error> {
-        self.caller.role.require(Role::Operate, "call a hook")?;
+        const OP: &str = "call a hook of";
         if hook.payload.len() > MOST_PAYLOAD || hook.event.len() > 200 {
             return Err(Invalid::new("hook", &hook.event, "it is too long").into());
         }
         let fleet = self.fleet()?.clone();
         let (session, project) = self.session_and_project(hook.session).await?;
-        session.check_owner(self.must_own(None).as_ref())?;
+        let scope = self.caller.scope.as_ref();
+        if scope.is_none_or(|s| s.session != session.id || s.run != hook.run) {
+            return Err(Refused::RunOnly { op: OP }.into());
+        }
         if session.run != hook.run || !session.has_run() {
             return Ok(());
         }
@@ -341,8 +350,12 @@ impl Desk {
         Ok(off(move || provider.diff(&workspace, stat)).await??)
     }
 
-    /// Whether the session's workspace holds uncommitted work; none when that cannot be told.
+    /// Whether the session's workspace holds uncommitted work; none when that cannot be told, and for callers
+    /// who only read: it takes a git process.
     pub async fn dirty(&self, session: &Session) -> Option<bool> {
+        if self.caller.role < Role::Operate {
+            return None;
+        }
         let fleet = self.fleet().ok()?.clone();
         let gear = session.gear.as_deref()?;
         if gear.workspace.state != skein_domain::WorkspaceState::Ready {
@@ -378,13 +391,25 @@ impl Desk {
         })
     }
 
-    /// Every agent that can be used in a project, or anywhere.
+    /// Every agent that can be used in a project, or anywhere. Starts programs, to ask for their versions, only
+    /// for callers who may.
     pub async fn agents(
         &self,
         reference: Option<String>,
         path: Option<String>,
     ) -> Result<Vec<AgentView>, Error> {
         let fleet = self.fleet()?.clone();
+        if path.is_some() && !self.caller.local {
+            let what = "PATH, which is honoured on the Unix socket only";
+            let op = "list agents";
+            return Err(self.refused(op, Refused::TokenField { what }.into()).await);
+        }
+        let may_start =
+            self.caller.role >= Role::Operate && self.caller.rights.contains(Right::Run);
+        let versions = match may_start {
+            true => examine::Versions::Ask,
+            false => examine::Versions::Remembered,
+        };
         let project = match reference {
             Some(reference) => Some(self.look(move |r| project::resolve(r, &reference)).await?),
             None => None,
@@ -397,7 +422,7 @@ impl Desk {
             let path = path.unwrap_or_else(|| fleet.usual_path());
             let agents = settings.agents.list();
             let env = |agent: &dyn Agent| fleet.known_environment(agent);
-            let found = examine::examine(&agents, &path, env);
+            let found = examine::examine(&agents, &path, versions, env);
             let view = |(agent, found): (&std::sync::Arc<dyn Agent>, Found)| AgentView {
                 name: agent.name().clone(),
                 found,
@@ -409,6 +434,22 @@ impl Desk {
             Ok(agents.iter().zip(found).map(view).collect())
         })
         .await?
+    }
+}
+
+/// The session a message comes from: for an agent its own, whatever it names.
+fn sender(
+    named: Option<SessionId>,
+    scope: Option<&RunScope>,
+) -> Result<Option<SessionId>, Refused> {
+    match (named, scope) {
+        (named, None) => Ok(named),
+        (Some(named), Some(scope)) if named != scope.session => Err(Refused::NotBelow {
+            caller: scope.session.clone(),
+            session: named,
+            op: "send a message in the name of",
+        }),
+        (_, Some(scope)) => Ok(Some(scope.session.clone())),
     }
 }
 

@@ -44,10 +44,12 @@ pub struct ProjectSettings {
     pub model: Option<ModelName>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MachineSettings {
     /// Agents at once on this machine; the rest queues.
     pub concurrency: Option<u32>,
     /// Memory that agents leave alone.
     pub memory_reserve_mb: u64,
+    /// Agents that tokens without the right `run` may start.
+    pub token_agents: Vec<AgentName>,
 }

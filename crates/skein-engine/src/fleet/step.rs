@@ -11,7 +11,7 @@ use skein_domain::fact::Change;
 use skein_domain::observed::{Activity, RuntimeState, Seen};
 use skein_domain::saga::Step;
 use skein_domain::{
-    Backup, Gear, Kind, LaunchSettings, Message, Outcome, Phase, Project, PromptVia, Reason,
+    Actor, Backup, Gear, Kind, LaunchSettings, Message, Outcome, Phase, Project, PromptVia, Reason,
     RunHandle, Saga, SagaId, SagaKind, Session, SessionId, Spent, Timestamp, Workspace,
     WorkspaceState,
 };
@@ -24,6 +24,7 @@ use super::journal::{Carrier, failed, gone, reason};
 use super::settings::ProjectSettings;
 use super::setup_log::{self, SetupLog};
 use super::{Fleet, Member};
+use crate::credential::RunClaims;
 use crate::error::Error;
 use crate::tasks::blocking;
 
@@ -717,8 +718,27 @@ impl Fleet {
             ("SKEIN_SESSION", session.id.to_string()),
             ("SKEIN_RUN", session.run.to_string()),
             ("SKEIN_BIN", self.skein.display().to_string()),
+            ("SKEIN_CREDENTIAL", self.credential(member, session)),
         ];
         own.map(|(name, value)| (name.to_owned(), value)).into()
+    }
+
+    /// What the agent proves itself with. It acts as the session's owner only if that is an agent: what a
+    /// program does is never recorded as done by a person.
+    fn credential(&self, member: &Member, session: &Session) -> String {
+        let actor = match &session.owner {
+            owner @ Actor::Agent(_) => owner.clone(),
+            Actor::User(_) | Actor::System => {
+                let name = format!("agent:{}", session.agent);
+                name.parse().unwrap_or(Actor::System)
+            }
+        };
+        self.credentials.issue(&RunClaims {
+            tenant: member.tenant.clone(),
+            session: session.id.clone(),
+            run: session.run,
+            actor,
+        })
     }
 
     #[expect(

@@ -71,6 +71,9 @@ impl Desk {
         if let Err(refused) = self.caller.role.require(Role::Operate, OP) {
             return Err(self.refused(OP, refused.into()).await);
         }
+        if let Err(refused) = self.acting_as(order.owner.clone()) {
+            return Err(self.refused(OP, refused.into()).await);
+        }
         if let Some(earlier) = self.earlier().await? {
             return Ok(earlier);
         }
@@ -127,7 +130,7 @@ impl Desk {
     async fn reserve_fork(&self, order: &ForkOrder) -> Result<Fork, Error> {
         self.books()?;
         let (order, shared) = (order.clone(), self.shared.clone());
-        let (must_own, tenant) = (self.must_own(None), self.tenant().clone());
+        let (must_own, tenant) = (self.must_own(), self.tenant().clone());
         let reserved = self
             .store
             .write(&self.caller.actor, self.now(), move |writer| {

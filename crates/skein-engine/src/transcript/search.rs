@@ -137,6 +137,8 @@ impl Desk {
         session: Option<String>,
         project: Option<String>,
     ) -> Result<(Option<Session>, Option<String>), Error> {
+        let own = self.caller.scope.as_ref().map(|s| s.project.to_string());
+        let project = project.or(own);
         self.look(move |reader| {
             let project = match project {
                 Some(reference) => Some(project::resolve(reader, &reference)?),

@@ -81,7 +81,7 @@ impl Desk {
         if let Err(refused) = self.caller.role.require(Role::Operate, op) {
             return Err(self.refused(op, refused.into()).await);
         }
-        let must_own = self.must_own(None);
+        let must_own = self.must_own();
         let found = self.store.read(move |reader| {
             let session: Session = reader.resolve(&reference)?;
             session.check_owner(must_own.as_ref())?;

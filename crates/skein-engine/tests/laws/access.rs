@@ -1,6 +1,6 @@
 //! Who may do what, and what is told of those who tried.
 
-use skein_domain::{Actor, Kind, Question, Refused, Role, SessionId, Token};
+use skein_domain::{Actor, Kind, Question, Refused, Rights, Role, SessionId, Token};
 use skein_engine::project::{AddProject, Settings};
 use skein_engine::session::SessionFilter;
 use skein_engine::spawn::Spawn;
@@ -21,6 +21,7 @@ async fn token(
     let new = NewToken {
         name: "ci".parse().unwrap(),
         role,
+        rights: Rights::default(),
         actor,
         expires_in_seconds: expires,
     };
@@ -90,6 +91,7 @@ async fn l15_tokens_expire_and_are_revoked_at_once() {
     let zero = NewToken {
         name: "x".parse().unwrap(),
         role: Role::Read,
+        rights: Rights::default(),
         actor: None,
         expires_in_seconds: Some(0),
     };
@@ -130,6 +132,7 @@ async fn l15_roles_bound_what_a_token_does() {
     let new = NewToken {
         name: "more".parse().unwrap(),
         role: Role::Admin,
+        rights: Rights::default(),
         actor: None,
         expires_in_seconds: None,
     };
@@ -179,10 +182,7 @@ async fn driving(desk: &Desk, session: &SessionId) -> Vec<Result<Answer, Error>>
         deliverables: vec![],
         based_on: None,
     };
-    let spawn = Spawn {
-        owner: Some(actor("user:bob")),
-        ..below(session)
-    };
+    let spawn = below(session);
     vec![
         desk.begin_turn(id(), fence()).await,
         desk.end_turn(id(), fence(), used(1)).await,
@@ -242,7 +242,15 @@ async fn l15_a_bound_token_drives_only_its_own_sessions() {
         ..fence()
     };
     let result = bound.begin_turn(anns.id.to_string(), posing).await;
-    assert_eq!(refused(result).rule(), "not_owner");
+    assert_eq!(refused(result).rule(), "other_actor");
+    // Neither does naming another owner for what is made.
+    for owner in ["user:ann", "agent:c", "system"] {
+        let spawn = Spawn {
+            owner: Some(actor(owner)),
+            ..task("x")
+        };
+        assert_eq!(refused(bound.spawn(spawn).await).rule(), "other_actor");
+    }
 
     let own = bound.spawn(task("x")).await.unwrap().session().unwrap();
     assert_eq!(own.owner, actor("agent:b"));
@@ -258,13 +266,32 @@ async fn l15_a_bound_token_drives_only_its_own_sessions() {
         .unwrap();
     refused(bound.begin_turn(own.id.to_string(), fence()).await);
 
-    // An admin's token is bound by nothing.
+    // An admin's token drives any session, but speaks for nobody else either.
     let (_, secret) = token(&world, Role::Admin, Some(actor("agent:b")), None).await;
     let admin = enter(&world, &secret).await;
     admin
         .begin_turn(anns.id.to_string(), fence())
         .await
         .unwrap();
+    for actor in [None, Some(actor("user:ann"))] {
+        let new = NewToken {
+            name: "more".parse().unwrap(),
+            role: Role::Read,
+            rights: Rights::default(),
+            actor,
+            expires_in_seconds: None,
+        };
+        assert_eq!(refused(admin.new_token(new).await).rule(), "other_actor");
+    }
+    let new = NewToken {
+        name: "more".parse().unwrap(),
+        role: Role::Read,
+        rights: Rights::ALL,
+        actor: Some(actor("agent:b")),
+        expires_in_seconds: None,
+    };
+    // A right it does not have, it cannot give.
+    assert_eq!(refused(admin.new_token(new).await).rule(), "right");
 }
 
 /// L7: the answer for another tenant's id is the answer for no id at all, and the attempt is known to the

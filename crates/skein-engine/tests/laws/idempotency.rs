@@ -208,6 +208,7 @@ async fn l14_events_hold_no_secret() {
         role: skein_domain::Role::Read,
         actor: None,
         expires_in_seconds: None,
+        rights: skein_domain::Rights::default(),
     };
     let Outcome::NewToken { secret, .. } =
         world.desk().new_token(new).await.unwrap().fresh().unwrap()

@@ -17,7 +17,7 @@ use skein_engine::fleet::{
 use skein_engine::project::AddProject;
 use skein_engine::spawn::Spawn;
 use skein_engine::transcript::{Cold, TranscriptParts};
-use skein_engine::{Caller, Desk, Engine, FleetParts, Outcome, Tasks};
+use skein_engine::{Caller, CredentialKey, Desk, Engine, FleetParts, Outcome, Tasks};
 use skein_runtime::runtime::Input;
 use skein_store::Store;
 use skein_store::fault::FaultyBackend;
@@ -155,6 +155,7 @@ impl World {
             roots: vec![at("empty")],
             skein: "/bin/false".into(),
             environment: BTreeMap::new(),
+            credentials: CredentialKey::new([1; 32], "test".into()),
             points: Arc::new(NoPoints),
         }
     }

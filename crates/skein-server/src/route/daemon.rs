@@ -1,15 +1,13 @@
+use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use axum::{Extension, Json};
-use skein_domain::Kind;
 use skein_engine::Answer;
 use skein_wire as wire;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
-use crate::door::Peer;
 use crate::error::ApiError;
 use crate::extract::{Change, Look, Nothing};
 use crate::render;
@@ -67,14 +65,8 @@ async fn describe(
     responses((status = 200, body = wire::DaemonStatus), (status = "default", body = wire::ErrorBody)))]
 async fn stop(
     State(app): State<App>,
-    Extension(peer): Extension<Peer>,
     Change(desk, Nothing {}): Change<Nothing>,
 ) -> Result<Response, ApiError> {
-    if peer != Peer::Unix {
-        let hints = ["`skein daemon stop` does it there"];
-        let message = "the daemon is stopped on its own machine only";
-        return Err(ApiError::new(Kind::Refused, message, &hints));
-    }
     let Json(status) = describe(&app, &desk).await?;
     let body = serde_json::to_value(status).unwrap_or_default();
     let answer = desk.acknowledge("stop the daemon", body).await?;

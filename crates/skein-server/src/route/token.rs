@@ -2,7 +2,7 @@ use axum::Json;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Deserialize;
-use skein_domain::{Invalid, Role};
+use skein_domain::{Invalid, Right, Rights, Role};
 use skein_engine::token::NewToken;
 use skein_wire as wire;
 use utoipa::IntoParams;
@@ -56,11 +56,19 @@ async fn new(Change(desk, body): Change<wire::NewToken>) -> Result<Response, Api
     let new = NewToken {
         name: body.name.parse()?,
         role,
+        rights: rights(&body.allow)?,
         actor: optional(body.actor)?,
         expires_in_seconds: body.expires_in_seconds,
     };
     let answer = desk.new_token(new).await?;
     Ok(render::answer(StatusCode::CREATED, &desk, answer))
+}
+
+fn rights(words: &[String]) -> Result<Rights, Invalid> {
+    words
+        .iter()
+        .map(|word| Right::parse(word).ok_or_else(|| Invalid::new("right", word, "expected `run`")))
+        .collect()
 }
 
 /// Revokes a token at once.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use skein_domain::fact::{Change, Place, RewoundTo, SagaChange};
-use skein_domain::{Allowance, Fact, Outcome, Reason, SagaId, SagaKind, Usage};
+use skein_domain::{Allowance, Fact, Outcome, Reason, Right, SagaId, SagaKind, Usage};
 
 /// Where an event belongs.
 #[derive(Default)]
@@ -67,9 +67,17 @@ pub(crate) fn fact(fact: &Fact) -> (Where, Value) {
             place,
             change: what,
         } => (place.into(), change(what)),
-        Fact::TokenMade { token, name, role } => (
+        Fact::TokenMade {
+            token,
+            name,
+            role,
+            rights,
+        } => (
             Where::default(),
-            json!({"token": token.as_str(), "name": name.as_str(), "role": role.as_str()}),
+            json!({
+                "token": token.as_str(), "name": name.as_str(), "role": role.as_str(),
+                "allow": rights.iter().map(Right::as_str).collect::<Vec<_>>(),
+            }),
         ),
         Fact::TokenRevoked { token } => (Where::default(), json!({"token": token.as_str()})),
         Fact::Refused {

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use skein_agent::Registry;
 use skein_agent::agent::{Agent, Found, Profile};
 use skein_client::Kind;
-use skein_engine::fleet::examine::{examine, is_tested};
+use skein_engine::fleet::examine::{Versions, examine, is_tested};
 use skein_store_sqlite::{Inspection, SCHEMA};
 use skein_wire::DaemonStatus;
 use skein_workspace::git::{OLDEST, version};
@@ -89,7 +89,7 @@ pub(super) fn agents(context: &Context) -> Vec<Finding> {
         .collect();
     let env = crate::env::for_agents();
     let path = context.search_path().unwrap_or_default();
-    let found = examine(&agents, &path, |agent| {
+    let found = examine(&agents, &path, Versions::Ask, |agent| {
         let mut env = env.clone();
         env.extend(crate::env::named(&agent.abilities().inherits));
         env

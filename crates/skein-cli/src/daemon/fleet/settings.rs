@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use skein_agent::Registry;
-use skein_domain::{EnvVar, Invalid, Patience, Permission, Project, RuntimeKind, WorkspaceKind};
+use skein_domain::{
+    AgentName, EnvVar, Invalid, Patience, Permission, Project, RuntimeKind, WorkspaceKind,
+};
 use skein_engine::fleet::{MachineSettings, ProjectSettings, Settings, SettingsError};
 use skein_workspace::provider::Furnishing;
 
@@ -66,8 +68,22 @@ impl Settings for Files {
         MachineSettings {
             concurrency: raw.concurrency,
             memory_reserve_mb: raw.memory_reserve_mb.unwrap_or(RESERVE_MB),
+            token_agents: token_agents(raw.daemon.token_agents.unwrap_or_default()),
         }
     }
+}
+
+/// A name that is none lets nobody start anything.
+fn token_agents(names: Vec<String>) -> Vec<AgentName> {
+    let parse = |name: String| match name.parse() {
+        Ok(agent) => Some(agent),
+        Err(error) => {
+            let error: Invalid = error;
+            tracing::warn!(%error, "`daemon.token_agents` names no agent there");
+            None
+        }
+    };
+    names.into_iter().filter_map(parse).collect()
 }
 
 fn complete(raw: RawConfig, folder: &Path) -> Result<ProjectSettings, SettingsError> {

@@ -1,0 +1,63 @@
+//! The key that the credentials of runs are made with: one file per home, made at the first start.
+
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use skein_engine::{CredentialKey, Ids as _, SystemIds};
+
+use crate::error::UserError;
+use crate::home::Home;
+
+/// Reads the home's key, or makes one. The daemon's lock is held, so nobody else makes one meanwhile.
+///
+/// A key that is gone is replaced: agents that still run are then known by their screens and files only,
+/// until they are restored.
+pub(super) fn open(home: &Home) -> Result<CredentialKey, UserError> {
+    let path = home.credential_key();
+    let secret = match read(&path) {
+        Ok(Some(secret)) => secret,
+        Ok(None) => {
+            let secret = SystemIds.secret();
+            write(home.root(), &path, &secret).map_err(|error| failed(&path, &error))?;
+            secret
+        }
+        Err(error) => return Err(failed(&path, &error)),
+    };
+    Ok(CredentialKey::new(secret, home.mark()))
+}
+
+fn failed(path: &Path, error: &std::io::Error) -> UserError {
+    UserError::unavailable(format!(
+        "cannot use the key of run credentials in `{}`",
+        path.display()
+    ))
+    .caused_by(error)
+}
+
+/// The key, if there is a whole one.
+fn read(path: &Path) -> std::io::Result<Option<[u8; 32]>> {
+    let mut bytes = vec![];
+    match File::open(path) {
+        Ok(file) => file.take(33).read_to_end(&mut bytes)?,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    Ok(bytes.try_into().ok())
+}
+
+/// Written beside and moved into place, so that a crash leaves no half key.
+fn write(folder: &Path, path: &Path, secret: &[u8; 32]) -> std::io::Result<()> {
+    let new = path.with_extension("new");
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&new)?;
+    file.write_all(secret)?;
+    file.sync_all()?;
+    std::fs::rename(&new, path)?;
+    File::open(folder)?.sync_all()
+}

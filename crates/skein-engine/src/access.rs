@@ -1,0 +1,188 @@
+//! What a caller may do: decided by one [`Access`] entry per request, before anything else happens (L15).
+
+use skein_domain::{Actor, AgentName, Refused, Right, Role, RunScope, Session};
+use skein_store::Reader;
+
+use crate::desk::Desk;
+use crate::error::Error;
+use crate::fleet::equip::Equip;
+
+/// Who may make a request. One entry per route; see the server's table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// Completes "may not …" in refusals and audit events.
+    pub op: &'static str,
+    /// The narrowest role; `None` if only a run's credential will do.
+    pub role: Option<Role>,
+    pub run: RunAccess,
+    /// The right that widens what the request may do. A request without one is served without rights,
+    /// whoever makes it.
+    pub right: Option<Right>,
+}
+
+/// What the credential of a run may do with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunAccess {
+    Nothing,
+    /// On any record of its own project.
+    InProject,
+    /// On its own session and those below it.
+    AtOrBelow,
+    /// On exactly its own session.
+    OwnSession,
+}
+
+impl RunAccess {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Nothing => "-",
+            Self::InProject => "project",
+            Self::AtOrBelow => "at or below",
+            Self::OwnSession => "own session",
+        }
+    }
+}
+
+impl Desk {
+    /// Checks a request against its entry and gives a desk that can do no more than the entry says.
+    /// `session` is the session the request's path names.
+    pub async fn authorize(
+        mut self,
+        access: &Access,
+        session: Option<String>,
+    ) -> Result<Self, Error> {
+        if let Some(scope) = self.caller.scope.clone() {
+            self.authorize_run(access, &scope, session).await?;
+        } else if let Err(refused) = self.authorize_role(access) {
+            return Err(self.refused(access.op, refused.into()).await);
+        }
+        let held = |right: &Right| self.caller.rights.contains(*right);
+        self.caller.rights = access.right.filter(held).into_iter().collect();
+        Ok(self)
+    }
+
+    fn authorize_role(&self, access: &Access) -> Result<(), Refused> {
+        match access.role {
+            Some(role) => self.caller.role.require(role, access.op),
+            None => Err(Refused::RunOnly { op: access.op }),
+        }
+    }
+
+    async fn authorize_run(
+        &self,
+        access: &Access,
+        scope: &RunScope,
+        session: Option<String>,
+    ) -> Result<(), Error> {
+        let refused = match (access.run, session) {
+            (RunAccess::InProject, _) | (RunAccess::AtOrBelow | RunAccess::OwnSession, None) => {
+                None
+            }
+            (RunAccess::Nothing, _) => Some(Refused::RunMay {
+                caller: scope.session.clone(),
+                op: access.op,
+            }),
+            (reach, Some(reference)) => {
+                let scope = scope.clone();
+                let op = access.op;
+                self.look(move |reader| {
+                    let session: Session = reader.resolve(&reference)?;
+                    let reached = match reach {
+                        RunAccess::OwnSession => session.id == scope.session,
+                        _ => is_at_or_below(reader, &scope, &session)?,
+                    };
+                    Ok((!reached).then(|| Refused::NotBelow {
+                        caller: scope.session.clone(),
+                        session: session.id,
+                        op,
+                    }))
+                })
+                .await?
+            }
+        };
+        match refused {
+            Some(refused) => Err(self.refused(access.op, refused.into()).await),
+            None => Ok(()),
+        }
+    }
+
+    /// The actor a request acts as: the one it names, if the caller may name it.
+    pub(crate) fn acting_as(&self, named: Option<Actor>) -> Result<Option<Actor>, Refused> {
+        let only_own = self.caller.bound || self.caller.scope.is_some();
+        match named {
+            Some(named) if only_own && named != self.caller.actor => Err(Refused::OtherActor {
+                actor: self.caller.actor.clone(),
+                named,
+            }),
+            named => Ok(named),
+        }
+    }
+
+    /// Refuses what a caller may not choose about the programs a spawn starts.
+    pub(crate) fn check_starts(&self, agent: &AgentName, equip: &Equip) -> Result<(), Refused> {
+        // A PATH means the caller's own machine, which is the daemon's only on the Unix socket.
+        let chosen = if !self.caller.local && equip.launch.path.is_some() {
+            Some("PATH, which is honoured on the Unix socket only")
+        } else if self.caller.rights.contains(Right::Run) {
+            None
+        } else {
+            chosen_program(equip)
+        };
+        if let Some(what) = chosen {
+            return Err(Refused::TokenField { what });
+        }
+        self.check_agent(agent)
+    }
+
+    /// Refuses to start an agent that the caller may not start.
+    pub(crate) fn check_agent(&self, agent: &AgentName) -> Result<(), Refused> {
+        let named = || {
+            let fleet = self.shared.fleet.get();
+            fleet.is_some_and(|f| f.settings.machine().token_agents.contains(agent))
+        };
+        if agent.is_none() || self.caller.rights.contains(Right::Run) || named() {
+            Ok(())
+        } else {
+            Err(Refused::TokenAgent {
+                agent: agent.clone(),
+            })
+        }
+    }
+}
+
+/// What of a spawn decides which program runs, or with which powers.
+fn chosen_program(equip: &Equip) -> Option<&'static str> {
+    let launch = &equip.launch;
+    [
+        (launch.command.is_some(), "the command"),
+        (!launch.env.is_empty(), "environment variables"),
+        (launch.path.is_some(), "PATH"),
+        (equip.adopt.is_some(), "a folder to adopt"),
+        (
+            equip.workspace == Some(skein_domain::WorkspaceKind::Dir),
+            "to work in the project's own folder",
+        ),
+        (equip.permission.is_some(), "the agent's permission"),
+    ]
+    .into_iter()
+    .find_map(|(given, what)| given.then_some(what))
+}
+
+/// Whether `session` is the scope's own or has it among its ancestors. Parents never change, so the answer
+/// holds for good.
+pub(crate) fn is_at_or_below(
+    reader: &Reader<'_>,
+    scope: &RunScope,
+    session: &Session,
+) -> Result<bool, skein_store::Error> {
+    let mut current = session.clone();
+    loop {
+        if current.id == scope.session {
+            return Ok(true);
+        }
+        match &current.parent {
+            Some(parent) => current = reader.get(parent.as_str())?,
+            None => return Ok(false),
+        }
+    }
+}
