@@ -64,13 +64,13 @@ const fn on_unix(mut entry: Entry) -> Entry {
 
 /// Only the credential of the session's own run will do; not even the machine's user speaks for an agent.
 const fn run_only(method: &'static str, path: &'static str, op: &'static str) -> Entry {
-    let mut only = entry(method, path, Role::Admin, RunAccess::OwnSession, op);
+    let mut only = entry(method, path, Role::Admin, OwnSession, op);
     only.access.role = None;
     only
 }
 
 use Role::{Admin, Operate, Read};
-use RunAccess::{AtOrBelow, InProject, Nothing};
+use RunAccess::{AtOrBelow, InProject, Nothing, OwnSession};
 
 /// In the order of the paths. What is not a column here is no condition of access.
 #[rustfmt::skip]
@@ -115,18 +115,18 @@ pub const TABLE: &[Entry] = &[
     entry("PUT", "/api/v1/sessions/{session}/summary", Operate, AtOrBelow, "record a summary"),
     on_unix(entry("GET", "/api/v1/sessions/{session}/terminal", Operate, AtOrBelow, "find a terminal")),
     entry("GET", "/api/v1/sessions/{session}/transcript", Read, InProject, "read a transcript"),
-    entry("POST", "/api/v1/sessions/{session}/transcript", Operate, Nothing, "append to a transcript"),
-    entry("POST", "/api/v1/sessions/{session}/transcript/compact", Operate, Nothing, "compact a transcript"),
-    entry("POST", "/api/v1/sessions/{session}/transcript/deltas", Operate, Nothing, "stream a message"),
+    entry("POST", "/api/v1/sessions/{session}/transcript", Operate, OwnSession, "append to a transcript"),
+    entry("POST", "/api/v1/sessions/{session}/transcript/compact", Operate, OwnSession, "compact a transcript"),
+    entry("POST", "/api/v1/sessions/{session}/transcript/deltas", Operate, OwnSession, "stream a message"),
     entry("GET", "/api/v1/sessions/{session}/transcript/export", Read, InProject, "export a transcript"),
     entry("POST", "/api/v1/sessions/{session}/transcript/flush", Operate, Nothing, "flush a transcript"),
     entry("POST", "/api/v1/sessions/{session}/transcript/hydrate", Operate, Nothing, "hydrate a transcript"),
     entry("POST", "/api/v1/sessions/{session}/transcript/import", Operate, Nothing, "import a transcript"),
-    entry("POST", "/api/v1/sessions/{session}/transcript/repair", Operate, Nothing, "repair a transcript"),
-    entry("POST", "/api/v1/sessions/{session}/transcript/reply", Operate, Nothing, "begin a reply"),
+    entry("POST", "/api/v1/sessions/{session}/transcript/repair", Operate, OwnSession, "repair a transcript"),
+    entry("POST", "/api/v1/sessions/{session}/transcript/reply", Operate, OwnSession, "begin a reply"),
     entry("POST", "/api/v1/sessions/{session}/transcript/rewind", Operate, Nothing, "rewind a transcript"),
     entry("GET", "/api/v1/sessions/{session}/transcript/state", Read, InProject, "read a transcript's state"),
-    entry("PUT", "/api/v1/sessions/{session}/transcript/state", Operate, Nothing, "change a transcript's state"),
+    entry("PUT", "/api/v1/sessions/{session}/transcript/state", Operate, OwnSession, "change a transcript's state"),
     entry("GET", "/api/v1/sessions/{session}/transcript/usage", Read, InProject, "read a transcript's usage"),
     entry("GET", "/api/v1/sessions/{session}/tree", Read, InProject, "show a tree"),
     entry("GET", "/api/v1/sessions/{session}/why", Read, InProject, "explain a status"),
