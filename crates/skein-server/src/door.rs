@@ -55,10 +55,10 @@ pub(crate) async fn keep(State(app): State<App>, request: Request, next: Next) -
         let why = "the connection has no known origin";
         return ApiError::from(Refused::Unauthorized { why }).into_response();
     };
-    if let Peer::Tcp { local } = peer {
-        if let Err(error) = check_host(request.uri(), request.headers(), local) {
-            return error.into_response();
-        }
+    if let Peer::Tcp { local } = peer
+        && let Err(error) = check_host(request.uri(), request.headers(), local)
+    {
+        return error.into_response();
     }
     if OPEN.contains(&request.uri().path()) {
         return next.run(request).await;

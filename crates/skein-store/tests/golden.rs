@@ -34,7 +34,7 @@ fn read<E: Entity>(name: &str) -> E {
     E::decode(&text(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
 }
 
-const OTHERS: [&str; 22] = [
+const OTHERS: [&str; 23] = [
     "session-forked-v1",
     "fork-v1",
     "project-v1",
