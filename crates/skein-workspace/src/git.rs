@@ -24,9 +24,13 @@ static NEW_ENOUGH: AtomicBool = AtomicBool::new(false);
 
 /// Settings that hold for every run. Hooks and programs of the user belong to the user's own commits, not to
 /// our book-keeping; submodules are handled one by one, where their failures can be told.
-const SETTINGS: [&str; 12] = [
+const SETTINGS: [&str; 14] = [
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
+    // A program that a fetch would run for each repository whose objects are borrowed.
+    "core.alternateRefsCommand=true",
+    // Would mark files as unchanged for good.
+    "core.ignoreStat=false",
     "core.safecrlf=false",
     "core.editor=true",
     "core.pager=cat",

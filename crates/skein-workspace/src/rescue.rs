@@ -33,7 +33,6 @@ fn submodules(
 ) -> Result<Vec<CommitId>> {
     let order = Order {
         name: session.as_str(),
-        inner_ref: &format!("refs/skein/scratch/{session}"),
         seconds: 0,
         saga: None,
     };

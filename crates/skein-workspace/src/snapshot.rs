@@ -1,15 +1,20 @@
 //! A commit of everything a work tree holds, made without touching its files or its index.
 //!
-//! Its tree is the files as they are: tracked, untracked, changed copies of ignored ones, and the files of
-//! repositories inside. Its first parent is the head; the others keep what the tree cannot show, and the
-//! message says which is which:
+//! Its tree is the files as they are, byte for byte: tracked, untracked, changed copies of ignored ones, and the
+//! files of repositories inside. Other ignored files are left out, since they can be made again. Its first parent
+//! is the head; the others keep what the tree cannot show, and the message says which is which:
 //! - `Index`: the staged state.
-//! - `Raw`: files whose bytes would not survive a checkout (line ends, filters), as on the disk.
+//! - `Raw`: files that a checkout by git would change (line ends, filters).
+//! - `State`: what only the git directory and the index know, see `git_dir`.
 //! - `Nested`: the snapshot of a repository inside, with the path it stands at.
-//! - `Ref`, `Tag`: a branch, stash or tag of a repository that goes with the folder.
+//! - `Ref`, `Tag`: a branch, stash or tag of a repository that goes with the folder, or a ref of the worktree.
 //! - `Module`: what the repository of a submodule that is not checked out has and its remote has not.
-//! - `Loose`: what a merge or rebase half-way refers to.
+//! - `Loose`: what an operation in progress refers to.
+//!
+//! git compares the files through a [`Lens`] and reads them in a [`Scratch`] repository, so that neither settings
+//! hide anything nor programs of the repository run.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -19,22 +24,22 @@ use skein_domain::{CommitId, SagaId};
 use crate::error::Error;
 use crate::furnish;
 use crate::git::{self, Git};
-use crate::inside::{self, Module};
+use crate::git_dir::{self, Besides};
+use crate::inside::{self, Inside, Module};
+use crate::lens::Lens;
 use crate::lfs;
 use crate::loose;
 use crate::note::{Note, Part};
 use crate::provider::Result;
 use crate::repo::Repo;
 use crate::scratch::Scratch;
-use crate::state::{Entries, Refs, head_branch, in_progress, loose_commits};
+use crate::state::{Entries, Refs, head_branch, in_progress, nul_ended};
 
 /// What a snapshot is made for.
 #[derive(Clone, Debug)]
 pub(crate) struct Order<'a> {
     /// Tells its temporary files apart from others'; part of the message.
     pub(crate) name: &'a str,
-    /// The ref a repository inside keeps its own snapshot under.
-    pub(crate) inner_ref: &'a str,
     pub(crate) seconds: i64,
     /// Written into it, so that who asked finds it again.
     pub(crate) saga: Option<&'a SagaId>,
@@ -56,31 +61,41 @@ pub(crate) fn take(repo: &Repo<'_>, refs: Refs, order: &Order<'_>) -> Result<Sna
         head: head_branch(repo)?,
         commit: head.clone(),
         in_progress: in_progress(repo),
+        exact: true,
         parts: Vec::new(),
     };
-    let staged = staged_tree(repo, &entries, order)?;
-    let files = Scratch::copy(repo, order.name)?;
-    let nested = add_files(repo, &files, &entries, order)?;
-    let tree = files.write_tree(repo)?;
     let head_tree = match &head {
         Some(head) => tree_of(repo, head)?,
         None => empty_tree(repo)?,
     };
-    let mut needed = tree != head_tree || note.in_progress.is_some();
+    let staged = staged_tree(repo, &entries, order)?;
+    let lens = Lens::of(repo)?;
+    let files = Scratch::copy(repo, order.name)?;
+    let found = add_files(repo, &lens, &files, &entries, &head_tree, &staged, order)?;
+    let tree = files.write_tree(repo)?;
+    let mut needed = tree != head_tree
+        || note.in_progress.is_some()
+        || !found.besides.odd.is_empty()
+        || git_dir::has_own_settings(repo);
     if staged != head_tree {
         needed = true;
         let parents: Vec<&CommitId> = head.iter().collect();
         let commit = commit(repo, &staged, &parents, "skein: what was staged", order)?;
         note.parts.push((commit, Part::Index));
     }
-    if let Some(commit) = raw(repo, &files, &head_tree, &tree, &nested, order)? {
+    if let Some(commit) = raw(repo, &lens, &files, &head_tree, &tree, &found.nested, order)? {
         note.parts.push((commit, Part::Raw));
     }
-    for (path, commit) in nested {
+    if let Some(tree) = git_dir::tree(repo, order.name, &entries, &found.besides)? {
+        let text = "skein: what only the git directory knows";
+        let commit = commit(repo, &tree, &[], text, order)?;
+        note.parts.push((commit, Part::State));
+    }
+    for (path, commit) in found.nested {
         needed = true;
         note.parts.push((commit, Part::Nested(path)));
     }
-    for commit in loose_commits(repo)? {
+    for commit in git_dir::loose_commits(repo)? {
         note.parts.push((commit, Part::Loose));
     }
     for module in inside::modules(repo)? {
@@ -90,8 +105,8 @@ pub(crate) fn take(repo: &Repo<'_>, refs: Refs, order: &Order<'_>) -> Result<Sna
         }
     }
     let kept_refs = match refs {
-        Refs::Shared => Vec::new(),
-        Refs::Own => loose::parts(repo)?,
+        Refs::Shared => git_dir::own_refs(repo)?,
+        Refs::Own | Refs::Cloned => loose::parts(repo, refs)?,
     };
     needed |= !kept_refs.is_empty();
     note.parts.extend(kept_refs);
@@ -109,8 +124,10 @@ pub(crate) fn take(repo: &Repo<'_>, refs: Refs, order: &Order<'_>) -> Result<Sna
 /// The tree of everything a work tree holds, for comparing.
 fn tree(repo: &Repo<'_>, order: &Order<'_>) -> Result<String> {
     let entries = Entries::read(repo)?;
+    let staged = staged_tree(repo, &entries, order)?;
+    let lens = Lens::of(repo)?;
     let files = Scratch::copy(repo, order.name)?;
-    add_files(repo, &files, &entries, order)?;
+    add_files(repo, &lens, &files, &entries, &staged, &staged, order)?;
     files.write_tree(repo)
 }
 
@@ -129,7 +146,8 @@ fn staged_tree(repo: &Repo<'_>, entries: &Entries, order: &Order<'_>) -> Result<
             input.extend(entry.path.iter().copied().chain([0]));
         }
         let better = |o: &crate::state::Unmerged| o.path == entry.path && o.stage == 2;
-        if entry.stage == 2 || entry.stage == 3 && !entries.unmerged.iter().any(better) {
+        let only = || !entries.unmerged.iter().any(better);
+        if entry.stage == 2 || entry.stage == 3 && only() {
             input.extend(format!("{} {} 0\t", entry.mode, entry.object).into_bytes());
             input.extend(entry.path.iter().copied().chain([0]));
         }
@@ -142,83 +160,257 @@ fn staged_tree(repo: &Repo<'_>, entries: &Entries, order: &Order<'_>) -> Result<
     staged.write_tree(repo)
 }
 
-/// Brings the index to the state of the files. Returns the repositories inside that had to be kept.
+/// What was found in a work tree besides files that fit into its tree.
+#[derive(Debug, Default)]
+struct Found {
+    /// The repositories inside that had to be kept, each with its snapshot.
+    nested: Vec<(PathBuf, CommitId)>,
+    besides: Besides,
+}
+
+/// Brings the index to the state of the files.
 fn add_files(
     repo: &Repo<'_>,
+    lens: &Lens,
     files: &Scratch,
     entries: &Entries,
+    head_tree: &str,
+    staged: &str,
     order: &Order<'_>,
-) -> Result<Vec<(PathBuf, CommitId)>> {
+) -> Result<Found> {
+    let mut found = Found::default();
     files.uncover(repo, entries)?;
-    files
-        .call(repo, "add")
-        .args(["--update", "--sparse"])
-        .run()?;
-    let untracked = repo
-        .git
-        .read(&repo.folder, "ls-files")
-        .args(["--others", "--exclude-standard", "-z"])
-        .index(files.index())
-        .most(1 << 30)
+    let mut changed = changed(repo, lens, files, &mut found.besides)?;
+    // What is staged may have been converted on its way into the index.
+    changed.extend(changed_between(repo, head_tree, staged)?);
+    changed.extend(entries.skipped_present.iter().map(|p| git::path(p)));
+    changed.extend(furnish::changed_copies(repo)?);
+    let mut inside: Vec<(PathBuf, Origin)> = Vec::new();
+    inside.extend(entries.links.iter().map(|p| (p.clone(), Origin::Listed)));
+    let others = ["--others", "--exclude-standard", "-z"];
+    let untracked = lens
+        .call(repo, "ls-files")
+        .args(others)
+        .index(&files.index())
         .run()?;
     inside::check_seen(repo, &untracked)?;
-    let mut input = Vec::new();
-    let mut inside = entries.links.clone();
     for path in untracked.parts() {
         match path.strip_suffix(b"/") {
-            Some(repository) => inside.push(git::path(repository)),
-            None => input.extend(path.iter().copied().chain([0])),
+            Some(folder) => inside.push((git::path(folder), Origin::Listed)),
+            None => drop(changed.insert(git::path(path))),
         }
     }
-    for path in furnish::changed_copies(repo)? {
-        input.extend(path.as_os_str().as_bytes().iter().copied().chain([0]));
+    let folders = lens
+        .call(repo, "ls-files")
+        .args(others)
+        .arg("--directory")
+        .index(&files.index())
+        .run()?;
+    for folder in folders.parts().filter_map(|p| p.strip_suffix(b"/")) {
+        oddities(repo, &git::path(folder), &mut found.besides)?;
     }
-    if !input.is_empty() {
-        files
-            .call(repo, "update-index")
-            .args(["--add", "--replace", "-z", "--stdin"])
-            .input(input)
-            .run()?;
-    }
-    inside.extend(inside::ignored(repo)?);
+    let ignored = inside::ignored(repo)?;
+    inside.extend(ignored.into_iter().map(|p| (p, Origin::Ignored)));
     let mut kept = Vec::new();
-    for path in inside {
-        if let Some(commit) = add_nested(repo, files, &path, order)? {
-            kept.push((path, commit));
+    for (path, origin) in inside {
+        match inside::open(repo, &path)? {
+            Inside::Repository(inner, refs) => kept.push((path, inner, refs)),
+            Inside::Nothing if origin == Origin::Ignored => {}
+            Inside::Unreadable | Inside::Nothing => {
+                verbatim(repo, &path, &mut changed, &mut found)?
+            }
         }
     }
-    Ok(kept)
+    let mut nested = Vec::new();
+    for (path, inner, refs) in kept {
+        match keep_nested(repo, &inner, refs, order)? {
+            Kept::Nothing => {}
+            Kept::Snapshot { commit, tree } => nested.push((path, commit, tree)),
+            Kept::Verbatim => verbatim(repo, &path, &mut changed, &mut found)?,
+        }
+    }
+    update(repo, files, changed, &mut found.besides)?;
+    for (path, commit, tree) in nested {
+        graft(repo, files, &path, &tree)?;
+        found.nested.push((path, commit));
+    }
+    found.besides.odd.sort();
+    found.besides.odd.dedup();
+    found.besides.empty.sort();
+    found.besides.empty.dedup();
+    Ok(found)
+}
+
+/// How a path inside came to be looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    Listed,
+    Ignored,
+}
+
+/// Tracked files that may differ from the index. git compares contents only where times leave it in doubt.
+fn changed(
+    repo: &Repo<'_>,
+    lens: &Lens,
+    files: &Scratch,
+    besides: &mut Besides,
+) -> Result<BTreeSet<PathBuf>> {
+    let said = lens
+        .call(repo, "diff-files")
+        .args(["--raw", "-z", "--no-renames", "--ignore-submodules=all"])
+        .index(&files.index())
+        .run()?;
+    let mut found = BTreeSet::new();
+    let mut parts = said.parts();
+    while let (Some(head), Some(path)) = (parts.next(), parts.next()) {
+        if head.ends_with(b"A") {
+            besides.intended.push(path.to_vec());
+        }
+        found.insert(git::path(path));
+    }
+    Ok(found)
+}
+
+fn changed_between(repo: &Repo<'_>, one: &str, other: &str) -> Result<Vec<PathBuf>> {
+    if one == other {
+        return Ok(Vec::new());
+    }
+    let said = repo
+        .git
+        .read(&repo.folder, "diff-tree")
+        .args(["-r", "-z", "--no-renames", "--name-only", "--diff-filter=d"])
+        .args(["--ignore-submodules=all", one, other])
+        .env("GIT_NO_REPLACE_OBJECTS", "1")
+        .most(1 << 30)
+        .run()?;
+    Ok(said.parts().map(git::path).collect())
+}
+
+/// Puts files as they are on the disk into the index, and takes out those that are no longer there.
+fn update(
+    repo: &Repo<'_>,
+    files: &Scratch,
+    changed: BTreeSet<PathBuf>,
+    besides: &mut Besides,
+) -> Result<()> {
+    let (mut here, mut gone) = (Vec::new(), Vec::new());
+    for path in changed {
+        let meta = fs::symlink_metadata(repo.folder.join(&path));
+        // Pipes and sockets hold nothing that could be kept.
+        let is_kept = meta.is_ok_and(|m| m.is_file() || m.is_symlink());
+        // A link on the way to it means that it is elsewhere.
+        match is_kept && !behind_link(&repo.folder, &path) {
+            true if git_dir::is_refused(&repo.folder, &path) => besides.odd.push(path),
+            true => here.push(path.into_os_string().into_encoded_bytes()),
+            false => gone.push(path.into_os_string().into_encoded_bytes()),
+        }
+    }
+    // git updates no entry that it was told to skip, so all are made anew.
+    gone.extend(here.iter().cloned());
+    for (option, paths) in [("--force-remove", gone), ("--replace", here)] {
+        if !paths.is_empty() {
+            files
+                .call(repo, "update-index")
+                .args(["--add", option, "-z", "--stdin"])
+                .input(nul_ended(&paths))
+                .run()?;
+        }
+    }
+    Ok(())
+}
+
+fn behind_link(top: &Path, path: &Path) -> bool {
+    let above = path.ancestors().skip(1);
+    let mut above = above.filter(|p| !p.as_os_str().is_empty());
+    above.any(|p| fs::symlink_metadata(top.join(p)).is_ok_and(|m| m.is_symlink()))
+}
+
+/// A folder whose repository cannot be given on: every file in it, its git directory included.
+fn verbatim(
+    repo: &Repo<'_>,
+    path: &Path,
+    changed: &mut BTreeSet<PathBuf>,
+    found: &mut Found,
+) -> Result<()> {
+    let mut all = Vec::new();
+    if fs::symlink_metadata(repo.folder.join(path)).is_ok_and(|m| m.is_dir()) {
+        git_dir::files_below(&repo.folder, path, &mut all)?;
+        git_dir::empty_below(&repo.folder, path, &mut found.besides.empty)?;
+    }
+    changed.extend(all);
+    Ok(())
+}
+
+/// Folders without files, and whatever is called `.git` without being a repository, in an untracked folder.
+fn oddities(repo: &Repo<'_>, below: &Path, besides: &mut Besides) -> Result<()> {
+    let folder = repo.folder.join(below);
+    if fs::symlink_metadata(folder.join(".git")).is_ok() {
+        match inside::open(repo, below)? {
+            Inside::Repository(..) | Inside::Unreadable => return Ok(()),
+            Inside::Nothing => {
+                let dot_git = below.join(".git");
+                git_dir::files_below(&repo.folder, &dot_git, &mut besides.odd)?;
+            }
+        }
+    }
+    let entries = fs::read_dir(&folder).map_err(|_| Error::Unreadable {
+        path: folder.clone(),
+    })?;
+    let mut any = false;
+    for entry in entries {
+        any = true;
+        let entry = entry.map_err(Error::io("read", &folder))?;
+        if entry.file_type().is_ok_and(|t| t.is_dir()) && entry.file_name() != ".git" {
+            oddities(repo, &below.join(entry.file_name()), besides)?;
+        }
+    }
+    if !any {
+        besides.empty.push(below.to_owned());
+    }
+    Ok(())
+}
+
+/// How the work in a repository inside is kept.
+enum Kept {
+    Nothing,
+    Snapshot {
+        commit: CommitId,
+        tree: String,
+    },
+    /// By its files, since this repository cannot hold its commits.
+    Verbatim,
 }
 
 /// A repository inside goes away with the folder, so its work is kept here: its files in our tree, its
 /// commits by being our parents.
-fn add_nested(
-    repo: &Repo<'_>,
-    files: &Scratch,
-    path: &Path,
-    order: &Order<'_>,
-) -> Result<Option<CommitId>> {
-    let Some((inner, refs)) = inside::open(repo, path)? else {
-        return Ok(None);
-    };
-    let snapshot = take(&inner, refs, order)?;
-    if !snapshot.needed {
-        return Ok(None);
+fn keep_nested(repo: &Repo<'_>, inner: &Repo<'_>, refs: Refs, order: &Order<'_>) -> Result<Kept> {
+    let Snapshot {
+        commit,
+        tree,
+        needed,
+    } = take(inner, refs, order)?;
+    if !needed {
+        return Ok(Kept::Nothing);
     }
-    let mut commit_id = snapshot.commit;
-    if inner.common.join("shallow").exists() {
-        // Its history ends somewhere, so it cannot be given on; the files can.
-        check_shallow(&inner)?;
-        commit_id = commit(
-            &inner,
-            &snapshot.tree,
-            &[],
-            "skein: files of a shallow repository",
-            order,
-        )?;
+    // The history of a shallow repository ends somewhere, and other hashes name nothing here.
+    let foreign = inner.object_format != repo.object_format;
+    if foreign || inner.common.join("shallow").exists() {
+        return Ok(Kept::Verbatim);
     }
-    hand_up(&inner, repo, &commit_id, order)?;
-    lfs::share(&inner, repo)?;
+    match fetch(repo, &inner.common, commit.as_str()) {
+        // Objects are missing, as in a partial clone.
+        Err(Error::GitFailed { stderr, .. }) => {
+            tracing::warn!(path = %inner.folder.display(), stderr, "kept file by file");
+            return Ok(Kept::Verbatim);
+        }
+        fetched => fetched?,
+    }
+    lfs::share(inner, repo)?;
+    Ok(Kept::Snapshot { commit, tree })
+}
+
+/// Puts the files of a repository inside where its link or nothing was.
+fn graft(repo: &Repo<'_>, files: &Scratch, path: &Path, tree: &str) -> Result<()> {
     files
         .call(repo, "rm")
         .args([
@@ -238,39 +430,9 @@ fn add_nested(
     prefix.push("/");
     let mut option = std::ffi::OsString::from("--prefix=");
     option.push(prefix);
-    files
-        .call(repo, "read-tree")
-        .arg(option)
-        .arg(&snapshot.tree)
-        .run()?;
-    Ok(Some(commit_id))
+    files.call(repo, "read-tree").arg(option).arg(tree).run()?;
+    Ok(())
 }
-
-/// Its history ends somewhere, so it cannot be given on.
-fn check_shallow(repo: &Repo<'_>) -> Result<()> {
-    if !repo.common.join("shallow").exists() || loose::count(repo)? == 0 {
-        return Ok(());
-    }
-    Err(Error::HoldsWork {
-        path: repo.folder.clone(),
-        what: "commits in a shallow repository, which cannot be backed up".into(),
-    })
-}
-
-/// Brings a snapshot of a repository inside into the one around it.
-fn hand_up(inner: &Repo<'_>, repo: &Repo<'_>, commit: &CommitId, order: &Order<'_>) -> Result<()> {
-    inner.set_ref(order.inner_ref, commit)?;
-    fetching(repo)
-        .arg(UPLOAD_PACK)
-        .arg("--")
-        .arg(&inner.common)
-        .arg(order.inner_ref)
-        .run()?;
-    inner.delete_ref(order.inner_ref, commit)
-}
-
-/// A submodule that is not checked out says where it was, and git will not read from it when that is gone.
-const UPLOAD_PACK: &str = "--upload-pack=env GIT_WORK_TREE=/ git upload-pack";
 
 /// A submodule that is not checked out has no files, but may have commits of its own.
 pub(crate) fn keep_module(
@@ -279,17 +441,24 @@ pub(crate) fn keep_module(
     order: &Order<'_>,
 ) -> Result<Option<CommitId>> {
     let inner = module.repo();
-    if loose::count(&inner)? == 0 {
+    if loose::count(&inner, Refs::Own)? == 0 {
         return Ok(None);
     }
-    check_shallow(&inner)?;
+    // Its history ends somewhere, so it cannot be given on.
+    if inner.common.join("shallow").exists() {
+        return Err(Error::HoldsWork {
+            path: inner.folder,
+            what: "commits in a shallow repository, which cannot be backed up".into(),
+        });
+    }
     let head = inner.find_ref("HEAD")?;
     let note = Note {
         saga: order.saga.cloned(),
         head: head_branch(&inner)?,
         commit: head.clone(),
         in_progress: None,
-        parts: loose::parts(&inner)?,
+        exact: true,
+        parts: loose::parts(&inner, Refs::Own)?,
     };
     let tree = match &head {
         Some(head) => tree_of(&inner, head)?,
@@ -297,7 +466,7 @@ pub(crate) fn keep_module(
     };
     let text = note.write(order.name);
     let kept = commit(&inner, &tree, &parents(&head, &note), &text, order)?;
-    hand_up(&inner, repo, &kept, order)?;
+    fetch(repo, &inner.common, kept.as_str())?;
     lfs::share(&inner, repo)?;
     Ok(Some(kept))
 }
@@ -312,94 +481,137 @@ fn parents<'a>(head: &'a Option<CommitId>, note: &'a Note) -> Vec<&'a CommitId> 
     parents
 }
 
-/// Brings a ref's objects from one repository on this disk into another.
-pub(crate) fn fetch(into: &Repo<'_>, from: &Path, refspec: &str) -> Result<()> {
-    fetching(into).arg("--").arg(from).arg(refspec).run()?;
-    Ok(())
-}
-
-fn fetching<'a>(into: &Repo<'a>) -> git::Call<'a> {
+/// Brings a commit, or what a refspec names, from one repository on this disk into another.
+pub(crate) fn fetch(into: &Repo<'_>, from: &Path, what: &str) -> Result<()> {
     into.git
         .write(&into.folder, "fetch")
         .setting("protocol.file.allow=always")
+        // Any commit may be asked for by its id, so none needs a ref for the way.
+        .setting("protocol.version=2")
         .setting("core.fsync=all")
+        // What is odd about somebody's objects is no reason to lose them.
+        .setting("fetch.fsckObjects=false")
+        .setting("transfer.fsckObjects=false")
         .args([
             "--quiet",
             "--no-tags",
             "--no-write-fetch-head",
             "--no-auto-maintenance",
         ])
+        .arg(UPLOAD_PACK)
+        .arg("--")
+        .arg(from)
+        .arg(what)
+        .run()?;
+    Ok(())
 }
+
+/// Reads history as it is, whatever stands for it, and from a submodule whose work tree is gone.
+const UPLOAD_PACK: &str = "--upload-pack=env GIT_WORK_TREE=/ GIT_GRAFT_FILE=/dev/null \
+    GIT_NO_REPLACE_OBJECTS=1 git -c core.hooksPath=/dev/null -c uploadpack.allowAnySHA1InWant=true upload-pack";
+
+/// What git may do to a file between the index and the disk.
+const ATTRIBUTES: [&str; 6] = [
+    "text",
+    "eol",
+    "crlf",
+    "ident",
+    "working-tree-encoding",
+    "filter",
+];
 
 /// Files that a checkout of `tree` would write with other bytes than they have.
 fn raw(
     repo: &Repo<'_>,
+    lens: &Lens,
     files: &Scratch,
     head_tree: &str,
     tree: &str,
     nested: &[(PathBuf, CommitId)],
     order: &Order<'_>,
 ) -> Result<Option<CommitId>> {
-    let changed = repo
-        .git
-        .read(&repo.folder, "diff-tree")
-        .args(["-r", "-z", "--no-renames", "--name-only", "--diff-filter=d"])
-        .args([head_tree, tree])
-        .most(1 << 30)
-        .run()?;
-    let is_plain = |path: &Path| {
+    let is_plain = |path: &PathBuf| {
         let on_disk = fs::symlink_metadata(repo.folder.join(path));
         on_disk.is_ok_and(|m| m.is_file()) && !nested.iter().any(|(n, _)| path.starts_with(n))
     };
-    let changed: Vec<PathBuf> = changed
-        .parts()
-        .map(git::path)
-        .filter(|p| is_plain(p))
-        .collect();
-    if changed.is_empty() {
+    let changed = changed_between(repo, head_tree, tree)?;
+    let changed: Vec<PathBuf> = changed.into_iter().filter(is_plain).collect();
+    let converted = converted(repo, lens, files, changed)?;
+    if converted.is_empty() {
         return Ok(None);
+    }
+    let said = files
+        .call(repo, "ls-files")
+        .args(["--stage", "-z", "--"])
+        .args(&converted)
+        .env("GIT_LITERAL_PATHSPECS", "1")
+        .most(1 << 30)
+        .run()?;
+    let exact = Scratch::empty(repo, order.name)?;
+    exact
+        .call(repo, "update-index")
+        .args(["-z", "--index-info"])
+        .input(said.stdout)
+        .run()?;
+    let tree = exact.write_tree(repo)?;
+    commit(repo, &tree, &[], "skein: bytes as on the disk", order).map(Some)
+}
+
+/// Of some files, those that git would convert on their way to the disk.
+fn converted(
+    repo: &Repo<'_>,
+    lens: &Lens,
+    files: &Scratch,
+    paths: Vec<PathBuf>,
+) -> Result<Vec<PathBuf>> {
+    if paths.is_empty() {
+        return Ok(paths);
+    }
+    let lines = |paths: &[PathBuf]| {
+        let bytes = paths.iter().map(|p| p.as_os_str().as_bytes().to_vec());
+        nul_ended(&bytes.collect::<Vec<_>>())
+    };
+    let said = lens
+        .call(repo, "check-attr")
+        .args(["-z", "--stdin"])
+        .args(ATTRIBUTES)
+        .input(lines(&paths))
+        .run()?;
+    let (mut any, mut filtered) = (BTreeSet::new(), BTreeSet::new());
+    let parts: Vec<&[u8]> = said.parts().collect();
+    for triple in parts.chunks_exact(3) {
+        if triple[2] != b"unspecified" {
+            any.insert(git::path(triple[0]));
+            if triple[1] == b"filter" && triple[2] != b"unset" {
+                filtered.insert(git::path(triple[0]));
+            }
+        }
+    }
+    let doubtful = |p: &PathBuf| lens.converts_line_ends || any.contains(p);
+    let (sure, doubtful): (Vec<_>, Vec<_>) = paths
+        .into_iter()
+        .filter(doubtful)
+        .partition(|p| filtered.contains(p));
+    if doubtful.is_empty() {
+        return Ok(sure);
     }
     let folder = files.folder();
     crate::root::erase(&folder)?;
     let mut prefix = std::ffi::OsString::from("--prefix=");
     prefix.push(&folder);
     prefix.push("/");
-    let input = changed
-        .iter()
-        .flat_map(|p| p.as_os_str().as_bytes().iter().copied().chain([0]));
-    files
-        .call(repo, "checkout-index")
+    lens.call(repo, "checkout-index")
         .args(["--force", "-z", "--stdin"])
         .arg(prefix)
-        .input(input.collect())
-        .run()?;
-    let mut input = Vec::new();
-    for path in changed {
-        let on_disk = repo.folder.join(&path);
-        if furnish::is_equal(&on_disk, &folder.join(&path)) {
-            continue;
-        }
-        let object = repo
-            .git
-            .write(&repo.folder, "hash-object")
-            .setting("core.fsync=all")
-            .args(["-w", "--no-filters", "--"])
-            .arg(&on_disk)
-            .text()?;
-        input.extend(format!("100644 {object} 0\t").into_bytes());
-        input.extend(path.as_os_str().as_bytes().iter().copied().chain([0]));
-    }
-    if input.is_empty() {
-        return Ok(None);
-    }
-    let exact = Scratch::empty(repo, &format!("{}-raw", order.name))?;
-    exact
-        .call(repo, "update-index")
-        .args(["-z", "--index-info"])
-        .input(input)
-        .run()?;
-    let tree = exact.write_tree(repo)?;
-    commit(repo, &tree, &[], "skein: bytes as on the disk", order).map(Some)
+        .index(&files.index())
+        .input(lines(&doubtful))
+        // What git cannot convert is not there to be compared.
+        .said()?;
+    let differs = |p: &PathBuf| !furnish::is_equal(&repo.folder.join(p), &folder.join(p));
+    Ok(sure
+        .into_iter()
+        .chain(doubtful.into_iter().filter(differs))
+        .collect())
 }
 
 /// Whether the head's commit stays without a snapshot.
@@ -407,8 +619,8 @@ fn is_kept(repo: &Repo<'_>, refs: Refs, note: &Note, head: &CommitId) -> Result<
     if refs == Refs::Shared && note.head.is_some() {
         return Ok(true);
     }
-    if refs == Refs::Own {
-        return Ok(!loose::is_loose(repo, head)?);
+    if refs != Refs::Shared {
+        return Ok(!loose::is_loose(repo, refs, head)?);
     }
     let call = repo.git.read(&repo.folder, "rev-list").args([
         "--max-count=1",
@@ -426,6 +638,7 @@ pub(crate) fn tree_of(repo: &Repo<'_>, commit: &CommitId) -> Result<String> {
         .read(&repo.folder, "rev-parse")
         .args(["--verify", "--quiet", "--end-of-options"])
         .arg(format!("{commit}^{{tree}}"))
+        .env("GIT_NO_REPLACE_OBJECTS", "1")
         .text()
 }
 
@@ -476,7 +689,6 @@ pub(crate) fn diff(
     const MOST: usize = 16 << 20;
     let order = Order {
         name,
-        inner_ref: "refs/skein/scratch",
         seconds: 0,
         saga: None,
     };
