@@ -445,7 +445,7 @@ states! {
         ..PLAIN
     };
     l5_a_submodule_that_cannot_be_brought: State {
-        project: "git init -q -b main ../elsewhere/x; echo x > ../elsewhere/x/x; git -C ../elsewhere/x add .; git -C ../elsewhere/x commit -qm x; git submodule --quiet add \"$PWD/../elsewhere/x\" x; git commit -qm x; git config -f .gitmodules submodule.x.url /nowhere; git commit -qam nowhere",
+        project: "git init -q -b main ../elsewhere/x; echo x > ../elsewhere/x/x; git -C ../elsewhere/x add .; git -C ../elsewhere/x commit -qm x; git submodule --quiet add \"$PWD/../elsewhere/x\" x; git commit -qm x; git config -f .gitmodules submodule.x.url /nowhere; git config --remove-section submodule.x; git commit -qam nowhere",
         make: "test ! -e x/x; echo n > n; echo mine > x/mine",
         look: "cat n x/mine; git ls-files --stage x",
         ..PLAIN
