@@ -1,7 +1,8 @@
 //! What only a work tree's git directory and index know: operations in progress, conflict stages, flags of index
 //! entries, refs and settings of the worktree; and files no tree of git's can hold. A snapshot keeps all of it in
 //! one tree, its part `State`:
-//! - `git/…`: files of the git directory, as `rebase-merge/git-rebase-todo`.
+//! - `git/…`: files of the git directory, as `rebase-merge/git-rebase-todo`; of a repository with a git directory of
+//!   its own also settings and hooks.
 //! - `odd/…`: files of the work tree with names that git refuses, as `.GIT`, escaped.
 //! - `objects/…`: contents that only conflict stages refer to.
 //! - `stages`, `assume-unchanged`, `skip-worktree`, `skip-worktree-present`, `intent-to-add`, `empty-directories`:
@@ -30,7 +31,7 @@ use crate::state::{Entries, nul_ended};
 const OWN_REFS: [&str; 3] = ["refs/worktree/", "refs/bisect/", "refs/rewritten/"];
 
 /// Kept in another way, made anew by git, or no work.
-const PASSED_OVER: [&str; 21] = [
+const PASSED_OVER: [&str; 19] = [
     "HEAD",
     "index",
     "gitdir",
@@ -44,8 +45,6 @@ const PASSED_OVER: [&str; 21] = [
     "worktrees",
     "modules",
     "lfs",
-    "config",
-    "hooks",
     "description",
     "branches",
     "shallow",
@@ -53,6 +52,9 @@ const PASSED_OVER: [&str; 21] = [
     "gc.log",
     "gc.pid",
 ];
+
+/// What a repository made again has too, unless it is a work tree or submodule of another.
+const OF_REPOSITORY: [&str; 2] = ["config", "hooks"];
 
 /// Settings that say which files are checked out, so they must be there before files are.
 const SETTINGS: [&str; 2] = ["config.worktree", "info/sparse-checkout"];
@@ -222,10 +224,25 @@ fn files(repo: &Repo<'_>) -> Result<Vec<PathBuf>> {
             files_below(&repo.dir, Path::new(&name), &mut found)?;
         }
     }
-    // What a new repository has of its own.
-    found.retain(|path| repo.dir != repo.common || path != Path::new("info/exclude"));
+    let standing = is_standing(repo);
+    found.retain(|path| {
+        let sample = path.extension().is_some_and(|e| e == "sample");
+        !sample && (standing || !is_of_repository(path))
+    });
     found.sort();
     Ok(found)
+}
+
+/// Whether the repository is its folder's own, with its git directory in it.
+fn is_standing(repo: &Repo<'_>) -> bool {
+    let own = fs::symlink_metadata(repo.folder.join(".git"));
+    repo.dir == repo.common && own.is_ok_and(|m| m.is_dir())
+}
+
+fn is_of_repository(path: &Path) -> bool {
+    path.iter()
+        .next()
+        .is_some_and(|first| OF_REPOSITORY.iter().any(|name| first == *name))
 }
 
 /// All files and links below a folder, as paths below `top`.
@@ -270,6 +287,13 @@ pub(crate) fn empty_below(top: &Path, below: &Path, found: &mut Vec<PathBuf>) ->
 /// Commits that only files of an operation in progress refer to.
 pub(crate) fn loose_commits(repo: &Repo<'_>) -> Result<Vec<CommitId>> {
     let mut words = Vec::new();
+    if repo.find_ref("HEAD")?.is_none() {
+        // Somebody deleted the branch: nothing but the log knows its commits.
+        let log = fs::read(repo.dir.join("logs/HEAD")).unwrap_or_default();
+        let last = log.split(|b| *b == b'\n').rfind(|line| !line.is_empty());
+        let new = last.and_then(|line| line.split(|b| *b == b' ').nth(1));
+        words.extend(new.into_iter().flat_map(ids));
+    }
     for path in files(repo)? {
         let named = |name: &str| path.starts_with(name);
         let head = path.to_str().is_some_and(|p| p.ends_with("_HEAD"));
@@ -466,12 +490,22 @@ impl State {
         for path in listed(&top)? {
             let settings = SETTINGS.iter().any(|file| path == Path::new(file));
             let first = path.iter().next().unwrap_or_default().to_string_lossy();
-            if !settings && is_straight(&path) && !PASSED_OVER.contains(&&*first) {
-                put(&top.join(&path), &repo.dir, &path)?;
+            let file = top.join(&path);
+            let is_for = !is_of_repository(&path)
+                || is_standing(repo) && !(path == Path::new("config") && has_format(&file));
+            if !settings && is_for && is_straight(&path) && !PASSED_OVER.contains(&&*first) {
+                put(&file, &repo.dir, &path)?;
             }
         }
         Ok(())
     }
+}
+
+/// Whether settings say how the repository is stored, which may be otherwise now that it was made again.
+fn has_format(config: &Path) -> bool {
+    let text = fs::read(config).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text).to_lowercase();
+    text.contains("refstorage") || text.contains("objectformat")
 }
 
 fn update_index(repo: &Repo<'_>, args: &[&str], input: Vec<u8>) -> Result<()> {

@@ -428,6 +428,21 @@ states! {
         after: "cd inner; echo both > two; git add two; git rebase --continue; git log -1 --format=%s | grep ours",
         ..PLAIN
     };
+    l5_a_repository_inside_with_settings_and_hooks: State {
+        make: "git init -q -b main inner; cd inner; echo a > a; git add a; git commit -qm a; git remote add up https://host/x; git config user.name Inner; printf '#!/bin/sh\\nexit 1\\n' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit; echo '*.o' > .git/info/exclude; echo b >> a",
+        look: "cd inner; git remote -v; git config user.name; cat .git/hooks/pre-commit .git/info/exclude; ! git commit -qam no",
+        ..PLAIN
+    };
+    l5_a_repository_inside_with_borrowed_objects: State {
+        make: "git clone -q -s . inner; cd inner; echo mine > mine; git add mine; git commit -qm mine; echo d >> two",
+        look: "git -C inner log --oneline -2; git -C inner status --porcelain; git -C inner fsck --no-dangling",
+        ..PLAIN
+    };
+    l5_a_partial_clone_inside: State {
+        make: "git init -q -b main src.tmp; cd src.tmp; git config uploadpack.allowFilter true; for i in 1 2 3; do echo $i > f; git add f; git commit -qm $i; done; cd ..; git clone -q --filter=blob:none \"file://$PWD/src.tmp\" inner; rm -rf src.tmp; cd inner; echo mine > mine; git add mine; git commit -qm mine; echo d > f",
+        look: "git -C inner log --format=%s; git -C inner status --porcelain; git -C inner show HEAD:mine",
+        ..PLAIN
+    };
     l5_dot_git_that_is_no_repository: State {
         make: "mkdir a b c; echo 'gitdir: /nowhere/at/all' > a/.git; echo a > a/a; echo garbage > b/.git; echo b > b/b; mkdir c/.git; echo h > c/.git/half; echo c > c/c",
         look: "cat a/.git a/a b/.git b/b c/.git/half c/c",
@@ -466,6 +481,13 @@ states! {
         make: "git switch -q --orphan fresh; echo a > a; git add a; echo b > b",
         look: "git symbolic-ref HEAD; git status --porcelain",
         after: "git commit -qm first; test \"$(git rev-list --count HEAD)\" = 1",
+        ..PLAIN
+    };
+    l5_branch_deleted_under_us: State {
+        kinds: Kinds::Worktree,
+        make: "echo a > two; git commit -qam mine; git tag -f mine-was; git update-ref -d refs/heads/skein/api-7; git tag -d mine-was; echo b > b",
+        look: "git symbolic-ref HEAD; cat two b; git ls-files --stage; test \"$(git rev-parse --verify -q HEAD || echo none)\" = none",
+        after: "git log --format=%s $(git for-each-ref --format='%(objectname)' refs/skein/backup) | grep -x mine",
         ..PLAIN
     };
     l5_branch_renamed_under_us: State {
