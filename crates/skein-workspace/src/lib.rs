@@ -7,7 +7,7 @@
 //! Not here: when a workspace is made or removed, and what is recorded of it; that is the engine's.
 //!
 //! First places to read: [`provider`] (the contract), [`worktree`] (the default kind), then `snapshot` (how
-//! work is kept without touching it).
+//! work is kept without touching it) with `lens` and `scratch` (how git is kept from hiding or running anything).
 
 mod add;
 pub mod adopt;
