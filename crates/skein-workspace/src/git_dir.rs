@@ -120,7 +120,7 @@ pub(crate) fn has_own_settings(repo: &Repo<'_>) -> bool {
         let there = fs::read(repo.common.join(file)).unwrap_or_default();
         !here.is_empty() && here != there
     };
-    repo.dir != repo.common && SETTINGS.iter().any(|file| own(&file))
+    repo.dir != repo.common && SETTINGS.iter().any(own)
 }
 
 #[derive(Debug, Default)]
@@ -291,8 +291,11 @@ pub(crate) fn loose_commits(repo: &Repo<'_>) -> Result<Vec<CommitId>> {
         // Somebody deleted the branch: nothing but the log knows its commits.
         let log = fs::read(repo.dir.join("logs/HEAD")).unwrap_or_default();
         let last = log.split(|b| *b == b'\n').rfind(|line| !line.is_empty());
-        let new = last.and_then(|line| line.split(|b| *b == b' ').nth(1));
-        words.extend(new.into_iter().flat_map(ids));
+        // Where it was and where it went, which may be nowhere.
+        let both = last
+            .into_iter()
+            .flat_map(|line| line.split(|b| *b == b' ').take(2));
+        words.extend(both.flat_map(ids));
     }
     for path in files(repo)? {
         let named = |name: &str| path.starts_with(name);

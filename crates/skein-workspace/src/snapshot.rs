@@ -307,11 +307,14 @@ fn update(
     }
     // git updates no entry that it was told to skip, so all are made anew.
     gone.extend(here.iter().cloned());
-    for (option, paths) in [("--force-remove", gone), ("--replace", here)] {
+    // A file that goes while it is looked at is one that is gone.
+    let add: &[&str] = &["--add", "--replace", "--remove"];
+    for (options, paths) in [(&["--force-remove"][..], gone), (add, here)] {
         if !paths.is_empty() {
             files
                 .call(repo, "update-index")
-                .args(["--add", option, "-z", "--stdin"])
+                .args(options)
+                .args(["-z", "--stdin"])
                 .input(nul_ended(&paths))
                 .run()?;
         }

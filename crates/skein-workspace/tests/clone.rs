@@ -1,4 +1,5 @@
 //! Clones: their commits are work too, since they go with the folder.
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::fs;
 use std::path::Path;
