@@ -361,7 +361,8 @@ impl Said {
     /// Whether trying again may help: another git holds a lock, or is writing a registration right now.
     fn is_passing(&self) -> bool {
         let text = String::from_utf8_lossy(&self.stderr);
-        let half_written = text.contains("failed to read") && text.contains("worktrees/");
+        let half_written = text.contains("failed to read") && text.contains("worktrees/")
+            || text.contains("bad object worktrees/");
         half_written || self.lock_file().is_some()
     }
 

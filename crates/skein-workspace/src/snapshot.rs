@@ -236,7 +236,7 @@ pub(crate) fn fetch(into: &Repo<'_>, from: &Path, what: &str) -> Result<()> {
 
 /// Reads history as it is, whatever stands for it, and from a submodule whose work tree is gone.
 const UPLOAD_PACK: &str = "--upload-pack=env GIT_WORK_TREE=/ GIT_GRAFT_FILE=/dev/null \
-    GIT_NO_REPLACE_OBJECTS=1 git -c core.hooksPath=/dev/null -c uploadpack.allowAnySHA1InWant=true upload-pack";
+    GIT_NO_REPLACE_OBJECTS=1 git -c core.hooksPath=/dev/null -c advice.graftFileDeprecated=false -c uploadpack.allowAnySHA1InWant=true upload-pack";
 
 /// Whether the head's commit stays without a snapshot.
 fn is_kept(repo: &Repo<'_>, refs: Refs, note: &Note, head: &CommitId) -> Result<bool> {
