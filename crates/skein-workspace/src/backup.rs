@@ -221,10 +221,8 @@ pub(crate) fn snapshot(
     saga: Option<&SagaId>,
     now: Timestamp,
 ) -> Result<Snapshot> {
-    let inner_ref = format!("refs/skein/scratch/{session}");
     let order = Order {
         name: session.as_str(),
-        inner_ref: &inner_ref,
         seconds: now.as_micros().div_euclid(1_000_000),
         saga,
     };

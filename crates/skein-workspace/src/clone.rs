@@ -5,8 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use skein_domain::{
-    Backup, CommitId, Origin, SagaId, SessionId, Timestamp, Workspace, WorkspaceKind,
-    WorkspaceState,
+    Backup, Origin, SagaId, SessionId, Timestamp, Workspace, WorkspaceKind, WorkspaceState,
 };
 
 use crate::backup;
@@ -17,7 +16,7 @@ use crate::furnish;
 use crate::git::Git;
 use crate::lfs;
 use crate::lock::Lock;
-use crate::loose::KNOWN_TAGS;
+use crate::loose::{self, KNOWN_OF_PROJECT};
 use crate::options::Options;
 use crate::provider::{Contents, Furnishing, Made, Plan, Provider, Removal, Result};
 use crate::repo::{Repo, folder_of};
@@ -78,7 +77,8 @@ impl Clone {
         lock: &Lock,
     ) -> Result<Option<String>> {
         let traces = Traces::of(home, place, workspace)?;
-        let Start { head, kept, note } = start::start(home, Refs::Own, place, workspace, &traces)?;
+        let Start { head, kept, note } =
+            start::start(home, Refs::Cloned, place, workspace, &traces)?;
         let making = self.root.making(place);
         erase(&making)?;
         if let Some(folder) = making.parent() {
@@ -111,7 +111,7 @@ impl Clone {
             lfs::share(home, &own)?;
         }
         sync(&own, home)?;
-        let scratch = format!("refs/skein/scratch/{}", place.session);
+        bring_remotes(&own, home)?;
         let (branch, at) = match &head {
             Head::New(branch, at) => (Some(branch), at.clone()),
             Head::Branch(branch) => (
@@ -121,7 +121,7 @@ impl Clone {
             ),
             Head::Detached(at) => (None, at.clone()),
         };
-        bring(&own, home, &at, &scratch)?;
+        fetch(&own, &home.common, at.as_str())?;
         let call = own
             .git
             .write(&making, "switch")
@@ -138,9 +138,9 @@ impl Clone {
         let mut notes: Vec<String> = planned.into_iter().chain(note).collect();
         notes.extend(submodule::bring(&own, self.options.submodules, lock)?);
         if let Some(kept) = &kept {
-            bring(&own, home, &kept.commit, &scratch)?;
+            fetch(&own, &home.common, kept.commit.as_str())?;
             crate::restore::bring_refs(&own, kept)?;
-            crate::restore::apply(&own, kept, place.session.as_str(), &scratch)?;
+            crate::restore::apply(&own, kept, place.session.as_str())?;
         }
         move_to(&making, &place.folder).map_err(Error::io("make", &place.folder))?;
         Ok((!notes.is_empty()).then(|| notes.join("; ")))
@@ -154,12 +154,7 @@ impl Clone {
         let Some(tip) = own.find_ref(&branch)? else {
             return Ok(());
         };
-        let beyond = own
-            .git
-            .read(&own.folder, "rev-list")
-            .args(["--max-count=1", tip.as_str(), "--not", "--remotes"])
-            .text()?;
-        if beyond.is_empty() || home.find_ref(&branch)?.is_some() {
+        if !loose::is_loose(own, Refs::Cloned, &tip)? || home.find_ref(&branch)?.is_some() {
             return Ok(());
         }
         // One that cannot be made there is kept by the backup.
@@ -178,7 +173,7 @@ impl Clone {
     ) -> Result<()> {
         let found = self
             .open(workspace)
-            .and_then(|own| Ok((state::look(&own, Refs::Own, "look")?.work, own)));
+            .and_then(|own| Ok((state::look(&own, Refs::Cloned, "look")?.work, own)));
         let (work, own) = match (found, removal) {
             (Ok(found), _) => found,
             (Err(_), Removal::Discard) => return Ok(()),
@@ -190,10 +185,7 @@ impl Clone {
                 });
             }
         };
-        let kept = match work.is_empty() {
-            false => backup::matching(&own, Refs::Own, home, &place.session, workspace)?,
-            true => None,
-        };
+        let kept = backup::matching(&own, Refs::Cloned, home, &place.session, workspace)?;
         backup::check_kept(place, removal, &work, kept.as_ref())?;
         lfs::share(&own, home)?;
         backup::remember_left(home, place, kept.as_ref())
@@ -207,19 +199,28 @@ fn unknown(repo: &Repo<'_>, base: &str) -> Error {
     }
 }
 
-/// Brings a commit that may be on no branch of the project's repository.
-fn bring(own: &Repo<'_>, home: &Repo<'_>, commit: &CommitId, scratch: &str) -> Result<()> {
-    home.set_ref(scratch, commit)?;
-    let fetched = fetch(own, &home.common, scratch);
-    home.delete_ref(scratch, commit)?;
-    fetched
+/// Notes in the clone what the project's repository has.
+fn sync(own: &Repo<'_>, home: &Repo<'_>) -> Result<()> {
+    fetch_refs(own, home, &KNOWN_OF_PROJECT)
 }
 
-/// What the project's repository has, its remote's branches as last seen included.
-fn sync(own: &Repo<'_>, home: &Repo<'_>) -> Result<()> {
+/// What a clone begins with: the project's branches as a remote, and its remote's as last seen there.
+fn bring_remotes(own: &Repo<'_>, home: &Repo<'_>) -> Result<()> {
+    let source = format!("+refs/heads/*:refs/remotes/{SOURCE}/*");
+    fetch_refs(own, home, &[&source])?;
+    fetch(
+        own,
+        &home.common,
+        "+refs/remotes/origin/*:refs/remotes/origin/*",
+    )
+}
+
+fn fetch_refs(own: &Repo<'_>, home: &Repo<'_>, refspecs: &[&str]) -> Result<()> {
     own.git
         .write(&own.folder, "fetch")
         .setting("protocol.file.allow=always")
+        .setting("fetch.fsckObjects=false")
+        .setting("transfer.fsckObjects=false")
         .args([
             "--quiet",
             "--no-tags",
@@ -229,14 +230,9 @@ fn sync(own: &Repo<'_>, home: &Repo<'_>) -> Result<()> {
         ])
         .arg("--")
         .arg(&home.common)
-        .arg(format!("+refs/heads/*:refs/remotes/{SOURCE}/*"))
-        .arg(KNOWN_TAGS)
+        .args(refspecs)
         .run()?;
-    fetch(
-        own,
-        &home.common,
-        "+refs/remotes/origin/*:refs/remotes/origin/*",
-    )
+    Ok(())
 }
 
 /// The project's remote, and who its user is.
@@ -351,7 +347,7 @@ impl Provider for Clone {
 
     fn look(&self, workspace: &Workspace) -> Result<Contents> {
         let own = self.open(workspace)?;
-        Ok(state::look(&own, Refs::Own, "look")?.contents)
+        Ok(state::look(&own, Refs::Cloned, "look")?.contents)
     }
 
     fn backup(
@@ -368,14 +364,11 @@ impl Provider for Clone {
         let own = self.open(workspace)?;
         self.hand_over(&own, &home)?;
         lfs::share(&own, &home)?;
-        let snapshot = backup::snapshot(&own, Refs::Own, session, Some(saga), now)?;
+        let snapshot = backup::snapshot(&own, Refs::Cloned, session, Some(saga), now)?;
         if !snapshot.needed {
             return backup::find(&home, session, saga);
         }
-        let scratch = format!("refs/skein/scratch/{session}");
-        own.set_ref(&scratch, &snapshot.commit)?;
-        fetch(&home, &own.common, &scratch)?;
-        own.delete_ref(&scratch, &snapshot.commit)?;
+        fetch(&home, &own.common, snapshot.commit.as_str())?;
         let n = backup::store(&home, session, workspace, saga, &snapshot.commit)?;
         // If somebody deletes the folder now, this is what belongs back into it.
         let place = self.root.managed(&workspace.path)?;

@@ -24,9 +24,13 @@ static NEW_ENOUGH: AtomicBool = AtomicBool::new(false);
 
 /// Settings that hold for every run. Hooks and programs of the user belong to the user's own commits, not to
 /// our book-keeping; submodules are handled one by one, where their failures can be told.
-const SETTINGS: [&str; 12] = [
+const SETTINGS: [&str; 14] = [
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
+    // A program that a fetch would run for each repository whose objects are borrowed.
+    "core.alternateRefsCommand=true",
+    // Would mark files as unchanged for good.
+    "core.ignoreStat=false",
     "core.safecrlf=false",
     "core.editor=true",
     "core.pager=cat",
@@ -357,7 +361,8 @@ impl Said {
     /// Whether trying again may help: another git holds a lock, or is writing a registration right now.
     fn is_passing(&self) -> bool {
         let text = String::from_utf8_lossy(&self.stderr);
-        let half_written = text.contains("failed to read") && text.contains("worktrees/");
+        let half_written = text.contains("failed to read") && text.contains("worktrees/")
+            || text.contains("bad object worktrees/");
         half_written || self.lock_file().is_some()
     }
 

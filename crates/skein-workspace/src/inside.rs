@@ -11,14 +11,23 @@ use crate::repo::Repo;
 use crate::root::{is_below, is_same};
 use crate::state::Refs;
 
-/// A repository at a path inside, with whose refs its commits are kept by. None when git takes nothing there
-/// for one.
-pub(crate) fn open<'a>(repo: &Repo<'a>, path: &Path) -> Result<Option<(Repo<'a>, Refs)>> {
+/// What is at a path inside a work tree.
+#[derive(Debug)]
+pub(crate) enum Inside<'a> {
+    /// A repository, with whose refs its commits are kept by.
+    Repository(Repo<'a>, Refs),
+    /// A git directory that git takes for no repository, or will not read.
+    Unreadable,
+    /// No repository; a `.git` that leads nowhere is a file like any other.
+    Nothing,
+}
+
+pub(crate) fn open<'a>(repo: &Repo<'a>, path: &Path) -> Result<Inside<'a>> {
     let folder = repo.folder.join(path);
     let dot_git = folder.join(".git");
-    let Ok(meta) = fs::symlink_metadata(&dot_git) else {
-        return Ok(None);
-    };
+    if fs::symlink_metadata(&dot_git).is_err() {
+        return Ok(Inside::Nothing);
+    }
     match Repo::open(repo.git, &folder) {
         // git looks further up when it does not like what it finds.
         Ok(inner) if !is_same(&inner.dir, &repo.dir) => {
@@ -28,14 +37,15 @@ pub(crate) fn open<'a>(repo: &Repo<'a>, path: &Path) -> Result<Option<(Repo<'a>,
                 // A worktree of a repository elsewhere, which stays.
                 false => Refs::Shared,
             };
-            Ok(Some((inner, refs)))
+            Ok(Inside::Repository(inner, refs))
         }
-        Ok(_) | Err(Error::NotARepository { .. } | Error::Bare { .. })
-            if meta.is_dir() && !dot_git.join("objects").exists() =>
-        {
-            Ok(None)
+        Ok(_)
+        | Err(Error::NotARepository { .. } | Error::Bare { .. } | Error::GitFailed { .. }) => {
+            Ok(match dot_git.join("objects").is_dir() {
+                true => Inside::Unreadable,
+                false => Inside::Nothing,
+            })
         }
-        Ok(_) => Err(Error::Unreadable { path: dot_git }),
         Err(e) => Err(e),
     }
 }
@@ -45,6 +55,7 @@ pub(crate) fn ignored(repo: &Repo<'_>) -> Result<Vec<PathBuf>> {
     let said = repo
         .git
         .read(&repo.folder, "ls-files")
+        .setting("core.ignoreCase=false")
         .args(["--others", "--ignored", "--exclude-standard"])
         .args(["--directory", "-z"])
         .most(1 << 30)
@@ -99,6 +110,7 @@ pub(crate) struct Module {
     pub(crate) name: PathBuf,
     pub(crate) dir: PathBuf,
     git: Git,
+    object_format: String,
 }
 
 impl Module {
@@ -109,7 +121,12 @@ impl Module {
         for variable in ["GIT_DIR", "GIT_WORK_TREE"] {
             git.env.insert(variable.into(), value.clone());
         }
-        Self { name, dir, git }
+        Self {
+            name,
+            dir,
+            git,
+            object_format: repo.object_format.clone(),
+        }
     }
 
     pub(crate) fn repo(&self) -> Repo<'_> {
@@ -118,6 +135,7 @@ impl Module {
             folder: self.dir.clone(),
             dir: self.dir.clone(),
             common: self.dir.clone(),
+            object_format: self.object_format.clone(),
         }
     }
 }

@@ -7,7 +7,7 @@
 //! Not here: when a workspace is made or removed, and what is recorded of it; that is the engine's.
 //!
 //! First places to read: [`provider`] (the contract), [`worktree`] (the default kind), then `snapshot` (how
-//! work is kept without touching it).
+//! work is kept without touching it) with `lens` and `scratch` (how git is kept from hiding or running anything).
 
 mod add;
 pub mod adopt;
@@ -21,7 +21,9 @@ pub mod dir;
 pub mod error;
 mod furnish;
 pub mod git;
+mod git_dir;
 mod inside;
+mod lens;
 mod lfs;
 mod lock;
 mod loose;

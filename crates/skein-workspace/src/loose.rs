@@ -1,7 +1,9 @@
 //! Commits that go with a repository's folder, because no remote has them.
 //!
 //! What a remote has is told by its branches as last seen, by the boundary of a shallow repository (it came
-//! from there), and by `refs/skein/known/`: what we ourselves brought, such as tags that are on no branch.
+//! from there), and by `refs/skein/known/`: what we ourselves brought, such as tags that are on no branch. Of a
+//! clone of the project's repository only the last counts, which is brought anew before each look: anybody can
+//! write that a remote has a commit, and remotes drop commits.
 
 use std::collections::HashSet;
 use std::fs;
@@ -14,13 +16,26 @@ use crate::note::Part;
 use crate::provider::Result;
 use crate::repo::Repo;
 use crate::snapshot::fetch;
+use crate::state::Refs;
 
 /// What the repository a clone or submodule is of has, besides branches.
 const KNOWN: &str = "refs/skein/known/";
 /// Where tags that came from elsewhere are noted.
 pub(crate) const KNOWN_TAGS: &str = "+refs/tags/*:refs/skein/known/tags/*";
+/// What a clone of the project's repository brings anew before each look.
+pub(crate) const KNOWN_OF_PROJECT: [&str; 3] = [
+    "+refs/heads/*:refs/skein/known/heads/*",
+    "+refs/remotes/*:refs/skein/known/remotes/*",
+    KNOWN_TAGS,
+];
+
 /// Refs that are nobody's work.
-const PASSED_OVER: [&str; 3] = ["refs/remotes/", KNOWN, "refs/skein/scratch"];
+fn passed_over(refs: Refs) -> &'static [&'static str] {
+    match refs {
+        Refs::Shared | Refs::Own => &["refs/remotes/", KNOWN],
+        Refs::Cloned => &[KNOWN],
+    }
+}
 
 /// Notes that everything in a repository, which was fetched just now, is at its remote too.
 pub(crate) fn mark_known(repo: &Repo<'_>) -> Result<()> {
@@ -32,18 +47,18 @@ pub(crate) fn mark_known(repo: &Repo<'_>) -> Result<()> {
 }
 
 /// How many there are, on whatever ref, the stash and heads of other worktrees included.
-pub(crate) fn count(repo: &Repo<'_>) -> Result<u64> {
+pub(crate) fn count(repo: &Repo<'_>, refs: Refs) -> Result<u64> {
     let call = repo.git.read(&repo.folder, "rev-list").arg("--count");
-    number(&all_but_known(repo, call).text()?)
+    number(&all_but_known(repo, refs, call).text()?)
 }
 
-/// Whether one commit is not at any remote.
-pub(crate) fn is_loose(repo: &Repo<'_>, commit: &CommitId) -> Result<bool> {
+/// Whether one commit is nowhere else.
+pub(crate) fn is_loose(repo: &Repo<'_>, refs: Refs, commit: &CommitId) -> Result<bool> {
     let call = repo
         .git
         .read(&repo.folder, "rev-list")
         .args(["--max-count=1", commit.as_str()]);
-    Ok(!but_known(repo, call).text()?.is_empty())
+    Ok(!but_known(repo, refs, call).text()?.is_empty())
 }
 
 pub(crate) fn number(text: &str) -> Result<u64> {
@@ -53,30 +68,34 @@ pub(crate) fn number(text: &str) -> Result<u64> {
     })
 }
 
-fn all_but_known<'a>(repo: &Repo<'a>, mut call: Call<'a>) -> Call<'a> {
-    for prefix in PASSED_OVER {
+fn all_but_known<'a>(repo: &Repo<'a>, refs: Refs, mut call: Call<'a>) -> Call<'a> {
+    for prefix in passed_over(refs) {
         call = call.arg(format!("--exclude={prefix}*"));
     }
-    but_known(repo, call.arg("--all"))
+    but_known(repo, refs, call.arg("--all"))
 }
 
-fn but_known<'a>(repo: &Repo<'_>, call: Call<'a>) -> Call<'a> {
+fn but_known<'a>(repo: &Repo<'_>, refs: Refs, call: Call<'a>) -> Call<'a> {
     let shallow = fs::read_to_string(repo.common.join("shallow")).unwrap_or_default();
-    call.args(["--not", "--remotes"])
-        .arg(format!("--glob={KNOWN}*"))
+    let call = call.arg("--not");
+    let call = match refs {
+        Refs::Shared | Refs::Own => call.arg("--remotes"),
+        Refs::Cloned => call,
+    };
+    call.arg(format!("--glob={KNOWN}*"))
         .args(shallow.lines().filter(|id| id.parse::<CommitId>().is_ok()))
 }
 
 /// What must be kept so that none of them is lost, each with what it was.
-pub(crate) fn parts(repo: &Repo<'_>) -> Result<Vec<(CommitId, Part)>> {
+pub(crate) fn parts(repo: &Repo<'_>, refs: Refs) -> Result<Vec<(CommitId, Part)>> {
     let call = repo.git.read(&repo.folder, "rev-list").most(1 << 30);
-    let loose = all_but_known(repo, call).text()?;
+    let loose = all_but_known(repo, refs, call).text()?;
     let loose: HashSet<&str> = loose.lines().collect();
     if loose.is_empty() {
         return Ok(Vec::new());
     }
     let mut parts = Vec::new();
-    for (object, name) in refs(repo)? {
+    for (object, name) in work_refs(repo, refs)? {
         let Some(commit) = repo.find_ref(&name)? else {
             continue;
         };
@@ -95,20 +114,26 @@ pub(crate) fn parts(repo: &Repo<'_>) -> Result<Vec<(CommitId, Part)>> {
 }
 
 /// Refs that may be work: what they point to, and their name.
-fn refs(repo: &Repo<'_>) -> Result<Vec<(String, String)>> {
+fn work_refs(repo: &Repo<'_>, refs: Refs) -> Result<Vec<(String, String)>> {
     let text = repo
         .git
         .read(&repo.folder, "for-each-ref")
-        .arg("--format=%(objectname) %(refname)")
+        .arg("--format=%(objectname) %(refname) %(symref)")
         .text()?;
-    let passed_over = |name: &str| {
-        name == "refs/stash" || PASSED_OVER.iter().any(|prefix| name.starts_with(prefix))
-    };
-    let pairs = text.lines().filter_map(|line| line.split_once(' '));
-    let wanted = pairs.filter(|(_, name)| !passed_over(name));
-    Ok(wanted
-        .map(|(object, name)| (object.to_owned(), name.to_owned()))
-        .collect())
+    let mut found = Vec::new();
+    for line in text.lines() {
+        let mut words = line.split(' ');
+        let (Some(object), Some(name), symbolic) = (words.next(), words.next(), words.next())
+        else {
+            continue;
+        };
+        let other = |prefix: &&str| name.starts_with(*prefix);
+        let is_work = name != "refs/stash" && !passed_over(refs).iter().any(other);
+        if is_work && symbolic.is_none_or(str::is_empty) {
+            found.push((object.to_owned(), name.to_owned()));
+        }
+    }
+    Ok(found)
 }
 
 /// A tag with a message is an object of its own, which no commit refers to.

@@ -16,6 +16,9 @@ pub(crate) struct Note {
     /// The head's commit; none before the first one.
     pub(crate) commit: Option<CommitId>,
     pub(crate) in_progress: Option<String>,
+    /// Whether files that differ from what is staged are in the tree byte for byte. Backups of before have them
+    /// there as git would commit them.
+    pub(crate) exact: bool,
     pub(crate) parts: Vec<(CommitId, Part)>,
 }
 
@@ -23,6 +26,8 @@ pub(crate) struct Note {
 pub(crate) enum Part {
     Index,
     Raw,
+    /// What only the git directory and the index know.
+    State,
     Nested(PathBuf),
     Ref(String),
     /// A tag with a message, which is an object of its own: its name and its text.
@@ -49,10 +54,14 @@ impl Note {
         if let Some(what) = &self.in_progress {
             line("In-Progress", what);
         }
+        if self.exact {
+            line("Files", "exact");
+        }
         for (commit, part) in &self.parts {
             match part {
                 Part::Index => line("Index", commit.as_str()),
                 Part::Raw => line("Raw", commit.as_str()),
+                Part::State => line("State", commit.as_str()),
                 Part::Nested(path) => line("Nested", &format!("{commit} {}", encode_path(path))),
                 Part::Ref(name) => line("Ref", &format!("{commit} {name}")),
                 Part::Tag(name, text) => {
@@ -78,6 +87,7 @@ impl Note {
                 "Saga" => note.saga = value.parse().ok(),
                 "Commit" => note.commit = id.parse().ok(),
                 "In-Progress" => note.in_progress = Some(value.to_owned()),
+                "Files" => note.exact = value == "exact",
                 _ => note.take(key, id, rest),
             }
         }
@@ -91,6 +101,7 @@ impl Note {
         let part = match key {
             "Index" => Part::Index,
             "Raw" => Part::Raw,
+            "State" => Part::State,
             "Nested" => Part::Nested(decode_path(rest)),
             "Module" => Part::Module(decode_path(rest)),
             "Tag" => match rest.split_once(' ') {
@@ -110,6 +121,10 @@ impl Note {
 
     pub(crate) fn raw(&self) -> Option<&CommitId> {
         self.find(&Part::Raw)
+    }
+
+    pub(crate) fn state(&self) -> Option<&CommitId> {
+        self.find(&Part::State)
     }
 
     pub(crate) fn nested(&self) -> impl Iterator<Item = (&Path, &CommitId)> {
@@ -150,7 +165,7 @@ fn decode_path(text: &str) -> PathBuf {
 }
 
 /// One line of plain characters for any bytes.
-fn encode(bytes: &[u8]) -> String {
+pub(crate) fn encode(bytes: &[u8]) -> String {
     let mut out = String::new();
     for byte in bytes {
         if byte.is_ascii_graphic() && *byte != b'%' {
@@ -162,7 +177,7 @@ fn encode(bytes: &[u8]) -> String {
     out
 }
 
-fn decode(text: &str) -> Vec<u8> {
+pub(crate) fn decode(text: &str) -> Vec<u8> {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;
@@ -197,9 +212,11 @@ mod tests {
             head: Some("refs/heads/x".into()),
             commit: Some(id.clone()),
             in_progress: Some("rebase".into()),
+            exact: true,
             parts: vec![
                 (id.clone(), Part::Index),
                 (id.clone(), Part::Raw),
+                (id.clone(), Part::State),
                 (id.clone(), Part::Nested(strange.clone())),
                 (id.clone(), Part::Module(strange)),
                 (

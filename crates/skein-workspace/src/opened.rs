@@ -23,6 +23,7 @@ pub(crate) struct Opened(Mutex<HashMap<PathBuf, Found>>);
 struct Found {
     dir: PathBuf,
     common: PathBuf,
+    object_format: String,
     marks: Marks,
 }
 
@@ -35,6 +36,7 @@ impl Opened {
                 folder: folder.into(),
                 dir: found.dir,
                 common: found.common,
+                object_format: found.object_format,
             });
         }
         let repo = Repo::open(git, folder)?;
@@ -43,8 +45,13 @@ impl Opened {
             if all.len() >= MOST {
                 all.clear();
             }
-            let (dir, common) = (repo.dir.clone(), repo.common.clone());
-            all.insert(folder.into(), Found { dir, common, marks });
+            let found = Found {
+                dir: repo.dir.clone(),
+                common: repo.common.clone(),
+                object_format: repo.object_format.clone(),
+                marks,
+            };
+            all.insert(folder.into(), found);
         }
         Ok(repo)
     }

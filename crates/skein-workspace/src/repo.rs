@@ -20,6 +20,8 @@ pub(crate) struct Repo<'a> {
     pub(crate) dir: PathBuf,
     /// The one all worktrees share.
     pub(crate) common: PathBuf,
+    /// The hash its objects are named by: `sha1` or `sha256`.
+    pub(crate) object_format: String,
 }
 
 impl<'a> Repo<'a> {
@@ -38,6 +40,7 @@ impl<'a> Repo<'a> {
                 "--path-format=absolute",
                 "--absolute-git-dir",
                 "--git-common-dir",
+                "--show-object-format",
             ])
             .said()?;
         if said.code != Some(0) {
@@ -51,7 +54,7 @@ impl<'a> Repo<'a> {
         }
         let text = said.text();
         let lines: Vec<&str> = text.lines().collect();
-        let [bare, inside, dir, common] = lines[..] else {
+        let [bare, inside, dir, common, object_format] = lines[..] else {
             return Err(said.failure("git rev-parse".into()));
         };
         if bare == "true" {
@@ -69,6 +72,7 @@ impl<'a> Repo<'a> {
             folder: folder.into(),
             dir: dir.into(),
             common: common.into(),
+            object_format: object_format.into(),
         })
     }
 

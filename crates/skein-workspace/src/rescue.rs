@@ -3,12 +3,14 @@
 use skein_domain::{CommitId, SessionId};
 
 use crate::git::Call;
+use crate::git_dir::{self, Besides};
 use crate::inside;
 use crate::provider::Result;
 use crate::repo::{Registration, Repo};
 use crate::snapshot::{self, Order};
+use crate::state::{Entries, in_progress};
 
-/// Keeps staged files, the commits of a detached head and those of submodules, each under
+/// Keeps staged files, the commits of a detached head, those of submodules and an operation in progress, each under
 /// `refs/skein/rescued/<session>/<commit>`. Returns the refs.
 pub(crate) fn keep(
     repo: &Repo<'_>,
@@ -17,6 +19,7 @@ pub(crate) fn keep(
 ) -> Result<Vec<String>> {
     let mut kept = submodules(repo, registration, session)?;
     kept.extend(staged(repo, registration, session)?);
+    kept.extend(operation(repo, registration, session)?);
     let mut names = Vec::new();
     for commit in kept {
         let name = format!("refs/skein/rescued/{session}/{commit}");
@@ -33,7 +36,6 @@ fn submodules(
 ) -> Result<Vec<CommitId>> {
     let order = Order {
         name: session.as_str(),
-        inner_ref: &format!("refs/skein/scratch/{session}"),
         seconds: 0,
         saga: None,
     };
@@ -74,6 +76,31 @@ fn staged(
         .args(["--branches", "--remotes", "--tags"])
         .text()?;
     Ok((!loose.is_empty()).then_some(head))
+}
+
+/// What an operation in progress had noted, with the commits it refers to.
+fn operation(
+    repo: &Repo<'_>,
+    registration: &Registration,
+    session: &SessionId,
+) -> Result<Option<CommitId>> {
+    let gone = Repo {
+        dir: registration.dir.clone(),
+        ..repo.clone()
+    };
+    let Some(what) = in_progress(&gone) else {
+        return Ok(None);
+    };
+    let name = session.as_str();
+    let Some(tree) = git_dir::tree(&gone, name, &Entries::default(), &Besides::default())? else {
+        return Ok(None);
+    };
+    let text = format!("skein: a {what} in {session} when its folder was deleted\n");
+    let mut call = snapshot::signed(repo.git.write(&repo.folder, "commit-tree"), 0).arg(&tree);
+    for commit in git_dir::loose_commits(&gone)? {
+        call = call.args(["-p", commit.as_str()]);
+    }
+    Ok(Some(call.input(text.into_bytes()).text()?.parse()?))
 }
 
 fn head(repo: &Repo<'_>, registration: &Registration) -> Result<Option<CommitId>> {

@@ -7,6 +7,7 @@ use skein_domain::CommitId;
 
 use crate::error::Error;
 use crate::git;
+use crate::git_dir::State;
 use crate::note::Note;
 use crate::provider::Result;
 use crate::repo::Repo;
@@ -42,35 +43,69 @@ impl Kept {
 }
 
 /// The work tree must be clean and at the snapshot's head.
-pub(crate) fn apply(repo: &Repo<'_>, kept: &Kept, name: &str, inner_ref: &str) -> Result<()> {
+pub(crate) fn apply(repo: &Repo<'_>, kept: &Kept, name: &str) -> Result<()> {
+    let state = match kept.note.state() {
+        Some(commit) => Some(State::read(repo, commit, name)?),
+        None => None,
+    };
+    if let Some(state) = &state {
+        state.bring_settings(repo)?;
+    }
     let staged = match kept.note.index().or(kept.head()) {
         Some(commit) => tree_of(repo, commit)?,
         None => crate::snapshot::empty_tree(repo)?,
     };
+    set_head(repo, kept)?;
     repo.git
         .write(&repo.folder, "read-tree")
         .args(["--reset", "-u", &staged])
         .run()?;
     let nested: Vec<(&Path, &CommitId)> = kept.note.nested().collect();
     let within = |path: &Path| nested.iter().any(|(n, _)| path.starts_with(n));
-    write_files(repo, kept, name, &within)?;
+    let skipped = state.as_ref().map(State::skipped_present);
+    let skipped = skipped.unwrap_or_default();
+    write_files(repo, kept, &staged, skipped, name, &within)?;
     remove_files(repo, &staged, &kept.commit, &within)?;
-    if let Some(raw) = kept.note.raw() {
+    if let (Some(raw), false) = (kept.note.raw(), kept.note.exact) {
         write_raw(repo, raw)?;
     }
     for (path, commit) in nested {
-        bring_nested(repo, path, commit, name, inner_ref)?;
+        bring_nested(repo, path, commit, name)?;
+    }
+    if let Some(state) = &state {
+        state.bring_files(repo)?;
+        state.bring_index(repo)?;
     }
     repo.git
         .write(&repo.folder, "update-index")
         .args(["-q", "--refresh"])
         .said()?;
+    if let Some(state) = &state {
+        state.bring_operations(repo)?;
+    }
     Ok(())
 }
 
+/// A branch that had no commit yet.
+fn set_head(repo: &Repo<'_>, kept: &Kept) -> Result<()> {
+    if let (None, Some(branch)) = (kept.head(), &kept.note.head)
+        && repo.find_ref(branch)?.is_none()
+    {
+        repo.git
+            .write(&repo.folder, "symbolic-ref")
+            .args(["HEAD", branch])
+            .run()?;
+    }
+    Ok(())
+}
+
+/// Files that differ from what is staged, and those that sparse checkouts leave out. git has checked out the
+/// others.
 fn write_files(
     repo: &Repo<'_>,
     kept: &Kept,
+    staged: &str,
+    skipped: Vec<u8>,
     name: &str,
     within: &dyn Fn(&Path) -> bool,
 ) -> Result<()> {
@@ -79,24 +114,26 @@ fn write_files(
         .call(repo, "read-tree")
         .arg(kept.commit.as_str())
         .run()?;
-    let all = repo
+    let said = repo
         .git
-        .read(&repo.folder, "ls-files")
-        .args(["--cached", "-z"])
-        .index(files.index())
+        .read(&repo.folder, "diff-tree")
+        .args(["-r", "-z", "--no-renames", "--name-only", "--diff-filter=d"])
+        .args([staged, kept.commit.as_str()])
+        .env("GIT_NO_REPLACE_OBJECTS", "1")
         .most(1 << 30)
         .run()?;
-    let mut input = Vec::new();
-    for path in all.parts() {
-        if !within(&git::path(path)) {
-            input.extend(path.iter().copied().chain([0]));
-        }
+    let mut input = skipped;
+    for path in said.parts().filter(|path| !within(&git::path(path))) {
+        input.extend(path.iter().copied().chain([0]));
     }
-    files
-        .call(repo, "checkout-index")
-        .args(["--force", "-z", "--stdin"])
-        .input(input)
-        .run()?;
+    let call = match kept.note.exact {
+        true => files.call(repo, "checkout-index"),
+        false => repo
+            .git
+            .write(&repo.folder, "checkout-index")
+            .index(&files.index()),
+    };
+    call.args(["--force", "-z", "--stdin"]).input(input).run()?;
     Ok(())
 }
 
@@ -158,33 +195,19 @@ pub(crate) fn raw_files(repo: &Repo<'_>, raw: &CommitId) -> Result<Vec<(String, 
 }
 
 /// A repository inside: there already as a submodule, or made again; then its own snapshot in it.
-fn bring_nested(
-    repo: &Repo<'_>,
-    path: &Path,
-    commit: &CommitId,
-    name: &str,
-    inner_ref: &str,
-) -> Result<()> {
+fn bring_nested(repo: &Repo<'_>, path: &Path, commit: &CommitId, name: &str) -> Result<()> {
     let folder = repo.folder.join(path);
     fs::create_dir_all(&folder).map_err(Error::io("make", &folder))?;
     if !folder.join(".git").exists() {
         repo.git.write(&folder, "init").arg("--quiet").run()?;
     }
     let inner = Repo::open(repo.git, &folder)?;
-    let shared = Repo {
-        folder: repo.common.clone(),
-        ..repo.clone()
-    };
-    shared.set_ref(inner_ref, commit)?;
-    let fetched = fetch(&inner, &repo.common, &format!("+{inner_ref}:{inner_ref}"));
-    shared.delete_ref(inner_ref, commit)?;
-    fetched?;
+    fetch(&inner, &repo.common, commit.as_str())?;
     crate::lfs::share(repo, &inner)?;
     let kept = Kept::read(&inner, commit)?;
     bring_refs(&inner, &kept)?;
     check_out(&inner, &kept)?;
-    apply(&inner, &kept, name, inner_ref)?;
-    inner.delete_ref(inner_ref, commit)
+    apply(&inner, &kept, name)
 }
 
 /// Branches, tags and stashes that went with their repository.

@@ -186,7 +186,15 @@ pub(crate) fn erase(folder: &Path) -> Result<()> {
 
 fn gone(result: io::Result<()>) -> io::Result<()> {
     match result {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        // A file where a folder of the path was means that it is gone too.
+        Err(e)
+            if matches!(
+                e.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            ) =>
+        {
+            Ok(())
+        }
         other => other,
     }
 }

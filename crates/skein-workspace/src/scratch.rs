@@ -1,4 +1,8 @@
-//! A copy of a work tree's index to work with, so that its own stays as it is, byte for byte.
+//! A repository of our own around somebody's work tree, with a copy of its index.
+//!
+//! It has the objects of the repository and nothing else of it: no settings, attributes, hooks, filters, remotes
+//! or replacements, and none of the user's either. So git reads and writes bytes as they are, and the index of
+//! the work tree stays untouched.
 
 use std::fs::{self, File};
 use std::io;
@@ -17,96 +21,126 @@ use crate::state::Entries;
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
+/// This file has the last word on attributes, so nothing is converted.
+const NO_CONVERSION: &str = "* -text !eol !crlf -ident !filter !working-tree-encoding\n";
+
 /// Removed when dropped; one left by a crash is removed by the next.
 #[derive(Debug)]
 pub(crate) struct Scratch {
-    index: PathBuf,
+    dir: PathBuf,
 }
 
 impl Scratch {
     pub(crate) fn empty(repo: &Repo<'_>, name: &str) -> Result<Self> {
         sweep(&repo.dir);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("skein-{name}.{}.{number}.index", std::process::id());
-        let scratch = Self {
-            index: repo.dir.join(name),
-        };
+        let name = format!("skein-{name}.{}.{number}.scratch", std::process::id());
+        let dir = repo.dir.join(name);
+        erase(&dir)?;
+        let scratch = Self { dir };
         scratch
-            .clear()
-            .map_err(Error::io("remove", &scratch.index))?;
+            .write(&repo.object_format)
+            .map_err(Error::io("make", &scratch.dir))?;
         Ok(scratch)
+    }
+
+    fn write(&self, object_format: &str) -> io::Result<()> {
+        fs::create_dir(&self.dir)?;
+        for folder in ["refs", "info"] {
+            fs::create_dir(self.dir.join(folder))?;
+        }
+        let config = match object_format {
+            "sha1" => "[core]\n\trepositoryformatversion = 0\n".to_owned(),
+            other => format!(
+                "[core]\n\trepositoryformatversion = 1\n[extensions]\n\tobjectFormat = {other}\n"
+            ),
+        };
+        fs::write(self.dir.join("config"), config)?;
+        fs::write(self.dir.join("info/attributes"), NO_CONVERSION)?;
+        fs::write(self.dir.join("HEAD"), "ref: refs/heads/none\n")
     }
 
     pub(crate) fn copy(repo: &Repo<'_>, name: &str) -> Result<Self> {
         let scratch = Self::empty(repo, name)?;
         let own = repo.dir.join("index");
-        match copy_with_time(&own, &scratch.index) {
+        match copy_with_time(&own, &scratch.index()) {
             // A work tree without an index has nothing staged.
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(scratch),
             other => other.map_err(Error::io("copy", own))?,
         }
+        scratch
+            .copy_shared(&repo.dir)
+            .map_err(Error::io("copy", &repo.dir))?;
         Ok(scratch)
     }
 
-    pub(crate) fn index(&self) -> &Path {
-        &self.index
+    /// A split index is of no use without the files it builds on.
+    fn copy_shared(&self, from: &Path) -> io::Result<()> {
+        for entry in fs::read_dir(from)? {
+            let name = entry?.file_name();
+            if name.to_string_lossy().starts_with("sharedindex.") {
+                fs::copy(from.join(&name), self.dir.join(&name))?;
+            }
+        }
+        Ok(())
     }
 
-    /// A folder beside it, for files.
+    pub(crate) fn index(&self) -> PathBuf {
+        self.dir.join("index")
+    }
+
+    /// A folder in it, for files.
     pub(crate) fn folder(&self) -> PathBuf {
-        self.index.with_extension("files")
+        self.dir.join("files")
     }
 
     pub(crate) fn call<'a>(&self, repo: &Repo<'a>, subcommand: &str) -> Call<'a> {
         repo.git
             .write(&repo.folder, subcommand)
             .setting("core.splitIndex=false")
+            .setting("core.untrackedCache=false")
+            .setting("core.protectHFS=false")
+            .setting("core.protectNTFS=false")
+            .setting("core.attributesFile=/dev/null")
+            .setting("core.excludesFile=/dev/null")
             .setting("core.fsync=all")
             .setting("core.fsyncMethod=batch")
-            .index(&self.index)
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .env("GIT_CONFIG_SYSTEM", "/dev/null")
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .env("GIT_ATTR_NOSYSTEM", "1")
+            .env("GIT_NO_REPLACE_OBJECTS", "1")
+            .env("GIT_DIR", &self.dir)
+            .env("GIT_WORK_TREE", &repo.folder)
+            .env("GIT_OBJECT_DIRECTORY", repo.common.join("objects"))
+            .index(&self.index())
     }
 
     /// Makes git look at files it was told not to look at.
     pub(crate) fn uncover(&self, repo: &Repo<'_>, entries: &Entries) -> Result<()> {
-        if entries.hidden.is_empty() {
+        let hidden = entries.hidden();
+        if hidden.is_empty() {
             return Ok(());
         }
-        let paths: Vec<u8> = entries
-            .hidden
-            .iter()
-            .flat_map(|path| path.iter().copied().chain([0]))
-            .collect();
         for flag in ["--no-assume-unchanged", "--no-skip-worktree"] {
             self.call(repo, "update-index")
                 .args([flag, "-z", "--stdin"])
-                .input(paths.clone())
+                .input(hidden.clone())
                 .run()?;
         }
         Ok(())
     }
 
     pub(crate) fn write_tree(&self, repo: &Repo<'_>) -> Result<String> {
-        self.call(repo, "write-tree").text()
-    }
-
-    fn clear(&self) -> io::Result<()> {
-        let mut lock = self.index.clone().into_os_string();
-        lock.push(".lock");
-        for file in [self.index.as_path(), Path::new(&lock)] {
-            match fs::remove_file(file) {
-                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-                _ => {}
-            }
-        }
-        Ok(())
+        // What a partial clone has not fetched is at its remote.
+        self.call(repo, "write-tree").arg("--missing-ok").text()
     }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
         // What stays is removed by the next.
-        drop(self.clear());
-        drop(erase(&self.folder()));
+        drop(erase(&self.dir));
     }
 }
 
@@ -117,11 +151,9 @@ fn sweep(dir: &Path) {
         let Some(name) = name.to_str().filter(|n| n.starts_with("skein-")) else {
             continue;
         };
-        let parts: Vec<&str> = name.split('.').collect();
-        let [_, pid, _, "index" | "files", ..] = parts[..] else {
-            continue;
-        };
-        let pid = pid.parse().ok().and_then(Pid::from_raw);
+        let mut parts = name.split('.');
+        let pid = parts.nth(1).and_then(|pid| pid.parse().ok());
+        let pid = pid.and_then(Pid::from_raw);
         if pid.is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH)) {
             drop(erase(&entry.path()));
         }

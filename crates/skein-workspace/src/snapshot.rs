@@ -1,40 +1,47 @@
 //! A commit of everything a work tree holds, made without touching its files or its index.
 //!
-//! Its tree is the files as they are: tracked, untracked, changed copies of ignored ones, and the files of
-//! repositories inside. Its first parent is the head; the others keep what the tree cannot show, and the
-//! message says which is which:
+//! Its tree is the files as they are, byte for byte: tracked, untracked, changed copies of ignored ones, and the
+//! files of repositories inside. Other ignored files are left out, since they can be made again. Its first parent
+//! is the head; the others keep what the tree cannot show, and the message says which is which:
 //! - `Index`: the staged state.
-//! - `Raw`: files whose bytes would not survive a checkout (line ends, filters), as on the disk.
+//! - `Raw`: files that a checkout by git would change (line ends, filters).
+//! - `State`: what only the git directory and the index know, see `git_dir`.
 //! - `Nested`: the snapshot of a repository inside, with the path it stands at.
-//! - `Ref`, `Tag`: a branch, stash or tag of a repository that goes with the folder.
+//! - `Ref`, `Tag`: a branch, stash or tag of a repository that goes with the folder, or a ref of the worktree.
 //! - `Module`: what the repository of a submodule that is not checked out has and its remote has not.
-//! - `Loose`: what a merge or rebase half-way refers to.
+//! - `Loose`: what an operation in progress refers to.
+//!
+//! git compares the files through a [`Lens`] and reads them in a [`Scratch`] repository, so that neither settings
+//! hide anything nor programs of the repository run.
 
-use std::fs;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+mod files;
+mod raw;
+
+use std::path::Path;
 
 use skein_domain::{CommitId, SagaId};
 
 use crate::error::Error;
-use crate::furnish;
 use crate::git::{self, Git};
+use crate::git_dir;
 use crate::inside::{self, Module};
+use crate::lens::Lens;
 use crate::lfs;
 use crate::loose;
 use crate::note::{Note, Part};
 use crate::provider::Result;
 use crate::repo::Repo;
 use crate::scratch::Scratch;
-use crate::state::{Entries, Refs, head_branch, in_progress, loose_commits};
+use crate::state::{Entries, Refs, head_branch, in_progress};
+
+use files::add_files;
+use raw::raw;
 
 /// What a snapshot is made for.
 #[derive(Clone, Debug)]
 pub(crate) struct Order<'a> {
     /// Tells its temporary files apart from others'; part of the message.
     pub(crate) name: &'a str,
-    /// The ref a repository inside keeps its own snapshot under.
-    pub(crate) inner_ref: &'a str,
     pub(crate) seconds: i64,
     /// Written into it, so that who asked finds it again.
     pub(crate) saga: Option<&'a SagaId>,
@@ -56,31 +63,41 @@ pub(crate) fn take(repo: &Repo<'_>, refs: Refs, order: &Order<'_>) -> Result<Sna
         head: head_branch(repo)?,
         commit: head.clone(),
         in_progress: in_progress(repo),
+        exact: true,
         parts: Vec::new(),
     };
-    let staged = staged_tree(repo, &entries, order)?;
-    let files = Scratch::copy(repo, order.name)?;
-    let nested = add_files(repo, &files, &entries, order)?;
-    let tree = files.write_tree(repo)?;
     let head_tree = match &head {
         Some(head) => tree_of(repo, head)?,
         None => empty_tree(repo)?,
     };
-    let mut needed = tree != head_tree || note.in_progress.is_some();
+    let staged = staged_tree(repo, &entries, order)?;
+    let lens = Lens::of(repo)?;
+    let files = Scratch::copy(repo, order.name)?;
+    let found = add_files(repo, &lens, &files, &entries, &head_tree, &staged, order)?;
+    let tree = files.write_tree(repo)?;
+    let mut needed = tree != head_tree
+        || note.in_progress.is_some()
+        || !found.besides.odd.is_empty()
+        || git_dir::has_own_settings(repo);
     if staged != head_tree {
         needed = true;
         let parents: Vec<&CommitId> = head.iter().collect();
         let commit = commit(repo, &staged, &parents, "skein: what was staged", order)?;
         note.parts.push((commit, Part::Index));
     }
-    if let Some(commit) = raw(repo, &files, &head_tree, &tree, &nested, order)? {
+    if let Some(commit) = raw(repo, &lens, &files, &head_tree, &tree, &found.nested, order)? {
         note.parts.push((commit, Part::Raw));
     }
-    for (path, commit) in nested {
+    if let Some(tree) = git_dir::tree(repo, order.name, &entries, &found.besides)? {
+        let text = "skein: what only the git directory knows";
+        let commit = commit(repo, &tree, &[], text, order)?;
+        note.parts.push((commit, Part::State));
+    }
+    for (path, commit) in found.nested {
         needed = true;
         note.parts.push((commit, Part::Nested(path)));
     }
-    for commit in loose_commits(repo)? {
+    for commit in git_dir::loose_commits(repo)? {
         note.parts.push((commit, Part::Loose));
     }
     for module in inside::modules(repo)? {
@@ -90,8 +107,8 @@ pub(crate) fn take(repo: &Repo<'_>, refs: Refs, order: &Order<'_>) -> Result<Sna
         }
     }
     let kept_refs = match refs {
-        Refs::Shared => Vec::new(),
-        Refs::Own => loose::parts(repo)?,
+        Refs::Shared => git_dir::own_refs(repo)?,
+        Refs::Own | Refs::Cloned => loose::parts(repo, refs)?,
     };
     needed |= !kept_refs.is_empty();
     note.parts.extend(kept_refs);
@@ -109,8 +126,10 @@ pub(crate) fn take(repo: &Repo<'_>, refs: Refs, order: &Order<'_>) -> Result<Sna
 /// The tree of everything a work tree holds, for comparing.
 fn tree(repo: &Repo<'_>, order: &Order<'_>) -> Result<String> {
     let entries = Entries::read(repo)?;
+    let staged = staged_tree(repo, &entries, order)?;
+    let lens = Lens::of(repo)?;
     let files = Scratch::copy(repo, order.name)?;
-    add_files(repo, &files, &entries, order)?;
+    add_files(repo, &lens, &files, &entries, &staged, &staged, order)?;
     files.write_tree(repo)
 }
 
@@ -129,7 +148,8 @@ fn staged_tree(repo: &Repo<'_>, entries: &Entries, order: &Order<'_>) -> Result<
             input.extend(entry.path.iter().copied().chain([0]));
         }
         let better = |o: &crate::state::Unmerged| o.path == entry.path && o.stage == 2;
-        if entry.stage == 2 || entry.stage == 3 && !entries.unmerged.iter().any(better) {
+        let only = || !entries.unmerged.iter().any(better);
+        if entry.stage == 2 || entry.stage == 3 && only() {
             input.extend(format!("{} {} 0\t", entry.mode, entry.object).into_bytes());
             input.extend(entry.path.iter().copied().chain([0]));
         }
@@ -142,136 +162,6 @@ fn staged_tree(repo: &Repo<'_>, entries: &Entries, order: &Order<'_>) -> Result<
     staged.write_tree(repo)
 }
 
-/// Brings the index to the state of the files. Returns the repositories inside that had to be kept.
-fn add_files(
-    repo: &Repo<'_>,
-    files: &Scratch,
-    entries: &Entries,
-    order: &Order<'_>,
-) -> Result<Vec<(PathBuf, CommitId)>> {
-    files.uncover(repo, entries)?;
-    files
-        .call(repo, "add")
-        .args(["--update", "--sparse"])
-        .run()?;
-    let untracked = repo
-        .git
-        .read(&repo.folder, "ls-files")
-        .args(["--others", "--exclude-standard", "-z"])
-        .index(files.index())
-        .most(1 << 30)
-        .run()?;
-    inside::check_seen(repo, &untracked)?;
-    let mut input = Vec::new();
-    let mut inside = entries.links.clone();
-    for path in untracked.parts() {
-        match path.strip_suffix(b"/") {
-            Some(repository) => inside.push(git::path(repository)),
-            None => input.extend(path.iter().copied().chain([0])),
-        }
-    }
-    for path in furnish::changed_copies(repo)? {
-        input.extend(path.as_os_str().as_bytes().iter().copied().chain([0]));
-    }
-    if !input.is_empty() {
-        files
-            .call(repo, "update-index")
-            .args(["--add", "--replace", "-z", "--stdin"])
-            .input(input)
-            .run()?;
-    }
-    inside.extend(inside::ignored(repo)?);
-    let mut kept = Vec::new();
-    for path in inside {
-        if let Some(commit) = add_nested(repo, files, &path, order)? {
-            kept.push((path, commit));
-        }
-    }
-    Ok(kept)
-}
-
-/// A repository inside goes away with the folder, so its work is kept here: its files in our tree, its
-/// commits by being our parents.
-fn add_nested(
-    repo: &Repo<'_>,
-    files: &Scratch,
-    path: &Path,
-    order: &Order<'_>,
-) -> Result<Option<CommitId>> {
-    let Some((inner, refs)) = inside::open(repo, path)? else {
-        return Ok(None);
-    };
-    let snapshot = take(&inner, refs, order)?;
-    if !snapshot.needed {
-        return Ok(None);
-    }
-    let mut commit_id = snapshot.commit;
-    if inner.common.join("shallow").exists() {
-        // Its history ends somewhere, so it cannot be given on; the files can.
-        check_shallow(&inner)?;
-        commit_id = commit(
-            &inner,
-            &snapshot.tree,
-            &[],
-            "skein: files of a shallow repository",
-            order,
-        )?;
-    }
-    hand_up(&inner, repo, &commit_id, order)?;
-    lfs::share(&inner, repo)?;
-    files
-        .call(repo, "rm")
-        .args([
-            "--cached",
-            "-f",
-            "-r",
-            "-q",
-            "--ignore-unmatch",
-            "--sparse",
-            "--",
-        ])
-        .arg(path)
-        // It may be called `a*`, which is not all that begins with an a.
-        .env("GIT_LITERAL_PATHSPECS", "1")
-        .run()?;
-    let mut prefix = path.as_os_str().to_owned();
-    prefix.push("/");
-    let mut option = std::ffi::OsString::from("--prefix=");
-    option.push(prefix);
-    files
-        .call(repo, "read-tree")
-        .arg(option)
-        .arg(&snapshot.tree)
-        .run()?;
-    Ok(Some(commit_id))
-}
-
-/// Its history ends somewhere, so it cannot be given on.
-fn check_shallow(repo: &Repo<'_>) -> Result<()> {
-    if !repo.common.join("shallow").exists() || loose::count(repo)? == 0 {
-        return Ok(());
-    }
-    Err(Error::HoldsWork {
-        path: repo.folder.clone(),
-        what: "commits in a shallow repository, which cannot be backed up".into(),
-    })
-}
-
-/// Brings a snapshot of a repository inside into the one around it.
-fn hand_up(inner: &Repo<'_>, repo: &Repo<'_>, commit: &CommitId, order: &Order<'_>) -> Result<()> {
-    inner.set_ref(order.inner_ref, commit)?;
-    fetching(repo)
-        .arg(UPLOAD_PACK)
-        .arg("--")
-        .arg(&inner.common)
-        .arg(order.inner_ref)
-        .run()?;
-    inner.delete_ref(order.inner_ref, commit)
-}
-
-/// A submodule that is not checked out says where it was, and git will not read from it when that is gone.
-const UPLOAD_PACK: &str = "--upload-pack=env GIT_WORK_TREE=/ git upload-pack";
-
 /// A submodule that is not checked out has no files, but may have commits of its own.
 pub(crate) fn keep_module(
     repo: &Repo<'_>,
@@ -279,17 +169,24 @@ pub(crate) fn keep_module(
     order: &Order<'_>,
 ) -> Result<Option<CommitId>> {
     let inner = module.repo();
-    if loose::count(&inner)? == 0 {
+    if loose::count(&inner, Refs::Own)? == 0 {
         return Ok(None);
     }
-    check_shallow(&inner)?;
+    // Its history ends somewhere, so it cannot be given on.
+    if inner.common.join("shallow").exists() {
+        return Err(Error::HoldsWork {
+            path: inner.folder,
+            what: "commits in a shallow repository, which cannot be backed up".into(),
+        });
+    }
     let head = inner.find_ref("HEAD")?;
     let note = Note {
         saga: order.saga.cloned(),
         head: head_branch(&inner)?,
         commit: head.clone(),
         in_progress: None,
-        parts: loose::parts(&inner)?,
+        exact: true,
+        parts: loose::parts(&inner, Refs::Own)?,
     };
     let tree = match &head {
         Some(head) => tree_of(&inner, head)?,
@@ -297,7 +194,7 @@ pub(crate) fn keep_module(
     };
     let text = note.write(order.name);
     let kept = commit(&inner, &tree, &parents(&head, &note), &text, order)?;
-    hand_up(&inner, repo, &kept, order)?;
+    fetch(repo, &inner.common, kept.as_str())?;
     lfs::share(&inner, repo)?;
     Ok(Some(kept))
 }
@@ -312,103 +209,42 @@ fn parents<'a>(head: &'a Option<CommitId>, note: &'a Note) -> Vec<&'a CommitId> 
     parents
 }
 
-/// Brings a ref's objects from one repository on this disk into another.
-pub(crate) fn fetch(into: &Repo<'_>, from: &Path, refspec: &str) -> Result<()> {
-    fetching(into).arg("--").arg(from).arg(refspec).run()?;
-    Ok(())
-}
-
-fn fetching<'a>(into: &Repo<'a>) -> git::Call<'a> {
+/// Brings a commit, or what a refspec names, from one repository on this disk into another.
+pub(crate) fn fetch(into: &Repo<'_>, from: &Path, what: &str) -> Result<()> {
     into.git
         .write(&into.folder, "fetch")
         .setting("protocol.file.allow=always")
+        // Any commit may be asked for by its id, so none needs a ref for the way.
+        .setting("protocol.version=2")
         .setting("core.fsync=all")
+        // What is odd about somebody's objects is no reason to lose them.
+        .setting("fetch.fsckObjects=false")
+        .setting("transfer.fsckObjects=false")
         .args([
             "--quiet",
             "--no-tags",
             "--no-write-fetch-head",
             "--no-auto-maintenance",
         ])
+        .arg(UPLOAD_PACK)
+        .arg("--")
+        .arg(from)
+        .arg(what)
+        .run()?;
+    Ok(())
 }
 
-/// Files that a checkout of `tree` would write with other bytes than they have.
-fn raw(
-    repo: &Repo<'_>,
-    files: &Scratch,
-    head_tree: &str,
-    tree: &str,
-    nested: &[(PathBuf, CommitId)],
-    order: &Order<'_>,
-) -> Result<Option<CommitId>> {
-    let changed = repo
-        .git
-        .read(&repo.folder, "diff-tree")
-        .args(["-r", "-z", "--no-renames", "--name-only", "--diff-filter=d"])
-        .args([head_tree, tree])
-        .most(1 << 30)
-        .run()?;
-    let is_plain = |path: &Path| {
-        let on_disk = fs::symlink_metadata(repo.folder.join(path));
-        on_disk.is_ok_and(|m| m.is_file()) && !nested.iter().any(|(n, _)| path.starts_with(n))
-    };
-    let changed: Vec<PathBuf> = changed
-        .parts()
-        .map(git::path)
-        .filter(|p| is_plain(p))
-        .collect();
-    if changed.is_empty() {
-        return Ok(None);
-    }
-    let folder = files.folder();
-    crate::root::erase(&folder)?;
-    let mut prefix = std::ffi::OsString::from("--prefix=");
-    prefix.push(&folder);
-    prefix.push("/");
-    let input = changed
-        .iter()
-        .flat_map(|p| p.as_os_str().as_bytes().iter().copied().chain([0]));
-    files
-        .call(repo, "checkout-index")
-        .args(["--force", "-z", "--stdin"])
-        .arg(prefix)
-        .input(input.collect())
-        .run()?;
-    let mut input = Vec::new();
-    for path in changed {
-        let on_disk = repo.folder.join(&path);
-        if furnish::is_equal(&on_disk, &folder.join(&path)) {
-            continue;
-        }
-        let object = repo
-            .git
-            .write(&repo.folder, "hash-object")
-            .setting("core.fsync=all")
-            .args(["-w", "--no-filters", "--"])
-            .arg(&on_disk)
-            .text()?;
-        input.extend(format!("100644 {object} 0\t").into_bytes());
-        input.extend(path.as_os_str().as_bytes().iter().copied().chain([0]));
-    }
-    if input.is_empty() {
-        return Ok(None);
-    }
-    let exact = Scratch::empty(repo, &format!("{}-raw", order.name))?;
-    exact
-        .call(repo, "update-index")
-        .args(["-z", "--index-info"])
-        .input(input)
-        .run()?;
-    let tree = exact.write_tree(repo)?;
-    commit(repo, &tree, &[], "skein: bytes as on the disk", order).map(Some)
-}
+/// Reads history as it is, whatever stands for it, and from a submodule whose work tree is gone.
+const UPLOAD_PACK: &str = "--upload-pack=env GIT_WORK_TREE=/ GIT_GRAFT_FILE=/dev/null \
+    GIT_NO_REPLACE_OBJECTS=1 git -c core.hooksPath=/dev/null -c advice.graftFileDeprecated=false -c uploadpack.allowAnySHA1InWant=true upload-pack";
 
 /// Whether the head's commit stays without a snapshot.
 fn is_kept(repo: &Repo<'_>, refs: Refs, note: &Note, head: &CommitId) -> Result<bool> {
     if refs == Refs::Shared && note.head.is_some() {
         return Ok(true);
     }
-    if refs == Refs::Own {
-        return Ok(!loose::is_loose(repo, head)?);
+    if refs != Refs::Shared {
+        return Ok(!loose::is_loose(repo, refs, head)?);
     }
     let call = repo.git.read(&repo.folder, "rev-list").args([
         "--max-count=1",
@@ -426,6 +262,7 @@ pub(crate) fn tree_of(repo: &Repo<'_>, commit: &CommitId) -> Result<String> {
         .read(&repo.folder, "rev-parse")
         .args(["--verify", "--quiet", "--end-of-options"])
         .arg(format!("{commit}^{{tree}}"))
+        .env("GIT_NO_REPLACE_OBJECTS", "1")
         .text()
 }
 
@@ -476,7 +313,6 @@ pub(crate) fn diff(
     const MOST: usize = 16 << 20;
     let order = Order {
         name,
-        inner_ref: "refs/skein/scratch",
         seconds: 0,
         saga: None,
     };

@@ -59,7 +59,7 @@ fn branch_of<'a>(place: &Place, workspace: &'a Workspace) -> Result<&'a BranchNa
     })
 }
 
-/// `repo` is the project's. With [`Refs::Own`] the workspace has branches of its own, which the project's do
+/// `repo` is the project's. With other refs than [`Refs::Shared`] the workspace has branches of its own, which the project's do
 /// not bind.
 pub(crate) fn start(
     repo: &Repo<'_>,
@@ -82,7 +82,7 @@ pub(crate) fn start(
     }
     if let Some(left) = &traces.left {
         let kept = Kept::read(repo, left)?;
-        return from_left(repo, refs, branch, tip, kept);
+        return from_left(repo, refs, branch, tip, kept, base);
     }
     match tip {
         Some(_) => Ok(Start {
@@ -132,12 +132,13 @@ fn from_left(
     branch: &BranchName,
     tip: Option<CommitId>,
     kept: Kept,
+    base: impl Fn() -> Result<CommitId>,
 ) -> Result<Start> {
     let was_on = kept.note.head.clone();
     let own = format!("refs/heads/{branch}");
     let head = match (kept.head(), tip) {
         (Some(head), tip)
-            if was_on.as_ref() == Some(&own) && (tip.is_none() || refs == Refs::Own) =>
+            if was_on.as_ref() == Some(&own) && (tip.is_none() || refs != Refs::Shared) =>
         {
             Head::New(branch.clone(), head.clone())
         }
@@ -155,19 +156,13 @@ fn from_left(
             Head::Branch(branch.clone())
         }
         (Some(head), _) => other_head(repo, was_on.as_deref(), head)?,
+        // It was on a branch without commits, which its head is set to once the files are back.
         (None, Some(_)) => Head::Branch(branch.clone()),
-        (None, None) => {
-            return Err(Error::UnknownBase {
-                base: branch.to_string(),
-                path: repo.folder.clone(),
-            });
-        }
+        (None, None) => Head::Detached(base()?),
     };
     let mut note = "uncommitted work is back from its backup".to_owned();
     if let Some(what) = &kept.note.in_progress {
-        note.push_str(&format!(
-            "; a {what} was half-way: its files are here, to be finished by hand"
-        ));
+        note.push_str(&format!("; a {what} is in progress, as it was"));
     }
     Ok(Start {
         head,

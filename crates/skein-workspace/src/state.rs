@@ -1,13 +1,14 @@
 //! What a work tree holds: its index read entry by entry, what is half-way, what lies in repositories
 //! inside it.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use skein_domain::CommitId;
-
 use crate::git;
-use crate::inside;
+use crate::git_dir;
+use crate::inside::{self, Inside};
+use crate::lens::Lens;
 use crate::loose;
 use crate::provider::{Contents, Result};
 use crate::repo::Repo;
@@ -18,8 +19,12 @@ use crate::scratch::Scratch;
 pub(crate) struct Entries {
     /// Where other repositories are checked out, submodules for the most part.
     pub(crate) links: Vec<PathBuf>,
-    /// Files git was told not to look at, present on the disk all the same.
-    pub(crate) hidden: Vec<Vec<u8>>,
+    /// Files git was told to take for unchanged.
+    pub(crate) assumed: Vec<Vec<u8>>,
+    /// Files git was told not to look at, whether they are on the disk or not.
+    pub(crate) skipped: Vec<Vec<u8>>,
+    /// Of those, the ones that are on the disk all the same.
+    pub(crate) skipped_present: Vec<Vec<u8>>,
     pub(crate) unmerged: Vec<Unmerged>,
 }
 
@@ -30,6 +35,14 @@ pub(crate) struct Unmerged {
     pub(crate) object: String,
     pub(crate) stage: u8,
     pub(crate) path: Vec<u8>,
+}
+
+impl Unmerged {
+    /// As `update-index --index-info` reads it.
+    pub(crate) fn line(&self) -> Vec<u8> {
+        let head = format!("{} {} {}\t", self.mode, self.object, self.stage);
+        [head.as_bytes(), &self.path].concat()
+    }
 }
 
 impl Entries {
@@ -61,19 +74,45 @@ impl Entries {
             return;
         };
         let on_disk = || fs::symlink_metadata(folder.join(git::path(path))).is_ok();
-        if mode == "160000" {
-            self.links.push(git::path(path));
-        } else if stage != "0" {
+        let link = git::path(path);
+        if mode == "160000" && self.links.last() != Some(&link) {
+            self.links.push(link);
+        }
+        if stage != "0" {
             self.unmerged.push(Unmerged {
                 mode: mode.into(),
                 object: object.into(),
                 stage: stage.parse().unwrap_or(0),
                 path: path.into(),
             });
-        } else if tag.starts_with(|c: char| c.is_ascii_lowercase()) || tag == "S" && on_disk() {
-            self.hidden.push(path.into());
+        } else if mode != "160000" {
+            if tag.starts_with(|c: char| c.is_ascii_lowercase()) {
+                self.assumed.push(path.into());
+            }
+            if tag.eq_ignore_ascii_case("S") {
+                self.skipped.push(path.into());
+                if on_disk() {
+                    self.skipped_present.push(path.into());
+                }
+            }
         }
     }
+
+    /// Paths on the disk that git does not look at, as `-z` input.
+    pub(crate) fn hidden(&self) -> Vec<u8> {
+        let absent: HashSet<&Vec<u8>> = self.skipped.iter().collect();
+        let assumed = self.assumed.iter().filter(|path| !absent.contains(path));
+        let mut all: Vec<&Vec<u8>> = assumed.chain(&self.skipped_present).collect();
+        all.sort();
+        all.dedup();
+        nul_ended(all)
+    }
+}
+
+/// Paths as git takes and gives them with `-z`.
+pub(crate) fn nul_ended<'a>(paths: impl IntoIterator<Item = &'a Vec<u8>>) -> Vec<u8> {
+    let ended = |path: &'a Vec<u8>| path.iter().copied().chain([0]);
+    paths.into_iter().flat_map(ended).collect()
 }
 
 /// Files of a git directory that mean an operation is half-way.
@@ -94,34 +133,6 @@ pub(crate) fn in_progress(repo: &Repo<'_>) -> Option<String> {
         .map(|(_, what)| (*what).to_owned())
 }
 
-/// Commits that only a half-finished operation refers to.
-pub(crate) fn loose_commits(repo: &Repo<'_>) -> Result<Vec<CommitId>> {
-    let mut found = Vec::new();
-    for file in [
-        "MERGE_HEAD",
-        "CHERRY_PICK_HEAD",
-        "REVERT_HEAD",
-        "REBASE_HEAD",
-        "MERGE_AUTOSTASH",
-        "rebase-merge/autostash",
-        "rebase-merge/orig-head",
-        "rebase-merge/stopped-sha",
-        "rebase-apply/autostash",
-        "rebase-apply/orig-head",
-    ] {
-        let text = fs::read_to_string(repo.dir.join(file)).unwrap_or_default();
-        for word in text.lines() {
-            // A left-over file may name what is no longer there.
-            if word.parse::<CommitId>().is_ok()
-                && let Some(commit) = repo.find_ref(word)?
-            {
-                found.push(commit);
-            }
-        }
-    }
-    Ok(found)
-}
-
 /// The branch that is checked out; none when the head is detached.
 pub(crate) fn head_branch(repo: &Repo<'_>) -> Result<Option<String>> {
     repo.git
@@ -137,6 +148,9 @@ pub(crate) enum Refs {
     Shared,
     /// Its own, which go with the folder: only what remotes have is safe.
     Own,
+    /// Its own, as a clone of the project's repository: only what that one has is safe. What the clone says of
+    /// other remotes may be stale or made up.
+    Cloned,
 }
 
 #[derive(Debug)]
@@ -162,15 +176,29 @@ pub(crate) fn look(repo: &Repo<'_>, refs: Refs, name: &str) -> Result<Look> {
     let mut inside = entries.links.clone();
     inside.extend(inside::ignored(repo)?);
     for path in &inside {
-        if let Some((inner, refs)) = inside::open(repo, path)? {
-            let found = look(&inner, refs, name)?;
-            loose_commits += found.contents.loose_commits;
-            let found = found.work.into_iter();
-            work.extend(found.map(|w| format!("{w} in `{}`", path.display())));
+        match inside::open(repo, path)? {
+            Inside::Repository(inner, refs) => {
+                let found = look(&inner, refs, name)?;
+                loose_commits += found.contents.loose_commits;
+                let found = found.work.into_iter();
+                work.extend(found.map(|w| format!("{w} in `{}`", path.display())));
+            }
+            Inside::Unreadable => work.push(format!(
+                "a repository in `{}` that git cannot read",
+                path.display()
+            )),
+            Inside::Nothing => {
+                let folder = fs::read_dir(repo.folder.join(path));
+                let files = folder.is_ok_and(|mut entries| entries.next().is_some());
+                if files && entries.links.contains(path) {
+                    let path = path.display();
+                    work.push(format!("files in `{path}`, where a submodule belongs"));
+                }
+            }
         }
     }
     for module in inside::modules(repo)? {
-        let commits = loose::count(&module.repo())?;
+        let commits = loose::count(&module.repo(), Refs::Own)?;
         if commits > 0 {
             loose_commits += commits;
             let name = module.name.display();
@@ -181,13 +209,17 @@ pub(crate) fn look(repo: &Repo<'_>, refs: Refs, name: &str) -> Result<Look> {
     }
     let in_progress = in_progress(repo);
     if let Some(what) = &in_progress {
-        work.push(format!("a {what} half-way"));
+        work.push(format!("a {what} in progress"));
+    }
+    let own_refs = git_dir::own_refs(repo)?.len();
+    if own_refs > 0 && refs == Refs::Shared {
+        work.push(format!("{own_refs} refs of this worktree"));
     }
     let dirty = !work.is_empty();
     let branch = head_branch(repo)?;
     let own_commits = own_commits(repo, refs, branch.as_deref())?;
     // A branch of the project's repository keeps its commits when the folder goes.
-    if own_commits > 0 && (refs == Refs::Own || branch.is_none()) {
+    if own_commits > 0 && (refs != Refs::Shared || branch.is_none()) {
         work.push(format!("{own_commits} commits that nothing else holds"));
         loose_commits += own_commits;
     }
@@ -203,18 +235,17 @@ pub(crate) fn look(repo: &Repo<'_>, refs: Refs, name: &str) -> Result<Look> {
 }
 
 fn changes(repo: &Repo<'_>, entries: &Entries, name: &str) -> Result<usize> {
-    let scratch = match entries.hidden.is_empty() {
+    let scratch = match entries.hidden().is_empty() {
         true => None,
         false => Some(Scratch::copy(repo, name)?),
     };
-    let mut call = repo
-        .git
-        .read(&repo.folder, "status")
+    let mut call = Lens::of(repo)?
+        .call(repo, "status")
         .args(["--porcelain", "-z", "--untracked-files=all"])
         .args(["--ignore-submodules=none", "--no-renames"]);
     if let Some(scratch) = &scratch {
         scratch.uncover(repo, entries)?;
-        call = call.index(scratch.index());
+        call = call.index(&scratch.index());
     }
     let said = call.run()?;
     inside::check_seen(repo, &said)?;
@@ -226,8 +257,8 @@ const TRIES: usize = 20;
 
 /// Commits no other ref that stays behind holds.
 fn own_commits(repo: &Repo<'_>, refs: Refs, branch: Option<&str>) -> Result<u64> {
-    if refs == Refs::Own {
-        return loose::count(repo);
+    if refs != Refs::Shared {
+        return loose::count(repo, refs);
     }
     if repo.find_ref("HEAD")?.is_none() {
         return Ok(0);

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::error::{Error, shown};
-use crate::inside;
+use crate::inside::{self, Inside};
 use crate::lock::Lock;
 use crate::loose;
 use crate::provider::Result;
@@ -48,7 +48,7 @@ pub(crate) fn bring(repo: &Repo<'_>, limit: Duration, lock: &Lock) -> Result<Opt
 /// What they have now is from their remotes, even where no branch of those has it.
 fn mark_known(repo: &Repo<'_>) -> Result<()> {
     for link in Entries::read(repo)?.links {
-        if let Some((inner, _)) = inside::open(repo, &link)? {
+        if let Inside::Repository(inner, _) = inside::open(repo, &link)? {
             loose::mark_known(&inner)?;
             mark_known(&inner)?;
         }

@@ -123,8 +123,8 @@ impl Worktree {
             let own = Repo::open(self.git(), &place.folder)?;
             notes.extend(submodule::bring(&own, self.options.submodules, lock)?);
             if let Some(kept) = &kept {
-                let inner_ref = format!("refs/skein/scratch/{}", place.session);
-                crate::restore::apply(&own, kept, place.session.as_str(), &inner_ref)?;
+                crate::restore::bring_refs(&own, kept)?;
+                crate::restore::apply(&own, kept, place.session.as_str())?;
             }
         }
         Ok(Built {
@@ -400,12 +400,9 @@ impl Worktree {
             (Err(_), Removal::Discard) => return Ok(()),
             (Err(e), Removal::KeepWork | Removal::BackedUp) => return Err(e),
         };
-        // A detached head is not come back to by a branch, even when its commits are kept by now.
-        let on_branch = state::head_branch(&own)?.is_some();
-        let kept = match work.is_empty() && on_branch {
-            false => backup::matching(&own, Refs::Shared, repo, &place.session, workspace)?,
-            true => None,
-        };
+        // Also when nothing would be lost: a branch does not bring back a detached head, or file modes that the
+        // repository does not look at.
+        let kept = backup::matching(&own, Refs::Shared, repo, &place.session, workspace)?;
         backup::check_kept(place, removal, &work, kept.as_ref())?;
         backup::remember_left(repo, place, kept.as_ref())
     }

@@ -1,4 +1,5 @@
 //! Clones: their commits are work too, since they go with the folder.
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::fs;
 use std::path::Path;
@@ -127,4 +128,66 @@ fn l5_a_project_that_is_gone_keeps_the_clone() {
     fs::remove_dir_all(fixture.ground.project().as_str()).unwrap();
     assert!(fixture.provider.remove(&made, Removal::KeepWork).is_err());
     assert!(Path::new(made.path.as_str()).is_dir());
+}
+
+/// Removes the clone, with whatever backup it takes, and prunes what no ref of the project holds.
+fn gone(fixture: &Fixture, made: &skein_domain::Workspace) -> skein_domain::Workspace {
+    let (session, saga) = (fixture.session(), fixture.saga(1));
+    let backup = fixture
+        .provider
+        .backup(&session, made, &saga, fixture.now())
+        .unwrap();
+    let made = made.with_backup(backup);
+    fixture.provider.remove(&made, Removal::BackedUp).unwrap();
+    fixture.ground.project_sh("git prune --expire=now");
+    made
+}
+
+#[test]
+fn l5_commits_that_a_remote_is_only_said_to_have_are_kept() {
+    for claim in [
+        // Made up, with and without a remote of that name.
+        "git update-ref refs/remotes/origin/mine HEAD",
+        "git update-ref refs/remotes/nobody/mine HEAD",
+        // Pushed, and gone from the remote since.
+        "git init -q --bare ../up.git; git remote add up ../up.git; git push -q up HEAD:mine; \
+         git -C ../up.git update-ref -d refs/heads/mine; git remote set-url up /nowhere",
+        // Nothing but the claim is left of the commit.
+        "git update-ref refs/remotes/origin/mine HEAD; git reset -q --hard HEAD~1",
+    ] {
+        let fixture = fresh();
+        let made = fixture.made();
+        let path = made.path.as_str();
+        fixture
+            .ground
+            .sh(path, "echo a > two; git commit -qam mine");
+        let tip = fixture.ground.sh(path, "git rev-parse HEAD");
+        fixture.ground.sh(path, claim);
+        let contents = fixture.provider.look(&made).unwrap();
+        assert_eq!(contents.loose_commits, 1, "{claim}");
+        let refused = fixture.provider.remove(&made, Removal::KeepWork);
+        assert!(matches!(refused, Err(Error::HoldsWork { .. })), "{claim}");
+        gone(&fixture, &made);
+        let show = format!(
+            "git branch -a --contains {tip} | grep -q . || git for-each-ref --contains {tip} | grep refs/skein/backup; git show {tip}:two"
+        );
+        assert!(fixture.ground.project_sh(&show).ends_with('a'), "{claim}");
+    }
+}
+
+#[test]
+fn l5_what_the_project_has_needs_no_backup_of_a_clone() {
+    let fixture = fresh();
+    fixture.ground.project_sh(
+        "git init -q --bare ../elsewhere/up; git remote add origin ../elsewhere/up; git push -q origin main; git branch side; \
+         git tag v1 HEAD~1",
+    );
+    let made = fixture.made();
+    fixture.ground.sh(
+        made.path.as_str(),
+        "git fetch -q origin; git switch -qc own origin/main",
+    );
+    let contents = fixture.provider.look(&made).unwrap();
+    assert_eq!((contents.dirty, contents.loose_commits), (false, 0));
+    fixture.provider.remove(&made, Removal::KeepWork).unwrap();
 }

@@ -422,3 +422,58 @@ fn l4_many_at_once_do_not_disturb_each_other() {
         "1"
     );
 }
+
+/// Makes a program of every setting that git runs one for, in a repository's own settings.
+const PROGRAMS: &str = r#"
+    R="$(git rev-parse --path-format=absolute --git-common-dir)"
+    mkdir -p "$R/hooks"
+    for h in post-checkout pre-commit post-commit reference-transaction post-index-change pre-auto-gc post-rewrite; do
+        cp "$RUN" "$R/hooks/$h"
+    done
+    for s in core.fsmonitor core.editor core.pager core.askPass core.sshCommand core.alternateRefsCommand \
+        diff.external merge.tool filter.evil.clean filter.evil.smudge uploadpack.packObjectsHook gpg.program \
+        diff.evil.textconv diff.evil.command credential.helper sequence.editor; do
+        git config "$s" "$RUN"
+    done
+    git config filter.evil.required true
+    git config filter.proc.process "$RUN"
+    git config alias.status "!$RUN"
+    git config alias.add "!$RUN"
+    git config commit.gpgSign true
+    git config core.hooksPath "$R/hooks"
+    printf '* filter=evil diff=evil\n*.p filter=proc\n' > .gitattributes
+    echo changed > two; echo new > new; echo p > x.p; git rev-parse HEAD > "$R/MERGE_HEAD"
+"#;
+
+#[test]
+fn l15_no_program_of_a_repository_runs_while_work_is_looked_at_and_kept() {
+    let fixture = fixture(Ground::new());
+    let made = fixture.made();
+    let path = made.path.as_str();
+    let elsewhere = fixture.ground.path("elsewhere");
+    let (run, ran) = (elsewhere.join("run"), elsewhere.join("ran"));
+    fs::write(&run, format!("#!/bin/sh\ntouch {}\ncat\n", ran.display())).unwrap();
+    fs::set_permissions(&run, fs::Permissions::from_mode(0o755)).unwrap();
+    let script = format!("RUN={}; {PROGRAMS}", run.display());
+    // In the project's repository, and in one inside with a borrowed object.
+    fixture.ground.sh(path, &script);
+    fixture.ground.sh(
+        path,
+        &format!("GIT_CONFIG_COUNT=0 git -c core.hooksPath=/dev/null -c core.fsmonitor=false clone -q -s --no-checkout . inner; cd inner; echo two > two; {script}"),
+    );
+    // Whoever works there does run them.
+    fixture.ground.sh(path, "git add two");
+    fs::remove_file(&ran).unwrap();
+    fs::write(Path::new(path).join("two"), "again").unwrap();
+    let contents = fixture.provider.look(&made).unwrap();
+    assert!(contents.dirty);
+    fixture.provider.diff(&made, false).unwrap();
+    let (made, backup) = fixture.backed_up(&made);
+    fixture.provider.remove(&made, Removal::BackedUp).unwrap();
+    assert!(!ran.exists(), "a program of the repository ran");
+    let kept = fixture.ground.project_sh(&format!(
+        "git -c core.pager=cat cat-file blob {0}:x.p; git cat-file blob {0}:inner/new",
+        backup.commit
+    ));
+    assert_eq!(kept, "p\nnew");
+}

@@ -451,3 +451,42 @@ fn l5_an_orphan_branch_without_commits() {
     let files = fixture.ground.files(made.path.as_str());
     assert_eq!(got_back(&fixture, &backup), files);
 }
+
+#[test]
+fn l5_an_operation_in_a_folder_deleted_by_hand_is_rescued() {
+    let fixture = fresh();
+    let made = fixture.made();
+    fixture.ground.sh(
+        made.path.as_str(),
+        "git branch other; echo a > two; git commit -qam a; git switch -q other; echo b > two; git commit -qam b; \
+         git switch -q -; ! git rebase -q other",
+    );
+    fs::remove_dir_all(made.path.as_str()).unwrap();
+    fixture.provider.make(&fixture.session(), &made).unwrap();
+    let todo = fixture.ground.project_sh(
+        "for r in $(git for-each-ref --format='%(refname)' refs/skein/rescued); do \
+         git cat-file blob $r:git/rebase-merge/head-name; done",
+    );
+    assert_eq!(todo, "refs/heads/skein/api-7");
+}
+
+#[test]
+fn l5_a_lock_of_the_project_left_behind_loses_nothing() {
+    let fixture = fresh();
+    let made = fixture.made();
+    fs::write(Path::new(made.path.as_str()).join("x"), "x").unwrap();
+    let lock = Path::new(fixture.ground.project().as_str()).join(".git/packed-refs.lock");
+    fs::write(&lock, "").unwrap();
+    let (made, backup) = fixture.backed_up(&made);
+    let refused = fixture.provider.remove(&made, Removal::BackedUp);
+    assert!(
+        matches!(&refused, Err(Error::Locked { file, .. }) if *file == lock),
+        "{refused:?}"
+    );
+    let show = format!("git show {}:x", backup.commit);
+    assert_eq!(fixture.ground.project_sh(&show), "x");
+    fs::remove_file(&lock).unwrap();
+    fixture.provider.remove(&made, Removal::BackedUp).unwrap();
+    fixture.make_again(&made);
+    assert!(Path::new(made.path.as_str()).join("x").exists());
+}

@@ -10,6 +10,7 @@ mod clear_up;
 mod furnish;
 mod gits;
 mod kinds;
+mod odd;
 mod shared;
 mod states;
 mod tree;

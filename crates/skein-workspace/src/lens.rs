@@ -1,0 +1,118 @@
+//! How git compares a work tree with its index for us: no setting hides a file, and no program that the
+//! repository configures is run.
+//!
+//! The user's own settings (global and system) stay: a filter installed there, as git LFS is, decides whether a
+//! file differs from what is committed. Filters that only the repository or the worktree configures are off, so
+//! files they would convert count as changed, and are kept as they are on the disk.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use crate::git::Call;
+use crate::provider::Result;
+use crate::repo::Repo;
+
+/// What a repository may have been told about its file system, and how carefully files are compared.
+const SETTINGS: [&str; 7] = [
+    "core.ignoreCase=false",
+    "core.precomposeUnicode=false",
+    "core.protectHFS=false",
+    "core.protectNTFS=false",
+    "core.checkStat=default",
+    "core.trustctime=true",
+    "core.untrackedCache=false",
+];
+
+/// The parts of a filter's configuration, each with the value that switches it off.
+const FILTER: [(&str, &str); 4] = [
+    ("clean", ""),
+    ("smudge", ""),
+    ("process", ""),
+    ("required", "false"),
+];
+
+#[derive(Debug)]
+pub(crate) struct Lens {
+    file_mode: &'static str,
+    /// Settings whose names may hold any character, so they cannot be given by `-c`.
+    off: Vec<(String, &'static str)>,
+    /// Whether line ends are converted without an attribute that says so.
+    pub(crate) converts_line_ends: bool,
+}
+
+impl Lens {
+    pub(crate) fn of(repo: &Repo<'_>) -> Result<Self> {
+        let said = repo
+            .git
+            .read(&repo.folder, "config")
+            .args(["--show-scope", "-z", "--get-regexp"])
+            .arg(r"^(filter\..*|core\.(filemode|autocrlf|eol))$")
+            .said()?;
+        let mut names = BTreeSet::new();
+        let mut file_mode = "core.fileMode=true";
+        let mut converts_line_ends = false;
+        let parts: Vec<&[u8]> = said.stdout.split(|b| *b == 0).collect();
+        for pair in parts.chunks_exact(2) {
+            let setting = String::from_utf8_lossy(pair[1]);
+            let (key, value) = setting.split_once('\n').unwrap_or((&setting, ""));
+            if key == "core.filemode" {
+                if value != "true" && !keeps_modes(&repo.dir) {
+                    file_mode = "core.fileMode=false";
+                }
+            } else if matches!(key, "core.autocrlf" | "core.eol") {
+                converts_line_ends |= value != "false";
+            } else if matches!(pair[0], b"local" | b"worktree")
+                && let Some((name, _)) = key.rsplit_once('.')
+            {
+                names.insert(name.to_owned());
+            }
+        }
+        let off = names.iter().flat_map(|name| {
+            let part = |(part, value)| (format!("{name}.{part}"), value);
+            FILTER.map(part)
+        });
+        Ok(Self {
+            file_mode,
+            off: off.collect(),
+            converts_line_ends,
+        })
+    }
+
+    /// A call that reads the work tree.
+    pub(crate) fn call<'a>(&self, repo: &Repo<'a>, subcommand: &str) -> Call<'a> {
+        let mut call = repo
+            .git
+            .read(&repo.folder, subcommand)
+            .setting(self.file_mode)
+            .env("GIT_NO_LAZY_FETCH", "1")
+            .most(1 << 30);
+        for setting in SETTINGS {
+            call = call.setting(setting);
+        }
+        if self.off.is_empty() {
+            return call;
+        }
+        for (n, (key, value)) in self.off.iter().enumerate() {
+            call = call
+                .env(&format!("GIT_CONFIG_KEY_{n}"), key)
+                .env(&format!("GIT_CONFIG_VALUE_{n}"), value);
+        }
+        call.env("GIT_CONFIG_COUNT", self.off.len().to_string())
+    }
+}
+
+/// Whether the file system keeps the executable bit, whatever the repository says of it.
+fn keeps_modes(folder: &Path) -> bool {
+    let probe = folder.join(format!("skein-mode.{}", std::process::id()));
+    let mode = |mode| {
+        fs::set_permissions(&probe, fs::Permissions::from_mode(mode)).ok()?;
+        Some(fs::metadata(&probe).ok()?.permissions().mode() & 0o777)
+    };
+    let kept =
+        fs::write(&probe, "").is_ok() && mode(0o600) == Some(0o600) && mode(0o700) == Some(0o700);
+    // What stays is swept away with other left-overs.
+    drop(fs::remove_file(&probe));
+    kept
+}

@@ -1,0 +1,122 @@
+//! Files that a checkout by git would change, so that people who check a backup out can be told.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use skein_domain::CommitId;
+
+use super::files::changed_between;
+use super::{Order, commit};
+use crate::furnish;
+use crate::git;
+use crate::lens::Lens;
+use crate::provider::Result;
+use crate::repo::Repo;
+use crate::scratch::Scratch;
+use crate::state::nul_ended;
+
+/// What git may do to a file between the index and the disk.
+const ATTRIBUTES: [&str; 6] = [
+    "text",
+    "eol",
+    "crlf",
+    "ident",
+    "working-tree-encoding",
+    "filter",
+];
+
+/// Files that a checkout of `tree` would write with other bytes than they have.
+pub(super) fn raw(
+    repo: &Repo<'_>,
+    lens: &Lens,
+    files: &Scratch,
+    head_tree: &str,
+    tree: &str,
+    nested: &[(PathBuf, CommitId)],
+    order: &Order<'_>,
+) -> Result<Option<CommitId>> {
+    let is_plain = |path: &PathBuf| {
+        let on_disk = fs::symlink_metadata(repo.folder.join(path));
+        on_disk.is_ok_and(|m| m.is_file()) && !nested.iter().any(|(n, _)| path.starts_with(n))
+    };
+    let changed = changed_between(repo, head_tree, tree)?;
+    let changed: Vec<PathBuf> = changed.into_iter().filter(is_plain).collect();
+    let converted = converted(repo, lens, files, changed)?;
+    if converted.is_empty() {
+        return Ok(None);
+    }
+    let said = files
+        .call(repo, "ls-files")
+        .args(["--stage", "-z", "--"])
+        .args(&converted)
+        .env("GIT_LITERAL_PATHSPECS", "1")
+        .most(1 << 30)
+        .run()?;
+    let exact = Scratch::empty(repo, order.name)?;
+    exact
+        .call(repo, "update-index")
+        .args(["-z", "--index-info"])
+        .input(said.stdout)
+        .run()?;
+    let tree = exact.write_tree(repo)?;
+    commit(repo, &tree, &[], "skein: bytes as on the disk", order).map(Some)
+}
+
+/// Of some files, those that git would convert on their way to the disk.
+fn converted(
+    repo: &Repo<'_>,
+    lens: &Lens,
+    files: &Scratch,
+    paths: Vec<PathBuf>,
+) -> Result<Vec<PathBuf>> {
+    if paths.is_empty() {
+        return Ok(paths);
+    }
+    let lines = |paths: &[PathBuf]| {
+        let bytes = paths.iter().map(|p| p.as_os_str().as_bytes().to_vec());
+        nul_ended(&bytes.collect::<Vec<_>>())
+    };
+    let said = lens
+        .call(repo, "check-attr")
+        .args(["-z", "--stdin"])
+        .args(ATTRIBUTES)
+        .input(lines(&paths))
+        .run()?;
+    let (mut any, mut filtered) = (BTreeSet::new(), BTreeSet::new());
+    let parts: Vec<&[u8]> = said.parts().collect();
+    for triple in parts.chunks_exact(3) {
+        if triple[2] != b"unspecified" {
+            any.insert(git::path(triple[0]));
+            if triple[1] == b"filter" && triple[2] != b"unset" {
+                filtered.insert(git::path(triple[0]));
+            }
+        }
+    }
+    let doubtful = |p: &PathBuf| lens.converts_line_ends || any.contains(p);
+    let (sure, doubtful): (Vec<_>, Vec<_>) = paths
+        .into_iter()
+        .filter(doubtful)
+        .partition(|p| filtered.contains(p));
+    if doubtful.is_empty() {
+        return Ok(sure);
+    }
+    let folder = files.folder();
+    crate::root::erase(&folder)?;
+    let mut prefix = std::ffi::OsString::from("--prefix=");
+    prefix.push(&folder);
+    prefix.push("/");
+    lens.call(repo, "checkout-index")
+        .args(["--force", "-z", "--stdin"])
+        .arg(prefix)
+        .index(&files.index())
+        .input(lines(&doubtful))
+        // What git cannot convert is not there to be compared.
+        .said()?;
+    let differs = |p: &PathBuf| !furnish::is_equal(&repo.folder.join(p), &folder.join(p));
+    Ok(sure
+        .into_iter()
+        .chain(doubtful.into_iter().filter(differs))
+        .collect())
+}
