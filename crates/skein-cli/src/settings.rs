@@ -70,6 +70,8 @@ pub(crate) struct Settings {
     pub(crate) max_ended: Setting<Option<u32>>,
     pub(crate) log_level: Setting<String>,
     pub(crate) listen: Setting<Option<String>>,
+    /// As [`skein_runtime::Groups`] reads it.
+    pub(crate) cgroup: Setting<String>,
     pub(crate) transcripts: TranscriptSettings,
     pub(crate) fleet: Fleet,
 }
@@ -86,6 +88,7 @@ impl Settings {
             max_ended: Setting::built_in(None),
             log_level: Setting::built_in("info".to_owned()),
             listen: Setting::built_in(None),
+            cgroup: Setting::built_in("auto".to_owned()),
             transcripts: TranscriptSettings::built_in(),
             fleet: Fleet::built_in(),
         }
@@ -128,6 +131,7 @@ impl Settings {
             .lay(raw.retention.max_ended.map(Some), origin);
         self.log_level.lay(raw.log.level, origin);
         self.listen.lay(raw.daemon.listen.map(Some), origin);
+        self.cgroup.lay(raw.daemon.cgroup, origin);
     }
 }
 

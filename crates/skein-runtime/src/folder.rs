@@ -15,9 +15,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use skein_domain::{RunHandle, SessionId, TenantId};
 
+use crate::cgroup::Group;
 use crate::error::Error;
 use crate::frame::{Ended, Shown};
-use crate::process::Process;
+use crate::process::Traces;
 
 const SOCKET: &str = "socket";
 const PREFIX: &str = "pty:";
@@ -26,24 +27,34 @@ const PREFIX: &str = "pty:";
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct RunRecord {
     pub(crate) mark: String,
+    /// For people; nothing is decided by it.
     pub(crate) holder: i32,
+    /// The run's cgroup, when it has one.
+    #[serde(default)]
+    pub(crate) group: Option<PathBuf>,
     /// None until the program was started.
     pub(crate) agent: Option<AgentRecord>,
 }
 
+impl RunRecord {
+    /// What the processes of run `name` (`<tenant>/<session>/<run>`) are known by; none when the record is of
+    /// another run. Agents can write it, and must not be able to have the processes of others ended.
+    pub(crate) fn traces(&self, name: &str) -> Option<Traces> {
+        let own = self.mark.strip_prefix(name)?.strip_prefix('/')?;
+        if own.is_empty() || own.contains('/') {
+            return None;
+        }
+        let group = self.group.as_deref();
+        let group = group.and_then(|path| Group::recorded(path, &self.mark));
+        Some(Traces::new(self.mark.clone(), group))
+    }
+}
+
+/// The agent as it was started; for people and for what is shown, nothing is ended by it.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct AgentRecord {
     pub(crate) pid: i32,
     pub(crate) start: u64,
-}
-
-impl From<AgentRecord> for Process {
-    fn from(agent: AgentRecord) -> Self {
-        Self {
-            pid: agent.pid,
-            start: agent.start,
-        }
-    }
 }
 
 /// `exit.json`.
@@ -97,6 +108,11 @@ impl Name {
         })
     }
 
+    /// What the marks of its processes begin with.
+    pub(crate) fn mark(&self) -> String {
+        format!("{}/{}/{}", self.tenant, self.session, self.run)
+    }
+
     pub(crate) fn handle(&self) -> RunHandle {
         handle(self.tenant.as_str(), &self.session, self.run)
     }
@@ -137,6 +153,10 @@ impl Folder {
             .recursive(true)
             .mode(0o700)
             .create(&self.path)
+    }
+
+    pub(crate) fn lock_path(&self) -> PathBuf {
+        self.path.join("lock")
     }
 
     /// The lock, held from now on; none when somebody has it.

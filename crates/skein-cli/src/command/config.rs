@@ -182,6 +182,7 @@ fn rows(context: &Context, settings: &Settings) -> Vec<Row> {
         Row::optional("retention.max_ended", &settings.max_ended),
         Row::new("log.level", &settings.log_level),
         Row::optional("daemon.listen", &settings.listen),
+        Row::new("daemon.cgroup", &settings.cgroup),
     ];
     let transcripts = settings.transcripts.rows();
     let transcripts = transcripts.iter();
