@@ -89,11 +89,10 @@ impl Group {
     }
 
     /// The group that a record names. The record lies where agents can write, so the path counts only if it is
-    /// a cgroup that carries the run's own name.
+    /// a cgroup whose name begins as the run's own does.
     pub(crate) fn recorded(path: &Path, mark: &str) -> Option<Self> {
-        let named = path
-            .file_name()
-            .is_some_and(|file| file == name(mark).as_str());
+        let file = path.file_name().and_then(|name| name.to_str());
+        let named = file.is_some_and(|file| file.starts_with(&name(mark)));
         (named && is_cgroup(path)).then(|| Self {
             path: path.to_owned(),
         })

@@ -6,7 +6,7 @@
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
@@ -37,16 +37,9 @@ pub(crate) struct RunRecord {
 }
 
 impl RunRecord {
-    /// What the processes of run `name` (`<tenant>/<session>/<run>`) are known by; none when the record is of
-    /// another run. Agents can write it, and must not be able to have the processes of others ended.
-    pub(crate) fn traces(&self, name: &str) -> Option<Traces> {
-        let own = self.mark.strip_prefix(name)?.strip_prefix('/')?;
-        if own.is_empty() || own.contains('/') {
-            return None;
-        }
-        let group = self.group.as_deref();
-        let group = group.and_then(|path| Group::recorded(path, &self.mark));
-        Some(Traces::new(self.mark.clone(), group))
+    /// The run's cgroup, if the record names one whose name begins with `mark`.
+    pub(crate) fn group(&self, mark: &str) -> Option<Group> {
+        Group::recorded(self.group.as_deref()?, mark)
     }
 }
 
@@ -108,11 +101,6 @@ impl Name {
         })
     }
 
-    /// What the marks of its processes begin with.
-    pub(crate) fn mark(&self) -> String {
-        format!("{}/{}/{}", self.tenant, self.session, self.run)
-    }
-
     pub(crate) fn handle(&self) -> RunHandle {
         handle(self.tenant.as_str(), &self.session, self.run)
     }
@@ -153,6 +141,31 @@ impl Folder {
             .recursive(true)
             .mode(0o700)
             .create(&self.path)
+    }
+
+    /// What the marks of the run's processes begin with: the run and its home. Never read from the run's record,
+    /// which agents can write: they must not be able to have the processes of others ended. The home is known by
+    /// the number of its folder, which stays when the home is moved.
+    pub(crate) fn mark(&self, name: &Name) -> io::Result<String> {
+        let root = self.path.ancestors().nth(3).unwrap_or(&self.path);
+        let root = fs::metadata(root)?;
+        Ok(format!(
+            "{}/{}/{}/{:x}.{:x}.",
+            name.tenant,
+            name.session,
+            name.run,
+            root.dev(),
+            root.ino()
+        ))
+    }
+
+    /// What the run's processes are known by.
+    pub(crate) fn traces(&self, name: &Name) -> io::Result<Traces> {
+        let mark = self.mark(name)?;
+        // Without a record that can be read the rest of the traces has to do.
+        let record = self.record().ok().flatten();
+        let group = record.and_then(|record| record.group(&mark));
+        Ok(Traces::beginning(mark, group))
     }
 
     pub(crate) fn lock_path(&self) -> PathBuf {

@@ -9,8 +9,8 @@
 use std::collections::HashSet;
 use std::fs;
 use std::io::Read as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -90,6 +90,7 @@ impl Process {
 #[derive(Clone, Debug)]
 pub(crate) struct Traces {
     mark: String,
+    whole: bool,
     group: Option<Group>,
 }
 
@@ -103,8 +104,50 @@ struct Living {
 }
 
 impl Traces {
+    /// Of processes with exactly this mark.
     pub(crate) const fn new(mark: String, group: Option<Group>) -> Self {
-        Self { mark, group }
+        Self {
+            mark,
+            whole: true,
+            group,
+        }
+    }
+
+    /// Of processes whose mark begins so.
+    pub(crate) const fn beginning(mark: String, group: Option<Group>) -> Self {
+        Self {
+            mark,
+            whole: false,
+            group,
+        }
+    }
+
+    fn fits(&self, found: &[u8], wanted: &[u8]) -> bool {
+        match self.whole {
+            true => found == wanted,
+            false => found.starts_with(wanted),
+        }
+    }
+
+    fn is_in(&self, environ: &[u8], variable: &str) -> bool {
+        let wanted = format!("{variable}={}", self.mark);
+        environ
+            .split(|b| *b == 0)
+            .any(|pair| self.fits(pair, wanted.as_bytes()))
+    }
+
+    fn has_token(&self, pid: i32) -> bool {
+        let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) else {
+            return false;
+        };
+        let wanted = format!("/memfd:{}", token_name(&self.mark));
+        descriptors.flatten().any(|fd| {
+            let open = fs::read_link(fd.path()).unwrap_or_default();
+            let name = open.as_os_str().as_bytes();
+            // Only a file in memory has a name that begins so and no folder.
+            name.strip_suffix(b" (deleted)")
+                .is_some_and(|name| self.fits(name, wanted.as_bytes()))
+        })
     }
 
     /// Whether a process of the agent's lives.
@@ -113,16 +156,13 @@ impl Traces {
     }
 
     fn look(&self) -> Living {
-        let carried = format!("{MARK}={}", self.mark);
-        let held = format!("{HOLDS}={}", self.mark);
-        let token = PathBuf::from(format!("/memfd:{} (deleted)", token_name(&self.mark)));
         let mut found = Living::default();
         for pid in all() {
             let environ = environ(pid);
-            if has(&environ, &held) {
+            if self.is_in(&environ, HOLDS) {
                 found.supervisors.extend(Process::find(pid));
                 found.members.extend(Process::descendants(pid));
-            } else if has(&environ, &carried) || has_open(pid, &token) {
+            } else if self.is_in(&environ, MARK) || self.has_token(pid) {
                 found.members.extend(Process::find(pid));
                 found.members.extend(Process::descendants(pid));
             }
@@ -236,21 +276,6 @@ fn environ(pid: i32) -> Vec<u8> {
         let _ = file.take(4 << 20).read_to_end(&mut environ);
     }
     environ
-}
-
-fn has(environ: &[u8], assignment: &str) -> bool {
-    environ
-        .split(|b| *b == 0)
-        .any(|pair| pair == assignment.as_bytes())
-}
-
-fn has_open(pid: i32, file: &Path) -> bool {
-    let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) else {
-        return false;
-    };
-    descriptors
-        .flatten()
-        .any(|fd| fs::read_link(fd.path()).is_ok_and(|open| open == file))
 }
 
 #[cfg(test)]

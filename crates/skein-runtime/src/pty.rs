@@ -341,6 +341,9 @@ fn spec(folder: &Folder, name: &Name, launch: Launch) -> Result<Spec> {
     // The holder stands in another folder.
     let absolute =
         |path: &Path| std::path::absolute(path).map_err(|e| Error::io("cannot find", path, e));
+    let failed = |e| Error::io("cannot use", folder.path(), e);
+    folder.create().map_err(failed)?;
+    let mark = folder.mark(name).map_err(failed)?;
     let mut random = [0u8; 8];
     rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
         .map_err(|e| Error::unobserved(format!("no randomness: {e}")))?;
@@ -353,7 +356,7 @@ fn spec(folder: &Folder, name: &Name, launch: Launch) -> Result<Spec> {
         env: launch.env,
         rows: launch.size.rows,
         cols: launch.size.cols,
-        mark: format!("{}/{:016x}", name.mark(), u64::from_ne_bytes(random)),
+        mark: format!("{mark}{:016x}", u64::from_ne_bytes(random)),
     })
 }
 
@@ -386,19 +389,13 @@ async fn ask_to_end(folder: &Folder, grace: Grace, deadline: Instant) -> bool {
     connection.ask(end, &[], patience).await.is_ok()
 }
 
-/// What is known of the run's processes; none when nothing was started.
 fn traces(name: &Name, folder: &Folder) -> Result<Option<Traces>> {
-    let record = folder
-        .record()
-        .map_err(|e| Error::unobserved(e.to_string()))?;
-    let Some(record) = record else {
-        return Ok(None);
-    };
-    let traces = record.traces(&name.mark()).ok_or_else(|| {
-        let path = folder.path().display();
-        Error::unobserved(format!("`{path}/run.json` names another run"))
-    })?;
-    Ok(Some(traces))
+    match folder.traces(name) {
+        Ok(traces) => Ok(Some(traces)),
+        // Without the folder of all runs there is none.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Error::unobserved(error.to_string())),
+    }
 }
 
 /// Ends a run without its holder.

@@ -54,7 +54,7 @@ impl Lock {
     /// Resolves when the lock's file is no longer in the home: others could take the home for free.
     pub(super) async fn lost(&self, home: &Home) -> HomeLost {
         let path = home.lock();
-        let events = watch(&path, home.root()).and_then(AsyncFd::new);
+        let events = watch(&path, home.root()).and_then(registered);
         loop {
             if is_removed(&self.file) {
                 return HomeLost::Removed;
@@ -77,6 +77,14 @@ impl Lock {
             let _ = tokio::time::timeout(LOOK, told).await;
         }
     }
+}
+
+#[expect(
+    deprecated,
+    reason = "its successor is unsafe; an `OwnedFd` stays open as long as it is registered"
+)]
+fn registered(events: OwnedFd) -> std::io::Result<AsyncFd<OwnedFd>> {
+    AsyncFd::new(events)
 }
 
 fn watch(lock: &Path, root: &Path) -> std::io::Result<OwnedFd> {

@@ -24,7 +24,7 @@ use super::tree::Tree;
 use crate::cgroup::Group;
 use crate::folder::{AgentRecord, Folder, RunRecord};
 use crate::log::Log;
-use crate::process::{MARK, Process, token_name};
+use crate::process::{MARK, Process, Traces, token_name};
 use crate::runtime::Size;
 
 /// The lowest number of the token's descriptor.
@@ -41,7 +41,7 @@ pub(crate) struct Spec {
     pub(crate) rows: u16,
     pub(crate) cols: u16,
     pub(crate) log: PathBuf,
-    /// `<tenant>/<session>/<run>/` and something random: what the run's processes are known by.
+    /// What the run's processes are known by: see [`Folder::mark`], with something random after it.
     pub(crate) mark: String,
 }
 
@@ -135,8 +135,11 @@ fn start(spec: &Spec, group: Option<Group>) -> Result<Holder, Report> {
             return Err(Report::Over);
         }
         // A holder died while it started its agent; nobody was told of that one.
-        if let Some(traces) = record.traces(name_of(&spec.mark)) {
-            traces.sweep(Duration::ZERO);
+        // By its own mark: what begins like it is us as well.
+        let own = |mark: &str| mark.len() - mark.rsplit('.').next().unwrap_or(mark).len();
+        if record.mark.get(..own(&record.mark)) == spec.mark.get(..own(&spec.mark)) {
+            let group = record.group(&record.mark);
+            Traces::new(record.mark, group).sweep(Duration::ZERO);
         }
     }
     begin(spec, &folder, lock, group).inspect_err(|_| {
@@ -153,11 +156,6 @@ fn lock(folder: &Folder) -> io::Result<Option<File>> {
         thread::sleep(Duration::from_millis(10));
     }
     Ok(None)
-}
-
-/// A mark without what is random in it.
-fn name_of(mark: &str) -> &str {
-    mark.rsplit_once('/').map_or(mark, |(name, _)| name)
 }
 
 fn begin(spec: &Spec, folder: &Folder, lock: File, group: Option<Group>) -> Result<Holder, Report> {
