@@ -24,6 +24,7 @@ use skein_store_sqlite::SqliteBackend;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use self::lock::HomeLost;
 use crate::env::Environment;
 use crate::error::UserError;
 use crate::home::Home;
@@ -88,14 +89,25 @@ fn start(options: RunOptions) -> Result<(), UserError> {
         .enable_all()
         .build()
         .map_err(|e| UserError::unavailable("cannot start the daemon's threads").caused_by(&e))?;
-    let result = runtime.block_on(serve_until_stopped(&options, store.clone()));
+    let result = runtime.block_on(serve_until_stopped(&options, store.clone(), &lock));
     store.close();
-    let _ = std::fs::remove_file(options.home.socket());
+    // In a home that was lost, the socket may be another daemon's by now.
+    if !matches!(result, Ok(Some(_))) {
+        let _ = std::fs::remove_file(options.home.socket());
+    }
     drop(lock);
-    result
+    match result? {
+        Some(lost) => Err(lost.to_error(&options.home)),
+        None => Ok(()),
+    }
 }
 
-async fn serve_until_stopped(options: &RunOptions, store: Store) -> Result<(), UserError> {
+/// Says why, when it was not asked to stop.
+async fn serve_until_stopped(
+    options: &RunOptions,
+    store: Store,
+    lock: &lock::Lock,
+) -> Result<Option<HomeLost>, UserError> {
     let user = options
         .user
         .parse()
@@ -141,17 +153,22 @@ async fn serve_until_stopped(options: &RunOptions, store: Store) -> Result<(), U
     } else {
         (options.tell)(&greeting(&socket, listen));
     }
-    stops.wait(&app).await;
-    tracing::info!("stopping");
+    let lost = tokio::select! {
+        () = stops.wait(&app) => None,
+        lost = lock.lost(&options.home) => Some(lost),
+    };
+    tracing::info!(?lost, "stopping");
     // From here on nobody finds us; connections that are open are finished.
     drop(serving);
-    let _ = std::fs::remove_file(&socket);
+    if lost.is_none() {
+        let _ = std::fs::remove_file(&socket);
+    }
     if !tasks.drain(DRAIN).await {
         tracing::warn!("some requests were not finished in time");
     }
     opened.close();
     tracing::info!("stopped");
-    Ok(())
+    Ok(lost)
 }
 
 fn greeting(socket: &Path, listen: Option<SocketAddr>) -> String {

@@ -71,6 +71,8 @@ pub(crate) struct Settings {
     pub(crate) log_level: Setting<String>,
     pub(crate) listen: Setting<Option<String>>,
     pub(crate) token_agents: Setting<Option<String>>,
+    /// As [`skein_runtime::Groups`] reads it.
+    pub(crate) cgroup: Setting<String>,
     pub(crate) transcripts: TranscriptSettings,
     pub(crate) fleet: Fleet,
 }
@@ -88,6 +90,7 @@ impl Settings {
             log_level: Setting::built_in("info".to_owned()),
             listen: Setting::built_in(None),
             token_agents: Setting::built_in(None),
+            cgroup: Setting::built_in("auto".to_owned()),
             transcripts: TranscriptSettings::built_in(),
             fleet: Fleet::built_in(),
         }
@@ -132,6 +135,7 @@ impl Settings {
         self.listen.lay(raw.daemon.listen.map(Some), origin);
         let agents = raw.daemon.token_agents.map(|names| names.join(", "));
         self.token_agents.lay(agents.map(Some), origin);
+        self.cgroup.lay(raw.daemon.cgroup, origin);
     }
 }
 

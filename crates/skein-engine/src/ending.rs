@@ -6,8 +6,8 @@ use skein_domain::{
     BroadcastReport, HandoffId, Invalid, Kind, Outcome as End, Phase, Reason, ReceiptId, Refused,
     Right, Role, Saga, SagaId, SagaKind, SagaState, Session, Step, capacity,
 };
-use skein_store::Writer;
 use skein_store::backend::Filter;
+use skein_store::{Reader, Writer};
 
 use crate::caller::{Answer, Outcome};
 use crate::desk::Desk;
@@ -69,12 +69,13 @@ impl Desk {
         }
         let must_own = self.must_own();
         let ids = self.shared.ids.clone();
+        let (wanted, asked) = (reference.clone(), order.clone());
         let answer = self
             .change(OP, Role::Operate, move |writer| {
                 let session: Session = writer.reader().resolve(&reference)?;
                 session.check_owner(must_own.as_ref())?;
                 if order.tree {
-                    let below = live_descendants(writer, &session)?;
+                    let below = live_descendants(&writer.reader(), &session)?;
                     for descendant in below.iter().rev() {
                         // Read again: a child's end may have changed it.
                         let current: Session = writer.reader().get(descendant.id.as_str())?;
@@ -91,12 +92,63 @@ impl Desk {
                 let killed = kill_one(writer, &current, &order, SagaId::from_random(ids.bits()))?;
                 Ok(Outcome::Session(Box::new(killed)))
             })
-            .await?;
+            .await;
+        let answer = match answer {
+            Err(error) if is_unwritable(&error) => {
+                return Err(self.end_unrecorded(wanted, asked, error).await);
+            }
+            answer => answer?,
+        };
         if let Some(fleet) = self.shared.fleet.get() {
             fleet.tell_turned();
             fleet.ring();
         }
         Ok(answer)
+    }
+
+    /// Ends the processes of a kill that the store cannot take, say because the disk is full: whoever kills wants
+    /// them to stop now. The kill itself is kept in memory until it can be recorded.
+    async fn end_unrecorded(&self, reference: String, order: KillOrder, source: Error) -> Error {
+        let Some(fleet) = self.shared.fleet.get().cloned() else {
+            return source;
+        };
+        let must_own = self.must_own(None);
+        let tree = order.tree;
+        let found = self
+            .look(move |reader| {
+                let session: Session = reader.resolve(&reference)?;
+                let mut all = vec![];
+                if tree {
+                    all = live_descendants(reader, &session)?;
+                    all.reverse();
+                }
+                all.push(session);
+                for session in &all {
+                    session.check_owner(must_own.as_ref())?;
+                }
+                Ok(all)
+            })
+            .await;
+        let (mut ended, mut left) = (vec![], vec![]);
+        for session in found.unwrap_or_default() {
+            if !session.has_run() {
+                continue;
+            }
+            let member = self.member(&session.id);
+            let saga = SagaId::from_random(self.shared.ids.bits());
+            match fleet.end_now(&member, &session, order.clone(), saga).await {
+                Ok(()) => ended.push(session.id),
+                Err(error) => left.push((session.id, error.to_string())),
+            }
+        }
+        if ended.is_empty() && left.is_empty() {
+            return source;
+        }
+        Error::KillUnrecorded {
+            ended,
+            left,
+            source: Box::new(source),
+        }
     }
 
     /// Brings an ended session back, on its next run. It needs a place with its parent again, and the rest
@@ -196,6 +248,11 @@ fn restored_without_agent(answer: &Answer) -> Option<&Session> {
     }
 }
 
+/// Whether the store could not write, whatever was asked of it.
+fn is_unwritable(error: &Error) -> bool {
+    matches!(error, Error::Store(skein_store::Error::Unavailable { .. }))
+}
+
 /// How a session is to be killed.
 #[derive(Clone, Debug, Default)]
 pub struct KillOrder {
@@ -207,7 +264,7 @@ pub struct KillOrder {
 }
 
 /// Ends one session: at once without an agent, by a saga with one.
-fn kill_one(
+pub(crate) fn kill_one(
     writer: &mut Writer<'_>,
     session: &Session,
     order: &KillOrder,
@@ -330,7 +387,7 @@ fn rejoin(
 }
 
 /// Live sessions below `session`, parents before children.
-fn live_descendants(writer: &Writer<'_>, session: &Session) -> StoreResult<Vec<Session>> {
+fn live_descendants(reader: &Reader<'_>, session: &Session) -> StoreResult<Vec<Session>> {
     let mut found: Vec<Session> = vec![];
     let mut queue = vec![session.id.clone()];
     while let Some(next) = queue.pop() {
@@ -339,7 +396,7 @@ fn live_descendants(writer: &Writer<'_>, session: &Session) -> StoreResult<Vec<S
             parent: Some(next.to_string()),
             ..Filter::default()
         };
-        for child in writer.reader().all::<Session>(&filter)? {
+        for child in reader.all::<Session>(&filter)? {
             queue.push(child.id.clone());
             if child.phase.is_live() {
                 found.push(child);

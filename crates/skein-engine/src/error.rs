@@ -31,6 +31,14 @@ pub enum Error {
     Settings(crate::fleet::SettingsError),
     #[error("this daemon has no {what}")]
     NoFleet { what: String },
+    /// The processes were ended although the store could not take the kill.
+    #[error("{}", unrecorded(.ended, .left, .source))]
+    KillUnrecorded {
+        ended: Vec<domain::SessionId>,
+        /// Sessions whose processes could not be ended, and why.
+        left: Vec<(domain::SessionId, String)>,
+        source: Box<Error>,
+    },
     /// A step that must work did not; the saga is tried again.
     #[error("{why}")]
     Saga { why: String },
@@ -89,6 +97,7 @@ impl Error {
             Self::Transcript(e) => e.kind(),
             Self::Settings(_) => Kind::Misuse,
             Self::Saga { .. } => Kind::Failed,
+            Self::KillUnrecorded { source, .. } => source.kind(),
         }
     }
 
@@ -106,6 +115,15 @@ impl Error {
             Self::Transcript(e) => e.hints(),
             Self::Settings(e) => e.hints.clone(),
             Self::NoFleet { .. } => vec![],
+            Self::KillUnrecorded { source, .. } => {
+                let mut hints = source.hints();
+                hints.push(
+                    "the daemon records the kill and backs up the work as soon as it can write; \
+                     `skein kill` again does so at once"
+                        .into(),
+                );
+                hints
+            }
         }
     }
 
@@ -117,6 +135,24 @@ impl Error {
             _ => None,
         }
     }
+}
+
+fn unrecorded(
+    ended: &[domain::SessionId],
+    left: &[(domain::SessionId, String)],
+    source: &Error,
+) -> String {
+    let mut text = String::new();
+    if !ended.is_empty() {
+        let ids: Vec<&str> = ended.iter().map(domain::SessionId::as_str).collect();
+        let ids = ids.join(", ");
+        text.push_str(&format!("the agent processes of {ids} were ended; "));
+    }
+    for (id, why) in left {
+        text.push_str(&format!("the agent processes of {id} may live: {why}; "));
+    }
+    text.push_str(&format!("nothing of this kill is recorded: {source}"));
+    text
 }
 
 macro_rules! from_domain {

@@ -89,6 +89,8 @@ pub struct Fleet {
     keepers: Mutex<HashMap<Member, keeper::Handle>>,
     /// Locked after `keepers`, if both are.
     early: Mutex<keeper::Early>,
+    /// Kills that were carried out and are still to be recorded.
+    unrecorded: Mutex<HashMap<Member, keeper::UnrecordedKill>>,
     /// Rung when a saga may begin.
     bell: Notify,
     /// Counts sagas that somebody turned round.
@@ -123,6 +125,7 @@ impl Fleet {
             files: files::Files::default(),
             keepers: Mutex::default(),
             early: Mutex::default(),
+            unrecorded: Mutex::default(),
             bell: Notify::new(),
             turned: watch::Sender::new(0),
         }

@@ -6,7 +6,7 @@
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
@@ -15,9 +15,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use skein_domain::{RunHandle, SessionId, TenantId};
 
+use crate::cgroup::Group;
 use crate::error::Error;
 use crate::frame::{Ended, Shown};
-use crate::process::Process;
+use crate::process::Traces;
 
 const SOCKET: &str = "socket";
 const PREFIX: &str = "pty:";
@@ -26,24 +27,27 @@ const PREFIX: &str = "pty:";
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct RunRecord {
     pub(crate) mark: String,
+    /// For people; nothing is decided by it.
     pub(crate) holder: i32,
+    /// The run's cgroup, when it has one.
+    #[serde(default)]
+    pub(crate) group: Option<PathBuf>,
     /// None until the program was started.
     pub(crate) agent: Option<AgentRecord>,
 }
 
+impl RunRecord {
+    /// The run's cgroup, if the record names one whose name begins with `mark`.
+    pub(crate) fn group(&self, mark: &str) -> Option<Group> {
+        Group::recorded(self.group.as_deref()?, mark)
+    }
+}
+
+/// The agent as it was started; for people and for what is shown, nothing is ended by it.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct AgentRecord {
     pub(crate) pid: i32,
     pub(crate) start: u64,
-}
-
-impl From<AgentRecord> for Process {
-    fn from(agent: AgentRecord) -> Self {
-        Self {
-            pid: agent.pid,
-            start: agent.start,
-        }
-    }
 }
 
 /// `exit.json`.
@@ -137,6 +141,35 @@ impl Folder {
             .recursive(true)
             .mode(0o700)
             .create(&self.path)
+    }
+
+    /// What the marks of the run's processes begin with: the run and its home. Never read from the run's record,
+    /// which agents can write: they must not be able to have the processes of others ended. The home is known by
+    /// the number of its folder, which stays when the home is moved.
+    pub(crate) fn mark(&self, name: &Name) -> io::Result<String> {
+        let root = self.path.ancestors().nth(3).unwrap_or(&self.path);
+        let root = fs::metadata(root)?;
+        Ok(format!(
+            "{}/{}/{}/{:x}.{:x}.",
+            name.tenant,
+            name.session,
+            name.run,
+            root.dev(),
+            root.ino()
+        ))
+    }
+
+    /// What the run's processes are known by.
+    pub(crate) fn traces(&self, name: &Name) -> io::Result<Traces> {
+        let mark = self.mark(name)?;
+        // Without a record that can be read the rest of the traces has to do.
+        let record = self.record().ok().flatten();
+        let group = record.and_then(|record| record.group(&mark));
+        Ok(Traces::beginning(mark, group))
+    }
+
+    pub(crate) fn lock_path(&self) -> PathBuf {
+        self.path.join("lock")
     }
 
     /// The lock, held from now on; none when somebody has it.

@@ -8,6 +8,7 @@
 //!
 //! Read [`runtime`] first.
 
+mod cgroup;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod error;
@@ -15,12 +16,14 @@ mod folder;
 mod frame;
 pub mod holder;
 pub mod log;
+pub mod presence;
 mod process;
 pub mod pty;
 pub mod runtime;
 pub mod tmux;
 pub mod view;
 
+pub use cgroup::Groups;
 pub use error::Error;
 pub use process::{MARK, end_marked};
 pub use runtime::{

@@ -2,18 +2,26 @@
 //!
 //! A process is named by its id and its start time: an id may be given to another process at any moment, the
 //! pair may not. Signals go through a pidfd that is opened before the start time is checked.
+//!
+//! Which processes belong to a run is decided by evidence that the kernel keeps about each of them ([`Traces`]),
+//! never by process ids that a file names: agents can write the files of a run.
 
 use std::collections::HashSet;
 use std::fs;
 use std::io::Read as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, Signal, getuid, pidfd_open, pidfd_send_signal};
 
+use crate::cgroup::Group;
+
 /// The variable by which left-overs are found when their holder is gone.
 pub const MARK: &str = "SKEIN_RUN_MARK";
+/// The variable that says whose holder or guard a process is. Agents do not get it.
+pub(crate) const HOLDS: &str = "SKEIN_HOLDS_RUN";
 /// How long what is ended by its mark alone has to clean up.
 const GRACE: Duration = Duration::from_secs(2);
 /// After SIGKILL a process is gone at once, unless the kernel cannot let go of it.
@@ -72,59 +80,155 @@ impl Process {
         }
         found
     }
+}
 
-    /// Every process of this user that carries the mark, and what is below those.
-    pub(crate) fn marked(mark: &str) -> Vec<Process> {
-        let wanted = format!("{MARK}={mark}");
-        let mut found = vec![];
+/// What the processes of one run are known by, whether their holder lives or not:
+/// - they carry the run's mark in the environment they were started with,
+/// - they have the run's token open ([`token_name`]),
+/// - they are in the run's cgroup,
+/// - they descend from one of those, or from the run's holder or guard.
+#[derive(Clone, Debug)]
+pub(crate) struct Traces {
+    mark: String,
+    whole: bool,
+    group: Option<Group>,
+}
+
+/// What was found of a run.
+#[derive(Debug, Default)]
+struct Living {
+    /// The agent and everything it started.
+    members: HashSet<Process>,
+    /// The run's holder and guard.
+    supervisors: HashSet<Process>,
+}
+
+impl Traces {
+    /// Of processes with exactly this mark.
+    pub(crate) const fn new(mark: String, group: Option<Group>) -> Self {
+        Self {
+            mark,
+            whole: true,
+            group,
+        }
+    }
+
+    /// Of processes whose mark begins so.
+    pub(crate) const fn beginning(mark: String, group: Option<Group>) -> Self {
+        Self {
+            mark,
+            whole: false,
+            group,
+        }
+    }
+
+    fn fits(&self, found: &[u8], wanted: &[u8]) -> bool {
+        match self.whole {
+            true => found == wanted,
+            false => found.starts_with(wanted),
+        }
+    }
+
+    fn is_in(&self, environ: &[u8], variable: &str) -> bool {
+        let wanted = format!("{variable}={}", self.mark);
+        environ
+            .split(|b| *b == 0)
+            .any(|pair| self.fits(pair, wanted.as_bytes()))
+    }
+
+    fn has_token(&self, pid: i32) -> bool {
+        let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) else {
+            return false;
+        };
+        let wanted = format!("/memfd:{}", token_name(&self.mark));
+        descriptors.flatten().any(|fd| {
+            let open = fs::read_link(fd.path()).unwrap_or_default();
+            let name = open.as_os_str().as_bytes();
+            // Only a file in memory has a name that begins so and no folder.
+            name.strip_suffix(b" (deleted)")
+                .is_some_and(|name| self.fits(name, wanted.as_bytes()))
+        })
+    }
+
+    /// Whether a process of the agent's lives.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.look().members.is_empty()
+    }
+
+    fn look(&self) -> Living {
+        let mut found = Living::default();
         for pid in all() {
-            if carries(pid, wanted.as_bytes()) {
-                found.extend(Self::find(pid));
-                found.extend(Self::descendants(pid));
+            let environ = environ(pid);
+            if self.is_in(&environ, HOLDS) {
+                found.supervisors.extend(Process::find(pid));
+                found.members.extend(Process::descendants(pid));
+            } else if self.is_in(&environ, MARK) || self.has_token(pid) {
+                found.members.extend(Process::find(pid));
+                found.members.extend(Process::descendants(pid));
             }
         }
-        let mut seen = HashSet::new();
-        found.retain(|process| seen.insert(*process));
+        let grouped = self.group.iter().flat_map(Group::members);
+        found.members.extend(grouped.filter_map(Process::find));
+        // A daemon that an agent started is below the agent, and must not end itself.
+        let me = i32::try_from(std::process::id()).unwrap_or_default();
+        found
+            .members
+            .retain(|p| p.pid != me && !found.supervisors.contains(p));
+        found.supervisors.retain(|p| p.pid != me);
         found
     }
+
+    /// Ends the run without its holder: SIGTERM, the grace, SIGKILL, and then holder and guard. Blocks. Says
+    /// whether nothing is left.
+    pub(crate) fn sweep(&self, grace: Duration) -> bool {
+        let mut told = HashSet::new();
+        let kill_at = Instant::now() + grace;
+        loop {
+            let living = self.look();
+            let now = Instant::now();
+            if living.members.is_empty() && living.supervisors.is_empty() {
+                if let Some(group) = &self.group {
+                    group.remove();
+                }
+                return true;
+            }
+            if now > kill_at + STUBBORN {
+                return false;
+            }
+            if living.members.is_empty() {
+                // Only now: what descends from them is known by that.
+                for process in living.supervisors {
+                    process.signal(Signal::KILL);
+                }
+            } else if now >= kill_at {
+                if let Some(group) = &self.group {
+                    group.kill();
+                }
+                for process in living.members {
+                    process.signal(Signal::KILL);
+                }
+            } else {
+                for process in living.members {
+                    if told.insert(process) {
+                        ask_to_end(process);
+                    }
+                }
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// The name of the file in memory that every process of a run inherits. Unlike a file in a folder it cannot be
+/// moved to where another process has one open.
+pub(crate) fn token_name(mark: &str) -> String {
+    format!("skein.{}", mark.replace('/', "."))
 }
 
 /// Ends every process that carries the mark, and what is below those, whoever started them. Blocks. Says
 /// whether nothing is left.
 pub fn end_marked(mark: &str) -> bool {
-    sweep(mark, None, GRACE)
-}
-
-/// Ends what a dead holder left: SIGTERM, the grace, SIGKILL. Says whether nothing is left.
-pub(crate) fn sweep(mark: &str, agent: Option<Process>, grace: Duration) -> bool {
-    let left = || {
-        let mut left = Process::marked(mark);
-        if let Some(agent) = agent.filter(|agent| agent.lives()) {
-            left.extend(Process::descendants(agent.pid));
-            left.push(agent);
-        }
-        left
-    };
-    let mut told = HashSet::new();
-    let kill_at = Instant::now() + grace;
-    loop {
-        let processes = left();
-        let now = Instant::now();
-        if processes.is_empty() {
-            return true;
-        }
-        if now > kill_at + STUBBORN {
-            return false;
-        }
-        for process in processes {
-            if now >= kill_at {
-                process.signal(Signal::KILL);
-            } else if told.insert(process) {
-                ask_to_end(process);
-            }
-        }
-        thread::sleep(Duration::from_millis(20));
-    }
+    Traces::new(mark.to_owned(), None).sweep(GRACE)
 }
 
 /// A stopped process hears SIGTERM only when it goes on.
@@ -159,20 +263,19 @@ fn all() -> Vec<i32> {
         .flatten()
         .filter_map(|entry| {
             let pid = entry.file_name().to_str()?.parse().ok()?;
-            (entry.metadata().ok()?.uid() == uid).then_some(pid)
+            // Of other users' processes only root can read the evidence, and end them.
+            (uid == 0 || entry.metadata().ok()?.uid() == uid).then_some(pid)
         })
         .collect()
 }
 
-fn carries(pid: i32, assignment: &[u8]) -> bool {
-    let Ok(file) = fs::File::open(format!("/proc/{pid}/environ")) else {
-        return false;
-    };
+/// The environment the process was started with; empty when it cannot be read.
+fn environ(pid: i32) -> Vec<u8> {
     let mut environ = Vec::new();
-    if file.take(4 << 20).read_to_end(&mut environ).is_err() {
-        return false;
+    if let Ok(file) = fs::File::open(format!("/proc/{pid}/environ")) {
+        let _ = file.take(4 << 20).read_to_end(&mut environ);
     }
-    environ.split(|b| *b == 0).any(|pair| pair == assignment)
+    environ
 }
 
 #[cfg(test)]
@@ -201,12 +304,14 @@ mod tests {
             .spawn()
             .unwrap();
         let pid = i32::try_from(child.id()).unwrap();
-        while Process::marked(&mark).is_empty() {
+        let traces = |mark: &str| Traces::new(mark.to_owned(), None);
+        while traces(&mark).is_empty() {
             thread::sleep(Duration::from_millis(5));
         }
-        assert_eq!(Process::marked(&mark)[0].pid, pid);
-        assert!(Process::marked(&format!("{mark}0")).is_empty());
-        assert!(sweep(&mark, None, Duration::ZERO));
+        let found = traces(&mark).look().members;
+        assert_eq!(found.into_iter().map(|p| p.pid).collect::<Vec<_>>(), [pid]);
+        assert!(traces(&format!("{mark}0")).is_empty());
+        assert!(traces(&mark).sweep(Duration::ZERO));
         child.wait().unwrap();
     }
 }

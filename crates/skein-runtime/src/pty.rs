@@ -21,11 +21,12 @@ use tokio::time::{Instant, sleep, timeout};
 
 use self::connection::Connection;
 use self::over::Over;
+use crate::cgroup::Groups;
 use crate::error::Error;
 use crate::folder::{ExitRecord, Folder, Name, State, handle};
 use crate::frame::{Ask, Ended};
 use crate::holder::{Report, Spec};
-use crate::process;
+use crate::process::Traces;
 use crate::runtime::{Found, Grace, Launch, Result, Run, Runtime, Task};
 
 /// A holder that does not say within this how it went is not going to.
@@ -34,6 +35,8 @@ const START: Duration = Duration::from_secs(30);
 const ANSWER: Duration = Duration::from_secs(10);
 /// After the grace: killing, the last output, writing it down.
 const AFTERMATH: Duration = Duration::from_secs(20);
+/// A holder that has not taken the order to end within this is stopped or stuck, and the tree is ended without it.
+const HEARD: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Debug)]
 pub struct PtyOptions {
@@ -41,6 +44,8 @@ pub struct PtyOptions {
     pub holder: Vec<OsString>,
     /// Where the runs' folders are; made when needed.
     pub root: PathBuf,
+    /// Where runs get cgroups of their own.
+    pub groups: Groups,
 }
 
 #[derive(Debug)]
@@ -98,6 +103,9 @@ impl PtyRuntime {
         let failed = |error| Error::io("cannot run the holder", program, error);
         let mut child = Command::new(program)
             .args(arguments)
+            .arg(self.options.groups.to_word())
+            .arg(&spec.mark)
+            .arg(&spec.folder)
             .env_clear()
             .current_dir("/")
             .stdin(Stdio::piped())
@@ -150,23 +158,15 @@ impl PtyRuntime {
         }
     }
 
+    /// By its holder if that answers; else, and of what a dead holder left, by ourselves. How it ended is written
+    /// down if it can be: on a full disk the processes end all the same.
     async fn end_run(&self, handle: &RunHandle, grace: Grace) -> Result<Exit> {
         let name = Name::parse(handle)?;
         let folder = self.folder(&name);
-        let deadline = Instant::now() + grace.terminate + AFTERMATH;
-        let mut asked = false;
-        while held(&folder)? {
-            if !asked {
-                asked = ask_to_end(&folder, grace, deadline).await;
-            }
-            if Instant::now() >= deadline {
-                return Err(Error::unobserved("it does not end"));
-            }
-            sleep(Duration::from_millis(10)).await;
-        }
+        let left_to_us = !ended_by_holder(&folder, grace).await?;
         let exit = match state(&folder)? {
-            State::Absent => return self.end_unstarted(&folder, grace).await,
-            State::Over(exit) if exit.swept => return Ok(exit.exit.into()),
+            State::Absent => return self.end_unstarted(&name, grace).await,
+            State::Over(exit) if exit.swept && !left_to_us => return Ok(exit.exit.into()),
             State::Over(exit) => exit,
             State::Lost | State::Live => ExitRecord {
                 exit: Ended::Unseen,
@@ -176,21 +176,22 @@ impl PtyRuntime {
                 swept: false,
             },
         };
-        sweep(&folder, grace).await?;
+        sweep(&name, &folder, grace).await?;
         folder.remove_socket();
         let swept = ExitRecord {
             swept: true,
             ..exit
         };
-        folder
-            .write_exit(&swept)
-            .map_err(|e| Error::io("cannot write", folder.path(), e))?;
+        if let Err(error) = folder.write_exit(&swept) {
+            tracing::warn!(%handle, %error, "the end of a run could not be written down");
+        }
         Ok(exit.exit.into())
     }
 
     /// Of a holder that died before it said what it started.
-    async fn end_unstarted(&self, folder: &Folder, grace: Grace) -> Result<Exit> {
-        sweep(folder, grace).await?;
+    async fn end_unstarted(&self, name: &Name, grace: Grace) -> Result<Exit> {
+        let folder = self.folder(name);
+        sweep(name, &folder, grace).await?;
         folder
             .remove()
             .map_err(|e| Error::io("cannot remove", folder.path(), e))?;
@@ -215,20 +216,32 @@ impl PtyRuntime {
             State::Over(exit) if exit.swept => {}
             // Its record names what its left-overs are found by, and must not go before them.
             State::Over(_) | State::Lost | State::Live => {
-                return Err(Error::refused(format!(
-                    "run `{handle}` may have left processes; it has to be ended first"
-                )));
+                if !is_swept(&name, &folder).await? {
+                    return Err(Error::refused(format!(
+                        "run `{handle}` has left processes; it has to be ended first"
+                    )));
+                }
             }
             State::Absent => {
                 let at_once = Grace {
                     terminate: Duration::ZERO,
                 };
-                sweep(&folder, at_once).await?;
+                sweep(&name, &folder, at_once).await?;
             }
         }
         folder
             .remove()
             .map_err(|e| Error::io("cannot remove", folder.path(), e))
+    }
+
+    /// Every run of the session that has a folder, whatever became of it.
+    fn runs_of(&self, tenant: &str, session: &SessionId) -> Result<Vec<RunHandle>> {
+        let folder = self.options.root.join(tenant).join(session.as_str());
+        let runs = names(&folder)?;
+        let names = runs
+            .iter()
+            .filter_map(|run| Name::from_parts(tenant, session.as_str(), run));
+        Ok(names.map(|name| name.handle()).collect())
     }
 
     fn list_runs(&self) -> Result<Vec<Found>> {
@@ -290,6 +303,14 @@ impl Runtime for PtyRuntime {
         Box::pin(async { self.list_runs() })
     }
 
+    fn of_session<'a>(
+        &'a self,
+        tenant: &'a str,
+        session: &'a SessionId,
+    ) -> Task<'a, Vec<RunHandle>> {
+        Box::pin(async move { self.runs_of(tenant, session) })
+    }
+
     fn end<'a>(&'a self, handle: &'a RunHandle, grace: Grace) -> Task<'a, Exit> {
         Box::pin(self.end_run(handle, grace))
     }
@@ -320,6 +341,12 @@ fn spec(folder: &Folder, name: &Name, launch: Launch) -> Result<Spec> {
     // The holder stands in another folder.
     let absolute =
         |path: &Path| std::path::absolute(path).map_err(|e| Error::io("cannot find", path, e));
+    let failed = |e| Error::io("cannot use", folder.path(), e);
+    folder.create().map_err(failed)?;
+    let mark = folder.mark(name).map_err(failed)?;
+    let mut random = [0u8; 8];
+    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
+        .map_err(|e| Error::unobserved(format!("no randomness: {e}")))?;
     Ok(Spec {
         folder: absolute(folder.path())?,
         cwd: absolute(&launch.cwd)?,
@@ -329,37 +356,68 @@ fn spec(folder: &Folder, name: &Name, launch: Launch) -> Result<Spec> {
         env: launch.env,
         rows: launch.size.rows,
         cols: launch.size.cols,
-        mark: format!("{}/{}/{}", name.tenant, name.session, name.run),
+        mark: format!("{mark}{:016x}", u64::from_ne_bytes(random)),
     })
 }
 
-/// Whether the holder heard it.
+/// Has the holder end its run. Says whether it did, or is gone; false means that it does not answer.
+async fn ended_by_holder(folder: &Folder, grace: Grace) -> Result<bool> {
+    let heard_by = Instant::now() + HEARD;
+    let deadline = Instant::now() + grace.terminate + AFTERMATH;
+    let mut heard = false;
+    while held(folder)? {
+        if !heard {
+            heard = ask_to_end(folder, grace, heard_by).await;
+        }
+        let now = Instant::now();
+        if now >= deadline || (!heard && now >= heard_by) {
+            return Ok(false);
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
+    Ok(true)
+}
+
+/// Whether the holder took the order in time.
 async fn ask_to_end(folder: &Folder, grace: Grace, deadline: Instant) -> bool {
-    let Ok(connection) = Connection::open(folder, deadline.min(Instant::now() + ANSWER)).await
-    else {
+    let Ok(connection) = Connection::open(folder, deadline).await else {
         return false;
     };
     let grace_ms = u64::try_from(grace.terminate.as_millis()).unwrap_or(u64::MAX);
     let end = |request| Ask::End { request, grace_ms };
-    connection.ask(end, &[], ANSWER).await.is_ok()
+    let patience = deadline.saturating_duration_since(Instant::now());
+    connection.ask(end, &[], patience).await.is_ok()
 }
 
-/// Ends what a dead holder left.
-async fn sweep(folder: &Folder, grace: Grace) -> Result<()> {
-    let record = folder
-        .record()
-        .map_err(|e| Error::unobserved(e.to_string()))?;
-    let Some(record) = record else {
+fn traces(name: &Name, folder: &Folder) -> Result<Option<Traces>> {
+    match folder.traces(name) {
+        Ok(traces) => Ok(Some(traces)),
+        // Without the folder of all runs there is none.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Error::unobserved(error.to_string())),
+    }
+}
+
+/// Ends a run without its holder.
+async fn sweep(name: &Name, folder: &Folder, grace: Grace) -> Result<()> {
+    let Some(traces) = traces(name, folder)? else {
         return Ok(());
     };
-    let agent = record.agent.filter(|agent| agent.start > 0).map(Into::into);
-    let swept =
-        tokio::task::spawn_blocking(move || process::sweep(&record.mark, agent, grace.terminate));
+    let swept = tokio::task::spawn_blocking(move || traces.sweep(grace.terminate));
     match swept.await {
         Ok(true) => Ok(()),
         Ok(false) => Err(Error::unobserved("processes of it cannot be ended")),
         Err(error) => Err(Error::unobserved(error.to_string())),
     }
+}
+
+/// Whether no process of the run lives.
+async fn is_swept(name: &Name, folder: &Folder) -> Result<bool> {
+    let Some(traces) = traces(name, folder)? else {
+        return Ok(true);
+    };
+    let looked = tokio::task::spawn_blocking(move || traces.is_empty());
+    looked.await.map_err(|e| Error::unobserved(e.to_string()))
 }
 
 /// The names in a folder; one that is not there has none.

@@ -150,8 +150,15 @@ pub trait Runtime: Send + Sync + fmt::Debug {
     /// Every run of this home that was not forgotten. Costs no process per run.
     fn list(&self) -> Task<'_, Vec<Found>>;
 
-    /// Ends the whole tree: SIGTERM, the grace, SIGKILL. Says how the agent ended; of a run whose holder is
-    /// gone the left-over processes are ended too.
+    /// Every run of one session that was not forgotten, also those that [`Self::list`] cannot tell anything of.
+    fn of_session<'a>(
+        &'a self,
+        tenant: &'a str,
+        session: &'a SessionId,
+    ) -> Task<'a, Vec<RunHandle>>;
+
+    /// Ends the whole tree: SIGTERM, the grace, SIGKILL. Says how the agent ended. Takes a bounded time: of a run
+    /// whose holder is gone or does not answer the processes are ended without it.
     fn end<'a>(&'a self, handle: &'a RunHandle, grace: Grace) -> Task<'a, Exit>;
 
     /// Removes what the runtime keeps of a run that is over; the log stays.

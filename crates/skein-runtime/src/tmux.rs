@@ -36,7 +36,7 @@ use std::time::Duration;
 use skein_domain::{Exit, RunHandle, RuntimeKind, SessionId};
 
 use crate::error::Error;
-use crate::process::{self, Process};
+use crate::process::Traces;
 use crate::runtime::{Found, Grace, Launch, Result, Run, Runtime, Task};
 use folder::{End, Folder, Identity, State};
 use hub::{Hub, Seen};
@@ -263,9 +263,10 @@ impl TmuxRuntime {
         let state = self.look(&folder)?;
         if let State::Alive(_) | State::Launching = state {
             let grace_ms = u64::try_from(grace.terminate.as_millis()).unwrap_or(u64::MAX);
-            folder
-                .write("end.json", &End { grace_ms })
-                .map_err(|error| Error::io("cannot write to", folder.path(), error))?;
+            if let Err(error) = folder.write("end.json", &End { grace_ms }) {
+                tracing::warn!(name, %error, "a keeper cannot be told to end its run");
+                return self.force(name, &folder, grace).await;
+            }
         }
         // The keeper itself asks tmux for the last screen, and ends without it if it must.
         let deadline = tokio::time::Instant::now() + grace.terminate + 3 * self.patience;
@@ -274,9 +275,8 @@ impl TmuxRuntime {
             match state {
                 State::Over(last) => return Ok(last.ending.into()),
                 State::Failed(_) => return Ok(Exit::Unseen),
-                State::Gone(started) => {
-                    self.sweep(&folder, started.map(|s| s.agent.into()), grace)
-                        .await?;
+                State::Gone(_) => {
+                    self.sweep(name, grace).await?;
                     self.kill_session(name).await;
                     return Ok(Exit::Unseen);
                 }
@@ -293,27 +293,29 @@ impl TmuxRuntime {
 
     /// The keeper does not do it: it is stopped, or stuck.
     async fn force(&self, name: &str, folder: &Folder, grace: Grace) -> Result<Exit> {
-        let State::Alive(started) = self.look(folder)? else {
+        let State::Alive(_) = self.look(folder)? else {
             return Err(Error::unobserved("its end was asked for and is not seen"));
         };
-        Process::from(started.keeper).signal(rustix::process::Signal::KILL);
-        self.sweep(folder, Some(started.agent.into()), grace)
-            .await?;
+        self.sweep(name, grace).await?;
         self.kill_session(name).await;
         Ok(Exit::Unseen)
     }
 
-    /// Ends what a dead keeper left.
-    async fn sweep(&self, folder: &Folder, agent: Option<Process>, grace: Grace) -> Result<()> {
-        let identity = folder.identity().ok().flatten().ok_or(Error::Missing)?;
-        let swept = tokio::task::spawn_blocking(move || {
-            process::sweep(&identity.mark, agent, grace.terminate)
-        });
+    /// Ends a run without its keeper.
+    async fn sweep(&self, name: &str, grace: Grace) -> Result<()> {
+        let traces = Traces::new(self.mark(name), None);
+        let swept = tokio::task::spawn_blocking(move || traces.sweep(grace.terminate));
         match swept.await {
             Ok(true) => Ok(()),
             Ok(false) => Err(Error::unobserved("some of its processes do not end")),
             Err(error) => Err(Error::unobserved(format!("looking for processes: {error}"))),
         }
+    }
+
+    /// What the run's processes carry. Made from names, not read: agents can write the run's folder.
+    fn mark(&self, name: &str) -> String {
+        let home = name::hash(self.root.as_os_str().as_encoded_bytes());
+        format!("tmux/{home:016x}/{name}")
     }
 
     /// Best effort: the session goes with its pane, this is for windows that people added. Not worth starting
@@ -369,6 +371,18 @@ impl Runtime for TmuxRuntime {
 
     fn list(&self) -> Task<'_, Vec<Found>> {
         Box::pin(async { self.list_all() })
+    }
+
+    fn of_session<'a>(
+        &'a self,
+        tenant: &'a str,
+        session: &'a SessionId,
+    ) -> Task<'a, Vec<RunHandle>> {
+        Box::pin(async move {
+            let all = self.list_all()?.into_iter();
+            let runs = all.filter(|run| run.tenant == tenant && run.session == *session);
+            Ok(runs.map(|run| run.handle).collect())
+        })
     }
 
     fn end<'a>(&'a self, handle: &'a RunHandle, grace: Grace) -> Task<'a, Exit> {

@@ -26,6 +26,7 @@ fn runtime(root: &Path) -> PtyRuntime {
     PtyRuntime::new(PtyOptions {
         holder: vec![env!("CARGO_BIN_EXE_skein-holder").into()],
         root: root.to_owned(),
+        groups: skein_runtime::Groups::default(),
     })
 }
 

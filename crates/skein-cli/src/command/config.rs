@@ -183,6 +183,7 @@ fn rows(context: &Context, settings: &Settings) -> Vec<Row> {
         Row::new("log.level", &settings.log_level),
         Row::optional("daemon.listen", &settings.listen),
         Row::optional("daemon.token_agents", &settings.token_agents),
+        Row::new("daemon.cgroup", &settings.cgroup),
     ];
     let transcripts = settings.transcripts.rows();
     let transcripts = transcripts.iter();

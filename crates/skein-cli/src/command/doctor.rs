@@ -82,6 +82,7 @@ pub(crate) async fn run(context: &Context, _args: DoctorArgs) -> Result<(), User
     if answers {
         findings.extend(check::events(context).await);
     }
+    findings.extend(check::process_control(context));
     findings.push(check::clock(&context.home));
     let problems = findings
         .iter()

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use skein_agent::moment::Zone;
 use skein_engine::fleet::{FleetParts, NoPoints, Points};
+use skein_runtime::Groups;
 use skein_runtime::pty::{PtyOptions, PtyRuntime};
 use skein_runtime::tmux::{TmuxOptions, TmuxRuntime};
 use skein_workspace::provider::Provider;
@@ -22,6 +23,7 @@ use skein_workspace::{Dir, NoWorkspace, Options, Pool, Worktree};
 use crate::env::{self, Environment};
 use crate::error::UserError;
 use crate::home::Home;
+use crate::settings::Settings;
 
 pub(super) fn parts(home: &Home, environment: &Environment) -> Result<FleetParts, UserError> {
     let skein = std::env::current_exe().map_err(|error| {
@@ -29,10 +31,15 @@ pub(super) fn parts(home: &Home, environment: &Environment) -> Result<FleetParts
     })?;
     let roots = Roots::of(home);
     let pool = pool::Filler::start(roots.worktrees.clone());
+    let cgroup = Settings::load(environment, None)?.cgroup.value;
+    let groups = Groups::parse(&cgroup).map_err(UserError::misuse)?;
     Ok(FleetParts {
         providers: roots.providers(),
         runtimes: vec![
-            Arc::new(PtyRuntime::new(pty_options(home, &skein))),
+            Arc::new(PtyRuntime::new(PtyOptions {
+                groups,
+                ..pty_options(home, &skein)
+            })),
             Arc::new(TmuxRuntime::new(tmux_options(home, &skein))),
         ],
         settings: Arc::new(settings::Files::new(environment, pool)),
@@ -88,6 +95,7 @@ pub(crate) fn pty_options(home: &Home, skein: &Path) -> PtyOptions {
     PtyOptions {
         holder: words(skein, "holder"),
         root: home.root().join("runs"),
+        groups: Groups::default(),
     }
 }
 

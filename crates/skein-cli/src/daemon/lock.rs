@@ -3,20 +3,94 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Seek as _, Write as _};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
+use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, flock, inotify};
 use rustix::io::Errno;
+use skein_runtime::presence::{drain, is_at, is_removed, watch_lock};
+use tokio::io::unix::AsyncFd;
 
 use super::LOCKED;
 use crate::error::UserError;
 use crate::home::Home;
 
+/// How often the daemon looks whether its home is still there, should the kernel not have told.
+const LOOK: Duration = Duration::from_secs(60);
+
 /// Held as long as this lives.
 #[derive(Debug)]
 pub(super) struct Lock {
-    _file: File,
+    file: File,
+}
+
+/// What became of a home whose daemon must not go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HomeLost {
+    Removed,
+    /// Renamed with what is in it. Every path the daemon knows is wrong now; holders go on, and the next daemon finds
+    /// them at the new place.
+    Moved,
+}
+
+impl HomeLost {
+    pub(super) fn to_error(self, home: &Home) -> UserError {
+        let root = home.root().display();
+        let what = match self {
+            Self::Removed => "was removed",
+            Self::Moved => "was moved away",
+        };
+        let error = UserError::unavailable(format!("the home `{root}` {what}; the daemon stops"));
+        match self {
+            Self::Removed => error.hint("the agents of this home end too"),
+            Self::Moved => error.hint("set SKEIN_HOME to its new place; its agents go on"),
+        }
+    }
+}
+
+impl Lock {
+    /// Resolves when the lock's file is no longer in the home: others could take the home for free.
+    pub(super) async fn lost(&self, home: &Home) -> HomeLost {
+        let path = home.lock();
+        let events = watch(&path, home.root()).and_then(registered);
+        loop {
+            if is_removed(&self.file) {
+                return HomeLost::Removed;
+            }
+            if !is_at(&self.file, &path) {
+                return HomeLost::Moved;
+            }
+            let told = async {
+                match &events {
+                    Ok(events) => {
+                        if let Ok(mut ready) = events.readable().await {
+                            drain(events.get_ref());
+                            ready.clear_ready();
+                        }
+                    }
+                    Err(_) => std::future::pending().await,
+                }
+            };
+            // A folder above that was renamed is told by nobody.
+            let _ = tokio::time::timeout(LOOK, told).await;
+        }
+    }
+}
+
+#[expect(
+    deprecated,
+    reason = "its successor is unsafe; an `OwnedFd` stays open as long as it is registered"
+)]
+fn registered(events: OwnedFd) -> std::io::Result<AsyncFd<OwnedFd>> {
+    AsyncFd::new(events)
+}
+
+fn watch(lock: &Path, root: &Path) -> std::io::Result<OwnedFd> {
+    let events = watch_lock(lock)?;
+    inotify::add_watch(&events, root, inotify::WatchFlags::MOVE_SELF)?;
+    Ok(events)
 }
 
 /// Held while the socket is there, so that others can tell a daemon without a socket from one that is still
@@ -31,7 +105,7 @@ pub(super) fn serve(home: &Home) -> Result<Lock, UserError> {
                     return Err(error.into());
                 }
             }
-            Ok(Lock { _file: file })
+            Ok(Lock { file })
         })
         .map_err(|e| {
             UserError::unavailable(format!("cannot use the lock `{}`", path.display()))
@@ -93,5 +167,5 @@ pub(super) fn take(home: &Home) -> Result<Lock, UserError> {
         .and_then(|()| file.rewind())
         .and_then(|()| writeln!(file, "{pid}"))
         .map_err(|e| failed(&e))?;
-    Ok(Lock { _file: file })
+    Ok(Lock { file })
 }

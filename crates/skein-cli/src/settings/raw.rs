@@ -81,6 +81,8 @@ pub(crate) struct RawDaemon {
     pub(crate) listen: Option<String>,
     /// Agents that tokens without the right `run` may start.
     pub(crate) token_agents: Option<Vec<String>>,
+    #[serde(deserialize_with = "cgroup")]
+    pub(crate) cgroup: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -110,6 +112,14 @@ fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Seconds>
 /// What a log can be limited to.
 pub(crate) const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
 
+fn cgroup<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    match skein_runtime::Groups::parse(&text) {
+        Ok(_) => Ok(Some(text)),
+        Err(why) => Err(serde::de::Error::custom(why)),
+    }
+}
+
 fn level<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     let text = String::deserialize(deserializer)?;
     if LEVELS.contains(&text.as_str()) {
@@ -136,7 +146,11 @@ const KEYS: &[(&str, &[&str], Scope)] = &[
     ("limits", &["depth", "width"], Scope::Both),
     ("retention", &["idle_ttl", "max_ended"], Scope::Both),
     ("log", &["level"], Scope::User),
-    ("daemon", &["listen", "token_agents"], Scope::User),
+    (
+        "daemon",
+        &["listen", "token_agents", "cgroup"],
+        Scope::User,
+    ),
     (
         "transcripts",
         &["hot", "cold", "idle_flush", "redis_durability", "keys"],

@@ -35,7 +35,16 @@ pub(crate) struct Fleet {
 
 impl Fleet {
     pub(crate) fn new() -> Self {
-        let fleet = Self::without_project();
+        Self::without_project().with_project()
+    }
+
+    /// With another `SKEIN_HOME`.
+    pub(crate) fn at(root: PathBuf) -> Self {
+        Self::in_home(Home::with_root(root)).with_project()
+    }
+
+    fn with_project(self) -> Self {
+        let fleet = self;
         fleet.home.json(&[
             "project",
             "add",
@@ -48,7 +57,10 @@ impl Fleet {
 
     /// The repository is there, the project is not.
     pub(crate) fn without_project() -> Self {
-        let home = Home::new();
+        Self::in_home(Home::new())
+    }
+
+    fn in_home(home: Home) -> Self {
         let repo = home.user().join("api");
         fs::create_dir(&repo).unwrap();
         fs::write(
@@ -247,6 +259,26 @@ impl Fleet {
         found
     }
 
+    /// Holders, guards and keepers of this home's runs.
+    fn holders(&self) -> BTreeMap<i32, String> {
+        let runs = [self.home.root().join("runs"), self.home.root().join("tmux")];
+        let mut found = BTreeMap::new();
+        for entry in fs::read_dir("/proc").unwrap().flatten() {
+            let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse().ok()) else {
+                continue;
+            };
+            let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            let line = String::from_utf8_lossy(&line).replace('\0', " ");
+            let ours = runs
+                .iter()
+                .any(|r| line.contains(&format!("{}/", r.display())));
+            if ours && alive(pid) && line.contains("skein") {
+                found.insert(pid, line);
+            }
+        }
+        found
+    }
+
     pub(crate) fn until_no_agents(&self) {
         eventually(
             || self.agents().is_empty().then_some(()),
@@ -269,6 +301,13 @@ impl Drop for Fleet {
             }
             left.keys().for_each(|pid| end(*pid));
             thread::sleep(Duration::from_millis(20));
+        }
+        if !thread::panicking() {
+            // Holders and guards have no environment of the home, but name it on their command line.
+            eventually(
+                || self.holders().is_empty().then_some(()),
+                || format!("left behind: {:?}", self.holders()),
+            );
         }
     }
 }

@@ -11,6 +11,7 @@ mod hostile;
 mod intruder;
 mod kill;
 mod meanwhile;
+mod processes;
 mod queue;
 mod sabotage;
 mod undo;

@@ -18,7 +18,7 @@ use super::journal::reason;
 use super::keeper::Keeper;
 use super::record::{note_read, some_question, take_step};
 use super::typing::Hand;
-use crate::ending::end_session;
+use crate::ending::{end_session, kill_one};
 use crate::error::Error;
 
 type StoreResult<T> = Result<T, skein_store::Error>;
@@ -312,6 +312,7 @@ impl Keeper {
         let (id, run) = (self.member.session.clone(), self.run);
         let said = self.seen.finished.clone();
         let read = self.tails.positions();
+        let kill = self.fleet.unrecorded_kill(&self.member, run);
         let recorded = self
             .write(move |writer| {
                 let mut session: Session = writer.reader().get(id.as_str())?;
@@ -322,6 +323,11 @@ impl Keeper {
                 }
                 if session.phase.name() == PhaseName::Locked {
                     return Ok(None);
+                }
+                if let Some(kill) = &kill {
+                    // The saga records the end, with the backup and the removal that go with a kill.
+                    kill_one(writer, &session, &kill.order, kill.saga.clone())?;
+                    return Ok(Some(false));
                 }
                 close_written(writer, &session)?;
                 // Whatever it told last: the next run does not read it again.
@@ -343,7 +349,11 @@ impl Keeper {
             .await?;
         match recorded {
             None => Ok(false),
-            Some(false) => Ok(true),
+            Some(false) => {
+                self.fleet.kill_recorded(&self.member);
+                self.fleet.ring();
+                Ok(true)
+            }
             Some(true) => {
                 self.fleet.point("exit.recorded");
                 let (runtime, handle) = self.runtime_parts();

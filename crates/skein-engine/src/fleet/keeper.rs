@@ -10,7 +10,7 @@ use skein_agent::agent::{Agent, Picture, Reading};
 use skein_domain::observed::{Doubt, Seen, Source as Voice};
 use skein_domain::{
     Activity, Exit, Kind, NativeId, Phase, Project, ReceiptId, RunHandle, RuntimeKind,
-    RuntimeState, Saga, Session, Timestamp, Via,
+    RuntimeState, Saga, SagaId, Session, Timestamp, Via,
 };
 use skein_runtime::runtime::{Run, Runtime, Screen, Sight};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -26,6 +26,7 @@ use super::tail::Tails;
 use super::typing::{Hand, Interrupt};
 use super::{Fleet, Member, lock};
 use crate::desk::Desk;
+use crate::ending::KillOrder;
 use crate::error::Error;
 
 /// How many hooks and wakes may wait for a keeper; more are let go, and the screen tells the rest.
@@ -61,6 +62,14 @@ enum Call {
 
 /// What hooks said of runs that nobody watches yet.
 pub(super) type Early = HashMap<Member, Vec<(u64, Vec<Reading>)>>;
+
+/// A kill that the store could not take.
+#[derive(Clone, Debug)]
+pub(super) struct UnrecordedKill {
+    pub(super) run: u64,
+    pub(super) order: KillOrder,
+    pub(super) saga: SagaId,
+}
 
 /// What a keeper tells whoever waits for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -268,6 +277,43 @@ impl Fleet {
         let interrupt = Interrupt { number, keys, done };
         inbox.send(Call::Interrupt(interrupt)).await.ok()?;
         Some(pressed)
+    }
+
+    /// Ends the processes of the session's run, and has the keeper record the kill once the store can write.
+    pub(crate) async fn end_now(
+        &self,
+        member: &Member,
+        session: &Session,
+        order: KillOrder,
+        saga: SagaId,
+    ) -> Result<(), Error> {
+        let Some(gear) = session.gear.as_deref() else {
+            return Ok(());
+        };
+        let Some(handle) = &gear.handle else {
+            return Ok(());
+        };
+        let kill = UnrecordedKill {
+            run: session.run,
+            order,
+            saga,
+        };
+        lock(&self.unrecorded).insert(member.clone(), kill);
+        let grace = skein_runtime::runtime::Grace::default();
+        match self.runtime(gear.runtime)?.end(handle, grace).await {
+            Ok(_) | Err(skein_runtime::error::Error::Missing) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The kill of this run that is still to be recorded.
+    pub(super) fn unrecorded_kill(&self, member: &Member, run: u64) -> Option<UnrecordedKill> {
+        let kills = lock(&self.unrecorded);
+        kills.get(member).filter(|kill| kill.run == run).cloned()
+    }
+
+    pub(super) fn kill_recorded(&self, member: &Member) {
+        lock(&self.unrecorded).remove(member);
     }
 
     /// Stops watching and waits until nothing is written any more.

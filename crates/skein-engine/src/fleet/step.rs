@@ -30,6 +30,8 @@ use crate::tasks::blocking;
 
 /// How long an agent is given to leave the turn it was interrupted in.
 const INTERRUPT: Duration = Duration::from_millis(500);
+/// How long a keeper may take to let go of its run before the run is ended under it.
+pub(super) const RELEASE: Duration = Duration::from_secs(2);
 
 pub(crate) type Patch = Box<dyn Fn(&mut Gear) + Send + Sync>;
 
@@ -221,6 +223,7 @@ impl Carrier {
     async fn launch(&self, saga: &Saga, session: &Session, gear: &Gear) -> Result<Done, StepError> {
         let opening = self.opening(saga, session).await?;
         if saga.kind == SagaKind::Restore {
+            self.end_earlier_runs(session, gear).await?;
             // Before there is a process that could say something.
             self.desk.fence(session).await;
         }
@@ -291,6 +294,30 @@ impl Carrier {
         })
     }
 
+    /// Two agents must not work in one workspace: whatever an earlier run left is ended before a new one begins,
+    /// and when that does not work, none begins.
+    async fn end_earlier_runs(&self, session: &Session, gear: &Gear) -> Result<(), StepError> {
+        for runtime in self.fleet.runtimes.values() {
+            let runs = runtime.of_session(self.member.tenant.as_str(), &session.id);
+            for handle in runs.await? {
+                if gear.handle.as_ref() == Some(&handle) {
+                    continue;
+                }
+                match runtime.end(&handle, Grace::default()).await {
+                    Ok(_) | Err(skein_runtime::error::Error::Missing) => {}
+                    Err(error) => {
+                        let text = format!(
+                            "processes of the earlier run `{handle}` may still be at work: {error}"
+                        );
+                        return Err(failed(Kind::Unavailable, text));
+                    }
+                }
+                runtime.forget(&handle).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// Sees the task on its way. A task that is typed is accepted for delivery here, and the session is
     /// `spawning` until the agent took it, shows a dialog, or lets us wait too long: then it is idle, with a
     /// message that waits.
@@ -328,16 +355,21 @@ impl Carrier {
     /// A turn is interrupted first, by the agent's own keys, so that it can leave its files in order; then
     /// its whole tree is told to end, and killed if it does not.
     async fn stop(&self, session: &Session, gear: &Gear) -> Result<Done, StepError> {
-        self.fleet.release(&self.member).await;
+        // A keeper that waits for a holder which does not answer is freed by the end of the run.
+        let mut released = std::pin::pin!(self.fleet.release(&self.member));
+        let is_released = tokio::time::timeout(RELEASE, &mut released).await.is_ok();
         if let Some(handle) = &gear.handle {
             let runtime = self.fleet.runtime(gear.runtime)?;
-            if session.phase == Phase::Active {
+            if session.phase == Phase::Active && is_released {
                 let interrupted = self.interrupt(session, gear, &*runtime, handle);
                 let _ = tokio::time::timeout(INTERRUPT, interrupted).await;
             }
             match runtime.end(handle, Grace::default()).await {
                 Ok(_) | Err(skein_runtime::error::Error::Missing) => {}
                 Err(error) => return Err(error.into()),
+            }
+            if !is_released {
+                released.await;
             }
             // Of the turn that was cut short it may have told on its way out.
             self.fleet.count_last(&self.desk, session).await?;

@@ -6,7 +6,7 @@ use skein_domain::{Gear, Saga, SagaKind, Session, WorkspaceState};
 use skein_runtime::runtime::Grace;
 
 use super::journal::{Carrier, gone};
-use super::step::{Left, Patch, StepError, end_setup, gear_of, off, take_away};
+use super::step::{Left, Patch, RELEASE, StepError, end_setup, gear_of, off, take_away};
 
 impl Carrier {
     pub(crate) async fn undo(
@@ -30,12 +30,16 @@ impl Carrier {
     }
 
     async fn undo_launch(&self, gear: &Gear) -> Result<Patch, StepError> {
-        self.fleet.release(&self.member).await;
+        let mut released = std::pin::pin!(self.fleet.release(&self.member));
+        let is_released = tokio::time::timeout(RELEASE, &mut released).await.is_ok();
         if let Some(handle) = &gear.handle {
             let runtime = self.fleet.runtime(gear.runtime)?;
             match runtime.end(handle, Grace::default()).await {
                 Ok(_) | Err(skein_runtime::error::Error::Missing) => {}
                 Err(error) => return Err(error.into()),
+            }
+            if !is_released {
+                released.await;
             }
             runtime.forget(handle).await?;
         }

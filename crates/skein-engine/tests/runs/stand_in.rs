@@ -245,6 +245,9 @@ impl Runtime for Terminals {
     fn list(&self) -> Task<'_, Vec<FoundRun>> {
         Box::pin(std::future::ready(Ok(vec![])))
     }
+    fn of_session<'a>(&'a self, _: &'a str, _: &'a SessionId) -> Task<'a, Vec<RunHandle>> {
+        Box::pin(std::future::ready(Ok(vec![])))
+    }
     fn end<'a>(&'a self, handle: &'a RunHandle, _: Grace) -> Task<'a, Exit> {
         if let Some((path, text)) = self.last_words.lock().unwrap().take() {
             add(&path, &text);

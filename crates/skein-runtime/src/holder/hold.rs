@@ -17,9 +17,11 @@ use super::client::Client;
 use super::input::{Queue, Waiter};
 use super::terminal::Terminal;
 use super::tree::{LOOK, Tree};
+use crate::cgroup::Group;
 use crate::folder::{ExitRecord, Folder};
 use crate::frame::Tell;
 use crate::log::Log;
+use crate::presence::{drain, is_removed, watch_lock};
 use crate::runtime::Grace;
 
 mod serve;
@@ -34,6 +36,8 @@ const DRAW_EVERY: Duration = Duration::from_millis(30);
 /// After the agent's end: output may still be on its way for so long after the last piece, and in all.
 const DRAIN_QUIET: Duration = Duration::from_millis(200);
 const DRAIN_MOST: Duration = Duration::from_secs(1);
+/// How often a holder looks whether its folder is still there, should the kernel not have told.
+const LOOK_FOR_FOLDER: Duration = Duration::from_secs(300);
 /// Reads in one round, so that input and clients get their turn between megabytes.
 const READS: usize = 8;
 
@@ -45,6 +49,7 @@ pub(super) struct Parts {
     pub(super) master: OwnedFd,
     pub(super) pts: Pts,
     pub(super) pid: i32,
+    pub(super) group: Option<Group>,
     pub(super) terminal: Terminal,
     pub(super) log: Log,
 }
@@ -58,8 +63,11 @@ struct Draining {
 
 pub(super) struct Holder {
     folder: Folder,
-    /// Held until the process ends: it is the proof of life.
-    _lock: File,
+    /// Held until the process ends: it is the proof of life. When the file is removed the run cannot be found any
+    /// more.
+    lock: File,
+    /// Readable when something happened to the lock's file.
+    lock_events: Option<OwnedFd>,
     listener: UnixListener,
     signals: [UnixStream; 2],
     master: OwnedFd,
@@ -92,13 +100,16 @@ pub(super) struct Holder {
     told_at: Option<Instant>,
     /// When the daemon last had something typed.
     typed_at: Option<Instant>,
+    /// When the folder was last looked for.
+    looked_at: Instant,
 }
 
 impl Holder {
     pub(super) fn new(parts: Parts) -> Self {
         Self {
+            lock_events: watch_lock(&parts.folder.lock_path()).ok(),
             folder: parts.folder,
-            _lock: parts.lock,
+            lock: parts.lock,
             listener: parts.listener,
             signals: parts.signals,
             master: parts.master,
@@ -111,7 +122,7 @@ impl Holder {
             next_client: 1,
             typist: None,
             typed: 0,
-            tree: Tree::new(parts.pid),
+            tree: Tree::new(parts.pid, parts.group),
             asked: false,
             dismissed: false,
             draining: None,
@@ -123,6 +134,7 @@ impl Holder {
             told: 0,
             told_at: None,
             typed_at: None,
+            looked_at: Instant::now(),
         }
     }
 
@@ -148,6 +160,7 @@ impl Holder {
             self.dismissed |= !self.asked;
             self.tree.end(Grace::default().terminate);
         }
+        self.mind_folder(ready.lock_changed);
         if ready.output {
             self.read_output();
         }
@@ -165,6 +178,23 @@ impl Holder {
         self.tell_sights();
         self.draw();
         self.bury_clients();
+    }
+
+    /// With its folder a run goes: nobody can find it any more. A folder that was moved, with the home around it,
+    /// is still there.
+    fn mind_folder(&mut self, changed: bool) {
+        if let (true, Some(events)) = (changed, &self.lock_events) {
+            drain(events);
+        }
+        let due = self.looked_at.elapsed() >= LOOK_FOR_FOLDER;
+        if self.tree.is_ending() || !(changed || due) {
+            return;
+        }
+        self.looked_at = Instant::now();
+        if is_removed(&self.lock) {
+            self.dismissed |= !self.asked;
+            self.tree.end(Grace::default().terminate);
+        }
     }
 
     fn is_over(&mut self) -> bool {
@@ -215,6 +245,9 @@ impl Holder {
             }
             fds.push(PollFd::from_borrowed_fd(client.stream.as_fd(), flags));
         }
+        if let Some(events) = &self.lock_events {
+            fds.push(PollFd::from_borrowed_fd(events.as_fd(), PollFlags::IN));
+        }
         if !self.closed {
             fds.push(PollFd::from_borrowed_fd(self.master.as_fd(), master));
         }
@@ -228,6 +261,8 @@ impl Holder {
                     .intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR)
             });
         drop(fds);
+        let lock_changed =
+            self.lock_events.is_some() && happened.get(3 + self.clients.len()).is_some_and(|h| *h);
         let clients = self
             .clients
             .iter()
@@ -243,16 +278,17 @@ impl Holder {
             ],
             output,
             clients,
+            lock_changed,
         }
     }
 
-    /// None: nothing happens unless something comes.
+    /// How long nothing is due.
     fn timeout(&self) -> Option<Duration> {
         let now = Instant::now();
-        let mut due: Vec<Duration> = vec![];
-        if self.tree.is_ending() {
-            due.push(LOOK);
-        }
+        let mut due = vec![match self.tree.is_ending() {
+            true => LOOK,
+            false => LOOK_FOR_FOLDER.saturating_sub(self.looked_at.elapsed()),
+        }];
         if self.told < self.changes
             && let Some(at) = self.told_at
         {
@@ -399,6 +435,7 @@ struct Ready {
     signalled: [bool; 2],
     output: bool,
     clients: Vec<u64>,
+    lock_changed: bool,
 }
 
 /// Whether it ended as one does who is told to, by itself or by a shell above it.

@@ -1,16 +1,18 @@
 //! From a specification to a started agent.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::fs::{MemfdFlags, OFlags, fcntl_getfl, fcntl_setfl, memfd_create};
+use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::process::{set_child_subreaper, setsid};
 use rustix::termios::{Winsize, tcsetwinsize};
 use serde::{Deserialize, Serialize};
@@ -18,10 +20,15 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 
 use super::hold::{Holder, Parts};
 use super::terminal::Terminal;
+use super::tree::Tree;
+use crate::cgroup::Group;
 use crate::folder::{AgentRecord, Folder, RunRecord};
 use crate::log::Log;
-use crate::process::{MARK, Process, STUBBORN, sweep};
+use crate::process::{MARK, Process, Traces, token_name};
 use crate::runtime::Size;
+
+/// The lowest number of the token's descriptor.
+const TOKEN: i32 = 200;
 
 /// What to start, as the runtime says it.
 #[derive(Debug, Serialize, Deserialize)]
@@ -34,7 +41,7 @@ pub(crate) struct Spec {
     pub(crate) rows: u16,
     pub(crate) cols: u16,
     pub(crate) log: PathBuf,
-    /// `<tenant>/<session>/<run>`, to which the holder adds something random.
+    /// What the run's processes are known by: see [`Folder::mark`], with something random after it.
     pub(crate) mark: String,
 }
 
@@ -75,12 +82,13 @@ pub(super) fn report(report: &Report) -> i32 {
     i32::from(!matches!(report, Report::Started { .. }))
 }
 
-pub(super) fn main() -> i32 {
+pub(super) fn main(group: &OsStr) -> i32 {
     let spec = match read() {
         Ok(spec) => spec,
         Err(error) => return report(&Report::failed("no specification", error)),
     };
-    match start(&spec) {
+    let group = Group::recorded(Path::new(group), &spec.mark);
+    match start(&spec, group) {
         Ok(holder) => {
             let code = report(&Report::Started { pid: holder.pid() });
             let_go_of_stdio();
@@ -97,7 +105,7 @@ fn read() -> io::Result<Spec> {
     Ok(serde_json::from_str(&text)?)
 }
 
-fn let_go_of_stdio() {
+pub(super) fn let_go_of_stdio() {
     if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
         let _ = rustix::stdio::dup2_stdin(&null);
         let _ = rustix::stdio::dup2_stdout(&null);
@@ -105,7 +113,7 @@ fn let_go_of_stdio() {
     }
 }
 
-fn start(spec: &Spec) -> Result<Holder, Report> {
+fn start(spec: &Spec, group: Option<Group>) -> Result<Holder, Report> {
     // Already a leader when started by hand; that is as good.
     let _ = setsid();
     let _ = rustix::thread::set_name(c"skein-holder");
@@ -127,9 +135,14 @@ fn start(spec: &Spec) -> Result<Holder, Report> {
             return Err(Report::Over);
         }
         // A holder died while it started its agent; nobody was told of that one.
-        sweep(&record.mark, None, Duration::ZERO);
+        // By its own mark: what begins like it is us as well.
+        let own = |mark: &str| mark.len() - mark.rsplit('.').next().unwrap_or(mark).len();
+        if record.mark.get(..own(&record.mark)) == spec.mark.get(..own(&spec.mark)) {
+            let group = record.group(&record.mark);
+            Traces::new(record.mark, group).sweep(Duration::ZERO);
+        }
     }
-    begin(spec, &folder, lock).inspect_err(|_| {
+    begin(spec, &folder, lock, group).inspect_err(|_| {
         let _ = folder.remove();
     })
 }
@@ -145,7 +158,7 @@ fn lock(folder: &Folder) -> io::Result<Option<File>> {
     Ok(None)
 }
 
-fn begin(spec: &Spec, folder: &Folder, lock: File) -> Result<Holder, Report> {
+fn begin(spec: &Spec, folder: &Folder, lock: File, group: Option<Group>) -> Result<Holder, Report> {
     let Some(program) = spec.argv.first() else {
         return Err(Report::CannotStart {
             program: String::new(),
@@ -165,25 +178,23 @@ fn begin(spec: &Spec, folder: &Folder, lock: File) -> Result<Holder, Report> {
     let listener = listen(folder).map_err(failed("cannot listen"))?;
     let signals = signals().map_err(failed("cannot watch signals"))?;
 
-    let mut random = [0u8; 8];
-    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
-        .map_err(|e| Report::failed("no randomness", e))?;
     let mut record = RunRecord {
-        mark: format!("{}/{:016x}", spec.mark, u64::from_ne_bytes(random)),
+        mark: spec.mark.clone(),
         holder: i32::try_from(std::process::id()).unwrap_or_default(),
+        group: group.as_ref().map(|group| group.path().to_owned()),
         agent: None,
     };
     folder
         .write_record(&record)
         .map_err(failed("cannot write the run down"))?;
 
-    let (master, pts, pid) = spawn(spec, &record.mark).map_err(cannot)?;
+    let (master, pts, pid) = spawn(spec, group.as_ref()).map_err(cannot)?;
     // None when it ended at once; its id cannot be another's before we have waited for it.
     let start = Process::find(pid).map_or(0, |process| process.start);
     record.agent = Some(AgentRecord { pid, start });
     if let Err(error) = folder.write_record(&record) {
         // Nobody could find it again, so it must not go on.
-        sweep(&record.mark, Process::find(pid), STUBBORN);
+        Tree::new(pid, group).end_within(Duration::ZERO);
         return Err(Report::failed("cannot write the run down", error));
     }
     Ok(Holder::new(Parts {
@@ -194,6 +205,7 @@ fn begin(spec: &Spec, folder: &Folder, lock: File) -> Result<Holder, Report> {
         master,
         pts,
         pid,
+        group,
         terminal: Terminal::new(size(spec)),
         log,
     }))
@@ -229,7 +241,10 @@ fn signals() -> io::Result<[UnixStream; 2]> {
 }
 
 /// The agent in a session of its own, with the pty as its controlling terminal.
-fn spawn(spec: &Spec, mark: &str) -> Result<(OwnedFd, pty_process::blocking::Pts, i32), String> {
+fn spawn(
+    spec: &Spec,
+    group: Option<&Group>,
+) -> Result<(OwnedFd, pty_process::blocking::Pts, i32), String> {
     let (pty, pts) = pty_process::blocking::open().map_err(|e| format!("no terminal: {e}"))?;
     let master = OwnedFd::from(pty);
     let (rows, cols) = (spec.rows.max(1), spec.cols.max(1));
@@ -252,13 +267,22 @@ fn spawn(spec: &Spec, mark: &str) -> Result<(OwnedFd, pty_process::blocking::Pts
         .envs(&spec.env)
         .env("TERM", "xterm-256color")
         .env("COLORTERM", "truecolor")
-        .env(MARK, mark)
+        .env(MARK, &spec.mark)
         .current_dir(&spec.cwd);
     if let Some(stdin) = &spec.stdin {
         let file = File::open(stdin).map_err(|e| format!("`{}`: {e}", stdin.display()))?;
         command = command.stdin(file);
     }
-    let child = command.spawn_borrowed(&pts).map_err(|e| match e {
+    // Without it the run is known by the rest of its traces.
+    let _token = token(&spec.mark);
+    let spawned = match group {
+        Some(group) => match group.inside(|| command.spawn_borrowed(&pts)) {
+            Ok(spawned) => spawned,
+            Err(error) => return Err(format!("cgroup `{}`: {error}", group.path().display())),
+        },
+        None => command.spawn_borrowed(&pts),
+    };
+    let child = spawned.map_err(|e| match e {
         pty_process::Error::Io(e) if e.kind() == io::ErrorKind::NotFound => {
             "no such program".to_owned()
         }
@@ -266,4 +290,13 @@ fn spawn(spec: &Spec, mark: &str) -> Result<(OwnedFd, pty_process::blocking::Pts
     })?;
     let pid = i32::try_from(child.id()).map_err(|e| e.to_string())?;
     Ok((master, pts, pid))
+}
+
+/// A file in memory that the agent and all it starts inherit. Its number is high, out of the way of those that
+/// scripts use.
+fn token(mark: &str) -> rustix::io::Result<OwnedFd> {
+    let made = memfd_create(token_name(mark), MemfdFlags::CLOEXEC)?;
+    let token = fcntl_dupfd_cloexec(made, TOKEN)?;
+    fcntl_setfd(&token, FdFlags::empty())?;
+    Ok(token)
 }

@@ -1,12 +1,14 @@
 //! The agent and everything below it, and their end.
 
 use std::collections::HashSet;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::process::{Signal, WaitOptions, wait};
 use skein_domain::Exit;
 
+use crate::cgroup::Group;
 use crate::process::{Process, STUBBORN, ask_to_end};
 
 /// While something is to end, how often to look whether it did.
@@ -24,14 +26,16 @@ pub(super) struct Tree {
     ending: Option<Ending>,
     /// Whether a child may still be there.
     populated: bool,
+    group: Option<Group>,
 }
 
 impl Tree {
-    pub(super) fn new(agent: i32) -> Self {
+    pub(super) fn new(agent: i32, group: Option<Group>) -> Self {
         Self {
             agent,
             ending: None,
             populated: true,
+            group,
         }
     }
 
@@ -57,6 +61,16 @@ impl Tree {
             }
         }
         exit
+    }
+
+    /// Ends everything and waits until it is gone, or cannot be killed.
+    pub(super) fn end_within(mut self, grace: Duration) {
+        self.end(grace);
+        self.reap();
+        while !self.is_empty() && self.press() {
+            thread::sleep(LOOK);
+            self.reap();
+        }
     }
 
     /// From now on everything is to end; the shorter grace counts.
@@ -88,6 +102,12 @@ impl Tree {
         };
         let now = Instant::now();
         let me = i32::try_from(std::process::id()).unwrap_or_default();
+        if now >= ending.kill_at
+            && let Some(group) = &self.group
+        {
+            // In one step, so that not even one that forks all the time gets away.
+            group.kill();
+        }
         for process in Process::descendants(me) {
             if now >= ending.kill_at {
                 process.signal(Signal::KILL);

@@ -110,12 +110,11 @@ impl TmuxRuntime {
         private.mode(0o700).create(new.path())?;
         private.create(new.file("live"))?;
         let lock = folder::lock(&new.file("launcher"))?;
-        let home = name::hash(self.root.as_os_str().as_encoded_bytes());
         let identity = Identity {
             tenant: launch.tenant.clone(),
             session: launch.session.to_string(),
             run: launch.run,
-            mark: format!("tmux/{home:016x}/{name}"),
+            mark: self.mark(name),
         };
         let mut env: Vec<(String, String)> = launch.env.clone().into_iter().collect();
         env.retain(|(name, _)| name != MARK && name != "TERM");

@@ -26,6 +26,7 @@ impl Desk {
         let runtime = PtyRuntime::new(PtyOptions {
             holder: vec![env!("CARGO_BIN_EXE_skein-holder").into()],
             root: folder.path().join("runs"),
+            groups: skein_runtime::Groups::default(),
         });
         let desk = Arc::new(Desk { folder, runtime });
         let tokio = tokio::runtime::Builder::new_current_thread()

@@ -21,9 +21,10 @@ async fn l3_a_killed_server_leaves_every_run_missing_and_nothing_hangs() {
     let tmux = home.tmux();
     let mut runs = vec![];
     for number in 1..=3 {
-        // Deaf to the hang-up, so that something is left over.
-        let script =
-            format!("trap '' HUP; echo $$ > pid-{number}; echo ready; while :; do sleep 0.2; done");
+        // Deaf to the hang-up and to what the guard says first, so that something is left over for a while.
+        let script = format!(
+            "trap '' HUP TERM; echo $$ > pid-{number}; echo ready; while :; do sleep 0.2; done"
+        );
         let handle = tmux.launch(home.shell(number, &script)).await.unwrap();
         let run = tmux.connect(&handle).await.unwrap();
         shown(&*run, "ready").await;

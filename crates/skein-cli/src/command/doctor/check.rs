@@ -499,6 +499,30 @@ pub(super) async fn events(context: &Context) -> Option<Finding> {
     })
 }
 
+/// By what the processes of a run are found when its holder was killed; none while the settings cannot be read.
+pub(super) fn process_control(context: &Context) -> Option<Finding> {
+    let settings = Settings::load(&context.environment, None).ok()?;
+    let groups = skein_runtime::Groups::parse(&settings.cgroup.value).ok()?;
+    let rest = "a guard process ends them, and after the guard the daemon finds them by their environment and an \
+                inherited file";
+    Some(match groups.find() {
+        Ok(parent) => Finding::ok(
+            "processes",
+            format!(
+                "each run has a cgroup below {}; a process escapes only by moving to another cgroup",
+                parent.display()
+            ),
+        ),
+        Err(why) => Finding::ok(
+            "processes",
+            format!(
+                "runs have no cgroup ({why}): {rest}; a process that dropped both escapes if holder and guard are \
+                 killed"
+            ),
+        ),
+    })
+}
+
 pub(super) fn clock(home: &Home) -> Finding {
     let now = when::now();
     let first: Timestamp = "2025-01-01T00:00:00Z".parse().expect("a constant");

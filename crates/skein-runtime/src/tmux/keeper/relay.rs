@@ -19,6 +19,7 @@ use super::guard::Guard;
 use super::last;
 use super::start::Parts;
 use crate::log::Log;
+use crate::presence::{add_lock, is_removed};
 use crate::process::{Process, STUBBORN, ask_to_end};
 
 /// Output is told of at most four times a second.
@@ -36,6 +37,8 @@ const WAITING: usize = 256 * 1024;
 pub(super) struct Relay<'a> {
     folder: &'a Folder,
     order: &'a Order,
+    /// The lock that says we live.
+    alive: &'a File,
     parts: Parts,
     guard: Guard,
     log: Option<Log>,
@@ -59,7 +62,7 @@ struct Stop {
 }
 
 impl<'a> Relay<'a> {
-    pub(super) fn new(folder: &'a Folder, order: &'a Order, parts: Parts) -> Self {
+    pub(super) fn new(folder: &'a Folder, order: &'a Order, parts: Parts, alive: &'a File) -> Self {
         let open = |name| {
             folder::private(
                 &folder.file(name),
@@ -70,6 +73,7 @@ impl<'a> Relay<'a> {
         Self {
             folder,
             order,
+            alive,
             parts,
             guard: Guard::default(),
             // An agent does not stop because its history cannot be written.
@@ -105,6 +109,10 @@ impl<'a> Relay<'a> {
             if ready.asked {
                 self.drain_asked();
                 self.heed_end();
+                if is_removed(self.alive) {
+                    // Nobody can find the run any more.
+                    self.begin_to_stop(GRACE);
+                }
             }
             if ready.inner {
                 self.read_agent();
@@ -352,6 +360,7 @@ fn watch(folder: &Folder) -> io::Result<OwnedFd> {
     let flags = inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC;
     let events = inotify::init(flags)?;
     inotify::add_watch(&events, folder.path(), inotify::WatchFlags::MOVED_TO)?;
+    add_lock(&events, &folder.file("alive"))?;
     Ok(events)
 }
 

@@ -1,0 +1,244 @@
+//! One cgroup per run, where cgroup v2 lets this user make one.
+//!
+//! A process cannot leave its cgroup by forking, by a new session or by clearing its environment, so a group
+//! answers for certain which processes belong to a run and ends them in one step. The guard makes the group and
+//! removes it; the holder starts the agent inside; the daemon uses it after both died.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::statfs;
+
+/// `f_type` of cgroup v2, from statfs(2).
+const CGROUP2: u32 = 0x6367_7270;
+const PREFIX: &str = "skein.";
+
+/// Where runs get their cgroups.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Groups {
+    /// Below the daemon's own cgroup, if it is writable.
+    #[default]
+    Auto,
+    /// Nowhere: processes are found by other evidence.
+    Off,
+    /// Below this cgroup.
+    In(PathBuf),
+}
+
+impl Groups {
+    /// `auto`, `off` or an absolute path; else what is wrong.
+    pub fn parse(word: &str) -> Result<Self, String> {
+        match word {
+            "auto" => Ok(Self::Auto),
+            "off" => Ok(Self::Off),
+            path if path.starts_with('/') => Ok(Self::In(path.into())),
+            _ => Err("expected `auto`, `off` or the absolute path of a cgroup".into()),
+        }
+    }
+
+    pub(crate) fn to_word(&self) -> std::ffi::OsString {
+        match self {
+            Self::Auto => "auto".into(),
+            Self::Off => "off".into(),
+            Self::In(path) => path.clone().into(),
+        }
+    }
+
+    /// The cgroup in which groups can be made; else why there is none. Makes a group and removes it to find out.
+    pub fn find(&self) -> Result<PathBuf, String> {
+        let parent = match self {
+            Self::Off => return Err("`daemon.cgroup` is `off`".into()),
+            Self::In(path) => path.clone(),
+            Self::Auto => own().ok_or("this process is in no cgroup of version 2")?,
+        };
+        let shown = parent.display().to_string();
+        if !is_cgroup(&parent) {
+            return Err(format!("`{shown}` is no cgroup of version 2"));
+        }
+        let own = own().ok_or("this process is in no cgroup of version 2")?;
+        // The kernel lets a process change its cgroup only when both ends and what is above them are writable.
+        let above = common(&own, &parent);
+        OpenOptions::new()
+            .write(true)
+            .open(above.join("cgroup.procs"))
+            .map_err(|e| format!("`{}` cannot be written to: {e}", above.display()))?;
+        let probe = parent.join(format!("{PREFIX}probe.{}", std::process::id()));
+        fs::create_dir(&probe).map_err(|e| format!("no group can be made in `{shown}`: {e}"))?;
+        let can_kill = probe.join("cgroup.kill").exists();
+        let _ = fs::remove_dir(&probe);
+        match can_kill {
+            true => Ok(parent),
+            false => Err("the kernel has no `cgroup.kill`; it came with Linux 5.14".into()),
+        }
+    }
+}
+
+/// The cgroup of one run.
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    path: PathBuf,
+}
+
+impl Group {
+    pub(crate) fn create(parent: &Path, mark: &str) -> io::Result<Self> {
+        let path = parent.join(name(mark));
+        fs::create_dir(&path)?;
+        Ok(Self { path })
+    }
+
+    /// The group that a record names. The record lies where agents can write, so the path counts only if it is
+    /// a cgroup whose name begins as the run's own does.
+    pub(crate) fn recorded(path: &Path, mark: &str) -> Option<Self> {
+        let file = path.file_name().and_then(|name| name.to_str());
+        let named = file.is_some_and(|file| file.starts_with(&name(mark)));
+        (named && is_cgroup(path)).then(|| Self {
+            path: path.to_owned(),
+        })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Runs `act` inside the group and comes back: what it starts stays there from its first instruction on.
+    pub(crate) fn inside<T>(&self, act: impl FnOnce() -> T) -> io::Result<T> {
+        let before = own().ok_or_else(|| io::Error::other("this process is in no cgroup"))?;
+        move_to(&self.path)?;
+        let result = act();
+        // Should it fail we stay in the group, and `kill` spares it.
+        let _ = move_to(&before);
+        Ok(result)
+    }
+
+    /// Every process in it and in groups below it.
+    pub(crate) fn members(&self) -> Vec<i32> {
+        let mut found = vec![];
+        for path in self.with_groups_below() {
+            let listed = fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default();
+            found.extend(listed.lines().filter_map(|line| line.parse::<i32>().ok()));
+        }
+        found
+    }
+
+    /// Kills all members in one step. Does nothing when this process is one of them.
+    pub(crate) fn kill(&self) {
+        let me = i32::try_from(std::process::id()).unwrap_or_default();
+        if !self.members().contains(&me) {
+            let _ = write(&self.path.join("cgroup.kill"), b"1");
+        }
+    }
+
+    /// Removes it when it is empty.
+    pub(crate) fn remove(&self) {
+        for path in self.with_groups_below().iter().rev() {
+            let _ = fs::remove_dir(path);
+        }
+    }
+
+    /// Parents before children.
+    fn with_groups_below(&self) -> Vec<PathBuf> {
+        let mut found = vec![self.path.clone()];
+        let mut at = 0;
+        while let Some(path) = found.get(at) {
+            let below: Vec<PathBuf> = fs::read_dir(path)
+                .into_iter()
+                .flatten()
+                .flatten()
+                .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+                .map(|entry| entry.path())
+                .collect();
+            found.extend(below);
+            at += 1;
+        }
+        found
+    }
+}
+
+/// A mark in one word of a path.
+fn name(mark: &str) -> String {
+    format!("{PREFIX}{}", mark.replace('/', "."))
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the type of `f_type` differs between machines; the number has 32 bits"
+)]
+fn is_cgroup(path: &Path) -> bool {
+    statfs(path).is_ok_and(|found| found.f_type as u32 == CGROUP2)
+}
+
+fn move_to(group: &Path) -> io::Result<()> {
+    write(&group.join("cgroup.procs"), b"0")
+}
+
+/// Opened without creating: a group that went meanwhile is not to become a file.
+fn write(path: &Path, text: &[u8]) -> io::Result<()> {
+    OpenOptions::new().write(true).open(path)?.write_all(text)
+}
+
+/// The cgroup this process is in.
+fn own() -> Option<PathBuf> {
+    let cgroup = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let found = place(&cgroup, &mounts)?;
+    fs::metadata(&found)
+        .is_ok_and(|m| m.nlink() > 0)
+        .then_some(found)
+}
+
+/// Where a process with this /proc/self/cgroup finds its cgroup, by its /proc/self/mountinfo.
+fn place(cgroup: &str, mounts: &str) -> Option<PathBuf> {
+    let inside = cgroup.lines().find_map(|line| line.strip_prefix("0::"))?;
+    mounts.lines().find_map(|line| {
+        let (before, after) = line.split_once(" - ")?;
+        if after.split(' ').next()? != "cgroup2" {
+            return None;
+        }
+        let mut fields = before.split(' ').skip(3);
+        let (root, point) = (fields.next()?, fields.next()?);
+        // A mount may show a part of the hierarchy only.
+        let rest = Path::new(inside).strip_prefix(root).ok()?;
+        Some(Path::new(point).join(rest))
+    })
+}
+
+/// The deepest folder above both.
+fn common(one: &Path, other: &Path) -> PathBuf {
+    let shared = one.components().zip(other.components());
+    shared.take_while(|(a, b)| a == b).map(|(a, _)| a).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_own_cgroup_is_found_in_every_layout() {
+        let unified = "41 31 0:38 / /sys/fs/cgroup rw,relatime - cgroup2 cgroup2 rw\n";
+        let hybrid = "30 20 0:1 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n\
+                      41 31 0:38 / /sys/fs/cgroup/unified rw,relatime shared:3 - cgroup2 cgroup2 rw\n";
+        let part = "41 31 0:38 /box /sys/fs/cgroup rw,relatime - cgroup2 cgroup2 rw\n";
+        for (cgroup, mounts, expected) in [
+            ("0::/a/b.scope\n", unified, Some("/sys/fs/cgroup/a/b.scope")),
+            ("9:cpu:/x\n0::/\n", hybrid, Some("/sys/fs/cgroup/unified")),
+            ("0::/box/run\n", part, Some("/sys/fs/cgroup/run")),
+            ("0::/elsewhere\n", part, None),
+            ("9:cpu:/x\n", hybrid, None),
+        ] {
+            let found = place(cgroup, mounts).map(|p| p.components().collect::<PathBuf>());
+            assert_eq!(found.as_deref(), expected.map(Path::new), "{cgroup:?}");
+        }
+    }
+
+    #[test]
+    fn a_recorded_group_must_be_a_cgroup_with_the_runs_name() {
+        assert!(Group::recorded(Path::new("/sys/fs/cgroup"), "t/s/1/ab").is_none());
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("skein.t.s.1.ab");
+        fs::create_dir(&path).unwrap();
+        assert!(Group::recorded(&path, "t/s/1/ab").is_none(), "no cgroup");
+    }
+}

@@ -1,0 +1,83 @@
+//! The guard: the holder's parent, which ends the agent's tree when the holder was killed.
+//!
+//! It adopts what loses its parent, so whatever a killed holder leaves becomes its child, however it was started.
+//! It sleeps in `wait` until then.
+
+use std::ffi::OsStr;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, WaitOptions, set_child_subreaper, setsid, wait};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use super::start::{Report, let_go_of_stdio, report};
+use super::tree::Tree;
+use super::{HOLD, again};
+use crate::cgroup::{Group, Groups};
+use crate::runtime::Grace;
+
+pub(super) fn main(groups: &OsStr, mark: &OsStr, folder: &OsStr) -> i32 {
+    // Already a leader when started by hand; that is as good.
+    let _ = setsid();
+    let _ = rustix::thread::set_name(c"skein-guard");
+    if let Err(error) = prepare() {
+        return report(&Report::Failed {
+            why: format!("cannot guard the holder: {error}"),
+        });
+    }
+    let group = make_group(groups, mark);
+    let path = group
+        .as_ref()
+        .map_or(OsStr::new(""), |g| g.path().as_os_str());
+    let holder = match again("skein", &[OsStr::new(HOLD), path, folder], mark).spawn() {
+        Ok(holder) => holder.id(),
+        Err(error) => {
+            if let Some(group) = group {
+                group.remove();
+            }
+            return report(&Report::Failed {
+                why: format!("cannot start the holder: {error}"),
+            });
+        }
+    };
+    let_go_of_stdio();
+    guard(holder, group);
+    0
+}
+
+/// Waits until the process `holder`, our child, is over, and ends what it left.
+pub(crate) fn guard(holder: u32, group: Option<Group>) {
+    let holder = i32::try_from(holder).unwrap_or_default();
+    until_over(holder);
+    // After a holder that ended by itself there is nothing.
+    Tree::new(holder, group.clone()).end_within(Grace::default().terminate);
+    if let Some(group) = group {
+        group.remove();
+    }
+}
+
+pub(crate) fn prepare() -> std::io::Result<()> {
+    set_child_subreaper(Pid::from_raw(1))?;
+    // A machine that shuts down tells everybody at once. The holder decides when the run is over.
+    for signal in [SIGTERM, SIGINT, SIGHUP] {
+        let ignored = std::sync::Arc::default();
+        signal_hook::flag::register(signal, ignored)?;
+    }
+    Ok(())
+}
+
+/// A run without a cgroup is guarded all the same.
+fn make_group(groups: &OsStr, mark: &OsStr) -> Option<Group> {
+    let parent = Groups::parse(groups.to_str()?).ok()?.find().ok()?;
+    Group::create(&parent, mark.to_str()?).ok()
+}
+
+fn until_over(holder: i32) {
+    loop {
+        match wait(WaitOptions::empty()) {
+            Ok(Some((pid, _))) if pid.as_raw_nonzero().get() == holder => return,
+            Ok(_) | Err(Errno::INTR) => {}
+            // Without a child there is nothing to wait for.
+            Err(_) => return,
+        }
+    }
+}
