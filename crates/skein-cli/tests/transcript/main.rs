@@ -29,6 +29,8 @@ mod forks;
 #[cfg(target_os = "linux")]
 #[path = "../preload/library.rs"]
 mod library;
+mod limits;
+mod markdown;
 mod redis;
 mod retries;
 #[cfg(target_os = "linux")]

@@ -14,7 +14,7 @@ use skein_store_sqlite::{Inspection, SCHEMA};
 use skein_wire::DaemonStatus;
 use skein_workspace::git::{OLDEST, version};
 
-use super::Finding;
+use super::{Finding, State};
 use crate::context::{Context, Running, VERSION};
 use crate::error::UserError;
 use crate::home::Home;
@@ -347,7 +347,41 @@ pub(super) fn transcripts(home: &Home) -> Option<Finding> {
         return None;
     }
     let found = transcript::inspect(&path);
-    Some(file("hot tier", &path, found, transcript::SCHEMA))
+    let is_current = matches!(&found, Ok(found) if found.schema == transcript::SCHEMA);
+    let finding = file("hot tier", &path, found, transcript::SCHEMA);
+    if finding.state != State::Ok || !is_current {
+        return Some(finding);
+    }
+    let damaged = transcript::damaged_entries(&path);
+    Some(undecodable("hot tier", &path, damaged).unwrap_or(finding))
+}
+
+/// A problem if some rows of a sound file cannot be decoded.
+fn undecodable(
+    check: &'static str,
+    path: &Path,
+    damaged: Result<Vec<String>, skein_store::Error>,
+) -> Option<Finding> {
+    const NAMED: usize = 5;
+    let message = match damaged {
+        Ok(damaged) if damaged.is_empty() => return None,
+        Ok(damaged) => {
+            let more = match damaged.len().saturating_sub(NAMED) {
+                0 => String::new(),
+                more => format!("; and {more} more"),
+            };
+            let named: Vec<&str> = damaged.iter().take(NAMED).map(String::as_str).collect();
+            format!(
+                "{} in {}: {}{more}",
+                text::count(damaged.len(), "damaged row"),
+                path.display(),
+                named.join("; ")
+            )
+        }
+        Err(error) => error.to_string(),
+    };
+    let fix = "everything else goes on to work; to get these back, restore the file from a backup of the home";
+    Some(Finding::problem(check, message, fix))
 }
 
 fn file(
