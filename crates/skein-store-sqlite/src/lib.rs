@@ -4,6 +4,7 @@
 //! - `schema`: tables, indexes and the steps that lead to them.
 //! - `sql`: the backend contract as statements, for readers and the writer alike.
 //! - `writer`: the one thread that writes; many jobs share one commit.
+//! - `home_files`: the ledger's record of the home's other files.
 //! - `pool`: a few connections for readers.
 //! - `foreign`: a look into databases of other programs.
 //! - [`transcript`]: the hot tier of transcripts.
@@ -12,6 +13,7 @@
 
 mod failure;
 mod foreign;
+mod home_files;
 mod open;
 mod pool;
 mod schema;
@@ -26,6 +28,7 @@ use skein_store::Error;
 use skein_store::backend::{Backend, ReadJob, Result, WriteJob, WriteReply};
 
 pub use foreign::rows;
+pub use home_files::{HomeFile, recorded_home_file};
 pub use open::{Inspection, inspect};
 pub use schema::SCHEMA;
 

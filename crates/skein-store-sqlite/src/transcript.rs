@@ -16,7 +16,7 @@ mod schema;
 mod search;
 mod sql;
 
-pub use damage::damaged_entries;
+pub use damage::{damaged_entries, file_id};
 pub use hot::SqliteHot;
 pub use search::SqliteIndex;
 

@@ -30,6 +30,7 @@ mod forks;
 #[path = "../preload/library.rs"]
 mod library;
 mod limits;
+mod lost;
 mod markdown;
 mod redis;
 mod retries;

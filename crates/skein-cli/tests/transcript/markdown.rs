@@ -55,8 +55,9 @@ fn l15_no_message_forges_a_section_of_a_markdown_export() {
         assert!(!heading.contains("2026-01-01"), "{heading}");
     }
     let text = outside.join("\n");
+    assert!(!text.replace("\\]", "").contains(']'), "{text}");
     for bad in [
-        "<script", "<img", "](", "\n[a]:", "\n===", "\n---", "\n~~~", "\n    ",
+        "<script", "<img", "\n[a]:", "\n===", "\n---", "\n~~~", "\n    ",
     ] {
         assert!(!text.contains(bad), "{bad:?} in {text}");
     }

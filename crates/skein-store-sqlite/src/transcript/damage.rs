@@ -1,4 +1,4 @@
-//! Looks for rows that cannot be decoded, without changing the file.
+//! Looks at a file without changing it: who it is, and which of its rows cannot be decoded.
 
 use std::path::Path;
 
@@ -7,10 +7,21 @@ use skein_store::backend::Result;
 use skein_transcript::record;
 
 use super::sql;
-use crate::{failure, open};
+use crate::{failure, open, schema};
 
 /// No more are named: one is enough to restore a backup for.
 const MOST: usize = 100;
+
+/// The id of a file of transcripts; none of one that is empty or of an earlier schema. Changes nothing.
+pub fn file_id(path: &Path) -> Result<Option<String>> {
+    let found = open::look(path).and_then(|connection| match schema::version(&connection)? {
+        0..3 => Ok(None),
+        _ => connection
+            .query_row("SELECT id FROM file", [], |row| row.get(0))
+            .map(Some),
+    });
+    found.map_err(|e| failure::of(path, &e))
+}
 
 /// Every head, strand and entry that cannot be decoded, in words. Reads the whole file, also while a daemon has it
 /// open.
