@@ -65,6 +65,34 @@ impl SqliteBackend {
     }
 }
 
+/// Every record of the ledger at `path` that cannot be read, in words. Changes nothing; works beside a daemon.
+pub fn damaged_records(path: &Path) -> Result<Vec<String>> {
+    let failed = |e| failure::of(path, &e);
+    let connection = open::look(path).map_err(failed)?;
+    let snapshot = connection.unchecked_transaction().map_err(failed)?;
+    let tenants = snapshot
+        .prepare("SELECT DISTINCT tenant FROM records ORDER BY tenant")
+        .and_then(|mut tenants| {
+            let names = tenants.query_map([], |row| row.get::<_, String>(0))?;
+            names.collect::<rusqlite::Result<Vec<_>>>()
+        })
+        .map_err(failed)?;
+    let mut found = vec![];
+    for name in tenants {
+        let Ok(tenant) = name.parse::<TenantId>() else {
+            found.push(format!(
+                "the records of `{name}`, which is no name of a tenant"
+            ));
+            continue;
+        };
+        let access = sql::Access::new(&snapshot, path, &tenant);
+        for record in skein_store::Reader::new(&access, &tenant).damaged()? {
+            found.push(format!("{} (tenant `{tenant}`)", Error::from(record)));
+        }
+    }
+    Ok(found)
+}
+
 impl Backend for SqliteBackend {
     fn read(&self, tenant: &TenantId, job: ReadJob<'_>) -> Result<()> {
         let connection = self.pool.take()?;

@@ -115,11 +115,14 @@ fn forget(home: &Home, name: &str) {
     assert_eq!(removed.unwrap(), 1);
 }
 
+/// Makes a home what it was at some step of its first start.
+type Cut<'a> = &'a dyn Fn(&Home, &Path);
+
 /// What kill -9 leaves after each step of the first start: the ledger, `home-id`, its record, `transcripts.db` that is
 /// empty, the same with its tables, its record.
 #[test]
 fn l4_a_first_start_that_was_cut_off_anywhere_is_gone_on_with() {
-    let steps: [&dyn Fn(&Home, &Path); 5] = [
+    let steps: [Cut<'_>; 5] = [
         &|home, _| {
             forget(home, "transcripts.db");
             forget(home, "home-id");

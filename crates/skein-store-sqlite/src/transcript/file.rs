@@ -176,7 +176,7 @@ impl File {
             },
             E::Corrupt { path, reason } => Error::corrupt(format!("database `{path}`"), reason),
             E::Bug(what) => Error::Bug(what),
-            other @ (E::Domain(_) | E::Foreign { .. } | E::Newer { .. }) => {
+            other @ (E::Domain(_) | E::Damaged { .. } | E::Foreign { .. } | E::Newer { .. }) => {
                 unavailable(other.to_string())
             }
         }

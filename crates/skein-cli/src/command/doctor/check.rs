@@ -336,7 +336,13 @@ pub(super) fn database(home: &Home) -> Finding {
         return Finding::ok("database", "there is none yet");
     }
     let found = skein_store_sqlite::inspect(&path);
-    file("database", &path, found, SCHEMA)
+    let is_current = matches!(&found, Ok(found) if found.schema == SCHEMA);
+    let finding = file("database", &path, found, SCHEMA);
+    if finding.state != State::Ok || !is_current {
+        return finding;
+    }
+    let damaged = skein_store_sqlite::damaged_records(&path);
+    undecodable("database", &path, damaged).unwrap_or(finding)
 }
 
 /// The hot tier, where it is a file of the home.
@@ -403,7 +409,7 @@ fn undecodable(
     path: &Path,
     damaged: Result<Vec<String>, skein_store::Error>,
 ) -> Option<Finding> {
-    const NAMED: usize = 5;
+    const NAMED: usize = 20;
     let message = match damaged {
         Ok(damaged) if damaged.is_empty() => return None,
         Ok(damaged) => {
