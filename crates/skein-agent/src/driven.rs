@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use skein_domain::{Message, NativeId, PromptVia, Question, Reason, Timestamp, Via};
+use skein_transcript::json;
 
 use crate::agent::{
     Abilities, Agent, DuringTurn, Found, Order, Process, Reach, Reader, Reading, Reply, Resets,
@@ -188,7 +189,7 @@ pub(crate) struct Journal {
 impl Reader for Journal {
     fn read(&mut self, text: &str) -> Vec<Reading> {
         text.lines()
-            .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+            .filter_map(|line| json::read::<Value>(line).ok())
             .filter_map(|line| {
                 let event = line.get("event")?.as_str()?.to_owned();
                 let payload = line.get("payload").map(ToString::to_string);

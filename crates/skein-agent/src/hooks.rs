@@ -24,7 +24,7 @@ use std::str::FromStr;
 
 use serde_json::Value;
 use skein_domain::{Activity, NativeId, OptionKind, Question, Reason, Usage};
-use skein_transcript::{Block, Message, MessageId, Role};
+use skein_transcript::{Block, Message, MessageId, Role, json};
 
 use crate::agent::{Reading, Resets, Wanted};
 use crate::said;
@@ -36,7 +36,7 @@ pub const UNNAMED: &str = "unnamed-";
 pub fn read(event: &str, payload: &str) -> Vec<Reading> {
     let payload = match payload.trim() {
         "" => Value::Null,
-        text => match serde_json::from_str(text) {
+        text => match json::read(text) {
             Ok(payload) => payload,
             Err(_) => return vec![],
         },
@@ -269,6 +269,19 @@ mod tests {
         );
         assert_eq!(tool.results().count(), 1);
         assert!(tool.id.as_str().starts_with(UNNAMED));
+    }
+
+    #[test]
+    fn l13_a_message_of_any_depth_is_read() {
+        let deep = format!("{}{}", "[".repeat(9_000), "]".repeat(9_000));
+        let payload = format!(
+            r#"{{"id":"m","role":"assistant","blocks":[{{"type":"call","id":"c","name":"x","input":{deep}}}]}}"#
+        );
+        let [Reading::Said(message)] = &read("message", &payload)[..] else {
+            panic!("it says nothing");
+        };
+        let input = message.calls().next().unwrap().input.to_string();
+        assert!(input.contains(json::OMITTED), "{input}");
     }
 
     #[test]

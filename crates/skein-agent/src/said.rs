@@ -8,7 +8,7 @@ use std::str::FromStr;
 use serde_json::Value;
 use skein_domain::Timestamp;
 use skein_transcript::message::{Image, Native, Outcome, Part, ToolCall, ToolResult};
-use skein_transcript::{Block, Message, MessageId, Role, Usage};
+use skein_transcript::{Block, Message, MessageId, Role, Usage, json};
 
 use crate::agent::Reading;
 
@@ -95,7 +95,7 @@ pub(crate) fn call(id: &str, name: &str, input: Value) -> Block {
 
 /// Arguments that a program keeps as text.
 pub(crate) fn arguments(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|_| Value::String(bounded(text)))
+    json::read(text).unwrap_or_else(|_| Value::String(bounded(text)))
 }
 
 pub(crate) fn result(call: &str, content: Vec<Part>, failed: bool) -> Block {

@@ -42,6 +42,8 @@ pub(crate) struct RunOptions {
     /// Where the user's settings are read from.
     pub(crate) environment: Environment,
     pub(crate) listen: Option<String>,
+    /// Take `home-id` and `transcripts.db` as they are now, though the ledger has recorded others.
+    pub(crate) adopt_files: bool,
     /// Say `ready` or `error: …` in one line on stdout, for the command that started us.
     pub(crate) announce: bool,
     pub(crate) log_level: String,
@@ -81,7 +83,11 @@ fn start(options: RunOptions) -> Result<(), UserError> {
     let _log = log::open(&options.home, &options.log_level)?;
     raise_file_limit();
     let backend = SqliteBackend::open(&options.home.database()).map_err(|e| from_store(&e))?;
-    let store = Store::new(Arc::new(backend));
+    let backend = Arc::new(backend);
+    if options.adopt_files {
+        transcripts::adopt_files(&backend)?;
+    }
+    let store = Store::new(backend.clone());
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(std::thread::available_parallelism().map_or(2, |n| n.get().clamp(2, 8)))
         // Reads run on these; more of them than read connections would only wait.
@@ -89,7 +95,12 @@ fn start(options: RunOptions) -> Result<(), UserError> {
         .enable_all()
         .build()
         .map_err(|e| UserError::unavailable("cannot start the daemon's threads").caused_by(&e))?;
-    let result = runtime.block_on(serve_until_stopped(&options, store.clone(), &lock));
+    let result = runtime.block_on(serve_until_stopped(
+        &options,
+        store.clone(),
+        &backend,
+        &lock,
+    ));
     store.close();
     // In a home that was lost, the socket may be another daemon's by now.
     if !matches!(result, Ok(Some(_))) {
@@ -106,6 +117,7 @@ fn start(options: RunOptions) -> Result<(), UserError> {
 async fn serve_until_stopped(
     options: &RunOptions,
     store: Store,
+    backend: &Arc<SqliteBackend>,
     lock: &lock::Lock,
 ) -> Result<Option<HomeLost>, UserError> {
     let user = options
@@ -115,7 +127,7 @@ async fn serve_until_stopped(
     let stops = Stops::listen()?;
     let tasks = Tasks::default();
     let parts = fleet::parts(&options.home, &options.environment)?;
-    let (transcripts, opened) = transcripts::open(&options.home, &options.environment)?;
+    let (transcripts, opened) = transcripts::open(&options.home, &options.environment, backend)?;
     let engine = Engine::new(store, tasks.clone())
         .with_fleet(parts)
         .with_transcripts(transcripts);

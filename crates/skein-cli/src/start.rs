@@ -26,6 +26,7 @@ const RETRY_START: Duration = Duration::from_millis(500);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wanted {
     pub(crate) listen: Option<String>,
+    pub(crate) adopt_files: bool,
 }
 
 /// Whether the error means that no daemon is there, so that starting one helps.
@@ -179,6 +180,9 @@ fn spawn(context: &Context, wanted: &Wanted, log: &std::path::Path) -> io::Resul
     if let Some(listen) = &wanted.listen {
         // In one argument, so that a value that begins like an option is still a value.
         command.arg(format!("--listen={listen}"));
+    }
+    if wanted.adopt_files {
+        command.arg("--adopt-files");
     }
     for name in env::CALLER_ONLY {
         command.env_remove(name);

@@ -112,7 +112,7 @@ impl Desk {
         let Some(fleet) = self.shared.fleet.get().cloned() else {
             return source;
         };
-        let must_own = self.must_own(None);
+        let must_own = self.must_own();
         let tree = order.tree;
         let found = self
             .look(move |reader| {
@@ -396,7 +396,11 @@ fn live_descendants(reader: &Reader<'_>, session: &Session) -> StoreResult<Vec<S
             parent: Some(next.to_string()),
             ..Filter::default()
         };
-        for child in reader.all::<Session>(&filter)? {
+        let children = reader.readable::<Session>(&filter)?;
+        // One that cannot be read cannot be ended; those below it can.
+        let damaged = children.damaged.iter();
+        queue.extend(damaged.filter_map(|record| record.id.parse().ok()));
+        for child in children.items {
             queue.push(child.id.clone());
             if child.phase.is_live() {
                 found.push(child);
@@ -518,7 +522,9 @@ pub(crate) fn report(
     };
     let recipients = writer
         .reader()
-        .all::<Session>(&filter)?
+        .readable::<Session>(&filter)?
+        // One that cannot be read will never end, and is not waited for.
+        .items
         .into_iter()
         .filter(|s| s.broadcast.as_ref() == Some(broadcast))
         .map(|s| {

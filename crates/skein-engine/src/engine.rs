@@ -3,8 +3,8 @@
 use std::sync::{Arc, OnceLock};
 
 use skein_domain::{Handoff, TenantId};
-use skein_store::Store;
 use skein_store::backend::Filter;
+use skein_store::{DamagedRecord, Page, Store};
 
 use tokio::sync::Semaphore;
 
@@ -132,9 +132,10 @@ impl Engine {
         failed: &mut Option<Error>,
     ) -> Result<usize, Error> {
         let desk = self.system_desk(tenant.clone());
-        let stale: Vec<Handoff> = desk.store.read(|r| r.all(&Filter::default())).await?;
+        let stale: Page<Handoff> = desk.store.read(|r| r.readable(&Filter::default())).await?;
+        warn_of_damage(tenant, &stale.damaged);
         let mut over = 0;
-        for handoff in stale {
+        for handoff in stale.items {
             if self.shared.running.holds(&handoff.id) {
                 continue;
             }
@@ -143,7 +144,10 @@ impl Engine {
                 Ok(done) => over += usize::from(done),
                 Err(error) => {
                     tracing::warn!(%tenant, handoff = %handoff.id, %error, "a handoff could not be undone yet");
-                    failed.get_or_insert(error);
+                    // One record that cannot be read is no reason not to start.
+                    if !error.is_of_damaged_record() {
+                        failed.get_or_insert(error);
+                    }
                 }
             }
         }
@@ -153,7 +157,7 @@ impl Engine {
             Err(error) => {
                 tracing::warn!(%tenant, %error, "a fork could not be undone yet");
                 // Nobody sees half a fork, so this is no reason not to start.
-                if !matches!(error, Error::Transcript(_)) {
+                if !matches!(error, Error::Transcript(_)) && !error.is_of_damaged_record() {
                     failed.get_or_insert(error);
                 }
             }
@@ -183,5 +187,15 @@ impl Engine {
             }
         }
         Ok(())
+    }
+}
+
+/// Damaged records keep nothing else from going on; the log tells of them, and `doctor`.
+pub(crate) fn warn_of_damage(tenant: &TenantId, damaged: &[DamagedRecord]) {
+    for DamagedRecord {
+        what, id, reason, ..
+    } in damaged
+    {
+        tracing::warn!(%tenant, what, id, reason, "a record cannot be read and is left as it is");
     }
 }

@@ -85,6 +85,12 @@ impl From<skein_transcript::Error> for Error {
 }
 
 impl Error {
+    /// Whether it is about one record that cannot be read: nothing can be done about that one, and the others are gone
+    /// on with.
+    pub(crate) fn is_of_damaged_record(&self) -> bool {
+        matches!(self, Self::Store(skein_store::Error::Damaged { .. }))
+    }
+
     pub fn kind(&self) -> Kind {
         match self {
             Self::Store(e) => e.kind(),

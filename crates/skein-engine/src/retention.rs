@@ -114,7 +114,7 @@ fn due(reader: &Reader<'_>, now: Timestamp) -> Result<Vec<Due>, skein_store::Err
         live: Some(true),
         ..Filter::default()
     };
-    let projects: Vec<Project> = reader.all(&live)?;
+    let projects: Vec<Project> = reader.readable(&live)?.items;
     let mut due = vec![];
     let oldest_kept = |p: &Project| {
         p.retention
@@ -133,7 +133,7 @@ fn due(reader: &Reader<'_>, now: Timestamp) -> Result<Vec<Due>, skein_store::Err
             touched_before: Some(latest),
             ..live
         };
-        for session in reader.all::<Session>(&filter)? {
+        for session in reader.readable::<Session>(&filter)?.items {
             let limit = projects
                 .iter()
                 .find(|p| p.id == session.project)

@@ -25,7 +25,7 @@ impl Desk {
         self.look(move |reader| reader.resolve(&reference)).await
     }
 
-    /// Newest first.
+    /// Newest first. Sessions whose records cannot be read are named beside the others.
     pub async fn list_sessions(
         &self,
         asked: SessionFilter,
@@ -47,6 +47,7 @@ impl Desk {
             {
                 return Ok(Page {
                     items: vec![],
+                    damaged: vec![],
                     next: None,
                 });
             }
@@ -88,9 +89,12 @@ impl Desk {
             if asked.status.is_empty() {
                 reader.list(&query)
             } else {
-                reader.list_where(&query, |s: &Session| {
+                let mut page = reader.list_where(&query, |s: &Session| {
                     asked.status.contains(&desk.derive(s).status)
-                })
+                })?;
+                // Of one that cannot be read the status is not known.
+                page.damaged.clear();
+                Ok(page)
             }
         })
         .await

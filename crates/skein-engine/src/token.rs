@@ -146,7 +146,7 @@ fn named(reader: &Reader<'_>, reference: &str) -> Result<Token, skein_store::Err
         live: Some(true),
         ..Filter::default()
     };
-    let tokens: Vec<Token> = reader.all(&live)?;
+    let tokens: Vec<Token> = reader.readable(&live)?.items;
     let mut same = tokens.into_iter().filter(|t| t.name.as_str() == reference);
     match (same.next(), same.next()) {
         (Some(one), None) => Ok(one),

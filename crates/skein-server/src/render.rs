@@ -16,7 +16,7 @@ use skein_store::Page;
 use skein_wire as wire;
 
 pub(crate) use fleet::{agent, receipt, terminal, why};
-pub(crate) use session::{session, session_in_list, tree};
+pub(crate) use session::{damaged_session, session, session_in_list, tree};
 
 pub(crate) fn time(at: Timestamp) -> String {
     match jiff::Timestamp::from_microsecond(at.as_micros()) {
@@ -133,6 +133,15 @@ pub(crate) fn event(tenant: &TenantId, e: &skein_store::Event) -> wire::Event {
 }
 
 pub(crate) fn list<T, U>(page: Page<T>, render: impl Fn(&T) -> U) -> wire::List<U> {
+    for record in &page.damaged {
+        let (what, id, reason) = (record.what, &record.id, &record.reason);
+        tracing::warn!(
+            what,
+            id,
+            reason,
+            "a record cannot be read and is left out of a list"
+        );
+    }
     wire::List {
         data: page.items.iter().map(render).collect(),
         next: page.next.map(|n| n.to_string()),

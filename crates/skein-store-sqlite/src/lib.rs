@@ -4,6 +4,7 @@
 //! - `schema`: tables, indexes and the steps that lead to them.
 //! - `sql`: the backend contract as statements, for readers and the writer alike.
 //! - `writer`: the one thread that writes; many jobs share one commit.
+//! - `home_files`: the ledger's record of the home's other files.
 //! - `pool`: a few connections for readers.
 //! - `foreign`: a look into databases of other programs.
 //! - [`transcript`]: the hot tier of transcripts.
@@ -12,6 +13,7 @@
 
 mod failure;
 mod foreign;
+mod home_files;
 mod open;
 mod pool;
 mod schema;
@@ -26,6 +28,7 @@ use skein_store::Error;
 use skein_store::backend::{Backend, ReadJob, Result, WriteJob, WriteReply};
 
 pub use foreign::rows;
+pub use home_files::{HomeFile, recorded_home_file};
 pub use open::{Inspection, inspect};
 pub use schema::SCHEMA;
 
@@ -60,6 +63,34 @@ impl SqliteBackend {
         let connection = self.pool.take()?;
         job(&connection).map_err(|e| failure::of(&self.path, &e))
     }
+}
+
+/// Every record of the ledger at `path` that cannot be read, in words. Changes nothing; works beside a daemon.
+pub fn damaged_records(path: &Path) -> Result<Vec<String>> {
+    let failed = |e| failure::of(path, &e);
+    let connection = open::look(path).map_err(failed)?;
+    let snapshot = connection.unchecked_transaction().map_err(failed)?;
+    let tenants = snapshot
+        .prepare("SELECT DISTINCT tenant FROM records ORDER BY tenant")
+        .and_then(|mut tenants| {
+            let names = tenants.query_map([], |row| row.get::<_, String>(0))?;
+            names.collect::<rusqlite::Result<Vec<_>>>()
+        })
+        .map_err(failed)?;
+    let mut found = vec![];
+    for name in tenants {
+        let Ok(tenant) = name.parse::<TenantId>() else {
+            found.push(format!(
+                "the records of `{name}`, which is no name of a tenant"
+            ));
+            continue;
+        };
+        let access = sql::Access::new(&snapshot, path, &tenant);
+        for record in skein_store::Reader::new(&access, &tenant).damaged()? {
+            found.push(format!("{} (tenant `{tenant}`)", Error::from(record)));
+        }
+    }
+    Ok(found)
 }
 
 impl Backend for SqliteBackend {

@@ -245,7 +245,7 @@ fn look_inside(path: &Path, bytes: u64, format: &Format) -> Result<()> {
 
 /// A connection that cannot change the file. Without a log beside it the file is taken as unchanging, so
 /// that not even empty neighbours are made.
-fn look(path: &Path) -> rusqlite::Result<Connection> {
+pub(crate) fn look(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = if beside(path, "-wal").exists() {
         Connection::open_with_flags(path, flags)?

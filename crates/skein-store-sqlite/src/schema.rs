@@ -40,7 +40,7 @@ pub const SCHEMA: u32 = LEDGER.schema();
 /// The ledger: `Skn1`.
 pub(crate) const LEDGER: Format = Format {
     application: 0x536b_6e31,
-    steps: &[FIRST, SECOND],
+    steps: &[FIRST, SECOND, THIRD],
 };
 
 /// Every index on `records` ends in the ordinal behind `live`, so the first page of a list is one short
@@ -119,6 +119,15 @@ SET parent = body ->> '$.session', touched_at = body ->> '$.history[#-1][1]'
 WHERE kind = 'receipt' AND CASE WHEN json_valid(body) THEN
     json_type(body, '$.session') = 'text' AND json_type(body, '$.history[#-1][1]') = 'integer'
 END;
+";
+
+/// Which other files the home has, by the ids they carry: one that is missing later is not taken for one that was
+/// never made.
+const THIRD: &str = "
+CREATE TABLE home_files (
+    name TEXT NOT NULL PRIMARY KEY,
+    id   TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
 ";
 
 pub(crate) fn version(connection: &Connection) -> rusqlite::Result<u32> {

@@ -493,8 +493,17 @@ fn read_row(row: &rusqlite::Row<'_>, first: usize) -> rusqlite::Result<Row> {
             live: row.get(first + 5)?,
             touched_at: row.get(first + 6)?,
         },
-        body: row.get(first + 7)?,
+        body: body(row, first + 7)?,
     })
+}
+
+/// One that is not text is given as what no record is, so that it is told of its record and not of the whole file.
+fn body(row: &rusqlite::Row<'_>, at: usize) -> rusqlite::Result<String> {
+    match row.get(at) {
+        Err(rusqlite::Error::Utf8Error(..)) => Ok("not UTF-8".to_owned()),
+        Err(rusqlite::Error::FromSqlConversionFailure(..)) => Ok("not UTF-8".to_owned()),
+        other => other,
+    }
 }
 
 fn read_event(row: &rusqlite::Row<'_>) -> rusqlite::Result<Event> {

@@ -4,9 +4,11 @@
 //! - `pack`: payloads as they lie in the file.
 //! - `sql`: the contract as statements. `clear` removes what evictions left, in small steps.
 //! - `file`: a file with a writer and readers of its own. `hot` is the tier on such a file.
+//! - `damage`: looks for rows that cannot be decoded, for `doctor`.
 //! - `search`: the words of transcripts, in a second file that can be made again from the first.
 
 mod clear;
+mod damage;
 mod file;
 mod hot;
 mod pack;
@@ -14,6 +16,7 @@ mod schema;
 mod search;
 mod sql;
 
+pub use damage::{damaged_entries, file_id};
 pub use hot::SqliteHot;
 pub use search::SqliteIndex;
 

@@ -7,8 +7,8 @@
 use std::ops::Deref;
 
 use skein_domain::{
-    Actor, Conflict, Fact, Invalid, NotFound, Project, ProjectId, RunScope, SessionId, TenantId,
-    Timestamp,
+    Actor, Conflict, Fact, Fork, Handoff, Invalid, NotFound, Project, ProjectId, Receipt, RunScope,
+    Saga, Session, SessionId, Summary, TenantId, Thread, Timestamp, Token,
 };
 
 use crate::backend::{
@@ -45,13 +45,52 @@ impl Query {
 #[derive(Clone, Debug)]
 pub struct Page<T> {
     pub items: Vec<T>,
+    /// Records among them that cannot be read.
+    pub damaged: Vec<DamagedRecord>,
     pub next: Option<u64>,
+}
+
+/// What is known of a record that cannot be read. Nothing changes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DamagedRecord {
+    pub what: &'static str,
+    pub id: String,
+    pub version: u64,
+    pub index: Index,
+    pub reason: String,
+}
+
+impl From<DamagedRecord> for Error {
+    fn from(record: DamagedRecord) -> Self {
+        Self::Damaged {
+            what: record.what,
+            id: record.id,
+            reason: record.reason,
+        }
+    }
+}
+
+fn decode<E: Entity>(row: &Row) -> std::result::Result<E, Box<DamagedRecord>> {
+    let damaged = |error: Error| DamagedRecord {
+        what: E::WHAT,
+        id: row.id.clone(),
+        version: row.version,
+        index: row.index.clone(),
+        reason: {
+            let why = error.to_string();
+            // Whose record it is, is told already.
+            let (_, reason) = why.split_once(" cannot be read: ").unwrap_or(("", &why));
+            reason.to_owned()
+        },
+    };
+    E::decode(&row.body).map_err(|error| Box::new(damaged(error)))
 }
 
 impl<T> Page<T> {
     pub fn map<U>(self, f: impl FnMut(T) -> U) -> Page<U> {
         Page {
             items: self.items.into_iter().map(f).collect(),
+            damaged: self.damaged,
             next: self.next,
         }
     }
@@ -87,17 +126,26 @@ impl std::fmt::Debug for Reader<'_> {
 }
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(
-        raw: &'a dyn RawRead,
-        tenant: &'a TenantId,
-        scope: Option<&'a RunScope>,
-    ) -> Self {
-        Self { raw, tenant, scope }
+    /// For this crate's handles, and for backends that look for damage.
+    pub fn new(raw: &'a dyn RawRead, tenant: &'a TenantId) -> Self {
+        Self {
+            raw,
+            tenant,
+            scope: None,
+        }
+    }
+
+    /// As one run may see it.
+    pub(crate) fn within(mut self, scope: Option<&'a RunScope>) -> Self {
+        self.scope = scope;
+        self
     }
 
     pub fn find<E: Entity>(&self, id: &str) -> Result<Option<E>> {
         match self.raw.get(E::TABLE, id)? {
-            Some(row) if self.is_visible(E::TABLE, &row)? => Ok(Some(E::decode(&row.body)?)),
+            Some(row) if self.is_visible(E::TABLE, &row)? => {
+                Ok(Some(decode(&row).map_err(|record| Error::from(*record))?))
+            }
             Some(_) | None => Ok(None),
         }
     }
@@ -152,7 +200,7 @@ impl<'a> Reader<'a> {
         }
         match rows.as_slice() {
             [] => Err(NotFound::new(E::WHAT, reference).into()),
-            [one] => E::decode(&one.body),
+            [one] => Ok(decode(one).map_err(|record| Error::from(*record))?),
             several => {
                 let mut ids: Vec<&str> = several.iter().take(8).map(|r| r.id.as_str()).collect();
                 if several.len() > 8 {
@@ -168,6 +216,7 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Records that cannot be read are named in the page and keep no other from being listed.
     pub fn list<E: Entity>(&self, query: &Query) -> Result<Page<E>> {
         self.list_where(query, |_| true)
     }
@@ -178,13 +227,14 @@ impl<'a> Reader<'a> {
         query: &Query,
         mut keep: impl FnMut(&E) -> bool,
     ) -> Result<Page<E>> {
-        let mut items = Vec::new();
+        let (mut items, mut damaged) = (Vec::new(), Vec::new());
         let mut bytes = 0;
         let mut after = query.after;
         let filter = self.within_scope(E::TABLE, &query.filter);
         loop {
+            let count = items.len() + damaged.len();
             // One more than the page holds tells whether there is a next one.
-            let chunk = CHUNK.min((query.limit - items.len()).saturating_add(1));
+            let chunk = CHUNK.min((query.limit - count).saturating_add(1));
             let rows = self.raw.scan(&Scan {
                 table: E::TABLE,
                 filter: filter.clone(),
@@ -198,34 +248,90 @@ impl<'a> Reader<'a> {
                     after = Some(placed.ordinal);
                     continue;
                 }
-                let item = E::decode(&placed.row.body)?;
-                if keep(&item) {
-                    if items.len() == query.limit || bytes > PAGE_BYTES {
-                        return Ok(Page { items, next: after });
+                let item = decode::<E>(&placed.row);
+                if item.as_ref().map_or(true, &mut keep) {
+                    let is_full = items.len() + damaged.len() == query.limit;
+                    if is_full || bytes > PAGE_BYTES {
+                        return Ok(Page {
+                            items,
+                            damaged,
+                            next: after,
+                        });
                     }
                     bytes += placed.row.body.len();
-                    items.push(item);
+                    match item {
+                        Ok(item) => items.push(item),
+                        Err(record) => damaged.push(*record),
+                    }
                 }
                 after = Some(placed.ordinal);
             }
             if last {
-                return Ok(Page { items, next: None });
+                return Ok(Page {
+                    items,
+                    damaged,
+                    next: None,
+                });
             }
         }
     }
 
-    /// Every record of the filter, in order of creation. For filters that are small by nature.
+    /// Every record of the filter, in order of creation. For filters that are small by nature. Fails if one cannot be
+    /// read: who decides on all of them must not decide without it.
     pub fn all<E: Entity>(&self, filter: &Filter) -> Result<Vec<E>> {
-        let mut items = Vec::new();
-        let mut query = Query::oldest_first(filter.clone(), CHUNK);
-        loop {
-            let page = self.list(&query)?;
-            items.extend(page.items);
-            match page.next {
-                Some(next) => query.after = Some(next),
-                None => return Ok(items),
-            }
+        let page = self.readable(filter)?;
+        match page.damaged.into_iter().next() {
+            None => Ok(page.items),
+            Some(record) => Err(record.into()),
         }
+    }
+
+    /// As [`Reader::all`], with those that cannot be read beside the others: for work on each that does not depend on
+    /// the rest.
+    pub fn readable<E: Entity>(&self, filter: &Filter) -> Result<Page<E>> {
+        self.readable_where(filter, |_| true)
+    }
+
+    fn readable_where<E: Entity>(
+        &self,
+        filter: &Filter,
+        mut keep: impl FnMut(&E) -> bool,
+    ) -> Result<Page<E>> {
+        let mut query = Query::oldest_first(filter.clone(), CHUNK);
+        let mut all = self.list_where(&query, &mut keep)?;
+        while let Some(next) = all.next {
+            query.after = Some(next);
+            let page = self.list_where(&query, &mut keep)?;
+            all.items.extend(page.items);
+            all.damaged.extend(page.damaged);
+            all.next = page.next;
+        }
+        Ok(all)
+    }
+
+    /// Every record of the tenant that cannot be read.
+    pub fn damaged(&self) -> Result<Vec<DamagedRecord>> {
+        fn of<E: Entity>(reader: &Reader<'_>) -> Result<Vec<DamagedRecord>> {
+            Ok(reader
+                .readable_where(&Filter::default(), |_: &E| false)?
+                .damaged)
+        }
+        let kinds = [
+            of::<Project>,
+            of::<Thread>,
+            of::<Session>,
+            of::<Summary>,
+            of::<Receipt>,
+            of::<Token>,
+            of::<Handoff>,
+            of::<Saga>,
+            of::<Fork>,
+        ];
+        let mut found = vec![];
+        for kind in kinds {
+            found.extend(kind(self)?);
+        }
+        Ok(found)
     }
 
     pub fn count<E: Entity>(&self, filter: &Filter) -> Result<u64> {
@@ -518,10 +624,11 @@ impl<'a> Writer<'a> {
         let stored = self.raw.get(Table::Claim, &counter)?;
         let last: u64 = match &stored {
             None => 0,
-            Some(row) => row
-                .body
-                .parse()
-                .map_err(|_| Error::Bug(format!("counter `{counter}` holds `{}`", row.body)))?,
+            Some(row) => row.body.parse().map_err(|_| Error::Damaged {
+                what: "the counter",
+                id: counter.clone(),
+                reason: "it holds no number".into(),
+            })?,
         };
         let Some(n) = last.max(floor).checked_add(1) else {
             return Err(
@@ -705,6 +812,7 @@ impl EventPage {
         let next = self.items.last().filter(|_| self.more).map(|e| e.seq);
         Page {
             items: self.items,
+            damaged: vec![],
             next,
         }
     }

@@ -15,6 +15,13 @@ pub enum Error {
     /// The file is damaged. It was left as it is.
     #[error("the database `{path}` is damaged: {reason}")]
     Corrupt { path: String, reason: String },
+    /// One record cannot be read. It was left as it is, and others can be read.
+    #[error("{what} `{id}` is damaged: its record cannot be read: {reason}")]
+    Damaged {
+        what: &'static str,
+        id: String,
+        reason: String,
+    },
     /// The file is not one of ours. It was left as it is.
     #[error("`{path}` is not a skein database: {reason}")]
     Foreign { path: String, reason: String },
@@ -43,6 +50,7 @@ impl Error {
             Self::Domain(e) => e.kind(),
             Self::Unavailable { .. }
             | Self::Corrupt { .. }
+            | Self::Damaged { .. }
             | Self::Foreign { .. }
             | Self::Newer { .. } => Kind::Unavailable,
             Self::Bug(_) => Kind::Failed,
@@ -56,6 +64,11 @@ impl Error {
             Self::Corrupt { path, .. } => vec![
                 "`skein doctor` checks it; the file was left as it is".into(),
                 format!("to start empty, move `{path}` and its `-wal` and `-shm` neighbours away"),
+            ],
+            Self::Damaged { .. } => vec![
+                "the record was left as it is, and everything else goes on to work".into(),
+                "`skein doctor` names every damaged record; a backup of `skein.db` may have it whole"
+                    .into(),
             ],
             Self::Foreign { .. } => vec!["point SKEIN_HOME at a folder of its own".into()],
             Self::Newer { .. } => {

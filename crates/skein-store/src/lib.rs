@@ -26,7 +26,7 @@ pub mod reply;
 pub mod seal;
 pub mod tenant;
 
-pub use access::{Page, Query, Reader, Writer};
+pub use access::{DamagedRecord, Page, Query, Reader, Writer};
 pub use backend::Backend;
 pub use entity::Entity;
 pub use error::Error;

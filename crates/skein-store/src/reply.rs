@@ -43,8 +43,11 @@ impl Reader<'_> {
         let Some(row) = self.raw_row(Table::Reply, key.as_str())? else {
             return Ok(Earlier::Never);
         };
-        let reply: ReplyV1 = serde_json::from_str(&row.body)
-            .map_err(|e| Error::Bug(format!("the reply kept for `{key}` cannot be read: {e}")))?;
+        let reply: ReplyV1 = serde_json::from_str(&row.body).map_err(|e| Error::Damaged {
+            what: "the reply kept for key",
+            id: key.to_string(),
+            reason: e.to_string(),
+        })?;
         if reply.fingerprint != hex(fingerprint) {
             return Err(Conflict::KeyReused {
                 key: key.to_string(),

@@ -87,7 +87,8 @@ impl TenantStore {
             let job = job
                 .take()
                 .ok_or_else(|| Error::Bug("a read job was run twice".into()))?;
-            out = Some(job(&Reader::new(raw, &self.tenant, self.scope.as_deref()))?);
+            let reader = Reader::new(raw, &self.tenant).within(self.scope.as_deref());
+            out = Some(job(&reader)?);
             Ok(())
         })?;
         out.ok_or_else(|| Error::Bug("the backend did not run a read job".into()))

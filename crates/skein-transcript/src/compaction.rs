@@ -55,7 +55,11 @@ mod tests {
                 from: *from,
                 end: *end,
             });
-            Placed { position, message }
+            Placed {
+                position,
+                message,
+                damage: None,
+            }
         };
         let shown = effective((0..10).map(message).collect());
         let positions: Vec<u64> = shown.iter().map(|p| p.position).collect();

@@ -35,6 +35,8 @@ pub enum Error {
         size: usize,
         limit: usize,
     },
+    #[error("{what} is nested more than {limit} levels deep")]
+    TooDeep { what: String, limit: usize },
     /// A tier could not do it now. Of a write the outcome is unknown; every write can be repeated.
     #[error("the {tier} tier is unavailable: {reason}")]
     Unavailable { tier: &'static str, reason: String },
@@ -101,7 +103,7 @@ impl Error {
         match self {
             Self::Domain(e) => e.kind(),
             Self::Fenced { .. } | Self::Reused { .. } | Self::Diverged { .. } => Kind::Conflict,
-            Self::TooLarge { .. } | Self::Denied { .. } => Kind::Refused,
+            Self::TooLarge { .. } | Self::TooDeep { .. } | Self::Denied { .. } => Kind::Refused,
             Self::Unavailable { .. } | Self::Unusable { .. } | Self::Corrupt { .. } => {
                 Kind::Unavailable
             }
@@ -123,6 +125,9 @@ impl Error {
                 "{what} may have {} MiB; put larger things into a file and refer to it",
                 limit >> 20
             ),
+            Self::TooDeep { .. } => {
+                "nothing was written; pass deeper structures as a string of JSON".into()
+            }
             Self::Unavailable { .. } => {
                 "try again in a while: a repeated call has one effect".into()
             }

@@ -1,6 +1,7 @@
 //! Transcripts: durable, forkable, tiered.
 //!
-//! - [`message`], [`state`], [`usage`]: what a transcript holds. [`record`] is how it is written down.
+//! - [`message`], [`state`], [`usage`]: what a transcript holds, within the bounds of [`json`]. [`record`] is how it
+//!   is written down, and how entries are read that cannot be decoded.
 //! - [`chain`]: strands and lineages, by which a fork costs the same at any length (L11).
 //! - [`hot`] and [`cold`]: what the two tiers must do for us. Small, untyped, and all that a tier
 //!   implements; [`memory`] has strict ones. [`cipher`] is what wraps objects on their way out.
@@ -23,6 +24,7 @@ pub mod fault;
 pub mod hot;
 pub mod id;
 pub mod index;
+pub mod json;
 pub mod memory;
 pub mod message;
 mod objects;

@@ -3,7 +3,10 @@
 use serde_json::Value;
 use skein_domain::Timestamp;
 
+use crate::error::{Error, Result};
 use crate::id::{MessageId, Run};
+use crate::json;
+use crate::record;
 use crate::usage::Usage;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +99,10 @@ pub struct Covers {
 impl Message {
     /// Most bytes of one message in its stored form.
     pub const MOST: usize = 16 * 1024 * 1024;
+    /// The same without what an entry adds.
+    const FITTING: usize = Self::MOST - 1024;
+    /// Blocks below this weight are not worth a note.
+    const NOTE: usize = 1024;
 
     pub fn new(id: MessageId, role: Role, blocks: Vec<Block>, at: Timestamp) -> Self {
         Self {
@@ -108,6 +115,52 @@ impl Message {
             run: Run::default(),
             covers: None,
         }
+    }
+
+    /// Whether it may be stored: the one rule for every way in. Its size is checked once more in its stored form.
+    pub fn check(&self) -> Result<()> {
+        if let Some(call) = self.calls().find(|call| json::is_too_deep(&call.input)) {
+            return Err(Error::TooDeep {
+                what: format!(
+                    "the input of tool call `{}` of message `{}`",
+                    call.id, self.id
+                ),
+                limit: json::DEEPEST,
+            });
+        }
+        Ok(())
+    }
+
+    /// The message as far as it may be stored, for messages of programs that cannot be told of a refusal: what is
+    /// nested too deeply is cut there, and the largest blocks of a message that is too large make way for a note.
+    #[must_use]
+    pub fn within_limits(mut self) -> Self {
+        for block in &mut self.blocks {
+            if let Block::ToolCall(call) = block {
+                json::prune(&mut call.input);
+            }
+        }
+        // Escaped, a byte takes six at most; most messages are far below and need not be encoded twice.
+        if self.weight().saturating_mul(6) < Self::FITTING {
+            return self;
+        }
+        let size = record::size(&self);
+        if size <= Self::FITTING {
+            return self;
+        }
+        self.native = None;
+        while record::size(&self) > Self::FITTING {
+            let largest = self.blocks.iter_mut().max_by_key(|b| b.weight());
+            match largest.filter(|block| block.weight() > Self::NOTE) {
+                Some(block) => block.omit(),
+                None => {
+                    let note = format!("[omitted: a message of {size} bytes]");
+                    self.blocks = vec![Block::Text(note)];
+                    self.covers = None;
+                }
+            }
+        }
+        self
     }
 
     /// Whether saying `other` again says nothing new. Who says it and when may differ: a retry comes
@@ -130,21 +183,9 @@ impl Message {
 
     /// About how many bytes it takes: those of everything in it that can be long.
     pub fn weight(&self) -> usize {
-        let part = |part: &Part| match part {
-            Part::Text(text) => text.len(),
-            Part::Image(image) => image.source.len(),
-        };
-        let block = |block: &Block| match block {
-            Block::Text(text) => text.len(),
-            Block::Thinking { text, signature } => {
-                text.len() + signature.as_ref().map_or(0, String::len)
-            }
-            Block::ToolCall(call) => weight(&call.input),
-            Block::ToolResult(result) => result.content.iter().map(part).sum(),
-            Block::Image(image) => image.source.len(),
-        };
-        let native = self.native.as_ref().map_or(0, |n| n.payload.len());
-        native + self.blocks.iter().map(|b| 64 + block(b)).sum::<usize>()
+        let native = self.native.as_ref();
+        let native = native.map_or(0, |n| n.provider.len() + n.payload.len());
+        native + self.blocks.iter().map(|b| 64 + b.weight()).sum::<usize>()
     }
 
     pub fn calls(&self) -> impl Iterator<Item = &ToolCall> {
@@ -159,6 +200,46 @@ impl Message {
             Block::ToolResult(result) => Some(result),
             _ => None,
         })
+    }
+}
+
+impl Block {
+    /// About how many bytes it takes.
+    fn weight(&self) -> usize {
+        let image = |image: &Image| image.media_type.len() + image.source.len();
+        let part = |part: &Part| match part {
+            Part::Text(text) => text.len(),
+            Part::Image(picture) => image(picture),
+        };
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Thinking { text, signature } => {
+                text.len() + signature.as_ref().map_or(0, String::len)
+            }
+            Self::ToolCall(call) => call.id.len() + call.name.len() + weight(&call.input),
+            Self::ToolResult(result) => {
+                result.call.len() + result.content.iter().map(part).sum::<usize>()
+            }
+            Self::Image(picture) => image(picture),
+        }
+    }
+
+    /// Leaves a note in place of what is long. A call and its result still belong to each other.
+    fn omit(&mut self) {
+        let note = format!("[omitted: about {} bytes]", self.weight());
+        match self {
+            Self::ToolCall(call) if call.id.len() + call.name.len() < Message::NOTE / 2 => {
+                call.input = note.into();
+            }
+            Self::ToolResult(result) if result.call.len() < Message::NOTE / 2 => {
+                result.content = vec![Part::Text(note)];
+            }
+            Self::Text(_)
+            | Self::Thinking { .. }
+            | Self::Image(_)
+            | Self::ToolCall(_)
+            | Self::ToolResult(_) => *self = Self::Text(note),
+        }
     }
 }
 
@@ -178,7 +259,16 @@ fn weight(value: &Value) -> usize {
 pub struct Placed {
     /// Grows along the transcript, with gaps where the state was changed; the same in every fork.
     pub position: u64,
+    /// Where there is damage: what could be read of it, and notes in place of the rest.
     pub message: Message,
+    pub damage: Option<Damage>,
+}
+
+/// Why an entry could not be read as it was stored, and what is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    pub reason: String,
+    pub stored: Vec<u8>,
 }
 
 #[cfg(test)]
@@ -199,5 +289,37 @@ mod tests {
         let at = Timestamp::from_micros(0);
         let message = Message::new(id, Role::Assistant, vec![Block::ToolCall(call)], at);
         assert!((10_000..11_000).contains(&message.weight()));
+    }
+
+    fn calling(input: Value) -> Message {
+        let call = ToolCall {
+            id: "c".into(),
+            name: "Edit".into(),
+            input,
+        };
+        let blocks = vec![Block::Text("word".into()), Block::ToolCall(call)];
+        let at = Timestamp::from_micros(0);
+        Message::new("m".parse().unwrap(), Role::Assistant, blocks, at)
+    }
+
+    #[test]
+    fn l13_what_is_within_the_limits_is_kept_and_what_is_not_leaves_a_note() {
+        let fine = calling(json!([[[1]]]));
+        assert_eq!(fine.check(), Ok(()));
+        assert_eq!(fine.clone().within_limits(), fine);
+        let deep = (0..=json::DEEPEST).fold(json!(1), |inner, _| json!([inner]));
+        let deep = calling(deep);
+        assert!(matches!(deep.check(), Err(Error::TooDeep { .. })));
+        assert_eq!(deep.within_limits().check(), Ok(()));
+        // Control characters take six bytes each in the stored form.
+        for long in ["x".repeat(Message::MOST), "\u{1}".repeat(Message::MOST / 5)] {
+            let large = calling(json!({ "new": long })).within_limits();
+            assert!(record::size(&large) < Message::MOST);
+            assert_eq!(large.blocks[0], Block::Text("word".into()));
+            assert_eq!(large.calls().next().unwrap().name, "Edit");
+        }
+        let mut many = calling(Value::Null);
+        many.blocks = vec![Block::Text("x".repeat(100)); Message::MOST / 100];
+        assert!(record::size(&many.within_limits()) < Message::MOST);
     }
 }

@@ -2,6 +2,7 @@
 //! a new `…V2` beside the old, never an edit; the golden tests hold one of each.
 
 mod chain;
+mod loose;
 mod message;
 mod slice;
 
@@ -14,7 +15,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::chain::{Entry, Head, Marks, Strand};
 use crate::error::{Error, Result};
-use crate::message::Message;
+use crate::json;
+use crate::message::{Damage, Message};
 use crate::state::Versioned;
 
 /// What an entry holds.
@@ -53,23 +55,87 @@ pub(crate) fn payload(marks: Marks, content: &Content) -> Result<Vec<u8>> {
     serde_json::to_vec(&record).map_err(|e| Error::Bug(format!("cannot encode an entry: {e}")))
 }
 
-pub(crate) fn entry(entry: &Entry) -> Result<(Marks, Content)> {
-    let what = || format!("entry {}", entry.position);
-    let record: PayloadV1 = decode(&what(), &entry.payload)?;
+/// Bytes of a message in its stored form, without what its entry adds.
+pub(crate) fn size(message: &Message) -> usize {
+    serde_json::to_vec(&message::MessageV1::from(message)).map_or(usize::MAX, |bytes| bytes.len())
+}
+
+/// What was read of an entry.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Decoded {
+    /// None where not even these could be read.
+    pub(crate) marks: Option<Marks>,
+    pub(crate) content: Content,
+    pub(crate) damage: Option<Damage>,
+}
+
+/// Reads an entry. One that cannot be decoded does not keep others from being read: what can be read of it is given,
+/// with notes in place of the rest, or a message that says that nothing can.
+pub(crate) fn entry(entry: &Entry) -> Decoded {
+    let reason = match strict(entry) {
+        Ok((marks, content)) => {
+            return Decoded {
+                marks: Some(marks),
+                content,
+                damage: None,
+            };
+        }
+        Err(reason) => reason,
+    };
+    let (marks, content) = loose::entry(entry, &reason);
+    let damage = Damage {
+        reason,
+        stored: entry.payload.clone(),
+    };
+    Decoded {
+        marks,
+        content,
+        damage: Some(damage),
+    }
+}
+
+/// Whether an entry can be decoded; else why not.
+pub fn check_entry(entry: &Entry) -> std::result::Result<(), String> {
+    strict(entry).map(|_| ())
+}
+
+/// Whether the rows of a transcript's head and strands can be decoded; else why not.
+pub fn check_head(body: &str) -> Result<()> {
+    head(body).map(|_| ())
+}
+
+/// As [`check_head`], for one strand.
+pub fn check_strand(body: &str) -> Result<()> {
+    strand(body).map(|_| ())
+}
+
+fn strict(entry: &Entry) -> std::result::Result<(Marks, Content), String> {
+    let record: PayloadV1 = parse(&entry.payload)?;
     let marks = Marks {
         messages: record.n,
         state: record.s,
     };
     let content = match (record.message, record.state) {
-        (Some(message), None) => Message::try_from(message).map(|m| Content::Message(Box::new(m))),
-        (None, Some(state)) => Versioned::try_from(state).map(|s| Content::State(Box::new(s))),
-        _ => Err("it holds neither a message nor a state, or both".into()),
+        (Some(message), None) => Content::Message(Box::new(Message::try_from(message)?)),
+        (None, Some(state)) => Content::State(Box::new(Versioned::try_from(state)?)),
+        _ => return Err("it holds neither a message nor a state, or both".into()),
     };
-    Ok((marks, content.map_err(|why| Error::corrupt(what(), why))?))
+    // Earlier builds stored what readers of the API cannot take.
+    let values: Vec<&serde_json::Value> = match &content {
+        Content::Message(message) => message.calls().map(|call| &call.input).collect(),
+        Content::State(versioned) => versioned.state.custom.values().collect(),
+    };
+    if values.into_iter().any(json::is_too_deep) {
+        return Err(format!(
+            "it is nested more than {} levels deep",
+            json::DEEPEST
+        ));
+    }
+    Ok((marks, content))
 }
 
-/// The id of the message an entry holds, if it holds one; the rest is passed over.
-pub(crate) fn id(entry: &Entry) -> Result<Option<Cow<'_, str>>> {
+/// The id of the message an entry holds, if it holds one that can be read; the rest is passed over.
+pub(crate) fn id(entry: &Entry) -> Option<Cow<'_, str>> {
     #[derive(Deserialize)]
     struct Named<'a> {
         #[serde(borrow)]
@@ -80,9 +146,8 @@ pub(crate) fn id(entry: &Entry) -> Result<Option<Cow<'_, str>>> {
         #[serde(borrow)]
         message: Option<Named<'a>>,
     }
-    let held: Holding<'_> = serde_json::from_slice(&entry.payload)
-        .map_err(|e| Error::corrupt(format!("entry {}", entry.position), e))?;
-    Ok(held.message.map(|message| message.id))
+    let held: Holding<'_> = serde_json::from_slice(&entry.payload).ok()?;
+    held.message.map(|message| message.id)
 }
 
 pub(crate) fn head_body(head: &Head) -> Result<String> {
@@ -107,16 +172,18 @@ pub(crate) fn encode<T: Serialize>(record: &T) -> Result<String> {
 
 /// Reads a record of form 1, the only one so far.
 pub(crate) fn decode<R: DeserializeOwned>(what: &str, body: &[u8]) -> Result<R> {
+    parse(body).map_err(|why| Error::corrupt(what, why))
+}
+
+fn parse<R: DeserializeOwned>(body: &[u8]) -> std::result::Result<R, String> {
     serde_json::from_slice(body).map_err(|e| {
         #[derive(Deserialize)]
         struct Form {
             v: u8,
         }
         match serde_json::from_slice::<Form>(body) {
-            Ok(Form { v }) if v != 1 => {
-                Error::corrupt(what, format!("this build does not know form {v}"))
-            }
-            _ => Error::corrupt(what, e),
+            Ok(Form { v }) if v != 1 => format!("this build does not know form {v}"),
+            _ => e.to_string(),
         }
     })
 }

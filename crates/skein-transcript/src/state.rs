@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 use skein_domain::{Invalid, NotFound};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::json;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct State {
@@ -16,6 +17,17 @@ pub struct State {
 impl State {
     /// Most bytes of a state in its stored form.
     pub const MOST: usize = 1024 * 1024;
+
+    /// Whether it may be stored; its size is checked in its stored form.
+    pub(crate) fn check(&self) -> Result<()> {
+        match self.custom.iter().find(|(_, v)| json::is_too_deep(v)) {
+            None => Ok(()),
+            Some((key, _)) => Err(Error::TooDeep {
+                what: format!("the state's `{key}`"),
+                limit: json::DEEPEST,
+            }),
+        }
+    }
 }
 
 /// A state and the number it is changed against. Numbers only grow, in forks and after rewinds too; 0 is

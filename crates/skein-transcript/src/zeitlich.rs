@@ -81,12 +81,15 @@ pub fn import(blob: &[u8], at: Timestamp) -> Result<Snapshot> {
         )));
     }
     let messages = blob.messages.into_iter().enumerate();
-    Ok(Snapshot {
-        messages: messages
-            .map(|(n, raw)| message(n, raw, at))
-            .collect::<Result<_>>()?,
+    let messages = messages.map(|(n, raw)| message(n, raw, at));
+    let snapshot = Snapshot {
+        messages: messages.collect::<Result<_>>()?,
         state: blob.state.map(state).transpose()?,
-    })
+    };
+    // Before anything is taken over, since that happens in parts.
+    snapshot.messages.iter().try_for_each(Message::check)?;
+    snapshot.state.iter().try_for_each(State::check)?;
+    Ok(snapshot)
 }
 
 /// Writes a blob, packed.

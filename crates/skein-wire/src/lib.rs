@@ -36,10 +36,10 @@ pub use summary::{Deliverable, SetSummary, Summary};
 pub use thread::{NewThread, Thread};
 pub use token::{NewToken, Token, TokenSecret};
 pub use transcript::{
-    Append, Appended, BeginReply, Block, Compact, Covers, Delta, DeltaPassed, Flush, Flushed, Fork,
-    ForkedFrom, Hit, Hydrate, Hydrated, Imported, Message, MessageUsage, Native, NewMessage, Part,
-    Repair, Repaired, ReplyBegun, Rewind, Rewound, SetState, State, StateSet, Task,
-    TranscriptOverview, TranscriptUsage,
+    Append, Appended, BeginReply, Block, Compact, Covers, DamagedEntry, Delta, DeltaPassed, Flush,
+    Flushed, Fork, ForkedFrom, Hit, Hydrate, Hydrated, Imported, Message, MessageUsage, Native,
+    NewMessage, Part, Repair, Repaired, ReplyBegun, Rewind, Rewound, SetState, State, StateSet,
+    Task, TranscriptOverview, TranscriptUsage,
 };
 
 /// The version of the interface between client and daemon.

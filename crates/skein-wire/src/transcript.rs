@@ -26,6 +26,20 @@ pub struct Message {
     /// Makes this a summary that a model is shown in place of those messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub covers: Option<Covers>,
+    /// Set where what is stored could not be read in full: `content` has notes in place of the rest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub damaged: Option<DamagedEntry>,
+}
+
+/// Why a stored message could not be read, and in exports what is stored, verbatim.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DamagedEntry {
+    pub reason: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored: Option<String>,
+    /// The same in hexadecimal digits, where it is not text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored_hex: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]

@@ -7,7 +7,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 use skein_transcript::message::{Image, Part};
-use skein_transcript::{Block, Message, MessageId, Role, Usage};
+use skein_transcript::{Block, Message, MessageId, Role, Usage, json};
 
 use crate::agent::Reading;
 use crate::said::{self, Latest};
@@ -65,7 +65,7 @@ struct Standing {
 impl Said {
     /// `usage` is what the message of this line used beyond what its earlier lines say.
     pub(super) fn line(&mut self, text: &str, usage: Usage) -> Vec<Reading> {
-        let Ok(line) = serde_json::from_str::<Line>(text) else {
+        let Ok(line) = json::read::<Line>(text) else {
             return vec![];
         };
         if line.is_sidechain {

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use skein_transcript::message::Part;
-use skein_transcript::{Block, Message, MessageId, Role};
+use skein_transcript::{Block, Message, MessageId, Role, json};
 
 use crate::agent::Reading;
 use crate::said::{self, Latest};
@@ -40,7 +40,7 @@ pub(super) struct Said {
 impl Said {
     pub(super) fn item(&mut self, line: &str) -> Option<Reading> {
         let told: Line<'_> = serde_json::from_str(line).ok()?;
-        let item: Value = serde_json::from_str(told.payload.get()).ok()?;
+        let item: Value = json::read(told.payload.get()).ok()?;
         let (role, blocks) = read(&item)?;
         // Older ones have no name; with its moment a line is like no other.
         let id = match item["id"].as_str() {

@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 use skein_transcript::message::Part;
-use skein_transcript::{Block, MessageId, Role, Usage};
+use skein_transcript::{Block, MessageId, Role, Usage, json};
 
 use crate::agent::Reading;
 use crate::said::{self, Latest};
@@ -23,7 +23,7 @@ pub(super) struct Said {
 
 impl Said {
     pub(super) fn line(&mut self, line: &str) -> Vec<Reading> {
-        let Ok(told) = serde_json::from_str::<Value>(line) else {
+        let Ok(told) = json::read::<Value>(line) else {
             return vec![];
         };
         if let Some(from) = told["$rewindTo"].as_str() {

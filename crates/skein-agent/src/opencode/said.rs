@@ -6,7 +6,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use skein_transcript::{Block, Role, Usage};
+use skein_transcript::{Block, Role, Usage, json};
 
 use crate::agent::{Reader, Reading};
 use crate::said;
@@ -46,7 +46,7 @@ impl Reader for Messages {
 }
 
 fn read(row: &Row<'_>) -> Vec<Reading> {
-    let parts: Vec<Value> = serde_json::from_str(row.parts.get()).unwrap_or_default();
+    let parts: Vec<Value> = json::read(row.parts.get()).unwrap_or_default();
     let role = match row.message["role"].as_str() {
         Some("user") => Role::User,
         Some("assistant") => Role::Assistant,

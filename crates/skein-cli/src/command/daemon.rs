@@ -37,6 +37,10 @@ pub(crate) enum DaemonCommand {
         /// `[daemon] listen = "…"` in config.toml keeps it across restarts
         #[arg(long, value_name = "ADDR")]
         listen: Option<String>,
+        /// Go on with `home-id` and `transcripts.db` as they are now, though they were lost or replaced: what they
+        /// held is given up
+        #[arg(long)]
+        adopt_files: bool,
     },
     /// Tell whether it runs
     Status,
@@ -53,6 +57,9 @@ pub(crate) struct RunArgs {
     /// How much to log [default: the setting `log.level`]
     #[arg(long, value_name = "LEVEL", value_parser = LEVELS)]
     log_level: Option<String>,
+    /// Go on with `home-id` and `transcripts.db` as they are now, though they were lost or replaced
+    #[arg(long)]
+    adopt_files: bool,
     /// Say `ready` or `error: …` on stdout, and leave the terminal
     #[arg(long, hide = true)]
     announce: bool,
@@ -72,6 +79,7 @@ pub(crate) fn run_here(context: &Context, args: &RunArgs) -> Result<(), UserErro
         home: context.home.clone(),
         environment: context.environment.clone(),
         listen: args.listen.clone().or(settings.listen.value),
+        adopt_files: args.adopt_files,
         announce: args.announce,
         user: context.identity.actor.clone(),
         log_level: args.log_level.clone().unwrap_or(settings.log_level.value),
@@ -85,7 +93,16 @@ pub(crate) fn run_here(context: &Context, args: &RunArgs) -> Result<(), UserErro
 pub(crate) async fn run(context: &Context, args: DaemonArgs) -> Result<(), UserError> {
     match args.command {
         DaemonCommand::Run(args) => run_here(context, &args),
-        DaemonCommand::Start { listen } => start(context, listen).await,
+        DaemonCommand::Start {
+            listen,
+            adopt_files,
+        } => {
+            let wanted = Wanted {
+                listen,
+                adopt_files,
+            };
+            start(context, wanted).await
+        }
         DaemonCommand::Status => {
             let client = context.running().await?.client()?;
             show(context, &client.daemon_status().await?)
@@ -94,8 +111,13 @@ pub(crate) async fn run(context: &Context, args: DaemonArgs) -> Result<(), UserE
     }
 }
 
-async fn start(context: &Context, listen: Option<String>) -> Result<(), UserError> {
+async fn start(context: &Context, wanted: Wanted) -> Result<(), UserError> {
+    let listen = wanted.listen.clone();
     match context.running().await? {
+        Running::Here(_) if wanted.adopt_files => context.out.warn(
+            "the daemon runs already, so `--adopt-files` changes nothing",
+            "`skein daemon stop` first",
+        ),
         Running::Here(_) if listen.is_some() => context.out.warn(
             "the daemon runs already, so `--listen` changes nothing",
             "`skein daemon stop` first",
@@ -103,9 +125,6 @@ async fn start(context: &Context, listen: Option<String>) -> Result<(), UserErro
         Running::Here(_) => {}
         Running::Not(_) => {
             let client = context.new_client();
-            let wanted = Wanted {
-                listen: listen.clone(),
-            };
             start::start(context, &client, &wanted).await?;
             if let Some(listen) = &listen {
                 context.out.note(&format!(

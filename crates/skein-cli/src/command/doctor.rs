@@ -76,6 +76,7 @@ pub(crate) async fn run(context: &Context, _args: DoctorArgs) -> Result<(), User
     findings.push(check::socket(&context.home));
     findings.push(check::database(&context.home));
     findings.extend(check::transcripts(&context.home));
+    findings.extend(check::home_files(&context.home));
     let daemon = check::daemon(context).await;
     let answers = daemon.state != State::Problem;
     findings.push(daemon);

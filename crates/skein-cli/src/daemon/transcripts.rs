@@ -3,17 +3,19 @@
 //! What can be told without asking anybody (a bad setting, a key that is not there) refuses the start. A
 //! Redis or a cold tier that is away does not: they are opened when they are needed.
 
+mod files;
 mod identity;
 mod lazy;
 mod place;
 
 use std::io::Read as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use skein_domain::TenantId;
 use skein_engine::transcript::TranscriptParts;
 use skein_store_sqlite::transcript::{SqliteHot, SqliteIndex};
+use skein_store_sqlite::{HomeFile, SqliteBackend};
 use skein_transcript::cipher::{Cipher, Key, KeyRing, Plain};
 use skein_transcript::{Cold, Hot, Tiers};
 use skein_transcript_object::Location;
@@ -23,6 +25,7 @@ use crate::env::{self, Environment};
 use crate::error::UserError;
 use crate::home::Home;
 use crate::settings::{KeySource, Settings, TranscriptSettings};
+pub(super) use files::adopt as adopt_files;
 use identity::Identity;
 use lazy::Lazy;
 use place::Place;
@@ -49,13 +52,18 @@ impl Opened {
 pub(super) fn open(
     home: &Home,
     environment: &Environment,
+    ledger: &Arc<SqliteBackend>,
 ) -> Result<(TranscriptParts, Opened), UserError> {
     let settings = Settings::load(environment, None)?.transcripts;
-    let index = SqliteIndex::open(&home.search()).map_err(|e| super::from_store(&e))?;
-    let index = Arc::new(index);
-    let identity = Arc::new(Identity::open(home)?);
-    let (hot, sqlite) = hot(home, &settings, &identity)?;
-    let cold = cold(home, &settings, identity)?;
+    let index = Arc::new(open_index(home)?);
+    let (hot, sqlite, cold) = match files::identity(home, ledger)? {
+        Ok(identity) => {
+            let (hot, sqlite) = hot(home, &settings, &identity, ledger)?;
+            (hot, sqlite, cold(home, &settings, identity)?)
+        }
+        // Whose the transcripts are is not known, so nothing of either tier is touched.
+        Err(lost) => (unusable_hot(&lost), None, Some(unusable_cold(lost))),
+    };
     let is_cold = cold.is_some();
     let tiers = match cold {
         Some(cold) => Tiers::encrypted(hot, cold, cipher(&settings)?),
@@ -74,24 +82,53 @@ pub(super) fn open(
     Ok((parts, Opened { sqlite, index }))
 }
 
+/// Opens the search index. What is in its place and cannot be used makes way for a new one: the index can be made again
+/// from the transcripts.
+fn open_index(home: &Home) -> Result<SqliteIndex, UserError> {
+    let path = home.search();
+    match SqliteIndex::open(&path) {
+        Err(error @ skein_store::Error::Foreign { .. }) => {
+            let aside = set_aside(&path)?;
+            let aside = aside.display();
+            tracing::warn!(%error, %aside, "the search index is made anew");
+            SqliteIndex::open(&path).map_err(|e| super::from_store(&e))
+        }
+        other => other.map_err(|e| super::from_store(&e)),
+    }
+}
+
+/// Renames a file that is not ours. It is kept, since nobody knows what it is.
+fn set_aside(path: &Path) -> Result<PathBuf, UserError> {
+    let numbered = (1_u32..).map(|n| path.with_extension(format!("db.aside-{n}")));
+    let free = numbered.take(1_000).find(|aside| !aside.exists());
+    let shown = path.display();
+    let failed = || UserError::unavailable(format!("`{shown}` cannot be set aside"));
+    let aside = free.ok_or_else(failed)?;
+    std::fs::rename(path, &aside).map_err(|e| failed().caused_by(&e))?;
+    Ok(aside)
+}
+
 type HotTier = (Arc<dyn Hot>, Option<Arc<SqliteHot>>);
 
 fn hot(
     home: &Home,
     settings: &TranscriptSettings,
     identity: &Arc<Identity>,
+    ledger: &Arc<SqliteBackend>,
 ) -> Result<HotTier, UserError> {
     let wanted = settings.hot.value.as_str();
     let label = label(wanted);
     if let Some(used) = identity.hot().filter(|used| *used != label)
-        && (used != SQLITE || holds_something(home)?)
+        && (used != SQLITE || holds_something(home, ledger)?)
     {
-        return Ok((other_tier(&used, &label), None));
+        return Ok((unusable_hot(&other_tier(&used, &label)), None));
     }
     match wanted {
         SQLITE => {
-            let hot = SqliteHot::open(&home.transcripts()).map_err(|e| super::from_store(&e))?;
-            let hot = Arc::new(hot);
+            let hot = match files::transcripts(home, ledger)? {
+                Ok(hot) => Arc::new(hot),
+                Err(lost) => return Ok((unusable_hot(&lost), None)),
+            };
             note(identity, &label).map_err(|e| UserError::unavailable(e.to_string()))?;
             Ok((hot.clone(), Some(hot)))
         }
@@ -99,13 +136,15 @@ fn hot(
             let options = Options::new(url)
                 .durability(durability(settings)?)
                 .prefix(format!("skein:{}:", identity.id()));
-            let identity = identity.clone();
+            let (identity, ledger) = (identity.clone(), ledger.clone());
             let hot = Lazy::<dyn Hot>::new("hot", move || {
                 let (options, identity, label) = (options.clone(), identity.clone(), label.clone());
+                let ledger = ledger.clone();
                 Box::pin(async move {
                     let hot: Arc<dyn Hot> = Arc::new(RedisHot::connect(options).await?);
                     // Not before: a server that was never reached holds nothing.
                     note(&identity, &label)?;
+                    files::forget_transcripts(ledger).await?;
                     Ok(hot)
                 })
             });
@@ -143,18 +182,20 @@ fn label(hot: &str) -> String {
     format!("{scheme}://{}", rest.trim_end_matches('/'))
 }
 
-fn holds_something(home: &Home) -> Result<bool, UserError> {
+/// A file that was lost may have held something.
+fn holds_something(home: &Home, ledger: &SqliteBackend) -> Result<bool, UserError> {
     let path = home.transcripts();
     if !path.exists() {
-        return Ok(false);
+        let recorded = ledger.home_file(HomeFile::Transcripts);
+        return Ok(recorded.map_err(|e| super::from_store(&e))?.is_some());
     }
     let hot = SqliteHot::open(&path).map_err(|e| super::from_store(&e))?;
     hot.holds_something().map_err(|e| super::from_store(&e))
 }
 
 /// For a home whose transcripts are in another tier than the one it is told to use: they are not "nothing".
-fn other_tier(used: &str, wanted: &str) -> Arc<dyn Hot> {
-    let error = skein_transcript::Error::Unusable {
+fn other_tier(used: &str, wanted: &str) -> skein_transcript::Error {
+    skein_transcript::Error::Unusable {
         tier: "hot",
         reason: format!("this home's transcripts are in `{used}`, and `transcripts.hot` is `{wanted}`"),
         hints: vec![
@@ -163,8 +204,21 @@ fn other_tier(used: &str, wanted: &str) -> Arc<dyn Hot> {
              the home's file `home-id`"
                 .into(),
         ],
-    };
+    }
+}
+
+/// A hot tier that answers every call with this error.
+fn unusable_hot(error: &skein_transcript::Error) -> Arc<dyn Hot> {
+    let error = error.clone();
     Arc::new(Lazy::<dyn Hot>::new("hot", move || {
+        let error = error.clone();
+        Box::pin(async move { Err(error) })
+    }))
+}
+
+/// The same for a cold tier.
+fn unusable_cold(error: skein_transcript::Error) -> Arc<dyn Cold> {
+    Arc::new(Lazy::<dyn Cold>::new("cold", move || {
         let error = error.clone();
         Box::pin(async move { Err(error) })
     }))
@@ -210,11 +264,7 @@ fn cold(
 
 /// For a home that has cold transcripts and is told to have no cold tier: they are not "nothing".
 fn no_place(used: &str) -> Arc<dyn Cold> {
-    let missing = place::missing(used, "`none`");
-    Arc::new(Lazy::<dyn Cold>::new("cold", move || {
-        let missing = missing.clone();
-        Box::pin(async move { Err(missing) })
-    }))
+    unusable_cold(place::missing(used, "`none`"))
 }
 
 fn cipher(settings: &TranscriptSettings) -> Result<Arc<dyn Cipher>, UserError> {

@@ -146,11 +146,7 @@ const KEYS: &[(&str, &[&str], Scope)] = &[
     ("limits", &["depth", "width"], Scope::Both),
     ("retention", &["idle_ttl", "max_ended"], Scope::Both),
     ("log", &["level"], Scope::User),
-    (
-        "daemon",
-        &["listen", "token_agents", "cgroup"],
-        Scope::User,
-    ),
+    ("daemon", &["listen", "token_agents", "cgroup"], Scope::User),
     (
         "transcripts",
         &["hot", "cold", "idle_flush", "redis_durability", "keys"],

@@ -349,7 +349,7 @@ pub(super) fn status_style(status: &str) -> Style {
     match status {
         "working" | "spawning" => GREEN,
         "needs_input" | "awaiting_merge" | "locked" | "detecting" | "no_signal" => YELLOW,
-        "blocked" | "stuck" | "failed" | "killed" | "lost" => RED,
+        "blocked" | "stuck" | "failed" | "killed" | "lost" | "damaged" => RED,
         "idle" => CYAN,
         "done" | "archived" => DIM,
         _ => Style::new(),

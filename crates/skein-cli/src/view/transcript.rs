@@ -208,6 +208,7 @@ mod tests {
             at: "2026-11-17T03:04:05Z".into(),
             run: 1,
             covers: None,
+            damaged: None,
         }
     }
 

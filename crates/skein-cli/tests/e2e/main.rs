@@ -10,6 +10,7 @@ mod caps;
 mod common;
 mod contract;
 mod daemon;
+mod damage;
 mod door;
 mod events;
 mod homes;

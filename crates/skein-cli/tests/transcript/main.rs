@@ -29,6 +29,9 @@ mod forks;
 #[cfg(target_os = "linux")]
 #[path = "../preload/library.rs"]
 mod library;
+mod limits;
+mod lost;
+mod markdown;
 mod redis;
 mod retries;
 #[cfg(target_os = "linux")]

@@ -8,15 +8,15 @@ use skein_domain::fact::SagaChange;
 use skein_domain::observed::SagaSeen;
 use skein_domain::{Project, ProjectId, Saga, SagaKind, SagaState, Session, SessionId, TenantId};
 use skein_runtime::runtime::Grace;
-use skein_store::Reader;
 use skein_store::backend::Filter;
+use skein_store::{Page, Reader};
 
 use super::equip::agent_named;
 use super::journal::{Carrier, tell};
 use super::via_of;
 use super::{Fleet, Member};
 use crate::desk::Desk;
-use crate::engine::Engine;
+use crate::engine::{Engine, warn_of_damage};
 use crate::error::Error;
 
 /// How often the queue is looked at while something waits for memory, which nobody announces.
@@ -101,8 +101,9 @@ impl Engine {
             live: Some(true),
             ..Filter::default()
         };
-        let sessions: Vec<Session> = desk.store.read(move |r| r.all(&live)).await?;
-        for session in sessions.iter().filter(|s| s.has_run()) {
+        let sessions: Page<Session> = desk.store.read(move |r| r.readable(&live)).await?;
+        warn_of_damage(tenant, &sessions.damaged);
+        for session in sessions.items.iter().filter(|s| s.has_run()) {
             let member = Member {
                 tenant: tenant.clone(),
                 session: session.id.clone(),
@@ -126,7 +127,12 @@ impl Engine {
                 };
                 let id = run.session.clone();
                 let session = self.system_desk(tenant).store;
-                let session: Option<Session> = session.read(move |r| r.find(id.as_str())).await?;
+                let session = session.read(move |r| r.find::<Session>(id.as_str()));
+                let session = match session.await {
+                    // Nothing is known of what it runs.
+                    Err(skein_store::Error::Damaged { .. }) => continue,
+                    other => other?,
+                };
                 let stale = session.is_some_and(|s| {
                     let handle = s.gear.as_ref().and_then(|g| g.handle.as_ref());
                     s.check_free().is_ok() && handle != Some(&run.handle)
@@ -169,7 +175,8 @@ impl Engine {
         tenant: &TenantId,
     ) -> Result<Option<Duration>, Error> {
         let desk = self.system_desk(tenant.clone());
-        let sagas: Vec<Saga> = desk.store.read(|r| r.all(&Filter::default())).await?;
+        let sagas: Page<Saga> = desk.store.read(|r| r.readable(&Filter::default())).await?;
+        let sagas = sagas.items;
         let mut queue = Queue::default();
         let above = self.above_endings(&desk, fleet, &sagas).await?;
         for saga in sagas {
@@ -197,8 +204,15 @@ impl Engine {
                 member,
             };
             let begun = match saga.state {
-                SagaState::Queued => self.next_in(&mut queue, &carrier, &saga).await?,
-                _ => carrier.go_on_with(&saga).await?,
+                SagaState::Queued => self.next_in(&mut queue, &carrier, &saga).await,
+                _ => carrier.go_on_with(&saga).await,
+            };
+            let begun = match begun {
+                Err(error) if error.is_of_damaged_record() => {
+                    tracing::warn!(%tenant, session = %saga.session, %error, "a saga cannot go on");
+                    continue;
+                }
+                other => other?,
             };
             if let Some(begun) = begun {
                 self.shared.tasks.start("saga", carrier.carry(held, begun));
@@ -225,10 +239,14 @@ impl Engine {
         let look = move |r: &Reader<'_>| {
             let mut above = HashSet::new();
             for id in ending {
-                let mut session: Session = r.get(id.as_str())?;
-                while let Some(parent) = session.parent {
-                    session = r.get(parent.as_str())?;
-                    above.insert(parent);
+                let mut next = Some(id);
+                while let Some(id) = next.take() {
+                    next = match r.get::<Session>(id.as_str()) {
+                        // Who is above one that cannot be read is not known.
+                        Err(skein_store::Error::Damaged { .. }) => None,
+                        other => other?.parent,
+                    };
+                    above.extend(next.clone());
                 }
             }
             Ok(above)

@@ -12,7 +12,6 @@ use std::time::Duration;
 use skein_agent::agent::Reading;
 use skein_agent::hooks::UNNAMED;
 use skein_domain::{Kind, TenantId, Timestamp};
-use skein_transcript::message::Block;
 use skein_transcript::{By, Error, Message, MessageId, Run, Transcript, TranscriptId};
 use tokio::sync::oneshot;
 
@@ -105,7 +104,8 @@ impl Keeper {
                         let id = format!("hook-{run}-{at}-{n}").parse();
                         message.id = id.expect("numbers and dashes are a name");
                     }
-                    self.import.push(Word::Said(*message));
+                    // Agents cannot be told of a refusal.
+                    self.import.push(Word::Said(message.within_limits()));
                 }
                 Reading::Rewound { to } => self.import.push(Word::Rewound(to)),
                 other => rest.push(other),
@@ -238,35 +238,17 @@ impl Writing {
             Err(_) => {}
         }
         for message in messages {
-            match self.append_one(transcript, message).await {
+            let one = std::slice::from_ref(message);
+            match transcript.append(self.by, one).await {
                 Err(error) if !may_pass(&error) => return Err(error),
                 Err(error) => {
-                    tracing::debug!(transcript = %self.id, %error, "a message was left out");
+                    let message = &message.id;
+                    tracing::warn!(transcript = %self.id, %message, %error, "a message was left out");
                 }
-                Ok(()) => {}
+                Ok(_) => {}
             }
         }
         Ok(())
-    }
-
-    async fn append_one(&self, transcript: &Transcript, message: &Message) -> Result<(), Error> {
-        let Err(error) = transcript
-            .append(self.by, std::slice::from_ref(message))
-            .await
-        else {
-            return Ok(());
-        };
-        let Error::TooLarge { size, .. } = error else {
-            return Err(error);
-        };
-        let note = format!("[a message of {size} bytes was left out]");
-        let note = Message {
-            blocks: vec![Block::Text(note)],
-            native: None,
-            ..message.clone()
-        };
-        let note = std::slice::from_ref(&note);
-        transcript.append(self.by, note).await.map(drop)
     }
 }
 

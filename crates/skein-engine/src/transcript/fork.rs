@@ -17,14 +17,15 @@ use skein_domain::{
     Actor, AgentName, Allowance, Fork, ForkedFrom, MessageId, Project, Refused, Role, Session,
     SessionId, Task, Thread,
 };
-use skein_store::Writer;
 use skein_store::backend::Filter;
 use skein_store::reply::Earlier;
+use skein_store::{Page, Writer};
 use skein_transcript::{By, Point, Run, TranscriptId};
 
 use super::read::newest;
 use crate::caller::{Answer, Outcome};
 use crate::desk::Desk;
+use crate::engine::warn_of_damage;
 use crate::error::Error;
 use crate::spawn::insert;
 
@@ -275,9 +276,10 @@ impl Desk {
         let Some(books) = self.shared.books.get() else {
             return Ok(0);
         };
-        let stale: Vec<Fork> = self.store.read(|r| r.all(&Filter::default())).await?;
+        let stale: Page<Fork> = self.store.read(|r| r.readable(&Filter::default())).await?;
+        warn_of_damage(self.tenant(), &stale.damaged);
         let (mut over, mut failed) = (0, None);
-        for fork in stale {
+        for fork in stale.items {
             if books.forking.lock().contains(&fork.session) {
                 continue;
             }

@@ -61,7 +61,7 @@ pub(crate) fn message(format: Format, placed: &Placed, hidden: &[Covers]) -> Str
     match format {
         Format::Zeitlich => String::new(),
         Format::JsonLines => {
-            let line = serde_json::to_string(&transcript::placed(placed));
+            let line = serde_json::to_string(&transcript::exported(placed));
             line.unwrap_or_default() + "\n"
         }
         Format::Markdown => markdown::message(&placed.message, is_hidden),
@@ -143,6 +143,7 @@ mod tests {
         Placed {
             position: 3,
             message: Message::new(id, Role::Assistant, blocks, at),
+            damage: None,
         }
     }
 
@@ -173,6 +174,7 @@ mod tests {
             &Placed {
                 position: 0,
                 message,
+                damage: None,
             },
             &[],
         );

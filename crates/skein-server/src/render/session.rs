@@ -5,6 +5,7 @@ use skein_domain::Phase;
 use skein_domain::budget;
 use skein_domain::observed::Observed;
 use skein_engine::Desk;
+use skein_store::DamagedRecord;
 use skein_wire as wire;
 
 use super::{dollars, time};
@@ -120,6 +121,67 @@ pub(crate) fn session_in_list(desk: &Desk, s: &domain::Session) -> wire::Session
     wire::Session {
         task: None,
         ..session(desk, s)
+    }
+}
+
+/// A session whose record cannot be read, by what is known of it without.
+pub(crate) fn damaged_session(desk: &Desk, record: &DamagedRecord) -> wire::Session {
+    const UNKNOWN: &str = "unknown";
+    let at = time(domain::Timestamp::from_micros(record.index.touched_at));
+    let none = budget::Account::default();
+    wire::Session {
+        id: record.id.clone(),
+        tenant: desk.tenant().to_string(),
+        project: record.index.project.clone().unwrap_or_default(),
+        thread: record.index.thread.clone().unwrap_or_default(),
+        parent: record.index.parent.clone(),
+        depth: 0,
+        owner: UNKNOWN.into(),
+        owner_version: 0,
+        previous_owners: vec![],
+        version: record.version,
+        phase: UNKNOWN.into(),
+        status: "damaged".into(),
+        status_reason: format!("its record cannot be read: {}", record.reason),
+        outcome: None,
+        question: None,
+        agent: UNKNOWN.into(),
+        runtime: wire::Runtime {
+            kind: UNKNOWN.into(),
+            state: "unobserved".into(),
+            pid: None,
+        },
+        workspace: wire::Workspace {
+            kind: UNKNOWN.into(),
+            path: None,
+            repo: None,
+            branch: None,
+            dirty: None,
+            state: None,
+            backups: vec![],
+        },
+        run: 0,
+        turns: 0,
+        native: None,
+        saga: None,
+        queued: 0,
+        draft: false,
+        note: None,
+        display_name: "(damaged)".into(),
+        task: None,
+        usage: wire::Usage::default(),
+        budget: wire::BudgetState {
+            tokens: tokens(&none, 0),
+            cost: cost(&none, 0),
+        },
+        broadcast: None,
+        merges: vec![],
+        summary: None,
+        forked_from: None,
+        transcript: None,
+        created_at: at.clone(),
+        updated_at: at.clone(),
+        last_activity_at: at,
     }
 }
 

@@ -32,7 +32,29 @@ pub(crate) fn parse_role(word: &str) -> Result<Role, Invalid> {
 pub(crate) fn placed(placed: &Placed) -> wire::Message {
     wire::Message {
         position: Some(placed.position),
+        damaged: placed.damage.as_ref().map(|damage| wire::DamagedEntry {
+            reason: damage.reason.clone(),
+            stored: None,
+            stored_hex: None,
+        }),
         ..message(&placed.message)
+    }
+}
+
+/// The same for an export, with what is stored where it could not be read.
+pub(crate) fn exported(placed: &Placed) -> wire::Message {
+    let damaged = placed.damage.as_ref().map(|damage| {
+        let text = std::str::from_utf8(&damage.stored).ok();
+        let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect();
+        wire::DamagedEntry {
+            reason: damage.reason.clone(),
+            stored: text.map(str::to_owned),
+            stored_hex: text.is_none().then(|| hex(&damage.stored)),
+        }
+    });
+    wire::Message {
+        damaged,
+        ..self::placed(placed)
     }
 }
 
@@ -53,6 +75,7 @@ pub(crate) fn message(m: &Message) -> wire::Message {
             from: c.from,
             end: c.end,
         }),
+        damaged: None,
     }
 }
 

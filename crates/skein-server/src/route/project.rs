@@ -44,6 +44,7 @@ async fn list(
             let found = desk.project_around(path).await?;
             skein_store::Page {
                 items: found.into_iter().collect(),
+                damaged: vec![],
                 next: None,
             }
         }

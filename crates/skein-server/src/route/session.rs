@@ -85,16 +85,18 @@ async fn list(
         all: query.all,
         status,
     };
-    let page = desk
+    let mut page = desk
         .list_sessions(
             filter,
             cursor(query.cursor.as_deref())?,
             limit(query.limit)?,
         )
         .await?;
-    Ok(Json(render::list(page, |s| {
-        render::session_in_list(&desk, s)
-    })))
+    let damaged = std::mem::take(&mut page.damaged);
+    let mut list = render::list(page, |s| render::session_in_list(&desk, s));
+    let damaged = damaged.iter().map(|s| render::damaged_session(&desk, s));
+    list.data.extend(damaged);
+    Ok(Json(list))
 }
 
 /// Makes a session, alone or below the one that delegates.

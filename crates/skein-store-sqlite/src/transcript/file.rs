@@ -1,11 +1,13 @@
 //! A file with a writer and readers of its own, for callers that wait asynchronously.
 
 use std::future::poll_fn;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 
 use rusqlite::Connection;
+use rusqlite::types::FromSql;
 use skein_store::backend;
 use skein_transcript::Error;
 use tokio::sync::oneshot;
@@ -29,6 +31,8 @@ pub(super) struct File {
     tier: &'static str,
     pool: Pool,
     pub(super) writer: Arc<Writer>,
+    /// Device and number of the file that was opened.
+    opened: (u64, u64),
 }
 
 /// What stands in the way of a statement.
@@ -63,6 +67,23 @@ impl File {
             tier,
             pool: Pool::new(path)?,
             writer: Arc::new(Writer::start(path, connection)?),
+            opened: identity(path).map_err(|e| failure::of_file(path, "look at", &e))?,
+        })
+    }
+
+    /// Refuses to go on when the file was removed or replaced: what is written to one that has no name is lost with
+    /// the process.
+    pub(super) fn require_in_place(&self) -> skein_transcript::Result<()> {
+        if identity(&self.path).is_ok_and(|found| found == self.opened) {
+            return Ok(());
+        }
+        let path = self.path.display();
+        Err(Error::Unusable {
+            tier: self.tier,
+            reason: format!("`{path}` was removed or replaced while it was in use"),
+            hints: vec![format!(
+                "`skein daemon stop`, restore `{path}` from a backup of the home, and try again"
+            )],
         })
     }
 
@@ -71,8 +92,8 @@ impl File {
         open::integrity(&connection).map_err(|e| failure::of(&self.path, &e))
     }
 
-    /// The answer to a question of yes or no.
-    pub(super) fn asked(&self, sql: &str) -> backend::Result<bool> {
+    /// The answer to a question that has one.
+    pub(super) fn asked<T: FromSql>(&self, sql: &str) -> backend::Result<T> {
         let connection = self.pool.take()?;
         let answer = connection.query_row(sql, [], |row| row.get(0));
         answer.map_err(|e| failure::of(&self.path, &e))
@@ -155,7 +176,7 @@ impl File {
             },
             E::Corrupt { path, reason } => Error::corrupt(format!("database `{path}`"), reason),
             E::Bug(what) => Error::Bug(what),
-            other @ (E::Domain(_) | E::Foreign { .. } | E::Newer { .. }) => {
+            other @ (E::Domain(_) | E::Damaged { .. } | E::Foreign { .. } | E::Newer { .. }) => {
                 unavailable(other.to_string())
             }
         }
@@ -172,6 +193,12 @@ impl Drop for File {
     fn drop(&mut self) {
         self.close();
     }
+}
+
+/// What a file is, whatever its name.
+fn identity(path: &Path) -> std::io::Result<(u64, u64)> {
+    let found = std::fs::metadata(path)?;
+    Ok((found.dev(), found.ino()))
 }
 
 /// Comes back once, and is ready then.

@@ -60,6 +60,11 @@ impl SqliteHot {
         self.file.check()
     }
 
+    /// The id of this file, which no other file has.
+    pub fn file_id(&self) -> backend::Result<String> {
+        self.file.asked("SELECT id FROM file")
+    }
+
     /// Whether there is any transcript, of whichever tenant.
     pub fn holds_something(&self) -> backend::Result<bool> {
         self.file.asked("SELECT EXISTS (SELECT 1 FROM lives)")
@@ -193,6 +198,7 @@ impl Hot for SqliteHot {
     ) -> Pending<'a, Commit> {
         let name = name(tenant, id);
         Box::pin(async move {
+            self.file.require_in_place()?;
             let (strand, entries) = change.entries;
             let change = sql::Change {
                 expected: change.expected,
@@ -223,6 +229,7 @@ impl Hot for SqliteHot {
     ) -> Pending<'a, ()> {
         let (name, token) = (name(tenant, id), token.to_owned());
         Box::pin(async move {
+            self.file.require_in_place()?;
             let entries = packed(entries).await?;
             let stage =
                 move |c: &Connection| Ok((sql::stage(c, &name, &token, strand, &entries)?, false));

@@ -56,19 +56,20 @@ fn with_packer(payload: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-pub(super) fn unpack(size: usize, bytes: Vec<u8>) -> io::Result<Vec<u8>> {
+/// `None`: the bytes are the payload itself.
+pub(super) fn unpack(size: usize, bytes: &[u8]) -> io::Result<Option<Vec<u8>>> {
     if size == 0 {
-        return Ok(bytes);
+        return Ok(None);
     }
     let payload = UNPACKER.with_borrow_mut(|slot| {
         let unpacker = match slot {
             Some(unpacker) => unpacker,
             None => slot.insert(Decompressor::with_dictionary(DICTIONARY)?),
         };
-        unpacker.decompress(&bytes, size)
+        unpacker.decompress(bytes, size)
     })?;
     if payload.len() == size {
-        return Ok(payload);
+        return Ok(Some(payload));
     }
     Err(io::Error::other(
         "an entry has another length than it was written with",
@@ -83,7 +84,8 @@ mod tests {
 
     fn round_trips(payload: &[u8]) -> Packed {
         let packed = pack(payload.to_vec());
-        assert_eq!(unpack(packed.size, packed.bytes.clone()).unwrap(), payload);
+        let unpacked = unpack(packed.size, &packed.bytes).unwrap();
+        assert_eq!(unpacked.as_ref().unwrap_or(&packed.bytes), payload);
         packed
     }
 
@@ -119,9 +121,9 @@ mod tests {
     #[test]
     fn what_was_cut_or_padded_is_noticed() {
         let packed = pack(SHORT.to_vec());
-        assert!(unpack(packed.size + 1, packed.bytes.clone()).is_err());
-        assert!(unpack(packed.size - 1, packed.bytes.clone()).is_err());
-        assert!(unpack(packed.size, packed.bytes[1..].to_vec()).is_err());
+        assert!(unpack(packed.size + 1, &packed.bytes).is_err());
+        assert!(unpack(packed.size - 1, &packed.bytes).is_err());
+        assert!(unpack(packed.size, &packed.bytes[1..]).is_err());
     }
 
     /// Files that were written with it must stay readable.

@@ -5,7 +5,7 @@ use crate::schema::Format;
 /// Transcripts: `Skt1`.
 pub(crate) const TRANSCRIPTS: Format = Format {
     application: 0x536b_7431,
-    steps: &[FIRST, SECOND],
+    steps: &[FIRST, SECOND, THIRD],
 };
 
 /// Names are written once for each transcript; everything below goes by numbers, which are never given twice.
@@ -102,6 +102,14 @@ DROP TABLE ids;
 ALTER TABLE ids_by_strand RENAME TO ids;
 DROP TABLE forgets;
 ALTER TABLE lives DROP COLUMN era;
+";
+
+/// Who this file is: the ledger notes it, so that another one in its place is told apart.
+const THIRD: &str = "
+CREATE TABLE file (
+    id TEXT NOT NULL
+) STRICT;
+INSERT INTO file (id) VALUES (lower(hex(randomblob(16))));
 ";
 
 #[cfg(test)]

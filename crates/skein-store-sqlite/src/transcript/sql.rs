@@ -38,7 +38,7 @@ pub(super) struct PackedEntry {
 }
 
 /// Positions take the lower half of an entry's key.
-const POSITION_BITS: u32 = 32;
+pub(super) const POSITION_BITS: u32 = 32;
 const MOST: u64 = 1 << POSITION_BITS;
 /// Ids are kept as they are up to this length, as hashes of it beyond.
 const ID_BYTES: usize = 16;
@@ -175,16 +175,18 @@ pub(super) fn read(
     Ok(Some(entries))
 }
 
-fn entry(row: &rusqlite::Row<'_>) -> rusqlite::Result<Entry> {
-    let failed = |e| {
-        let blob = rusqlite::types::Type::Blob;
-        rusqlite::Error::FromSqlConversionFailure(3, blob, Box::new(e))
-    };
+/// One that cannot be unpacked is given as it lies in the file: who decodes it says so, and others can be read.
+pub(super) fn entry(row: &rusqlite::Row<'_>) -> rusqlite::Result<Entry> {
     let size = row.get::<_, u32>(2)? as usize;
+    let packed: Vec<u8> = row.get(3)?;
+    let payload = match pack::unpack(size, &packed) {
+        Ok(Some(payload)) => payload,
+        Ok(None) | Err(_) => packed,
+    };
     Ok(Entry {
         position: row.get::<_, i64>(0)?.cast_unsigned() % MOST,
         chain: Chain(row.get(1)?),
-        payload: pack::unpack(size, row.get(3)?).map_err(failed)?,
+        payload,
     })
 }
 

@@ -12,22 +12,22 @@ use crate::usage::Usage;
 
 #[derive(Serialize, Deserialize)]
 pub(crate) struct MessageV1 {
-    id: String,
-    role: RoleV1,
-    blocks: Vec<BlockV1>,
+    pub(super) id: String,
+    pub(super) role: RoleV1,
+    pub(super) blocks: Vec<BlockV1>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    native: Option<NativeV1>,
+    pub(super) native: Option<NativeV1>,
     #[serde(default, skip_serializing_if = "UsageV1::is_nothing")]
-    usage: UsageV1,
-    at: i64,
-    run: u64,
+    pub(super) usage: UsageV1,
+    pub(super) at: i64,
+    pub(super) run: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    covers: Option<(u64, u64)>,
+    pub(super) covers: Option<(u64, u64)>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum RoleV1 {
+pub(super) enum RoleV1 {
     System,
     User,
     Assistant,
@@ -36,7 +36,7 @@ enum RoleV1 {
 
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-enum BlockV1 {
+pub(super) enum BlockV1 {
     Text {
         text: String,
     },
@@ -57,21 +57,21 @@ enum BlockV1 {
     Image(ImageV1),
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-enum PartV1 {
+pub(super) enum PartV1 {
     Text { text: String },
     Image(ImageV1),
 }
 
-#[derive(Serialize, Deserialize)]
-struct ImageV1 {
-    media_type: String,
-    source: String,
+#[derive(Clone, Serialize, Deserialize)]
+pub(super) struct ImageV1 {
+    pub(super) media_type: String,
+    pub(super) source: String,
 }
 
-#[derive(Serialize, Deserialize)]
-struct NativeV1 {
+#[derive(Clone, Serialize, Deserialize)]
+pub(super) struct NativeV1 {
     provider: String,
     payload: String,
 }
@@ -198,18 +198,22 @@ impl From<BlockV1> for Block {
                 call,
                 content,
                 failed,
-            } => Self::ToolResult(ToolResult {
-                call,
-                content: content.into_iter().map(Part::from).collect(),
-                outcome: if failed {
-                    Outcome::Failed
-                } else {
-                    Outcome::Done
-                },
-            }),
+            } => result(call, content.into_iter().map(Part::from).collect(), failed),
             BlockV1::Image(image) => Self::Image(image.into()),
         }
     }
+}
+
+pub(super) fn result(call: String, content: Vec<Part>, failed: bool) -> Block {
+    Block::ToolResult(ToolResult {
+        call,
+        content,
+        outcome: if failed {
+            Outcome::Failed
+        } else {
+            Outcome::Done
+        },
+    })
 }
 
 impl From<Part> for PartV1 {

@@ -9,21 +9,21 @@ use crate::state::{State, Task, TaskStatus, Versioned};
 
 #[derive(Serialize, Deserialize)]
 pub(super) struct VersionedV1 {
-    version: u64,
+    pub(super) version: u64,
     #[serde(flatten)]
-    state: StateV1,
+    pub(super) state: StateV1,
 }
 
 #[derive(Serialize, Deserialize)]
-struct StateV1 {
-    tasks: BTreeMap<String, TaskV1>,
+pub(super) struct StateV1 {
+    pub(super) tasks: BTreeMap<String, TaskV1>,
     /// (the one waited for, the one that waits)
-    edges: Vec<(String, String)>,
-    custom: BTreeMap<String, Value>,
+    pub(super) edges: Vec<(String, String)>,
+    pub(super) custom: BTreeMap<String, Value>,
 }
 
-#[derive(Serialize, Deserialize)]
-struct TaskV1 {
+#[derive(Clone, Serialize, Deserialize)]
+pub(super) struct TaskV1 {
     subject: String,
     description: String,
     active_form: String,
@@ -31,7 +31,7 @@ struct TaskV1 {
     metadata: BTreeMap<String, String>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum StatusV1 {
     Pending,

@@ -87,7 +87,12 @@ fn check(content: Content) -> String {
         chain: Chain::START,
         payload,
     };
-    assert_eq!(entry(&stored).unwrap(), (marks, content));
+    let decoded = Decoded {
+        marks: Some(marks),
+        content,
+        damage: None,
+    };
+    assert_eq!(entry(&stored), decoded);
     text
 }
 
@@ -171,4 +176,62 @@ fn l13_what_cannot_be_read_is_told_and_never_guessed() {
         newer.to_string().contains("does not know form 2"),
         "{newer}"
     );
+}
+
+/// The message that is shown for a stored payload, and whether its marks were read.
+fn shown(payload: &str) -> (Message, bool) {
+    let stored = Entry {
+        position: 5,
+        chain: Chain::START,
+        payload: payload.into(),
+    };
+    let decoded = entry(&stored);
+    assert_eq!(decoded.damage.unwrap().stored, payload.as_bytes());
+    match decoded.content {
+        Content::Message(message) => (*message, decoded.marks.is_some()),
+        Content::State(state) => panic!("{state:?}"),
+    }
+}
+
+#[test]
+fn l13_as_much_is_read_of_a_damaged_entry_as_can_be() {
+    let deep = format!("{}{}", "[".repeat(3_000), "]".repeat(3_000));
+    let whole = check(Content::Message(Box::new(message())));
+    let (read, marks) = shown(&whole.replace(r#"{"command":"ls"}"#, &deep));
+    assert!(marks);
+    let mut expected = message();
+    for block in &mut expected.blocks {
+        if let Block::ToolCall(call) = block {
+            call.input = serde_json::from_str::<json::Pruned>(&deep).unwrap().0;
+        }
+    }
+    assert_eq!(read, expected);
+    let (read, marks) = shown(&whole.replace(r#""kind":"thinking""#, r#""kind":"dreaming""#));
+    assert!(marks && read.blocks.len() == message().blocks.len());
+    assert_eq!(
+        read.blocks[1],
+        Block::Text("[a block of kind `dreaming` cannot be read]".into())
+    );
+    let (read, marks) = shown(&whole.replace(r#""role":"assistant""#, r#""role":"king""#));
+    assert_eq!((read.id.as_str(), marks), ("m1", true));
+    for garbage in ["", "{", "\u{0}", &whole[..whole.len() - 1]] {
+        let (read, marks) = shown(garbage);
+        assert_eq!((read.id.as_str(), marks), ("damaged:5", false), "{garbage}");
+    }
+}
+
+#[test]
+fn l13_a_state_is_read_but_for_what_is_too_deep_in_it() {
+    let deep = format!("{}{}", "[".repeat(3_000), "]".repeat(3_000));
+    let whole = check(Content::State(Box::new(state())));
+    let stored = Entry {
+        position: 5,
+        chain: Chain::START,
+        payload: whole.replace("[1,null]", &deep).into(),
+    };
+    let Content::State(read) = entry(&stored).content else {
+        panic!("a state");
+    };
+    assert_eq!(read.state.tasks, state().state.tasks);
+    assert!(read.state.custom["key"].to_string().contains(json::OMITTED));
 }

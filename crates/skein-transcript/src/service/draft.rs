@@ -74,6 +74,7 @@ impl Draft {
     }
 
     pub(super) fn say(&mut self, mut message: Message) -> Result<()> {
+        message.check()?;
         message.run = self.head.run;
         message.at = message.at.max(self.head.said_at);
         let marks = Marks {
@@ -90,6 +91,7 @@ impl Draft {
 
     /// Sets the state; answers its version.
     pub(super) fn set(&mut self, state: State) -> Result<u64> {
+        state.check()?;
         let marks = Marks {
             state: Some(self.head.end),
             ..self.head.marks

@@ -71,7 +71,7 @@ impl Transcript {
                 let entries = cold
                     .segment(&self.all.tenant, &self.id, from, segment)
                     .await?;
-                for batch in apart(move || batches(&entries)).await? {
+                for batch in apart(move || Ok(batches(&entries))).await? {
                     let hot = &self.all.tiers.hot;
                     hot.stage(&self.all.tenant, &self.id, &token, (number, batch))
                         .await?;
@@ -86,14 +86,13 @@ impl Transcript {
     }
 }
 
-fn message_id(entry: &Entry) -> Result<Option<MessageId>> {
-    let id = record::id(entry)?.map(|id| id.parse());
-    id.transpose()
-        .map_err(|e: skein_domain::Invalid| Error::corrupt(format!("entry {}", entry.position), e))
+/// None also for an entry that cannot be read: it comes back as it is.
+fn message_id(entry: &Entry) -> Option<MessageId> {
+    record::id(entry)?.parse().ok()
 }
 
 /// Entries with their ids, in runs of about [`BATCH_BYTES`].
-fn batches(entries: &[Entry]) -> Result<Vec<Vec<NewEntry>>> {
+fn batches(entries: &[Entry]) -> Vec<Vec<NewEntry>> {
     let (mut batches, mut batch, mut bytes) = (vec![], vec![], 0);
     for entry in entries {
         if bytes > 0 && bytes + entry.payload.len() > BATCH_BYTES {
@@ -102,10 +101,10 @@ fn batches(entries: &[Entry]) -> Result<Vec<Vec<NewEntry>>> {
         }
         bytes += entry.payload.len();
         batch.push(NewEntry {
-            id: message_id(entry)?,
+            id: message_id(entry),
             entry: entry.clone(),
         });
     }
     batches.push(batch);
-    Ok(batches)
+    batches
 }

@@ -42,12 +42,16 @@ impl View<'_> {
         let mut said = vec![];
         for (id, position) in ids.iter().zip(found) {
             let message = match position {
-                Some(position) => self.message(position).await?.map(|m| (position, m)),
+                Some(position) => self.message(position, id).await?.map(|m| (position, m)),
                 None => None,
             };
             // Indexes may know ids by their hashes.
             let message = message.filter(|(_, message)| message.id == *id);
-            said.push(message.map(|(position, message)| Placed { position, message }));
+            said.push(message.map(|(position, message)| Placed {
+                position,
+                message,
+                damage: None,
+            }));
         }
         Ok(said)
     }
@@ -138,7 +142,7 @@ impl View<'_> {
                         continue;
                     }
                     for entry in cold.segment(tenant, id, from, segment).await?.iter() {
-                        if record::id(entry)?.is_some_and(|id| id == message.as_str()) {
+                        if record::id(entry).is_some_and(|id| id == message.as_str()) {
                             let position = entry.position;
                             spots.push(Spot { strand, position });
                         }

@@ -50,7 +50,7 @@ impl Searchable {
                 let last = entries
                     .last()
                     .ok_or_else(|| Error::Bug("nothing was read".into()))?;
-                let placed = super::view::placed(&entries)?;
+                let placed = super::view::placed(&entries);
                 (
                     last.position + 1,
                     last.chain,

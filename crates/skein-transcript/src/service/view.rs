@@ -3,12 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use skein_domain::Timestamp;
+
 use super::Transcripts;
 use super::turn::Manifests;
 use crate::chain::{Chain, Entry, Head, Marks, Place, Span, Strand};
 use crate::error::{Error, Result};
 use crate::hot::Range;
-use crate::id::TranscriptId;
+use crate::id::{MessageId, TranscriptId};
 use crate::message::{Message, Placed};
 use crate::objects::{Manifest, Sealed};
 use crate::record::{self, Content};
@@ -223,8 +225,18 @@ impl View<'_> {
             .ok_or_else(|| Error::Bug(format!("there is no entry {position}")))
     }
 
-    pub(super) async fn message(&mut self, position: u64) -> Result<Option<Message>> {
-        match record::entry(&self.entry(position).await?)?.1 {
+    /// The message that an index knows as `id`. Where damage took its own id, that is the one it has.
+    pub(super) async fn message(
+        &mut self,
+        position: u64,
+        id: &MessageId,
+    ) -> Result<Option<Message>> {
+        let entry = self.entry(position).await?;
+        match record::entry(&entry).content {
+            Content::Message(message) if record::id(&entry).is_none() => Ok(Some(Message {
+                id: id.clone(),
+                ..*message
+            })),
             Content::Message(message) => Ok(Some(*message)),
             Content::State(_) => Ok(None),
         }
@@ -234,9 +246,14 @@ impl View<'_> {
         let Some(position) = self.head.marks.state else {
             return Ok(Versioned::default());
         };
-        match record::entry(&self.entry(position).await?)?.1 {
-            Content::State(state) => Ok(*state),
-            Content::Message(_) => Err(Error::Bug(format!("entry {position} is no state"))),
+        let decoded = record::entry(&self.entry(position).await?);
+        match (decoded.content, decoded.damage) {
+            (Content::State(state), _) => Ok(*state),
+            (Content::Message(_), Some(damage)) => {
+                let what = format!("the state of transcript `{}`", self.id);
+                Err(Error::corrupt(what, damage.reason))
+            }
+            (Content::Message(_), None) => Err(Error::Bug(format!("entry {position} is no state"))),
         }
     }
 
@@ -251,7 +268,7 @@ impl View<'_> {
         while at < end {
             let entries = self.entries(at, end).await?;
             at += entries.len() as u64;
-            messages.extend(placed(&entries)?);
+            messages.extend(placed(&entries));
         }
         Ok((from, messages))
     }
@@ -265,7 +282,33 @@ impl View<'_> {
         let entries = self
             .entries(from, from.saturating_add(most.min(CHUNK_ENTRIES)))
             .await?;
-        Ok((from + entries.len() as u64, placed(&entries)?))
+        Ok((from + entries.len() as u64, placed(&entries)))
+    }
+
+    /// The running sums up to an entry. Where they cannot be read, those before are gone on with: what cannot be read
+    /// is shown as a message, so it counts as one.
+    async fn marks(&mut self, entry: &Entry) -> Result<Marks> {
+        let mut unreadable = 0;
+        let mut entry = entry.clone();
+        loop {
+            if entry.position + 1 == self.head.end && unreadable == 0 {
+                return Ok(self.head.marks);
+            }
+            if let Some(marks) = record::entry(&entry).marks {
+                return Ok(Marks {
+                    messages: marks.messages + unreadable,
+                    ..marks
+                });
+            }
+            unreadable += 1;
+            let Some(before) = entry.position.checked_sub(1) else {
+                return Ok(Marks {
+                    messages: unreadable,
+                    state: None,
+                });
+            };
+            entry = self.entry(before).await?;
+        }
     }
 
     /// Cuts the history before position `end`. The strand that holds the entry before it is what the next
@@ -279,7 +322,7 @@ impl View<'_> {
             });
         }
         let last = self.entry(end - 1).await?;
-        let (marks, _) = record::entry(&last)?;
+        let marks = self.marks(&last).await?;
         let mut spans = self.spans(end - 1, end).await?;
         let owner = spans
             .pop()
@@ -294,15 +337,22 @@ impl View<'_> {
     }
 }
 
-pub(super) fn placed(entries: &[Entry]) -> Result<Vec<Placed>> {
-    let mut messages = vec![];
+/// The messages among the entries. One that cannot be read stands as one that says so, at the time of the one before.
+pub(super) fn placed(entries: &[Entry]) -> Vec<Placed> {
+    let (mut messages, mut last) = (vec![], Timestamp::from_micros(0));
     for entry in entries {
-        if let Content::Message(message) = record::entry(entry)?.1 {
+        let decoded = record::entry(entry);
+        if let Content::Message(mut message) = decoded.content {
+            if decoded.damage.is_some() {
+                message.at = message.at.max(last);
+            }
+            last = message.at;
             messages.push(Placed {
                 position: entry.position,
                 message: *message,
+                damage: decoded.damage,
             });
         }
     }
-    Ok(messages)
+    messages
 }

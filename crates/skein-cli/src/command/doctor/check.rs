@@ -10,11 +10,11 @@ use skein_agent::Registry;
 use skein_agent::agent::{Agent, Found, Profile};
 use skein_client::Kind;
 use skein_engine::fleet::examine::{Versions, examine, is_tested};
-use skein_store_sqlite::{Inspection, SCHEMA};
+use skein_store_sqlite::{HomeFile, Inspection, SCHEMA, recorded_home_file};
 use skein_wire::DaemonStatus;
 use skein_workspace::git::{OLDEST, version};
 
-use super::Finding;
+use super::{Finding, State};
 use crate::context::{Context, Running, VERSION};
 use crate::error::UserError;
 use crate::home::Home;
@@ -336,7 +336,13 @@ pub(super) fn database(home: &Home) -> Finding {
         return Finding::ok("database", "there is none yet");
     }
     let found = skein_store_sqlite::inspect(&path);
-    file("database", &path, found, SCHEMA)
+    let is_current = matches!(&found, Ok(found) if found.schema == SCHEMA);
+    let finding = file("database", &path, found, SCHEMA);
+    if finding.state != State::Ok || !is_current {
+        return finding;
+    }
+    let damaged = skein_store_sqlite::damaged_records(&path);
+    undecodable("database", &path, damaged).unwrap_or(finding)
 }
 
 /// The hot tier, where it is a file of the home.
@@ -347,7 +353,82 @@ pub(super) fn transcripts(home: &Home) -> Option<Finding> {
         return None;
     }
     let found = transcript::inspect(&path);
-    Some(file("hot tier", &path, found, transcript::SCHEMA))
+    let is_current = matches!(&found, Ok(found) if found.schema == transcript::SCHEMA);
+    let finding = file("hot tier", &path, found, transcript::SCHEMA);
+    if finding.state != State::Ok || !is_current {
+        return Some(finding);
+    }
+    let damaged = transcript::damaged_entries(&path);
+    Some(undecodable("hot tier", &path, damaged).unwrap_or(finding))
+}
+
+/// Whether the files are there that the ledger has recorded, and are those and no others.
+pub(super) fn home_files(home: &Home) -> Vec<Finding> {
+    let files = [HomeFile::Identity, HomeFile::Transcripts];
+    files
+        .into_iter()
+        .filter_map(|file| home_file(home, file))
+        .collect()
+}
+
+fn home_file(home: &Home, file: HomeFile) -> Option<Finding> {
+    let ledger = home.database();
+    // A ledger that cannot be read is told of by its own check.
+    let recorded = ledger.exists().then(|| recorded_home_file(&ledger, file));
+    let recorded = recorded?.ok().flatten()?;
+    let path = home.root().join(file.name());
+    let found = match file {
+        HomeFile::Identity => identity_of(&path),
+        HomeFile::Transcripts => {
+            skein_store_sqlite::transcript::file_id(&path).map_err(|e| e.to_string())
+        }
+    };
+    let how = match found {
+        _ if !path.exists() => "is missing".to_owned(),
+        Ok(Some(id)) if id == recorded => return None,
+        Ok(_) => "is not the one that this home has used".to_owned(),
+        Err(why) => format!("cannot be read: {why}"),
+    };
+    Some(Finding::problem(
+        "home",
+        format!("{} {how}; transcripts are unavailable", path.display()),
+        "`skein daemon stop` and put it back from a backup of the home; if it is lost for good, \
+         `skein daemon start --adopt-files` goes on without what it held",
+    ))
+}
+
+fn identity_of(path: &Path) -> Result<Option<String>, String> {
+    let text = std::fs::read(path).map_err(|e| e.to_string())?;
+    let form: serde_json::Value = serde_json::from_slice(&text).map_err(|e| e.to_string())?;
+    Ok(form["id"].as_str().map(str::to_owned))
+}
+
+/// A problem if some rows of a sound file cannot be decoded.
+fn undecodable(
+    check: &'static str,
+    path: &Path,
+    damaged: Result<Vec<String>, skein_store::Error>,
+) -> Option<Finding> {
+    const NAMED: usize = 20;
+    let message = match damaged {
+        Ok(damaged) if damaged.is_empty() => return None,
+        Ok(damaged) => {
+            let more = match damaged.len().saturating_sub(NAMED) {
+                0 => String::new(),
+                more => format!("; and {more} more"),
+            };
+            let named: Vec<&str> = damaged.iter().take(NAMED).map(String::as_str).collect();
+            format!(
+                "{} in {}: {}{more}",
+                text::count(damaged.len(), "damaged row"),
+                path.display(),
+                named.join("; ")
+            )
+        }
+        Err(error) => error.to_string(),
+    };
+    let fix = "everything else goes on to work; to get these back, restore the file from a backup of the home";
+    Some(Finding::problem(check, message, fix))
 }
 
 fn file(

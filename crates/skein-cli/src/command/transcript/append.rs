@@ -231,7 +231,7 @@ fn message(line: &[u8]) -> Result<NewMessage, String> {
     let line = line.trim_ascii();
     let mut value: Value = serde_json::from_slice(line).map_err(|e| in_column(&e))?;
     if let Some(object) = value.as_object_mut() {
-        for aside in ["position", "run", "covers"] {
+        for aside in ["position", "run", "covers", "damaged"] {
             object.remove(aside);
         }
     }

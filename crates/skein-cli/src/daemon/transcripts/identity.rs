@@ -32,9 +32,17 @@ pub(super) struct Identity {
     form: Mutex<FormV1>,
 }
 
+/// What was found of the identity that the ledger has recorded.
+#[derive(Debug)]
+pub(super) enum Opening {
+    Here(Identity),
+    Missing,
+    Replaced,
+}
+
 impl Identity {
-    /// Reads it, or makes it once.
-    pub(super) fn open(home: &Home) -> Result<Self, UserError> {
+    /// Reads it, or makes it once. A home that has `recorded` one does not get another.
+    pub(super) fn open(home: &Home, recorded: Option<&str>) -> Result<Opening, UserError> {
         let path = home.identity();
         let failed = |why: &str| {
             UserError::unavailable(format!("`{}` {why}", path.display())).hint(
@@ -48,7 +56,13 @@ impl Identity {
                 if form.version != 1 || !is_id(&form.id) {
                     return Err(failed("is not of this version"));
                 }
+                if recorded.is_some_and(|recorded| recorded != form.id) {
+                    return Ok(Opening::Replaced);
+                }
                 form
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound && recorded.is_some() => {
+                return Ok(Opening::Missing);
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let id = random().map_err(|e| failed("cannot be made").cause(e))?;
@@ -63,10 +77,10 @@ impl Identity {
             }
             Err(error) => return Err(failed("cannot be read").caused_by(&error)),
         };
-        Ok(Self {
+        Ok(Opening::Here(Self {
             path,
             form: Mutex::new(form),
-        })
+        }))
     }
 
     pub(super) fn id(&self) -> String {
@@ -133,6 +147,13 @@ mod tests {
 
     use super::*;
 
+    fn open(home: &Home) -> Identity {
+        match Identity::open(home, None).unwrap() {
+            Opening::Here(identity) => identity,
+            other => panic!("{other:?}"),
+        }
+    }
+
     #[test]
     fn a_home_is_the_same_ever_after_and_no_other() {
         let temp = tempfile::tempdir().unwrap();
@@ -142,18 +163,18 @@ mod tests {
         );
         a.create().unwrap();
         b.create().unwrap();
-        let first = Identity::open(&a).unwrap();
+        let first = open(&a);
         assert_eq!((is_id(&first.id()), first.cold()), (true, None));
         first.note_cold("s3://bucket").unwrap();
-        let again = Identity::open(&a).unwrap();
+        let again = open(&a);
         assert_eq!(again.id(), first.id());
         assert_eq!(again.cold().as_deref(), Some("s3://bucket"));
-        assert_ne!(Identity::open(&b).unwrap().id(), first.id());
+        assert_ne!(open(&b).id(), first.id());
         let mode = std::fs::metadata(a.identity()).unwrap().mode();
         assert_eq!(mode & 0o777, 0o600);
         std::fs::write(a.identity(), "{").unwrap();
         assert!(
-            Identity::open(&a).is_err(),
+            Identity::open(&a, None).is_err(),
             "what is damaged is not made anew"
         );
     }

@@ -1,5 +1,7 @@
-//! A transcript as Markdown. What people and models say is Markdown already and stands as it is; what tools
-//! say is fenced.
+//! A transcript as Markdown. Every heading and every mark of emphasis in it is ours: what people, models and tools say
+//! is text, so that no message can pass itself off as another or bring markup of its own.
+
+use std::fmt::Write as _;
 
 use skein_domain::Session;
 use skein_transcript::message::{Outcome, Part};
@@ -9,10 +11,11 @@ use super::heading;
 use crate::render::time;
 
 pub(super) fn begin(session: &Session) -> String {
-    let name = line(&session.task.display_name());
     format!(
-        "# {name}\n\nSession `{}`, owned by {}\n",
-        session.id, session.owner
+        "# {}\n\nSession {}, owned by {}\n",
+        line(&session.task.display_name()),
+        line(session.id.as_str()),
+        line(&session.owner.to_string())
     )
 }
 
@@ -32,10 +35,12 @@ pub(super) fn message(message: &Message, is_hidden: bool) -> String {
 
 fn block(block: &Block) -> String {
     match block {
-        Block::Text(text) => format!("{}\n", clean(text).trim_end()),
+        Block::Text(text) => paragraphs(text),
         Block::Thinking { text, .. } => {
-            let text = clean(text);
-            let quoted = text.lines().map(|l| format!("> {l}\n"));
+            let text = paragraphs(text);
+            let quoted = text
+                .lines()
+                .map(|l| format!("> {l}").trim_end().to_owned() + "\n");
             format!("> *thinking*\n>\n{}", quoted.collect::<String>())
         }
         Block::ToolCall(call) => {
@@ -50,7 +55,7 @@ fn block(block: &Block) -> String {
             let parts: Vec<String> = result.content.iter().map(part).collect();
             format!("**← {word}**\n\n{}", fenced(&parts.join("\n"), ""))
         }
-        Block::Image(image) => format!("*image: {}*\n", line(&image.source)),
+        Block::Image(image) => format!("*image:* {}\n", line(&image.source)),
     }
 }
 
@@ -63,21 +68,86 @@ fn part(part: &Part) -> String {
 
 /// Fenced by more back quotes than stand anywhere in the text.
 fn fenced(text: &str, language: &str) -> String {
+    let text = clean(text);
     let (mut longest, mut run) = (2, 0);
     for c in text.chars() {
         run = if c == '`' { run + 1 } else { 0 };
         longest = longest.max(run);
     }
     let fence = "`".repeat(longest + 1);
-    format!("{fence}{language}\n{}\n{fence}\n", clean(text).trim_end())
+    format!("{fence}{language}\n{}\n{fence}\n", text.trim_end())
 }
 
-/// Without what a terminal would act on.
-fn clean(text: &str) -> String {
-    let stays = |c: &char| !c.is_control() || matches!(c, '\n' | '\t');
-    text.chars().filter(stays).collect()
+/// Text in several lines: each stays a line, blank ones divide paragraphs.
+fn paragraphs(text: &str) -> String {
+    let text = clean(text);
+    let mut out = String::with_capacity(text.len() + text.len() / 8);
+    let mut lines = text.trim_end().lines().peekable();
+    while let Some(line) = lines.next() {
+        if line.trim().is_empty() {
+            out.push('\n');
+            continue;
+        }
+        escape(line, &mut out);
+        // A backslash before the end of a line is a line break.
+        if lines.peek().is_some_and(|next| !next.trim().is_empty()) {
+            out.push('\\');
+        }
+        out.push('\n');
+    }
+    out
 }
 
+/// Text in one line.
 fn line(text: &str) -> String {
-    clean(text).replace(['\n', '\t'], " ")
+    let mut out = String::new();
+    escape(&clean(text).replace(['\n', '\t'], " "), &mut out);
+    out
 }
+
+/// One line as text: no character of it has a meaning in Markdown or HTML.
+fn escape(line: &str, out: &mut String) {
+    let text = line.trim_start();
+    // Four leading spaces would begin a block of code, and fewer are dropped.
+    for c in line[..line.len() - text.len()].chars() {
+        out.push_str(if c == '\t' { "&emsp;" } else { "&nbsp;" });
+    }
+    // Of a list that is numbered: what comes behind the number.
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    for (at, c) in text.trim_end().char_indices() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '\\' | '`' | '*' | '_' | '[' | ']' | '{' | '}' | '~' | '|' | '$' | '!' | '^' | '#' => {
+                out.extend(['\\', c]);
+            }
+            '+' | '-' | '=' | ':' | '%' if at == 0 => out.extend(['\\', c]),
+            '.' | ')' if at == digits && digits > 0 => out.extend(['\\', c]),
+            c => out.push(c),
+        }
+    }
+}
+
+/// With line ends of one kind, and without what a terminal would act on. Marks that turn the direction of writing are
+/// shown as what they are.
+fn clean(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\r' if chars.peek() == Some(&'\n') => {}
+            '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}' => out.push('\n'),
+            '\n' | '\t' => out.push(c),
+            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+                let _ = write!(out, "\\u{{{:x}}}", u32::from(c));
+            }
+            c if c.is_control() => {}
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests;

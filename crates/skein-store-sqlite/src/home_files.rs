@@ -1,0 +1,80 @@
+//! The ledger's record of the home's other files.
+//!
+//! A file is made first, with an id in it, and recorded then. A crash in between leaves a file without a record, which
+//! the next start records; a record without its file is a file that was lost.
+
+use std::path::Path;
+use std::sync::mpsc;
+
+use rusqlite::{Connection, OptionalExtension as _};
+use skein_store::Error;
+use skein_store::backend::Result;
+
+use crate::{SqliteBackend, failure, open, schema};
+
+/// A file of the home that is not derived from others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HomeFile {
+    /// Tells which home it is.
+    Identity,
+    /// The hot tier of transcripts.
+    Transcripts,
+}
+
+impl HomeFile {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Identity => "home-id",
+            Self::Transcripts => "transcripts.db",
+        }
+    }
+}
+
+impl SqliteBackend {
+    /// The id of the file as it was recorded.
+    pub fn home_file(&self, file: HomeFile) -> Result<Option<String>> {
+        self.with_reader(|connection| recorded(connection, file))
+    }
+
+    /// Records the file's id, or that there is no such file any more. Durable when it returns.
+    pub fn record_home_file(&self, file: HomeFile, id: Option<&str>) -> Result<()> {
+        let id = id.map(str::to_owned);
+        let run = Box::new(move |connection: &Connection, path: &Path| {
+            let done = match &id {
+                Some(id) => {
+                    let sql = "INSERT INTO home_files (name, id) VALUES (?1, ?2)
+                               ON CONFLICT (name) DO UPDATE SET id = excluded.id";
+                    connection.execute(sql, [file.name(), id])
+                }
+                None => connection.execute("DELETE FROM home_files WHERE name = ?1", [file.name()]),
+            };
+            done.map(|_| ()).map_err(|e| failure::of(path, &e))
+        });
+        let (send, receive) = mpsc::sync_channel(1);
+        let reply = Box::new(move |result| {
+            // The other end waits below.
+            let _ = send.send(result);
+        });
+        self.writer.submit(run, reply);
+        let closed = |_| Error::unavailable("the store was closed");
+        receive.recv().map_err(closed).flatten()
+    }
+}
+
+/// The id of a file as the ledger at `path` has recorded it, without changing anything.
+pub fn recorded_home_file(path: &Path, file: HomeFile) -> Result<Option<String>> {
+    let found = open::look(path).and_then(|connection| {
+        // Earlier schemas have no such record.
+        match schema::version(&connection)? {
+            0..3 => Ok(None),
+            _ => recorded(&connection, file),
+        }
+    });
+    found.map_err(|e| failure::of(path, &e))
+}
+
+fn recorded(connection: &Connection, file: HomeFile) -> rusqlite::Result<Option<String>> {
+    let sql = "SELECT id FROM home_files WHERE name = ?1";
+    let found = connection.query_row(sql, [file.name()], |row| row.get(0));
+    found.optional()
+}
