@@ -1,0 +1,400 @@
+//! Reads of one tenant, perhaps narrowed to what one run may see.
+
+use skein_domain::{
+    Fork, Handoff, Invalid, NotFound, Project, ProjectId, Receipt, RunScope, Saga, Session,
+    SessionId, Summary, TenantId, Thread, Timestamp, Token,
+};
+
+use super::page::{DamagedRecord, EventPage, PAGE_BYTES, Page, Query, decode};
+use crate::backend::{Filter, Order, RawRead, Result, Row, Scan, Table};
+use crate::entity::Entity;
+use crate::error::Error;
+use crate::event::{Event, Head, Verdict, Verifier};
+use crate::seal;
+
+/// Events fetched at a time; each may be as large as a question with its options.
+pub(super) const EVENT_CHUNK: usize = 128;
+/// Rows that a scoped reader looks through for those it may see that begin with a prefix.
+const SCOPED_LOOK: usize = 10_000;
+/// Rows fetched at a time when a list is filtered or counted beyond what the index knows.
+const CHUNK: usize = 256;
+
+/// Reads of one tenant on one committed state.
+#[derive(Clone, Copy)]
+pub struct Reader<'a> {
+    raw: &'a dyn RawRead,
+    tenant: &'a TenantId,
+    /// Records outside it are treated as absent.
+    scope: Option<&'a RunScope>,
+}
+
+impl std::fmt::Debug for Reader<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reader")
+            .field("tenant", self.tenant)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> Reader<'a> {
+    /// For this crate's handles, and for backends that look for damage.
+    pub fn new(raw: &'a dyn RawRead, tenant: &'a TenantId) -> Self {
+        Self {
+            raw,
+            tenant,
+            scope: None,
+        }
+    }
+
+    /// As one run may see it.
+    pub(crate) fn within(mut self, scope: Option<&'a RunScope>) -> Self {
+        self.scope = scope;
+        self
+    }
+
+    pub fn find<E: Entity>(&self, id: &str) -> Result<Option<E>> {
+        match self.raw.get(E::TABLE, id)? {
+            Some(row) if self.is_visible(E::TABLE, &row)? => {
+                Ok(Some(decode(&row).map_err(|record| Error::from(*record))?))
+            }
+            Some(_) | None => Ok(None),
+        }
+    }
+
+    /// Whether the scope, if there is one, covers the row. Tables that are not listed by project or session
+    /// are reached only through a record that is.
+    fn is_visible(&self, table: Table, row: &Row) -> Result<bool> {
+        let Some(scope) = self.scope else {
+            return Ok(true);
+        };
+        let in_project = |row: &Row| row.index.project.as_deref() == Some(scope.project.as_str());
+        Ok(match table {
+            Table::Project => row.id == scope.project.as_str(),
+            Table::Thread | Table::Session | Table::Ended => in_project(row),
+            Table::Receipt | Table::Saga | Table::Fork => match &row.index.parent {
+                Some(session) => self
+                    .raw
+                    .get(Table::Session, session)?
+                    .is_some_and(|session| in_project(&session)),
+                None => false,
+            },
+            Table::Token => false,
+            Table::Summary | Table::Handoff | Table::Reply | Table::Claim => true,
+        })
+    }
+
+    pub fn get<E: Entity>(&self, id: &str) -> Result<E> {
+        self.find(id)?
+            .ok_or_else(|| NotFound::new(E::WHAT, id).into())
+    }
+
+    /// Finds a record by its id or by the beginning of its id, if only one begins so.
+    pub fn resolve<E: Entity>(&self, reference: &str) -> Result<E> {
+        if let Some(exact) = self.find(reference)? {
+            return Ok(exact);
+        }
+        // Only what an id can be made of is looked for, so a wild reference is simply not found.
+        if reference.is_empty()
+            || !reference
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+        {
+            return Err(NotFound::new(E::WHAT, reference).into());
+        }
+        let mut rows = vec![];
+        // The rows of other projects are no part of the answer, not even as "it fits several".
+        let most = if self.scope.is_some() { SCOPED_LOOK } else { 9 };
+        for row in self.raw.starting_with(E::TABLE, reference, most)? {
+            if self.is_visible(E::TABLE, &row)? {
+                rows.push(row);
+            }
+        }
+        match rows.as_slice() {
+            [] => Err(NotFound::new(E::WHAT, reference).into()),
+            [one] => Ok(decode(one).map_err(|record| Error::from(*record))?),
+            several => {
+                let mut ids: Vec<&str> = several.iter().take(8).map(|r| r.id.as_str()).collect();
+                if several.len() > 8 {
+                    ids.push("…");
+                }
+                Err(Invalid::new(
+                    E::WHAT,
+                    reference,
+                    format!("it fits several: {}", ids.join(", ")),
+                )
+                .into())
+            }
+        }
+    }
+
+    /// Records that cannot be read are named in the page and keep no other from being listed.
+    pub fn list<E: Entity>(&self, query: &Query) -> Result<Page<E>> {
+        self.list_where(query, |_| true)
+    }
+
+    /// As [`Reader::list`], keeping only what `keep` accepts; reads on until the page is full.
+    pub fn list_where<E: Entity>(
+        &self,
+        query: &Query,
+        mut keep: impl FnMut(&E) -> bool,
+    ) -> Result<Page<E>> {
+        let (mut items, mut damaged) = (Vec::new(), Vec::new());
+        let mut bytes = 0;
+        let mut after = query.after;
+        let filter = self.within_scope(E::TABLE, &query.filter);
+        loop {
+            let count = items.len() + damaged.len();
+            // One more than the page holds tells whether there is a next one.
+            let chunk = CHUNK.min((query.limit - count).saturating_add(1));
+            let rows = self.raw.scan(&Scan {
+                table: E::TABLE,
+                filter: filter.clone(),
+                order: query.order,
+                after,
+                limit: chunk,
+            })?;
+            let last = rows.len() < chunk;
+            for placed in rows {
+                if !self.is_visible(E::TABLE, &placed.row)? {
+                    after = Some(placed.ordinal);
+                    continue;
+                }
+                let item = decode::<E>(&placed.row);
+                if item.as_ref().map_or(true, &mut keep) {
+                    let is_full = items.len() + damaged.len() == query.limit;
+                    if is_full || bytes > PAGE_BYTES {
+                        return Ok(Page {
+                            items,
+                            damaged,
+                            next: after,
+                        });
+                    }
+                    bytes += placed.row.body.len();
+                    match item {
+                        Ok(item) => items.push(item),
+                        Err(record) => damaged.push(*record),
+                    }
+                }
+                after = Some(placed.ordinal);
+            }
+            if last {
+                return Ok(Page {
+                    items,
+                    damaged,
+                    next: None,
+                });
+            }
+        }
+    }
+
+    /// Every record of the filter, in order of creation. For filters that are small by nature. Fails if one cannot be
+    /// read: who decides on all of them must not decide without it.
+    pub fn all<E: Entity>(&self, filter: &Filter) -> Result<Vec<E>> {
+        let page = self.readable(filter)?;
+        match page.damaged.into_iter().next() {
+            None => Ok(page.items),
+            Some(record) => Err(record.into()),
+        }
+    }
+
+    /// As [`Reader::all`], with those that cannot be read beside the others: for work on each that does not depend on
+    /// the rest.
+    pub fn readable<E: Entity>(&self, filter: &Filter) -> Result<Page<E>> {
+        self.readable_where(filter, |_| true)
+    }
+
+    fn readable_where<E: Entity>(
+        &self,
+        filter: &Filter,
+        mut keep: impl FnMut(&E) -> bool,
+    ) -> Result<Page<E>> {
+        let mut query = Query::oldest_first(filter.clone(), CHUNK);
+        let mut all = self.list_where(&query, &mut keep)?;
+        while let Some(next) = all.next {
+            query.after = Some(next);
+            let page = self.list_where(&query, &mut keep)?;
+            all.items.extend(page.items);
+            all.damaged.extend(page.damaged);
+            all.next = page.next;
+        }
+        Ok(all)
+    }
+
+    /// Every record of the tenant that cannot be read.
+    pub fn damaged(&self) -> Result<Vec<DamagedRecord>> {
+        fn of<E: Entity>(reader: &Reader<'_>) -> Result<Vec<DamagedRecord>> {
+            Ok(reader
+                .readable_where(&Filter::default(), |_: &E| false)?
+                .damaged)
+        }
+        let kinds = [
+            of::<Project>,
+            of::<Thread>,
+            of::<Session>,
+            of::<Summary>,
+            of::<Receipt>,
+            of::<Token>,
+            of::<Handoff>,
+            of::<Saga>,
+            of::<Fork>,
+        ];
+        let mut found = vec![];
+        for kind in kinds {
+            found.extend(kind(self)?);
+        }
+        Ok(found)
+    }
+
+    pub fn count<E: Entity>(&self, filter: &Filter) -> Result<u64> {
+        self.raw
+            .count(E::TABLE, &self.within_scope(E::TABLE, filter))
+    }
+
+    /// Narrows a filter that names nothing to the scope's project, so that a scoped list costs what it holds.
+    fn within_scope(&self, table: Table, filter: &Filter) -> Filter {
+        let mut filter = filter.clone();
+        let by_project = matches!(table, Table::Thread | Table::Session | Table::Ended);
+        let named = filter.project.is_some() || filter.thread.is_some() || filter.parent.is_some();
+        if let (Some(scope), true, false, None) =
+            (self.scope, by_project, named, filter.touched_before)
+        {
+            filter.project = Some(scope.project.to_string());
+        }
+        filter
+    }
+
+    /// Ended sessions of a project that are not archived, first ended first, with the times of their ends.
+    pub fn ended_of(
+        &self,
+        project: &ProjectId,
+        limit: usize,
+    ) -> Result<Vec<(SessionId, Timestamp)>> {
+        let rows = self.raw.scan(&Scan {
+            table: Table::Ended,
+            filter: ended_filter(project),
+            order: Order::OldestFirst,
+            after: None,
+            limit,
+        })?;
+        rows.iter()
+            .map(|placed| {
+                let id = placed
+                    .row
+                    .id
+                    .parse()
+                    .map_err(|e| Error::Bug(format!("an entry of the ended: {e}")))?;
+                Ok((id, Timestamp::from_micros(placed.row.index.touched_at)))
+            })
+            .collect()
+    }
+
+    pub fn count_ended_of(&self, project: &ProjectId) -> Result<u64> {
+        self.raw.count(Table::Ended, &ended_filter(project))
+    }
+
+    /// Who holds a claim, such as `project-name:api`.
+    pub fn claimed_by(&self, claim: &str) -> Result<Option<String>> {
+        Ok(self.raw.get(Table::Claim, claim)?.map(|row| row.body))
+    }
+
+    pub(crate) fn raw_row(&self, table: Table, id: &str) -> Result<Option<Row>> {
+        self.raw.get(table, id)
+    }
+
+    pub fn head(&self) -> Result<Head> {
+        self.raw.head()
+    }
+
+    /// Up to `limit` events with `seq > after`, sealed ones included. 0 begins with the first that is kept;
+    /// a cursor among dropped ones is refused, so that nobody overlooks a hole.
+    pub fn events(
+        &self,
+        after: u64,
+        session: Option<&SessionId>,
+        limit: usize,
+    ) -> Result<Vec<Event>> {
+        Ok(self.events_page(after, session, limit)?.items)
+    }
+
+    /// As [`Reader::events`], with where the rest begins. Ends early when the events are large.
+    pub fn events_page(
+        &self,
+        after: u64,
+        session: Option<&SessionId>,
+        limit: usize,
+    ) -> Result<Page<Event>> {
+        let seals = self.raw.seals()?;
+        let first_kept = seals.iter().filter(|s| s.dropped).map(|s| s.to).max();
+        let after = if after == 0 {
+            first_kept.unwrap_or(0)
+        } else {
+            after
+        };
+        let mut page = EventPage::new(limit);
+        for seal in seals.iter().filter(|s| s.to > after) {
+            let Some(body) = self.raw.seal_body(seal.from)? else {
+                return Err(skein_domain::Refused::EventsDropped { through: seal.to }.into());
+            };
+            let events = seal::unpack(seal, &body).map_err(|why| {
+                let range = format!("{}..{}", seal.from, seal.to);
+                Error::Bug(format!("seal {range} cannot be read: {why}"))
+            })?;
+            let wanted = |e: &Event| {
+                let of_session = session.is_none_or(|s| e.session.as_deref() == Some(s.as_str()));
+                e.seq > after && of_session && self.sees_event(e)
+            };
+            if page.fill(events.into_iter().filter(wanted)) {
+                return Ok(page.finish());
+            }
+        }
+        let mut after = after;
+        loop {
+            let events = self
+                .raw
+                .events(after, session.map(SessionId::as_str), EVENT_CHUNK)?;
+            let last = events.len() < EVENT_CHUNK;
+            after = events.last().map_or(after, |e| e.seq);
+            if page.fill(events.into_iter().filter(|e| self.sees_event(e))) || last {
+                return Ok(page.finish());
+            }
+        }
+    }
+
+    /// Whether the scope, if there is one, covers the event. Events of no project are the tenant's own.
+    fn sees_event(&self, event: &Event) -> bool {
+        self.scope
+            .is_none_or(|scope| event.project.as_deref() == Some(scope.project.as_str()))
+    }
+
+    /// Recomputes the whole chain and names the first event that is not as it was written.
+    pub fn verify(&self) -> Result<Verdict> {
+        let mut verifier = Verifier::new(self.tenant);
+        let mut after = 0;
+        for seal in self.raw.seals()? {
+            match self.raw.seal_body(seal.from)? {
+                None if seal.dropped => verifier.dropped(&seal),
+                None => verifier.unreadable(&seal, "its body is gone"),
+                Some(body) => match seal::unpack(&seal, &body) {
+                    Ok(events) => verifier.sealed(&seal, &events),
+                    Err(why) => verifier.unreadable(&seal, &why),
+                },
+            }
+            after = seal.to;
+        }
+        while !verifier.is_broken() {
+            let events = self.raw.events(after, None, CHUNK)?;
+            let Some(last) = events.last() else { break };
+            after = last.seq;
+            events.iter().for_each(|e| verifier.event(e));
+        }
+        Ok(verifier.finish(&self.raw.head()?))
+    }
+}
+
+fn ended_filter(project: &ProjectId) -> Filter {
+    Filter {
+        project: Some(project.to_string()),
+        live: Some(true),
+        ..Filter::default()
+    }
+}

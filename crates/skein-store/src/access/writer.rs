@@ -1,0 +1,329 @@
+//! Compare-and-set writes of one tenant in one transaction, with the events that tell of them.
+
+use std::ops::Deref;
+
+use skein_domain::{
+    Actor, Conflict, Fact, Invalid, NotFound, Project, RunScope, SessionId, TenantId, Timestamp,
+};
+
+use super::reader::{EVENT_CHUNK, Reader};
+use crate::backend::{Index, Insert, RawWrite, Result, Row, Scan, Swap, Table};
+use crate::entity::{Aside, Entity};
+use crate::error::Error;
+use crate::event::{Event, Head};
+use crate::{record, seal};
+
+/// Seals made in one transaction, so that nobody waits long for the writer.
+const SEALS_AT_ONCE: usize = 4;
+
+/// Reads and writes of one tenant in one transaction.
+pub struct Writer<'a> {
+    raw: &'a mut dyn RawWrite,
+    tenant: &'a TenantId,
+    scope: Option<&'a RunScope>,
+    actor: Actor,
+    now: Timestamp,
+    head: Option<Head>,
+    events: Vec<Event>,
+    changed: bool,
+}
+
+impl std::fmt::Debug for Writer<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Writer")
+            .field("tenant", self.tenant)
+            .field("actor", &self.actor)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> Writer<'a> {
+    pub(crate) fn new(
+        raw: &'a mut dyn RawWrite,
+        tenant: &'a TenantId,
+        scope: Option<&'a RunScope>,
+        actor: Actor,
+        now: Timestamp,
+    ) -> Self {
+        Self {
+            raw,
+            tenant,
+            scope,
+            actor,
+            now,
+            head: None,
+            events: vec![],
+            changed: false,
+        }
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    pub fn actor(&self) -> &Actor {
+        &self.actor
+    }
+
+    /// Reads that see this transaction's own writes.
+    pub fn reader(&self) -> Reader<'_> {
+        // `&dyn RawWrite` is a `&dyn RawRead`.
+        Reader::new(self.raw.deref(), self.tenant).within(self.scope)
+    }
+
+    pub fn insert<E: Entity>(&mut self, entity: &E) -> Result<()> {
+        self.changed = true;
+        match self.raw.insert(E::TABLE, &row(entity)?)? {
+            Insert::Done => self.keep_aside(E::aside(None, entity)),
+            Insert::Exists => Err(Conflict::Exists {
+                what: E::WHAT,
+                id: entity.id().to_owned(),
+            }
+            .into()),
+        }
+    }
+
+    /// Replaces the record one version before `entity`.
+    pub fn update<E: Entity>(&mut self, entity: &E) -> Result<()> {
+        self.changed = true;
+        let before: E = self.reader().get(entity.id())?;
+        let expected = entity.version().saturating_sub(1);
+        if before.version() != expected {
+            return Err(stale::<E>(entity.id(), expected, before.version()));
+        }
+        E::check_change(&before, entity).map_err(|why| {
+            Error::Bug(format!(
+                "illegal change of {} `{}`: {why}",
+                E::WHAT,
+                entity.id()
+            ))
+        })?;
+        match self.raw.replace(E::TABLE, &row(entity)?, expected)? {
+            Swap::Done => self.keep_aside(E::aside(Some(&before), entity)),
+            Swap::Missing => Err(NotFound::new(E::WHAT, entity.id()).into()),
+            Swap::Stale { actual } => Err(stale::<E>(entity.id(), expected, actual)),
+        }
+    }
+
+    fn keep_aside(&mut self, aside: Aside) -> Result<()> {
+        match aside {
+            Aside::Nothing => Ok(()),
+            Aside::Note(table, row) => self.put_row(table, &row),
+            Aside::Forget(table, id) => self.delete_row(table, &id),
+        }
+    }
+
+    pub fn delete<E: Entity>(&mut self, entity: &E) -> Result<()> {
+        self.changed = true;
+        match self.raw.delete(E::TABLE, entity.id(), entity.version())? {
+            Swap::Done => Ok(()),
+            Swap::Missing => Err(NotFound::new(E::WHAT, entity.id()).into()),
+            Swap::Stale { actual } => Err(stale::<E>(entity.id(), entity.version(), actual)),
+        }
+    }
+
+    /// Takes something only one record may have. `Err` carries who has it.
+    pub fn claim(&mut self, claim: &str, holder: &str) -> Result<std::result::Result<(), String>> {
+        let row = Row {
+            id: claim.to_owned(),
+            version: 1,
+            index: Index::default(),
+            body: holder.to_owned(),
+        };
+        match self.raw.insert(Table::Claim, &row)? {
+            Insert::Done => Ok(Ok(())),
+            Insert::Exists => Ok(Err(self.reader().claimed_by(claim)?.unwrap_or_default())),
+        }
+    }
+
+    /// Gives a claim back; giving back what nobody holds is fine.
+    pub fn release(&mut self, claim: &str) -> Result<()> {
+        if let Some(row) = self.raw.get(Table::Claim, claim)? {
+            self.raw.delete(Table::Claim, claim, row.version)?;
+        }
+        Ok(())
+    }
+
+    /// The next session id of `project`. Numbers are never given twice, not even after a removal.
+    pub fn next_session_id(&mut self, project: &Project) -> Result<SessionId> {
+        self.next_session_id_above(project, 0)
+    }
+
+    /// As [`Writer::next_session_id`], with a number above `floor` too: numbers that others have used,
+    /// such as on remote branches, are not given out either.
+    pub fn next_session_id_above(&mut self, project: &Project, floor: u64) -> Result<SessionId> {
+        let counter = format!("session-number:{}", project.prefix);
+        let stored = self.raw.get(Table::Claim, &counter)?;
+        let last: u64 = match &stored {
+            None => 0,
+            Some(row) => row.body.parse().map_err(|_| Error::Damaged {
+                what: "the counter",
+                id: counter.clone(),
+                reason: "it holds no number".into(),
+            })?,
+        };
+        let Some(n) = last.max(floor).checked_add(1) else {
+            return Err(
+                Invalid::new("session number", &floor.to_string(), "none is above it").into(),
+            );
+        };
+        let next = Row {
+            id: counter,
+            version: stored.as_ref().map_or(1, |row| row.version + 1),
+            index: Index::default(),
+            body: n.to_string(),
+        };
+        match stored {
+            None => self.raw.insert(Table::Claim, &next).map(|_| ())?,
+            Some(row) => self
+                .raw
+                .replace(Table::Claim, &next, row.version)
+                .map(|_| ())?,
+        }
+        Ok(SessionId::new(&project.prefix, n))
+    }
+
+    pub(crate) fn put_row(&mut self, table: Table, row: &Row) -> Result<()> {
+        match self.raw.get(table, &row.id)? {
+            None => self.raw.insert(table, row).map(|_| ()),
+            Some(old) => {
+                let next = Row {
+                    version: old.version + 1,
+                    ..row.clone()
+                };
+                self.raw.replace(table, &next, old.version).map(|_| ())
+            }
+        }
+    }
+
+    pub(crate) fn delete_row(&mut self, table: Table, id: &str) -> Result<()> {
+        match self.raw.get(table, id)? {
+            None => Ok(()),
+            Some(row) => self.raw.delete(table, id, row.version).map(|_| ()),
+        }
+    }
+
+    pub(crate) fn scan_rows(&self, scan: &Scan) -> Result<Vec<crate::backend::Placed>> {
+        self.raw.scan(scan)
+    }
+
+    /// Tells what happened. The event's number, time and hash follow from the chain.
+    pub fn tell(&mut self, fact: &Fact) -> Result<()> {
+        let head = match self.head {
+            Some(head) => head,
+            None => self.raw.head()?,
+        };
+        let (place, mut data) = record::fact(fact);
+        if let (Some(scope), Some(data)) = (self.scope, data.as_object_mut()) {
+            // Agents of one name share an actor; the event says which run of which session called.
+            let by = serde_json::json!({"session": scope.session.as_str(), "run": scope.run});
+            data.insert("by".into(), by);
+        }
+        let mut event = Event {
+            seq: head.seq + 1,
+            at: self.now.max(head.at),
+            kind: fact.kind().to_owned(),
+            project: place.project,
+            thread: place.thread,
+            session: place.session,
+            actor: self.actor.to_string(),
+            data: data.to_string(),
+            prev_hash: head.hash,
+            hash: [0; 32],
+        };
+        event.hash = event.expected_hash(self.tenant);
+        self.raw.append(&event)?;
+        self.head = Some(event.head());
+        self.events.push(event);
+        Ok(())
+    }
+
+    /// Packs some of the unsealed events up to `through` into seals, oldest first. Returns how many were
+    /// packed; call it until that is none.
+    pub fn seal_events(&mut self, through: u64) -> Result<u64> {
+        let mut count = 0;
+        // Not what is told here, or sealing would go on for ever.
+        let through = through.min(self.raw.head()?.seq);
+        for _ in 0..SEALS_AT_ONCE {
+            let after = self.raw.seals()?.last().map_or(0, |s| s.to);
+            let events = self.sealable(after, through)?;
+            if events.is_empty() {
+                break;
+            }
+            count += events.len() as u64;
+            let (seal, body) = seal::pack(&events, self.now)?;
+            self.raw.seal(&seal, &body)?;
+            self.tell(&Fact::EventsSealed {
+                from: seal.from,
+                to: seal.to,
+                dropped: false,
+            })?;
+        }
+        Ok(count)
+    }
+
+    /// What goes into the next seal.
+    fn sealable(&self, mut after: u64, through: u64) -> Result<Vec<Event>> {
+        let mut events: Vec<Event> = vec![];
+        while after < through && events.len() < seal::MOST_EVENTS {
+            let chunk = self.raw.events(after, None, EVENT_CHUNK)?;
+            let Some(last) = chunk.last() else { break };
+            after = last.seq;
+            events.extend(chunk.into_iter().filter(|e| e.seq <= through));
+            let fitting = seal::fitting(&events);
+            if fitting < events.len() {
+                events.truncate(fitting);
+                break;
+            }
+        }
+        events.truncate(seal::MOST_EVENTS);
+        Ok(events)
+    }
+
+    /// Forgets the bodies of seals that end at or before `through`. Returns how many events they held.
+    pub fn drop_sealed_events(&mut self, through: u64) -> Result<u64> {
+        let mut count = 0;
+        for seal in self
+            .raw
+            .seals()?
+            .into_iter()
+            .filter(|s| !s.dropped && s.to <= through)
+        {
+            count += seal.to - seal.from + 1;
+            self.raw.drop_seal_body(seal.from)?;
+            self.tell(&Fact::EventsSealed {
+                from: seal.from,
+                to: seal.to,
+                dropped: true,
+            })?;
+        }
+        Ok(count)
+    }
+
+    /// Checks what must hold at the end of a transaction and gives out its events.
+    pub(crate) fn finish(self) -> Result<Vec<Event>> {
+        if self.changed && self.events.is_empty() {
+            return Err(Error::Bug("a record was changed without an event".into()));
+        }
+        Ok(self.events)
+    }
+}
+
+fn row<E: Entity>(entity: &E) -> Result<Row> {
+    Ok(Row {
+        id: entity.id().to_owned(),
+        version: entity.version(),
+        index: entity.index(),
+        body: entity.encode()?,
+    })
+}
+
+fn stale<E: Entity>(id: &str, expected: u64, actual: u64) -> Error {
+    Conflict::Version {
+        what: E::WHAT,
+        id: id.to_owned(),
+        expected,
+        actual,
+    }
+    .into()
+}
