@@ -258,10 +258,6 @@ fn l15_a_refused_call_starts_nothing_opens_nothing_and_tells_nothing() {
     for path in ["/api/v1/sessions", "/api/v1/agents", "/api/v1/threads"] {
         guarded.call(&Call::get(path), operator).ok();
     }
-    assert_eq!(
-        guarded.fleet.status(&session),
-        guarded.fleet.status(&session)
-    );
 }
 
 #[test]
@@ -576,7 +572,6 @@ fn l15_an_agents_command_line_reaches_its_project_and_what_is_below_it() {
         .filter(|e| e["kind"] == "audit.refused")
         .count();
     assert!(denied > 10, "{denied}");
-    assert_eq!(fleet.status(&peer), fleet.status(&peer));
     assert!(fleet.show(&peer)["phase"] != "ended");
     assert_eq!(fleet.show(&peer)["usage"]["input_tokens"], 0);
 }
