@@ -607,7 +607,7 @@ impl Refused {
                 "Skein gives each agent its credential in $SKEIN_CREDENTIAL; keep it in the environment of hooks".into(),
             ],
             Self::RunMay { .. } | Self::NotBelow { .. } => vec![
-                "an agent may read its project, send messages in it, and start and end sessions below its own; ask a person for the rest".into(),
+                "an agent may read its project, send messages in it, and drive its own session and those below it; ask a person for the rest".into(),
             ],
             Self::Unauthorized { .. } => {
                 vec!["send `Authorization: Bearer TOKEN`; `skein token new` makes a token".into()]

@@ -7,7 +7,7 @@
 const HIDDEN: &str = "[redacted]";
 
 /// How well-known kinds of keys begin.
-const BEGINNINGS: [&str; 16] = [
+const BEGINNINGS: [&str; 17] = [
     "sk-",
     "sk_live_",
     "rk_live_",
@@ -24,11 +24,12 @@ const BEGINNINGS: [&str; 16] = [
     "eyJ",
     "npm_",
     "skein.",
+    "skein-run.",
 ];
 /// Shorter words are hardly secrets: `sk-learn`, `skein.toml`.
 const SHORTEST: usize = 20;
 /// What a name ends with whose value is a secret, as in `API_KEY=…`.
-const NAMES: [&str; 5] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD"];
+const NAMES: [&str; 6] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL"];
 
 /// The word, or what is left of it.
 pub(crate) fn redacted(word: &str) -> String {

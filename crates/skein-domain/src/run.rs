@@ -85,7 +85,8 @@ impl Via {
 }
 
 /// What the agent may do without asking.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+/// Widest last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Permission {
     #[default]
     Ask,

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use crate::error::Invalid;
 use crate::id::text_type;
-use crate::redact::redacted;
+use crate::redact::{Redaction, redacted};
 
 /// Characters that change how the text around them is shown, or that show as nothing.
 pub(crate) fn is_invisible(c: char) -> bool {
@@ -125,11 +125,29 @@ impl Title {
         Self::from_str(&task.display_name())
             .expect("a display name is one short line without control characters")
     }
+
+    /// Without what looks like a secret: titles are in events and lists.
+    #[must_use]
+    pub fn redacted(&self) -> Self {
+        let shown = Redaction::default().apply(self.as_str());
+        shown
+            .parse()
+            .unwrap_or_else(|_| Self("[redacted]".to_owned()))
+    }
 }
 
 impl Reason {
     /// Most bytes of a reason, question or answer.
     pub const MOST: usize = 64 * 1024;
+
+    /// Without what looks like a secret: the reasons of ends are in events. Answers are kept as they are.
+    #[must_use]
+    pub fn redacted(&self) -> Self {
+        let shown = Redaction::default().apply(self.as_str());
+        shown
+            .parse()
+            .unwrap_or_else(|_| Self("[redacted]".to_owned()))
+    }
 }
 
 impl Message {
@@ -226,6 +244,22 @@ mod tests {
             assert!(bad.parse::<Title>().is_err(), "{bad:?}");
         }
         assert!("Fix the größte 💥 bug".parse::<Title>().is_ok());
+    }
+
+    #[test]
+    fn l14_titles_and_reasons_hide_what_looks_like_a_secret() {
+        let credential = "skein-run.0a1b.default.api-1.1.agent:a.00112233445566778899";
+        for secret in ["ghp_0123456789abcdefghijklmnopqrstuvwxyz", credential] {
+            let text = format!("leaked {secret} and password=hunter2");
+            let expected = "leaked [redacted] and password=[redacted]";
+            assert_eq!(text.parse::<Title>().unwrap().redacted().as_str(), expected);
+            assert_eq!(
+                text.parse::<Reason>().unwrap().redacted().as_str(),
+                expected
+            );
+        }
+        let lines = "it\n  failed: twice".parse::<Reason>().unwrap();
+        assert_eq!(lines.redacted(), lines);
     }
 
     #[test]

@@ -1,10 +1,14 @@
 //! What a caller may do: decided by one [`Access`] entry per request, before anything else happens (L15).
 
-use skein_domain::{Actor, AgentName, Refused, Right, Role, RunScope, Session};
+use skein_domain::{
+    Actor, AgentName, Gear, LaunchSettings, Origin, Refused, Right, Role, RunScope, Session,
+    WorkspaceKind,
+};
 use skein_store::Reader;
 
 use crate::desk::Desk;
 use crate::error::Error;
+use crate::fleet::ProjectSettings;
 use crate::fleet::equip::Equip;
 
 /// Who may make a request. One entry per route; see the server's table.
@@ -150,22 +154,57 @@ impl Desk {
     }
 }
 
-/// What of a spawn decides which program runs, or with which powers.
+/// What of a spawn decides which program runs, on which files, or with which powers.
 fn chosen_program(equip: &Equip) -> Option<&'static str> {
-    let launch = &equip.launch;
-    [
-        (launch.command.is_some(), "the command"),
-        (!launch.env.is_empty(), "environment variables"),
-        (launch.path.is_some(), "PATH"),
+    first_chosen([
+        chosen_launch(&equip.launch),
         (equip.adopt.is_some(), "a folder to adopt"),
         (
-            equip.workspace == Some(skein_domain::WorkspaceKind::Dir),
+            equip.workspace == Some(WorkspaceKind::Dir),
             "to work in the project's own folder",
         ),
         (equip.permission.is_some(), "the agent's permission"),
-    ]
-    .into_iter()
-    .find_map(|(given, what)| given.then_some(what))
+        // The project's set-up commands run in what is checked out.
+        (
+            equip.base.is_some() || equip.branch.is_some(),
+            "what is checked out",
+        ),
+    ])
+}
+
+/// As [`chosen_program`], of a session that is to be started again: whoever made it may have had the right.
+pub(crate) fn chosen_before(gear: &Gear, settings: &ProjectSettings) -> Option<&'static str> {
+    let workspace = &gear.workspace;
+    let own_folder =
+        workspace.kind == WorkspaceKind::Dir && settings.workspace != Some(WorkspaceKind::Dir);
+    first_chosen([
+        chosen_launch(&gear.launch),
+        (workspace.origin != Origin::Made, "an adopted folder"),
+        (own_folder, "to work in the project's own folder"),
+        (
+            gear.launch.permission != settings.permission.unwrap_or_default(),
+            "the agent's permission",
+        ),
+        (
+            !settings.furnishing.setup.is_empty(),
+            "to run set-up commands on files that a session changed",
+        ),
+    ])
+}
+
+fn chosen_launch(launch: &LaunchSettings) -> (bool, &'static str) {
+    if launch.command.is_some() {
+        (true, "the command")
+    } else if !launch.env.is_empty() {
+        (true, "environment variables")
+    } else {
+        (launch.path.is_some(), "PATH")
+    }
+}
+
+fn first_chosen<const N: usize>(all: [(bool, &'static str); N]) -> Option<&'static str> {
+    all.into_iter()
+        .find_map(|(given, what)| given.then_some(what))
 }
 
 /// Whether `session` is the scope's own or has it among its ancestors. Parents never change, so the answer
@@ -176,7 +215,8 @@ pub(crate) fn is_at_or_below(
     session: &Session,
 ) -> Result<bool, skein_store::Error> {
     let mut current = session.clone();
-    loop {
+    // No line of parents is longer; one that is, is damaged.
+    for _ in 0..=MOST_ANCESTORS {
         if current.id == scope.session {
             return Ok(true);
         }
@@ -184,5 +224,17 @@ pub(crate) fn is_at_or_below(
             Some(parent) => current = reader.get(parent.as_str())?,
             None => return Ok(false),
         }
+    }
+    Err(endless(session))
+}
+
+/// Far above any depth that a project can set.
+pub(crate) const MOST_ANCESTORS: usize = 1000;
+
+pub(crate) fn endless(session: &Session) -> skein_store::Error {
+    skein_store::Error::Damaged {
+        what: "session",
+        id: session.id.to_string(),
+        reason: "its line of parents has no end".into(),
     }
 }

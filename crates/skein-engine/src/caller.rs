@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use skein_domain::{
     Actor, Key, Project, Receipt, Rights, Role, RunScope, Session, SessionId, Summary, TenantId,
-    Thread, Token,
+    Thread, Token, TokenId,
 };
 
 use crate::transcript::Done;
@@ -20,6 +20,8 @@ pub struct Caller {
     pub bound: bool,
     /// Set for the machine's own user, who can look at its disk in any case.
     pub local: bool,
+    /// The token the caller came in with.
+    pub token: Option<TokenId>,
     /// Set for calls with a run's credential: what it reaches.
     pub scope: Option<RunScope>,
     pub idempotency: Option<Idempotency>,
@@ -35,9 +37,21 @@ impl Caller {
             rights: Rights::ALL,
             bound: false,
             local: true,
+            token: None,
             scope: None,
             idempotency: None,
         }
+    }
+}
+
+impl Caller {
+    /// Whose token or run it is, for limits per holder; the machine's own user has none.
+    pub fn holder(&self) -> Option<String> {
+        let run = || {
+            let scope = self.scope.as_ref()?;
+            Some(format!("{}/{}/{}", self.tenant, scope.session, scope.run))
+        };
+        self.token.as_ref().map(ToString::to_string).or_else(run)
     }
 }
 

@@ -9,11 +9,13 @@ use skein_domain::{
 use skein_store::backend::Filter;
 use skein_store::{Reader, Writer};
 
+use crate::access::chosen_before;
 use crate::caller::{Answer, Outcome};
 use crate::desk::Desk;
 use crate::error::Error;
 use crate::fleet::{reason, take_over, tell_saga, turn_round};
 use crate::spawn::{check_delegates, live_children};
+use crate::tasks::blocking;
 use crate::turn::{Fence, refuse_agents, require_open_thread};
 
 type StoreResult<T> = Result<T, skein_store::Error>;
@@ -39,6 +41,7 @@ impl Desk {
             )
             .into());
         }
+        let reason = reason.map(|reason| reason.redacted());
         fence.owner = self.must_own_as(OP, fence.owner).await?;
         self.change(OP, Role::Operate, move |writer| {
             let session: Session = writer.reader().resolve(&reference)?;
@@ -67,6 +70,10 @@ impl Desk {
                 .refused(OP, Refused::RunMay { caller, op }.into())
                 .await);
         }
+        let order = KillOrder {
+            reason: order.reason.as_ref().map(Reason::redacted),
+            ..order
+        };
         let must_own = self.must_own();
         let ids = self.shared.ids.clone();
         let (wanted, asked) = (reference.clone(), order.clone());
@@ -159,11 +166,7 @@ impl Desk {
         let must_own = self.must_own();
         let ids = self.shared.ids.clone();
         let (fleet, tenant) = (self.shared.fleet.get().cloned(), self.tenant().clone());
-        if let Ok(session) = self.get_session(reference.clone()).await
-            && let Err(refused) = self.check_relaunch(&session)
-        {
-            return Err(self.refused("restore a session", refused.into()).await);
-        }
+        self.check_relaunch(reference.clone()).await?;
         if let (Some(fleet), Ok(session)) = (&fleet, self.get_session(reference.clone()).await) {
             // A clean-up of what is left of it is over in a moment; it is refused only if it is not.
             fleet.until_free(&self.member(&session.id)).await;
@@ -226,17 +229,28 @@ impl Desk {
 }
 
 impl Desk {
-    /// Whether the caller may start the session's program once more: its agent, and not a command that
-    /// somebody with more rights gave it.
-    fn check_relaunch(&self, session: &Session) -> Result<(), Refused> {
-        let Some(gear) = &session.gear else {
+    /// Whether the caller may start the session's program once more: one that it could have started itself,
+    /// in a checkout whose files no set-up command of the project runs.
+    async fn check_relaunch(&self, reference: String) -> Result<(), Error> {
+        if self.caller.rights.contains(Right::Run) {
+            return Ok(());
+        }
+        let (session, project) = self.session_and_project(reference).await?;
+        let (Some(gear), Some(fleet)) = (&session.gear, self.shared.fleet.get().cloned()) else {
             return Ok(());
         };
-        let op = "start the command of a session";
-        if gear.launch.command.is_some() {
-            self.caller.rights.require(Right::Run, op)?;
+        let settings = blocking(move || fleet.settings.project(&project))
+            .await
+            .map_err(|_| Error::Stopped)?
+            .map_err(Error::Settings)?;
+        let checked = match chosen_before(gear, &settings) {
+            Some(what) => Err(Refused::TokenField { what }),
+            None => self.check_agent(&session.agent),
+        };
+        match checked {
+            Ok(()) => Ok(()),
+            Err(refused) => Err(self.refused("restore a session", refused.into()).await),
         }
-        self.check_agent(&session.agent)
     }
 }
 

@@ -80,15 +80,22 @@ impl Desk {
             .parent
             .get_or_insert_with(|| scope.session.to_string())
             .clone();
+        let asked = spawn.equip.permission;
         let refused = self
             .look(move |reader| {
                 let parent: Session = reader.resolve(&parent)?;
-                let below = is_at_or_below(reader, &scope, &parent)?;
-                Ok((!below).then(|| Refused::NotBelow {
-                    caller: scope.session.clone(),
-                    session: parent.id,
-                    op: "spawn below",
-                }))
+                let own: Session = reader.get(scope.session.as_str())?;
+                let caller = scope.session.clone();
+                if !is_at_or_below(reader, &scope, &parent)? {
+                    return Ok(Some(Refused::NotBelow {
+                        caller,
+                        session: parent.id,
+                        op: "spawn below",
+                    }));
+                }
+                let had = own.gear.map(|gear| gear.launch.permission);
+                let op = "give a child more permission than it has itself";
+                Ok((asked > had).then_some(Refused::RunMay { caller, op }))
             })
             .await?;
         match refused {

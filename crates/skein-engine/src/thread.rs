@@ -94,6 +94,7 @@ pub(crate) fn open_thread(
 impl Desk {
     pub async fn new_thread(&self, project: String, title: Title) -> Result<Answer, Error> {
         let id = ThreadId::from_random(self.shared.ids.bits());
+        let title = title.redacted();
         self.change("open a thread", Role::Operate, move |writer| {
             let project = project::resolve(&writer.reader(), &project)?;
             Ok(Outcome::Thread(open_thread(

@@ -6,6 +6,7 @@ use skein_domain::Session;
 use skein_store::Reader;
 use skein_store::backend::Filter;
 
+use crate::access::{MOST_ANCESTORS, endless};
 use crate::desk::Desk;
 use crate::error::Error;
 
@@ -47,6 +48,9 @@ fn ancestors(reader: &Reader<'_>, session: &Session) -> Result<Vec<Session>, ske
     let mut line = vec![];
     let mut next = session.parent.clone();
     while let Some(id) = next {
+        if line.len() > MOST_ANCESTORS {
+            return Err(endless(session));
+        }
         let parent: Session = reader.get(id.as_str())?;
         next = parent.parent.clone();
         line.push(parent);

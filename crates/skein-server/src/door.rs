@@ -12,7 +12,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use skein_domain::{Kind, Refused, TenantId};
+use skein_domain::{Kind, Refused, Rights, TenantId};
 use skein_engine::Caller;
 use skein_wire::{ACTOR_HEADER, TENANT_HEADER};
 
@@ -73,7 +73,7 @@ pub(crate) async fn keep(State(app): State<App>, request: Request, next: Next) -
 async fn admit(app: &App, peer: Peer, request: Request) -> Result<Request, ApiError> {
     let (caller, pass) = authenticate(app, peer, request.headers()).await?;
     if let Some(admission) = request.extensions().get::<Admission>() {
-        admission.grant();
+        admission.grant(caller.holder());
     }
     let asked = access::asked(&request)?;
     let (mut parts, body) = request.into_parts();
@@ -98,8 +98,13 @@ async fn authenticate(
         Peer::Unix if !presented => Ok((local(app, headers)?, None)),
         Peer::Unix | Peer::Tcp { .. } => {
             let (mut caller, pass) = by_bearer(app, headers).await?;
-            // An agent is on the daemon's own machine, as its user.
-            caller.local = peer == Peer::Unix && caller.scope.is_some();
+            if caller.scope.is_some() {
+                // On the Unix socket an agent is the daemon's user; over TCP it may be in some sandbox.
+                caller.local = peer == Peer::Unix;
+                if !caller.local {
+                    caller.rights = Rights::default();
+                }
+            }
             Ok((caller, Some(pass)))
         }
     }

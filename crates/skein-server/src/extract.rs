@@ -215,16 +215,15 @@ fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
 fn fingerprint(parts: &Parts, caller: &Caller, body: &[u8]) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new();
     let actor = caller.actor.to_string();
-    // Agents of one name share an actor; each run has keys of its own.
-    let run = caller.scope.as_ref();
-    let run = run.map_or_else(String::new, |s| format!("{} {}", s.session, s.run));
-    for part in [
+    // Several tokens and runs may act as one actor; none gets an answer that was another's.
+    let holder = caller.holder();
+    let same = [
         parts.method.as_str().as_bytes(),
         parts.uri.path().as_bytes(),
         actor.as_bytes(),
-        run.as_bytes(),
         body,
-    ] {
+    ];
+    for part in same.into_iter().chain(holder.as_deref().map(str::as_bytes)) {
         hasher.update(&(part.len() as u64).to_le_bytes());
         hasher.update(part);
     }

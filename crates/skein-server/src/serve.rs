@@ -1,9 +1,9 @@
 //! Takes connections and hands their requests to the application.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -22,7 +22,9 @@ use crate::door::Peer;
 const MOST_CONNECTIONS: usize = 4096;
 /// Connections over TCP that have not presented a valid token yet. One more closes the oldest of them, so that
 /// half-open ones never keep anybody out.
-const MOST_STRANGERS: usize = 128;
+const MOST_STRANGERS: usize = 1024;
+/// Connections that one token or run may have. One more closes its oldest, so that no caller keeps others out.
+const MOST_PER_HOLDER: usize = 512;
 /// Longest a client may take to present a valid token over TCP.
 const STRANGER_TIME: Duration = Duration::from_secs(10);
 /// Longest a client may take to send a request's head.
@@ -50,7 +52,10 @@ impl Endless {
 
 /// Whether a connection has shown who it is. The machine's own user has by connecting.
 #[derive(Clone, Debug)]
-pub(crate) struct Admission(Arc<watch::Sender<Standing>>);
+pub(crate) struct Admission {
+    standing: Arc<watch::Sender<Standing>>,
+    guests: Arc<Mutex<Guests>>,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
@@ -60,69 +65,102 @@ enum Standing {
 }
 
 impl Admission {
-    fn new(peer: Peer) -> Self {
+    fn new(peer: Peer, guests: &Arc<Mutex<Guests>>) -> Self {
         let standing = match peer {
             Peer::Unix => Standing::Admitted,
             Peer::Tcp { .. } => Standing::Stranger,
         };
-        Self(Arc::new(watch::Sender::new(standing)))
+        let this = Self {
+            standing: Arc::new(watch::Sender::new(standing)),
+            guests: guests.clone(),
+        };
+        if this.is(Standing::Stranger) {
+            lock(guests).strangers.add(&this, MOST_STRANGERS);
+        }
+        this
     }
 
-    /// A valid token was presented; from now on the connection may stay.
-    pub(crate) fn grant(&self) {
-        self.change(Standing::Admitted);
-    }
-
-    fn evict(&self) {
-        self.change(Standing::Evicted);
-    }
-
-    fn is_stranger(&self) -> bool {
-        *self.0.borrow() == Standing::Stranger
-    }
-
-    /// Only strangers are admitted or evicted, and only once.
-    fn change(&self, to: Standing) {
-        self.0.send_if_modified(|standing| {
+    /// The connection presented something valid; from now on it may stay. `holder` names the token or run it
+    /// counts for; the machine's own user counts for nobody.
+    pub(crate) fn grant(&self, holder: Option<String>) {
+        self.standing.send_if_modified(|standing| {
             let changes = *standing == Standing::Stranger;
             if changes {
-                *standing = to;
+                *standing = Standing::Admitted;
             }
             changes
         });
+        if let Some(holder) = holder {
+            lock(&self.guests).count(holder, self);
+        }
+    }
+
+    fn is(&self, standing: Standing) -> bool {
+        *self.standing.borrow() == standing
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.standing, &other.standing)
+    }
+
+    /// Whether only a list of ours still knows the connection.
+    fn is_over(&self) -> bool {
+        Arc::strong_count(&self.standing) == 1
     }
 
     /// Returns when the connection is to be closed: evicted, or a stranger for too long.
-    async fn refused(&self) {
-        let mut standing = self.0.subscribe();
-        let decided = standing.wait_for(|s| *s != Standing::Stranger);
-        let decided = match tokio::time::timeout(STRANGER_TIME, decided).await {
-            Ok(Ok(decided)) => *decided,
-            Ok(Err(_)) | Err(_) => return,
-        };
-        if decided == Standing::Admitted {
-            std::future::pending::<()>().await;
+    async fn closed(&self) {
+        let mut standing = self.standing.subscribe();
+        let known = standing.wait_for(|s| *s != Standing::Stranger);
+        if !matches!(tokio::time::timeout(STRANGER_TIME, known).await, Ok(Ok(_))) {
+            return;
+        }
+        let _ = standing.wait_for(|s| *s == Standing::Evicted).await;
+    }
+}
+
+/// Who is connected to one listener.
+#[derive(Debug, Default)]
+struct Guests {
+    strangers: Line,
+    holders: HashMap<String, Line>,
+}
+
+impl Guests {
+    fn count(&mut self, holder: String, admission: &Admission) {
+        self.holders.retain(|_, line| !line.is_over());
+        let line = self.holders.entry(holder).or_default();
+        if !line.0.iter().any(|known| known.is_same(admission)) {
+            line.add(admission, MOST_PER_HOLDER);
         }
     }
 }
 
-/// The strangers, oldest first.
+/// Connections, oldest first.
 #[derive(Debug, Default)]
-struct Strangers(VecDeque<Admission>);
+struct Line(VecDeque<Admission>);
 
-impl Strangers {
-    fn add(&mut self, admission: &Admission) {
+impl Line {
+    /// One more than `most` closes the oldest.
+    fn add(&mut self, admission: &Admission, most: usize) {
+        let standing = *admission.standing.borrow();
         self.0
-            .retain(|known| known.is_stranger() && Arc::strong_count(&known.0) > 1);
-        if self.0.len() >= MOST_STRANGERS
+            .retain(|known| !known.is_over() && known.is(standing));
+        if self.0.len() >= most
             && let Some(oldest) = self.0.pop_front()
         {
-            oldest.evict();
+            oldest.standing.send_replace(Standing::Evicted);
         }
-        if admission.is_stranger() {
-            self.0.push_back(admission.clone());
-        }
+        self.0.push_back(admission.clone());
     }
+
+    fn is_over(&self) -> bool {
+        self.0.iter().all(Admission::is_over)
+    }
+}
+
+fn lock(guests: &Mutex<Guests>) -> MutexGuard<'_, Guests> {
+    guests.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Serves the machine's own user until the tasks are stopped.
@@ -174,7 +212,7 @@ fn listen(name: &'static str, listener: impl Listener, router: Router, tasks: &T
     let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     tasks.start(name, async move {
         tokio::pin!(stopping);
-        let mut strangers = Strangers::default();
+        let guests = Arc::default();
         loop {
             let Ok(place) = room.clone().acquire_owned().await else {
                 return;
@@ -188,8 +226,7 @@ fn listen(name: &'static str, listener: impl Listener, router: Router, tasks: &T
             match accepted {
                 Ok((stream, peer)) => {
                     let (router, ending) = (router.clone(), own.stopping());
-                    let admission = Admission::new(peer);
-                    strangers.add(&admission);
+                    let admission = Admission::new(peer, &guests);
                     own.start("connection", async move {
                         connection(stream, router, peer, admission, ending).await;
                         drop(place);
@@ -239,7 +276,7 @@ async fn connection<S>(
     tokio::pin!(connection, stopping);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
-        () = admission.refused() => Ok(()),
+        () = admission.closed() => Ok(()),
         () = stopping => {
             connection.as_mut().graceful_shutdown();
             if endless.is_set() {

@@ -40,7 +40,7 @@ fn hex(fingerprint: &Hash) -> String {
 
 impl Reader<'_> {
     pub fn earlier(&self, key: &Key, fingerprint: &Hash) -> Result<Earlier> {
-        let Some(row) = self.raw_row(Table::Reply, key.as_str())? else {
+        let Some(row) = self.raw_row(Table::Reply, &self.reply_id(key))? else {
             return Ok(Earlier::Never);
         };
         let reply: ReplyV1 = serde_json::from_str(&row.body).map_err(|e| Error::Damaged {
@@ -60,6 +60,17 @@ impl Reader<'_> {
                 key: key.to_string(),
             }
             .into()),
+        }
+    }
+}
+
+impl Reader<'_> {
+    /// Where the answer under a key is kept. A run has keys of its own: it neither meets nor takes those of others.
+    fn reply_id(&self, key: &Key) -> String {
+        match self.scope() {
+            // No key holds a blank.
+            Some(scope) => format!("{} {} {key}", scope.session, scope.run),
+            None => key.to_string(),
         }
     }
 }
@@ -93,7 +104,8 @@ impl Writer<'_> {
 
     /// Forgets a request that came to nothing, so that it can be tried again.
     pub fn forget_reply(&mut self, key: &Key) -> Result<()> {
-        self.delete_row(Table::Reply, key.as_str())
+        let id = self.reader().reply_id(key);
+        self.delete_row(Table::Reply, &id)
     }
 
     fn put_reply(&mut self, key: &Key, reply: ReplyV1) -> Result<()> {
@@ -107,7 +119,7 @@ impl Writer<'_> {
         self.put_row(
             Table::Reply,
             &Row {
-                id: key.to_string(),
+                id: self.reader().reply_id(key),
                 version: 1,
                 index,
                 body,

@@ -129,6 +129,7 @@ pub(crate) fn tokens(tokens: &[Token]) -> Table {
         ("TOKEN", Align::Left),
         ("NAME", Align::Flex),
         ("ROLE", Align::Left),
+        ("RIGHTS", Align::Left),
         ("STATE", Align::Left),
         ("EXPIRES", Align::Left),
         ("ACTOR", Align::Flex),
@@ -143,6 +144,10 @@ pub(crate) fn tokens(tokens: &[Token]) -> Table {
             Cell::new(&token.id),
             Cell::styled(&token.name, BOLD),
             Cell::new(&token.role),
+            Cell::from(match token.allow.is_empty() {
+                true => "–".to_owned(),
+                false => token.allow.join(", "),
+            }),
             Cell::styled(state, style),
             Cell::from(expires),
             Cell::new(token.actor.as_deref().unwrap_or("–")),

@@ -264,6 +264,12 @@ fn l15_a_refused_call_starts_nothing_opens_nothing_and_tells_nothing() {
 fn l15_a_reader_starts_no_process() {
     let guarded = Guarded::new();
     let (session, _) = guarded.agent("api");
+    let thread = text(&guarded.fleet.show(&session)["thread"]);
+    let receipts = guarded
+        .fleet
+        .home
+        .call(&Call::get(&format!("/api/v1/sessions/{session}/receipts")));
+    let receipt = text(&receipts.ok()["data"][0]["id"]);
     let reader = guarded.token(&["r", "--role", "read"]);
     let run = guarded.token(&["rr", "--role", "read", "--allow", "run"]);
     let bait = Watch::on(&guarded.bait);
@@ -278,10 +284,18 @@ fn l15_a_reader_starts_no_process() {
         }
         let path = path
             .replace("{session}", &session)
+            .replace("{thread}", &thread)
+            .replace("{receipt}", &receipt)
             .replace("{project}", "api");
+        let path = match path.as_str() {
+            "/api/v1/transcripts/search" => format!("{path}?text=x"),
+            _ => path,
+        };
         for bearer in [&reader, &run] {
-            guarded.call(&Call::get(&path), Some(bearer));
-            guarded.call(&Call::get(&format!("{path}?project=api")), Some(bearer));
+            let answer = guarded.call(&Call::get(&path), Some(bearer));
+            // No summary was written, and a terminal is told on the socket only.
+            let there = answer.status == 200 || path.ends_with("/summary");
+            assert!(there, "{path}: {answer:?}");
         }
         assert_eq!(guarded.started(), before, "{path}");
     }
@@ -322,6 +336,9 @@ fn l15_a_token_starts_only_the_agents_it_may() {
             json!({"agent": "scripted", "adopt": guarded.bait}),
             json!({"agent": "scripted", "workspace": "dir"}),
             json!({"agent": "scripted", "permission": "full"}),
+            // Set-up commands run in what is checked out.
+            json!({"agent": "scripted", "base": "HEAD"}),
+            json!({"agent": "scripted", "branch": "other"}),
         ] {
             let error = spawn(extra.clone(), bearer).error(403);
             assert_eq!(error["details"]["rule"], "right", "{extra}: {error}");
@@ -360,6 +377,38 @@ fn l15_a_token_starts_only_the_agents_it_may() {
     let error = guarded.call(&restore, Some(&plain)).error(403);
     assert_eq!(error["details"]["rule"], "right");
     guarded.call(&restore, Some(&run)).ok();
+    // Nor with the variables, the folder or the permission that somebody else chose.
+    for extra in [
+        ["--env", "FOO=secret"],
+        ["--workspace", "dir"],
+        ["--permission", "full"],
+    ] {
+        let mut spawn = guarded
+            .fleet
+            .command(&["--json", "spawn", "--project", "api"]);
+        spawn.args(["--agent", "scripted", "wait"]).args(extra);
+        let made = crate::base::Ran::from(spawn.output().unwrap()).document();
+        let session = text(&made["id"]);
+        guarded.fleet.json(&["kill", &session]);
+        guarded.fleet.until(&session, |s| s["phase"] == "ended");
+        let restore = Call::post(&format!("/api/v1/sessions/{session}/restore"), &json!({}));
+        let error = guarded.call(&restore, Some(&plain)).error(403);
+        assert_eq!(error["details"]["rule"], "right", "{extra:?}");
+    }
+    // What it spawned itself it may restore, until set-up commands would run on what a session left there.
+    let own = text(&allowed["id"]);
+    let restore = Call::post(&format!("/api/v1/sessions/{own}/restore"), &json!({}));
+    let killed = || {
+        guarded.fleet.json(&["kill", &own]);
+        guarded.fleet.until(&own, |s| s["phase"] == "ended");
+    };
+    killed();
+    guarded.call(&restore, Some(&plain)).ok();
+    guarded.fleet.until(&own, |s| s["phase"] != "spawning");
+    killed();
+    guarded.fleet.settings("setup = [\"sh ./setup.sh\"]\n");
+    let error = guarded.call(&restore, Some(&plain)).error(403);
+    assert_eq!(error["details"]["rule"], "right");
 }
 
 #[test]
@@ -504,6 +553,8 @@ fn l15_an_agents_command_line_reaches_its_project_and_what_is_below_it() {
         (5, "$SKEIN_BIN --json transcript rewind $SKEIN_SESSION --to m".into()),
         (5, "$SKEIN_BIN --json token new eve --role admin --allow run".into()),
         (5, "$SKEIN_BIN --json token ls".into()),
+        (5, "$SKEIN_BIN --json spawn x --agent scripted --permission full".into()),
+        (4, "$SKEIN_BIN attach $SKEIN_SESSION".into()),
         (5, "$SKEIN_BIN --json project set api --width 1000".into()),
         (5, "$SKEIN_BIN --json project add --no-folder --name more".into()),
         (5, "$SKEIN_BIN --json project rm api".into()),
@@ -661,9 +712,9 @@ fn l15_half_open_connections_keep_nobody_out() {
         };
         (0..count).map(|_| open()).collect()
     };
-    let mut all = half_open(300);
+    let mut all = half_open(1200);
     assert!(ask(&mut known).starts_with("HTTP/1.1 200"));
-    all.extend(half_open(4000));
+    all.extend(half_open(3000));
     // All of them still hold their place, as far as they know; others are served all the same.
     guarded.call(&Call::get("/healthz"), None).ok();
     guarded
@@ -672,4 +723,43 @@ fn l15_half_open_connections_keep_nobody_out() {
     let first = all.remove(0);
     let end = crate::base::read_all(first);
     assert!(end.is_empty(), "the oldest were closed without an answer");
+}
+
+#[test]
+fn l15_one_token_keeps_nobody_out_and_its_streams_end_with_it() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit).unwrap();
+    let guarded = Guarded::new();
+    let greedy = guarded.token(&["greedy", "--role", "read"]);
+    let follow = Call::get("/api/v1/events")
+        .bearer(&greedy)
+        .header("accept", "text/event-stream")
+        .header("host", &guarded.address);
+    let mut streams: Vec<TcpStream> = (0..600)
+        .map(|_| {
+            use std::io::Read as _;
+            let mut stream = TcpStream::connect(&guarded.address).unwrap();
+            stream.write_all(&follow.bytes()).unwrap();
+            let mut head = [0; 16];
+            stream.read_exact(&mut head).unwrap();
+            stream
+        })
+        .collect();
+    let other = guarded.token(&["other", "--role", "read"]);
+    guarded
+        .call(&Call::get("/api/v1/projects"), Some(&other))
+        .ok();
+    // Its own oldest had to go; its newest is there until the token is not, though nothing happens meanwhile.
+    crate::base::read_all(streams.remove(0));
+    let tokens = guarded.fleet.json(&["token", "ls"]);
+    let id = tokens["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|t| t["name"] == "greedy")
+        .map(|t| text(&t["id"]));
+    guarded.fleet.json(&["token", "rm", &id.unwrap()]);
+    crate::base::read_all(streams.pop().unwrap());
 }

@@ -296,7 +296,10 @@ impl Desk {
         Ok(())
     }
 
-    async fn session_and_project(&self, reference: String) -> Result<(Session, Project), Error> {
+    pub(crate) async fn session_and_project(
+        &self,
+        reference: String,
+    ) -> Result<(Session, Project), Error> {
         self.look(move |r| {
             let session: Session = r.resolve(&reference)?;
             let project = r.get(session.project.as_str())?;
@@ -331,7 +334,8 @@ impl Desk {
         Ok(Terminal {
             run: session.run,
             runtime: gear.runtime,
-            handle: gear.handle.clone(),
+            // Who has the handle can type, and so answer what the agent is asked: no agent gets it.
+            handle: gear.handle.clone().filter(|_| self.caller.scope.is_none()),
             log: fleet.log_of(&self.member(&session.id), session.run),
             setup_log: fleet.setup_log_of(&self.member(&session.id)),
             session: session.id.clone(),

@@ -21,7 +21,7 @@ use crate::cgroup::Group;
 use crate::folder::{ExitRecord, Folder};
 use crate::frame::Tell;
 use crate::log::Log;
-use crate::presence::{drain, is_removed, watch_lock};
+use crate::presence::is_removed;
 use crate::runtime::Grace;
 
 mod serve;
@@ -36,8 +36,10 @@ const DRAW_EVERY: Duration = Duration::from_millis(30);
 /// After the agent's end: output may still be on its way for so long after the last piece, and in all.
 const DRAIN_QUIET: Duration = Duration::from_millis(200);
 const DRAIN_MOST: Duration = Duration::from_secs(1);
-/// How often a holder looks whether its folder is still there, should the kernel not have told.
-const LOOK_FOR_FOLDER: Duration = Duration::from_secs(300);
+/// How often a holder looks whether its folder is still there, and how soon after a client left: removing a
+/// folder takes a moment.
+const LOOK_FOR_FOLDER: Duration = Duration::from_secs(60);
+const LOOK_SOON: Duration = Duration::from_secs(2);
 /// Reads in one round, so that input and clients get their turn between megabytes.
 const READS: usize = 8;
 
@@ -66,8 +68,6 @@ pub(super) struct Holder {
     /// Held until the process ends: it is the proof of life. When the file is removed the run cannot be found any
     /// more.
     lock: File,
-    /// Readable when something happened to the lock's file.
-    lock_events: Option<OwnedFd>,
     listener: UnixListener,
     signals: [UnixStream; 2],
     master: OwnedFd,
@@ -100,14 +100,13 @@ pub(super) struct Holder {
     told_at: Option<Instant>,
     /// When the daemon last had something typed.
     typed_at: Option<Instant>,
-    /// When the folder was last looked for.
-    looked_at: Instant,
+    /// When the folder is looked for next.
+    look_at: Instant,
 }
 
 impl Holder {
     pub(super) fn new(parts: Parts) -> Self {
         Self {
-            lock_events: watch_lock(&parts.folder.lock_path()).ok(),
             folder: parts.folder,
             lock: parts.lock,
             listener: parts.listener,
@@ -134,7 +133,7 @@ impl Holder {
             told: 0,
             told_at: None,
             typed_at: None,
-            looked_at: Instant::now(),
+            look_at: Instant::now() + LOOK_FOR_FOLDER,
         }
     }
 
@@ -160,7 +159,7 @@ impl Holder {
             self.dismissed |= !self.asked;
             self.tree.end(Grace::default().terminate);
         }
-        self.mind_folder(ready.lock_changed);
+        self.mind_folder();
         if ready.output {
             self.read_output();
         }
@@ -182,15 +181,14 @@ impl Holder {
 
     /// With its folder a run goes: nobody can find it any more. A folder that was moved, with the home around it,
     /// is still there.
-    fn mind_folder(&mut self, changed: bool) {
-        if let (true, Some(events)) = (changed, &self.lock_events) {
-            drain(events);
-        }
-        let due = self.looked_at.elapsed() >= LOOK_FOR_FOLDER;
-        if self.tree.is_ending() || !(changed || due) {
+    ///
+    /// The daemon watches the home and ends with it, so a client that leaves is a reason to look soon. A watch of
+    /// our own would cost one of the few inotify instances that a user has, for each session.
+    fn mind_folder(&mut self) {
+        if self.tree.is_ending() || Instant::now() < self.look_at {
             return;
         }
-        self.looked_at = Instant::now();
+        self.look_at = Instant::now() + LOOK_FOR_FOLDER;
         if is_removed(&self.lock) {
             self.dismissed |= !self.asked;
             self.tree.end(Grace::default().terminate);
@@ -245,9 +243,6 @@ impl Holder {
             }
             fds.push(PollFd::from_borrowed_fd(client.stream.as_fd(), flags));
         }
-        if let Some(events) = &self.lock_events {
-            fds.push(PollFd::from_borrowed_fd(events.as_fd(), PollFlags::IN));
-        }
         if !self.closed {
             fds.push(PollFd::from_borrowed_fd(self.master.as_fd(), master));
         }
@@ -261,8 +256,6 @@ impl Holder {
                     .intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR)
             });
         drop(fds);
-        let lock_changed =
-            self.lock_events.is_some() && happened.get(3 + self.clients.len()).is_some_and(|h| *h);
         let clients = self
             .clients
             .iter()
@@ -278,7 +271,6 @@ impl Holder {
             ],
             output,
             clients,
-            lock_changed,
         }
     }
 
@@ -287,7 +279,7 @@ impl Holder {
         let now = Instant::now();
         let mut due = vec![match self.tree.is_ending() {
             true => LOOK,
-            false => LOOK_FOR_FOLDER.saturating_sub(self.looked_at.elapsed()),
+            false => self.look_at.saturating_duration_since(now),
         }];
         if self.told < self.changes
             && let Some(at) = self.told_at
@@ -435,7 +427,6 @@ struct Ready {
     signalled: [bool; 2],
     output: bool,
     clients: Vec<u64>,
-    lock_changed: bool,
 }
 
 /// Whether it ended as one does who is told to, by itself or by a shell above it.

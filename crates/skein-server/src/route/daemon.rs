@@ -2,7 +2,8 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use skein_engine::Answer;
+use skein_domain::Kind;
+use skein_engine::{Answer, Outcome};
 use skein_wire as wire;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -69,7 +70,11 @@ async fn stop(
 ) -> Result<Response, ApiError> {
     let Json(status) = describe(&app, &desk).await?;
     let body = serde_json::to_value(status).unwrap_or_default();
-    let answer = desk.acknowledge("stop the daemon", body).await?;
+    let answer = match desk.acknowledge("stop the daemon", body.clone()).await {
+        // A daemon whose disk is full stops all the same.
+        Err(error) if error.kind() == Kind::Unavailable => Answer::Fresh(Outcome::Rendered(body)),
+        answer => answer?,
+    };
     // A repeated request was answered by an earlier daemon, which has stopped; this one was not meant.
     if matches!(answer, Answer::Fresh(_)) {
         app.ask_stop();

@@ -89,9 +89,9 @@ async fn follow(
 ) -> Result<Response, ApiError> {
     let tenant = desk.tenant().clone();
     let follower = desk.follow(since, session).await?;
-    let stopping = Box::pin(app.tasks().stopping());
     let watch = Watch::new(app, pass);
-    let events = messages(tenant, watch, follower).take_until(stopping);
+    let over = Box::pin(watch.clone().over());
+    let events = messages(tenant, watch, follower).take_until(over);
     let sse = Sse::new(events).keep_alive(KeepAlive::new().interval(HEARTBEAT));
     Ok(sse.into_response())
 }
@@ -109,6 +109,21 @@ impl Watch {
         Self {
             app: app.clone(),
             pass,
+        }
+    }
+
+    /// Returns when the stream is to end: the daemon stops, or the reader's token or run ended.
+    pub(super) async fn over(self) {
+        let stopping = self.app.tasks().stopping();
+        tokio::pin!(stopping);
+        loop {
+            tokio::select! {
+                () = &mut stopping => return,
+                () = tokio::time::sleep(HEARTBEAT) => {}
+            }
+            if !self.allows().await {
+                return;
+            }
         }
     }
 

@@ -102,8 +102,8 @@ async fn read(
     if wants_stream {
         let watch = Watch::new(&app, pass.map(|Extension(pass)| pass));
         let follower = desk.follow_transcript(session, resume).await?;
-        let stopping = Box::pin(app.tasks().stopping());
-        let events = heard(watch, follower).take_until(stopping);
+        let over = Box::pin(watch.clone().over());
+        let events = heard(watch, follower).take_until(over);
         endless.set();
         let sse = Sse::new(events).keep_alive(KeepAlive::new().interval(HEARTBEAT));
         return Ok(sse.into_response());

@@ -81,9 +81,10 @@ impl File {
         Err(Error::Unusable {
             tier: self.tier,
             reason: format!("`{path}` was removed or replaced while it was in use"),
-            hints: vec![format!(
-                "`skein daemon stop`, restore `{path}` from a backup of the home, and try again"
-            )],
+            hints: vec![
+                "what was said before can still be read: `skein transcript export SESSION -o FILE` each one you need, before the daemon stops".into(),
+                format!("then `skein daemon stop`, restore `{path}` from a backup of the home, and try again"),
+            ],
         })
     }
 

@@ -99,8 +99,14 @@ fn head_row(row: &rusqlite::Row<'_>, at: usize) -> rusqlite::Result<HeadRow> {
     Ok(HeadRow {
         version: row.get::<_, i64>(at)?.cast_unsigned(),
         touched_at: Timestamp::from_micros(row.get(at + 1)?),
-        body: row.get(at + 2)?,
+        body: lossy(row, at + 2)?,
     })
+}
+
+/// Text as it is stored, damaged or not: what does not decode is told for its own transcript, not for a whole list.
+fn lossy(row: &rusqlite::Row<'_>, at: usize) -> rusqlite::Result<String> {
+    let bytes = row.get_ref(at)?.as_bytes()?;
+    Ok(String::from_utf8_lossy(bytes).into_owned())
 }
 
 pub(super) fn look(connection: &Connection, name: &Name) -> Result<Option<HeadRow>> {
@@ -243,16 +249,13 @@ pub(super) fn list(
     let sql = "SELECT id, version, touched_at, body FROM lives
                WHERE tenant = ?1 AND id > ?2 AND token = '' ORDER BY id LIMIT ?3";
     let mut statement = connection.prepare_cached(sql)?;
-    let read = |row: &rusqlite::Row<'_>| {
-        let id = row.get::<_, String>(0)?.parse().map_err(|e| {
-            let text = rusqlite::types::Type::Text;
-            rusqlite::Error::FromSqlConversionFailure(0, text, Box::<skein_domain::Invalid>::new(e))
-        })?;
-        Ok((id, head_row(row, 1)?))
-    };
+    let read = |row: &rusqlite::Row<'_>| Ok((lossy(row, 0)?, head_row(row, 1)?));
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let found = statement.query_map(params![tenant, after, limit], read)?;
-    Ok(found.collect::<rusqlite::Result<_>>()?)
+    let found = found.collect::<rusqlite::Result<Vec<_>>>()?;
+    // A name that is damaged is nobody's; `doctor` tells of the row.
+    let named = |(id, head): (String, HeadRow)| Some((id.parse().ok()?, head));
+    Ok(found.into_iter().filter_map(named).collect())
 }
 
 /// Whether something was left for [`super::clear`].

@@ -52,6 +52,10 @@ impl<'a> Reader<'a> {
         self
     }
 
+    pub(crate) fn scope(&self) -> Option<&RunScope> {
+        self.scope
+    }
+
     pub fn find<E: Entity>(&self, id: &str) -> Result<Option<E>> {
         match self.raw.get(E::TABLE, id)? {
             Some(row) if self.is_visible(E::TABLE, &row)? => {

@@ -1,10 +1,11 @@
 //! The key that the credentials of runs are made with: one file per home, made at the first start.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
+use rustix::io::Errno;
 use skein_engine::{CredentialKey, Ids as _, SystemIds};
 
 use crate::error::UserError;
@@ -19,6 +20,9 @@ pub(super) fn open(home: &Home) -> Result<CredentialKey, UserError> {
     let secret = match read(&path) {
         Ok(Some(secret)) => secret,
         Ok(None) => {
+            if path.exists() {
+                tracing::warn!(path = %path.display(), "the key of run credentials is damaged and replaced; hooks of agents that run are refused until they are restored");
+            }
             let secret = SystemIds.secret();
             write(home.root(), &path, &secret).map_err(|error| failed(&path, &error))?;
             secret
@@ -39,9 +43,19 @@ fn failed(path: &Path, error: &std::io::Error) -> UserError {
 /// The key, if there is a whole one.
 fn read(path: &Path) -> std::io::Result<Option<[u8; 32]>> {
     let mut bytes = vec![];
-    match File::open(path) {
-        Ok(file) => file.take(33).read_to_end(&mut bytes)?,
+    match OpenOptions::new()
+        .read(true)
+        .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed())
+        .open(path)
+    {
+        Ok(file) => {
+            // Whoever can read it can speak for any agent.
+            file.set_permissions(Permissions::from_mode(0o600))?;
+            file.take(33).read_to_end(&mut bytes)?
+        }
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        // A link is not ours; the new key takes its place.
+        Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => return Ok(None),
         Err(error) => return Err(error),
     };
     Ok(bytes.try_into().ok())

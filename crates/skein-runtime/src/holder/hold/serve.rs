@@ -6,7 +6,7 @@ use rustix::net::sockopt::socket_peercred;
 use rustix::process::getuid;
 use rustix::termios::{Winsize, tcsetwinsize};
 
-use super::{DRAW_EVERY, Holder};
+use super::{DRAW_EVERY, Holder, LOOK_SOON};
 use crate::frame::{Ask, Tell, VERSION};
 use crate::holder::client::{Client, Viewer};
 use crate::holder::draw::View;
@@ -307,6 +307,9 @@ impl Holder {
             .clients
             .iter()
             .any(|c| c.gone && Some(c.id) == self.typist);
+        if self.clients.iter().any(|c| c.gone) {
+            self.look_at = self.look_at.min(Instant::now() + LOOK_SOON);
+        }
         self.clients.retain(|c| !c.gone);
         if typist_left {
             self.typist = None;
