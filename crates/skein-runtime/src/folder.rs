@@ -168,10 +168,6 @@ impl Folder {
         Ok(Traces::beginning(mark, group))
     }
 
-    pub(crate) fn lock_path(&self) -> PathBuf {
-        self.path.join("lock")
-    }
-
     /// The lock, held from now on; none when somebody has it.
     pub(crate) fn lock(&self) -> io::Result<Option<File>> {
         let file = OpenOptions::new()

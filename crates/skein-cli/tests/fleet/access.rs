@@ -288,7 +288,7 @@ fn l15_a_reader_starts_no_process() {
             .replace("{receipt}", &receipt)
             .replace("{project}", "api");
         let path = match path.as_str() {
-            "/api/v1/transcripts/search" => format!("{path}?text=x"),
+            "/api/v1/transcripts/search" => format!("{path}?q=x"),
             _ => path,
         };
         for bearer in [&reader, &run] {
