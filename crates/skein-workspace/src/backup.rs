@@ -11,6 +11,7 @@ use skein_domain::{AbsPath, Backup, CommitId, SagaId, SessionId, Timestamp, Work
 use crate::add::key;
 use crate::error::{Error, quoted};
 use crate::git::Git;
+use crate::loose::Project;
 use crate::provider::{Removal, Result};
 use crate::repo::Repo;
 use crate::restore::{Kept, raw_files};
@@ -216,7 +217,7 @@ pub(crate) fn store(
 /// A snapshot of a work tree, not yet under any ref.
 pub(crate) fn snapshot(
     repo: &Repo<'_>,
-    refs: Refs,
+    refs: Refs<'_>,
     session: &SessionId,
     saga: Option<&SagaId>,
     now: Timestamp,
@@ -225,6 +226,7 @@ pub(crate) fn snapshot(
         name: session.as_str(),
         seconds: now.as_micros().div_euclid(1_000_000),
         saga,
+        project: Project::of(repo, refs),
     };
     snapshot::take(repo, refs, &order)
 }
@@ -252,7 +254,7 @@ pub(crate) fn keep(
 /// name and at its time is the same commit, or something has changed since.
 pub(crate) fn matching(
     own: &Repo<'_>,
-    refs: Refs,
+    refs: Refs<'_>,
     home: &Repo<'_>,
     session: &SessionId,
     workspace: &Workspace,

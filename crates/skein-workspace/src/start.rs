@@ -63,7 +63,7 @@ fn branch_of<'a>(place: &Place, workspace: &'a Workspace) -> Result<&'a BranchNa
 /// not bind.
 pub(crate) fn start(
     repo: &Repo<'_>,
-    refs: Refs,
+    refs: Refs<'_>,
     place: &Place,
     workspace: &Workspace,
     traces: &Traces,
@@ -128,7 +128,7 @@ fn base_name(workspace: &Workspace) -> String {
 /// The folder was removed with work in it, which is in a backup.
 fn from_left(
     repo: &Repo<'_>,
-    refs: Refs,
+    refs: Refs<'_>,
     branch: &BranchName,
     tip: Option<CommitId>,
     kept: Kept,
@@ -138,7 +138,7 @@ fn from_left(
     let own = format!("refs/heads/{branch}");
     let head = match (kept.head(), tip) {
         (Some(head), tip)
-            if was_on.as_ref() == Some(&own) && (tip.is_none() || refs != Refs::Shared) =>
+            if was_on.as_ref() == Some(&own) && (tip.is_none() || !refs.is_shared()) =>
         {
             Head::New(branch.clone(), head.clone())
         }
