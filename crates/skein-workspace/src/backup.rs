@@ -177,6 +177,13 @@ pub(crate) fn newest(
     Ok(None)
 }
 
+/// The newest backup under a session's id, which a crash may have kept out of its record. It may be of a session of
+/// another home, so it is only good to be shown.
+pub(crate) fn newest_ref(repo: &Repo<'_>, session: &SessionId) -> Result<Option<String>> {
+    let all = list(repo.git, &repo.folder, &format!("{ALL}{session}/"))?;
+    Ok(all.last().map(|found| found.backup.name(session)))
+}
+
 /// The backup an earlier call of the saga made.
 pub(crate) fn find(repo: &Repo<'_>, session: &SessionId, saga: &SagaId) -> Result<Option<Backup>> {
     let all = list(repo.git, &repo.folder, &format!("{ALL}{session}/"))?;
