@@ -386,6 +386,13 @@ states! {
         ..PLAIN
     };
 
+    l5_many_converted_files_with_long_names: State {
+        kinds: Kinds::Worktree,
+        make: "echo '* text eol=crlf' > .gitattributes; python3 -c \"import os; d = '/'.join(['d' * 200] * 12); os.makedirs(d); [open(f'{d}/' + 'f' * 200 + str(n), 'w').write('a\\n') for n in range(1000)]\"",
+        look: "find ddd* -type f -exec cat {} + | cksum",
+        ..PLAIN
+    };
+
     // Repositories inside.
     l5_three_repositories_deep: State {
         make: "for d in a a/b a/b/c a/b/c/d; do git init -q -b main $d; echo $d > $d/file; git -C $d add file; git -C $d commit -qm $d; echo dirty >> $d/file; echo new > $d/new; git -C $d add new; echo newer > $d/new; done; git -C a/b checkout -q --detach",
