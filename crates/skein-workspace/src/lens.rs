@@ -120,8 +120,6 @@ fn keeps_modes(folder: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
-
     use super::*;
 
     #[test]
