@@ -11,6 +11,7 @@ use skein_domain::{AbsPath, Backup, CommitId, SagaId, SessionId, Timestamp, Work
 use crate::add::key;
 use crate::error::{Error, quoted};
 use crate::git::Git;
+use crate::loose::Project;
 use crate::provider::{Removal, Result};
 use crate::repo::Repo;
 use crate::restore::{Kept, raw_files};
@@ -176,6 +177,13 @@ pub(crate) fn newest(
     Ok(None)
 }
 
+/// The newest backup under a session's id, which a crash may have kept out of its record. It may be of a session of
+/// another home, so it is only good to be shown.
+pub(crate) fn newest_ref(repo: &Repo<'_>, session: &SessionId) -> Result<Option<String>> {
+    let all = list(repo.git, &repo.folder, &format!("{ALL}{session}/"))?;
+    Ok(all.last().map(|found| found.backup.name(session)))
+}
+
 /// The backup an earlier call of the saga made.
 pub(crate) fn find(repo: &Repo<'_>, session: &SessionId, saga: &SagaId) -> Result<Option<Backup>> {
     let all = list(repo.git, &repo.folder, &format!("{ALL}{session}/"))?;
@@ -216,7 +224,7 @@ pub(crate) fn store(
 /// A snapshot of a work tree, not yet under any ref.
 pub(crate) fn snapshot(
     repo: &Repo<'_>,
-    refs: Refs,
+    refs: Refs<'_>,
     session: &SessionId,
     saga: Option<&SagaId>,
     now: Timestamp,
@@ -225,6 +233,7 @@ pub(crate) fn snapshot(
         name: session.as_str(),
         seconds: now.as_micros().div_euclid(1_000_000),
         saga,
+        project: Project::of(repo, refs),
     };
     snapshot::take(repo, refs, &order)
 }
@@ -252,7 +261,7 @@ pub(crate) fn keep(
 /// name and at its time is the same commit, or something has changed since.
 pub(crate) fn matching(
     own: &Repo<'_>,
-    refs: Refs,
+    refs: Refs<'_>,
     home: &Repo<'_>,
     session: &SessionId,
     workspace: &Workspace,

@@ -404,6 +404,7 @@ impl Provider for Clone {
         snapshot::diff(
             self.git(),
             &own,
+            Refs::Cloned,
             workspace.base_commit.as_ref(),
             "diff",
             stat,

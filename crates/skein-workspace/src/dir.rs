@@ -139,6 +139,7 @@ impl Provider for Dir {
             Some(repo) => snapshot::diff(
                 &self.git,
                 &repo,
+                Refs::Shared,
                 workspace.base_commit.as_ref(),
                 "diff",
                 stat,

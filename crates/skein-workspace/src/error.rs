@@ -62,7 +62,7 @@ pub enum Error {
         project: PathBuf,
         reason: &'static str,
     },
-    #[error("cannot {what} `{path}`")]
+    #[error("cannot {what} `{path}`: {source}")]
     Io {
         what: &'static str,
         path: PathBuf,

@@ -1,21 +1,23 @@
-//! Repositories inside a work tree, where neither the index nor `git status` tells of them: in folders that
-//! are ignored, and those of submodules that are not checked out any more. They go with the folder too.
+//! Repositories inside a work tree, which go with its folder: wherever a `.git` is, and those of submodules that are
+//! not checked out any more. git itself lists only some of them: none in a folder with tracked files, for one.
 
+use std::collections::HashSet;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
 use crate::git::{self, Git, Said};
+use crate::loose::Project;
 use crate::provider::Result;
 use crate::repo::Repo;
 use crate::root::{is_below, is_same};
-use crate::state::Refs;
+use crate::state::{Entries, Refs};
 
 /// What is at a path inside a work tree.
 #[derive(Debug)]
 pub(crate) enum Inside<'a> {
-    /// A repository, with whose refs its commits are kept by.
-    Repository(Repo<'a>, Refs),
+    Repository(Repo<'a>),
     /// A git directory that git takes for no repository, or will not read.
     Unreadable,
     /// No repository; a `.git` that leads nowhere is a file like any other.
@@ -30,15 +32,7 @@ pub(crate) fn open<'a>(repo: &Repo<'a>, path: &Path) -> Result<Inside<'a>> {
     }
     match Repo::open(repo.git, &folder) {
         // git looks further up when it does not like what it finds.
-        Ok(inner) if !is_same(&inner.dir, &repo.dir) => {
-            let goes = [&repo.folder, &repo.dir];
-            let refs = match goes.iter().any(|goes| is_below(&inner.common, goes)) {
-                true => Refs::Own,
-                // A worktree of a repository elsewhere, which stays.
-                false => Refs::Shared,
-            };
-            Ok(Inside::Repository(inner, refs))
-        }
+        Ok(inner) if !is_same(&inner.dir, &repo.dir) => Ok(Inside::Repository(inner)),
         Ok(_)
         | Err(Error::NotARepository { .. } | Error::Bare { .. } | Error::GitFailed { .. }) => {
             Ok(match dot_git.join("objects").is_dir() {
@@ -50,8 +44,115 @@ pub(crate) fn open<'a>(repo: &Repo<'a>, path: &Path) -> Result<Inside<'a>> {
     }
 }
 
-/// Paths of repositories in folders that git ignores.
-pub(crate) fn ignored(repo: &Repo<'_>) -> Result<Vec<PathBuf>> {
+/// A folder of a work tree with a `.git` in it.
+#[derive(Debug)]
+pub(crate) struct DotGit<'a> {
+    pub(crate) path: PathBuf,
+    pub(crate) inside: Found<'a>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Found<'a> {
+    Repository {
+        inner: Repo<'a>,
+        refs: Refs<'a>,
+        /// A submodule at another commit than the index records.
+        moved: bool,
+    },
+    Unreadable,
+    /// No repository, in a folder that git does not ignore.
+    Files,
+}
+
+/// Every `.git` below a work tree, but for those below another repository, which finds its own.
+pub(crate) fn find<'a>(
+    repo: &Repo<'a>,
+    entries: &Entries,
+    project: Project<'a>,
+) -> Result<Vec<DotGit<'a>>> {
+    let ignored = ignored_folders(repo)?;
+    let mut found = Vec::new();
+    let mut pending = vec![(PathBuf::new(), false)];
+    while let Some((path, above_ignored)) = pending.pop() {
+        let is_ignored = above_ignored || ignored.contains(&path);
+        let Some((folders, has_dot_git)) = list(&repo.folder.join(&path))? else {
+            continue;
+        };
+        if has_dot_git && !path.as_os_str().is_empty() {
+            let inside = match open(repo, &path)? {
+                Inside::Repository(inner) => {
+                    let recorded = entries.links.get(&path).map(String::as_str);
+                    Some(judge(repo, inner, recorded, is_ignored, project)?)
+                }
+                Inside::Unreadable => Some(Found::Unreadable),
+                Inside::Nothing if is_ignored => None,
+                Inside::Nothing => Some(Found::Files),
+            };
+            let is_repository = !matches!(inside, None | Some(Found::Files));
+            if let Some(inside) = inside {
+                let path = path.clone();
+                found.push(DotGit { path, inside });
+            }
+            if is_repository {
+                continue;
+            }
+        }
+        let below = folders.iter().map(|name| (path.join(name), is_ignored));
+        pending.extend(below);
+    }
+    found.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(found)
+}
+
+/// Whose refs keep the commits of a repository inside, `recorded` being its commit in the index.
+fn judge<'a>(
+    repo: &Repo<'a>,
+    inner: Repo<'a>,
+    recorded: Option<&str>,
+    is_ignored: bool,
+    project: Project<'a>,
+) -> Result<Found<'a>> {
+    let head = inner.find_ref("HEAD")?;
+    let moved = recorded.is_some() && recorded != head.as_ref().map(|head| head.as_str());
+    let top = project.workspace;
+    let goes = [&repo.folder, &repo.dir, &top.folder, &top.dir];
+    let is_module = recorded.is_some() && is_below(&inner.common, &repo.dir.join("modules"));
+    let refs = if !goes.iter().any(|goes| is_below(&inner.common, goes)) {
+        // A worktree of a repository elsewhere, which stays.
+        Refs::Shared
+    } else if is_ignored || is_module && !moved {
+        Refs::Remote
+    } else {
+        Refs::Nested(project)
+    };
+    Ok(Found::Repository { inner, refs, moved })
+}
+
+/// The folders in a folder, and whether there is a `.git` too; none when the folder has gone meanwhile.
+fn list(folder: &Path) -> Result<Option<(Vec<std::ffi::OsString>, bool)>> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(_) => {
+            return Err(Error::Unreadable {
+                path: folder.to_owned(),
+            });
+        }
+    };
+    let (mut folders, mut has_dot_git) = (Vec::new(), false);
+    for entry in entries {
+        let entry = entry.map_err(Error::io("read", folder))?;
+        if entry.file_name() == ".git" {
+            has_dot_git = true;
+        } else if entry.file_type().is_ok_and(|t| t.is_dir()) {
+            folders.push(entry.file_name());
+        }
+    }
+    Ok(Some((folders, has_dot_git)))
+}
+
+/// The topmost folders that git ignores. One with tracked files in it is none.
+fn ignored_folders(repo: &Repo<'_>) -> Result<HashSet<PathBuf>> {
     let said = repo
         .git
         .read(&repo.folder, "ls-files")
@@ -61,31 +162,8 @@ pub(crate) fn ignored(repo: &Repo<'_>) -> Result<Vec<PathBuf>> {
         .most(1 << 30)
         .run()?;
     check_seen(repo, &said)?;
-    let mut found = Vec::new();
-    for path in said.parts() {
-        if let Some(folder) = path.strip_suffix(b"/") {
-            walk(&repo.folder, &git::path(folder), &mut found)?;
-        }
-    }
-    Ok(found)
-}
-
-fn walk(top: &Path, below: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
-    let folder = top.join(below);
-    if fs::symlink_metadata(folder.join(".git")).is_ok() {
-        found.push(below.to_owned());
-        return Ok(());
-    }
-    let entries = fs::read_dir(&folder).map_err(|_| Error::Unreadable {
-        path: folder.clone(),
-    })?;
-    for entry in entries {
-        let entry = entry.map_err(Error::io("read", &folder))?;
-        if entry.file_type().is_ok_and(|t| t.is_dir()) {
-            walk(top, &below.join(entry.file_name()), found)?;
-        }
-    }
-    Ok(())
+    let folders = said.parts().filter_map(|path| path.strip_suffix(b"/"));
+    Ok(folders.map(git::path).collect())
 }
 
 /// git passes over folders it may not read, with a warning and without an error.

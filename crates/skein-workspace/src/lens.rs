@@ -13,6 +13,7 @@ use std::path::Path;
 use crate::git::Call;
 use crate::provider::Result;
 use crate::repo::Repo;
+use crate::scratch::unique;
 
 /// What a repository may have been told about its file system, and how carefully files are compared.
 const SETTINGS: [&str; 7] = [
@@ -105,7 +106,7 @@ impl Lens {
 
 /// Whether the file system keeps the executable bit, whatever the repository says of it.
 fn keeps_modes(folder: &Path) -> bool {
-    let probe = folder.join(format!("skein-mode.{}", std::process::id()));
+    let probe = folder.join(unique("mode", "probe"));
     let mode = |mode| {
         fs::set_permissions(&probe, fs::Permissions::from_mode(mode)).ok()?;
         Some(fs::metadata(&probe).ok()?.permissions().mode() & 0o777)
@@ -115,4 +116,21 @@ fn keeps_modes(folder: &Path) -> bool {
     // What stays is swept away with other left-overs.
     drop(fs::remove_file(&probe));
     kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn concurrent_probes_do_not_disturb_each_other() {
+        let folder = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            let probe = || (0..500).all(|_| keeps_modes(folder.path()));
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(probe)).collect();
+            for thread in threads {
+                assert!(thread.join().unwrap());
+            }
+        });
+    }
 }

@@ -1,9 +1,13 @@
-//! Commits that go with a repository's folder, because no remote has them.
+//! Commits that go with a repository's folder, because no repository that stays has them.
 //!
-//! What a remote has is told by its branches as last seen, by the boundary of a shallow repository (it came
-//! from there), and by `refs/skein/known/`: what we ourselves brought, such as tags that are on no branch. Of a
-//! clone of the project's repository only the last counts, which is brought anew before each look: anybody can
-//! write that a remote has a commit, and remotes drop commits.
+//! Anybody can write that a remote has a commit, and remotes drop commits, so only the project's repository
+//! counts. A clone of it fetches what it has into `refs/skein/known/` before each look. For other repositories
+//! inside a work tree [`Project`] answers.
+//!
+//! Remotes are trusted in two cases ([`Refs::Remote`]): for submodules at the commit that the project records, and
+//! for repositories in ignored folders, whose files can be fetched again. What a remote has is then told by its
+//! branches as last seen, by the boundary of a shallow repository, and by `refs/skein/known/`: what Skein itself
+//! fetched, such as tags that are on no branch.
 
 use std::collections::HashSet;
 use std::fs;
@@ -29,11 +33,83 @@ pub(crate) const KNOWN_OF_PROJECT: [&str; 3] = [
     KNOWN_TAGS,
 ];
 
+/// The repository that stays when a workspace goes, as the workspace sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Project<'a> {
+    pub(crate) workspace: &'a Repo<'a>,
+    /// The refs of the workspace that name what the project's repository has, as options of `rev-list`.
+    refs: &'static [&'static str],
+}
+
+impl<'a> Project<'a> {
+    pub(crate) fn of(workspace: &'a Repo<'a>, refs: Refs<'_>) -> Self {
+        let refs: &[&str] = match refs {
+            Refs::Cloned => &[
+                "--glob=refs/skein/known/heads/*",
+                "--glob=refs/skein/known/remotes/*",
+                "--glob=refs/skein/known/tags/*",
+            ],
+            Refs::Shared | Refs::Remote | Refs::Nested(_) => &["--branches", "--remotes", "--tags"],
+        };
+        Self { workspace, refs }
+    }
+
+    /// Of some commits of another repository, those that the project's does not hold.
+    fn without(&self, commits: &[String]) -> Result<HashSet<String>> {
+        let present = self.workspace.find_all(commits)?.into_iter().flatten();
+        let present: Vec<CommitId> = present.collect();
+        let input: String = present.iter().map(|id| format!("{id}\n")).collect();
+        let unreachable = asked_again(|| {
+            self.workspace
+                .git
+                .read(&self.workspace.folder, "rev-list")
+                .args(["--stdin", "--not"])
+                .args(self.refs)
+                .input(input.clone().into_bytes())
+                .env("GIT_NO_REPLACE_OBJECTS", "1")
+                .most(1 << 30)
+                .text()
+        })?;
+        let unreachable: HashSet<&str> = unreachable.lines().collect();
+        let present: HashSet<&str> = present.iter().map(CommitId::as_str).collect();
+        let is_missing =
+            |id: &&String| !present.contains(id.as_str()) || unreachable.contains(id.as_str());
+        Ok(commits.iter().filter(is_missing).cloned().collect())
+    }
+}
+
+/// How often git is asked again while other sessions' branches go.
+const TRIES: usize = 20;
+
+/// Asks again when another session's branch went between git's listing it and its looking it up.
+pub(crate) fn asked_again(ask: impl Fn() -> Result<String>) -> Result<String> {
+    let mut said = ask();
+    for _ in 0..TRIES {
+        match &said {
+            Err(Error::GitFailed { stderr, .. }) if stderr.contains("bad object") => said = ask(),
+            _ => break,
+        }
+    }
+    said
+}
+
+/// Commits that refs, heads of worktrees included, point to.
+fn tips(repo: &Repo<'_>) -> Result<Vec<String>> {
+    let call = repo.git.read(&repo.folder, "rev-list");
+    let said = call
+        .args(["--no-walk", "--all"])
+        .env("GIT_NO_REPLACE_OBJECTS", "1")
+        .most(1 << 30)
+        .text()?;
+    Ok(said.lines().map(str::to_owned).collect())
+}
+
 /// Refs that are nobody's work.
-fn passed_over(refs: Refs) -> &'static [&'static str] {
+fn passed_over(refs: Refs<'_>) -> &'static [&'static str] {
     match refs {
-        Refs::Shared | Refs::Own => &["refs/remotes/", KNOWN],
+        Refs::Shared | Refs::Remote => &["refs/remotes/", KNOWN],
         Refs::Cloned => &[KNOWN],
+        Refs::Nested(_) => &[],
     }
 }
 
@@ -47,13 +123,30 @@ pub(crate) fn mark_known(repo: &Repo<'_>) -> Result<()> {
 }
 
 /// How many there are, on whatever ref, the stash and heads of other worktrees included.
-pub(crate) fn count(repo: &Repo<'_>, refs: Refs) -> Result<u64> {
+pub(crate) fn count(repo: &Repo<'_>, refs: Refs<'_>) -> Result<u64> {
     let call = repo.git.read(&repo.folder, "rev-list").arg("--count");
-    number(&all_but_known(repo, refs, call).text()?)
+    let Refs::Nested(project) = refs else {
+        return number(&all_but_known(repo, refs, call).text()?);
+    };
+    let tips = tips(repo)?;
+    let loose = project.without(&tips)?;
+    if loose.is_empty() {
+        return Ok(0);
+    }
+    let line = |id: &String| match loose.contains(id) {
+        true => format!("{id}\n"),
+        false => format!("^{id}\n"),
+    };
+    let input: String = tips.iter().map(line).collect();
+    let call = call.arg("--stdin").input(input.into_bytes());
+    number(&call.env("GIT_NO_REPLACE_OBJECTS", "1").text()?)
 }
 
 /// Whether one commit is nowhere else.
-pub(crate) fn is_loose(repo: &Repo<'_>, refs: Refs, commit: &CommitId) -> Result<bool> {
+pub(crate) fn is_loose(repo: &Repo<'_>, refs: Refs<'_>, commit: &CommitId) -> Result<bool> {
+    if let Refs::Nested(project) = refs {
+        return Ok(!project.without(&[commit.to_string()])?.is_empty());
+    }
     let call = repo
         .git
         .read(&repo.folder, "rev-list")
@@ -68,35 +161,43 @@ pub(crate) fn number(text: &str) -> Result<u64> {
     })
 }
 
-fn all_but_known<'a>(repo: &Repo<'a>, refs: Refs, mut call: Call<'a>) -> Call<'a> {
+fn all_but_known<'a>(repo: &Repo<'a>, refs: Refs<'_>, mut call: Call<'a>) -> Call<'a> {
     for prefix in passed_over(refs) {
         call = call.arg(format!("--exclude={prefix}*"));
     }
     but_known(repo, refs, call.arg("--all"))
 }
 
-fn but_known<'a>(repo: &Repo<'_>, refs: Refs, call: Call<'a>) -> Call<'a> {
+fn but_known<'a>(repo: &Repo<'_>, refs: Refs<'_>, call: Call<'a>) -> Call<'a> {
     let shallow = fs::read_to_string(repo.common.join("shallow")).unwrap_or_default();
     let call = call.arg("--not");
     let call = match refs {
-        Refs::Shared | Refs::Own => call.arg("--remotes"),
-        Refs::Cloned => call,
+        Refs::Shared | Refs::Remote => call.arg("--remotes"),
+        Refs::Cloned | Refs::Nested(_) => call,
     };
     call.arg(format!("--glob={KNOWN}*"))
         .args(shallow.lines().filter(|id| id.parse::<CommitId>().is_ok()))
 }
 
 /// What must be kept so that none of them is lost, each with what it was.
-pub(crate) fn parts(repo: &Repo<'_>, refs: Refs) -> Result<Vec<(CommitId, Part)>> {
-    let call = repo.git.read(&repo.folder, "rev-list").most(1 << 30);
-    let loose = all_but_known(repo, refs, call).text()?;
-    let loose: HashSet<&str> = loose.lines().collect();
+pub(crate) fn parts(repo: &Repo<'_>, refs: Refs<'_>) -> Result<Vec<(CommitId, Part)>> {
+    let loose: HashSet<String> = match refs {
+        Refs::Nested(project) => project.without(&tips(repo)?)?,
+        Refs::Shared | Refs::Remote | Refs::Cloned => {
+            let call = repo.git.read(&repo.folder, "rev-list").most(1 << 30);
+            let said = all_but_known(repo, refs, call).text()?;
+            said.lines().map(str::to_owned).collect()
+        }
+    };
     if loose.is_empty() {
         return Ok(Vec::new());
     }
     let mut parts = Vec::new();
-    for (object, name) in work_refs(repo, refs)? {
-        let Some(commit) = repo.find_ref(&name)? else {
+    let work_refs = work_refs(repo, refs)?;
+    let names: Vec<String> = work_refs.iter().map(|(_, name)| name.clone()).collect();
+    let commits = repo.find_all(&names)?;
+    for ((object, name), commit) in work_refs.into_iter().zip(commits) {
+        let Some(commit) = commit else {
             continue;
         };
         if !loose.contains(commit.as_str()) {
@@ -114,7 +215,7 @@ pub(crate) fn parts(repo: &Repo<'_>, refs: Refs) -> Result<Vec<(CommitId, Part)>
 }
 
 /// Refs that may be work: what they point to, and their name.
-fn work_refs(repo: &Repo<'_>, refs: Refs) -> Result<Vec<(String, String)>> {
+fn work_refs(repo: &Repo<'_>, refs: Refs<'_>) -> Result<Vec<(String, String)>> {
     let text = repo
         .git
         .read(&repo.folder, "for-each-ref")
@@ -154,7 +255,7 @@ fn stashes(repo: &Repo<'_>) -> Result<Vec<(CommitId, Part)>> {
 }
 
 /// Worktrees of a repository that goes lose their heads with it.
-fn heads_elsewhere(repo: &Repo<'_>, loose: &HashSet<&str>) -> Result<Vec<(CommitId, Part)>> {
+fn heads_elsewhere(repo: &Repo<'_>, loose: &HashSet<String>) -> Result<Vec<(CommitId, Part)>> {
     if !repo.common.join("worktrees").is_dir() {
         return Ok(Vec::new());
     }

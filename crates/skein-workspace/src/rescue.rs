@@ -5,10 +5,11 @@ use skein_domain::{CommitId, SessionId};
 use crate::git::Call;
 use crate::git_dir::{self, Besides};
 use crate::inside;
+use crate::loose::Project;
 use crate::provider::Result;
 use crate::repo::{Registration, Repo};
 use crate::snapshot::{self, Order};
-use crate::state::{Entries, in_progress};
+use crate::state::{Entries, Refs, in_progress};
 
 /// Keeps staged files, the commits of a detached head, those of submodules and an operation in progress, each under
 /// `refs/skein/rescued/<session>/<commit>`. Returns the refs.
@@ -38,6 +39,7 @@ fn submodules(
         name: session.as_str(),
         seconds: 0,
         saga: None,
+        project: Project::of(repo, Refs::Shared),
     };
     let gone = Repo {
         dir: registration.dir.clone(),

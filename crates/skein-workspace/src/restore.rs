@@ -61,7 +61,14 @@ pub(crate) fn apply(repo: &Repo<'_>, kept: &Kept, name: &str) -> Result<()> {
         .args(["--reset", "-u", &staged])
         .run()?;
     let nested: Vec<(&Path, &CommitId)> = kept.note.nested().collect();
-    let within = |path: &Path| nested.iter().any(|(n, _)| path.starts_with(n));
+    let mut apart = Vec::new();
+    for (path, _) in &nested {
+        // Beside tracked files of this repository, which are brought back here.
+        if !is_tree(repo, &staged, path)? {
+            apart.push(*path);
+        }
+    }
+    let within = |path: &Path| apart.iter().any(|n| path.starts_with(n));
     let skipped = state.as_ref().map(State::skipped_present);
     let skipped = skipped.unwrap_or_default();
     write_files(repo, kept, &staged, skipped, name, &within)?;
@@ -84,6 +91,17 @@ pub(crate) fn apply(repo: &Repo<'_>, kept: &Kept, name: &str) -> Result<()> {
         state.bring_operations(repo)?;
     }
     Ok(())
+}
+
+fn is_tree(repo: &Repo<'_>, tree: &str, path: &Path) -> Result<bool> {
+    let said = repo
+        .git
+        .read(&repo.folder, "ls-tree")
+        .args(["-z", "--full-tree", tree, "--"])
+        .arg(path)
+        .env("GIT_LITERAL_PATHSPECS", "1")
+        .run()?;
+    Ok(said.stdout.starts_with(b"040000 "))
 }
 
 /// A branch that had no commit yet.

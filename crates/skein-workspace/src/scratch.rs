@@ -21,6 +21,13 @@ use crate::state::Entries;
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
+/// A name for something of ours in a git directory that no other thread or process uses. [`sweep`] knows by it
+/// which process it was.
+pub(crate) fn unique(name: &str, kind: &str) -> String {
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    format!("skein-{name}.{}.{number}.{kind}", std::process::id())
+}
+
 /// This file has the last word on attributes, so nothing is converted.
 const NO_CONVERSION: &str = "* -text !eol !crlf -ident !filter !working-tree-encoding\n";
 
@@ -33,9 +40,7 @@ pub(crate) struct Scratch {
 impl Scratch {
     pub(crate) fn empty(repo: &Repo<'_>, name: &str) -> Result<Self> {
         sweep(&repo.dir);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("skein-{name}.{}.{number}.scratch", std::process::id());
-        let dir = repo.dir.join(name);
+        let dir = repo.dir.join(unique(name, "scratch"));
         erase(&dir)?;
         let scratch = Self { dir };
         scratch

@@ -27,7 +27,7 @@ use crate::git_dir;
 use crate::inside::{self, Module};
 use crate::lens::Lens;
 use crate::lfs;
-use crate::loose;
+use crate::loose::{self, Project};
 use crate::note::{Note, Part};
 use crate::provider::Result;
 use crate::repo::Repo;
@@ -45,6 +45,8 @@ pub(crate) struct Order<'a> {
     pub(crate) seconds: i64,
     /// Written into it, so that who asked finds it again.
     pub(crate) saga: Option<&'a SagaId>,
+    /// What stays when the workspace goes.
+    pub(crate) project: Project<'a>,
 }
 
 #[derive(Clone, Debug)]
@@ -55,7 +57,7 @@ pub(crate) struct Snapshot {
     pub(crate) needed: bool,
 }
 
-pub(crate) fn take(repo: &Repo<'_>, refs: Refs, order: &Order<'_>) -> Result<Snapshot> {
+pub(crate) fn take(repo: &Repo<'_>, refs: Refs<'_>, order: &Order<'_>) -> Result<Snapshot> {
     let entries = Entries::read(repo)?;
     let head = repo.find_ref("HEAD")?;
     let mut note = Note {
@@ -108,7 +110,7 @@ pub(crate) fn take(repo: &Repo<'_>, refs: Refs, order: &Order<'_>) -> Result<Sna
     }
     let kept_refs = match refs {
         Refs::Shared => git_dir::own_refs(repo)?,
-        Refs::Own | Refs::Cloned => loose::parts(repo, refs)?,
+        Refs::Remote | Refs::Nested(_) | Refs::Cloned => loose::parts(repo, refs)?,
     };
     needed |= !kept_refs.is_empty();
     note.parts.extend(kept_refs);
@@ -169,7 +171,7 @@ pub(crate) fn keep_module(
     order: &Order<'_>,
 ) -> Result<Option<CommitId>> {
     let inner = module.repo();
-    if loose::count(&inner, Refs::Own)? == 0 {
+    if loose::count(&inner, Refs::Remote)? == 0 {
         return Ok(None);
     }
     // Its history ends somewhere, so it cannot be given on.
@@ -186,7 +188,7 @@ pub(crate) fn keep_module(
         commit: head.clone(),
         in_progress: None,
         exact: true,
-        parts: loose::parts(&inner, Refs::Own)?,
+        parts: loose::parts(&inner, Refs::Remote)?,
     };
     let tree = match &head {
         Some(head) => tree_of(&inner, head)?,
@@ -239,11 +241,11 @@ const UPLOAD_PACK: &str = "--upload-pack=env GIT_WORK_TREE=/ GIT_GRAFT_FILE=/dev
     GIT_NO_REPLACE_OBJECTS=1 git -c core.hooksPath=/dev/null -c advice.graftFileDeprecated=false -c uploadpack.allowAnySHA1InWant=true upload-pack";
 
 /// Whether the head's commit stays without a snapshot.
-fn is_kept(repo: &Repo<'_>, refs: Refs, note: &Note, head: &CommitId) -> Result<bool> {
-    if refs == Refs::Shared && note.head.is_some() {
+fn is_kept(repo: &Repo<'_>, refs: Refs<'_>, note: &Note, head: &CommitId) -> Result<bool> {
+    if refs.is_shared() && note.head.is_some() {
         return Ok(true);
     }
-    if refs != Refs::Shared {
+    if !refs.is_shared() {
         return Ok(!loose::is_loose(repo, refs, head)?);
     }
     let call = repo.git.read(&repo.folder, "rev-list").args([
@@ -306,6 +308,7 @@ pub(crate) fn signed(call: git::Call<'_>, seconds: i64) -> git::Call<'_> {
 pub(crate) fn diff(
     git: &Git,
     repo: &Repo<'_>,
+    refs: Refs<'_>,
     base: Option<&CommitId>,
     name: &str,
     stat: bool,
@@ -315,6 +318,7 @@ pub(crate) fn diff(
         name,
         seconds: 0,
         saga: None,
+        project: Project::of(repo, refs),
     };
     let tree = tree(repo, &order)?;
     let base = match base {

@@ -3,7 +3,7 @@
 use skein_domain::{BranchName, CommitId, Workspace, WorkspaceState};
 
 use crate::backup;
-use crate::error::Error;
+use crate::error::{Error, quoted};
 use crate::provider::Result;
 use crate::repo::Repo;
 use crate::restore::Kept;
@@ -63,7 +63,7 @@ fn branch_of<'a>(place: &Place, workspace: &'a Workspace) -> Result<&'a BranchNa
 /// not bind.
 pub(crate) fn start(
     repo: &Repo<'_>,
-    refs: Refs,
+    refs: Refs<'_>,
     place: &Place,
     workspace: &Workspace,
     traces: &Traces,
@@ -88,10 +88,22 @@ pub(crate) fn start(
         Some(_) => Ok(Start {
             head: Head::Branch(branch.clone()),
             kept: None,
-            note: Some(format!("rebuilt from branch {branch}")),
+            note: Some(from_branch(repo, place, branch)?),
         }),
         None => without_branch(repo, place, workspace, branch, base()),
     }
+}
+
+/// Nothing says which backup belongs back into the folder, so none is applied; the user can look at the newest.
+fn from_branch(repo: &Repo<'_>, place: &Place, branch: &BranchName) -> Result<String> {
+    let mut note = format!("rebuilt from branch {branch}");
+    if let Some(name) = backup::newest_ref(repo, &place.session)? {
+        let folder = quoted(&repo.folder);
+        note.push_str(&format!(
+            "; the newest backup under its id was not applied: `git -C {folder} show --first-parent {name}` shows it"
+        ));
+    }
+    Ok(note)
 }
 
 fn first(
@@ -128,7 +140,7 @@ fn base_name(workspace: &Workspace) -> String {
 /// The folder was removed with work in it, which is in a backup.
 fn from_left(
     repo: &Repo<'_>,
-    refs: Refs,
+    refs: Refs<'_>,
     branch: &BranchName,
     tip: Option<CommitId>,
     kept: Kept,
@@ -138,7 +150,7 @@ fn from_left(
     let own = format!("refs/heads/{branch}");
     let head = match (kept.head(), tip) {
         (Some(head), tip)
-            if was_on.as_ref() == Some(&own) && (tip.is_none() || refs != Refs::Shared) =>
+            if was_on.as_ref() == Some(&own) && (tip.is_none() || !refs.is_shared()) =>
         {
             Head::New(branch.clone(), head.clone())
         }

@@ -1,15 +1,15 @@
 //! What a work tree holds: its index read entry by entry, what is half-way, what lies in repositories
 //! inside it.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::git;
 use crate::git_dir;
-use crate::inside::{self, Inside};
+use crate::inside::{self, DotGit, Found};
 use crate::lens::Lens;
-use crate::loose;
+use crate::loose::{self, Project};
 use crate::provider::{Contents, Result};
 use crate::repo::Repo;
 use crate::scratch::Scratch;
@@ -17,8 +17,8 @@ use crate::scratch::Scratch;
 /// What of the index needs care.
 #[derive(Debug, Default)]
 pub(crate) struct Entries {
-    /// Where other repositories are checked out, submodules for the most part.
-    pub(crate) links: Vec<PathBuf>,
+    /// Where other repositories are checked out, submodules for the most part, and at which commit.
+    pub(crate) links: BTreeMap<PathBuf, String>,
     /// Files git was told to take for unchanged.
     pub(crate) assumed: Vec<Vec<u8>>,
     /// Files git was told not to look at, whether they are on the disk or not.
@@ -74,9 +74,8 @@ impl Entries {
             return;
         };
         let on_disk = || fs::symlink_metadata(folder.join(git::path(path))).is_ok();
-        let link = git::path(path);
-        if mode == "160000" && self.links.last() != Some(&link) {
-            self.links.push(link);
+        if mode == "160000" {
+            self.links.insert(git::path(path), object.into());
         }
         if stage != "0" {
             self.unmerged.push(Unmerged {
@@ -142,15 +141,23 @@ pub(crate) fn head_branch(repo: &Repo<'_>) -> Result<Option<String>> {
 }
 
 /// Whose refs a work tree's commits are kept by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refs {
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Refs<'a> {
     /// The project's repository: its branches outlive the folder.
     Shared,
-    /// Its own, which go with the folder: only what remotes have is safe.
-    Own,
+    /// Its own, which go with the folder; what its remotes have is safe.
+    Remote,
+    /// Its own, which go with the folder: only what the project's repository has is safe.
+    Nested(Project<'a>),
     /// Its own, as a clone of the project's repository: only what that one has is safe. What the clone says of
     /// other remotes may be stale or made up.
     Cloned,
+}
+
+impl Refs<'_> {
+    pub(crate) fn is_shared(self) -> bool {
+        matches!(self, Self::Shared)
+    }
 }
 
 #[derive(Debug)]
@@ -160,12 +167,17 @@ pub(crate) struct Look {
     pub(crate) work: Vec<String>,
 }
 
-/// Looks at a work tree and the repositories inside it.
-pub(crate) fn look(repo: &Repo<'_>, refs: Refs, name: &str) -> Result<Look> {
+/// Looks at a workspace and the repositories inside it.
+pub(crate) fn look(repo: &Repo<'_>, refs: Refs<'_>, name: &str) -> Result<Look> {
+    look_within(repo, refs, Project::of(repo, refs), name)
+}
+
+fn look_within(repo: &Repo<'_>, refs: Refs<'_>, project: Project<'_>, name: &str) -> Result<Look> {
     let entries = Entries::read(repo)?;
     let mut work = Vec::new();
     let mut loose_commits = 0;
-    let changed = changes(repo, &entries, name)?;
+    let inside = inside::find(repo, &entries, project)?;
+    let changed = changes(repo, &entries, &inside, name)?;
     if changed > 0 {
         work.push(format!("{changed} changed or untracked files"));
     }
@@ -173,32 +185,31 @@ pub(crate) fn look(repo: &Repo<'_>, refs: Refs, name: &str) -> Result<Look> {
     if !copied.is_empty() {
         work.push(format!("{} changed copies of ignored files", copied.len()));
     }
-    let mut inside = entries.links.clone();
-    inside.extend(inside::ignored(repo)?);
-    for path in &inside {
-        match inside::open(repo, path)? {
-            Inside::Repository(inner, refs) => {
-                let found = look(&inner, refs, name)?;
+    for DotGit { path, inside } in &inside {
+        let shown = path.display();
+        match inside {
+            Found::Repository { inner, refs, .. } => {
+                let found = look_within(inner, *refs, project, name)?;
                 loose_commits += found.contents.loose_commits;
                 let found = found.work.into_iter();
-                work.extend(found.map(|w| format!("{w} in `{}`", path.display())));
+                work.extend(found.map(|w| format!("{w} in `{shown}`")));
             }
-            Inside::Unreadable => work.push(format!(
-                "a repository in `{}` that git cannot read",
-                path.display()
-            )),
-            Inside::Nothing => {
-                let folder = fs::read_dir(repo.folder.join(path));
-                let files = folder.is_ok_and(|mut entries| entries.next().is_some());
-                if files && entries.links.contains(path) {
-                    let path = path.display();
-                    work.push(format!("files in `{path}`, where a submodule belongs"));
-                }
+            Found::Unreadable => {
+                work.push(format!("a repository in `{shown}` that git cannot read"));
             }
+            Found::Files => work.push(format!("files in `{shown}/.git`, which is no repository")),
+        }
+    }
+    for path in entries.links.keys() {
+        let folder = repo.folder.join(path);
+        let empty = fs::read_dir(&folder).map_or(true, |mut entries| entries.next().is_none());
+        if !empty && fs::symlink_metadata(folder.join(".git")).is_err() {
+            let path = path.display();
+            work.push(format!("files in `{path}`, where a submodule belongs"));
         }
     }
     for module in inside::modules(repo)? {
-        let commits = loose::count(&module.repo(), Refs::Own)?;
+        let commits = loose::count(&module.repo(), Refs::Remote)?;
         if commits > 0 {
             loose_commits += commits;
             let name = module.name.display();
@@ -212,14 +223,14 @@ pub(crate) fn look(repo: &Repo<'_>, refs: Refs, name: &str) -> Result<Look> {
         work.push(format!("a {what} in progress"));
     }
     let own_refs = git_dir::own_refs(repo)?.len();
-    if own_refs > 0 && refs == Refs::Shared {
+    if own_refs > 0 && refs.is_shared() {
         work.push(format!("{own_refs} refs of this worktree"));
     }
     let dirty = !work.is_empty();
     let branch = head_branch(repo)?;
     let own_commits = own_commits(repo, refs, branch.as_deref())?;
     // A branch of the project's repository keeps its commits when the folder goes.
-    if own_commits > 0 && (refs != Refs::Shared || branch.is_none()) {
+    if own_commits > 0 && (!refs.is_shared() || branch.is_none()) {
         work.push(format!("{own_commits} commits that nothing else holds"));
         loose_commits += own_commits;
     }
@@ -234,7 +245,8 @@ pub(crate) fn look(repo: &Repo<'_>, refs: Refs, name: &str) -> Result<Look> {
     })
 }
 
-fn changes(repo: &Repo<'_>, entries: &Entries, name: &str) -> Result<usize> {
+/// Files that differ from the head. What is in repositories inside is looked at there.
+fn changes(repo: &Repo<'_>, entries: &Entries, inside: &[DotGit<'_>], name: &str) -> Result<usize> {
     let scratch = match entries.hidden().is_empty() {
         true => None,
         false => Some(Scratch::copy(repo, name)?),
@@ -242,22 +254,24 @@ fn changes(repo: &Repo<'_>, entries: &Entries, name: &str) -> Result<usize> {
     let mut call = Lens::of(repo)?
         .call(repo, "status")
         .args(["--porcelain", "-z", "--untracked-files=all"])
-        .args(["--ignore-submodules=none", "--no-renames"]);
+        .args(["--ignore-submodules=dirty", "--no-renames"]);
     if let Some(scratch) = &scratch {
         scratch.uncover(repo, entries)?;
         call = call.index(&scratch.index());
     }
     let said = call.run()?;
     inside::check_seen(repo, &said)?;
-    Ok(said.parts().count())
+    let inside: BTreeSet<&Path> = inside.iter().map(|found| found.path.as_path()).collect();
+    let is_inside = |line: &&[u8]| {
+        let folder = line.strip_prefix(b"?? ").and_then(|l| l.strip_suffix(b"/"));
+        folder.is_some_and(|path| inside.contains(git::path(path).as_path()))
+    };
+    Ok(said.parts().filter(|line| !is_inside(line)).count())
 }
 
-/// How often git is asked again while other sessions' branches go.
-const TRIES: usize = 20;
-
 /// Commits no other ref that stays behind holds.
-fn own_commits(repo: &Repo<'_>, refs: Refs, branch: Option<&str>) -> Result<u64> {
-    if refs != Refs::Shared {
+fn own_commits(repo: &Repo<'_>, refs: Refs<'_>, branch: Option<&str>) -> Result<u64> {
+    if !refs.is_shared() {
         return loose::count(repo, refs);
     }
     if repo.find_ref("HEAD")?.is_none() {
@@ -278,15 +292,5 @@ fn own_commits(repo: &Repo<'_>, refs: Refs, branch: Option<&str>) -> Result<u64>
         ]);
         call.text()
     };
-    let mut said = count();
-    for _ in 0..TRIES {
-        match &said {
-            // Another session's branch went between git's listing it and its looking it up.
-            Err(crate::Error::GitFailed { stderr, .. }) if stderr.contains("bad object") => {
-                said = count()
-            }
-            _ => break,
-        }
-    }
-    loose::number(&said?)
+    loose::number(&loose::asked_again(count)?)
 }

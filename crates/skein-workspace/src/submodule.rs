@@ -47,8 +47,8 @@ pub(crate) fn bring(repo: &Repo<'_>, limit: Duration, lock: &Lock) -> Result<Opt
 
 /// What they have now is from their remotes, even where no branch of those has it.
 fn mark_known(repo: &Repo<'_>) -> Result<()> {
-    for link in Entries::read(repo)?.links {
-        if let Inside::Repository(inner, _) = inside::open(repo, &link)? {
+    for link in Entries::read(repo)?.links.keys() {
+        if let Inside::Repository(inner) = inside::open(repo, link)? {
             loose::mark_known(&inner)?;
             mark_known(&inner)?;
         }

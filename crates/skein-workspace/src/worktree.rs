@@ -363,6 +363,7 @@ impl Provider for Worktree {
         snapshot::diff(
             self.git(),
             &own,
+            Refs::Shared,
             workspace.base_commit.as_ref(),
             "diff",
             stat,

@@ -233,6 +233,95 @@ fn l5_a_worktree_inside_is_not_taken_for_a_repository_that_goes() {
     assert!(!is_clean(&fixture, &made));
 }
 
+#[test]
+fn l5_a_repository_in_a_folder_with_tracked_files_is_work() {
+    for fixture in [worktree(), clone()] {
+        let made = fixture.made();
+        let make = "cd src; git init -q -b main .; git add .; git commit -qm mine";
+        fixture.ground.sh(made.path.as_str(), make);
+        assert!(!is_clean(&fixture, &made));
+        there_and_back(&fixture, &made, "git -C src log --format='%H %s'");
+    }
+}
+
+#[test]
+fn l5_a_dot_git_in_a_folder_with_tracked_files_is_work() {
+    for fixture in [worktree(), clone()] {
+        let made = fixture.made();
+        let make = "mkdir src/.git; echo notes > src/.git/notes.txt";
+        fixture.ground.sh(made.path.as_str(), make);
+        assert!(!is_clean(&fixture, &made));
+        there_and_back(&fixture, &made, "cat src/.git/notes.txt");
+    }
+}
+
+#[test]
+fn l5_a_pushed_repository_inside_is_work() {
+    for fixture in [worktree(), clone()] {
+        let made = fixture.made();
+        fixture.ground.sh(
+            made.path.as_str(),
+            "git init -q --bare -b main ../up.git; git init -q -b main inner; cd inner; echo a > a; git add a; \
+             git commit -qm mine; git push -q -u ../../up.git main; git update-ref refs/remotes/x/y HEAD",
+        );
+        assert!(!is_clean(&fixture, &made));
+        there_and_back(&fixture, &made, "git -C inner log --format='%H %s'");
+    }
+}
+
+#[test]
+fn a_clean_clone_of_the_project_inside_is_no_work() {
+    for fixture in [worktree(), clone()] {
+        let made = fixture.made();
+        let project = fixture.ground.project();
+        let project = project.as_str().replace('\'', r"'\''");
+        fixture.ground.sh(
+            made.path.as_str(),
+            &format!("git clone -q '{project}' inner"),
+        );
+        // The project moving on does not make it work.
+        fixture
+            .ground
+            .project_sh("git commit -q --allow-empty -m later");
+        assert!(is_clean(&fixture, &made));
+        let (session, saga) = (fixture.session(), fixture.saga(1));
+        let backup = fixture
+            .provider
+            .backup(&session, &made, &saga, fixture.now());
+        assert_eq!(backup.unwrap(), None);
+        fixture.provider.remove(&made, Removal::KeepWork).unwrap();
+    }
+}
+
+#[test]
+fn l5_a_submodule_at_another_commit_of_its_remote_is_kept() {
+    for fixture in [worktree(), clone()] {
+        with_submodule(&fixture);
+        fixture.ground.sh(
+            fixture.ground.path("elsewhere"),
+            "git commit -q --allow-empty -m newer",
+        );
+        let made = fixture.made();
+        fixture.ground.sh(
+            made.path.as_str(),
+            "cd lib; git fetch -q; git checkout -q origin/main",
+        );
+        let script = "git -C lib log --format='%H %s'; git status --porcelain";
+        there_and_back(&fixture, &made, script);
+    }
+}
+
+#[test]
+fn l5_a_submodule_whose_folder_is_gone_does_not_block_removal() {
+    for fixture in [worktree(), clone()] {
+        with_submodule(&fixture);
+        let made = fixture.made();
+        fixture.ground.sh(made.path.as_str(), "rm -r lib");
+        let (made, _) = fixture.backed_up(&made);
+        fixture.provider.remove(&made, Removal::BackedUp).unwrap();
+    }
+}
+
 /// An object as git-lfs keeps it.
 const LARGE: &str =
     "D=$(git rev-parse --git-common-dir)/lfs/objects/ab/cd; mkdir -p $D; echo large > $D/abcd";

@@ -334,6 +334,29 @@ fn l5_a_folder_deleted_by_hand_comes_back_from_its_branch() {
 }
 
 #[test]
+fn l5_a_folder_rebuilt_from_its_branch_names_the_newest_backup() {
+    let fixture = fresh();
+    let made = fixture.made();
+    let path = made.path.as_str();
+    fixture.ground.sh(path, "echo precious > new");
+    // A crash right after the backup: it is neither recorded nor marked as what belongs into the folder.
+    let (_, backup) = fixture.backed_up(&made);
+    fixture.ground.project_sh(
+        "git for-each-ref --format='delete %(refname)' refs/skein/left | git update-ref --stdin",
+    );
+    fs::remove_dir_all(path).unwrap();
+    let again = fixture.provider.make(&fixture.session(), &made).unwrap();
+    let note = again.note.unwrap();
+    assert!(note.contains("rebuilt from branch skein/api-7"), "{note}");
+    assert!(note.contains(&backup.name(&fixture.session())), "{note}");
+    assert!(!std::path::Path::new(path).join("new").exists());
+    // The command in the note shows what the backup holds.
+    let command = note.split('`').nth(1).unwrap();
+    let shown = fixture.ground.project_sh(command);
+    assert!(shown.contains("precious"), "{note}");
+}
+
+#[test]
 fn l5_what_was_staged_in_a_folder_deleted_by_hand_is_rescued() {
     let fixture = fresh();
     let made = fixture.made();

@@ -386,6 +386,13 @@ states! {
         ..PLAIN
     };
 
+    l5_many_converted_files_with_long_names: State {
+        kinds: Kinds::Worktree,
+        make: "echo '* text eol=crlf' > .gitattributes; python3 -c \"import os; d = '/'.join(['d' * 200] * 12); os.makedirs(d); [open(f'{d}/' + 'f' * 200 + str(n), 'w').write('a\\n') for n in range(1000)]\"",
+        look: "find ddd* -type f -exec cat {} + | cksum",
+        ..PLAIN
+    };
+
     // Repositories inside.
     l5_three_repositories_deep: State {
         make: "for d in a a/b a/b/c a/b/c/d; do git init -q -b main $d; echo $d > $d/file; git -C $d add file; git -C $d commit -qm $d; echo dirty >> $d/file; echo new > $d/new; git -C $d add new; echo newer > $d/new; done; git -C a/b checkout -q --detach",
@@ -469,6 +476,43 @@ states! {
         project: "git init -q -b main ../elsewhere/x; echo x > ../elsewhere/x/x; git -C ../elsewhere/x add .; git -C ../elsewhere/x commit -qm x; git submodule --quiet add \"$PWD/../elsewhere/x\" x; git config submodule.x.ignore all; git commit -qm x",
         make: "cd x; echo more >> x; git commit -qam mine; echo d >> x; cd ..; git rm -q --cached x",
         look: "git -C x log --format=%s; git -C x status --porcelain; git ls-files x",
+        ..PLAIN
+    };
+
+    l5_a_repository_in_a_folder_with_tracked_files: State {
+        make: "cd src; git init -q -b main .; git add .; git commit -qm all; echo precious > b.txt; git add b.txt; git commit -qm b; git rm -q b.txt; git commit -qm gone",
+        look: "git status --porcelain; git -C src log --format='%H %s'; git -C src show HEAD~1:b.txt; git -C src status --porcelain",
+        ..PLAIN
+    };
+    l5_a_repository_that_ignores_tracked_files_of_its_folder: State {
+        make: "cd many; git init -q -b main .; echo '[1-5]' > .gitignore; git add .; git commit -qm mine; echo changed > 1; rm 2; echo changed > 6; rm 7; git init -q deep; echo d > deep/d; git -C deep add d; git -C deep commit -qm deep",
+        look: "git status --porcelain; git -C many log --format='%H %s'; git -C many status --porcelain; git -C many/deep log --format='%H %s'",
+        ..PLAIN
+    };
+    l5_dot_git_that_is_no_repository_in_a_folder_with_tracked_files: State {
+        make: "mkdir src/.git; echo notes > src/.git/notes.txt; echo 'gitdir: /nowhere/at/all' > many/.git",
+        look: "cat src/.git/notes.txt many/.git; git status --porcelain",
+        ..PLAIN
+    };
+    l5_a_repository_below_a_dot_git_that_is_no_repository: State {
+        make: "echo garbage > src/.git; git init -q -b main src/in; cd src/in; echo a > a; git add a; git commit -qm mine",
+        look: "cat src/.git; git -C src/in log --format='%H %s'",
+        ..PLAIN
+    };
+    l5_a_repository_inside_whose_remote_is_gone: State {
+        make: "git init -q --bare -b main ../gone.git; git clone -q ../gone.git inner 2>/dev/null; cd inner; git switch -qc main; echo a > a; git add a; git commit -qm mine; git push -q origin main; rm -rf ../../gone.git; git update-ref refs/remotes/x/y HEAD; echo more > ../two",
+        look: "git -C inner log --format='%H %s'; git -C inner status --porcelain; git -C inner rev-parse refs/remotes/x/y; git status --porcelain",
+        ..PLAIN
+    };
+    l5_a_pushed_repository_inside_that_was_added_as_a_link: State {
+        make: "git init -q --bare -b main ../gone.git; git clone -q ../gone.git inner 2>/dev/null; cd inner; git switch -qc main; echo a > a; git add a; git commit -qm mine; git push -q origin main; rm -rf ../../gone.git; cd ..; git -c advice.addEmbeddedRepo=false add inner; git commit -qm link",
+        look: "git -C inner log --format='%H %s'; git -C inner status --porcelain; git status --porcelain",
+        ..PLAIN
+    };
+    l5_a_file_where_a_submodule_belongs: State {
+        project: "git init -q -b main ../elsewhere/x; echo x > ../elsewhere/x/x; git -C ../elsewhere/x add .; git -C ../elsewhere/x commit -qm x; git submodule --quiet add \"$PWD/../elsewhere/x\" x; git commit -qm x",
+        make: "rm -rf x; echo precious > x; echo more > two",
+        look: "cat x two",
         ..PLAIN
     };
 

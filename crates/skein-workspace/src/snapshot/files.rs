@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use skein_domain::CommitId;
@@ -11,7 +12,7 @@ use crate::error::Error;
 use crate::furnish;
 use crate::git;
 use crate::git_dir::{self, Besides};
-use crate::inside::{self, Inside};
+use crate::inside::{self, DotGit, Found as InsideFound};
 use crate::lens::Lens;
 use crate::lfs;
 use crate::provider::Result;
@@ -39,13 +40,11 @@ pub(super) fn add_files(
 ) -> Result<Found> {
     let mut found = Found::default();
     files.uncover(repo, entries)?;
-    let mut changed = changed(repo, lens, files, &mut found.besides)?;
+    let mut changed = changed(repo, lens, files, entries, &mut found.besides)?;
     // What is staged may have been converted on its way into the index.
     changed.extend(changed_between(repo, head_tree, staged)?);
     changed.extend(entries.skipped_present.iter().map(|p| git::path(p)));
     changed.extend(furnish::changed_copies(repo)?);
-    let mut inside: Vec<(PathBuf, Origin)> = Vec::new();
-    inside.extend(entries.links.iter().map(|p| (p.clone(), Origin::Listed)));
     let others = ["--others", "--exclude-standard", "-z"];
     let untracked = lens
         .call(repo, "ls-files")
@@ -53,11 +52,36 @@ pub(super) fn add_files(
         .index(&files.index())
         .run()?;
     inside::check_seen(repo, &untracked)?;
+    // Folders that git takes for other repositories, submodules included.
+    let mut opaque: BTreeSet<PathBuf> = entries.links.keys().cloned().collect();
     for path in untracked.parts() {
         match path.strip_suffix(b"/") {
-            Some(folder) => inside.push((git::path(folder), Origin::Listed)),
-            None => drop(changed.insert(git::path(path))),
+            Some(folder) => opaque.insert(git::path(folder)),
+            None => changed.insert(git::path(path)),
+        };
+    }
+    let mut kept = Vec::new();
+    let mut repositories = BTreeSet::new();
+    for DotGit { path, inside } in inside::find(repo, entries, order.project)? {
+        match inside {
+            InsideFound::Repository { inner, refs, moved } => {
+                repositories.insert(path.clone());
+                kept.push((path, inner, refs, moved));
+            }
+            InsideFound::Unreadable => {
+                repositories.insert(path.clone());
+                verbatim(repo, &path, &mut changed, &mut found)?;
+            }
+            InsideFound::Files => {
+                let odd = &mut found.besides.odd;
+                git_dir::files_below(&repo.folder, &path.join(".git"), odd)?;
+            }
         }
+    }
+    // No repository after all: every file in it. What is below a repository is kept with that.
+    let within = |path: &PathBuf| path.ancestors().any(|above| repositories.contains(above));
+    for path in opaque.iter().filter(|path| !within(path)) {
+        verbatim(repo, path, &mut changed, &mut found)?;
     }
     let folders = lens
         .call(repo, "ls-files")
@@ -66,23 +90,12 @@ pub(super) fn add_files(
         .index(&files.index())
         .run()?;
     for folder in folders.parts().filter_map(|p| p.strip_suffix(b"/")) {
-        oddities(repo, &git::path(folder), &mut found.besides)?;
-    }
-    let ignored = inside::ignored(repo)?;
-    inside.extend(ignored.into_iter().map(|p| (p, Origin::Ignored)));
-    let mut kept = Vec::new();
-    for (path, origin) in inside {
-        match inside::open(repo, &path)? {
-            Inside::Repository(inner, refs) => kept.push((path, inner, refs)),
-            Inside::Nothing if origin == Origin::Ignored => {}
-            Inside::Unreadable | Inside::Nothing => {
-                verbatim(repo, &path, &mut changed, &mut found)?
-            }
-        }
+        let empty = &mut found.besides.empty;
+        empty_folders(repo, &git::path(folder), &repositories, empty)?;
     }
     let mut nested = Vec::new();
-    for (path, inner, refs) in kept {
-        match keep_nested(repo, &inner, refs, order)? {
+    for (path, inner, refs, moved) in kept {
+        match keep_nested(repo, &inner, refs, moved, order)? {
             Kept::Nothing => {}
             Kept::Snapshot { commit, tree } => nested.push((path, commit, tree)),
             Kept::Verbatim => verbatim(repo, &path, &mut changed, &mut found)?,
@@ -100,23 +113,17 @@ pub(super) fn add_files(
     Ok(found)
 }
 
-/// How a path inside came to be looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Origin {
-    Listed,
-    Ignored,
-}
-
 /// Tracked files that may differ from the index. git compares contents only where times leave it in doubt.
 fn changed(
     repo: &Repo<'_>,
     lens: &Lens,
     files: &Scratch,
+    entries: &Entries,
     besides: &mut Besides,
 ) -> Result<BTreeSet<PathBuf>> {
     let said = lens
         .call(repo, "diff-files")
-        .args(["--raw", "-z", "--no-renames", "--ignore-submodules=all"])
+        .args(["--raw", "-z", "--no-renames", "--ignore-submodules=dirty"])
         .index(&files.index())
         .run()?;
     let mut found = BTreeSet::new();
@@ -125,7 +132,17 @@ fn changed(
         if head.ends_with(b"A") {
             besides.intended.push(path.to_vec());
         }
-        found.insert(git::path(path));
+        let path = git::path(path);
+        // A submodule that is there is kept as a repository; one that is not may have given way to a file.
+        let is_folder = || {
+            repo.folder
+                .join(&path)
+                .symlink_metadata()
+                .is_ok_and(|m| m.is_dir())
+        };
+        if !(entries.links.contains_key(&path) && is_folder()) {
+            found.insert(path);
+        }
     }
     Ok(found)
 }
@@ -203,18 +220,17 @@ fn verbatim(
     Ok(())
 }
 
-/// Folders without files, and whatever is called `.git` without being a repository, in an untracked folder.
-fn oddities(repo: &Repo<'_>, below: &Path, besides: &mut Besides) -> Result<()> {
-    let folder = repo.folder.join(below);
-    if fs::symlink_metadata(folder.join(".git")).is_ok() {
-        match inside::open(repo, below)? {
-            Inside::Repository(..) | Inside::Unreadable => return Ok(()),
-            Inside::Nothing => {
-                let dot_git = below.join(".git");
-                git_dir::files_below(&repo.folder, &dot_git, &mut besides.odd)?;
-            }
-        }
+/// Folders without files in an untracked folder, but for those of repositories inside.
+fn empty_folders(
+    repo: &Repo<'_>,
+    below: &Path,
+    repositories: &BTreeSet<PathBuf>,
+    empty: &mut Vec<PathBuf>,
+) -> Result<()> {
+    if repositories.contains(below) {
+        return Ok(());
     }
+    let folder = repo.folder.join(below);
     let entries = fs::read_dir(&folder).map_err(|_| Error::Unreadable {
         path: folder.clone(),
     })?;
@@ -223,11 +239,11 @@ fn oddities(repo: &Repo<'_>, below: &Path, besides: &mut Besides) -> Result<()> 
         any = true;
         let entry = entry.map_err(Error::io("read", &folder))?;
         if entry.file_type().is_ok_and(|t| t.is_dir()) && entry.file_name() != ".git" {
-            oddities(repo, &below.join(entry.file_name()), besides)?;
+            empty_folders(repo, &below.join(entry.file_name()), repositories, empty)?;
         }
     }
     if !any {
-        besides.empty.push(below.to_owned());
+        empty.push(below.to_owned());
     }
     Ok(())
 }
@@ -245,13 +261,19 @@ enum Kept {
 
 /// A repository inside goes away with the folder, so its work is kept here: its files in our tree, its
 /// commits by being our parents.
-fn keep_nested(repo: &Repo<'_>, inner: &Repo<'_>, refs: Refs, order: &Order<'_>) -> Result<Kept> {
+fn keep_nested(
+    repo: &Repo<'_>,
+    inner: &Repo<'_>,
+    refs: Refs<'_>,
+    moved: bool,
+    order: &Order<'_>,
+) -> Result<Kept> {
     let Snapshot {
         commit,
         tree,
         needed,
     } = take(inner, refs, order)?;
-    if !needed {
+    if !needed && !moved {
         return Ok(Kept::Nothing);
     }
     // The history of a shallow repository ends somewhere, and other hashes name nothing here.
@@ -271,27 +293,25 @@ fn keep_nested(repo: &Repo<'_>, inner: &Repo<'_>, refs: Refs, order: &Order<'_>)
     Ok(Kept::Snapshot { commit, tree })
 }
 
-/// Puts the files of a repository inside where its link or nothing was.
+/// Puts the files of a repository inside where its link or nothing was, or beside tracked files of this one.
 fn graft(repo: &Repo<'_>, files: &Scratch, path: &Path, tree: &str) -> Result<()> {
-    files
-        .call(repo, "rm")
-        .args([
-            "--cached",
-            "-f",
-            "-r",
-            "-q",
-            "--ignore-unmatch",
-            "--sparse",
-            "--",
-        ])
-        .arg(path)
-        // It may be called `a*`, which is not all that begins with an a.
-        .env("GIT_LITERAL_PATHSPECS", "1")
+    let said = files
+        .call(repo, "ls-tree")
+        .args(["-r", "-z", "--full-tree", tree])
+        .most(1 << 30)
         .run()?;
-    let mut prefix = path.as_os_str().to_owned();
-    prefix.push("/");
-    let mut option = std::ffi::OsString::from("--prefix=");
-    option.push(prefix);
-    files.call(repo, "read-tree").arg(option).arg(tree).run()?;
+    let path = path.as_os_str().as_bytes();
+    let mut input = format!("0 {}\t", "0".repeat(tree.len())).into_bytes();
+    input.extend(path.iter().copied().chain([0]));
+    for line in said.parts() {
+        if let Some(tab) = line.iter().position(|b| *b == b'\t') {
+            input.extend([&line[..=tab], path, b"/", &line[tab + 1..], b"\0"].concat());
+        }
+    }
+    files
+        .call(repo, "update-index")
+        .args(["-z", "--index-info"])
+        .input(input)
+        .run()?;
     Ok(())
 }

@@ -1,9 +1,9 @@
 //! Files that a checkout by git would change, so that people who check a backup out can be told.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use skein_domain::CommitId;
 
@@ -49,16 +49,26 @@ pub(super) fn raw(
     }
     let said = files
         .call(repo, "ls-files")
-        .args(["--stage", "-z", "--"])
-        .args(&converted)
-        .env("GIT_LITERAL_PATHSPECS", "1")
+        .args(["--stage", "-z"])
         .most(1 << 30)
         .run()?;
+    // The paths may be more than fit into the arguments of a program.
+    let converted: HashSet<&Path> = converted.iter().map(PathBuf::as_path).collect();
+    let mut input = Vec::new();
+    for line in said.parts() {
+        let path = line
+            .iter()
+            .position(|b| *b == b'\t')
+            .map(|t| &line[t + 1..]);
+        if path.is_some_and(|path| converted.contains(git::path(path).as_path())) {
+            input.extend(line.iter().copied().chain([0]));
+        }
+    }
     let exact = Scratch::empty(repo, order.name)?;
     exact
         .call(repo, "update-index")
         .args(["-z", "--index-info"])
-        .input(said.stdout)
+        .input(input)
         .run()?;
     let tree = exact.write_tree(repo)?;
     commit(repo, &tree, &[], "skein: bytes as on the disk", order).map(Some)
