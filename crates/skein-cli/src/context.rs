@@ -103,11 +103,20 @@ impl Context {
             return Err(error.into());
         }
         if self.inside()?.is_some() {
-            // It would be in the agent's process tree, and end with it.
-            return Err(UserError::unavailable("the daemon is not running")
-                .hint("agents do not start it; any `skein` command of its user does"));
+            return Err(presence::not_started_by_agents());
         }
         start::start(self, client, &start::Wanted::default()).await
+    }
+
+    /// Refuses to start the daemon of the home whose session this command runs in. That daemon would be in the
+    /// agent's process tree: killing the session would end it, and with it what it started for other sessions.
+    pub(crate) fn check_may_start_daemon(&self) -> Result<(), UserError> {
+        let credential = utf8("SKEIN_CREDENTIAL", self.environment.credential.as_deref())?;
+        let is_own = credential.is_some_and(|credential| is_of_home(credential, &self.home));
+        match self.inside()? {
+            Some(_) if is_own => Err(presence::not_started_by_agents()),
+            _ => Ok(()),
+        }
     }
 
     /// A client if the daemon runs already; one that answers soon, for questions about the daemon itself.

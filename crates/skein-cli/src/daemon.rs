@@ -7,6 +7,7 @@
 pub(crate) mod fleet;
 mod lock;
 mod log;
+mod place;
 mod transcripts;
 
 use std::io::Write as _;
@@ -88,6 +89,7 @@ fn start(options: RunOptions) -> Result<(), UserError> {
         transcripts::adopt_files(&backend)?;
     }
     let store = Store::new(backend.clone());
+    place::check(&options.home, &backend, &store)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(std::thread::available_parallelism().map_or(2, |n| n.get().clamp(2, 8)))
         // Reads run on these; more of them than read connections would only wait.
@@ -179,6 +181,10 @@ async fn serve_until_stopped(
         tracing::warn!("some requests were not finished in time");
     }
     opened.close();
+    let lost = match lost {
+        Some(lost) => Some(lock.settle(&options.home, lost).await),
+        None => None,
+    };
     tracing::info!("stopped");
     Ok(lost)
 }

@@ -81,6 +81,12 @@ pub(crate) fn not_running() -> UserError {
         .hint("`skein daemon start` starts it, and so does any command that needs it")
 }
 
+/// For a command inside a session.
+pub(crate) fn not_started_by_agents() -> UserError {
+    UserError::unavailable("the daemon is not running")
+        .hint("agents do not start it; any `skein` command of its user does")
+}
+
 pub(crate) fn silent(pid: Option<Pid>) -> UserError {
     let error = UserError::new(Kind::TimedOut, format!("{} does not answer", named(pid)));
     match pid.map(Pid::as_raw_nonzero) {

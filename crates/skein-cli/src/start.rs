@@ -43,6 +43,7 @@ pub(crate) async fn start(
     client: &Client,
     wanted: &Wanted,
 ) -> Result<(), UserError> {
+    context.check_may_start_daemon()?;
     context.home.create()?;
     let deadline = Instant::now() + PATIENCE;
     match context.presence(client).await {

@@ -46,7 +46,8 @@ impl Groups {
         }
     }
 
-    /// The cgroup in which groups can be made; else why there is none. Makes a group and removes it to find out.
+    /// The cgroup in which groups can be made; else why there is none. To find out, it makes a group, moves this
+    /// process into it and back, and removes it.
     pub fn find(&self) -> Result<PathBuf, String> {
         let parent = match self {
             Self::Off => return Err("`daemon.cgroup` is `off`".into()),
@@ -64,14 +65,19 @@ impl Groups {
             .write(true)
             .open(above.join("cgroup.procs"))
             .map_err(|e| format!("`{}` cannot be written to: {e}", above.display()))?;
-        let probe = parent.join(format!("{PREFIX}probe.{}", std::process::id()));
-        fs::create_dir(&probe).map_err(|e| format!("no group can be made in `{shown}`: {e}"))?;
-        let can_kill = probe.join("cgroup.kill").exists();
-        let _ = fs::remove_dir(&probe);
-        match can_kill {
-            true => Ok(parent),
-            false => Err("the kernel has no `cgroup.kill`; it came with Linux 5.14".into()),
+        let probe = Group {
+            path: parent.join(format!("{PREFIX}probe.{}", std::process::id())),
+        };
+        fs::create_dir(&probe.path)
+            .map_err(|e| format!("no group can be made in `{shown}`: {e}"))?;
+        let can_kill = probe.path.join("cgroup.kill").exists();
+        let entered = probe.enter().map(drop);
+        probe.remove();
+        if !can_kill {
+            return Err("the kernel has no `cgroup.kill`; it came with Linux 5.14".into());
         }
+        entered.map_err(|e| format!("no process can be moved into groups of `{shown}`: {e}"))?;
+        Ok(parent)
     }
 }
 
@@ -88,28 +94,26 @@ impl Group {
         Ok(Self { path })
     }
 
-    /// The group that a record names. The record lies where agents can write, so the path counts only if it is
-    /// a cgroup whose name begins as the run's own does.
+    /// The group that a record names. The record lies where agents can write, so the path counts only if it leads
+    /// to a cgroup whose own name begins as the run's does. Links are followed first: the name of a link says
+    /// nothing, and below a cgroup there can be none, so the path stays what it was found to be.
     pub(crate) fn recorded(path: &Path, mark: &str) -> Option<Self> {
+        let path = path.canonicalize().ok()?;
         let file = path.file_name().and_then(|name| name.to_str());
         let named = file.is_some_and(|file| file.starts_with(&name(mark)));
-        (named && is_cgroup(path)).then(|| Self {
-            path: path.to_owned(),
-        })
+        (named && is_cgroup(&path)).then_some(Self { path })
     }
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Runs `act` inside the group and comes back: what it starts stays there from its first instruction on.
-    pub(crate) fn inside<T>(&self, act: impl FnOnce() -> T) -> io::Result<T> {
+    /// Moves this process into the group until the result is dropped. What it starts meanwhile is in the group from
+    /// its first instruction on, and stays there.
+    pub(crate) fn enter(&self) -> io::Result<Inside> {
         let before = own().ok_or_else(|| io::Error::other("this process is in no cgroup"))?;
         move_to(&self.path)?;
-        let result = act();
-        // Should it fail we stay in the group, and `kill` spares it.
-        let _ = move_to(&before);
-        Ok(result)
+        Ok(Inside { before })
     }
 
     /// Every process in it and in groups below it.
@@ -153,6 +157,19 @@ impl Group {
             at += 1;
         }
         found
+    }
+}
+
+/// This process is in a group; dropped, it goes back to where it came from.
+#[derive(Debug)]
+pub(crate) struct Inside {
+    before: PathBuf,
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        // Should it fail we stay in the group, and `kill` spares it.
+        let _ = move_to(&self.before);
     }
 }
 

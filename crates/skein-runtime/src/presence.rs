@@ -37,10 +37,53 @@ pub fn is_removed(lock: &File) -> bool {
     lock.metadata().is_ok_and(|metadata| metadata.nlink() == 0)
 }
 
-/// Whether the file at `path` is the open one.
-pub fn is_at(lock: &File, path: &Path) -> bool {
-    let (Ok(open), Ok(found)) = (lock.metadata(), path.metadata()) else {
-        return false;
-    };
-    (open.dev(), open.ino()) == (found.dev(), found.ino())
+/// Whether an open file or folder still has its path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathState {
+    Here,
+    /// Nothing is at the path, or something else.
+    Gone,
+    /// The file system does not say, so nothing may be concluded.
+    Unknown,
+}
+
+impl PathState {
+    pub fn of(open: &File, path: &Path) -> Self {
+        let found = match path.metadata() {
+            Ok(found) => found,
+            Err(error) => {
+                return match error.kind() {
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Self::Gone,
+                    _ => Self::Unknown,
+                };
+            }
+        };
+        match open.metadata() {
+            Ok(open) if (open.dev(), open.ino()) == (found.dev(), found.ino()) => Self::Here,
+            Ok(_) => Self::Gone,
+            Err(_) => Self::Unknown,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn l3_only_an_absent_or_different_file_is_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let open = File::create(&path).unwrap();
+        assert_eq!(PathState::of(&open, &path), PathState::Here);
+        let other = folder.path().join("other");
+        assert_eq!(PathState::of(&open, &other), PathState::Gone);
+        std::fs::write(&other, "").unwrap();
+        assert_eq!(PathState::of(&open, &other), PathState::Gone);
+        assert_eq!(PathState::of(&open, &path.join("below")), PathState::Gone);
+        // Any other failure to look, here a loop of links, says nothing about the file.
+        let looped = folder.path().join("loop");
+        std::os::unix::fs::symlink(&looped, &looped).unwrap();
+        assert_eq!(PathState::of(&open, &looped), PathState::Unknown);
+    }
 }

@@ -12,6 +12,9 @@ use skein_store::backend::Result;
 
 use crate::{SqliteBackend, failure, open, schema};
 
+/// The name under which the home's own folder is recorded; its id is its path.
+const HOME: &str = ".";
+
 /// A file of the home that is not derived from others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HomeFile {
@@ -33,20 +36,34 @@ impl HomeFile {
 impl SqliteBackend {
     /// The id of the file as it was recorded.
     pub fn home_file(&self, file: HomeFile) -> Result<Option<String>> {
-        self.with_reader(|connection| recorded(connection, file))
+        self.with_reader(|connection| recorded(connection, file.name()))
     }
 
     /// Records the file's id, or that there is no such file any more. Durable when it returns.
     pub fn record_home_file(&self, file: HomeFile, id: Option<&str>) -> Result<()> {
+        self.record(file.name(), id)
+    }
+
+    /// The path of the home as it was recorded.
+    pub fn home_path(&self) -> Result<Option<String>> {
+        self.with_reader(|connection| recorded(connection, HOME))
+    }
+
+    /// Records the home's path. Durable when it returns.
+    pub fn record_home_path(&self, path: &str) -> Result<()> {
+        self.record(HOME, Some(path))
+    }
+
+    fn record(&self, name: &'static str, id: Option<&str>) -> Result<()> {
         let id = id.map(str::to_owned);
         let run = Box::new(move |connection: &Connection, path: &Path| {
             let done = match &id {
                 Some(id) => {
                     let sql = "INSERT INTO home_files (name, id) VALUES (?1, ?2)
                                ON CONFLICT (name) DO UPDATE SET id = excluded.id";
-                    connection.execute(sql, [file.name(), id])
+                    connection.execute(sql, [name, id])
                 }
-                None => connection.execute("DELETE FROM home_files WHERE name = ?1", [file.name()]),
+                None => connection.execute("DELETE FROM home_files WHERE name = ?1", [name]),
             };
             done.map(|_| ()).map_err(|e| failure::of(path, &e))
         });
@@ -67,14 +84,14 @@ pub fn recorded_home_file(path: &Path, file: HomeFile) -> Result<Option<String>>
         // Earlier schemas have no such record.
         match schema::version(&connection)? {
             0..3 => Ok(None),
-            _ => recorded(&connection, file),
+            _ => recorded(&connection, file.name()),
         }
     });
     found.map_err(|e| failure::of(path, &e))
 }
 
-fn recorded(connection: &Connection, file: HomeFile) -> rusqlite::Result<Option<String>> {
+fn recorded(connection: &Connection, name: &str) -> rusqlite::Result<Option<String>> {
     let sql = "SELECT id FROM home_files WHERE name = ?1";
-    let found = connection.query_row(sql, [file.name()], |row| row.get(0));
+    let found = connection.query_row(sql, [name], |row| row.get(0));
     found.optional()
 }

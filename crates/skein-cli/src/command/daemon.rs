@@ -67,6 +67,7 @@ pub(crate) struct RunArgs {
 
 /// `daemon run`: outside of the runtime the other commands share.
 pub(crate) fn run_here(context: &Context, args: &RunArgs) -> Result<(), UserError> {
+    context.check_may_start_daemon()?;
     let settings = match Settings::load(&context.environment, None) {
         Err(error) if args.announce => {
             let body = serde_json::to_string(&error.to_body()).unwrap_or_default();

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock, inotify};
 use rustix::io::Errno;
-use skein_runtime::presence::{drain, is_at, is_removed, watch_lock};
+use skein_runtime::presence::{PathState, drain, is_removed, watch_lock};
 use tokio::io::unix::AsyncFd;
 
 use super::LOCKED;
@@ -20,47 +20,81 @@ use crate::home::Home;
 /// How often the daemon looks whether its home is still there, should the kernel not have told.
 const LOOK: Duration = Duration::from_secs(60);
 
+/// How long a daemon whose lock file was removed waits for the rest of the home to follow, before it says what was
+/// removed. Nobody is served meanwhile.
+const REMOVAL: Duration = Duration::from_secs(2);
+const REMOVAL_LOOK: Duration = Duration::from_millis(50);
+
 /// Held as long as this lives.
 #[derive(Debug)]
 pub(super) struct Lock {
     file: File,
+    /// The home's folder, by which a lost lock file is told from a lost home.
+    root: File,
 }
 
-/// What became of a home whose daemon must not go on.
+/// Why a daemon must not go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HomeLost {
     Removed,
-    /// Renamed with what is in it. Every path the daemon knows is wrong now; holders go on, and the next daemon finds
-    /// them at the new place.
+    /// Renamed with what is in it. Every path the daemon knows is wrong now; holders go on.
     Moved,
+    /// The home is there, but another daemon could start in it.
+    LockFile,
 }
 
 impl HomeLost {
     pub(super) fn to_error(self, home: &Home) -> UserError {
         let root = home.root().display();
-        let what = match self {
-            Self::Removed => "was removed",
-            Self::Moved => "was moved away",
-        };
-        let error = UserError::unavailable(format!("the home `{root}` {what}; the daemon stops"));
         match self {
-            Self::Removed => error.hint("the agents of this home end too"),
-            Self::Moved => error.hint("set SKEIN_HOME to its new place; its agents go on"),
+            Self::Removed => {
+                UserError::unavailable(format!("the home `{root}` was removed; the daemon stops"))
+                    .hint("the agents of this home end too")
+            }
+            Self::Moved => UserError::unavailable(format!(
+                "the home `{root}` was moved away; the daemon stops"
+            ))
+            .hint("move it back; its agents go on meanwhile"),
+            Self::LockFile => UserError::unavailable(format!(
+                "the lock file `{}` was removed or replaced; the daemon stops, because another one could start",
+                home.lock().display()
+            ))
+            .hint("its agents go on; the next `skein` command starts a new daemon, which finds them"),
         }
     }
 }
 
 impl Lock {
+    /// What is known to be lost. An error of the file system is no evidence.
+    fn find_loss(&self, home: &Home) -> Option<HomeLost> {
+        let is_removed = is_removed(&self.file);
+        if !is_removed && PathState::of(&self.file, &home.lock()) != PathState::Gone {
+            return None;
+        }
+        Some(match PathState::of(&self.root, home.root()) {
+            PathState::Gone if is_removed => HomeLost::Removed,
+            PathState::Gone => HomeLost::Moved,
+            PathState::Here | PathState::Unknown => HomeLost::LockFile,
+        })
+    }
+
+    /// What was lost in the end: a removal of the whole home takes its files one after the other.
+    pub(super) async fn settle(&self, home: &Home, lost: HomeLost) -> HomeLost {
+        let until = tokio::time::Instant::now() + REMOVAL;
+        let mut lost = lost;
+        while lost == HomeLost::LockFile && tokio::time::Instant::now() < until {
+            tokio::time::sleep(REMOVAL_LOOK).await;
+            lost = self.find_loss(home).unwrap_or(lost);
+        }
+        lost
+    }
+
     /// Resolves when the lock's file is no longer in the home: others could take the home for free.
     pub(super) async fn lost(&self, home: &Home) -> HomeLost {
-        let path = home.lock();
-        let events = watch(&path, home.root()).and_then(registered);
+        let events = watch(&home.lock(), home.root()).and_then(registered);
         loop {
-            if is_removed(&self.file) {
-                return HomeLost::Removed;
-            }
-            if !is_at(&self.file, &path) {
-                return HomeLost::Moved;
+            if let Some(lost) = self.find_loss(home) {
+                return lost;
             }
             let told = async {
                 match &events {
@@ -95,7 +129,7 @@ fn watch(lock: &Path, root: &Path) -> std::io::Result<OwnedFd> {
 
 /// Held while the socket is there, so that others can tell a daemon without a socket from one that is still
 /// starting or already stopping.
-pub(super) fn serve(home: &Home) -> Result<Lock, UserError> {
+pub(super) fn serve(home: &Home) -> Result<File, UserError> {
     let path = home.serving();
     open(&path)
         .and_then(|file| {
@@ -105,7 +139,7 @@ pub(super) fn serve(home: &Home) -> Result<Lock, UserError> {
                     return Err(error.into());
                 }
             }
-            Ok(Lock { file })
+            Ok(file)
         })
         .map_err(|e| {
             UserError::unavailable(format!("cannot use the lock `{}`", path.display()))
@@ -147,6 +181,7 @@ pub(super) fn take(home: &Home) -> Result<Lock, UserError> {
             .hint("SKEIN_HOME must be a folder you can write to")
     };
     let mut file = open(&path).map_err(|e| failed(&e))?;
+    let root = File::open(home.root()).map_err(|e| failed(&e))?;
     match exclusive(&file) {
         Ok(()) => {}
         Err(Errno::WOULDBLOCK) => {
@@ -167,5 +202,5 @@ pub(super) fn take(home: &Home) -> Result<Lock, UserError> {
         .and_then(|()| file.rewind())
         .and_then(|()| writeln!(file, "{pid}"))
         .map_err(|e| failed(&e))?;
-    Ok(Lock { file })
+    Ok(Lock { file, root })
 }

@@ -99,6 +99,11 @@ fn pid(session: &Value) -> i32 {
     i32::try_from(session["runtime"]["pid"].as_i64().unwrap()).unwrap()
 }
 
+/// The agent's process, once a new daemon has found it.
+fn found_again(fleet: &Fleet, session: &str) -> i32 {
+    pid(&fleet.until(session, |s| s["runtime"]["pid"].is_i64()))
+}
+
 fn parent(pid: i32) -> i32 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let rest = stat.rsplit_once(") ").unwrap().1;
@@ -244,48 +249,141 @@ fn l4_a_run_has_a_cgroup_where_one_can_be_made_and_it_goes_with_the_run() {
     );
 }
 
+/// The cgroup of version 2 that this process is in; none where there is none.
+fn own_cgroup() -> Option<PathBuf> {
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let inside = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
+    let mount = mounts.lines().find(|line| line.contains(" cgroup2 "))?;
+    Some(Path::new(mount.split(' ').nth(1)?).join(inside))
+}
+
+/// A cgroup that this test made.
+struct TestGroup(PathBuf);
+
+impl TestGroup {
+    /// None where this user may not make one.
+    fn new(name: &str) -> Option<Self> {
+        let path = own_cgroup()?.join(format!("test-{name}.{}", std::process::id()));
+        fs::create_dir(&path).ok()?;
+        Some(Self(path))
+    }
+
+    fn write(&self, file: &str, text: &str) -> std::io::Result<()> {
+        fs::write(self.0.join(file), text)
+    }
+}
+
+impl Drop for TestGroup {
+    fn drop(&mut self) {
+        // A member that was just killed leaves a moment later.
+        for _ in 0..100 {
+            if fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// A process that no run has started.
+struct Stranger {
+    child: std::process::Child,
+    /// Its cgroup, where this user can make one.
+    group: Option<TestGroup>,
+}
+
+impl Stranger {
+    fn new() -> Self {
+        let mut sleep = std::process::Command::new("sleep");
+        let child = sleep.arg("600").spawn().unwrap();
+        let group = TestGroup::new("stranger")
+            .filter(|group| group.write("cgroup.procs", &child.id().to_string()).is_ok());
+        if group.is_none() {
+            eprintln!("without a cgroup for the stranger: this user cannot make one");
+        }
+        Self { child, group }
+    }
+
+    /// As /proc counts it.
+    fn start_time(&self) -> u64 {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
+        let rest = stat.rsplit_once(") ").unwrap().1;
+        rest.split(' ').nth(19).unwrap().parse().unwrap()
+    }
+
+    fn lives(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// A link to the stranger's cgroup that is named as the run's own cgroup would be.
+    fn link(&self, folder: &Path, mark: &str) -> Option<PathBuf> {
+        let link = folder.join(format!("skein.{}", mark.replace('/', ".")));
+        std::os::unix::fs::symlink(&self.group.as_ref()?.0, &link).unwrap();
+        Some(link)
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 /// An agent's files can name any process; none is ended for that.
 #[test]
 fn l15_a_record_that_names_strangers_has_none_of_them_ended() {
-    let fleet = fleet_without_cgroups();
-    let mut stranger = std::process::Command::new("sleep")
-        .arg("600")
-        .spawn()
-        .unwrap();
-    let other = fleet.spawn("say hello", &[]);
-    let neighbour = pid(&fleet.until_status(&other, "idle"));
-    let theirs: Value =
-        serde_json::from_slice(&fs::read(record_of(&fleet, &other)).unwrap()).unwrap();
-    let stat = fs::read_to_string(format!("/proc/{}/stat", stranger.id())).unwrap();
-    let start = stat
-        .rsplit_once(") ")
-        .unwrap()
-        .1
-        .split(' ')
-        .nth(19)
-        .unwrap();
-    let start: u64 = start.parse().unwrap();
-    let stray = Stray::new(&fleet, "trap '' HUP");
-    for mark in [None, Some(&theirs["mark"])] {
-        let (session, agent) = stray.spawn(&fleet);
-        let path = record_of(&fleet, &session);
-        let mut record: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-        record["agent"] = serde_json::json!({ "pid": stranger.id(), "start": start });
-        record["holder"] = stranger.id().into();
-        record["group"] = "/sys/fs/cgroup".into();
-        if let Some(mark) = mark {
-            record["mark"] = mark.clone();
+    for fleet in [Fleet::new(), fleet_without_cgroups()] {
+        let mut stranger = Stranger::new();
+        let other = fleet.spawn("say hello", &[]);
+        let neighbour = pid(&fleet.until_status(&other, "idle"));
+        let theirs: Value =
+            serde_json::from_slice(&fs::read(record_of(&fleet, &other)).unwrap()).unwrap();
+        let stray = Stray::new(&fleet, "trap '' HUP");
+        for (mark, linked) in [(None, false), (None, true), (Some(&theirs["mark"]), true)] {
+            let (session, agent) = stray.spawn(&fleet);
+            // The forged record keeps the daemon from removing the run's own cgroup.
+            let _own_group = group_of(&fleet, &session).map(TestGroup);
+            let path = record_of(&fleet, &session);
+            let mut record: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+            let link = stranger.link(&fleet.home.user(), record["mark"].as_str().unwrap());
+            let forged = link.filter(|_| linked).unwrap_or("/sys/fs/cgroup".into());
+            record["agent"] =
+                serde_json::json!({ "pid": stranger.child.id(), "start": stranger.start_time() });
+            record["holder"] = stranger.child.id().into();
+            record["group"] = forged.display().to_string().into();
+            if let Some(mark) = mark {
+                record["mark"] = mark.clone();
+            }
+            fs::write(&path, record.to_string()).unwrap();
+            nobody_reacts(&fleet, agent);
+            fleet.run(&["kill", &session]);
+            stray.until_none();
+            assert!(stranger.lives(), "{} ended the stranger", record["group"]);
         }
-        fs::write(&path, record.to_string()).unwrap();
-        nobody_reacts(&fleet, agent);
-        fleet.run(&["kill", &session]);
-        stray.until_none();
+        assert!(alive(neighbour), "the neighbour's run goes on");
     }
-    stray.until_none();
-    assert!(alive(neighbour), "the neighbour's run goes on");
-    assert!(stranger.try_wait().unwrap().is_none(), "the stranger lives");
-    stranger.kill().unwrap();
-    stranger.wait().unwrap();
+}
+
+#[test]
+fn l3_a_cgroup_that_cannot_be_entered_stops_no_spawn() {
+    let group = TestGroup::new("threaded");
+    let Some(group) = group.filter(|g| g.write("cgroup.type", "threaded").is_ok()) else {
+        eprintln!("skipped: this user cannot make a threaded cgroup");
+        return;
+    };
+    let fleet = Fleet::without_project();
+    set_cgroup(&fleet, &group.0.display().to_string());
+    let repo = fleet.repo.display().to_string();
+    fleet.json(&["project", "add", &repo, "--name", "api"]);
+    let said = process_control(&fleet);
+    assert!(said.contains("no cgroup"), "{said}");
+    let session = fleet.spawn("say hello", &[]);
+    fleet.until_status(&session, "idle");
+    assert_eq!(group_of(&fleet, &session), None);
+    fleet.json(&["kill", &session]);
+    fleet.until_no_agents();
 }
 
 fn stop(pid: i32) {
@@ -417,17 +515,7 @@ fn a_kill_ends_the_processes_when_the_disk_is_full_and_is_recorded_later() {
 #[test]
 fn a_removed_home_ends_its_daemon_its_holders_and_their_agents() {
     let fleet = fleet_without_cgroups();
-    fleet.json(&["daemon", "stop"]);
-    let errors = fleet.home.user().join("daemon-errors");
-    let mut daemon = fleet.home.command(&["daemon", "run"]);
-    let mut daemon = daemon
-        .stderr(fs::File::create(&errors).unwrap())
-        .spawn()
-        .unwrap();
-    eventually(
-        || fleet.home.socket().exists().then_some(()),
-        || "no daemon".into(),
-    );
+    let (mut daemon, errors) = daemon_in_foreground(&fleet);
     let stray = Stray::new(&fleet, "");
     let (_, agent) = stray.spawn(&fleet);
     let other = fleet.spawn("say hello", &["--runtime", "tmux"]);
@@ -438,6 +526,7 @@ fn a_removed_home_ends_its_daemon_its_holders_and_their_agents() {
     let code = daemon.wait().unwrap().code();
     assert!(code.is_some_and(|code| code != 0), "{code:?}");
     let said = fs::read_to_string(&errors).unwrap();
+    assert!(said.contains("the home"), "{said}");
     assert!(said.contains("was removed"), "{said}");
     for pid in all {
         eventually(
@@ -473,11 +562,15 @@ fn l5_a_removed_workspace_ends_no_agent() {
     assert!(alive(agent));
 }
 
-#[test]
-fn l3_a_moved_home_stops_its_daemon_and_keeps_its_agents() {
-    let fleet = Fleet::new();
-    let session = fleet.spawn("say hello", &[]);
-    let agent = pid(&fleet.until_status(&session, "idle"));
+/// Runs a command with another `SKEIN_HOME`.
+fn run_in(fleet: &Fleet, home: &Path, args: &[&str]) -> crate::base::Ran {
+    let mut command = fleet.home.command(args);
+    command.env("SKEIN_HOME", home);
+    crate::base::Ran::from(command.output().unwrap())
+}
+
+/// Moves the home away and waits until its daemon has stopped.
+fn move_away(fleet: &Fleet) -> PathBuf {
     let daemon = fleet.daemon_pid();
     let moved = fleet.home.user().join("moved");
     fs::rename(fleet.home.root(), &moved).unwrap();
@@ -485,21 +578,166 @@ fn l3_a_moved_home_stops_its_daemon_and_keeps_its_agents() {
         || (!alive(daemon)).then_some(()),
         || "the daemon goes on".into(),
     );
+    moved
+}
+
+#[test]
+fn l5_a_moved_home_is_refused_until_it_is_moved_back_and_loses_no_work() {
+    let fleet = Fleet::new();
+    let session = fleet.spawn("say hello", &[]);
+    let agent = pid(&fleet.until_status(&session, "idle"));
+    fs::write(fleet.folder(&session).join("unfinished"), "work").unwrap();
+    let root = fleet.home.root().canonicalize().unwrap();
+    let moved = move_away(&fleet);
     assert!(alive(agent));
-    assert!(!fleet.home.root().exists(), "nobody made it again");
-    let mut show = fleet.home.command(&["--json", "show", &session]);
-    show.env("SKEIN_HOME", &moved);
-    eventually(
-        || {
-            let found = crate::base::Ran::from(show.output().unwrap()).document();
-            (found["runtime"]["pid"].as_i64() == Some(agent.into())).then_some(())
-        },
-        || "the next daemon does not find the agent".into(),
+    assert!(!root.exists(), "nobody made it again");
+    for args in [
+        &["--json", "ls"][..],
+        &["--json", "kill", &session],
+        &["--json", "daemon", "start"],
+    ] {
+        let refused = run_in(&fleet, &moved, args);
+        assert_eq!(refused.code, 6, "{args:?}: {refused:?}");
+        let error = refused.error();
+        assert!(
+            text(&error["message"]).contains(&root.display().to_string()),
+            "{error}"
+        );
+        assert!(
+            error["hints"].to_string().contains("move it back"),
+            "{error}"
+        );
+        assert!(alive(agent), "{args:?} ended the agent");
+    }
+    fs::rename(&moved, &root).unwrap();
+    assert_eq!(
+        found_again(&fleet, &session),
+        agent,
+        "the same agent is found"
     );
-    let mut kill = fleet.home.command(&["kill", &session]);
-    let killed = kill.env("SKEIN_HOME", &moved).output().unwrap();
-    assert!(killed.status.success(), "{killed:?}");
+    fleet.json(&["kill", &session]);
     assert!(!alive(agent));
-    let mut stop = fleet.home.command(&["daemon", "stop"]);
-    stop.env("SKEIN_HOME", &moved).output().unwrap();
+    fleet.json(&["restore", &session]);
+    fleet.until_status(&session, "idle");
+    let kept = fs::read_to_string(fleet.folder(&session).join("unfinished"));
+    assert_eq!(kept.unwrap(), "work");
+}
+
+#[test]
+fn a_home_in_which_no_agent_ever_ran_may_move() {
+    let fleet = Fleet::new();
+    let session = text(&fleet.json(&["spawn", "--project", "api", "talk"])["id"]);
+    let moved = move_away(&fleet);
+    let shown = run_in(&fleet, &moved, &["--json", "show", &session]);
+    assert_eq!(shown.code, 0, "{shown:?}");
+    assert_eq!(run_in(&fleet, &moved, &["daemon", "stop"]).code, 0);
+}
+
+/// A daemon in the foreground, whose errors are kept.
+fn daemon_in_foreground(fleet: &Fleet) -> (std::process::Child, PathBuf) {
+    fleet.json(&["daemon", "stop"]);
+    let errors = fleet.home.user().join("daemon-errors");
+    let mut daemon = fleet.home.command(&["daemon", "run"]);
+    let daemon = daemon
+        .stderr(fs::File::create(&errors).unwrap())
+        .spawn()
+        .unwrap();
+    eventually(
+        || fleet.home.socket().exists().then_some(()),
+        || "no daemon".into(),
+    );
+    (daemon, errors)
+}
+
+#[test]
+fn l3_a_removed_lock_stops_the_daemon_which_says_so_and_agents_go_on() {
+    for rename in [false, true] {
+        let fleet = Fleet::new();
+        let (mut daemon, errors) = daemon_in_foreground(&fleet);
+        let session = fleet.spawn("say hello", &[]);
+        let agent = pid(&fleet.until_status(&session, "idle"));
+        let lock = fleet.home.lock();
+        match rename {
+            true => fs::rename(&lock, lock.with_extension("aside")).unwrap(),
+            false => fs::remove_file(&lock).unwrap(),
+        }
+        let code = daemon.wait().unwrap().code();
+        assert!(code.is_some_and(|code| code != 0), "{code:?}");
+        let said = fs::read_to_string(&errors).unwrap();
+        assert!(said.contains("daemon.lock"), "{said}");
+        assert!(said.contains("agents go on"), "{said}");
+        assert!(!said.contains("the home"), "{said}");
+        assert!(alive(agent));
+        assert_eq!(
+            found_again(&fleet, &session),
+            agent,
+            "the next daemon finds it"
+        );
+    }
+}
+
+#[test]
+fn l4_an_agent_cannot_start_the_daemon_of_its_own_home() {
+    let fleet = Fleet::new();
+    let place = fleet.home.user().join("asked");
+    fs::create_dir(&place).unwrap();
+    let script = fleet.home.user().join("agent.sh");
+    let text_of = format!(
+        "cd {}\n\
+         n=1\n\
+         while :; do\n\
+         if [ -e ask$n ]; then sh ./ask$n >said$n 2>&1; echo $? >new; mv new code$n; n=$((n+1)); fi\n\
+         sleep 0.05\n\
+         done\n",
+        place.display()
+    );
+    fs::write(&script, text_of).unwrap();
+    let command = format!("sh {}", script.display());
+    let args = [
+        "spawn",
+        "--project",
+        "api",
+        "--agent",
+        "custom",
+        "--command",
+        &command,
+    ];
+    let first = text(&fleet.json(&[&args[..], &["--prompt-via", "argv", "go"]].concat())["id"]);
+    let agent = pid(&fleet.until(&first, |s| s["runtime"]["pid"].is_i64()));
+    fleet.json(&["daemon", "stop"]);
+    let ask = |number: u32, line: &str| {
+        let new = place.join("new-ask");
+        fs::write(&new, line).unwrap();
+        fs::rename(&new, place.join(format!("ask{number}"))).unwrap();
+        let code = place.join(format!("code{number}"));
+        let code = eventually(
+            || fs::read_to_string(&code).ok(),
+            || format!("{line} does not end"),
+        );
+        let said = fs::read_to_string(place.join(format!("said{number}"))).unwrap();
+        (code.trim().parse::<i32>().unwrap(), said)
+    };
+    for (number, line) in [
+        (1, "\"$SKEIN_BIN\" daemon start"),
+        (2, "timeout 5 \"$SKEIN_BIN\" daemon run"),
+        (3, "\"$SKEIN_BIN\" ls"),
+    ] {
+        let (code, said) = ask(number, line);
+        assert_eq!(code, 6, "{line}: {said}");
+        assert!(said.contains("the daemon is not running"), "{line}: {said}");
+        assert!(said.contains("agents do not start it"), "{line}: {said}");
+    }
+    let other = fleet.home.user().join("other-home");
+    let start = format!("SKEIN_HOME={} \"$SKEIN_BIN\" daemon start", other.display());
+    let (code, said) = ask(4, &start);
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(run_in(&fleet, &other, &["daemon", "stop"]).code, 0);
+
+    let second = fleet.spawn("say hello", &[]);
+    let neighbour = pid(&fleet.until_status(&second, "idle"));
+    let daemon = fleet.daemon_pid();
+    fleet.json(&["kill", &first]);
+    assert!(!alive(agent));
+    assert!(alive(neighbour), "another session's agent goes on");
+    assert_eq!(fleet.daemon_pid(), daemon, "the daemon goes on");
 }

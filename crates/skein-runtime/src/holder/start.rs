@@ -139,7 +139,13 @@ fn start(spec: &Spec, group: Option<Group>) -> Result<Holder, Report> {
         let own = |mark: &str| mark.len() - mark.rsplit('.').next().unwrap_or(mark).len();
         if record.mark.get(..own(&record.mark)) == spec.mark.get(..own(&spec.mark)) {
             let group = record.group(&record.mark);
-            Traces::new(record.mark, group).sweep(Duration::ZERO);
+            if !Traces::new(record.mark, group).sweep(Duration::ZERO) {
+                let why = "its processes survive SIGKILL";
+                return Err(Report::failed(
+                    "cannot end an earlier agent of this run",
+                    why,
+                ));
+            }
         }
     }
     begin(spec, &folder, lock, group).inspect_err(|_| {
@@ -158,7 +164,12 @@ fn lock(folder: &Folder) -> io::Result<Option<File>> {
     Ok(None)
 }
 
-fn begin(spec: &Spec, folder: &Folder, lock: File, group: Option<Group>) -> Result<Holder, Report> {
+fn begin(
+    spec: &Spec,
+    folder: &Folder,
+    lock: File,
+    mut group: Option<Group>,
+) -> Result<Holder, Report> {
     let Some(program) = spec.argv.first() else {
         return Err(Report::CannotStart {
             program: String::new(),
@@ -188,7 +199,15 @@ fn begin(spec: &Spec, folder: &Folder, lock: File, group: Option<Group>) -> Resu
         .write_record(&record)
         .map_err(failed("cannot write the run down"))?;
 
-    let (master, pts, pid) = spawn(spec, group.as_ref()).map_err(cannot)?;
+    let inside = group.as_ref().and_then(|group| group.enter().ok());
+    if inside.is_none() {
+        // Then the guard and the run's other traces have to do.
+        group = None;
+        record.group = None;
+    }
+    let spawned = spawn(spec);
+    drop(inside);
+    let (master, pts, pid) = spawned.map_err(cannot)?;
     // None when it ended at once; its id cannot be another's before we have waited for it.
     let start = Process::find(pid).map_or(0, |process| process.start);
     record.agent = Some(AgentRecord { pid, start });
@@ -241,10 +260,7 @@ fn signals() -> io::Result<[UnixStream; 2]> {
 }
 
 /// The agent in a session of its own, with the pty as its controlling terminal.
-fn spawn(
-    spec: &Spec,
-    group: Option<&Group>,
-) -> Result<(OwnedFd, pty_process::blocking::Pts, i32), String> {
+fn spawn(spec: &Spec) -> Result<(OwnedFd, pty_process::blocking::Pts, i32), String> {
     let (pty, pts) = pty_process::blocking::open().map_err(|e| format!("no terminal: {e}"))?;
     let master = OwnedFd::from(pty);
     let (rows, cols) = (spec.rows.max(1), spec.cols.max(1));
@@ -275,14 +291,7 @@ fn spawn(
     }
     // Without it the run is known by the rest of its traces.
     let _token = token(&spec.mark);
-    let spawned = match group {
-        Some(group) => match group.inside(|| command.spawn_borrowed(&pts)) {
-            Ok(spawned) => spawned,
-            Err(error) => return Err(format!("cgroup `{}`: {error}", group.path().display())),
-        },
-        None => command.spawn_borrowed(&pts),
-    };
-    let child = spawned.map_err(|e| match e {
+    let child = command.spawn_borrowed(&pts).map_err(|e| match e {
         pty_process::Error::Io(e) if e.kind() == io::ErrorKind::NotFound => {
             "no such program".to_owned()
         }
