@@ -172,6 +172,7 @@ impl Audit<'_> {
             "search.db-shm",
             "cold",
             "home-id",
+            "credential.key",
             "daemon.lock",
             "daemon.serving",
             "skeind.sock",
