@@ -639,7 +639,7 @@ fn l15_a_credential_ends_with_its_run() {
     };
     guarded.call(&hook(1), Some(&first)).ok();
     // It survives the daemon, as its agent does.
-    guarded.fleet.kill_daemon();
+    guarded.fleet.home.kill();
     guarded
         .fleet
         .json(&["daemon", "start", "--listen", &guarded.address]);
