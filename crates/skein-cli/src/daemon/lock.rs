@@ -21,7 +21,7 @@ use crate::home::Home;
 const LOOK: Duration = Duration::from_secs(60);
 
 /// How long a daemon whose lock file was removed waits for the rest of the home to follow, before it says what was
-/// removed. Nobody is served meanwhile.
+/// removed. The daemon serves no request until then.
 const REMOVAL: Duration = Duration::from_secs(2);
 const REMOVAL_LOOK: Duration = Duration::from_millis(50);
 
@@ -29,7 +29,7 @@ const REMOVAL_LOOK: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(super) struct Lock {
     file: File,
-    /// The home's folder, by which a lost lock file is told from a lost home.
+    /// The home's folder, kept open to distinguish a lost lock file from a lost home.
     root: File,
 }
 
@@ -107,7 +107,7 @@ impl Lock {
                     Err(_) => std::future::pending().await,
                 }
             };
-            // A folder above that was renamed is told by nobody.
+            // The kernel reports no event when a folder above it is renamed.
             let _ = tokio::time::timeout(LOOK, told).await;
         }
     }

@@ -97,7 +97,7 @@ fn open_index(home: &Home) -> Result<SqliteIndex, UserError> {
     }
 }
 
-/// Renames a file that is not ours. It is kept, since nobody knows what it is.
+/// Renames a file that is not a search index of ours, and keeps it: its content is unknown.
 fn set_aside(path: &Path) -> Result<PathBuf, UserError> {
     let numbered = (1_u32..).map(|n| path.with_extension(format!("db.aside-{n}")));
     let free = numbered.take(1_000).find(|aside| !aside.exists());

@@ -64,7 +64,11 @@ fn l13_a_damaged_session_is_listed_as_such_and_blocks_no_other() {
                 .to_string()
                 .contains("cannot be read")
         );
-        assert_ne!(found["thread"], json!(""), "what is known of it is told");
+        assert_ne!(
+            found["thread"],
+            json!(""),
+            "the list shows what is known of it"
+        );
         let people = home.run(&["ls"]);
         assert!(people.stdout.contains("damaged"), "{people:?}");
         for args in [

@@ -373,7 +373,7 @@ pub(super) fn home_files(home: &Home) -> Vec<Finding> {
 
 fn home_file(home: &Home, file: HomeFile) -> Option<Finding> {
     let ledger = home.database();
-    // A ledger that cannot be read is told of by its own check.
+    // The ledger's own check reports a ledger that cannot be read.
     let recorded = ledger.exists().then(|| recorded_home_file(&ledger, file));
     let recorded = recorded?.ok().flatten()?;
     let path = home.root().join(file.name());

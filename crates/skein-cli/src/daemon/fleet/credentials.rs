@@ -11,7 +11,7 @@ use skein_engine::{CredentialKey, Ids as _, SystemIds};
 use crate::error::UserError;
 use crate::home::Home;
 
-/// Reads the home's key, or makes one. The daemon's lock is held, so nobody else makes one meanwhile.
+/// Reads the home's key, or makes one. The caller holds the daemon's lock, so no other daemon makes one at the same time.
 ///
 /// A key that is gone is replaced: agents that still run are then known by their screens and files only,
 /// until they are restored.
@@ -49,7 +49,7 @@ fn read(path: &Path) -> std::io::Result<Option<[u8; 32]>> {
         .open(path)
     {
         Ok(file) => {
-            // Whoever can read it can speak for any agent.
+            // A process that can read the key can issue credentials for any agent.
             file.set_permissions(Permissions::from_mode(0o600))?;
             file.take(33).read_to_end(&mut bytes)?
         }

@@ -73,7 +73,7 @@ impl Settings for Files {
     }
 }
 
-/// A name that is none lets nobody start anything.
+/// An invalid name allows no agent and is logged.
 fn token_agents(names: Vec<String>) -> Vec<AgentName> {
     let parse = |name: String| match name.parse() {
         Ok(agent) => Some(agent),
