@@ -21,7 +21,7 @@ use crate::home::Home;
 const LOOK: Duration = Duration::from_secs(60);
 
 /// How long a daemon whose lock file was removed waits for the rest of the home to follow, before it says what was
-/// removed. The daemon serves no request until then.
+/// removed. The daemon serves no request meanwhile.
 const REMOVAL: Duration = Duration::from_secs(2);
 const REMOVAL_LOOK: Duration = Duration::from_millis(50);
 
