@@ -70,6 +70,8 @@ impl fmt::Display for Actor {
     }
 }
 
+crate::id::serde_as_text!(Actor);
+
 #[cfg(test)]
 mod tests {
     use super::*;

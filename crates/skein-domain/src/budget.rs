@@ -1,11 +1,11 @@
-//! Token and cost budgets: a parent's budget is split among its children and what they do not spend
-//! comes back.
+//! Token and cost budgets: a parent's budget is split among its children, and an ended child returns what it
+//! did not spend.
 
 use crate::error::Refused;
 use crate::id::SessionId;
 
 /// An amount in both currencies. Cost is in millionths of a US dollar, so that sums are exact.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Usage {
     pub input_tokens: u64,
     pub output_tokens: u64,
@@ -26,7 +26,7 @@ impl Usage {
         }
     }
 
-    /// What this is more than `other`, in each currency at least nothing.
+    /// The difference to `other`, per field, never below zero.
     #[must_use]
     pub const fn minus(self, other: Self) -> Self {
         Self {
@@ -37,7 +37,7 @@ impl Usage {
     }
 }
 
-/// What may be spent; `None` is no limit in that currency.
+/// What a session may spend; `None` means no limit in that currency.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allowance {
     pub tokens: Option<u64>,
@@ -51,11 +51,11 @@ impl Allowance {
     };
 }
 
-/// One currency's account of a session: what it may spend, and what is already taken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// One currency of a session's budget: its limit, and how much of it is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Account {
     pub limit: Option<u64>,
-    /// Set aside for live children.
+    /// Reserved for live children.
     pub reserved: u64,
     /// Spent by children that have ended.
     pub children: u64,
@@ -67,64 +67,64 @@ impl Account {
             .saturating_add(self.children)
     }
 
-    /// What a session with this account weighs. What it set aside for children of its own counts as taken.
-    fn load(&self, own: u64, live: bool) -> Load {
+    /// What a session with this account charges its parent. Its reservations for its own children count as taken.
+    fn charge(&self, own: u64, live: bool) -> Charge {
         let taken = self.taken(own);
         if live {
-            let held = taken.max(self.limit.unwrap_or(0));
-            Load { held, charged: 0 }
+            Charge {
+                reserved: taken.max(self.limit.unwrap_or(0)),
+                spent: 0,
+            }
         } else {
-            Load {
-                held: 0,
-                charged: taken,
+            Charge {
+                reserved: 0,
+                spent: taken,
             }
         }
     }
 
-    /// This account after a child's load changed. Without a limit nothing is held, so nothing is returned.
-    fn carry(&self, before: Load, after: Load) -> Self {
+    /// This account after a child's charge changed. An account without a limit reserves nothing.
+    fn carry(&self, before: Charge, after: Charge) -> Self {
         let swap =
             |sum: u64, before: u64, after: u64| sum.saturating_sub(before).saturating_add(after);
         let reserved = match self.limit {
-            Some(_) => swap(self.reserved, before.held, after.held),
+            Some(_) => swap(self.reserved, before.reserved, after.reserved),
             None => self.reserved,
         };
         Self {
             reserved,
-            children: swap(self.children, before.charged, after.charged),
+            children: swap(self.children, before.spent, after.spent),
             ..*self
         }
     }
 
-    /// What is left, `None` when there is no limit.
+    /// The rest of the limit; `None` without a limit.
     fn available(&self, own: u64) -> Option<u64> {
         self.limit
             .map(|limit| limit.saturating_sub(self.taken(own)))
     }
 }
 
-/// A session's budget in both currencies.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Budget {
     pub tokens: Account,
     pub cost: Account,
 }
 
-/// What a session weighs on its parent's budget, in both currencies.
+/// What a session charges its parent's budget, in both currencies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Weight {
-    tokens: Load,
-    cost: Load,
+    tokens: Charge,
+    cost: Charge,
 }
 
-/// A live child holds its whole share, or more if it took more; an ended one is charged for what it took.
+/// A live child reserves its whole share, or more if it took more; an ended child counts as what it spent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Load {
-    held: u64,
-    charged: u64,
+struct Charge {
+    reserved: u64,
+    spent: u64,
 }
 
-/// What an amount is counted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Currency {
     Tokens,
@@ -140,7 +140,7 @@ impl Currency {
         }
     }
 
-    /// An amount as people write it.
+    /// The amount as people write it.
     pub fn show(self, amount: u64) -> String {
         match self {
             Self::Tokens => format!("{amount} tokens"),
@@ -171,8 +171,8 @@ impl Budget {
         }
     }
 
-    /// Sets aside a child's share. A limited parent never has an unlimited child: where the child asks
-    /// for nothing it gets half of what is left. Returns the parent's budget and the child's allowance.
+    /// Reserves a child's share and returns the parent's budget with the child's allowance. A limited parent never
+    /// has an unlimited child: a child that asks for no amount gets half of the rest.
     pub fn reserve(
         &self,
         session: &SessionId,
@@ -195,31 +195,31 @@ impl Budget {
         Ok((self.carry(None, child), allowance))
     }
 
-    /// What each of `parts` children gets when they are made at once: equal shares, one of them kept back
+    /// The allowance of each of `parts` children made at once: equal shares of the rest, with one more share kept
     /// for the session itself.
     pub fn equal_share(&self, own: &Usage, parts: u64) -> Allowance {
-        let part =
-            |account: &Account, own: u64| account.available(own).map(|left| left / (parts + 1));
+        let left = self.unspent(own);
+        let part = |left: u64| left / (parts + 1);
         Allowance {
-            tokens: part(&self.tokens, own.tokens()),
-            cost_micros: part(&self.cost, own.cost_micros),
+            tokens: left.tokens.map(part),
+            cost_micros: left.cost_micros.map(part),
         }
     }
 
-    /// What a session with this budget weighs on its parent.
+    /// What a session with this budget charges its parent.
     pub fn weight(&self, own: &Usage, live: bool) -> Weight {
         Weight {
-            tokens: self.tokens.load(own.tokens(), live),
-            cost: self.cost.load(own.cost_micros, live),
+            tokens: self.tokens.charge(own.tokens(), live),
+            cost: self.cost.charge(own.cost_micros, live),
         }
     }
 
-    /// The parent's budget after a child's weight changed: it was made, spent more than its share, ended,
-    /// or came back. The one way a child touches its parent's budget.
+    /// The parent's budget after a child's charge changed: the child was made, spent more than its share, ended or
+    /// was restored. Nothing else changes a parent's budget on behalf of a child.
     #[must_use]
     pub fn carry(&self, before: Option<Weight>, after: Weight) -> Self {
-        let tokens = before.map_or(Load::default(), |w| w.tokens);
-        let cost = before.map_or(Load::default(), |w| w.cost);
+        let tokens = before.map_or(Charge::default(), |w| w.tokens);
+        let cost = before.map_or(Charge::default(), |w| w.cost);
         Self {
             tokens: self.tokens.carry(tokens, after.tokens),
             cost: self.cost.carry(cost, after.cost),
@@ -230,7 +230,7 @@ impl Budget {
         self.tokens.limit.is_some() || self.cost.limit.is_some()
     }
 
-    /// The parent's budget after an ended child came back, if there is enough for it.
+    /// The parent's budget after an ended child is restored; refused if the rest is too small for the child.
     pub fn take_back(
         &self,
         session: &SessionId,
@@ -239,13 +239,13 @@ impl Budget {
         after: Weight,
     ) -> Result<Self, Refused> {
         let back = self.carry(Some(before), after);
-        let check = |currency, account: &Account, own, before: Load, after: Load| {
-            let without = account.carry(before, Load::default());
+        let check = |currency, account: &Account, own, before: Charge, after: Charge| {
+            let without = account.carry(before, Charge::default());
             match without.available(own) {
-                Some(available) if after.held > available => Err(Refused::Budget {
+                Some(available) if after.reserved > available => Err(Refused::Budget {
                     session: session.clone(),
                     currency,
-                    asked: after.held,
+                    asked: after.reserved,
                     available,
                 }),
                 _ => Ok(()),
@@ -262,17 +262,11 @@ impl Budget {
         Ok(back)
     }
 
-    /// What a child of this budget would return if it ended now.
+    /// What the session could still spend; a child returns it when it ends.
     pub fn unspent(&self, own: &Usage) -> Allowance {
         Allowance {
-            tokens: self
-                .tokens
-                .limit
-                .map(|l| l.saturating_sub(self.tokens.taken(own.tokens()))),
-            cost_micros: self
-                .cost
-                .limit
-                .map(|l| l.saturating_sub(self.cost.taken(own.cost_micros))),
+            tokens: self.tokens.available(own.tokens()),
+            cost_micros: self.cost.available(own.cost_micros),
         }
     }
 
@@ -483,8 +477,8 @@ mod tests {
                     }
                     parent = parent.carry(Some(old), child.weight());
                 }
-                let held: u64 = children.iter().map(|c| c.weight().tokens.held).sum();
-                let charged: u64 = children.iter().map(|c| c.weight().tokens.charged).sum();
+                let held: u64 = children.iter().map(|c| c.weight().tokens.reserved).sum();
+                let charged: u64 = children.iter().map(|c| c.weight().tokens.spent).sum();
                 prop_assert_eq!((parent.tokens.reserved, parent.tokens.children), (held, charged));
             }
         }

@@ -4,7 +4,7 @@ use crate::error::Refused;
 use crate::id::SessionId;
 use crate::project::Limits;
 
-/// `live` counts children that have not ended; a finished child holds no place.
+/// `live` counts the children that have not ended.
 pub fn check(
     limits: &Limits,
     parent: &SessionId,

@@ -1,4 +1,4 @@
-//! What can be wrong with a request, as facts. Surfaces turn the kind into an exit code or a status.
+//! Errors of requests, as facts. Each surface maps the kind to an exit code or an HTTP status.
 
 use thiserror::Error;
 
@@ -8,8 +8,8 @@ use crate::id::{ProjectId, SessionId, ThreadId, quote};
 use crate::phase::PhaseName;
 use crate::text::AgentName;
 
-/// The few kinds a caller acts on. `Conflict` may go through after a fresh look, `Unavailable` and
-/// `TimedOut` after a while; the others will not go through by being repeated.
+/// The few kinds a caller acts on. A retry can help after `Conflict` (once the caller has read again) and after
+/// `Unavailable` and `TimedOut` (after a while); it cannot help after the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     Misuse,
@@ -69,7 +69,7 @@ pub enum Error {
     Refused(#[from] Refused),
 }
 
-/// A value that cannot be what it was given for.
+/// A value that fails its parser's check.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("invalid {what} `{value}`: {reason}")]
 pub struct Invalid {
@@ -88,7 +88,7 @@ impl Invalid {
     }
 }
 
-/// Also the answer for an id of another tenant: the two cannot be told apart.
+/// An id of another tenant gets the same answer as an id that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{what} `{id}` not found")]
 pub struct NotFound {
@@ -105,7 +105,7 @@ impl NotFound {
     }
 }
 
-/// The world is not as the caller believed.
+/// The state of the ledger is not what the caller expected.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Conflict {
     #[error("{what} `{id}` is at version {actual}, not {expected}")]
@@ -144,24 +144,24 @@ pub enum Conflict {
     PathTaken { path: String, project: ProjectId },
     #[error("name `{name}` already belongs to project `{project}`")]
     NameTaken { name: String, project: ProjectId },
-    #[error("session prefix `{prefix}` was already given to another project")]
+    #[error("session prefix `{prefix}` already belongs to another project")]
     PrefixTaken { prefix: String },
     #[error("session `{session}` already has summary `{summary}`")]
     SummaryExists { session: SessionId, summary: String },
-    #[error("session `{child}` was already merged into `{session}` and has not changed since")]
+    #[error("session `{child}` is already merged into `{session}` and has not changed since")]
     AlreadyMerged {
         session: SessionId,
         child: SessionId,
     },
-    #[error("idempotency key `{key}` was used for another request")]
+    #[error("idempotency key `{key}` is already used for another request")]
     KeyReused { key: String },
-    #[error("the request with idempotency key `{key}` is still being carried out")]
+    #[error("the request with idempotency key `{key}` is still in progress")]
     KeyInProgress { key: String },
     #[error("{what} `{id}` already exists")]
     Exists { what: &'static str, id: String },
 }
 
-/// A rule says no.
+/// A rule forbids the request.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Refused {
     #[error("delegation below `{session}` would be {depth} deep; project limit is {limit}")]
@@ -179,14 +179,14 @@ pub enum Refused {
         asked: u32,
         limit: u32,
     },
-    #[error("{} asked of session `{session}`, which has {} left to give", .currency.show(*.asked), .currency.show(*.available))]
+    #[error("session `{session}` cannot give {}: its budget has {} left", .currency.show(*.asked), .currency.show(*.available))]
     Budget {
         session: SessionId,
         currency: Currency,
         asked: u64,
         available: u64,
     },
-    #[error("session `{session}` has nothing left of its budget of {}", .currency.show(*.limit))]
+    #[error("session `{session}` has spent its budget of {}", .currency.show(*.limit))]
     BudgetSpent {
         session: SessionId,
         currency: Currency,
@@ -197,9 +197,11 @@ pub enum Refused {
         session: SessionId,
         why: &'static str,
     },
-    #[error("the turns of session `{session}` are its agent's")]
+    #[error(
+        "session `{session}` is driven by its agent; `skein session` works only for sessions without one"
+    )]
     AgentDrives { session: SessionId },
-    #[error("{agent} needs about {needed} MB of memory, and {free} MB are free")]
+    #[error("{agent} needs about {needed} MB of memory, but only {free} MB are free")]
     Memory {
         agent: String,
         needed: u64,
@@ -209,7 +211,7 @@ pub enum Refused {
     Workspace { what: String, hints: Vec<String> },
     #[error("thread `{thread}` is archived")]
     ThreadArchived { thread: ThreadId },
-    #[error("project `{project}` was removed")]
+    #[error("project `{project}` is removed")]
     ProjectRemoved { project: ProjectId },
     #[error("cannot {op} thread `{thread}`: {total} {} in the way", if *.total == 1 { "session is" } else { "sessions are" })]
     ThreadNotEmpty {
@@ -221,7 +223,7 @@ pub enum Refused {
     #[error("cannot remove project `{project}`: {total} {what} in the way")]
     ProjectNotEmpty {
         project: ProjectId,
-        /// What is in the way, with its verb: `open thread is`, `live sessions are`.
+        /// The subject of the message and its verb: `open thread is`, `live sessions are`.
         what: &'static str,
         offenders: Vec<String>,
         total: u64,
@@ -234,7 +236,7 @@ pub enum Refused {
     },
     #[error("session `{session}` is already owned by {owner}")]
     SameOwner { session: SessionId, owner: Actor },
-    #[error("the parent of `{session}` has ended and has taken its budget back")]
+    #[error("the parent of `{session}` has ended and taken its budget back")]
     ParentEnded {
         session: SessionId,
         parent: SessionId,
@@ -244,7 +246,7 @@ pub enum Refused {
         session: SessionId,
         child: SessionId,
     },
-    #[error("summaries build on each other {depth} deep; the limit is {limit}")]
+    #[error("the chain of summaries would be {depth} long; the limit is {limit}")]
     ChainTooDeep { depth: u32, limit: u32 },
     #[error("the summary would be based on itself through `{through}`")]
     ChainCycle { through: SessionId },
@@ -278,7 +280,7 @@ pub enum Refused {
     UnboundToken { actor: Actor },
     #[error("{why}")]
     Unauthorized { why: &'static str },
-    #[error("events up to {through} were sealed and dropped")]
+    #[error("events up to {through} are sealed and dropped")]
     EventsDropped { through: u64 },
 }
 
@@ -292,7 +294,6 @@ impl Error {
         }
     }
 
-    /// What to type next.
     pub fn hints(&self) -> Vec<String> {
         match self {
             Self::Invalid(_) => vec![],
@@ -302,7 +303,7 @@ impl Error {
         }
     }
 
-    /// The facts behind the message, by name.
+    /// The fields behind the message, by name.
     pub fn details(&self) -> Vec<(&'static str, Detail)> {
         match self {
             Self::Invalid(e) => vec![("what", text(e.what)), ("value", text(&e.value))],
@@ -339,11 +340,11 @@ impl Conflict {
         match self {
             Self::Version { .. } | Self::Run { .. } => {
                 vec![
-                    "someone else was faster: look again and repeat if it still makes sense".into(),
+                        "another caller changed it first: read it again and repeat if it still makes sense".into(),
                 ]
             }
             Self::OwnerVersion { session, .. } => {
-                vec![format!("`skein show {session}` tells who owns it now")]
+                vec![format!("`skein show {session}` shows its owner")]
             }
             Self::WrongPhase {
                 session,
@@ -369,15 +370,15 @@ impl Conflict {
                     )]
                 }
                 PhaseName::Idle if wanted.ends_with("be answered") => {
-                    vec![format!("`skein send {session} TEXT` gives it a message")]
+                    vec![format!("`skein send {session} TEXT` sends it a message")]
                 }
                 PhaseName::Idle => vec![],
                 PhaseName::Spawning | PhaseName::Locked | PhaseName::Archived => {
-                    vec![format!("`skein show {session}` tells more")]
+                    vec![format!("`skein show {session}` shows its state")]
                 }
             },
             Self::Busy { session, .. } => {
-                vec![format!("`skein why {session}` tells how far it is")]
+                vec![format!("`skein why {session}` shows its progress")]
             }
             Self::NoRun { session } => vec![
                 format!("`skein restore {session}` starts its agent again, if it has one"),
@@ -480,7 +481,7 @@ impl Refused {
         }
     }
 
-    /// Whether the caller asked for more than it may do; the others are about the state of things.
+    /// Whether the caller lacks a permission; the other refusals concern the state of records.
     pub const fn is_trespass(&self) -> bool {
         matches!(
             self,
@@ -496,7 +497,7 @@ impl Refused {
         )
     }
 
-    /// The session the rule was asked about, if it was one.
+    /// The session that the rule protects, if it is one.
     pub const fn session(&self) -> Option<&SessionId> {
         match self {
             Self::Depth { session, .. }
@@ -546,13 +547,13 @@ impl Refused {
             Self::BudgetSpent { session, .. } => vec![format!(
                 "`skein session end {session}` ends it and frees its place"
             )],
-            Self::NoAgent { session, .. } => vec![format!("`skein show {session}` tells more")],
+            Self::NoAgent { session, .. } => vec![format!("`skein show {session}` shows its state")],
             Self::AgentDrives { session } => vec![format!(
-                "`skein send {session} TEXT` talks to it, `skein kill {session}` ends it"
+                    "`skein send {session} TEXT` sends it a message, `skein kill {session}` ends it"
             )],
             Self::Memory { .. } => vec![
-                "`skein ls` shows what runs; `skein kill SESSION` frees memory".into(),
-                "`memory_mb` of the agent in skein.toml says how much one takes".into(),
+                    "`skein ls` lists running sessions; `skein kill SESSION` frees memory".into(),
+                    "`memory_mb` of the agent in skein.toml sets how much one needs".into(),
             ],
             Self::Workspace { hints, .. } => hints.clone(),
             Self::ThreadArchived { thread } => {
@@ -563,7 +564,7 @@ impl Refused {
                     "`skein ls --thread {thread}` lists them; end or kill them first"
                 )],
                 _ => vec![format!(
-                    "`skein thread archive {thread}` puts it away and keeps its sessions"
+                        "`skein thread archive {thread}` archives it and keeps its sessions"
                 )],
             },
             Self::ProjectNotEmpty {
@@ -572,7 +573,7 @@ impl Refused {
                 let first = offenders.first().map_or("ID", String::as_str);
                 if what.contains("thread") {
                     vec![format!(
-                        "`skein thread archive {first}` puts one away, `skein thread rm {first}` deletes one without sessions"
+                            "`skein thread archive {first}` archives one, `skein thread rm {first}` deletes one without sessions"
                     )]
                 } else {
                     vec![format!("`skein kill {first}` ends one")]
@@ -591,10 +592,10 @@ impl Refused {
                 "ask for a token with a wider role: `skein token new --role operate|admin`".into(),
             ],
             Self::Right { right, .. } => vec![format!(
-                "`skein token new NAME --allow {right}` makes a token that has it; such a token can do all that the daemon's user can"
+                    "`skein token new NAME --allow {right}` makes a token that has it; such a token can do everything the daemon's user can"
             )],
             Self::TokenAgent { agent } => vec![
-                format!("`token_agents = [\"{agent}\"]` under `[daemon]` in config.toml lets tokens start it"),
+                format!("`token_agents = [\"{agent}\"]` under `[daemon]` in config.toml allows tokens to start it"),
                 "`skein token new NAME --allow run` makes a token that may start any program".into(),
             ],
             Self::TokenField { .. } => vec![
@@ -771,3 +772,5 @@ impl Refused {
         out
     }
 }
+
+crate::id::serde_as_word!(Kind, "kind");

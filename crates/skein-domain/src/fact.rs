@@ -1,26 +1,26 @@
-//! What is told of a change: one fact per event, written in the transaction of the change.
+//! The fact of each event; the writer records it in the transaction of the change.
 
 use crate::actor::Actor;
 use crate::budget::{Allowance, Usage};
 use crate::error::Kind;
 use crate::fork::ForkedFrom;
 use crate::handoff::BroadcastReport;
-use crate::id::{HandoffId, ProjectId, ReceiptId, SagaId, SessionId, SummaryId, ThreadId, TokenId};
+use crate::id::{ProjectId, ReceiptId, SagaId, SessionId, SummaryId, ThreadId, TokenId};
 use crate::phase::{Outcome, Question};
 use crate::project::{Limits, Retention};
 use crate::receipt::{Delivery, Purpose};
 use crate::run::{NativeId, RuntimeKind};
-use crate::saga::{SagaKind, Step};
+use crate::saga::{SagaKind, SagaStep};
 use crate::session::Session;
 use crate::text::{MessageId, Name, Reason, Title};
 use crate::token::{Rights, Role};
 use crate::workspace::WorkspaceKind;
 
-/// Where a transcript ends that went back.
+/// The new end of a rewound transcript.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RewoundTo {
+pub enum RewindTarget {
     After(MessageId),
-    /// It made way for this reply, which is to be said anew.
+    /// The transcript ends before this reply, which the agent generates again.
     Before(MessageId),
 }
 
@@ -58,8 +58,8 @@ pub enum Fact {
         thread: ThreadId,
     },
     Session {
-        place: Place,
-        change: Change,
+        place: FactScope,
+        change: SessionChange,
     },
     TokenMade {
         token: TokenId,
@@ -70,14 +70,14 @@ pub enum Fact {
     TokenRevoked {
         token: TokenId,
     },
-    /// A rule said no. Kept so that refusals can be audited.
+    /// A rule refused a request. Recorded for the audit.
     Refused {
-        place: Option<Place>,
+        place: Option<FactScope>,
         op: &'static str,
         rule: &'static str,
         message: String,
     },
-    /// Someone outside the wall named an id that exists inside; they were told it does not.
+    /// A caller of another tenant named an id that exists in this one, and got `not found`.
     ForeignId {
         what: &'static str,
         id: String,
@@ -90,15 +90,15 @@ pub enum Fact {
     },
 }
 
-/// Where in the hierarchy something happened.
+/// The session an event is about, with its project and thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct FactScope {
     pub project: ProjectId,
     pub thread: ThreadId,
     pub session: SessionId,
 }
 
-impl From<&Session> for Place {
+impl From<&Session> for FactScope {
     fn from(session: &Session) -> Self {
         Self {
             project: session.project.clone(),
@@ -108,9 +108,8 @@ impl From<&Session> for Place {
     }
 }
 
-/// What happened to one session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum SessionChange {
     Spawned {
         name: String,
         owner: Actor,
@@ -146,27 +145,27 @@ pub enum Change {
         why: &'static str,
     },
     Locked {
-        handoff: HandoffId,
+        handoff: SagaId,
         mode: &'static str,
         to: Vec<Actor>,
     },
     HandedOver {
-        handoff: HandoffId,
+        handoff: SagaId,
         from: Actor,
         to: Actor,
         owner_version: u64,
     },
     Reverted {
-        handoff: HandoffId,
+        handoff: SagaId,
         why: String,
     },
     Broadcast {
-        handoff: HandoffId,
+        handoff: SagaId,
         children: Vec<(SessionId, Actor)>,
         owner_version: u64,
     },
     BroadcastFinished {
-        handoff: HandoffId,
+        handoff: SagaId,
         report: BroadcastReport,
     },
     Merged {
@@ -176,13 +175,13 @@ pub enum Change {
         summary: SummaryId,
         based_on: Option<SessionId>,
     },
-    /// A saga on the session moved.
+    /// A saga of the session changed.
     Saga {
         saga: SagaId,
         kind: SagaKind,
         change: SagaChange,
     },
-    /// The workspace is there, anew or again.
+    /// The workspace exists, newly made or restored.
     WorkspaceReady {
         kind: WorkspaceKind,
         path: String,
@@ -191,26 +190,26 @@ pub enum Change {
     WorkspaceRemoved {
         path: String,
     },
-    /// Work was kept under a ref before its folder was touched.
+    /// Skein committed work to a backup ref before it touched the folder.
     BackedUp {
         name: String,
         commit: String,
     },
-    /// The agent's process was started.
+    /// The runtime started the agent's process.
     Launched {
         run: u64,
         runtime: RuntimeKind,
-        /// Why the conversation did not go on, when it should have.
+        /// Why the agent began a new conversation although it should have resumed one.
         fresh: Option<Reason>,
     },
-    /// A message was accepted for delivery.
+    /// The daemon accepted a message for delivery.
     Sent {
         receipt: ReceiptId,
         purpose: Purpose,
         from: Option<SessionId>,
         bytes: u64,
     },
-    /// More is known of a message.
+    /// The state of a message's delivery changed.
     Delivered {
         receipt: ReceiptId,
         state: Delivery,
@@ -219,42 +218,42 @@ pub enum Change {
     Interrupted {
         run: u64,
     },
-    /// The agent's own name for its conversation became known.
+    /// The agent's own id of its conversation became known.
     Named {
         native: NativeId,
     },
-    /// A reading of the agent's usage since the last.
+    /// What the agent spent since the last reading.
     UsageRead {
         usage: Usage,
     },
-    /// A hand-made workspace was taken over.
+    /// The session took over a workspace that a person made.
     Adopted {
         path: String,
     },
-    /// A limit stops the agent until it is renewed.
+    /// A provider's limit stops the agent until it is renewed.
     Limited(crate::gear::Limit),
-    /// The limit is over; whether the agent was told to go on.
+    /// The limit is over; `resumed` says whether Skein told the agent to continue.
     LimitOver {
         resumed: bool,
     },
-    /// Told of the source: an id was taken for a fork of it.
+    /// On the source: a fork of it took an id.
     ForkBegan {
         fork: SessionId,
     },
-    /// Told of the source: the fork came to nothing, and nothing of it is left.
+    /// On the source: the fork failed and is removed completely.
     ForkUndone {
         fork: SessionId,
         why: String,
     },
-    /// Told of the fork, once it is there.
+    /// On the fork, once it exists.
     Forked(ForkedFrom),
     TranscriptRewound {
-        to: RewoundTo,
+        to: RewindTarget,
         /// Messages that are no longer shown.
         dropped: u64,
     },
     TranscriptFlushed {
-        /// Entries that were not cold before.
+        /// Entries that the cold tier did not have before.
         entries: u64,
         segments: u64,
         kept_hot: bool,
@@ -267,27 +266,26 @@ pub enum Change {
     },
 }
 
-/// How a saga moved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SagaChange {
     Queued,
     Began {
-        step: Step,
+        step: SagaStep,
     },
-    /// It turned round; the first error.
+    /// The saga failed and undoes its steps; this is the first error.
     Failed {
-        step: Step,
+        step: SagaStep,
         kind: Kind,
         why: Reason,
     },
-    /// An undo did not work; it is tried again later.
+    /// An undo failed; Skein retries it later.
     UndoFailed {
-        step: Step,
+        step: SagaStep,
         why: Reason,
     },
-    /// A step of a saga that only goes forward did not work and was left out.
+    /// A step of a saga without undo failed, and the saga went on without it.
     LeftOut {
-        step: Step,
+        step: SagaStep,
         why: Reason,
     },
     Done,
@@ -295,7 +293,7 @@ pub enum SagaChange {
 }
 
 impl Fact {
-    /// The event's kind; stable, part of the interface.
+    /// The event's kind: stable, part of the interface.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::ProjectAdded { .. } => "project.added",
@@ -329,7 +327,7 @@ impl SagaChange {
     }
 }
 
-impl Change {
+impl SessionChange {
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Spawned { .. } => "session.spawned",
@@ -372,7 +370,6 @@ impl Change {
         }
     }
 
-    /// The event of this change in `session`.
     pub fn of(self, session: &Session) -> Fact {
         Fact::Session {
             place: session.into(),

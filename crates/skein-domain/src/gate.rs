@@ -1,30 +1,30 @@
-//! Gates: what must be out of the way before something is put away.
+//! Gates: rules that refuse to archive or delete something while sessions still need it.
 
 use crate::error::Refused;
 use crate::id::{SessionId, ThreadId};
 use crate::phase::PhaseName;
 
-/// Most offenders named in a refusal; the total is always exact.
+/// Most offenders in one refusal; the total is always exact.
 pub const SAMPLE: usize = 50;
 
-/// Whether an agent's process, or a saga, belongs to a session: putting it away would orphan it.
+/// Whether a session has an agent's process or a saga, which an archived thread would orphan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Run {
+pub enum LiveWork {
     None,
     Live,
 }
 
-/// Refuses to archive a thread while someone works on it.
+/// Refuses to archive a thread while a session works on it.
 pub fn archive_thread(
     thread: &ThreadId,
-    sessions: impl IntoIterator<Item = (SessionId, PhaseName, Run)>,
+    sessions: impl IntoIterator<Item = (SessionId, PhaseName, LiveWork)>,
 ) -> Result<(), Refused> {
     refuse_any(
         thread,
         "archive",
         sessions
             .into_iter()
-            .filter(|(_, phase, run)| phase.blocks_archive() || *run == Run::Live)
+            .filter(|(_, phase, run)| phase.blocks_archive() || *run == LiveWork::Live)
             .map(|(session, phase, _)| (session, phase)),
     )
 }
@@ -73,7 +73,7 @@ mod tests {
             (
                 format!("api-{n}").parse().unwrap(),
                 PhaseName::Active,
-                Run::None,
+                LiveWork::None,
             )
         });
         match archive_thread(&thread, many) {
@@ -97,11 +97,14 @@ mod tests {
             );
             let with = |run| one().map(|(session, phase)| (session, phase, run));
             assert_eq!(
-                archive_thread(&thread, with(Run::None)).is_ok(),
+                archive_thread(&thread, with(LiveWork::None)).is_ok(),
                 free,
                 "{phase}"
             );
-            assert!(archive_thread(&thread, with(Run::Live)).is_err(), "{phase}");
+            assert!(
+                archive_thread(&thread, with(LiveWork::Live)).is_err(),
+                "{phase}"
+            );
             assert!(delete_thread(&thread, one()).is_err(), "{phase}");
         }
     }

@@ -1,5 +1,5 @@
-//! What a session with an agent has besides its record: a workspace, a way to start the agent, and while
-//! it runs a handle on the run.
+//! The part of a session's record that only sessions with an agent have: workspace, launch settings, and the
+//! handle of the current run.
 
 use crate::budget::Usage;
 use crate::error::Conflict;
@@ -11,66 +11,67 @@ use crate::text::Reason;
 use crate::time::Timestamp;
 use crate::workspace::Workspace;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Gear {
     pub runtime: RuntimeKind,
     pub launch: LaunchSettings,
     pub workspace: Workspace,
-    /// The run that was launched last and is not known to be over.
+    /// The run that was launched last, unless it is known to be over.
     pub handle: Option<RunHandle>,
-    /// The agent's own name for its conversation, once it has one.
+    /// The agent's own id of its conversation, once known.
     pub native: Option<NativeId>,
-    /// The saga at work on this session; nothing else changes its gear meanwhile.
+    /// The saga that works on this session; only that saga changes the gear meanwhile.
     pub saga: Option<(SagaId, SagaKind)>,
-    /// The highest input number given out for the current run; see [`crate::receipt::Written`].
+    /// The highest input number used in the current run; see [`crate::receipt::WrittenInput`].
     pub input: u64,
-    /// What was counted of the spending of the last run that told any.
+    /// What the last run with a usage reading spent.
     pub spent: Option<Spent>,
-    /// Files of the agent that are read as they grow, and how far that was recorded.
+    /// Files of the agent that the daemon reads as they grow, each with its recorded position.
     pub read: Vec<ReadFile>,
-    /// A limit of the agent's provider that stopped it.
+    /// The provider's limit that stopped the agent.
     pub limit: Option<Limit>,
-    /// Something people should know: launched fresh, workspace left behind.
+    /// A notice for people: launched fresh, workspace left behind.
     pub note: Option<Reason>,
 }
 
 /// A quota or rate limit that stops an agent until it is renewed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Limit {
     pub until: Timestamp,
     /// In the agent's words.
     pub text: Option<Reason>,
 }
 
-/// How far a file of the agent's was read. What it told up to there is recorded, and is not counted again.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// How far the daemon has read a file of the agent. Everything before the position is recorded and not counted
+/// again.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ReadFile {
     pub path: String,
-    /// What the agent calls files of this form.
+    /// The adapter's name for files of this form.
     pub kind: String,
     pub position: u64,
-    /// The system's number for that very file, if it was noted: another one of the same name has another.
+    /// The file's inode, if known, to detect that another file took its name.
     pub inode: Option<u64>,
-    /// Up to where what was said there is in the transcript; all that was read, if nothing else is noted.
+    /// The position up to which messages are in the transcript; `position` if absent.
     pub said: Option<u64>,
 }
 
-/// What one run was seen to spend. An agent may tell it piece by piece, as a total, or both.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What one run spent. An agent may report increments, totals, or both.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Spent {
     pub run: u64,
-    /// The sum of what was told piece by piece.
+    /// The sum of the increments.
     pub pieces: Usage,
-    /// The highest total.
+    /// The highest reported total of the run.
     pub total: Usage,
-    /// The highest total of the conversation, which earlier runs may have begun.
+    /// The highest reported total of the conversation, which earlier runs may have begun.
     pub conversation: Usage,
-    /// What of that was there before this run.
+    /// The conversation's total when this run began.
     pub before: Usage,
 }
 
 impl Spent {
-    /// What `run` has spent so far; nothing if an earlier run spent it.
+    /// The account of `run`: this one, or a new one that starts at the conversation's total.
     pub fn of(self, run: u64) -> Self {
         if self.run == run {
             self
@@ -84,20 +85,20 @@ impl Spent {
         }
     }
 
-    /// The next run begins a conversation of its own.
+    /// The next run begins a new conversation.
     #[must_use]
-    pub fn in_new_conversation(self) -> Self {
+    pub(crate) fn in_new_conversation(self) -> Self {
         Self {
             conversation: Usage::default(),
             before: Usage::default(),
-            // What was counted stays counted.
+            // Spending counted so far stays counted.
             total: self.sum(),
             ..self
         }
     }
 
-    /// The conversation has spent this so far. An agent that was ended before it could write its sum down goes
-    /// on with a smaller one: then this is where the run began.
+    /// Records a reported total of the conversation. An agent that was killed before it saved its total resumes
+    /// with a smaller one; that smaller total then becomes the start of this run.
     #[must_use]
     pub fn in_conversation(self, total: Usage) -> Self {
         let lost = self.before.minus(total);
@@ -116,16 +117,16 @@ impl Spent {
         }
     }
 
-    /// All of it, in each currency: pieces and total tell of the same spending.
+    /// The run's spending. Increments and totals report the same spending, so the larger one counts, per field.
     pub fn sum(self) -> Usage {
-        let told = self.pieces.plus(self.total.minus(self.pieces));
+        let reported = self.pieces.plus(self.total.minus(self.pieces));
         let in_conversation = self.conversation.minus(self.before);
-        told.plus(in_conversation.minus(told))
+        reported.plus(in_conversation.minus(reported))
     }
 }
 
 impl Session {
-    /// The record with other gear, one version further.
+    /// The record with `gear`, one version later.
     #[must_use]
     pub fn with_gear(&self, gear: Gear, at: Timestamp) -> Self {
         Self {
@@ -134,7 +135,7 @@ impl Session {
         }
     }
 
-    /// Refuses while a saga is at work on the session.
+    /// Refuses while a saga works on the session.
     pub fn check_free(&self) -> Result<(), Conflict> {
         match self.gear.as_ref().and_then(|g| g.saga.as_ref()) {
             Some((_, kind)) => Err(Conflict::Busy {
@@ -145,7 +146,7 @@ impl Session {
         }
     }
 
-    /// Whether an agent's process belongs to it now.
+    /// Whether the session has an agent's process now.
     pub fn has_run(&self) -> bool {
         self.gear.as_ref().is_some_and(|g| g.handle.is_some())
     }

@@ -1,4 +1,4 @@
-//! Parsed identifiers. A held value is always valid, so no check is repeated further in.
+//! Parsed identifiers. A value of these types is always valid, so inner code checks nothing again.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,13 +6,13 @@ use std::str::FromStr;
 use crate::error::Invalid;
 use crate::text::is_invisible;
 
-/// Longest value quoted back in an error message; the rest is cut.
+/// Most characters of a value quoted in an error message.
 const QUOTE: usize = 80;
 
 pub(crate) fn quote(value: &str) -> String {
     let mut out = String::new();
     for c in value.chars().take(QUOTE) {
-        // Quotes and letters as they are; what would not be seen, or would play tricks, as its code.
+        // Escapes what a terminal would not show or would interpret.
         if c.is_control() || is_invisible(c) {
             out.extend(c.escape_unicode());
         } else {
@@ -25,8 +25,48 @@ pub(crate) fn quote(value: &str) -> String {
     out
 }
 
+/// Serialises a parsed type as its text, and parses the text when it is read.
+macro_rules! serde_as_text {
+    ($name:ty) => {
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.collect_str(self)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                let text = <std::borrow::Cow<'de, str>>::deserialize(from)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+pub(crate) use serde_as_text;
+
+/// Serialises an enum as its `as_str` word.
+macro_rules! serde_as_word {
+    ($name:ty, $what:literal) => {
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.serialize_str(self.as_str())
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                let word = <std::borrow::Cow<'de, str>>::deserialize(from)?;
+                Self::parse(&word).ok_or_else(|| {
+                    serde::de::Error::custom(format!(concat!($what, " `{}` is not known"), word))
+                })
+            }
+        }
+    };
+}
+pub(crate) use serde_as_word;
+
 macro_rules! text_type {
-    ($(#[$doc:meta])* $name:ident, $what:literal, $check:path) => {
+    ($(#[$doc:meta])* $name:ident, $what:literal, $check:expr) => {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub struct $name(String);
@@ -56,15 +96,21 @@ macro_rules! text_type {
                 &self.0
             }
         }
+
+        $crate::id::serde_as_text!($name);
     };
 }
 pub(crate) use text_type;
 
 macro_rules! random_id {
     ($(#[$doc:meta])* $name:ident, $what:literal, $prefix:literal) => {
-        $(#[$doc])*
-        #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub struct $name(String);
+        text_type! {
+            $(#[$doc])*
+            $name, $what, |value: &str| match value.strip_prefix($prefix) {
+                Some(rest) if rest.len() == 16 && rest.bytes().all(|b| ALPHABET.contains(&b)) => Ok(()),
+                _ => Err(concat!("expected `", $prefix, "` and 16 characters")),
+            }
+        }
 
         impl $name {
             pub const PREFIX: &'static str = $prefix;
@@ -73,39 +119,11 @@ macro_rules! random_id {
             pub fn from_random(bits: [u8; 10]) -> Self {
                 Self(format!("{}{}", $prefix, base32(bits)))
             }
-
-            pub fn as_str(&self) -> &str {
-                &self.0
-            }
-        }
-
-        impl FromStr for $name {
-            type Err = Invalid;
-            fn from_str(value: &str) -> Result<Self, Invalid> {
-                match value.strip_prefix($prefix) {
-                    Some(rest) if rest.len() == 16 && rest.bytes().all(|b| ALPHABET.contains(&b)) => {
-                        Ok(Self(value.to_owned()))
-                    }
-                    _ => Err(Invalid::new($what, value, concat!("expected `", $prefix, "` and 16 characters"))),
-                }
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
-            }
-        }
-
-        impl AsRef<str> for $name {
-            fn as_ref(&self) -> &str {
-                &self.0
-            }
         }
     };
 }
 
-/// Lower-case Crockford base 32: no i, l, o, u, so an id survives being read aloud.
+/// Lower-case Crockford base 32, without i, l, o and u, which people misread.
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
 fn base32(bits: [u8; 10]) -> String {
@@ -146,7 +164,7 @@ fn prefix(value: &str) -> Result<(), &'static str> {
 }
 
 text_type! {
-    /// A wall: nothing is visible across it.
+    /// The scope of all data: a caller sees nothing of another tenant.
     TenantId, "tenant", tenant
 }
 
@@ -156,14 +174,14 @@ impl TenantId {
         Self("default".into())
     }
 
-    /// Holds what belongs to no tenant: the operator's audit trail of attempts across walls.
+    /// Owns the operator's audit events about attempts to reach another tenant.
     pub fn machine() -> Self {
         Self("machine".into())
     }
 }
 
 text_type! {
-    /// What a project's session ids start with. Once given to a project it is never given to another.
+    /// The beginning of a project's session ids. A prefix belongs to one project for ever.
     Prefix, "session prefix", prefix
 }
 
@@ -200,7 +218,7 @@ impl Prefix {
         }
     }
 
-    /// The `n`th alternative when this prefix is taken: `api`, `api2`, `api3`, …
+    /// The `n`th alternative if this prefix is taken: `api`, `api2`, `api3`, …
     pub fn variant(&self, n: u32) -> Self {
         if n <= 1 {
             self.clone()
@@ -210,60 +228,34 @@ impl Prefix {
     }
 }
 
-/// Printed as `{prefix}-{n}`; unique within a tenant for ever.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SessionId(String);
+fn session_id(value: &str) -> Result<(), &'static str> {
+    let valid = value.split_once('-').is_some_and(|(p, n)| {
+        let number = n.parse().unwrap_or(0u64);
+        prefix(p).is_ok() && number > 0 && number.to_string() == n
+    });
+    if valid {
+        Ok(())
+    } else {
+        Err("expected a project prefix, `-` and a number, as in `api-7`")
+    }
+}
+
+text_type! {
+    /// Printed as `{prefix}-{n}`; unique within a tenant for ever.
+    SessionId, "session id", session_id
+}
 
 impl SessionId {
     pub fn new(prefix: &Prefix, n: u64) -> Self {
         Self(format!("{prefix}-{n}"))
     }
-
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
 }
-
-impl FromStr for SessionId {
-    type Err = Invalid;
-    fn from_str(value: &str) -> Result<Self, Invalid> {
-        let parsed = value.split_once('-').and_then(|(p, n)| {
-            let number: u64 = n.parse().ok()?;
-            (prefix(p).is_ok() && number > 0 && number.to_string() == n).then_some(())
-        });
-        match parsed {
-            Some(()) => Ok(Self(value.to_owned())),
-            None => Err(Invalid::new(
-                "session id",
-                value,
-                "expected a project prefix, `-` and a number, as in `api-7`",
-            )),
-        }
-    }
-}
-
-impl fmt::Display for SessionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl AsRef<str> for SessionId {
-    fn as_ref(&self) -> &str {
-        &self.0
-    }
-}
-
 random_id! { ProjectId, "project id", "prj_" }
 random_id! { ThreadId, "thread id", "thr_" }
 random_id! { SummaryId, "summary id", "sum_" }
-random_id! {
-    /// One handoff or broadcast; the lock it takes carries this id, so only it can unlock.
-    HandoffId, "handoff id", "hof_"
-}
 random_id! { ReceiptId, "receipt id", "rcp_" }
 random_id! {
-    /// One spawn, restore, kill or clean-up under way.
+    /// One multi-step operation; see [`crate::saga`]. A handoff's lock carries it, so only that handoff unlocks.
     SagaId, "saga id", "sag_"
 }
 random_id! { TokenId, "token id", "tok_" }

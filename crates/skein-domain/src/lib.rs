@@ -1,11 +1,12 @@
 //! Types and pure decisions of Skein.
 //!
-//! Everything here is a value or a function of values: no IO, no async, no clock, no environment and
-//! no serialization. Callers bring the time and the facts; this crate says what follows from them.
-//! The disk forms of these types live in `skein-store`, the wire forms in `skein-wire`.
+//! Everything here is a value or a function of values: no IO, async, clock or environment. The caller passes
+//! the time and the facts; this crate decides what follows from them.
+//! `skein-store` declares the disk forms of records and `skein-wire` their wire forms. Types that are journalled
+//! unchanged (sagas, their commands and results) derive their disk form here.
 //!
-//! First places to read: [`phase`] (the life of a session), [`error`] (what can go wrong), [`fact`]
-//! (what is told afterwards).
+//! Start with [`phase`] (the life of a session), [`error`] (what can go wrong) and [`fact`] (what an event
+//! records).
 
 pub mod actor;
 pub mod budget;
@@ -37,31 +38,30 @@ pub use actor::Actor;
 pub use budget::{Allowance, Budget, Usage};
 pub use error::{Conflict, Detail, Error, Invalid, Kind, NotFound, Refused};
 pub use fact::Fact;
-pub use fork::{Fork, ForkedFrom};
+pub use fork::ForkedFrom;
 pub use gear::{Gear, Limit, ReadFile, Spent};
-pub use handoff::{BroadcastReport, Handoff, Mode};
+pub use handoff::BroadcastReport;
 pub use id::{
-    HandoffId, Prefix, ProjectId, ReceiptId, SagaId, SessionId, SummaryId, TenantId, ThreadId,
-    TokenId,
+    Prefix, ProjectId, ReceiptId, SagaId, SessionId, SummaryId, TenantId, ThreadId, TokenId,
 };
-pub use observed::{Activity, Exit, Observed, Patience, RuntimeState};
+pub use observed::{Activity, Exit, Observations, RuntimeState, StatusThresholds};
 pub use phase::{OptionKind, Outcome, Phase, PhaseName, Question, Step};
 pub use project::{Limits, Project, Retention};
-pub use receipt::{Delivery, Purpose, Receipt, Written};
+pub use receipt::{Delivery, DeliveryDoubt, Purpose, Receipt, WrittenInput};
 pub use redact::Redaction;
 pub use run::{
     CommandLine, EnvVar, LaunchSettings, ModelName, NativeId, Permission, PromptVia, RunHandle,
     RuntimeKind, Via,
 };
-pub use saga::{Saga, SagaKind, SagaState};
+pub use saga::{Saga, SagaKind, SagaRequest, SagaState, SagaStep};
 pub use session::{Merge, Session};
 pub use status::{Derived, Status};
 pub use summary::{Deliverable, Summary, SummaryOutcome};
-pub use text::{AgentName, Key, Message, MessageId, Name, Reason, Task, Title};
+pub use text::{AgentName, Key, Message, MessageId, Name, QuestionId, Reason, Task, Title};
 pub use thread::{Thread, ThreadState};
 pub use time::Timestamp;
 pub use token::{Right, Rights, Role, RunScope, Token};
 pub use workspace::{
-    AbsPath, Backup, BranchName, CommitId, Origin, Revision, Workspace, WorkspaceKind,
+    AbsPath, Backup, BranchName, CommitId, Revision, Workspace, WorkspaceKind, WorkspaceOrigin,
     WorkspaceState,
 };

@@ -1,19 +1,18 @@
-//! What was seen of a session from outside. Never stored, never a phase: after a restart it is looked at
-//! again.
+//! Observations of a session from outside. Skein stores none of them and observes again after a restart; none is
+//! a phase.
 
-use crate::saga::{SagaKind, Step};
+use crate::saga::{SagaKind, SagaStep};
 use crate::time::Timestamp;
 
-/// What is known of the run's process (L3: not being able to look is a value of its own).
+/// The state of the run's process. Being unable to observe it is a separate state (L3).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuntimeState {
     Alive {
         pid: Option<u32>,
     },
     Exited(Exit),
-    /// Looked for and definitely not there; how it ended is not known.
+    /// Definitely not there; how the process ended is unknown.
     Missing,
-    /// Could not be looked at.
     Unobserved {
         why: String,
     },
@@ -30,14 +29,13 @@ impl RuntimeState {
     }
 }
 
-/// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     Code(i32),
     Signal(i32),
-    /// What held it was told to end from outside, and ended it: the machine shuts down, or somebody thinks so.
+    /// Something outside Skein, such as a shutdown, told the holder to end, and the holder ended the process.
     Dismissed,
-    /// It is over, but nobody saw how.
+    /// The process is gone and no one observed its end.
     Unseen,
 }
 
@@ -46,13 +44,14 @@ impl std::fmt::Display for Exit {
         match self {
             Self::Code(code) => write!(f, "exited with code {code}"),
             Self::Signal(signal) => write!(f, "was ended by signal {signal}"),
-            Self::Dismissed => f.write_str("was ended with its holder, which was told to end"),
-            Self::Unseen => f.write_str("is gone, and nobody saw how it ended"),
+            Self::Dismissed => {
+                f.write_str("was ended by its holder, which received a signal to end")
+            }
+            Self::Unseen => f.write_str("is gone; how it ended is unknown"),
         }
     }
 }
 
-/// What the agent is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Activity {
     Active,
@@ -60,7 +59,7 @@ pub enum Activity {
     Ready,
     /// Shows a question or a permission prompt.
     WaitingInput,
-    /// Cannot go on by itself: rate limit, quota, error.
+    /// Cannot continue by itself: rate limit, quota, error.
     Blocked,
     Unknown,
 }
@@ -89,19 +88,19 @@ impl Activity {
     }
 }
 
-/// Who says so; the better ones come first and are believed over the others while they are fresh.
+/// The kind of evidence, most reliable first: a fresh better one overrides the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Source {
+pub enum EvidenceSource {
     Protocol,
     Hook,
     File,
     Screen,
     Process,
-    /// What was known before the daemon was started; until something better is said.
+    /// The record from before the daemon started; any newer evidence overrides it.
     Record,
 }
 
-impl Source {
+impl EvidenceSource {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Protocol => "protocol",
@@ -115,74 +114,73 @@ impl Source {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen<T> {
+pub struct Observation<T> {
     pub what: T,
     pub at: Timestamp,
 }
 
-/// The activity last read, and where it was read.
+/// The latest activity and its evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ActivitySeen {
+pub struct ActivityObservation {
     pub activity: Activity,
-    pub source: Source,
-    /// The rule or hook that said so.
+    pub source: EvidenceSource,
+    /// The rule or hook that matched.
     pub rule: String,
-    /// For `blocked`: why, and when it may go on, if the agent says.
+    /// For `blocked`: the reason, and when the agent may continue, if it says so.
     pub detail: Option<String>,
 }
 
-/// Everything seen of one session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Observed {
-    pub runtime: Option<Seen<RuntimeState>>,
-    pub activity: Option<Seen<ActivitySeen>>,
-    /// Whether anything can tell what this agent does; `no_signal` otherwise.
+pub struct Observations {
+    pub runtime: Option<Observation<RuntimeState>>,
+    pub activity: Option<Observation<ActivityObservation>>,
+    /// Whether this agent has a source of activity at all; without one the status is `no_signal`.
     pub has_signal: bool,
-    /// Whether it was launched with its task and has not begun with it.
+    /// Whether the agent was launched with its task and has not begun to work on it.
     pub starting: bool,
     pub output_at: Option<Timestamp>,
-    /// Since when runtime and process disagree, and how often it was looked at.
-    pub doubt: Option<Doubt>,
-    /// The saga at work on it.
-    pub saga: Option<SagaSeen>,
-    /// Messages that wait for delivery.
+    /// Set while runtime and process disagree.
+    pub doubt: Option<DetectionState>,
+    pub saga: Option<SagaObservation>,
     pub queued: u64,
-    /// Whether they wait because somebody's text stands in the agent's input box.
+    /// Whether they wait because a person's text is in the agent's input box.
     pub draft: bool,
+    /// Why the run's window could not be opened; the run continues without it.
+    pub window_problem: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Doubt {
+pub struct DetectionState {
     pub since: Timestamp,
     pub looks: u32,
     pub why: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SagaSeen {
+pub struct SagaObservation {
     pub kind: SagaKind,
-    /// None while it waits for a place.
-    pub step: Option<Step>,
-    /// Its place in the queue, from 1.
+    /// None while the saga is queued.
+    pub step: Option<SagaStep>,
+    /// Its position in the queue, from 1.
     pub place: Option<u64>,
-    /// What it waits for, or what failed.
+    /// What the saga waits for, or what failed.
     pub why: Option<String>,
 }
 
-/// How long silence is nothing to worry about.
+/// After how much silence or doubt a session counts as stuck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
+pub struct StatusThresholds {
     /// A working agent without output for this long is stuck.
     pub stall_seconds: u64,
-    /// Doubt that lasts this long, or three looks, becomes `stuck`.
+    /// Doubt that lasts this long, or for [`StatusThresholds::LOOKS`] looks, means `stuck`.
     pub doubt_seconds: u64,
 }
 
-impl Patience {
+impl StatusThresholds {
     pub const LOOKS: u32 = 3;
 }
 
-impl Default for Patience {
+impl Default for StatusThresholds {
     fn default() -> Self {
         Self {
             stall_seconds: 600,

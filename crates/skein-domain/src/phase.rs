@@ -1,25 +1,26 @@
 //! The life of a session: one enum, one transition function.
 //!
-//! [`Phase::on`] decides every change; the store refuses any write whose phases [`PhaseName::may_become`]
-//! does not allow, so no code path can go round the table of DESIGN §4.
+//! [`Phase::on`] decides every change, and the store refuses any write that [`PhaseName::may_become`] forbids, so
+//! no code path can bypass the transitions.
 
 use std::fmt;
 
 use crate::error::Conflict;
-use crate::id::{HandoffId, SessionId};
-use crate::text::Reason;
+use crate::id::{SagaId, SessionId};
+use crate::text::{QuestionId, Reason};
 
-/// Where a session is in its life, with only what is true there.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The phase of a session, with the data valid in it.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(tag = "name", content = "data", rename_all = "snake_case")]
 pub enum Phase {
     Spawning,
     Active,
     Idle,
     AwaitingInput(Question),
-    /// Left only by the handoff named here.
-    Locked(HandoffId),
+    /// Only the handoff named here leaves this phase.
+    Locked(SagaId),
     /// Waits for the recipients of the broadcast named here.
-    AwaitingMerge(HandoffId),
+    AwaitingMerge(SagaId),
     Ended {
         outcome: Outcome,
         reason: Option<Reason>,
@@ -29,17 +30,29 @@ pub enum Phase {
     },
 }
 
-/// What a session asks of people.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A question of a session to people.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Question {
     pub text: Reason,
-    /// Answers to choose from; empty when any text will do.
+    /// Answers to choose from; empty if any text is allowed.
     pub options: Vec<Reason>,
-    /// What each option means, in their order; empty when that is not known.
+    /// The meaning of each option, in the same order; empty if unknown.
     pub kinds: Vec<OptionKind>,
+    /// Which request of the agent it is. None where a screen shows the question, so only its words identify it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<QuestionId>,
 }
 
 impl Question {
+    /// Whether both are the same request of the agent: by their ids, and by their words where neither has one.
+    pub fn is_same(&self, other: &Self) -> bool {
+        match (&self.id, &other.id) {
+            (Some(id), Some(other)) => id == other,
+            (None, None) => self == other,
+            (Some(_), None) | (None, Some(_)) => false,
+        }
+    }
+
     /// The first option of this kind.
     pub fn option_of(&self, kind: OptionKind) -> Option<usize> {
         let find = |kind| self.kinds.iter().position(|k| *k == kind);
@@ -47,7 +60,7 @@ impl Question {
     }
 }
 
-/// What it means to choose an option of a permission question.
+/// The meaning of an option of a permission question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OptionKind {
     AllowOnce,
@@ -145,12 +158,12 @@ impl PhaseName {
         }
     }
 
-    /// Whether a session in this phase takes one of its parent's places.
+    /// Whether a session in this phase counts towards its parent's width.
     pub const fn is_live(self) -> bool {
         !matches!(self, Self::Ended | Self::Archived)
     }
 
-    /// Whether a session in this phase keeps its thread from being archived.
+    /// Whether a session in this phase prevents archiving its thread.
     pub const fn blocks_archive(self) -> bool {
         matches!(
             self,
@@ -162,7 +175,7 @@ impl PhaseName {
         )
     }
 
-    /// Whether one step may lead from here to `next`. A phase may always stay as it is.
+    /// Whether one step may lead from here to `next`. A phase may always stay the same.
     pub fn may_become(self, next: Self) -> bool {
         use PhaseName as P;
         self == next
@@ -188,29 +201,29 @@ impl fmt::Display for PhaseName {
     }
 }
 
-/// Something that happens to a session.
+/// An event in the life of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The saga that makes the session is through and an agent runs.
+    /// The spawn saga is done and an agent runs.
     Launched,
-    /// The saga that makes the session is through; nobody works on it yet.
+    /// The spawn saga is done; the session has no agent and waits for its first turn.
     Ready,
     BeginTurn,
     EndTurn,
     Ask(Question),
     Answer,
-    /// The question is taken back without an answer.
+    /// The asker withdraws the question.
     Withdraw,
-    Lock(HandoffId),
-    /// The handoff is over, committed or reverted.
-    Unlock(HandoffId),
-    /// The broadcast that holds the lock is committed.
-    AwaitMerge(HandoffId),
-    /// Every recipient ended, or one was merged.
+    Lock(SagaId),
+    /// The handoff ended, committed or reverted.
+    Unlock(SagaId),
+    /// The broadcast that holds the lock committed.
+    AwaitMerge(SagaId),
+    /// Every recipient ended, or one is merged.
     MergeDone,
     End(Outcome, Option<Reason>),
     Restore,
-    /// A restore that has an agent to launch first; as at a spawn, it is not at work yet.
+    /// A restore that launches an agent first, as a spawn does.
     Relaunch,
     Archive,
 }
@@ -233,7 +246,7 @@ impl Phase {
         self.name().is_live()
     }
 
-    /// Decides what `step` means here; performs nothing.
+    /// Decides the phase after `step`; performs nothing.
     pub fn on(&self, session: &SessionId, step: Step) -> Result<Phase, Conflict> {
         match (self, step) {
             (Self::Spawning, Step::Launched) => Ok(Self::Active),
@@ -273,7 +286,7 @@ impl Phase {
 }
 
 impl Step {
-    /// The rest of the sentence "session `x` is <phase>; …".
+    /// Completes the message "session `x` is <phase>; …".
     const fn wanted(&self) -> &'static str {
         match self {
             Self::Launched | Self::Ready => "only a spawning session can become ready",
@@ -294,13 +307,17 @@ impl Step {
     }
 }
 
+crate::id::serde_as_word!(Outcome, "outcome");
+
+crate::id::serde_as_word!(OptionKind, "kind of option");
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn handoff(n: u8) -> HandoffId {
-        HandoffId::from_random([n; 10])
+    fn handoff(n: u8) -> SagaId {
+        SagaId::from_random([n; 10])
     }
 
     fn question() -> Question {
@@ -308,6 +325,7 @@ mod tests {
             text: "which?".parse().unwrap(),
             options: vec![],
             kinds: vec![],
+            id: None,
         }
     }
 
@@ -364,7 +382,7 @@ mod tests {
         }
     }
 
-    /// The table of DESIGN §4, written out once more by hand.
+    /// The table of phases, written out once more by hand.
     #[test]
     fn the_table_is_the_designs() {
         use PhaseName as P;

@@ -4,11 +4,11 @@ use crate::id::{Prefix, ProjectId};
 use crate::text::Name;
 use crate::time::Timestamp;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Project {
     pub id: ProjectId,
     pub name: Name,
-    /// Canonical absolute path; belongs to at most one project of a tenant.
+    /// Canonical absolute path; at most one project of a tenant has it.
     pub path: Option<String>,
     pub prefix: Prefix,
     pub limits: Limits,
@@ -19,12 +19,11 @@ pub struct Project {
     pub removed_at: Option<Timestamp>,
 }
 
-/// How far and how wide sessions may delegate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How deep and how wide sessions may delegate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Limits {
     /// A root session's child has depth 1.
     pub depth: u32,
-    /// Live children of one session.
     pub width: u32,
 }
 
@@ -35,14 +34,14 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Deepest delegation a project can allow; keeps trees small enough to show.
+    /// Deepest delegation a project can allow; a deeper tree would not fit on a screen.
     pub const MOST_DEPTH: u32 = 32;
     /// Widest delegation a project can allow.
     pub const MOST_WIDTH: u32 = 10_000;
 }
 
-/// When sessions are archived without being asked; `None` keeps them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// When Skein archives sessions by itself; `None` means never.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Retention {
     /// Idle and ended sessions untouched for this long are archived.
     pub idle_ttl_seconds: Option<u64>,

@@ -1,12 +1,11 @@
-//! Keeps what looks like a secret out of names, lists, reasons and logs (L14).
+//! Hides what looks like a secret in names, lists, reasons and logs (L14).
 //!
-//! A task may hold one, and the task itself is kept as it was given; but its display name is in events,
-//! thread titles and every list, where nobody expects a secret. Programs print theirs: what a set-up command
-//! printed is in the reason why it failed.
+//! Skein stores a task unchanged, but its display name is in events, thread titles and every list, where no user
+//! expects a secret. A failed setup command's output is in the reason of the failure, and may contain one too.
 
 const HIDDEN: &str = "[redacted]";
 
-/// How well-known kinds of keys begin.
+/// Prefixes of well-known kinds of keys.
 const BEGINNINGS: [&str; 17] = [
     "sk-",
     "sk_live_",
@@ -28,10 +27,10 @@ const BEGINNINGS: [&str; 17] = [
 ];
 /// Shorter words are hardly secrets: `sk-learn`, `skein.toml`.
 const SHORTEST: usize = 20;
-/// What a name ends with whose value is a secret, as in `API_KEY=…`.
+/// A variable whose name ends like this has a secret value, as in `API_KEY=…`.
 const NAMES: [&str; 6] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL"];
 
-/// The word, or what is left of it.
+/// The word with its secret part replaced.
 pub(crate) fn redacted(word: &str) -> String {
     if let Some((name, value)) = word.split_once(['=', ':'])
         && !value.is_empty()
@@ -46,25 +45,25 @@ pub(crate) fn redacted(word: &str) -> String {
     word.to_owned()
 }
 
-/// Whether the value of a variable with this name is a secret.
+/// Whether a variable of this name has a secret value.
 fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     NAMES.iter().any(|n| name.ends_with(n))
 }
 
-/// What a program printed, without the secrets it was given and without what looks like one.
+/// Hides given secrets, and what looks like one, in a program's output.
 #[derive(Clone, Debug, Default)]
 pub struct Redaction(Vec<String>);
 
 impl Redaction {
-    /// Hides the values of those variables whose names tell of a secret.
+    /// Hides the values of variables whose names end like those of secrets.
     pub fn of<'a>(variables: impl IntoIterator<Item = (&'a String, &'a String)>) -> Self {
         let mut values: Vec<String> = variables
             .into_iter()
             .filter(|(name, value)| is_secret(name) && value.len() >= 4)
             .map(|(_, value)| value.clone())
             .collect();
-        // One may be a part of another.
+        // One secret may contain another: replace the longest first.
         values.sort_by_key(|value| std::cmp::Reverse(value.len()));
         Self(values)
     }

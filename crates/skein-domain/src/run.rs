@@ -1,4 +1,4 @@
-//! One launch of a session's agent: what it was asked to be, and how it is found again.
+//! One launch of a session's agent: its settings and its handle.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,11 +6,12 @@ use std::str::FromStr;
 use crate::error::Invalid;
 use crate::id::text_type;
 
-/// What holds the agent's process.
+/// What holds the agent's process, and where it is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RuntimeKind {
-    /// Our own holder, one small process per session.
+    /// The holder, one small process per session.
     Pty,
+    /// The same holder, also shown in a tmux window.
     Tmux,
 }
 
@@ -29,7 +30,6 @@ impl RuntimeKind {
     }
 }
 
-/// How the task reaches the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PromptVia {
     /// Pasted into its terminal once it is ready.
@@ -56,15 +56,13 @@ impl PromptVia {
     }
 }
 
-/// How the agent is talked to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Via {
-    /// As a person would, at its terminal.
+    /// At its terminal, as a person would.
     #[default]
     Terminal,
-    /// By the Agent Client Protocol.
     Acp,
-    /// By the program's own protocol for machines.
+    /// Through the program's own machine protocol.
     Native,
 }
 
@@ -84,8 +82,7 @@ impl Via {
     }
 }
 
-/// What the agent may do without asking.
-/// Widest last.
+/// What the agent may do without asking, widest last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Permission {
     #[default]
@@ -132,10 +129,6 @@ fn native(value: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-fn model(value: &str) -> Result<(), &'static str> {
-    native(value)
-}
-
 fn command(value: &str) -> Result<(), &'static str> {
     if value.trim().is_empty() {
         return Err("it is empty");
@@ -150,24 +143,25 @@ fn command(value: &str) -> Result<(), &'static str> {
 }
 
 text_type! {
-    /// How a runtime finds a run again; only that runtime reads it.
+    /// Identifies a run to its runtime, which alone interprets it.
     RunHandle, "run handle", handle
 }
 text_type! {
-    /// The agent program's own name for its conversation.
+    /// The agent program's own id of its conversation.
     NativeId, "native id", native
 }
 text_type! {
     /// A model's name, as the agent knows it.
-    ModelName, "model", model
+    ModelName, "model", native
 }
 text_type! {
     /// A command line for `sh -c`.
     CommandLine, "command", command
 }
 
-/// A variable for the agent's environment. Skein's own cannot be set.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A variable for the agent's environment. Names that begin with `SKEIN_` are reserved.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(try_from = "(String, String)", into = "(String, String)")]
 pub struct EnvVar {
     name: String,
     value: String,
@@ -187,11 +181,11 @@ impl EnvVar {
             return Err(Invalid::new(
                 "variable",
                 name,
-                "names that begin with SKEIN_ are Skein's own",
+                "names that begin with SKEIN_ are reserved",
             ));
         }
         if value.contains('\0') || value.len() > 128 * 1024 {
-            // The value may be a secret, so it is not quoted.
+            // The value may be a secret, so the message does not quote it.
             return Err(Invalid::new(
                 "variable",
                 name,
@@ -221,8 +215,8 @@ impl EnvVar {
     }
 }
 
-/// How a session's agent is to be started; kept, so that a restore starts it the same way.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// How to start a session's agent; stored, so that a restore starts it the same way.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct LaunchSettings {
     /// Overrides the agent's own command.
     pub command: Option<CommandLine>,
@@ -230,12 +224,31 @@ pub struct LaunchSettings {
     pub model: Option<ModelName>,
     pub permission: Permission,
     pub via: Via,
-    /// Whether it is told to go on when a limit that stopped it is over.
+    /// Whether Skein tells the agent to continue once its limit is over.
     pub resume_after_limit: bool,
     pub env: Vec<EnvVar>,
-    /// Where programs are looked for: the PATH of whoever asked.
+    /// The search path for programs: the caller's PATH.
     pub path: Option<String>,
 }
+
+crate::id::serde_as_word!(PromptVia, "way of a prompt");
+
+impl TryFrom<(String, String)> for EnvVar {
+    type Error = Invalid;
+    fn try_from((name, value): (String, String)) -> Result<Self, Invalid> {
+        Self::new(&name, &value)
+    }
+}
+
+impl From<EnvVar> for (String, String) {
+    fn from(variable: EnvVar) -> Self {
+        (variable.name, variable.value)
+    }
+}
+
+crate::id::serde_as_word!(RuntimeKind, "runtime");
+crate::id::serde_as_word!(Via, "way to talk to an agent");
+crate::id::serde_as_word!(Permission, "permission");
 
 #[cfg(test)]
 mod tests {

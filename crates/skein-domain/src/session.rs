@@ -5,12 +5,12 @@ use crate::budget::{Allowance, Budget, Usage, Weight};
 use crate::error::{Conflict, Refused};
 use crate::fork::ForkedFrom;
 use crate::gear::Gear;
-use crate::id::{HandoffId, ProjectId, SessionId, SummaryId, ThreadId};
+use crate::id::{ProjectId, SagaId, SessionId, SummaryId, ThreadId};
 use crate::phase::{Phase, Step};
 use crate::text::{AgentName, Task};
 use crate::time::Timestamp;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Session {
     pub id: SessionId,
     pub project: ProjectId,
@@ -26,20 +26,20 @@ pub struct Session {
     pub version: u64,
     pub phase: Phase,
     pub agent: AgentName,
-    /// Number of the current or last run; fences writes made on its behalf.
+    /// Number of the current or last run; the store refuses writes on behalf of another one.
     pub run: u64,
     /// Turns begun, over all runs.
     pub turns: u64,
     pub task: Task,
     pub budget: Budget,
     pub usage: Usage,
-    /// The broadcast that made this session, if one did.
-    pub broadcast: Option<HandoffId>,
+    /// The broadcast that made this session.
+    pub broadcast: Option<SagaId>,
     pub merges: Vec<Merge>,
     pub summary: Option<SummaryId>,
-    /// Where its transcript comes from, if it did not begin empty.
+    /// The source of its transcript, if the session is a fork.
     pub forked_from: Option<ForkedFrom>,
-    /// What a session with an agent has; none for those that people or external programs drive.
+    /// Only sessions with an agent have one; people or external programs drive the others.
     pub gear: Option<Box<Gear>>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
@@ -47,15 +47,15 @@ pub struct Session {
 }
 
 /// A child's work taken over by its parent.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Merge {
     pub child: SessionId,
-    /// The child's turns at that moment: a child that worked since may be merged again.
+    /// The child's turns at that moment; a child with more turns may be merged again.
     pub child_turns: u64,
     pub at: Timestamp,
 }
 
-/// What a new session is made from.
+/// The input for a new session.
 #[derive(Clone, Debug)]
 pub struct NewSession {
     pub id: SessionId,
@@ -67,7 +67,7 @@ pub struct NewSession {
     pub agent: AgentName,
     pub task: Task,
     pub allowance: Allowance,
-    pub broadcast: Option<HandoffId>,
+    pub broadcast: Option<SagaId>,
     pub at: Timestamp,
 }
 
@@ -102,7 +102,7 @@ impl Session {
         }
     }
 
-    /// A session with an agent: being set up by its spawn saga, not running yet.
+    /// A session with an agent, which its spawn saga sets up; nothing runs yet.
     pub fn spawning(new: NewSession, gear: Gear) -> Self {
         Self {
             phase: Phase::Spawning,
@@ -112,7 +112,7 @@ impl Session {
         }
     }
 
-    /// The record after `step`, one version further.
+    /// The record after `step`, one version later.
     pub fn step(&self, step: Step, at: Timestamp) -> Result<Self, Conflict> {
         let turns = self.turns + u64::from(step == Step::BeginTurn);
         let phase = self.phase.on(&self.id, step)?;
@@ -124,7 +124,7 @@ impl Session {
         })
     }
 
-    /// As [`Session::step`], for changes that are no activity of the session itself.
+    /// As [`Session::step`], for changes that do not count as activity.
     pub fn quiet_step(&self, step: Step, at: Timestamp) -> Result<Self, Conflict> {
         let phase = self.phase.on(&self.id, step)?;
         Ok(Self {
@@ -133,7 +133,7 @@ impl Session {
         })
     }
 
-    /// A copy one version further, for changes that leave the phase alone.
+    /// A copy one version later, for changes that keep the phase.
     #[must_use]
     pub fn next(&self, at: Timestamp) -> Self {
         Self {
@@ -143,7 +143,7 @@ impl Session {
         }
     }
 
-    /// What this session weighs on its parent's budget.
+    /// What this session charges its parent's budget.
     pub fn weight(&self) -> Weight {
         self.budget.weight(&self.usage, self.phase.is_live())
     }

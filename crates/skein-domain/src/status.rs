@@ -1,12 +1,11 @@
-//! L2: status is derived from facts by one pure function and stored nowhere.
+//! L2: one pure function derives the status from facts; no record stores it.
 
 use std::fmt;
 
-use crate::observed::{Activity, Observed, Patience, RuntimeState};
+use crate::observed::{Activity, Observations, RuntimeState, StatusThresholds};
 use crate::phase::{Outcome, Phase};
 use crate::time::Timestamp;
 
-/// What people see of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Status {
     Spawning,
@@ -24,12 +23,12 @@ pub enum Status {
     Archived,
 }
 
-/// A status, why, and by which rule.
+/// A status with its reason and the rule that decided it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Derived {
     pub status: Status,
     pub reason: String,
-    /// The rule that decided, for `skein why`.
+    /// For `skein why`.
     pub rule: &'static str,
 }
 
@@ -72,13 +71,13 @@ impl Status {
         Self::ALL.into_iter().find(|s| s.as_str() == value)
     }
 
-    /// Derives the status from the phase, what was seen, and how long ago. `has_agent` says whether an
-    /// agent's process belongs to the session: without one nothing is to be seen and the phase is all.
+    /// Derives the status from the phase, the observations and their age. `has_agent` says whether the session has an
+    /// agent's process; without one there is nothing to observe and only the phase counts.
     pub fn derive(
         phase: &Phase,
         has_agent: bool,
-        seen: &Observed,
-        patience: &Patience,
+        seen: &Observations,
+        patience: &StatusThresholds,
         now: Timestamp,
     ) -> Derived {
         if has_agent
@@ -139,15 +138,20 @@ fn derived(status: Status, reason: impl Into<String>, rule: &'static str) -> Der
     }
 }
 
-/// What makes us doubt that the phase still tells the truth (L3).
-fn doubted(phase: &Phase, seen: &Observed, patience: &Patience, now: Timestamp) -> Option<Derived> {
-    // While a saga is at work the process comes and goes by its doing.
+/// The status if observations contradict the phase (L3).
+fn doubted(
+    phase: &Phase,
+    seen: &Observations,
+    patience: &StatusThresholds,
+    now: Timestamp,
+) -> Option<Derived> {
+    // A saga starts and ends the process itself, so its absence is no contradiction.
     if seen.saga.is_some() || matches!(phase, Phase::Spawning) {
         return None;
     }
     if let Some(doubt) = &seen.doubt {
         let age = now.seconds_since(doubt.since);
-        let given_up = doubt.looks >= Patience::LOOKS || age >= patience.doubt_seconds;
+        let given_up = doubt.looks >= StatusThresholds::LOOKS || age >= patience.doubt_seconds;
         return Some(if given_up {
             let reason = format!(
                 "{}; looked {} times in {}",
@@ -167,24 +171,24 @@ fn doubted(phase: &Phase, seen: &Observed, patience: &Patience, now: Timestamp) 
     match seen.runtime.as_ref().map(|r| &r.what) {
         None => Some(derived(
             Status::Detecting,
-            "its agent has not been looked at yet",
+            "its agent has not been observed yet",
             "runtime not seen yet",
         )),
         Some(RuntimeState::Unobserved { why }) => Some(derived(
             Status::NoSignal,
-            format!("its agent cannot be looked at: {why}"),
+            format!("its agent cannot be observed: {why}"),
             "runtime unobserved",
         )),
         Some(RuntimeState::Missing | RuntimeState::Exited(_)) => Some(derived(
             Status::Detecting,
-            "its agent's process is gone; its end is being recorded",
+            "its agent's process is gone; Skein is recording the end",
             "runtime over, phase live",
         )),
         Some(RuntimeState::Alive { .. }) => None,
     }
 }
 
-fn spawning(seen: &Observed) -> Derived {
+fn spawning(seen: &Observations) -> Derived {
     let Some(saga) = &seen.saga else {
         return derived(Status::Spawning, "being set up", "phase spawning");
     };
@@ -207,55 +211,41 @@ fn spawning(seen: &Observed) -> Derived {
     }
 }
 
-fn working(seen: &Observed, patience: &Patience, now: Timestamp) -> Derived {
+fn working(seen: &Observations, patience: &StatusThresholds, now: Timestamp) -> Derived {
     let silent = seen.output_at.map(|at| now.seconds_since(at));
-    if let Some(activity) = &seen.activity
-        && activity.what.activity == Activity::Blocked
-    {
-        let detail = activity
-            .what
-            .detail
-            .as_deref()
-            .unwrap_or("it cannot go on by itself");
-        return derived(Status::Blocked, detail, "activity blocked");
+    if let Some(blocked) = blocked(seen) {
+        return blocked;
     }
     if seen.starting {
-        let reason = "its program starts, and has not begun with the task";
+        let reason = "its program is starting and has not begun the task";
         return derived(Status::Spawning, reason, "task not begun");
     }
     if !seen.has_signal {
         let reason = match silent {
             Some(silent) => format!(
-                "nothing tells what it does; last output {} ago",
+                "no source shows what it does; last output {} ago",
                 ago(silent)
             ),
-            None => "nothing tells what it does; no output yet".into(),
+            None => "no source shows what it does; no output yet".into(),
         };
         return derived(Status::NoSignal, reason, "agent without signals");
     }
     match silent {
         Some(silent) if silent >= patience.stall_seconds => derived(
             Status::Stuck,
-            format!("a turn is running, but nothing came for {}", ago(silent)),
+            format!("a turn is running, but without output for {}", ago(silent)),
             "no output for longer than the stall threshold",
         ),
         _ => derived(Status::Working, "a turn is running", "phase active"),
     }
 }
 
-fn idle(seen: &Observed) -> Derived {
-    if let Some(activity) = &seen.activity
-        && activity.what.activity == Activity::Blocked
-    {
-        let detail = activity
-            .what
-            .detail
-            .as_deref()
-            .unwrap_or("it cannot go on by itself");
-        return derived(Status::Blocked, detail, "activity blocked");
+fn idle(seen: &Observations) -> Derived {
+    if let Some(blocked) = blocked(seen) {
+        return blocked;
     }
     let why = match seen.draft {
-        true => ", because somebody's text stands in its input box: `skein attach` shows it",
+        true => ", because unsent text is in its input box: `skein attach` shows it",
         false => "",
     };
     let reason = match seen.queued {
@@ -264,6 +254,15 @@ fn idle(seen: &Observed) -> Derived {
         n => format!("between turns; {n} messages wait{why}"),
     };
     derived(Status::Idle, reason, "phase idle")
+}
+
+fn blocked(seen: &Observations) -> Option<Derived> {
+    let activity = &seen.activity.as_ref()?.what;
+    let detail = activity.detail.as_deref();
+    (activity.activity == Activity::Blocked).then(|| {
+        let detail = detail.unwrap_or("it cannot continue by itself");
+        derived(Status::Blocked, detail, "activity blocked")
+    })
 }
 
 /// A span of time as people say it.
@@ -284,10 +283,12 @@ impl fmt::Display for Status {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::HandoffId;
-    use crate::observed::{ActivitySeen, Doubt, Exit, SagaSeen, Seen, Source};
+    use crate::id::SagaId;
+    use crate::observed::{
+        ActivityObservation, DetectionState, EvidenceSource, Exit, Observation, SagaObservation,
+    };
     use crate::phase::Question;
-    use crate::saga::{SagaKind, Step};
+    use crate::saga::{SagaKind, SagaStep};
 
     fn at(seconds: i64) -> Timestamp {
         Timestamp::from_micros(seconds * 1_000_000)
@@ -297,8 +298,8 @@ mod tests {
         Status::derive(
             phase,
             false,
-            &Observed::default(),
-            &Patience::default(),
+            &Observations::default(),
+            &StatusThresholds::default(),
             at(0),
         )
         .status
@@ -306,7 +307,7 @@ mod tests {
 
     #[test]
     fn l2_every_phase_has_one_status() {
-        let handoff = HandoffId::from_random([1; 10]);
+        let handoff = SagaId::from_random([1; 10]);
         let ended = |outcome| Phase::Ended {
             outcome,
             reason: None,
@@ -320,6 +321,7 @@ mod tests {
                     text: "a or b?".parse().unwrap(),
                     options: vec![],
                     kinds: vec![],
+                    id: None,
                 }),
                 Status::NeedsInput,
             ),
@@ -335,21 +337,21 @@ mod tests {
         }
     }
 
-    fn alive() -> Observed {
-        Observed {
-            runtime: Some(Seen {
+    fn alive() -> Observations {
+        Observations {
+            runtime: Some(Observation {
                 what: RuntimeState::Alive { pid: Some(7) },
                 at: at(0),
             }),
             has_signal: true,
             output_at: Some(at(0)),
-            ..Observed::default()
+            ..Observations::default()
         }
     }
 
-    fn doubt(looks: u32, since: i64) -> Observed {
-        Observed {
-            doubt: Some(Doubt {
+    fn doubt(looks: u32, since: i64) -> Observations {
+        Observations {
+            doubt: Some(DetectionState {
                 since: at(since),
                 looks,
                 why: "holder gone, process there".into(),
@@ -358,19 +360,19 @@ mod tests {
         }
     }
 
-    fn runtime(what: RuntimeState) -> Observed {
-        Observed {
-            runtime: Some(Seen { what, at: at(0) }),
+    fn runtime(what: RuntimeState) -> Observations {
+        Observations {
+            runtime: Some(Observation { what, at: at(0) }),
             ..alive()
         }
     }
 
-    fn blocked() -> Observed {
-        Observed {
-            activity: Some(Seen {
-                what: ActivitySeen {
+    fn blocked() -> Observations {
+        Observations {
+            activity: Some(Observation {
+                what: ActivityObservation {
                     activity: Activity::Blocked,
-                    source: Source::Hook,
+                    source: EvidenceSource::Hook,
                     rule: "limit".into(),
                     detail: Some("usage limit until 15:00".into()),
                 },
@@ -382,29 +384,29 @@ mod tests {
 
     #[test]
     fn l2_l3_what_is_seen_decides_the_status_of_an_agent() {
-        let queued = Observed {
-            saga: Some(SagaSeen {
+        let queued = Observations {
+            saga: Some(SagaObservation {
                 kind: SagaKind::Spawn,
                 step: None,
                 place: Some(3),
                 why: None,
             }),
-            ..Observed::default()
+            ..Observations::default()
         };
-        let launching = Observed {
-            saga: Some(SagaSeen {
+        let launching = Observations {
+            saga: Some(SagaObservation {
                 kind: SagaKind::Spawn,
-                step: Some(Step::Launch),
+                step: Some(SagaStep::Launch),
                 place: None,
                 why: None,
             }),
-            ..Observed::default()
+            ..Observations::default()
         };
-        let starting = Observed {
+        let starting = Observations {
             starting: true,
             ..alive()
         };
-        let dumb = Observed {
+        let dumb = Observations {
             has_signal: false,
             ..alive()
         };
@@ -426,7 +428,7 @@ mod tests {
             (
                 "never looked at",
                 Phase::Active,
-                Observed::default(),
+                Observations::default(),
                 1,
                 Status::Detecting,
             ),
@@ -457,7 +459,8 @@ mod tests {
             ("limit", Phase::Active, blocked(), 1, Status::Blocked),
             ("limit, idle", Phase::Idle, blocked(), 1, Status::Blocked),
         ] {
-            let derived = Status::derive(&phase, true, &seen, &Patience::default(), at(now));
+            let derived =
+                Status::derive(&phase, true, &seen, &StatusThresholds::default(), at(now));
             assert_eq!(derived.status, expected, "{name}: {derived:?}");
         }
     }

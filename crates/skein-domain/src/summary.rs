@@ -1,11 +1,11 @@
-//! What a session leaves behind for those who build on it: written once, never changed.
+//! What a session leaves behind for others: written once, never changed.
 
 use crate::error::{Invalid, Refused};
 use crate::id::{SessionId, SummaryId};
 use crate::text::Reason;
 use crate::time::Timestamp;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Summary {
     pub id: SummaryId,
     pub session: SessionId,
@@ -13,7 +13,7 @@ pub struct Summary {
     pub text: String,
     pub key_decisions: Vec<String>,
     pub deliverables: Vec<Deliverable>,
-    /// The session whose summary this work started from.
+    /// The session whose summary this work builds on.
     pub based_on: Option<SessionId>,
     pub at: Timestamp,
 }
@@ -41,7 +41,8 @@ impl SummaryOutcome {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Deliverable {
     /// A file in the session's workspace, by relative path.
     File {
@@ -63,13 +64,13 @@ pub enum Deliverable {
 }
 
 /// Most characters of a summary's text.
-pub const MOST_TEXT: usize = 4000;
+const MOST_TEXT: usize = 4000;
 /// Longest chain of summaries that build on each other.
-pub const MOST_CHAIN: u32 = 10;
+const MOST_CHAIN: u32 = 10;
 /// Most key decisions, and most deliverables.
-pub const MOST_ITEMS: usize = 100;
+const MOST_ITEMS: usize = 100;
 
-/// Checks the parts of a summary that need no look at other records.
+/// Checks the parts of a summary that need no other record.
 pub fn check(
     text: &str,
     key_decisions: &[String],
@@ -152,8 +153,8 @@ fn check_deliverable(deliverable: &Deliverable) -> Result<(), Invalid> {
     }
 }
 
-/// Walks the chain a new summary would join. `based_on` answers which session a session's summary is
-/// based on. A chain may be [`MOST_CHAIN`] summaries long, the new one included, and has no cycle.
+/// Walks the chain that a new summary would join; `based_on` returns the session that a session's summary builds
+/// on. A chain has at most `MOST_CHAIN` summaries, the new one included, and no cycle.
 pub fn check_chain<E: From<Refused>>(
     session: &SessionId,
     first: &SessionId,
@@ -178,6 +179,8 @@ pub fn check_chain<E: From<Refused>>(
     }
     Ok(())
 }
+
+crate::id::serde_as_word!(SummaryOutcome, "outcome");
 
 #[cfg(test)]
 mod tests {

@@ -7,7 +7,7 @@ use crate::error::Invalid;
 use crate::id::text_type;
 use crate::redact::{Redaction, redacted};
 
-/// Characters that change how the text around them is shown, or that show as nothing.
+/// Invisible characters, and those that change how the text around them is displayed.
 pub(crate) fn is_invisible(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
@@ -99,34 +99,52 @@ text_type! {
     Reason, "text", reason
 }
 text_type! {
-    /// What a session is to do.
+    /// What a session shall do.
     Task, "task", task
 }
 text_type! {
-    /// What is said to an agent. Holds no control characters but line breaks and tabs, so it can neither
-    /// end a bracketed paste early nor press a key.
+    /// A text for an agent. Its only control characters are line breaks and tabs, so it can neither end a bracketed
+    /// paste early nor press a key.
     Message, "message", message
 }
 text_type! {
-    /// Chosen by the caller so that a repeated call has one effect.
+    /// An idempotency key, chosen by the caller: a repeated call with the same key has one effect.
     Key, "idempotency key", key
 }
 text_type! {
-    /// A message of a transcript. Chosen by whoever says it, so that saying it twice has one effect.
+    /// The id of a transcript's message, chosen by its author: appending the same id twice has one effect.
     MessageId, "message id", key
+}
+text_type! {
+    /// A question of one run, as its protocol driver names it: what an answer names to be given to exactly this request.
+    QuestionId, "question id", key
+}
+
+impl Reason {
+    /// Makes a reason from any text: control characters become spaces, long text is truncated.
+    pub fn from_text(text: &str) -> Self {
+        let blank = |c: char| match c.is_control() && c != '\n' && c != '\t' {
+            true => ' ',
+            false => c,
+        };
+        let clean: String = text.chars().map(blank).take(8_000).collect();
+        match clean.trim().parse() {
+            Ok(reason) => reason,
+            Err(_) => Self("no reason given".to_owned()),
+        }
+    }
 }
 
 impl Title {
-    /// Most code points a title may have.
     pub const MOST: usize = 200;
 
-    /// The title of a thread that was made for one session.
+    /// The title of a thread made for one session.
     pub fn of_task(task: &Task) -> Self {
         Self::from_str(&task.display_name())
             .expect("a display name is one short line without control characters")
     }
 
-    /// Without what looks like a secret: titles are in events and lists.
+    /// The title with secrets hidden: titles are in events and lists.
     #[must_use]
     pub fn redacted(&self) -> Self {
         let shown = Redaction::default().apply(self.as_str());
@@ -137,10 +155,9 @@ impl Title {
 }
 
 impl Reason {
-    /// Most bytes of a reason, question or answer.
     pub const MOST: usize = 64 * 1024;
 
-    /// Without what looks like a secret: the reasons of ends are in events. Answers are kept as they are.
+    /// The reason with secrets hidden: events contain the reasons of ended sessions. Answers are stored unchanged.
     #[must_use]
     pub fn redacted(&self) -> Self {
         let shown = Redaction::default().apply(self.as_str());
@@ -151,7 +168,6 @@ impl Reason {
 }
 
 impl Message {
-    /// Most bytes of one message.
     pub const MOST: usize = 4 * 1024 * 1024;
 }
 
@@ -168,12 +184,12 @@ impl From<&Reason> for Message {
 }
 
 impl Task {
-    /// Most bytes of a task.
     pub const MOST: usize = 512 * 1024;
     /// Most code points of a display name.
     pub const DISPLAY: usize = 80;
 
-    /// The first meaningful line, what looks like a secret and heading marks removed, white space folded, cut at 80 code points.
+    /// The first line with a letter or digit, without heading marks and secrets, its white space folded, at most 80
+    /// code points.
     pub fn display_name(&self) -> String {
         let line = self
             .as_str()

@@ -5,7 +5,7 @@ use crate::id::{ProjectId, ThreadId};
 use crate::text::Title;
 use crate::time::Timestamp;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Thread {
     pub id: ThreadId,
     pub project: ProjectId,
@@ -16,7 +16,8 @@ pub struct Thread {
     pub updated_at: Timestamp,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(tag = "name", rename_all = "snake_case")]
 pub enum ThreadState {
     Open,
     Archived { at: Timestamp },

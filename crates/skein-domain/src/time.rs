@@ -1,9 +1,12 @@
-//! Points in time as plain numbers; reading the clock is the caller's business.
+//! Points in time as plain numbers; the caller reads the clock.
 
 use std::fmt;
 
 /// Microseconds since the Unix epoch, UTC.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(transparent)]
 pub struct Timestamp(i64);
 
 impl Timestamp {
@@ -17,26 +20,17 @@ impl Timestamp {
 
     /// The moment `seconds` earlier, clamped to the range of the type.
     pub const fn minus_seconds(self, seconds: u64) -> Self {
-        let micros = (seconds as i128) * 1_000_000;
-        let earlier = self.0 as i128 - micros;
-        if earlier < i64::MIN as i128 {
-            Self(i64::MIN)
-        } else {
-            Self(earlier as i64)
-        }
+        let micros = seconds.saturating_mul(1_000_000);
+        Self(self.0.saturating_sub_unsigned(micros))
     }
 
     /// The moment `seconds` later, clamped to the range of the type.
     pub const fn plus_seconds(self, seconds: u64) -> Self {
-        let later = self.0 as i128 + (seconds as i128) * 1_000_000;
-        if later > i64::MAX as i128 {
-            Self(i64::MAX)
-        } else {
-            Self(later as i64)
-        }
+        let micros = seconds.saturating_mul(1_000_000);
+        Self(self.0.saturating_add_unsigned(micros))
     }
 
-    /// Whole seconds from `earlier` to this moment; 0 if it was later.
+    /// Whole seconds since `earlier`; 0 if `earlier` is later.
     pub const fn seconds_since(self, earlier: Self) -> u64 {
         let micros = self.0 as i128 - earlier.0 as i128;
         if micros > 0 {
@@ -46,12 +40,13 @@ impl Timestamp {
         }
     }
 }
-/// The second, in UTC: `2026-11-17 03:04:05 UTC`.
+
+/// Printed to the second: `2026-11-17 03:04:05 UTC`.
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = self.0.div_euclid(1_000_000);
         let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-        // Years that begin in March have their leap day last; eras of 400 years are alike.
+        // With years that begin in March the leap day is the last one; the calendar repeats every 400 years.
         let shifted = days + 719_468;
         let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
         let year_of_era =

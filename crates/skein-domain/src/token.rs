@@ -1,4 +1,4 @@
-//! Who may call the API, and what they may do: roles, rights, tokens and the reach of a run's credential.
+//! Who may call the API and what they may do: roles, rights, tokens and the scope of a run's credential.
 
 use crate::actor::Actor;
 use crate::error::Refused;
@@ -6,7 +6,7 @@ use crate::id::{ProjectId, SessionId, TokenId};
 use crate::text::Name;
 use crate::time::Timestamp;
 
-/// Widest last, so that a role may do all that a narrower one may.
+/// Widest last: a role includes the narrower ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
     Read,
@@ -41,7 +41,7 @@ impl Role {
     }
 }
 
-/// What a token may do besides what its role allows. No role includes a right.
+/// A permission beyond the role; no role includes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Right {
     /// Start programs of the caller's choice as the daemon's user.
@@ -62,8 +62,8 @@ impl Right {
     }
 }
 
-/// A set of rights.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(from = "Vec<Right>", into = "Vec<Right>")]
 pub struct Rights {
     run: bool,
 }
@@ -75,11 +75,6 @@ impl Rights {
         match right {
             Right::Run => self.run,
         }
-    }
-
-    /// Whether every right in `self` is also in `other`.
-    pub fn is_within(self, other: Self) -> bool {
-        self.iter().all(|right| other.contains(right))
     }
 
     pub fn iter(self) -> impl Iterator<Item = Right> {
@@ -110,7 +105,7 @@ impl FromIterator<Right> for Rights {
     }
 }
 
-/// What a run's credential reaches: records of one project, and changes at or below one session.
+/// The scope of a run's credential: it reads one project and changes its own session and those below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunScope {
     pub project: ProjectId,
@@ -118,15 +113,16 @@ pub struct RunScope {
     pub run: u64,
 }
 
-/// The record of a token; the secret itself is never kept, only its hash.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The record of a token; it stores only the secret's hash.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Token {
     pub id: TokenId,
     pub name: Name,
     pub role: Role,
     pub rights: Rights,
-    /// Whoever holds the token acts as this actor, and only on sessions it owns unless it is an admin.
+    /// The token's holder acts as this actor, and unless it is an admin only on sessions that the actor owns.
     pub actor: Option<Actor>,
+    #[serde(with = "hex")]
     pub secret_hash: [u8; 32],
     pub version: u64,
     pub created_at: Timestamp,
@@ -139,3 +135,41 @@ impl Token {
         self.revoked_at.is_none() && self.expires_at.is_none_or(|end| now < end)
     }
 }
+
+/// A hash as 64 hexadecimal digits.
+mod hex {
+    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
+
+    pub(super) fn serialize<S: Serializer>(hash: &[u8; 32], to: S) -> Result<S::Ok, S::Error> {
+        let digits: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+        to.serialize_str(&digits)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<[u8; 32], D::Error> {
+        let text = String::deserialize(from)?;
+        let byte = |at: usize| {
+            let digits = text.get(2 * at..2 * at + 2)?;
+            u8::from_str_radix(digits, 16).ok()
+        };
+        let bytes: Option<Vec<u8>> = (0..32).map(byte).collect();
+        let hash = bytes
+            .filter(|_| text.len() == 64)
+            .and_then(|b| b.try_into().ok());
+        hash.ok_or_else(|| D::Error::custom("expected 64 hexadecimal digits"))
+    }
+}
+
+impl From<Vec<Right>> for Rights {
+    fn from(rights: Vec<Right>) -> Self {
+        rights.into_iter().collect()
+    }
+}
+
+impl From<Rights> for Vec<Right> {
+    fn from(rights: Rights) -> Self {
+        rights.iter().collect()
+    }
+}
+
+crate::id::serde_as_word!(Role, "role");
+crate::id::serde_as_word!(Right, "right");

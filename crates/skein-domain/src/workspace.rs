@@ -1,4 +1,4 @@
-//! Where a session's files are, as far as the record knows.
+//! A session's workspace, as recorded.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,16 +7,16 @@ use crate::error::Invalid;
 use crate::id::{SessionId, text_type};
 use crate::time::Timestamp;
 
-/// How a session's files are kept apart from everybody else's.
+/// How a session's files are isolated from those of other sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WorkspaceKind {
-    /// A git worktree with a branch of its own.
+    /// A git worktree with its own branch.
     Worktree,
     /// A clone that shares nothing with the project's repository.
     Clone,
     /// The project's folder itself.
     Dir,
-    /// No files: an empty folder to stand in.
+    /// No files: an empty working directory.
     None,
 }
 
@@ -122,15 +122,15 @@ text_type! {
 }
 
 impl BranchName {
-    /// The branch of a session that asked for no other.
+    /// The default branch of a session.
     pub fn of_session(session: &SessionId) -> Self {
         Self(format!("skein/{session}"))
     }
 }
 
-/// Where the folder came from; what we did not make we never remove.
+/// Where the folder came from; Skein removes only folders it made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum WorkspaceOrigin {
     Made,
     /// Made by hand, taken over by `adopt`.
     Adopted,
@@ -138,7 +138,7 @@ pub enum Origin {
     Given,
 }
 
-impl Origin {
+impl WorkspaceOrigin {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Made => "made",
@@ -156,12 +156,12 @@ impl Origin {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkspaceState {
-    /// Its place is decided; it may or may not be there yet.
+    /// Its path is decided; the folder may not exist yet.
     Planned,
-    /// It was made, and wants furnishing. Its branch may hold work by now.
+    /// Made, but setup is not done. Its branch may already contain work.
     Unfurnished,
     Ready,
-    /// Removed by us; `branch` and `backups` say how to get it back.
+    /// Removed by Skein; `branch` and `backups` allow to restore it.
     Gone,
 }
 
@@ -182,29 +182,29 @@ impl WorkspaceState {
     }
 }
 
-/// A session's workspace as recorded. Planned in the transaction that makes the session, so that whatever a
-/// crash leaves on the disk is named by a record.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A session's workspace as recorded. The transaction that makes the session records the plan, so that a record
+/// names everything a crash leaves on disk.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Workspace {
     pub kind: WorkspaceKind,
-    /// Where the agent starts.
+    /// The agent's working directory.
     pub path: AbsPath,
-    /// The repository the branch and the backups live in; none outside git.
+    /// The repository of the branch and the backups; none outside git.
     pub repo: Option<AbsPath>,
     pub branch: Option<BranchName>,
-    /// Whether the branch is ours: made by us, so an empty one may go again.
+    /// Whether Skein made the branch, and so may delete it while it is empty.
     pub branch_made: bool,
-    /// What the branch was to start from, as asked.
+    /// The requested start of the branch.
     pub base: Option<Revision>,
-    /// The commit the branch started from, once it is known.
+    /// The commit the branch started from, once known.
     pub base_commit: Option<CommitId>,
-    pub origin: Origin,
+    pub origin: WorkspaceOrigin,
     pub state: WorkspaceState,
     pub backups: Vec<Backup>,
 }
 
-/// Work kept under a ref before its folder was touched.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Work that Skein committed to a ref before it touched the folder.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Backup {
     /// Numbered from 1 per session.
     pub n: u64,
@@ -230,15 +230,15 @@ impl fmt::Display for WorkspaceKind {
 }
 
 impl Workspace {
-    /// Whether the folder is ours to remove.
+    /// Whether Skein may remove the folder.
     pub fn is_managed(&self) -> bool {
-        self.origin == Origin::Made
+        self.origin == WorkspaceOrigin::Made
     }
 
     #[must_use]
     pub fn with_backup(&self, backup: Option<Backup>) -> Self {
         let mut after = self.clone();
-        // A step that is repeated makes its own backup again, under the same number.
+        // A repeated step makes its backup again under the same number.
         if let Some(backup) = backup {
             after.backups.retain(|b| b.n != backup.n);
             after.backups.push(backup);
@@ -254,6 +254,10 @@ impl Workspace {
         }
     }
 }
+
+crate::id::serde_as_word!(WorkspaceKind, "workspace");
+crate::id::serde_as_word!(WorkspaceOrigin, "origin");
+crate::id::serde_as_word!(WorkspaceState, "workspace state");
 
 #[cfg(test)]
 mod tests {

@@ -7,8 +7,8 @@ use std::str::FromStr;
 use proptest::prelude::*;
 use skein_domain::actor::ActorName;
 use skein_domain::{
-    Actor, AgentName, HandoffId, Invalid, Key, Name, Outcome, Prefix, ProjectId, Reason, ReceiptId,
-    Role, SessionId, SummaryId, SummaryOutcome, Task, TenantId, ThreadId, Title, TokenId,
+    Actor, AgentName, Invalid, Key, Name, Outcome, Prefix, ProjectId, Reason, ReceiptId, Role,
+    SagaId, SessionId, SummaryId, SummaryOutcome, Task, TenantId, ThreadId, Title, TokenId,
 };
 
 /// Longest refusal; what was given is quoted in part only.
@@ -60,7 +60,7 @@ fn check(input: &str) {
     plain::<ProjectId>(input);
     plain::<ThreadId>(input);
     plain::<SummaryId>(input);
-    plain::<HandoffId>(input);
+    plain::<SagaId>(input);
     plain::<ReceiptId>(input);
     plain::<TokenId>(input);
     plain::<Name>(input);
