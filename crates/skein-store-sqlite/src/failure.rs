@@ -1,4 +1,4 @@
-//! What SQLite's errors mean to a caller of the ledger.
+//! Maps SQLite's errors to those of the ledger.
 
 use std::path::Path;
 
@@ -45,19 +45,19 @@ pub(crate) fn hints(code: ErrorCode, path: &str) -> Vec<String> {
             format!("the disk is full: free some space where `{path}` is, then try again")
         }
         ErrorCode::ReadOnly => format!(
-            "`{path}` and its folder must be writable; a read-only disk will not do: point SKEIN_HOME elsewhere"
+            "`{path}` and its folder must be writable; on a read-only disk, set SKEIN_HOME to another folder"
         ),
         ErrorCode::PermissionDenied | ErrorCode::AuthorizationForStatementDenied => format!(
-            "`{path}` and its folder must belong to you: check with `ls -ld`, or point SKEIN_HOME elsewhere"
+            "`{path}` and its folder must belong to you: check with `ls -ld`, or set SKEIN_HOME to another folder"
         ),
         ErrorCode::CannotOpen => format!(
-            "the folder of `{path}` must exist and be writable, or point SKEIN_HOME elsewhere"
+            "the folder of `{path}` must exist and be writable, or set SKEIN_HOME to another folder"
         ),
         ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {
-            format!("another program holds `{path}`: `fuser {path}` tells which")
+            format!("another program has locked `{path}`: `fuser {path}` shows which")
         }
         ErrorCode::SystemIoFailure => {
-            format!("the disk refused: check the system log, then `skein doctor` on `{path}`")
+            format!("the disk failed: check the system log, then run `skein doctor` on `{path}`")
         }
         _ => return vec![],
     };

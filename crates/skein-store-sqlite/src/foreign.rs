@@ -1,4 +1,4 @@
-//! A look into databases of other programs, which goes on while they work and changes nothing.
+//! Reads databases of other programs while they run, without changing them.
 
 use std::io;
 use std::path::Path;
@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 
-/// Whoever writes does not make readers wait, but for moments.
+/// A writer blocks readers for a moment at most.
 const BUSY: Duration = Duration::from_millis(100);
 
-/// The first column of every row that `statement` finds, one a line; `?1` in it is `of`, and `?2`, where it has one,
-/// is `after`. The connection lasts no longer than this, so that it keeps no program from tidying its log when it ends.
+/// The first column of every row that `statement` returns, one per line; `?1` is `of`, and `?2`, if present, is
+/// `after`. The connection is closed at once, so that the other program can still truncate its log.
 pub fn rows(path: &Path, statement: &str, of: &str, after: &str) -> io::Result<String> {
     read(path, statement, of, after).map_err(io::Error::other)
 }

@@ -1,7 +1,7 @@
 //! The ledger's record of the home's other files.
 //!
-//! A file is made first, with an id in it, and recorded then. A crash in between leaves a file without a record, which
-//! the next start records; a record without its file is a file that was lost.
+//! Skein first makes a file that contains an id, then records the id. A crash in between leaves a file without a
+//! record, which the next start records; a record without its file means that the file is lost.
 
 use std::path::Path;
 use std::sync::mpsc;
@@ -10,15 +10,16 @@ use rusqlite::{Connection, OptionalExtension as _};
 use skein_store::Error;
 use skein_store::backend::Result;
 
+use crate::schema::LEDGER;
 use crate::{SqliteBackend, failure, open, schema};
 
-/// The name under which the home's own folder is recorded; its id is its path.
+/// The name of the home folder's record; its id is its path.
 const HOME: &str = ".";
 
-/// A file of the home that is not derived from others.
+/// A file of the home that cannot be rebuilt from others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HomeFile {
-    /// Tells which home it is.
+    /// Identifies the home.
     Identity,
     /// The hot tier of transcripts.
     Transcripts,
@@ -34,17 +35,17 @@ impl HomeFile {
 }
 
 impl SqliteBackend {
-    /// The id of the file as it was recorded.
+    /// The recorded id of the file.
     pub fn home_file(&self, file: HomeFile) -> Result<Option<String>> {
         self.with_reader(|connection| recorded(connection, file.name()))
     }
 
-    /// Records the file's id, or that there is no such file any more. Durable when it returns.
+    /// Records the file's id, or removes the record. Durable when it returns.
     pub fn record_home_file(&self, file: HomeFile, id: Option<&str>) -> Result<()> {
         self.record(file.name(), id)
     }
 
-    /// The path of the home as it was recorded.
+    /// The recorded path of the home.
     pub fn home_path(&self) -> Result<Option<String>> {
         self.with_reader(|connection| recorded(connection, HOME))
     }
@@ -69,22 +70,21 @@ impl SqliteBackend {
         });
         let (send, receive) = mpsc::sync_channel(1);
         let reply = Box::new(move |result| {
-            // The other end waits below.
             let _ = send.send(result);
         });
         self.writer.submit(run, reply);
-        let closed = |_| Error::unavailable("the store was closed");
+        let closed = |_| Error::unavailable("the store is closed");
         receive.recv().map_err(closed).flatten()
     }
 }
 
-/// The id of a file as the ledger at `path` has recorded it, without changing anything.
+/// The recorded id of a file in the ledger at `path`. Changes nothing.
 pub fn recorded_home_file(path: &Path, file: HomeFile) -> Result<Option<String>> {
     let found = open::look(path).and_then(|connection| {
-        // Earlier schemas have no such record.
-        match schema::version(&connection)? {
-            0..3 => Ok(None),
-            _ => recorded(&connection, file.name()),
+        match LEDGER.is_too_old(schema::version(&connection)?) {
+            // Earlier schemas do not have the table.
+            true => Ok(None),
+            false => recorded(&connection, file.name()),
         }
     });
     found.map_err(|e| failure::of(path, &e))

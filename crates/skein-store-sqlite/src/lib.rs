@@ -1,15 +1,15 @@
 //! The ledger in one SQLite file, and transcripts in another.
 //!
-//! - `open`: looks at the file before touching it, and makes every connection.
+//! - `open`: checks the file read-only before it opens it, and makes every connection.
 //! - `schema`: tables, indexes and the steps that lead to them.
 //! - `sql`: the backend contract as statements, for readers and the writer alike.
-//! - `writer`: the one thread that writes; many jobs share one commit.
+//! - `writer`: the one writer; many jobs share one commit.
 //! - `home_files`: the ledger's record of the home's other files.
 //! - `pool`: a few connections for readers.
-//! - `foreign`: a look into databases of other programs.
+//! - `foreign`: reads databases of other programs.
 //! - [`transcript`]: the hot tier of transcripts.
 //!
-//! Not here: what the rows mean (`skein-store`, `skein-transcript`), who writes them (`skein-engine`).
+//! Not here: what the rows mean (`skein-store`, `skein-transcript`), who writes them (`skein-ledger`).
 
 mod failure;
 mod foreign;
@@ -45,8 +45,8 @@ pub struct SqliteBackend {
 }
 
 impl SqliteBackend {
-    /// Opens or makes the database at `path`. A file that is not ours, is damaged or is newer than this
-    /// build is refused and left as it is, to the byte.
+    /// Opens or makes the database at `path`. Refuses a foreign, damaged or newer file and leaves every byte of it
+    /// unchanged.
     pub fn open(path: &Path) -> Result<Self> {
         open::prepare(path, &LEDGER)?;
         Ok(Self {
@@ -65,7 +65,7 @@ impl SqliteBackend {
     }
 }
 
-/// Every record of the ledger at `path` that cannot be read, in words. Changes nothing; works beside a daemon.
+/// Describes every record of the ledger at `path` that cannot be decoded. Changes nothing; works beside a daemon.
 pub fn damaged_records(path: &Path) -> Result<Vec<String>> {
     let failed = |e| failure::of(path, &e);
     let connection = open::look(path).map_err(failed)?;
@@ -81,7 +81,7 @@ pub fn damaged_records(path: &Path) -> Result<Vec<String>> {
     for name in tenants {
         let Ok(tenant) = name.parse::<TenantId>() else {
             found.push(format!(
-                "the records of `{name}`, which is no name of a tenant"
+                "the records of `{name}`, which is not a valid tenant name"
             ));
             continue;
         };
@@ -96,7 +96,7 @@ pub fn damaged_records(path: &Path) -> Result<Vec<String>> {
 impl Backend for SqliteBackend {
     fn read(&self, tenant: &TenantId, job: ReadJob<'_>) -> Result<()> {
         let connection = self.pool.take()?;
-        // Rolled back when dropped, also by a job that panics.
+        // Dropping the transaction rolls it back, also if the job panics.
         let snapshot = connection
             .unchecked_transaction()
             .map_err(|e| failure::of(&self.path, &e))?;
@@ -128,7 +128,7 @@ impl Backend for SqliteBackend {
     }
 
     fn close(&self) {
-        // Readers first: the last checkpoint empties the log only when nobody reads it.
+        // Readers first: the last checkpoint can truncate the log only without readers.
         self.pool.close();
         self.writer.close();
     }

@@ -1,7 +1,7 @@
-//! Looks at the file before touching it, and makes every connection.
+//! Checks the file before opening it, and makes every connection.
 //!
-//! The look is read-only and happens first: through the bare header, then through SQLite without the
-//! right to write. Only a file that is empty, or ours and sound and not newer, is opened for writing.
+//! The check is read-only: first of the bare header, then with a read-only SQLite connection. Only a file that is
+//! empty, or is a sound Skein file and not newer, is opened for writing.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
@@ -18,31 +18,31 @@ use skein_store::backend::Result;
 use crate::failure;
 use crate::schema::{self, Format, LEDGER};
 
-/// Files up to this size are checked in full at every opening; larger ones only by `doctor`.
+/// Every opening checks files up to this size completely; only `doctor` checks larger ones.
 const CHECKED_BYTES: u64 = 64 << 20;
 const BUSY: Duration = Duration::from_secs(5);
 /// More than the statements of [`crate::sql`] in all their shapes.
 const STATEMENTS: usize = 128;
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
-/// What `doctor` wants to know of a file.
+/// The result of `doctor`'s check of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inspection {
-    /// Compare with what this build writes: [`crate::SCHEMA`], for the ledger.
+    /// To compare with the schema this build writes ([`crate::SCHEMA`] for the ledger).
     pub schema: u32,
     pub bytes: u64,
-    /// What SQLite's full check found; empty is good.
+    /// The findings of SQLite's full check.
     pub findings: Vec<String>,
 }
 
-/// Looks for damage without changing the file, also while a daemon has it open.
+/// Checks for damage without changing the file, also while a daemon has it open.
 pub fn inspect(path: &Path) -> Result<Inspection> {
     inspect_as(path, &LEDGER)
 }
 
 pub(crate) fn inspect_as(path: &Path, format: &Format) -> Result<Inspection> {
     let bytes = fs::metadata(path)
-        .map_err(|e| failure::of_file(path, "look at", &e))?
+        .map_err(|e| failure::of_file(path, "read", &e))?
         .len();
     if look_at_header(path, bytes, format)? == Contents::Nothing {
         return Ok(Inspection {
@@ -62,7 +62,7 @@ pub(crate) fn inspect_as(path: &Path, format: &Format) -> Result<Inspection> {
     }
 }
 
-/// SQLite's full check; empty is good.
+/// The findings of SQLite's full check.
 pub(crate) fn integrity(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     findings(connection, "PRAGMA integrity_check(100)")
 }
@@ -75,7 +75,7 @@ fn findings(connection: &Connection, pragma: &str) -> rusqlite::Result<Vec<Strin
     Ok(lines.into_iter().filter(|line| line != "ok").collect())
 }
 
-/// Makes sure that `path` is a sound database of this build's schema, or refuses and changes nothing.
+/// Ensures that `path` is a sound database of this build's schema, or refuses and changes nothing.
 pub(crate) fn prepare(path: &Path, format: &Format) -> Result<()> {
     let bytes = match fs::metadata(path) {
         Ok(found) if !found.is_file() => {
@@ -86,25 +86,23 @@ pub(crate) fn prepare(path: &Path, format: &Format) -> Result<()> {
             create(path)?;
             0
         }
-        Err(e) => return Err(failure::of_file(path, "look at", &e)),
+        Err(e) => return Err(failure::of_file(path, "read", &e)),
     };
     match look_at_header(path, bytes, format)? {
         Contents::Nothing => fs::set_permissions(path, fs::Permissions::from_mode(0o600))
-            .map_err(|e| failure::of_file(path, "take over", &e))?,
-        // A crash in the very first transaction; SQLite undoes it when it may write.
+            .map_err(|e| failure::of_file(path, "set the permissions of", &e))?,
+        // A crash interrupted the very first transaction; SQLite rolls it back once it may write.
         Contents::Unfinished => {}
         Contents::Ours => look_inside(path, bytes, format)?,
     }
     let mut connection = connect(path)?;
-    // Asked again, now that an unfinished transaction is undone.
+    // Checked again, now that SQLite has rolled back an unfinished transaction.
     let found = schema::version(&connection).map_err(|e| failure::of(path, &e))?;
-    if found > format.schema() {
-        return Err(newer(path, found, format));
-    }
+    check_schema(path, found, format)?;
     format
         .migrate(&mut connection)
         .map_err(|e| failure::of(path, &e))?;
-    // After the schema, so that a new file's header is ours before there is a log beside it.
+    // Last, so that a new file has Skein's header before a log exists.
     let mode: String = connection
         .pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))
         .map_err(|e| failure::of(path, &e))?;
@@ -113,14 +111,14 @@ pub(crate) fn prepare(path: &Path, format: &Format) -> Result<()> {
     }
     Err(Error::Unavailable {
         reason: format!(
-            "`{}` is on a disk that SQLite cannot share among connections",
+            "`{}` is on a disk that does not support SQLite's shared memory",
             path.display()
         ),
-        hints: vec!["point SKEIN_HOME at a local disk".into()],
+        hints: vec!["set SKEIN_HOME to a folder on a local disk".into()],
     })
 }
 
-/// The writer's connection: every commit is on the disk before it returns.
+/// The writer's connection: a commit returns after it is on disk.
 pub(crate) fn writer(path: &Path) -> Result<Connection> {
     connect(path)
 }
@@ -139,9 +137,9 @@ fn connect(path: &Path) -> Result<Connection> {
         connection.busy_timeout(BUSY)?;
         connection.pragma_update(None, "synchronous", "FULL")?;
         connection.pragma_update(None, "cache_size", -8192)?;
-        // The writer moves the log when it has the time (see `writer`); readers never do.
+        // Only the writer runs checkpoints (see `writer`).
         connection.pragma_update(None, "wal_autocheckpoint", 0)?;
-        // Plans do not follow the values that are bound, or statements would be compiled anew for each.
+        // Without this, SQLite would compile statements again for different bound values.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
         let read_only = connection.is_readonly(MAIN_DB)?;
@@ -152,7 +150,7 @@ fn connect(path: &Path) -> Result<Connection> {
         Ok((_, true)) => {
             let shown = path.display().to_string();
             Err(Error::Unavailable {
-                reason: format!("database `{shown}` may not be written"),
+                reason: format!("database `{shown}` is read-only"),
                 hints: failure::hints(rusqlite::ErrorCode::ReadOnly, &shown),
             })
         }
@@ -169,7 +167,7 @@ fn create(path: &Path) -> Result<()> {
     match made {
         Ok(_) => Ok(()),
         Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
-        Err(e) => Err(failure::of_file(path, "make", &e)),
+        Err(e) => Err(failure::of_file(path, "create", &e)),
     }
 }
 
@@ -180,7 +178,7 @@ enum Contents {
     Ours,
 }
 
-/// Reads the file's first bytes without SQLite, which would create neighbours beside a foreign file.
+/// Reads the header without SQLite, which would create files beside a foreign file.
 fn look_at_header(path: &Path, bytes: u64, format: &Format) -> Result<Contents> {
     if bytes == 0 {
         return match fs::metadata(beside(path, "-wal")) {
@@ -194,7 +192,7 @@ fn look_at_header(path: &Path, bytes: u64, format: &Format) -> Result<Contents> 
     let mut header = [0; 100];
     File::open(path)
         .and_then(|mut file| match file.read_exact(&mut header) {
-            // A short file is judged by what it has.
+            // A short file is judged by the bytes it has.
             Err(e) if e.kind() != std::io::ErrorKind::UnexpectedEof => Err(e),
             _ => Ok(()),
         })
@@ -231,20 +229,22 @@ fn look_inside(path: &Path, bytes: u64, format: &Format) -> Result<()> {
     });
     let path_shown = || path.display().to_string();
     match seen {
-        Ok((found, _)) if found > format.schema() => Err(newer(path, found, format)),
-        Ok((_, damage)) => match damage.into_iter().next() {
-            Some(reason) => Err(Error::Corrupt {
-                path: path_shown(),
-                reason,
-            }),
-            None => Ok(()),
-        },
+        Ok((found, damage)) => {
+            check_schema(path, found, format)?;
+            match damage.into_iter().next() {
+                Some(reason) => Err(Error::Corrupt {
+                    path: path_shown(),
+                    reason,
+                }),
+                None => Ok(()),
+            }
+        }
         Err(e) => Err(failure::of(path, &e)),
     }
 }
 
-/// A connection that cannot change the file. Without a log beside it the file is taken as unchanging, so
-/// that not even empty neighbours are made.
+/// A read-only connection. Without a log the file is opened as immutable, so that SQLite creates no files beside
+/// it.
 pub(crate) fn look(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = if beside(path, "-wal").exists() {
@@ -272,18 +272,32 @@ fn escaped(path: &Path) -> String {
         .collect()
 }
 
-fn beside(path: &Path, suffix: &str) -> PathBuf {
+pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
 }
 
-fn newer(path: &Path, found: u32, format: &Format) -> Error {
-    Error::Newer {
-        path: path.display().to_string(),
-        found,
-        supported: format.schema(),
+/// Refuses a file that this build cannot read.
+fn check_schema(path: &Path, found: u32, format: &Format) -> Result<()> {
+    let path = path.display().to_string();
+    if found > format.schema() {
+        let supported = format.schema();
+        return Err(Error::Newer {
+            path,
+            found,
+            supported,
+        });
     }
+    if format.is_too_old(found) {
+        let oldest = format.base + 1;
+        return Err(Error::Older {
+            path,
+            found,
+            oldest,
+        });
+    }
+    Ok(())
 }
 
 fn foreign(path: &Path, reason: &str) -> Error {

@@ -1,4 +1,4 @@
-//! A few connections for readers, made when first needed.
+//! A few connections for readers, opened on demand.
 
 use std::fmt;
 use std::ops::Deref;
@@ -11,13 +11,13 @@ use skein_store::backend::Result;
 
 use crate::open;
 
-/// More would only wait for the same disk.
+/// More connections would only wait for the same disk.
 const MOST: usize = 8;
 
 pub(crate) struct Pool {
     path: PathBuf,
     state: Mutex<State>,
-    /// Told when a connection comes back.
+    /// Notified when a connection is returned.
     returned: Condvar,
 }
 
@@ -37,7 +37,7 @@ impl fmt::Debug for Pool {
 }
 
 impl Pool {
-    /// Makes the first connection, so that a file that cannot be read fails here.
+    /// Opens the first connection, so that an unreadable file fails here.
     pub(crate) fn new(path: &Path) -> Result<Self> {
         let state = State {
             idle: vec![open::reader(path)?],
@@ -54,16 +54,16 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands out a connection; waits when all are out.
-    pub(crate) fn take(&self) -> Result<Lent<'_>> {
+    /// Takes a connection; waits while all are in use.
+    pub(crate) fn take(&self) -> Result<PooledConnection<'_>> {
         let mut state = self.lock();
         loop {
             if state.closed {
-                return Err(Error::unavailable("the store was closed"));
+                return Err(Error::unavailable("the store is closed"));
             }
             if let Some(connection) = state.idle.pop() {
                 state.out += 1;
-                return Ok(Lent {
+                return Ok(PooledConnection {
                     pool: self,
                     connection: Some(connection),
                 });
@@ -71,13 +71,13 @@ impl Pool {
             if state.out < MOST {
                 state.out += 1;
                 drop(state);
-                // Counts as lent already, so that a failure here gives the place back by being dropped.
-                let mut lent = Lent {
+                // Already counted as in use, so that dropping it after a failure frees its slot.
+                let mut pooled = PooledConnection {
                     pool: self,
                     connection: None,
                 };
-                lent.connection = Some(open::reader(&self.path)?);
-                return Ok(lent);
+                pooled.connection = Some(open::reader(&self.path)?);
+                return Ok(pooled);
             }
             state = self
                 .returned
@@ -86,11 +86,11 @@ impl Pool {
         }
     }
 
-    /// Refuses new readers, waits for those at work and closes the connections.
+    /// Refuses new readers, waits for the present ones and closes the connections.
     pub(crate) fn close(&self) {
         let mut state = self.lock();
         state.closed = true;
-        // Those who wait for a connection learn that there will be none.
+        // Wakes the waiting readers, which then fail.
         self.returned.notify_all();
         while state.out > 0 {
             state = self
@@ -102,25 +102,25 @@ impl Pool {
     }
 }
 
-/// A connection that goes back when dropped.
-pub(crate) struct Lent<'a> {
+/// A connection that returns to the pool when dropped.
+pub(crate) struct PooledConnection<'a> {
     pool: &'a Pool,
     connection: Option<Connection>,
 }
 
-impl Deref for Lent<'_> {
+impl Deref for PooledConnection<'_> {
     type Target = Connection;
     fn deref(&self) -> &Connection {
         self.connection.as_ref().expect("held from take until drop")
     }
 }
 
-impl Drop for Lent<'_> {
+impl Drop for PooledConnection<'_> {
     fn drop(&mut self) {
         let mut state = self.pool.lock();
         state.out -= 1;
         state.idle.extend(self.connection.take());
-        // All, because a closer may wait beside the readers.
+        // Wakes all, because `close` may wait too.
         self.pool.returned.notify_all();
     }
 }

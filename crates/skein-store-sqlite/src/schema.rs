@@ -1,29 +1,37 @@
-//! Kinds of files, and the ledger's tables and indexes, as the steps that lead to them.
+//! Kinds of files, and the schema of the ledger as a list of migrations.
 
 use rusqlite::{Connection, TransactionBehavior};
 
-/// A kind of file of ours.
+/// A kind of database file.
 #[derive(Debug)]
 pub(crate) struct Format {
-    /// Marks a SQLite file as being of this kind.
+    /// The `application_id` of such files.
     pub(crate) application: u32,
-    /// Step `n` leads from schema `n` to `n + 1`. Steps are only ever added.
+    /// The schema before the first step. Files with this or an earlier schema are refused; their builds were never
+    /// released.
+    pub(crate) base: u32,
+    /// The first step makes a new file; step `n` migrates schema `base + n` to the next. Steps are append-only.
     pub(crate) steps: &'static [&'static str],
 }
 
 impl Format {
     /// The schema this build writes; a file's `user_version`.
     pub(crate) const fn schema(&self) -> u32 {
-        self.steps.len() as u32
+        self.base + self.steps.len() as u32
     }
 
-    /// Brings the file to [`Format::schema`], one step and one transaction at a time.
+    /// Whether an unreleased build wrote a file of this schema.
+    pub(crate) const fn is_too_old(&self, schema: u32) -> bool {
+        schema > 0 && schema <= self.base
+    }
+
+    /// Migrates the file to [`Format::schema`], one step per transaction.
     pub(crate) fn migrate(&self, connection: &mut Connection) -> rusqlite::Result<()> {
         loop {
             let step = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            // Read again under the lock: another process may have been faster.
-            let from = version(&step)?;
-            let Some(sql) = self.steps.get(from as usize) else {
+            // Read again under the lock: another process may have migrated first.
+            let from = version(&step)?.max(self.base);
+            let Some(sql) = self.steps.get((from - self.base) as usize) else {
                 return Ok(());
             };
             step.execute_batch(sql)?;
@@ -40,12 +48,13 @@ pub const SCHEMA: u32 = LEDGER.schema();
 /// The ledger: `Skn1`.
 pub(crate) const LEDGER: Format = Format {
     application: 0x536b_6e31,
-    steps: &[FIRST, SECOND, THIRD],
+    base: 3,
+    steps: &[FIRST],
 };
 
-/// Every index on `records` ends in the ordinal behind `live`, so the first page of a list is one short
-/// walk however much lies on the other side of `live`. Lists of both sides merge two such walks (see
-/// [`crate::sql`]), which costs less than an index of its own with every insert.
+/// Every index on `records` has `live` before the ordinal, so the first page of a list costs the same however many
+/// rows have the other value of `live`. A list of both values merges two such scans (see [`crate::sql`]), which
+/// costs less than another index to maintain.
 const FIRST: &str = "
 CREATE TABLE records (
     tenant     TEXT    NOT NULL,
@@ -105,25 +114,9 @@ CREATE TABLE seals (
     body      BLOB,
     PRIMARY KEY (tenant, from_seq)
 ) STRICT;
-";
 
-/// Receipts are found by their session and by whether something is to be done for them. Those of the
-/// first schema were answers, all of them accepted and thus open.
-///
-/// The number itself matters as much: a build that knows only the first schema would read a session with
-/// an agent as one without, and write it back so.
-const SECOND: &str = "
-UPDATE records
-SET parent = body ->> '$.session', touched_at = body ->> '$.history[#-1][1]'
--- A row that cannot be read stays as it is: reading it will say so.
-WHERE kind = 'receipt' AND CASE WHEN json_valid(body) THEN
-    json_type(body, '$.session') = 'text' AND json_type(body, '$.history[#-1][1]') = 'integer'
-END;
-";
-
-/// Which other files the home has, by the ids they carry: one that is missing later is not taken for one that was
-/// never made.
-const THIRD: &str = "
+-- Which other files the home has, by the ids they carry: one that is missing later is not taken for one that was
+-- never made.
 CREATE TABLE home_files (
     name TEXT NOT NULL PRIMARY KEY,
     id   TEXT NOT NULL

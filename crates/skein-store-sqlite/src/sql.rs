@@ -1,4 +1,4 @@
-//! The backend contract as statements, for readers and the writer alike.
+//! The backend contract as SQL statements, for readers and the writer.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -8,10 +8,10 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, params, p
 use skein_domain::{TenantId, Timestamp};
 use skein_store::Error;
 use skein_store::backend::{
-    Filter, Index, Insert, Order, Placed, RawRead, RawWrite, Result, Row, Scan, Swap, Table,
-    WriteJob,
+    Insert, OrdinalRow, RawRead, RawWrite, Result, Row, RowFilter, RowIndex, Scan, SortOrder, Swap,
+    Table, WriteJob,
 };
-use skein_store::event::{Event, Hash, Head};
+use skein_store::event::{ChainHead, Event, Hash};
 use skein_store::seal::Seal;
 
 use crate::failure;
@@ -25,12 +25,12 @@ pub(crate) struct Access<'a> {
     failed: RefCell<Option<Error>>,
 }
 
-/// What the writer runs for a job of `tenant`'s.
+/// Wraps a tenant's job for the writer.
 pub(crate) fn run(tenant: TenantId, mut job: WriteJob) -> Run {
     Box::new(move |connection, path| {
         let mut access = Access::new(connection, path, &tenant);
         let result = job(&mut access);
-        // A job that did not care about a failed statement must not be committed without it.
+        // If a job ignored the failure of a statement, the transaction must not commit.
         match (result, access.into_failure()) {
             (Ok(()), Some(failure)) => Err(failure),
             (result, _) => result,
@@ -51,7 +51,7 @@ impl<'a> Access<'a> {
         }
     }
 
-    /// The first failure of the database itself. A job that met one has failed, whatever it returned.
+    /// The first failure of the database. A job with one has failed, whatever it returned.
     pub(crate) fn into_failure(self) -> Option<Error> {
         self.failed.into_inner()
     }
@@ -107,7 +107,7 @@ impl<'a> Access<'a> {
         )
     }
 
-    /// Why a compare-and-set changed nothing.
+    /// The outcome of a compare-and-set that changed `changed` rows.
     fn swapped(&self, changed: usize, table: Table, id: &str) -> Result<Swap> {
         if changed > 0 {
             return Ok(Swap::Done);
@@ -118,30 +118,29 @@ impl<'a> Access<'a> {
         })
     }
 
-    /// Notes that [`RawWrite::insert`] gave the next ordinal away.
+    /// Records that [`RawWrite::insert`] used the next ordinal.
     fn take_ordinal(&self) -> Result<()> {
         self.execute(
             "INSERT INTO heads (tenant, seq, hash, at, last_ordinal) VALUES (?1, 0, ?2, ?3, 1)
              ON CONFLICT (tenant) DO UPDATE SET last_ordinal = last_ordinal + 1",
             params![
                 self.tenant.as_str(),
-                Head::START.hash,
-                Head::START.at.as_micros()
+                ChainHead::START.hash,
+                ChainHead::START.at.as_micros()
             ],
         )
         .map(|_| ())
     }
 }
 
-/// A query with its values.
 struct Query {
     sql: String,
     values: Vec<Value>,
 }
 
 impl Query {
-    /// The conditions of `filter` but for `live`, which each query puts in its own way.
-    fn conditions(tenant: &TenantId, table: Table, filter: &Filter) -> Self {
+    /// The conditions of `filter` except `live`.
+    fn conditions(tenant: &TenantId, table: Table, filter: &RowFilter) -> Self {
         let mut this = Self {
             sql: String::new(),
             values: vec![],
@@ -173,8 +172,8 @@ impl Query {
     fn scan(tenant: &TenantId, scan: &Scan) -> Self {
         let mut query = Self::conditions(tenant, scan.table, &scan.filter);
         let (beyond, direction) = match scan.order {
-            Order::OldestFirst => ("ordinal > ", "ASC"),
-            Order::NewestFirst => ("ordinal < ", "DESC"),
+            SortOrder::OldestFirst => ("ordinal > ", "ASC"),
+            SortOrder::NewestFirst => ("ordinal < ", "DESC"),
         };
         if let Some(after) = scan.after {
             query.and(beyond, clamp(after));
@@ -190,7 +189,7 @@ impl Query {
         };
         query.sql = match scan.filter.live {
             Some(live) => side(live),
-            // Each side is a short walk of its index; the two are merged.
+            // Scans each side of its index for one page and merges the two.
             None => format!(
                 "SELECT * FROM (SELECT * FROM ({}) UNION ALL SELECT * FROM ({})) {order}",
                 side(true),
@@ -200,7 +199,7 @@ impl Query {
         query
     }
 
-    fn count(tenant: &TenantId, table: Table, filter: &Filter) -> Self {
+    fn count(tenant: &TenantId, table: Table, filter: &RowFilter) -> Self {
         let mut query = Self::conditions(tenant, table, filter);
         match filter.live {
             Some(live) => query.and("live = ", i64::from(live)),
@@ -215,19 +214,19 @@ impl Query {
     }
 }
 
-/// Named in every query, so that no guess of the planner makes a list cost what the table holds.
-fn index(filter: &Filter) -> &'static str {
+/// Every query names its index, so that the planner never scans the table.
+fn index(filter: &RowFilter) -> &'static str {
     match filter {
-        Filter {
+        RowFilter {
             parent: Some(_), ..
         } => "records_parent",
-        Filter {
+        RowFilter {
             thread: Some(_), ..
         } => "records_thread",
-        Filter {
+        RowFilter {
             project: Some(_), ..
         } => "records_project",
-        Filter {
+        RowFilter {
             touched_before: Some(_),
             ..
         } => "records_touched",
@@ -252,7 +251,7 @@ impl RawRead for Access<'_> {
             params![self.tenant.as_str(), table.as_str(), prefix, clamp(limit)],
             |row| read_row(row, 0),
         )?;
-        // What starts with the prefix comes before everything else that is not less than it.
+        // Rows with the prefix sort before all other rows that are not less than it.
         let fitting = rows
             .iter()
             .take_while(|row| row.id.starts_with(prefix))
@@ -261,17 +260,17 @@ impl RawRead for Access<'_> {
         Ok(rows)
     }
 
-    fn scan(&self, scan: &Scan) -> Result<Vec<Placed>> {
+    fn scan(&self, scan: &Scan) -> Result<Vec<OrdinalRow>> {
         let query = Query::scan(self.tenant, scan);
         self.rows(&query.sql, params_from_iter(query.values), |row| {
-            Ok(Placed {
+            Ok(OrdinalRow {
                 ordinal: unsigned(row, 0)?,
                 row: read_row(row, 1)?,
             })
         })
     }
 
-    fn count(&self, table: Table, filter: &Filter) -> Result<u64> {
+    fn count(&self, table: Table, filter: &RowFilter) -> Result<u64> {
         let query = Query::count(self.tenant, table, filter);
         let count = self.find(&query.sql, params_from_iter(query.values), |row| {
             unsigned(row, 0)
@@ -279,19 +278,19 @@ impl RawRead for Access<'_> {
         Ok(count.unwrap_or_default())
     }
 
-    fn head(&self) -> Result<Head> {
+    fn head(&self) -> Result<ChainHead> {
         let head = self.find(
             "SELECT seq, hash, at FROM heads WHERE tenant = ?1",
             [self.tenant.as_str()],
             |row| {
-                Ok(Head {
+                Ok(ChainHead {
                     seq: unsigned(row, 0)?,
                     hash: row.get(1)?,
                     at: Timestamp::from_micros(row.get(2)?),
                 })
             },
         )?;
-        Ok(head.unwrap_or(Head::START))
+        Ok(head.unwrap_or(ChainHead::START))
     }
 
     fn events(&self, after: u64, session: Option<&str>, limit: usize) -> Result<Vec<Event>> {
@@ -415,7 +414,7 @@ impl RawWrite for Access<'_> {
                     params![tenant, event.hash, at],
                 )? == 1;
             if !begun {
-                return Err(Error::Bug(format!("event {seq} is not the next one")));
+                return Err(Error::Bug(format!("event {seq} is not the next number")));
             }
         }
         self.execute(
@@ -464,7 +463,7 @@ impl RawWrite for Access<'_> {
             Ok(())
         } else {
             Err(Error::Bug(format!(
-                "a seal of events {from} to {to} would remove {removed}"
+                "a seal of events {from} to {to} would remove {removed} events"
             )))
         }
     }
@@ -486,7 +485,7 @@ fn read_row(row: &rusqlite::Row<'_>, first: usize) -> rusqlite::Result<Row> {
     Ok(Row {
         id: row.get(first)?,
         version: unsigned(row, first + 1)?,
-        index: Index {
+        index: RowIndex {
             project: row.get(first + 2)?,
             thread: row.get(first + 3)?,
             parent: row.get(first + 4)?,
@@ -497,7 +496,7 @@ fn read_row(row: &rusqlite::Row<'_>, first: usize) -> rusqlite::Result<Row> {
     })
 }
 
-/// One that is not text is given as what no record is, so that it is told of its record and not of the whole file.
+/// A body that is not text becomes one that no record decodes, so that only its record fails and not the query.
 fn body(row: &rusqlite::Row<'_>, at: usize) -> rusqlite::Result<String> {
     match row.get(at) {
         Err(rusqlite::Error::Utf8Error(..)) => Ok("not UTF-8".to_owned()),
@@ -526,12 +525,12 @@ fn unsigned(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<u64> {
     u64::try_from(value).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(column, value))
 }
 
-/// A number that is to be stored; SQLite's integers are signed.
+/// For storage: SQLite's integers are signed.
 fn signed(value: u64) -> Result<i64> {
     i64::try_from(value).map_err(|_| Error::Bug(format!("{value} is too large to be stored")))
 }
 
-/// A number that is only compared with stored ones.
+/// For comparison only, so clamping is exact enough.
 fn clamp(value: impl TryInto<i64>) -> i64 {
     value.try_into().unwrap_or(i64::MAX)
 }
@@ -562,25 +561,25 @@ mod tests {
         )
     }
 
-    fn filters() -> Vec<Filter> {
+    fn filters() -> Vec<RowFilter> {
         let place = || Some("x".to_owned());
         let places = [
-            Filter::default(),
-            Filter {
+            RowFilter::default(),
+            RowFilter {
                 project: place(),
-                ..Filter::default()
+                ..RowFilter::default()
             },
-            Filter {
+            RowFilter {
                 thread: place(),
-                ..Filter::default()
+                ..RowFilter::default()
             },
-            Filter {
+            RowFilter {
                 parent: place(),
-                ..Filter::default()
+                ..RowFilter::default()
             },
         ];
-        let both = |filter: Filter| {
-            [None, Some(true)].map(|live| Filter {
+        let both = |filter: RowFilter| {
+            [None, Some(true)].map(|live| RowFilter {
                 live,
                 ..filter.clone()
             })
@@ -597,7 +596,7 @@ mod tests {
         let mut access = Access::new(&connection, Path::new("memory"), &tenant);
         for n in 0..20 + ended {
             let (live, touched_at) = (n % (ended / 20 + 1) == 0, clamp(n));
-            let index = Index {
+            let index = RowIndex {
                 project: place(),
                 thread: place(),
                 parent: place(),
@@ -620,7 +619,7 @@ mod tests {
         let (few, many) = (filled(100), filled(10_000));
         let tenant = TenantId::default_tenant();
         for filter in filters() {
-            for order in [Order::OldestFirst, Order::NewestFirst] {
+            for order in [SortOrder::OldestFirst, SortOrder::NewestFirst] {
                 let scan = Scan {
                     table: Table::Session,
                     filter: filter.clone(),
@@ -669,15 +668,15 @@ mod tests {
     fn looking_for_the_old_costs_what_is_old() {
         let (few, many) = (filled(100), filled(10_000));
         let tenant = TenantId::default_tenant();
-        let filter = Filter {
+        let filter = RowFilter {
             live: Some(false),
             touched_before: Some(Timestamp::from_micros(20)),
-            ..Filter::default()
+            ..RowFilter::default()
         };
         let scan = Scan {
             table: Table::Session,
             filter,
-            order: Order::OldestFirst,
+            order: SortOrder::OldestFirst,
             after: None,
             limit: 5,
         };

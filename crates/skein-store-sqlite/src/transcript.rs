@@ -1,11 +1,11 @@
-//! Transcripts in a SQLite file of their own: the hot tier of `skein-transcript`.
+//! Transcripts in a separate SQLite file: the hot tier of `skein-transcript`.
 //!
 //! - `schema`: lives, strands, entries and ids.
-//! - `pack`: payloads as they lie in the file.
-//! - `sql`: the contract as statements. `clear` removes what evictions left, in small steps.
-//! - `file`: a file with a writer and readers of its own. `hot` is the tier on such a file.
-//! - `damage`: looks for rows that cannot be decoded, for `doctor`.
-//! - `search`: the words of transcripts, in a second file that can be made again from the first.
+//! - `pack`: compression of payloads.
+//! - `sql`: the contract as statements. `clear` removes evicted data in small steps.
+//! - `file`: a file with its own writer and readers. `hot` is the tier on such a file.
+//! - `damage`: finds rows that cannot be decoded, for `doctor`.
+//! - `search`: the search index, in a second file that can be rebuilt from the first.
 
 mod clear;
 mod damage;
@@ -29,7 +29,7 @@ use crate::open::{self, Inspection};
 /// The schema of transcripts that this build writes.
 pub const SCHEMA: u32 = schema::TRANSCRIPTS.schema();
 
-/// Looks for damage without changing the file, also while a daemon has it open.
+/// Checks for damage without changing the file, also while a daemon has it open.
 pub fn inspect(path: &Path) -> Result<Inspection> {
     open::inspect_as(path, &schema::TRANSCRIPTS)
 }

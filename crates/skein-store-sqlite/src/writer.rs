@@ -1,9 +1,8 @@
-//! The one writer. Jobs that are queued together share one commit and its one wait for the disk; each still
-//! fails alone.
+//! The one writer. Jobs that are queued together share one commit and its fsync, but fail separately.
 //!
-//! A thread does the work. On a disk that is quicker than waking a thread and being woken by it, whoever has queued
-//! a job may do what is queued instead ([`Queued::lead`]); there is one connection, and one at a time has it.
-//! Moving the log into the file takes longer and is always the thread's.
+//! A thread does the work. On a disk that is faster than a thread switch, the caller that queued a job may run the
+//! queue instead ([`Queued::run_here`]); there is one connection, behind a lock. Checkpoints take longer and are
+//! always left to the thread.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -21,17 +20,17 @@ use skein_store::backend::{Result, WriteReply};
 
 use crate::failure;
 
-/// Beyond this many waiting jobs new ones are refused: the disk does not keep up.
+/// With this many waiting jobs new ones are refused: the disk does not keep up.
 const MOST_QUEUED: usize = 65_536;
-/// Most jobs in one commit, so that the first of them is not kept waiting by the last.
+/// Most jobs in one commit, so that the first one does not wait long for the last.
 const MOST_TOGETHER: usize = 512;
-/// Batches that take longer are left to the thread: a caller has other things to do.
+/// Slower batches are left to the thread, so that callers do not block.
 const QUICK: Duration = Duration::from_millis(1);
-/// How long the log grows before its pages are moved into the file: 16 MB, which a start after a crash still
-/// reads in no time. SQLite's own quarter of that has one in a hundred changes wait for the move.
+/// Length of the log that triggers a checkpoint: 16 MB, which recovery after a crash still reads quickly. With
+/// SQLite's default, a quarter of that, one in a hundred changes would wait for a checkpoint.
 const LOG_PAGES: u32 = 4000;
 
-/// What a job does in the open transaction. It may be run again, after the first run was undone.
+/// A job in the open transaction. The writer may run it again after a rollback.
 pub(crate) type Run = Box<dyn FnMut(&Connection, &Path) -> Result<()> + Send>;
 
 struct Job {
@@ -43,20 +42,20 @@ struct Job {
 struct Queue {
     jobs: VecDeque<Job>,
     closed: bool,
-    /// How many were ever taken out, in the order they came.
+    /// Number of jobs ever taken out.
     taken: u64,
-    /// The log is to be moved.
-    tidy: bool,
+    /// A checkpoint is due.
+    checkpoint: bool,
 }
 
 #[derive(Default)]
 struct Shared {
     queue: Mutex<Queue>,
-    /// Told when there is something for the thread to do.
+    /// Notified when there is work for the thread.
     changed: Condvar,
-    /// Who has it writes. Gone once closed.
+    /// Its holder writes. `None` once closed.
     service: Mutex<Option<Service>>,
-    /// Microseconds a batch took lately; 0: none was done yet.
+    /// Moving average of a batch's duration in microseconds; 0 before the first batch.
     pace: AtomicU64,
 }
 
@@ -65,11 +64,11 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until there is something for the thread to do; whether there is, or all is over.
+    /// Waits for work; returns false once closed.
     fn wait(&self) -> bool {
         let mut queue = self.lock();
         loop {
-            if !queue.jobs.is_empty() || std::mem::take(&mut queue.tidy) {
+            if !queue.jobs.is_empty() || std::mem::take(&mut queue.checkpoint) {
                 return true;
             }
             if queue.closed {
@@ -94,7 +93,7 @@ impl Shared {
         pace > 0 && u128::from(pace) < QUICK.as_micros()
     }
 
-    /// A moving average, so that one slow batch does not decide.
+    /// Updates the moving average, so that one slow batch does not decide.
     fn note_pace(&self, took: Duration) {
         let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX).max(1);
         let before = match self.pace.load(Ordering::Relaxed) {
@@ -106,19 +105,18 @@ impl Shared {
     }
 }
 
-/// A job that is queued and that the thread was not woken for, unless it is slow anyway. Dropping it wakes the
-/// thread.
+/// A queued job. Dropping this wakes the thread, unless the job was already taken.
 #[must_use]
 pub(crate) struct Queued {
     shared: Arc<Shared>,
-    /// How many were queued before it.
+    /// Number of jobs queued before it.
     ticket: u64,
 }
 
 impl Queued {
-    /// Does it on this thread, if nobody else writes or wants to: of several, larger batches are made by one who
-    /// does nothing else. Blocks for about as long as the disk takes to sync, which is known to be short.
-    pub(crate) fn lead(self) {
+    /// Runs the job on this thread if the disk is fast and no other job is queued or running; with several jobs the
+    /// thread makes larger batches. Blocks for about one fsync.
+    pub(crate) fn run_here(self) {
         let alone = {
             let queue = self.shared.lock();
             queue.jobs.len() == 1 && queue.taken == self.ticket
@@ -138,7 +136,7 @@ impl Queued {
             service.batch(first, &self.shared);
         }
         if service.log_is_long() {
-            self.shared.lock().tidy = true;
+            self.shared.lock().checkpoint = true;
             self.shared.changed.notify_one();
         }
     }
@@ -156,7 +154,7 @@ impl Drop for Queued {
     }
 }
 
-/// The handle. Shared with jobs that bring others about.
+/// The handle. Jobs that queue further jobs share it.
 pub(crate) struct Writer {
     path: PathBuf,
     shared: Arc<Shared>,
@@ -194,15 +192,15 @@ impl Writer {
         drop(self.enqueue(run, reply));
     }
 
-    /// As [`Writer::submit`], for callers who may lead. `None`: it was refused.
+    /// As [`Writer::submit`], for callers that may run the job themselves. `None` if it was refused.
     pub(crate) fn enqueue(&self, run: Run, reply: WriteReply) -> Option<Queued> {
         let mut queue = self.shared.lock();
         let refusal = if queue.closed {
-            Error::unavailable("the store was closed")
+            Error::unavailable("the store is closed")
         } else if queue.jobs.len() >= MOST_QUEUED {
             Error::Unavailable {
                 reason: format!("{MOST_QUEUED} writes are waiting for the disk"),
-                hints: vec!["try again in a while".into()],
+                hints: vec!["try again later".into()],
             }
         } else {
             let ticket = queue.taken + queue.jobs.len() as u64;
@@ -216,7 +214,7 @@ impl Writer {
         None
     }
 
-    /// Finishes what is queued and waits for the thread. Calling it again is fine.
+    /// Finishes queued jobs and waits for the thread. Idempotent.
     pub(crate) fn close(&self) {
         self.shared.lock().closed = true;
         self.shared.changed.notify_all();
@@ -225,9 +223,9 @@ impl Writer {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
-        // A reply may hold the last handle; the thread cannot wait for itself and ends on its own.
+        // A reply may drop the last handle on the thread itself, which cannot join itself.
         if let Some(thread) = thread.filter(|t| t.thread().id() != thread::current().id()) {
-            // It catches the panics of jobs and replies; one of its own has nobody left to tell.
+            // The thread catches panics of jobs and replies; there is no caller to report another one to.
             let _ = thread.join();
         }
     }
@@ -240,18 +238,18 @@ fn serve(shared: &Shared) {
         let Some(service) = &*service else {
             return;
         };
-        // Others may have done it while we came.
+        // A caller may have run the job meanwhile.
         if let Some(first) = shared.next() {
             service.batch(first, shared);
         }
         if service.log_is_long() {
-            service.move_log("PASSIVE");
+            service.checkpoint("PASSIVE");
         }
     }
     let service = shared.service.lock();
     let service = service.unwrap_or_else(PoisonError::into_inner).take();
     if let Some(service) = service {
-        service.move_log("TRUNCATE");
+        service.checkpoint("TRUNCATE");
     }
 }
 
@@ -262,30 +260,29 @@ struct Service {
     log: Arc<AtomicU32>,
 }
 
-/// A job that ran in the open transaction; its reply waits for the commit.
-struct Ran {
+/// A job that has run in the open transaction; its reply waits for the commit.
+struct FinishedJob {
     job: Job,
     result: Result<()>,
 }
 
-/// How a failed job's writes are undone without those of the jobs before it.
+/// How the writer undoes a failed job without undoing the jobs before it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Undo {
-    /// By rolling the batch back and running the others again. Costs nothing until it happens, and few jobs
-    /// fail after they have written.
+    /// Rolls the batch back and runs the other jobs again. Free until it happens, and few jobs fail after a write.
     Redo,
-    /// By a savepoint before every job, once a batch was redone: it happens at most once.
+    /// Sets a savepoint before every job, once a batch was redone, so that this happens at most once.
     Savepoint,
 }
 
 impl Service {
     fn new(path: &Path, mut connection: Connection) -> Result<Self> {
         let log = Arc::<AtomicU32>::default();
-        let told = log.clone();
-        // In the place of what SQLite would do: move the log in the middle of somebody's commit.
+        let pages_in_log = log.clone();
+        // Replaces SQLite's own hook, which would run a checkpoint inside a commit.
         connection
             .wal_hook(Some(move |_: &mut Wal, pages: std::ffi::c_int| {
-                told.store(u32::try_from(pages).unwrap_or(0), Ordering::Relaxed);
+                pages_in_log.store(u32::try_from(pages).unwrap_or(0), Ordering::Relaxed);
                 Ok(())
             }))
             .map_err(|e| failure::of(path, &e))?;
@@ -300,17 +297,17 @@ impl Service {
         self.log.load(Ordering::Relaxed) >= LOG_PAGES
     }
 
-    /// Best effort: what stays in the log is as durable, and read from there.
-    fn move_log(&self, how: &str) {
-        let moved = self
-            .connection
-            .query_row(&format!("PRAGMA wal_checkpoint({how})"), [], |_| Ok(()));
-        // Readers may have kept it from being moved, or the disk; then after as many pages again.
+    /// Best effort: pages that stay in the log are durable and readable there.
+    fn checkpoint(&self, mode: &str) {
+        let moved =
+            self.connection
+                .query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |_| Ok(()));
+        // If readers or the disk prevented it, the next attempt comes after as many pages again.
         drop(moved);
         self.log.store(0, Ordering::Relaxed);
     }
 
-    /// Runs `first` and what is queued behind it in one transaction, then gives the replies in order.
+    /// Runs `first` and the jobs behind it in one transaction, then replies in order.
     fn batch(&self, first: Job, queue: &Shared) {
         let begun = Instant::now();
         let mut batch = vec![];
@@ -318,22 +315,22 @@ impl Service {
             .fill(first, queue, &mut batch)
             .and_then(|()| self.execute("COMMIT"));
         if outcome.is_err() && !self.connection.is_autocommit() {
-            // Should even this fail, the next BEGIN does too and every job is told so.
+            // If this fails too, the next BEGIN fails and its jobs get the error.
             let _ = self.execute("ROLLBACK");
         }
         queue.note_pace(begun.elapsed());
-        for Ran { job, result } in batch {
+        for FinishedJob { job, result } in batch {
             let result = match &outcome {
                 Ok(()) => result,
                 Err(e) => Err(e.clone()),
             };
-            // A reply that panics is its caller's loss, not the next one's.
+            // A panicking reply must not affect the next one.
             let _ = catch_unwind(AssertUnwindSafe(|| (job.reply)(result)));
         }
     }
 
-    /// An error is the transaction's own: it must not be committed, and every job of the batch has it.
-    fn fill(&self, first: Job, queue: &Shared, batch: &mut Vec<Ran>) -> Result<()> {
+    /// An error concerns the transaction: it must not commit, and every job of the batch fails with it.
+    fn fill(&self, first: Job, queue: &Shared, batch: &mut Vec<FinishedJob>) -> Result<()> {
         let begun = self.execute("BEGIN IMMEDIATE");
         let mut next = Some(first);
         let mut undo = Undo::Redo;
@@ -341,12 +338,12 @@ impl Service {
             let ran = match (&begun, undo) {
                 (Ok(()), Undo::Redo) => self.run_or_redo(&mut job, batch, &mut undo),
                 (Ok(()), Undo::Savepoint) => self.run_beside_others(&mut job),
-                // All who waited are told now, or each would wait for the lock in turn.
+                // Fails all waiting jobs now; otherwise each would wait for the lock in turn.
                 (Err(_), _) => Ok(Ok(())),
             };
             let fatal = ran.as_ref().err().cloned();
             let result = ran.and_then(|result| result);
-            batch.push(Ran { job, result });
+            batch.push(FinishedJob { job, result });
             if let Some(e) = fatal {
                 return Err(e);
             }
@@ -359,9 +356,14 @@ impl Service {
         begun
     }
 
-    /// A job that fails before it writes leaves nothing behind. After one that fails later the transaction
-    /// begins anew with the jobs before it. The outer error is the transaction's.
-    fn run_or_redo(&self, job: &mut Job, batch: &mut [Ran], undo: &mut Undo) -> Result<Result<()>> {
+    /// A job that fails before its first write leaves nothing behind. After one that fails later, the transaction
+    /// starts again with the jobs before it. The outer error is the transaction's.
+    fn run_or_redo(
+        &self,
+        job: &mut Job,
+        batch: &mut [FinishedJob],
+        undo: &mut Undo,
+    ) -> Result<Result<()>> {
         let before = self.connection.total_changes();
         let result = self.run(job);
         let Err(cause) = &result else {
@@ -373,8 +375,8 @@ impl Service {
         }
         let mut others = batch.iter_mut().filter(|ran| ran.result.is_ok()).peekable();
         if gave_up && others.peek().is_some() {
-            // SQLite gave the whole transaction up, and the jobs before with it.
-            return Err(lost(cause.clone()));
+            // SQLite rolled back the whole transaction, with the jobs before.
+            return Err(batch_error(cause.clone()));
         }
         if !gave_up {
             self.execute("ROLLBACK")?;
@@ -389,14 +391,14 @@ impl Service {
         Ok(result)
     }
 
-    /// A failed job is undone to where it began. The outer error is the transaction's.
+    /// Rolls a failed job back to its savepoint. The outer error is the transaction's.
     fn run_beside_others(&self, job: &mut Job) -> Result<Result<()>> {
         self.execute("SAVEPOINT job")?;
         let result = self.run(job);
         if let Err(cause) = &result {
             if self.connection.is_autocommit() {
-                // SQLite gave the whole transaction up, and the jobs before with it.
-                return Err(lost(cause.clone()));
+                // SQLite rolled back the whole transaction, with the jobs before.
+                return Err(batch_error(cause.clone()));
             }
             self.execute("ROLLBACK TO job")?;
         }
@@ -408,8 +410,8 @@ impl Service {
         let run = &mut job.run;
         let result = catch_unwind(AssertUnwindSafe(|| run(&self.connection, &self.path)));
         result.unwrap_or_else(|panic| {
-            let said = said(&*panic);
-            Err(Error::Bug(format!("a write job panicked: {said}")))
+            let message = panic_message(&*panic);
+            Err(Error::Bug(format!("a write job panicked: {message}")))
         })
     }
 
@@ -422,15 +424,15 @@ impl Service {
     }
 }
 
-/// What the others of a batch are told when the database gave it up because of one of them.
-fn lost(cause: Error) -> Error {
+/// The error of the other jobs of a batch that SQLite rolled back because of `cause`.
+fn batch_error(cause: Error) -> Error {
     match cause {
         unavailable @ Error::Unavailable { .. } => unavailable,
         other => Error::unavailable(other),
     }
 }
 
-fn said(panic: &(dyn std::any::Any + Send)) -> &str {
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("no message")
@@ -441,7 +443,7 @@ mod tests {
     use std::sync::mpsc;
 
     use skein_domain::TenantId;
-    use skein_store::backend::{Index, Row, Table, WriteJob};
+    use skein_store::backend::{Row, RowIndex, Table, WriteJob};
 
     use super::*;
     use crate::open;
@@ -457,7 +459,7 @@ mod tests {
         let row = Row {
             id: id.clone(),
             version: 1,
-            index: Index::default(),
+            index: RowIndex::default(),
             body: "x".repeat(bytes),
         };
         Job {
@@ -584,7 +586,7 @@ mod tests {
             let row = Row {
                 id: "a".into(),
                 version: 1,
-                index: Index::default(),
+                index: RowIndex::default(),
                 body: String::new(),
             };
             raw.insert(Table::Claim, &row)?;
@@ -653,7 +655,7 @@ mod tests {
             let writer = writer(&folder, pace);
             let (send, receive) = mpsc::channel();
             let (run, reply) = telling(&send);
-            writer.enqueue(run, reply).unwrap().lead();
+            writer.enqueue(run, reply).unwrap().run_here();
             let ran_here = receive.recv().unwrap() == thread::current().id();
             assert_eq!(ran_here, leads, "{pace:?}");
         }
@@ -670,7 +672,7 @@ mod tests {
                 writer.enqueue(run, reply).unwrap()
             })
             .collect();
-        queued.into_iter().for_each(Queued::lead);
+        queued.into_iter().for_each(Queued::run_here);
         drop(send);
         let ran: Vec<_> = receive.iter().collect();
         assert_eq!(ran.len(), 3);

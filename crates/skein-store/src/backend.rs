@@ -1,26 +1,25 @@
-//! What a database must do for us. Implemented by [`crate::memory`] and by `skein-store-sqlite`; called
-//! only by [`crate::access`] and [`crate::tenant`].
+//! The contract of a database. `skein-store-sqlite` and the in-memory backend of `skein-store-conformance`
+//! implement it; only [`crate::access`] and [`crate::tenant`] call it.
 //!
-//! The contract every backend keeps, checked by the conformance suite:
+//! Every backend keeps this contract, and `store_conformance!` checks it:
 //! - **One tenant.** Everything a [`RawRead`] or [`RawWrite`] shows or changes belongs to the tenant the
 //!   transaction was opened for.
 //! - **Atomic and durable.** A job's writes all happen or none do. When `reply` is called with `Ok`, they
 //!   survive power loss. When it is called with an error, none of them happened, except after
 //!   [`Error::Unavailable`] from a lost connection, where the outcome is unknown.
-//! - **Serial.** Write jobs see the effects of every job before them and of none after. Replies are given
-//!   in that order.
-//! - **Repeatable jobs.** A job may be run again if the backend had to roll back; only the last run counts.
-//! - **Snapshots.** A read job sees one committed state from beginning to end.
+//! - **Serial.** A write job sees the effects of every earlier job and of no later one. The backend replies in
+//!   that order.
+//! - **Repeatable jobs.** The backend may run a job again after a rollback; only the last run counts.
+//! - **Snapshots.** A read job sees one committed state throughout.
 
 use skein_domain::{TenantId, Timestamp};
 
 use crate::error::Error;
-use crate::event::{Event, Head};
+use crate::event::{ChainHead, Event};
 use crate::seal::Seal;
 
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What a row is the record of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Table {
     Project,
@@ -29,17 +28,13 @@ pub enum Table {
     Summary,
     Receipt,
     Token,
-    /// Sessions that have ended and are not archived, in the order of their ends; kept by the typed layer.
+    /// Ended sessions that are not archived, ordered by their end; the typed layer maintains it.
     Ended,
-    /// Handoffs under way; removed when they are over.
-    Handoff,
-    /// Journal rows of sagas under way; removed when they are over.
+    /// Journal rows of running sagas; deleted when the saga ends.
     Saga,
-    /// Forks under way; removed when they are over.
-    Fork,
-    /// Answers kept for repeated requests.
+    /// Stored answers for repeated requests.
     Reply,
-    /// Things only one record may have: a project's folder, its name, its session prefix.
+    /// Values that only one record may hold: a project's folder, its name, its session prefix.
     Claim,
 }
 
@@ -53,67 +48,65 @@ impl Table {
             Self::Receipt => "receipt",
             Self::Token => "token",
             Self::Ended => "ended",
-            Self::Handoff => "handoff",
             Self::Saga => "saga",
-            Self::Fork => "fork",
             Self::Reply => "reply",
             Self::Claim => "claim",
         }
     }
 }
 
-/// One record as the backend sees it: an opaque body and the few fields it is found by.
+/// One record as a backend sees it: an opaque body and its indexed fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     pub id: String,
     pub version: u64,
-    pub index: Index,
+    pub index: RowIndex,
     /// JSON, in the form of [`crate::record`].
     pub body: String,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Index {
+pub struct RowIndex {
     pub project: Option<String>,
     pub thread: Option<String>,
     pub parent: Option<String>,
-    /// Whether the record is in the everyday lists: not ended, archived, removed or revoked.
+    /// Whether default lists include the record: not ended, archived, removed or revoked.
     pub live: bool,
-    /// Microseconds; the time of the record's last change, for what goes by age.
+    /// Time of the record's last change in microseconds, for queries by age.
     pub touched_at: i64,
 }
 
-/// A row with its place in the order of creation. Ordinals grow and are never given twice.
+/// A row with its position in the order of creation. Ordinals grow and are never reused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Placed {
+pub struct OrdinalRow {
     pub ordinal: u64,
     pub row: Row,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum SortOrder {
     OldestFirst,
     NewestFirst,
 }
 
-/// Which rows of a table. At most one of `project`, `thread` and `parent` is given; each is indexed with
-/// `live` and the ordinal, so a page costs what it holds and not what the table holds.
+/// Selects rows of a table. At most one of `project`, `thread` and `parent` is set; each is indexed with `live`
+/// and the ordinal, so the cost of a page does not depend on the size of the table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Filter {
+pub struct RowFilter {
     pub project: Option<String>,
     pub thread: Option<String>,
     pub parent: Option<String>,
     pub live: Option<bool>,
-    /// Only rows last changed before this moment. Goes with `live` only.
+    /// Only rows last changed before this time. Can be combined with `live` only.
     pub touched_before: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scan {
     pub table: Table,
-    pub filter: Filter,
-    pub order: Order,
-    /// Rows strictly beyond this ordinal, in the direction of `order`.
+    pub filter: RowFilter,
+    pub order: SortOrder,
+    /// Only rows strictly after this ordinal, in the direction of `order`.
     pub after: Option<u64>,
     /// At least 1.
     pub limit: usize,
@@ -123,10 +116,10 @@ pub trait RawRead {
     fn get(&self, table: Table, id: &str) -> Result<Option<Row>>;
     /// Up to `limit` rows whose id starts with `prefix`, by id.
     fn starting_with(&self, table: Table, prefix: &str, limit: usize) -> Result<Vec<Row>>;
-    fn scan(&self, scan: &Scan) -> Result<Vec<Placed>>;
-    fn count(&self, table: Table, filter: &Filter) -> Result<u64>;
-    /// The end of the event chain; [`Head::START`] for a tenant without events.
-    fn head(&self) -> Result<Head>;
+    fn scan(&self, scan: &Scan) -> Result<Vec<OrdinalRow>>;
+    fn count(&self, table: Table, filter: &RowFilter) -> Result<u64>;
+    /// The end of the event chain; [`ChainHead::START`] for a tenant without events.
+    fn head(&self) -> Result<ChainHead>;
     /// Unsealed events with `seq > after`, in order, of one session if named.
     fn events(&self, after: u64, session: Option<&str>, limit: usize) -> Result<Vec<Event>>;
     /// All seals in order, without bodies.
@@ -135,12 +128,11 @@ pub trait RawRead {
     fn seal_body(&self, from: u64) -> Result<Option<Vec<u8>>>;
 }
 
-/// Did a compare-and-set find what it expected?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Swap {
     Done,
     Missing,
-    /// Nothing was written; the record is at this version.
+    /// Not written, because the record is at this version.
     Stale {
         actual: u64,
     },
@@ -161,24 +153,24 @@ pub trait RawWrite: RawRead {
     fn append(&mut self, event: &Event) -> Result<()>;
     /// Stores the seal with its body and removes the events it holds.
     fn seal(&mut self, seal: &Seal, body: &[u8]) -> Result<()>;
-    /// Marks the seal that begins at `from` as dropped and forgets its body.
+    /// Marks the seal that begins at `from` as dropped and deletes its body.
     fn drop_seal_body(&mut self, from: u64) -> Result<()>;
 }
 
 pub type ReadJob<'a> = &'a mut dyn FnMut(&dyn RawRead) -> Result<()>;
 pub type WriteJob = Box<dyn FnMut(&mut dyn RawWrite) -> Result<()> + Send>;
-/// Called exactly once, on a thread of the backend's choosing; must not block.
+/// Called exactly once, on any thread; must not block.
 pub type WriteReply = Box<dyn FnOnce(Result<()>) + Send>;
 
 pub trait Backend: Send + Sync + std::fmt::Debug {
     /// Runs `job` on a snapshot; blocks the calling thread.
     fn read(&self, tenant: &TenantId, job: ReadJob<'_>) -> Result<()>;
-    /// Queues `job`; does not block. `reply` is called once it is durable or has failed.
+    /// Queues `job` without blocking. Calls `reply` once the job is durable or has failed.
     fn submit(&self, tenant: TenantId, job: WriteJob, reply: WriteReply);
-    /// Every tenant that has events. For the composition root and its sweeps only (L7).
+    /// Every tenant with events. Only for the composition root and its sweeps (L7).
     fn tenants(&self) -> Result<Vec<TenantId>>;
-    /// Looks for damage; the strings say what was found, none is good.
+    /// Checks for damage; each string describes one finding.
     fn check(&self) -> Result<Vec<String>>;
-    /// Finishes queued jobs and releases the files. Later calls fail as unavailable.
+    /// Finishes queued jobs and releases the files. Later calls fail with `Unavailable`.
     fn close(&self);
 }

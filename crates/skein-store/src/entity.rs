@@ -1,41 +1,52 @@
-//! What the typed layer knows of each kind of record.
+//! How the typed layer stores each kind of record.
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use skein_domain::{
-    Delivery, Fork, Handoff, PhaseName, Project, Receipt, Saga, Session, Summary, Thread,
-    ThreadState, Token,
+    Delivery, PhaseName, Project, Receipt, Saga, Session, Summary, Thread, ThreadState, Token,
 };
 
-use crate::backend::{Index, Result, Row, Table};
+use crate::backend::{Result, Row, RowIndex, Table};
+use crate::error::Error;
 use crate::record;
 
 /// A record with an id and a version.
-pub trait Entity: Sized {
+pub trait Entity: Serialize + DeserializeOwned {
     const TABLE: Table;
     /// The glossary's word for it, used in messages.
     const WHAT: &'static str;
 
     fn id(&self) -> &str;
     fn version(&self) -> u64;
-    fn index(&self) -> Index;
-    fn encode(&self) -> Result<String>;
-    fn decode(body: &str) -> Result<Self>;
+    fn index(&self) -> RowIndex;
+    fn encode(&self) -> Result<String> {
+        record::encode(self)
+    }
+    /// Decodes a stored body; the error says what is wrong with it.
+    fn from_body(body: &str) -> std::result::Result<Self, String> {
+        record::decode(body)
+    }
+    fn decode(body: &str) -> Result<Self> {
+        Self::from_body(body)
+            .map_err(|why| Error::Bug(format!("a stored {} cannot be read: {why}", Self::WHAT)))
+    }
 
-    /// What may change between two versions. The text says what may not.
+    /// Checks a change between two versions; the error says which rule forbids it.
     fn check_change(before: &Self, after: &Self) -> std::result::Result<(), String>;
 
-    /// What else must be kept up to date when the record changes, in the same transaction.
-    fn aside(before: Option<&Self>, after: &Self) -> Aside {
+    /// The row of another table that changes with the record, in the same transaction.
+    fn side_row(before: Option<&Self>, after: &Self) -> SideRow {
         let _ = (before, after);
-        Aside::Nothing
+        SideRow::Unchanged
     }
 }
 
-/// An entry in a list of its own, kept beside the record.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Aside {
-    Nothing,
-    Note(Table, Row),
-    Forget(Table, String),
+/// A change of a row that depends on a record.
+#[derive(Debug)]
+pub enum SideRow {
+    Unchanged,
+    Put(Table, Row),
+    Delete(Table, String),
 }
 
 fn unchanged<T: PartialEq>(what: &str, before: &T, after: &T) -> std::result::Result<(), String> {
@@ -46,9 +57,9 @@ fn unchanged<T: PartialEq>(what: &str, before: &T, after: &T) -> std::result::Re
     }
 }
 
-/// Records that are written once.
+/// Forbids every change.
 fn write_once<T>(_: &T, _: &T) -> std::result::Result<(), String> {
-    Err("it is written once".into())
+    Err("it is written only once".into())
 }
 
 impl Entity for Project {
@@ -61,24 +72,18 @@ impl Entity for Project {
     fn version(&self) -> u64 {
         self.version
     }
-    fn index(&self) -> Index {
-        Index {
+    fn index(&self) -> RowIndex {
+        RowIndex {
             live: self.removed_at.is_none(),
             touched_at: self.updated_at.as_micros(),
-            ..Index::default()
+            ..RowIndex::default()
         }
-    }
-    fn encode(&self) -> Result<String> {
-        record::encode(&record::ProjectV1::from(self))
-    }
-    fn decode(body: &str) -> Result<Self> {
-        record::decode::<record::ProjectV1, _>(Self::WHAT, body)
     }
     fn check_change(before: &Self, after: &Self) -> std::result::Result<(), String> {
         unchanged("prefix", &before.prefix, &after.prefix)?;
         unchanged("creation time", &before.created_at, &after.created_at)?;
         if before.removed_at.is_some() {
-            Err("it was removed".into())
+            Err("it is removed".into())
         } else {
             Ok(())
         }
@@ -95,19 +100,13 @@ impl Entity for Thread {
     fn version(&self) -> u64 {
         self.version
     }
-    fn index(&self) -> Index {
-        Index {
+    fn index(&self) -> RowIndex {
+        RowIndex {
             project: Some(self.project.to_string()),
             live: self.state == ThreadState::Open,
             touched_at: self.updated_at.as_micros(),
-            ..Index::default()
+            ..RowIndex::default()
         }
-    }
-    fn encode(&self) -> Result<String> {
-        record::encode(&record::ThreadV1::from(self))
-    }
-    fn decode(body: &str) -> Result<Self> {
-        record::decode::<record::ThreadV1, _>(Self::WHAT, body)
     }
     fn check_change(before: &Self, after: &Self) -> std::result::Result<(), String> {
         unchanged("project", &before.project, &after.project)?;
@@ -125,20 +124,14 @@ impl Entity for Session {
     fn version(&self) -> u64 {
         self.version
     }
-    fn index(&self) -> Index {
-        Index {
+    fn index(&self) -> RowIndex {
+        RowIndex {
             project: Some(self.project.to_string()),
             thread: Some(self.thread.to_string()),
             parent: self.parent.as_ref().map(ToString::to_string),
             live: self.phase.is_live(),
             touched_at: self.last_activity_at.as_micros(),
         }
-    }
-    fn encode(&self) -> Result<String> {
-        record::gear::encode(self)
-    }
-    fn decode(body: &str) -> Result<Self> {
-        record::gear::decode(body)
     }
     fn check_change(before: &Self, after: &Self) -> std::result::Result<(), String> {
         unchanged("project", &before.project, &after.project)?;
@@ -149,7 +142,7 @@ impl Entity for Session {
         unchanged("origin", &before.forked_from, &after.forked_from)?;
         if !before.phase.name().may_become(after.phase.name()) {
             return Err(format!(
-                "{} does not become {}",
+                "{} cannot become {}",
                 before.phase.name(),
                 after.phase.name()
             ));
@@ -158,14 +151,14 @@ impl Entity for Session {
             return Err("its ownership version and run only grow".into());
         }
         if !after.previous_owners.starts_with(&before.previous_owners) {
-            return Err("its former owners are only added to".into());
+            return Err("its former owners can only be extended".into());
         }
         if before.summary.is_some() && before.summary != after.summary {
-            return Err("its summary is written once".into());
+            return Err("its summary is written only once".into());
         }
         match (&before.gear, &after.gear) {
-            (Some(_), None) => Err("its gear never disappears".into()),
-            // A number that is given out twice would let the runtime swallow a message.
+            (Some(_), None) => Err("its gear cannot be removed".into()),
+            // If a number were used twice, the runtime would drop the second message as a repetition.
             (Some(old), Some(new)) if before.run == after.run && new.input < old.input => {
                 Err("its input number only grows within a run".into())
             }
@@ -173,17 +166,16 @@ impl Entity for Session {
         }
     }
 
-    /// Ended sessions are listed in the order of their ends, so that retention finds the oldest without
-    /// reading the archived ones.
-    fn aside(before: Option<&Self>, after: &Self) -> Aside {
+    /// Lists ended sessions by their end, so that retention finds the oldest without reading archived ones.
+    fn side_row(before: Option<&Self>, after: &Self) -> SideRow {
         let is_ended = |s: &Self| s.phase.name() == PhaseName::Ended;
         match (before.is_some_and(is_ended), is_ended(after)) {
             (false, true) => {
-                let index = Index {
+                let index = RowIndex {
                     project: Some(after.project.to_string()),
                     live: true,
                     touched_at: after.last_activity_at.as_micros(),
-                    ..Index::default()
+                    ..RowIndex::default()
                 };
                 let row = Row {
                     id: after.id.to_string(),
@@ -191,10 +183,10 @@ impl Entity for Session {
                     index,
                     body: after.last_activity_at.as_micros().to_string(),
                 };
-                Aside::Note(Table::Ended, row)
+                SideRow::Put(Table::Ended, row)
             }
-            (true, false) => Aside::Forget(Table::Ended, after.id.to_string()),
-            (false, false) | (true, true) => Aside::Nothing,
+            (true, false) => SideRow::Delete(Table::Ended, after.id.to_string()),
+            (false, false) | (true, true) => SideRow::Unchanged,
         }
     }
 }
@@ -209,21 +201,25 @@ impl Entity for Summary {
     fn version(&self) -> u64 {
         1
     }
-    fn index(&self) -> Index {
-        Index {
+    fn index(&self) -> RowIndex {
+        RowIndex {
             live: true,
             touched_at: self.at.as_micros(),
-            ..Index::default()
+            ..RowIndex::default()
         }
-    }
-    fn encode(&self) -> Result<String> {
-        record::encode(&record::SummaryV1::from(self))
-    }
-    fn decode(body: &str) -> Result<Self> {
-        record::decode::<record::SummaryV1, _>(Self::WHAT, body)
     }
     fn check_change(before: &Self, after: &Self) -> std::result::Result<(), String> {
         write_once(before, after)
+    }
+}
+
+fn check_last_state(receipt: &Receipt) -> std::result::Result<(), String> {
+    match receipt.history.last() {
+        Some((state, _)) if *state == receipt.state => Ok(()),
+        _ => Err(format!(
+            "the state of receipt `{}` is not the last one of its history",
+            receipt.id
+        )),
     }
 }
 
@@ -237,20 +233,23 @@ impl Entity for Receipt {
     fn version(&self) -> u64 {
         self.version
     }
-    /// Live while something is to be done for it, so that the courier finds its work in order.
-    fn index(&self) -> Index {
-        Index {
+    /// Live while its delivery is not complete, so that the courier finds its work in order.
+    fn index(&self) -> RowIndex {
+        RowIndex {
             parent: Some(self.session.to_string()),
             live: self.is_open(),
             touched_at: self.history.last().map_or(0, |(_, at)| at.as_micros()),
-            ..Index::default()
+            ..RowIndex::default()
         }
     }
     fn encode(&self) -> Result<String> {
-        record::receipt::encode(self)
+        check_last_state(self).map_err(Error::Bug)?;
+        record::encode(self)
     }
-    fn decode(body: &str) -> Result<Self> {
-        record::receipt::decode(body)
+    fn from_body(body: &str) -> std::result::Result<Self, String> {
+        let receipt = record::decode(body)?;
+        check_last_state(&receipt)?;
+        Ok(receipt)
     }
     fn check_change(before: &Self, after: &Self) -> std::result::Result<(), String> {
         unchanged("session", &before.session, &after.session)?;
@@ -259,19 +258,28 @@ impl Entity for Receipt {
         unchanged("sender", &before.from, &after.from)?;
         unchanged("text", &before.text, &after.text)?;
         unchanged("question", &before.question, &after.question)?;
-        // A right that was not used may be given back, before anything is known to be written.
+        // The writer may take an input number back while nothing is written with it.
         let given_back = after.written.is_none() && after.state == Delivery::Accepted;
         if before.written.is_some() && !given_back {
             unchanged("input number", &before.written, &after.written)?;
         }
         let Some(added) = after.history.strip_prefix(before.history.as_slice()) else {
-            return Err("its history is only added to".into());
+            return Err("its history can only be extended".into());
         };
+        // A call that nobody acted on goes back, and becomes the call of another run.
+        let returned = before.is_unaccepted_call() && after.state == Delivery::Accepted;
+        if before.call.is_some() && !returned {
+            unchanged("call", &before.call, &after.call)?;
+        }
+        if returned && after.call.is_some() {
+            return Err("a call that went back is no run's".into());
+        }
         let mut state = before.state;
         for (next, _) in added {
-            if !state.may_become(*next) {
+            let goes_back = returned && *next == Delivery::Accepted;
+            if !state.may_become(*next) && !goes_back {
                 return Err(format!(
-                    "{} does not become {}",
+                    "{} cannot become {}",
                     state.as_str(),
                     next.as_str()
                 ));
@@ -292,85 +300,22 @@ impl Entity for Token {
     fn version(&self) -> u64 {
         self.version
     }
-    fn index(&self) -> Index {
-        Index {
+    fn index(&self) -> RowIndex {
+        RowIndex {
             live: self.revoked_at.is_none(),
             touched_at: self.created_at.as_micros(),
-            ..Index::default()
+            ..RowIndex::default()
         }
-    }
-    fn encode(&self) -> Result<String> {
-        record::encode(&record::TokenV1::from(self))
-    }
-    fn decode(body: &str) -> Result<Self> {
-        record::decode::<record::TokenV1, _>(Self::WHAT, body)
     }
     fn check_change(before: &Self, after: &Self) -> std::result::Result<(), String> {
         unchanged("role", &before.role, &after.role)?;
         unchanged("rights", &before.rights, &after.rights)?;
         unchanged("secret", &before.secret_hash, &after.secret_hash)?;
         if before.revoked_at.is_some() {
-            Err("it was revoked".into())
+            Err("it is revoked".into())
         } else {
             Ok(())
         }
-    }
-}
-
-impl Entity for Handoff {
-    const TABLE: Table = Table::Handoff;
-    const WHAT: &'static str = "handoff";
-
-    fn id(&self) -> &str {
-        self.id.as_str()
-    }
-    fn version(&self) -> u64 {
-        1
-    }
-    fn index(&self) -> Index {
-        Index {
-            live: true,
-            touched_at: self.at.as_micros(),
-            ..Index::default()
-        }
-    }
-    fn encode(&self) -> Result<String> {
-        record::encode(&record::HandoffV1::from(self))
-    }
-    fn decode(body: &str) -> Result<Self> {
-        record::decode::<record::HandoffV1, _>(Self::WHAT, body)
-    }
-    fn check_change(before: &Self, after: &Self) -> std::result::Result<(), String> {
-        write_once(before, after)
-    }
-}
-
-impl Entity for Fork {
-    const TABLE: Table = Table::Fork;
-    const WHAT: &'static str = "fork";
-
-    fn id(&self) -> &str {
-        self.session.as_str()
-    }
-    fn version(&self) -> u64 {
-        1
-    }
-    fn index(&self) -> Index {
-        Index {
-            parent: Some(self.source.to_string()),
-            live: true,
-            touched_at: self.at.as_micros(),
-            ..Index::default()
-        }
-    }
-    fn encode(&self) -> Result<String> {
-        record::encode(&record::ForkV1::from(self))
-    }
-    fn decode(body: &str) -> Result<Self> {
-        record::decode::<record::ForkV1, _>(Self::WHAT, body)
-    }
-    fn check_change(before: &Self, after: &Self) -> std::result::Result<(), String> {
-        write_once(before, after)
     }
 }
 
@@ -384,24 +329,17 @@ impl Entity for Saga {
     fn version(&self) -> u64 {
         self.version
     }
-    fn index(&self) -> Index {
-        Index {
+    fn index(&self) -> RowIndex {
+        RowIndex {
             parent: Some(self.session.to_string()),
             live: true,
             touched_at: self.at.as_micros(),
-            ..Index::default()
+            ..RowIndex::default()
         }
-    }
-    fn encode(&self) -> Result<String> {
-        record::saga::encode(self)
-    }
-    fn decode(body: &str) -> Result<Self> {
-        record::saga::decode(body)
     }
     fn check_change(before: &Self, after: &Self) -> std::result::Result<(), String> {
         unchanged("session", &before.session, &after.session)?;
-        unchanged("kind", &before.kind, &after.kind)?;
-        unchanged("order", &before.order, &after.order)?;
+        unchanged("request", &before.request, &after.request)?;
         unchanged("actor", &before.actor, &after.actor)?;
         unchanged("beginning", &before.at, &after.at)
     }

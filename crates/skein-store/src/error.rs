@@ -1,4 +1,4 @@
-//! What the ledger can fail with.
+//! Errors of the ledger.
 
 use skein_domain as domain;
 use skein_domain::Kind;
@@ -6,33 +6,42 @@ use thiserror::Error;
 
 #[derive(Clone, Debug, Error)]
 pub enum Error {
-    /// The request itself was at fault; nothing was written.
+    /// The request is at fault; nothing was written.
     #[error(transparent)]
     Domain(#[from] domain::Error),
-    /// The database could not do it now; nothing was written.
+    /// The database cannot do it now; nothing was written.
     #[error("the store is unavailable: {reason}")]
     Unavailable { reason: String, hints: Vec<String> },
-    /// The file is damaged. It was left as it is.
+    /// The file is damaged. The store leaves it unchanged.
     #[error("the database `{path}` is damaged: {reason}")]
     Corrupt { path: String, reason: String },
-    /// One record cannot be read. It was left as it is, and others can be read.
+    /// One record cannot be decoded. The store leaves it unchanged and reads the others.
     #[error("{what} `{id}` is damaged: its record cannot be read: {reason}")]
     Damaged {
         what: &'static str,
         id: String,
         reason: String,
     },
-    /// The file is not one of ours. It was left as it is.
+    /// The file is not a Skein database. The store leaves it unchanged.
     #[error("`{path}` is not a skein database: {reason}")]
     Foreign { path: String, reason: String },
-    /// The file was written by a newer build. It was left as it is.
+    /// A newer build wrote the file. The store leaves it unchanged.
     #[error("the database `{path}` has schema {found}; this build knows up to {supported}")]
     Newer {
         path: String,
         found: u32,
         supported: u32,
     },
-    /// An invariant of ours does not hold; nothing was written.
+    /// A build before the first release wrote the file. The store leaves it unchanged.
+    #[error(
+        "the database `{path}` has schema {found}, of a build from before the first release; this build reads {oldest} and later"
+    )]
+    Older {
+        path: String,
+        found: u32,
+        oldest: u32,
+    },
+    /// An internal invariant does not hold; nothing was written.
     #[error("internal error: {0}")]
     Bug(String),
 }
@@ -52,7 +61,8 @@ impl Error {
             | Self::Corrupt { .. }
             | Self::Damaged { .. }
             | Self::Foreign { .. }
-            | Self::Newer { .. } => Kind::Unavailable,
+            | Self::Newer { .. }
+            | Self::Older { .. } => Kind::Unavailable,
             Self::Bug(_) => Kind::Failed,
         }
     }
@@ -62,18 +72,21 @@ impl Error {
             Self::Domain(e) => e.hints(),
             Self::Unavailable { hints, .. } => hints.clone(),
             Self::Corrupt { path, .. } => vec![
-                "`skein doctor` checks it; the file was left as it is".into(),
-                format!("to start empty, move `{path}` and its `-wal` and `-shm` neighbours away"),
+                    "`skein doctor` checks it; the file is unchanged".into(),
+                    format!("to start empty, move `{path}` and its `-wal` and `-shm` neighbours away"),
             ],
             Self::Damaged { .. } => vec![
-                "the record was left as it is, and everything else goes on to work".into(),
-                "`skein doctor` names every damaged record; a backup of `skein.db` may have it whole"
-                    .into(),
+                    "the record is unchanged, and everything else keeps working".into(),
+                    "`skein doctor` names every damaged record; a backup of `skein.db` may have it intact"
+                        .into(),
             ],
-            Self::Foreign { .. } => vec!["point SKEIN_HOME at a folder of its own".into()],
+                Self::Foreign { .. } => vec!["set SKEIN_HOME to a separate folder".into()],
             Self::Newer { .. } => {
-                vec!["install the newer skein, or point SKEIN_HOME at another folder".into()]
+                    vec!["install the newer skein, or set SKEIN_HOME to another folder".into()]
             }
+            Self::Older { .. } => vec![
+                    "the file is unchanged; set SKEIN_HOME to a new folder, or move this one away".into(),
+            ],
             Self::Bug(_) => vec!["please report this with the daemon's log".into()],
         }
     }

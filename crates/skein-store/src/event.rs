@@ -1,4 +1,4 @@
-//! The event log: gapless per tenant, each event bound to the one before by its hash (L9).
+//! The event log: gapless per tenant; each event contains the hash of the one before (L9).
 
 use skein_domain::{TenantId, Timestamp};
 
@@ -6,32 +6,30 @@ use crate::seal::Seal;
 
 pub type Hash = [u8; 32];
 
-/// A recorded fact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     pub seq: u64,
-    /// Never earlier than the event before, even when the clock goes back.
+    /// Never earlier than the previous event, even if the clock goes back.
     pub at: Timestamp,
     pub kind: String,
     pub project: Option<String>,
     pub thread: Option<String>,
     pub session: Option<String>,
     pub actor: String,
-    /// A JSON object, kept as the text that was hashed.
+    /// A JSON object, stored as the text that was hashed.
     pub data: String,
     pub prev_hash: Hash,
     pub hash: Hash,
 }
 
-/// The end of a tenant's chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Head {
+pub struct ChainHead {
     pub seq: u64,
     pub hash: Hash,
     pub at: Timestamp,
 }
 
-impl Head {
+impl ChainHead {
     pub const START: Self = Self {
         seq: 0,
         hash: [0; 32],
@@ -40,7 +38,7 @@ impl Head {
 }
 
 impl Event {
-    /// The hash this event ought to have. Every field is length-prefixed, so no two events share an input.
+    /// The hash computed from the fields. Every field is length-prefixed, so no two events share an input.
     pub fn expected_hash(&self, tenant: &TenantId) -> Hash {
         let mut hasher = blake3::Hasher::new_derive_key("skein 2026-11 event chain v1");
         let mut field = |bytes: &[u8]| {
@@ -53,7 +51,7 @@ impl Event {
         field(&self.at.as_micros().to_le_bytes());
         field(self.kind.as_bytes());
         for part in [&self.project, &self.thread, &self.session] {
-            // An absent field is told from an empty one by its marker.
+            // The marker distinguishes an absent field from an empty one.
             field(if part.is_some() { b"+" } else { b"-" });
             field(part.as_deref().unwrap_or_default().as_bytes());
         }
@@ -62,8 +60,8 @@ impl Event {
         *hasher.finalize().as_bytes()
     }
 
-    pub fn head(&self) -> Head {
-        Head {
+    pub fn head(&self) -> ChainHead {
+        ChainHead {
             seq: self.seq,
             hash: self.hash,
             at: self.at,
@@ -71,37 +69,37 @@ impl Event {
     }
 }
 
-/// What `events verify` found.
+/// The result of `events verify`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct ChainReport {
     /// Events whose bodies were checked.
     pub checked: u64,
     /// Events known only by their seal.
     pub dropped: u64,
-    pub broken: Option<Broken>,
+    pub broken: Option<ChainBreak>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Broken {
-    /// The first event that is not as it was written.
+pub struct ChainBreak {
+    /// The first event that does not match.
     pub at: u64,
     pub why: String,
 }
 
-/// Walks a chain from its beginning, fed in order.
+/// Verifies a chain whose parts the caller passes in order.
 #[derive(Debug)]
 pub struct Verifier<'a> {
     tenant: &'a TenantId,
     last: (u64, Hash),
-    verdict: Verdict,
+    verdict: ChainReport,
 }
 
 impl<'a> Verifier<'a> {
     pub fn new(tenant: &'a TenantId) -> Self {
         Self {
             tenant,
-            last: (0, Head::START.hash),
-            verdict: Verdict {
+            last: (0, ChainHead::START.hash),
+            verdict: ChainReport {
                 checked: 0,
                 dropped: 0,
                 broken: None,
@@ -111,7 +109,7 @@ impl<'a> Verifier<'a> {
 
     fn fail(&mut self, at: u64, why: impl Into<String>) {
         if self.verdict.broken.is_none() {
-            self.verdict.broken = Some(Broken {
+            self.verdict.broken = Some(ChainBreak {
                 at,
                 why: why.into(),
             });
@@ -137,28 +135,28 @@ impl<'a> Verifier<'a> {
         } else if event.hash != event.expected_hash(self.tenant) {
             self.fail(
                 event.seq,
-                format!("event {} was changed after it was written", event.seq),
+                format!("event {} does not match its hash", event.seq),
             );
         }
         self.verdict.checked += 1;
         self.last = (event.seq, event.hash);
     }
 
-    /// A seal with the events that it holds.
+    /// Checks a seal and its unpacked events.
     pub fn sealed(&mut self, seal: &Seal, events: &[Event]) {
         events.iter().for_each(|event| self.event(event));
         if self.last != (seal.to, seal.last_hash) {
             self.fail(
                 seal.to,
                 format!(
-                    "the seal of events {} to {} does not end so",
+                    "the seal of events {} to {} does not end with the hash it names",
                     seal.from, seal.to
                 ),
             );
         }
     }
 
-    /// A seal whose bodies were dropped: only its ends can be checked.
+    /// Checks a seal without a body, of which only the ends are known.
     pub fn dropped(&mut self, seal: &Seal) {
         let (seq, hash) = self.last;
         if seal.from != seq + 1 {
@@ -180,7 +178,7 @@ impl<'a> Verifier<'a> {
         self.last = (seal.to, seal.last_hash);
     }
 
-    /// A body that cannot be read back.
+    /// Records that a seal's body cannot be decoded.
     pub fn unreadable(&mut self, seal: &Seal, why: &str) {
         self.fail(
             seal.from,
@@ -192,16 +190,16 @@ impl<'a> Verifier<'a> {
         self.last = (seal.to, seal.last_hash);
     }
 
-    pub fn finish(mut self, head: &Head) -> Verdict {
+    pub fn finish(mut self, head: &ChainHead) -> ChainReport {
         let (seq, hash) = self.last;
         if head.seq != seq {
             let missing = seq.min(head.seq) + 1;
             self.fail(
                 missing,
-                format!("the log ends at {seq}, its head says {}", head.seq),
+                format!("the log ends at {seq}, but its head is {}", head.seq),
             );
         } else if head.hash != hash {
-            self.fail(seq, format!("event {seq} is not the one the head names"));
+            self.fail(seq, format!("event {seq} does not have the head's hash"));
         }
         self.verdict
     }

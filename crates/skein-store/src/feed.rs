@@ -1,8 +1,8 @@
-//! Tells subscribers that events were committed.
+//! Notifies subscribers of committed events.
 //!
-//! The feed keeps a short ring of recent events per tenant and a number that grows. A subscriber that
-//! keeps up reads the ring; one that fell behind reads the store from its cursor. Nobody waits for a
-//! subscriber, so a stalled one costs nothing and changes no outcome (L9).
+//! The feed holds the recent events of each tenant in a ring, and the number of the newest one. A subscriber that
+//! keeps up reads the ring; one that falls behind reads the store from its cursor. No writer waits for a
+//! subscriber, so a stalled one changes no outcome (L9).
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use crate::event::Event;
 
-/// Most recent events kept per tenant, and most bytes of them.
+/// Most events, and most bytes, in a tenant's ring.
 const RING: usize = 1024;
 const RING_BYTES: usize = 1 << 20;
 
@@ -65,7 +65,7 @@ impl Channel {
     }
 }
 
-/// One reader's wake-up call.
+/// Wakes one reader.
 #[derive(Debug)]
 pub struct Subscription {
     newest: watch::Receiver<u64>,
@@ -83,7 +83,7 @@ impl Feed {
         self.tenants.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Called in commit order, after the commit.
+    /// The store calls this in commit order, after each commit.
     pub(crate) fn publish(&self, tenant: &TenantId, events: Vec<Event>) {
         let Some(last) = events.last().map(|e| e.seq) else {
             return;
@@ -94,7 +94,7 @@ impl Feed {
         };
         let channel = tenants.entry(tenant.clone()).or_default();
         for event in events {
-            // After a reply was lost the ring has a hole; it starts anew and readers go to the store.
+            // A lost reply leaves a gap; an empty ring sends readers to the store.
             if channel
                 .ring
                 .back()
@@ -109,7 +109,7 @@ impl Feed {
             .send_modify(|newest| *newest = last.max(*newest));
     }
 
-    /// After the store was closed, a subscription that is over.
+    /// After the store is closed, the subscription ends at once.
     pub fn subscribe(&self, tenant: &TenantId) -> Subscription {
         let newest = match self.lock().as_mut() {
             Some(tenants) => tenants
@@ -122,12 +122,12 @@ impl Feed {
         Subscription { newest }
     }
 
-    /// Up to `limit` events from `after + 1` on, if the ring holds that one.
+    /// Up to `limit` events from `after + 1` on, if the ring contains that one.
     pub fn recent(&self, tenant: &TenantId, after: u64, limit: usize) -> Option<Vec<Arc<Event>>> {
         let tenants = self.lock();
         let ring = &tenants.as_ref()?.get(tenant)?.ring;
         let first = ring.front()?.seq;
-        // The end first: a cursor is the reader's word and may be the largest number there is.
+        // Compare with the end first: `after` comes from the reader and may be `u64::MAX`.
         if after >= ring.back()?.seq || after + 1 < first {
             return None;
         }
@@ -135,14 +135,13 @@ impl Feed {
         Some(ring.iter().skip(skip).take(limit).cloned().collect())
     }
 
-    /// Forgets what is kept in memory, so that readers see what the store still has.
+    /// Empties the ring, so that readers see what the store has.
     pub(crate) fn forget(&self, tenant: &TenantId) {
         if let Some(channel) = self.lock().as_mut().and_then(|t| t.get_mut(tenant)) {
             channel.clear();
         }
     }
 
-    /// Ends every subscription.
     pub(crate) fn close(&self) {
         *self.lock() = None;
     }

@@ -1,33 +1,33 @@
-//! Answers kept under the caller's idempotency key, so that a repeated request has one effect.
+//! Answers stored under the caller's idempotency key, so that a repeated request has one effect.
 //!
-//! The answer is written in the transaction that did the work, so there is no moment in which the work
-//! is done and the answer unknown. They survive a restart and are forgotten after [`KEPT_SECONDS`].
+//! The transaction that does the work also stores the answer, so a crash cannot separate them. The daemon deletes
+//! answers after [`KEPT_SECONDS`].
 
 use serde::{Deserialize, Serialize};
-use skein_domain::{Conflict, HandoffId, Key, Timestamp};
+use skein_domain::{Conflict, Key, SagaId, Timestamp};
 
 use crate::access::{Reader, Writer};
-use crate::backend::{Filter, Index, Order, Result, Row, Scan, Table};
+use crate::backend::{Result, Row, RowFilter, RowIndex, Scan, SortOrder, Table};
 use crate::error::Error;
 use crate::event::Hash;
 
 /// A day: longer than any client retries.
 pub const KEPT_SECONDS: u64 = 24 * 3600;
 
-/// What is known of a request that came before under the same key.
+/// An earlier request under the same key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Earlier {
+pub enum PriorRequest {
     Never,
-    /// It was carried out and answered so.
+    /// It was answered with this body.
     Answered(String),
 }
 
 #[derive(Serialize, Deserialize)]
 struct ReplyV1 {
     v: u8,
-    /// Of the request; another request under the same key is refused.
+    /// Identifies the request; another request under the same key is refused.
     fingerprint: String,
-    /// The saga at work on it, for people who look into the database.
+    /// The saga that works on it, for people who inspect the database.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     saga: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -39,9 +39,9 @@ fn hex(fingerprint: &Hash) -> String {
 }
 
 impl Reader<'_> {
-    pub fn earlier(&self, key: &Key, fingerprint: &Hash) -> Result<Earlier> {
+    pub fn earlier(&self, key: &Key, fingerprint: &Hash) -> Result<PriorRequest> {
         let Some(row) = self.raw_row(Table::Reply, &self.reply_id(key))? else {
-            return Ok(Earlier::Never);
+            return Ok(PriorRequest::Never);
         };
         let reply: ReplyV1 = serde_json::from_str(&row.body).map_err(|e| Error::Damaged {
             what: "the reply kept for key",
@@ -55,7 +55,7 @@ impl Reader<'_> {
             .into());
         }
         match reply.body {
-            Some(body) => Ok(Earlier::Answered(body)),
+            Some(body) => Ok(PriorRequest::Answered(body)),
             None => Err(Conflict::KeyInProgress {
                 key: key.to_string(),
             }
@@ -65,10 +65,10 @@ impl Reader<'_> {
 }
 
 impl Reader<'_> {
-    /// Where the answer under a key is kept. A run has keys of its own: it neither meets nor takes those of others.
+    /// The row id of a key's answer. The keys of each run are separate from those of other callers.
     fn reply_id(&self, key: &Key) -> String {
         match self.scope() {
-            // No key holds a blank.
+            // A key contains no space, so ids cannot collide.
             Some(scope) => format!("{} {} {key}", scope.session, scope.run),
             None => key.to_string(),
         }
@@ -76,7 +76,7 @@ impl Reader<'_> {
 }
 
 impl Writer<'_> {
-    /// Keeps the answer; call in the transaction that makes it true.
+    /// Stores the answer; call it in the transaction that does the work.
     pub fn keep_reply(&mut self, key: &Key, fingerprint: &Hash, body: String) -> Result<()> {
         self.put_reply(
             key,
@@ -89,8 +89,13 @@ impl Writer<'_> {
         )
     }
 
-    /// Notes that a saga is at work on the request.
-    pub fn reply_pending(&mut self, key: &Key, fingerprint: &Hash, saga: &HandoffId) -> Result<()> {
+    /// Records that a saga works on the request. Returns the row id for [`Writer::forget_reply`].
+    pub fn reply_pending(
+        &mut self,
+        key: &Key,
+        fingerprint: &Hash,
+        saga: &SagaId,
+    ) -> Result<String> {
         self.put_reply(
             key,
             ReplyV1 {
@@ -99,22 +104,22 @@ impl Writer<'_> {
                 saga: Some(saga.to_string()),
                 body: None,
             },
-        )
+        )?;
+        Ok(self.reader().reply_id(key))
     }
 
-    /// Forgets a request that came to nothing, so that it can be tried again.
-    pub fn forget_reply(&mut self, key: &Key) -> Result<()> {
-        let id = self.reader().reply_id(key);
-        self.delete_row(Table::Reply, &id)
+    /// Deletes the row of a failed request, so that the caller can retry it.
+    pub fn forget_reply(&mut self, reply: &str) -> Result<()> {
+        self.delete_row(Table::Reply, reply)
     }
 
     fn put_reply(&mut self, key: &Key, reply: ReplyV1) -> Result<()> {
         let body = serde_json::to_string(&reply)
             .map_err(|e| Error::Bug(format!("cannot encode a reply: {e}")))?;
-        let index = Index {
+        let index = RowIndex {
             touched_at: self.now().as_micros(),
             live: true,
-            ..Index::default()
+            ..RowIndex::default()
         };
         self.put_row(
             Table::Reply,
@@ -127,16 +132,16 @@ impl Writer<'_> {
         )
     }
 
-    /// Forgets up to `limit` answers older than `before`.
+    /// Deletes up to `limit` answers older than `before`.
     pub fn forget_replies(&mut self, before: Timestamp, limit: usize) -> Result<usize> {
         let rows = self.scan_rows(&Scan {
             table: Table::Reply,
-            filter: Filter {
+            filter: RowFilter {
                 live: Some(true),
                 touched_before: Some(before),
-                ..Filter::default()
+                ..RowFilter::default()
             },
-            order: Order::OldestFirst,
+            order: SortOrder::OldestFirst,
             after: None,
             limit,
         })?;

@@ -1,5 +1,5 @@
-//! Retention of events: old ones are packed into seals, and a seal's body may later be dropped, without
-//! breaking the chain.
+//! Retention of events: the writer packs old events into seals and may later drop a seal's body, without breaking
+//! the chain.
 
 use serde::{Deserialize, Serialize};
 use skein_domain::Timestamp;
@@ -8,7 +8,7 @@ use crate::backend::Result;
 use crate::error::Error;
 use crate::event::{Event, Hash};
 
-/// A run of old events in one compressed body.
+/// A range of old events in one compressed body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seal {
     pub from: u64,
@@ -23,13 +23,13 @@ pub struct Seal {
 
 /// Most events in one seal, so that reading one stays cheap.
 pub const MOST_EVENTS: usize = 4096;
-/// Most bytes of data in one seal, beyond its first event.
+/// Most bytes of data in one seal, not counting its first event.
 const MOST_DATA: usize = 32 << 20;
-/// Most bytes one seal may unpack to; guards against a damaged body. Packing [`MOST_DATA`] stays far below,
-/// also when every character has to be escaped.
+/// Most bytes a body may unpack to; guards against a damaged body. [`MOST_DATA`] stays far below it even if every
+/// character is escaped.
 const MOST_BYTES: usize = 1 << 30;
 
-/// An event as it is written into a seal; field names are short because there are many.
+/// An event in a seal; field names are short to save space.
 #[derive(Serialize, Deserialize)]
 struct Packed {
     n: u64,
@@ -46,7 +46,7 @@ struct Packed {
     x: String,
 }
 
-/// How many of `events` go into one seal; at least one, if there are any.
+/// How many of `events` fit into one seal; at least one of a non-empty list.
 pub(crate) fn fitting(events: &[Event]) -> usize {
     let mut bytes = 0;
     let more = events.iter().skip(1).take_while(|event| {
@@ -56,10 +56,10 @@ pub(crate) fn fitting(events: &[Event]) -> usize {
     more.count() + events.len().min(1)
 }
 
-/// Packs consecutive events: zstd over one JSON line each. `prev_hash` of all but the first is implied.
+/// Packs consecutive events as zstd over one JSON line each. All `prev_hash` but the first are implied.
 pub fn pack(events: &[Event], sealed_at: Timestamp) -> Result<(Seal, Vec<u8>)> {
     let (Some(first), Some(last)) = (events.first(), events.last()) else {
-        return Err(Error::Bug("an empty seal".into()));
+        return Err(Error::Bug("a seal without events".into()));
     };
     let mut lines = Vec::new();
     for event in events {
@@ -90,7 +90,7 @@ pub fn pack(events: &[Event], sealed_at: Timestamp) -> Result<(Seal, Vec<u8>)> {
     Ok((seal, body))
 }
 
-/// Unpacks a seal's body. The text says what is wrong with it otherwise.
+/// Unpacks a seal's body; the error says what is wrong with it.
 pub fn unpack(seal: &Seal, body: &[u8]) -> std::result::Result<Vec<Event>, String> {
     let mut lines = Vec::new();
     let mut decoder = zstd::stream::read::Decoder::new(body).map_err(|e| e.to_string())?;

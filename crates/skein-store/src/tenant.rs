@@ -1,4 +1,4 @@
-//! Handles. A [`TenantStore`] is made for one tenant and can touch no other (L7).
+//! Handles. A [`TenantStore`] reaches one tenant only (L7).
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,14 +11,14 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::feed::{Feed, Subscription};
 
-/// The whole store, held by the composition root, which hands out tenants' handles.
+/// The whole store. Only the composition root has it, and hands out tenants' handles.
 #[derive(Clone, Debug)]
 pub struct Store {
     backend: Arc<dyn Backend>,
     feed: Arc<Feed>,
 }
 
-/// What the last run of a write job returned and told.
+/// The value and the events of a write job's last run.
 type Outcome<T> = Arc<Mutex<Option<(T, Vec<Event>)>>>;
 
 /// One tenant's part of the store. Cheap to clone.
@@ -45,12 +45,6 @@ impl Store {
         }
     }
 
-    /// The backend itself, to be wrapped by a test.
-    #[cfg(feature = "conformance")]
-    pub(crate) fn backend(&self) -> Arc<dyn Backend> {
-        self.backend.clone()
-    }
-
     /// Every tenant that has events; for start-up recovery and sweeps.
     pub fn tenants(&self) -> Result<Vec<TenantId>> {
         self.backend.tenants()
@@ -71,8 +65,8 @@ impl TenantStore {
         &self.tenant
     }
 
-    /// The same tenant as one run may see it: records of other projects do not exist for it, and the events
-    /// of what it changes name it. `None` lifts the limit.
+    /// The same tenant as one run sees it: other projects are absent, and events of its changes name the run. `None`
+    /// removes the limit.
     #[must_use]
     pub fn scoped(mut self, scope: Option<RunScope>) -> Self {
         self.scope = scope.map(Arc::new);
@@ -104,10 +98,10 @@ impl TenantStore {
             .map_err(|e| Error::Bug(format!("a read job did not finish: {e}")))?
     }
 
-    /// Runs `job` in a write transaction of its own, on behalf of `actor` at `now`. What it returns is
-    /// durable when this returns. The job may be run more than once; only the last run counts.
+    /// Runs `job` in one write transaction on behalf of `actor` at `now`. When this returns, the job's writes are
+    /// durable. The backend may run the job more than once; only the last run counts.
     ///
-    /// Dropping the future does not stop the job: it is carried out, and its events are told.
+    /// Dropping the future does not cancel the job or its events.
     pub async fn write<T: Send + 'static>(
         &self,
         actor: &Actor,
@@ -116,15 +110,15 @@ impl TenantStore {
     ) -> Result<T> {
         let (send, receive) = oneshot::channel();
         self.submit(actor, now, job, move |result| {
-            // Nobody waits any more when the caller went away; the write stands all the same.
+            // The caller may have dropped the future; the write is committed anyway.
             let _ = send.send(result);
         });
         receive
             .await
-            .map_err(|_| Error::unavailable("the store was closed"))?
+            .map_err(|_| Error::unavailable("the store is closed"))?
     }
 
-    /// As [`TenantStore::write`], for callers without a runtime.
+    /// As [`TenantStore::write`], for callers without an async runtime.
     pub fn write_blocking<T: Send + 'static>(
         &self,
         actor: &Actor,
@@ -137,7 +131,7 @@ impl TenantStore {
         });
         receive
             .recv()
-            .map_err(|_| Error::unavailable("the store was closed"))?
+            .map_err(|_| Error::unavailable("the store is closed"))?
     }
 
     fn submit<T: Send + 'static>(
@@ -179,7 +173,7 @@ impl TenantStore {
         self.store.feed.subscribe(&self.tenant)
     }
 
-    /// Forgets recent events kept in memory; called when their bodies were dropped.
+    /// Empties the ring of recent events; called after their bodies are dropped.
     pub fn forget_recent_events(&self) {
         self.store.feed.forget(&self.tenant);
     }

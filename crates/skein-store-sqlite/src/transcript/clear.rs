@@ -1,15 +1,15 @@
-//! Removes what lives that are over left behind, a little in each transaction, so that others hardly wait.
+//! Removes evicted data a little per transaction, so that other writes hardly wait.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::file::Result;
 use super::sql::keys;
 
-/// What one step removes at most, or a single entry that is larger.
+/// Most rows and bytes of one step; a single larger entry is allowed.
 const ROWS: usize = 256;
 const BYTES: usize = 256 * 1024;
 
-/// Takes one step. Whether there is more to do.
+/// Runs one step; returns whether there is more to do.
 pub(super) fn step(connection: &Connection) -> Result<bool> {
     let life: Option<i64> = connection
         .prepare_cached("SELECT life FROM garbage ORDER BY life LIMIT 1")?
@@ -33,7 +33,7 @@ fn entries(connection: &Connection, reel: i64) -> Result<()> {
     let (first, last) = keys(reel);
     let (mut through, mut rows, mut bytes) = (None, 0, 0);
     {
-        // A length is known without reading what is long.
+        // SQLite knows the length without reading the payload.
         let sql =
             "SELECT key, length(payload) FROM entries WHERE key BETWEEN ?1 AND ?2 ORDER BY key";
         let mut statement = connection.prepare_cached(sql)?;

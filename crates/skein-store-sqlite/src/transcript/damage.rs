@@ -1,4 +1,4 @@
-//! Looks at a file without changing it: who it is, and which of its rows cannot be decoded.
+//! Inspects a file without changing it: its id, and rows that cannot be decoded.
 
 use std::path::Path;
 
@@ -9,10 +9,10 @@ use skein_transcript::record;
 use super::sql;
 use crate::{failure, open, schema};
 
-/// No more are named: one is enough to restore a backup for.
+/// Most findings; one is reason enough to restore a backup.
 const MOST: usize = 100;
 
-/// The id of a file of transcripts; none of one that is empty or of an earlier schema. Changes nothing.
+/// The id of a file of transcripts; none if it is empty or has an earlier schema. Changes nothing.
 pub fn file_id(path: &Path) -> Result<Option<String>> {
     let found = open::look(path).and_then(|connection| match schema::version(&connection)? {
         0..3 => Ok(None),
@@ -23,8 +23,8 @@ pub fn file_id(path: &Path) -> Result<Option<String>> {
     found.map_err(|e| failure::of(path, &e))
 }
 
-/// Every head, strand and entry that cannot be decoded, in words. Reads the whole file, also while a daemon has it
-/// open.
+/// Describes every head, strand and entry that cannot be decoded. Reads the whole file, also while a daemon has
+/// it open.
 pub fn damaged_entries(path: &Path) -> Result<Vec<String>> {
     let found = open::look(path).and_then(|connection| {
         let mut found = heads(&connection)?;
@@ -71,7 +71,7 @@ fn strands(connection: &Connection) -> rusqlite::Result<Vec<String>> {
 }
 
 fn entries(connection: &Connection, most: usize) -> rusqlite::Result<Vec<String>> {
-    // In the order of the file; the reel is the upper part of a key.
+    // In file order; the upper part of a key is the reel.
     let sql = "SELECT e.key, e.chain, e.size, e.payload, l.tenant, l.id FROM entries e
                JOIN strands s ON s.reel = e.key >> ?1 JOIN lives l ON l.life = s.life
                WHERE l.token = '' ORDER BY e.key";

@@ -1,4 +1,4 @@
-//! A file with a writer and readers of its own, for callers that wait asynchronously.
+//! A database file with its own writer and readers, for async callers.
 
 use std::future::poll_fn;
 use std::os::unix::fs::MetadataExt as _;
@@ -17,42 +17,41 @@ use crate::schema::Format;
 use crate::writer::Writer;
 use crate::{failure, open};
 
-/// Who does a write.
+/// Which thread does a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum By {
-    /// The caller, if the disk is quick and nobody else is writing: for what is small.
+pub(super) enum WrittenBy {
+    /// The caller's, if the disk is fast and no other write is queued: for small writes.
     Caller,
     Thread,
 }
 
 pub(super) struct File {
     pub(super) path: PathBuf,
-    /// How errors call it.
+    /// The tier's name in errors.
     tier: &'static str,
     pool: Pool,
     pub(super) writer: Arc<Writer>,
-    /// Device and number of the file that was opened.
+    /// Device and inode of the opened file.
     opened: (u64, u64),
 }
 
-/// What stands in the way of a statement.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum StatementError {
     Sql(rusqlite::Error),
     /// The caller broke the contract.
-    Breach(&'static str),
+    BrokenContract(&'static str),
 }
 
-impl From<rusqlite::Error> for Trouble {
+impl From<rusqlite::Error> for StatementError {
     fn from(error: rusqlite::Error) -> Self {
         Self::Sql(error)
     }
 }
 
-pub(super) type Result<T> = std::result::Result<T, Trouble>;
+pub(super) type Result<T> = std::result::Result<T, StatementError>;
 
 impl File {
-    /// `configure` has the last word on the writer's connection.
+    /// `configure` runs last on the writer's connection.
     pub(super) fn open(
         path: &Path,
         format: &Format,
@@ -67,12 +66,11 @@ impl File {
             tier,
             pool: Pool::new(path)?,
             writer: Arc::new(Writer::start(path, connection)?),
-            opened: identity(path).map_err(|e| failure::of_file(path, "look at", &e))?,
+            opened: identity(path).map_err(|e| failure::of_file(path, "read", &e))?,
         })
     }
 
-    /// Refuses to go on when the file was removed or replaced: what is written to one that has no name is lost with
-    /// the process.
+    /// Refuses to write if the file was removed or replaced, because the data would be lost with the process.
     pub(super) fn require_in_place(&self) -> skein_transcript::Result<()> {
         if identity(&self.path).is_ok_and(|found| found == self.opened) {
             return Ok(());
@@ -80,10 +78,10 @@ impl File {
         let path = self.path.display();
         Err(Error::Unusable {
             tier: self.tier,
-            reason: format!("`{path}` was removed or replaced while it was in use"),
+                reason: format!("`{path}` was removed or replaced while the daemon had it open"),
             hints: vec![
-                "what was said before can still be read: `skein transcript export SESSION -o FILE` each one you need, before the daemon stops".into(),
-                format!("then `skein daemon stop`, restore `{path}` from a backup of the home, and try again"),
+                    "earlier messages can still be read: run `skein transcript export SESSION -o FILE` for each session you need, before the daemon stops".into(),
+                    format!("then run `skein daemon stop`, restore `{path}` from a backup of the home, and try again"),
             ],
         })
     }
@@ -93,39 +91,40 @@ impl File {
         open::integrity(&connection).map_err(|e| failure::of(&self.path, &e))
     }
 
-    /// The answer to a question that has one.
-    pub(super) fn asked<T: FromSql>(&self, sql: &str) -> backend::Result<T> {
+    /// The value of a query with one row and column.
+    pub(super) fn query_value<T: FromSql>(&self, sql: &str) -> backend::Result<T> {
         let connection = self.pool.take()?;
         let answer = connection.query_row(sql, [], |row| row.get(0));
         answer.map_err(|e| failure::of(&self.path, &e))
     }
 
-    /// Reads one committed state, on this thread: for what takes a few pages.
+    /// Reads one committed state on this thread; for reads of a few pages.
     pub(super) fn read<T>(
         &self,
         job: impl FnOnce(&Connection) -> Result<T>,
     ) -> skein_transcript::Result<T> {
-        let connection = self.pool.take().map_err(|e| self.told(e))?;
-        // Rolled back when dropped.
-        let snapshot = connection.unchecked_transaction().map_err(Trouble::Sql);
+        let connection = self.pool.take().map_err(|e| self.tier_error(e))?;
+        let snapshot = connection
+            .unchecked_transaction()
+            .map_err(StatementError::Sql);
         let done = snapshot.and_then(|snapshot| job(&snapshot));
-        done.map_err(|trouble| self.told(of_store(&self.path, trouble)))
+        done.map_err(|error| self.tier_error(of_store(&self.path, error)))
     }
 
-    /// Reads where waiting for the disk stops nobody.
+    /// Reads on a thread where waiting for the disk does not block the async runtime.
     pub(super) async fn scan<T: Send + 'static>(
         self: &Arc<Self>,
         job: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
     ) -> skein_transcript::Result<T> {
         let file = self.clone();
-        aside(move || file.read(job)).await?
+        run_blocking(move || file.read(job)).await?
     }
 
-    /// Runs the job in a transaction that it shares with others; what it did is durable when this returns, and
-    /// `after` has seen it on the writer's thread. A dropped future does not stop it.
+    /// Runs the job in a transaction shared with others. When this returns, the job's writes are durable and the
+    /// writer's thread has called `after`. Dropping the future does not cancel the job.
     pub(super) async fn write<T: Send + 'static>(
         self: &Arc<Self>,
-        by: By,
+        by: WrittenBy,
         mut job: impl FnMut(&Connection) -> Result<T> + Send + 'static,
         after: impl FnOnce(&T) + Send + 'static,
     ) -> skein_transcript::Result<T> {
@@ -133,7 +132,7 @@ impl File {
         let slot = Arc::new(Mutex::new(None));
         let filled = slot.clone();
         let run = Box::new(move |connection: &Connection, path: &Path| {
-            let done = job(connection).map_err(|trouble| of_store(path, trouble))?;
+            let done = job(connection).map_err(|error| of_store(path, error))?;
             *filled.lock().unwrap_or_else(PoisonError::into_inner) = Some(done);
             Ok(())
         });
@@ -145,26 +144,26 @@ impl File {
             if let Ok(done) = &done {
                 after(done);
             }
-            // Nobody waits any more when the caller went away; the write stands all the same.
+            // The caller may have dropped the future; the write is committed anyway.
             let _ = send.send(done);
         });
         match by {
-            By::Thread => self.writer.submit(run, reply),
-            By::Caller => {
+            WrittenBy::Thread => self.writer.submit(run, reply),
+            WrittenBy::Caller => {
                 let queued = self.writer.enqueue(run, reply);
-                // Who waits only until this is queued goes away here, and blocks nobody.
+                // A caller that only waits until the job is queued drops the future here, before it would block.
                 pause().await;
                 if let Some(queued) = queued {
-                    queued.lead();
+                    queued.run_here();
                 }
             }
         }
-        let closed = |_| skein_store::Error::unavailable("the file was closed");
+        let closed = |_| skein_store::Error::unavailable("the file is closed");
         let answer = receive.await.map_err(closed).flatten();
-        answer.map_err(|e| self.told(e))
+        answer.map_err(|e| self.tier_error(e))
     }
 
-    fn told(&self, error: skein_store::Error) -> Error {
+    fn tier_error(&self, error: skein_store::Error) -> Error {
         use skein_store::Error as E;
         let unavailable = |reason| Error::Unavailable {
             tier: self.tier,
@@ -177,14 +176,16 @@ impl File {
             },
             E::Corrupt { path, reason } => Error::corrupt(format!("database `{path}`"), reason),
             E::Bug(what) => Error::Bug(what),
-            other @ (E::Domain(_) | E::Damaged { .. } | E::Foreign { .. } | E::Newer { .. }) => {
-                unavailable(other.to_string())
-            }
+            other @ (E::Domain(_)
+            | E::Damaged { .. }
+            | E::Foreign { .. }
+            | E::Newer { .. }
+            | E::Older { .. }) => unavailable(other.to_string()),
         }
     }
 
     pub(super) fn close(&self) {
-        // Readers first: the last checkpoint empties the log only when nobody reads it.
+        // Readers first: the last checkpoint can truncate the log only without readers.
         self.pool.close();
         self.writer.close();
     }
@@ -196,13 +197,13 @@ impl Drop for File {
     }
 }
 
-/// What a file is, whatever its name.
+/// Identifies a file independently of its name.
 fn identity(path: &Path) -> std::io::Result<(u64, u64)> {
     let found = std::fs::metadata(path)?;
     Ok((found.dev(), found.ino()))
 }
 
-/// Comes back once, and is ready then.
+/// Yields to the runtime once.
 async fn pause() {
     let mut paused = false;
     poll_fn(|context| {
@@ -215,19 +216,19 @@ async fn pause() {
     .await;
 }
 
-/// Runs what takes a while off the runtime's threads.
-pub(super) async fn aside<T: Send + 'static>(
+/// Runs long work outside the runtime's threads.
+pub(super) async fn run_blocking<T: Send + 'static>(
     job: impl FnOnce() -> T + Send + 'static,
 ) -> skein_transcript::Result<T> {
     let done = tokio::task::spawn_blocking(job).await;
     done.map_err(|e| Error::Bug(format!("a job did not finish: {e}")))
 }
 
-pub(super) fn of_store(path: &Path, trouble: Trouble) -> skein_store::Error {
-    match trouble {
-        Trouble::Sql(e) => failure::of(path, &e),
-        Trouble::Breach(what) => {
-            skein_store::Error::Bug(format!("the contract of transcripts was broken: {what}"))
+pub(super) fn of_store(path: &Path, error: StatementError) -> skein_store::Error {
+    match error {
+        StatementError::Sql(e) => failure::of(path, &e),
+        StatementError::BrokenContract(what) => {
+            skein_store::Error::Bug(format!("the transcript contract is broken: {what}"))
         }
     }
 }

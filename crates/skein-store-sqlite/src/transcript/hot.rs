@@ -1,4 +1,4 @@
-//! The hot tier: a writer and readers of its own, apart from the ledger's.
+//! The hot tier, with its own writer and readers, separate from the ledger's.
 
 use std::fmt;
 use std::path::Path;
@@ -10,26 +10,27 @@ use skein_domain::TenantId;
 use skein_store::backend;
 use skein_transcript::chain::Entry;
 use skein_transcript::hot::{
-    Change, Commit, Evict, HeadRow, Hot, Listed, NewEntry, Pending, Range, Spot, StrandRow,
+    Commit, Eviction, HeadRow, Hot, IdLocation, NewEntry, Pending, Range, StrandRow,
+    TranscriptBatch, TranscriptListing,
 };
 use skein_transcript::{Error, MessageId, Result, TranscriptId};
 
-use super::file::{self, By, File, aside, of_store};
+use super::file::{self, File, WrittenBy, of_store, run_blocking};
 use super::schema::TRANSCRIPTS;
 use super::sql::{self, Name, PackedEntry};
 use super::{clear, pack};
 use crate::writer::Writer;
 
-/// Payloads beyond this are packed off the runtime's threads.
+/// Larger payloads are compressed outside the runtime's threads.
 const LARGE: usize = 256 * 1024;
-/// Changes with fewer bytes are written by who brings them, if that is quick.
+/// Smaller changes are written on the caller's thread if the disk is fast.
 const SMALL: usize = 64 * 1024;
 
-/// Transcripts in a file. Clones share it; the last one that goes closes it.
+/// Transcripts in a file. Clones share it; dropping the last one closes it.
 #[derive(Clone)]
 pub struct SqliteHot {
     file: Arc<File>,
-    /// Whether a step of [`clear`] is queued. Changed on the writer's thread only, but for the first step.
+    /// Whether a step of [`clear`] is queued. Only the writer's thread changes it, except for the first step.
     clearing: Arc<AtomicBool>,
 }
 
@@ -43,46 +44,46 @@ impl fmt::Debug for SqliteHot {
 }
 
 impl SqliteHot {
-    /// Opens or makes the database at `path`. A file that is not ours, is damaged or is newer than this
-    /// build is refused and left as it is, to the byte.
+    /// Opens or makes the database at `path`. Refuses a foreign, damaged or newer file and leaves every byte of it
+    /// unchanged.
     pub fn open(path: &Path) -> backend::Result<Self> {
         let hot = Self {
             file: Arc::new(File::open(path, &TRANSCRIPTS, "hot", |_| Ok(()))?),
             clearing: Arc::default(),
         };
-        // What was not cleared before the last end.
+        // Continues what an earlier process did not finish clearing.
         clear_on(&hot.file.writer, &hot.clearing);
         Ok(hot)
     }
 
-    /// SQLite's full check; empty is good.
+    /// The findings of SQLite's full check.
     pub fn check(&self) -> backend::Result<Vec<String>> {
         self.file.check()
     }
 
-    /// The id of this file, which no other file has.
+    /// The unique id of this file.
     pub fn file_id(&self) -> backend::Result<String> {
-        self.file.asked("SELECT id FROM file")
+        self.file.query_value("SELECT id FROM file")
     }
 
-    /// Whether there is any transcript, of whichever tenant.
+    /// Whether the file contains a transcript of any tenant.
     pub fn holds_something(&self) -> backend::Result<bool> {
-        self.file.asked("SELECT EXISTS (SELECT 1 FROM lives)")
+        self.file.query_value("SELECT EXISTS (SELECT 1 FROM lives)")
     }
 
-    /// Finishes what is queued and closes the file; later calls are refused.
+    /// Finishes queued jobs and closes the file; later calls fail.
     pub fn close(&self) {
         self.file.close();
     }
 
-    /// A write that may leave something to clear.
+    /// A write that may leave data to clear.
     async fn write<T: Send + 'static>(
         &self,
-        by: By,
-        job: impl FnMut(&Connection) -> file::Result<(T, sql::Left)> + Send + 'static,
+        by: WrittenBy,
+        job: impl FnMut(&Connection) -> file::Result<(T, sql::LeavesGarbage)> + Send + 'static,
     ) -> Result<T> {
         let (writer, clearing) = (self.file.writer.clone(), self.clearing.clone());
-        let clear = move |(_, left): &(T, sql::Left)| {
+        let clear = move |(_, left): &(T, sql::LeavesGarbage)| {
             if *left {
                 clear_on(&writer, &clearing);
             }
@@ -91,7 +92,7 @@ impl SqliteHot {
     }
 }
 
-/// Queues a step of clearing, which queues the next. One such chain is enough.
+/// Queues a step of clearing, which queues the next one, unless a step is already queued.
 fn clear_on(writer: &Arc<Writer>, clearing: &Arc<AtomicBool>) {
     if clearing.swap(true, Ordering::AcqRel) {
         return;
@@ -99,14 +100,14 @@ fn clear_on(writer: &Arc<Writer>, clearing: &Arc<AtomicBool>) {
     let more = Arc::new(AtomicBool::new(false));
     let found = more.clone();
     let run = Box::new(move |connection: &Connection, path: &Path| {
-        let more = clear::step(connection).map_err(|trouble| of_store(path, trouble))?;
+        let more = clear::step(connection).map_err(|error| of_store(path, error))?;
         found.store(more, Ordering::Release);
         Ok(())
     });
     let (next, state) = (writer.clone(), clearing.clone());
     let reply = Box::new(move |result: backend::Result<()>| {
         state.store(false, Ordering::Release);
-        // After a failure it is left to the next eviction, or the next opening.
+        // After a failure the next eviction or opening continues.
         if result.is_ok() && more.load(Ordering::Acquire) {
             clear_on(&next, &state);
         }
@@ -125,7 +126,7 @@ async fn packed(entries: Vec<NewEntry>) -> Result<Vec<PackedEntry>> {
     if bytes < LARGE {
         return Ok(entries.into_iter().map(pack).collect());
     }
-    aside(move || entries.into_iter().map(pack).collect()).await
+    run_blocking(move || entries.into_iter().map(pack).collect()).await
 }
 
 fn name(tenant: &TenantId, id: &TranscriptId) -> Name {
@@ -171,7 +172,7 @@ impl Hot for SqliteHot {
         let name = name(tenant, id);
         Box::pin(async move {
             if range.from >= range.end {
-                let what = "the hot tier's contract was broken: an empty range was read";
+                let what = "the hot tier's contract is broken: an empty range was read";
                 return Err(Error::Bug(what.into()));
             }
             self.file.scan(move |c| sql::read(c, &name, range)).await
@@ -183,7 +184,7 @@ impl Hot for SqliteHot {
         tenant: &'a TenantId,
         id: &'a TranscriptId,
         ids: &'a [MessageId],
-    ) -> Pending<'a, Option<Vec<Vec<Spot>>>> {
+    ) -> Pending<'a, Option<Vec<Vec<IdLocation>>>> {
         Box::pin(async move {
             let keys: Vec<_> = ids.iter().map(sql::id_key).collect();
             self.file.read(|c| sql::find(c, &name(tenant, id), &keys))
@@ -194,7 +195,7 @@ impl Hot for SqliteHot {
         &'a self,
         tenant: &'a TenantId,
         id: &'a TranscriptId,
-        change: Change,
+        change: TranscriptBatch,
     ) -> Pending<'a, Commit> {
         let name = name(tenant, id);
         Box::pin(async move {
@@ -211,9 +212,9 @@ impl Hot for SqliteHot {
             };
             let bytes: usize = change.entries.iter().map(|e| e.payload.bytes.len()).sum();
             let by = if bytes < SMALL && change.adopt.is_none() {
-                By::Caller
+                WrittenBy::Caller
             } else {
-                By::Thread
+                WrittenBy::Thread
             };
             self.write(by, move |c| sql::commit(c, &name, &change))
                 .await
@@ -233,7 +234,7 @@ impl Hot for SqliteHot {
             let entries = packed(entries).await?;
             let stage =
                 move |c: &Connection| Ok((sql::stage(c, &name, &token, strand, &entries)?, false));
-            self.write(By::Thread, stage).await
+            self.write(WrittenBy::Thread, stage).await
         })
     }
 
@@ -242,10 +243,10 @@ impl Hot for SqliteHot {
         tenant: &'a TenantId,
         id: &'a TranscriptId,
         expected: u64,
-    ) -> Pending<'a, Evict> {
+    ) -> Pending<'a, Eviction> {
         let name = name(tenant, id);
         Box::pin(async move {
-            self.write(By::Thread, move |c| sql::evict(c, &name, expected))
+            self.write(WrittenBy::Thread, move |c| sql::evict(c, &name, expected))
                 .await
         })
     }
@@ -255,7 +256,7 @@ impl Hot for SqliteHot {
         tenant: &'a TenantId,
         cursor: Option<String>,
         limit: usize,
-    ) -> Pending<'a, Listed> {
+    ) -> Pending<'a, TranscriptListing> {
         let tenant = tenant.as_str().to_owned();
         Box::pin(async move {
             let limit = limit.max(1);
@@ -266,7 +267,7 @@ impl Hot for SqliteHot {
                 .await?;
             let last = transcripts.last().filter(|_| transcripts.len() == limit);
             let next = last.map(|(id, _)| id.to_string());
-            Ok(Listed { transcripts, next })
+            Ok(TranscriptListing { transcripts, next })
         })
     }
 }
@@ -275,7 +276,7 @@ impl Hot for SqliteHot {
 mod tests {
     use skein_domain::Timestamp;
     use skein_transcript::chain::Chain;
-    use skein_transcript::hot::Ids;
+    use skein_transcript::hot::KnownIds;
 
     use super::*;
 
@@ -287,7 +288,7 @@ mod tests {
         }
     }
 
-    fn change(expected: Option<u64>, position: u64, bytes: usize) -> Change {
+    fn change(expected: Option<u64>, position: u64, bytes: usize) -> TranscriptBatch {
         let noise = blake3::Hasher::new()
             .update(&position.to_le_bytes())
             .finalize_xof();
@@ -302,7 +303,7 @@ mod tests {
             chain: Chain::START,
             payload,
         };
-        Change {
+        TranscriptBatch {
             expected: expected.map(head),
             head: head(expected.unwrap_or(0) + 1),
             strands: if expected.is_none() {
@@ -311,7 +312,7 @@ mod tests {
                 vec![]
             },
             entries: (0, vec![NewEntry { entry, id: None }]),
-            ids: Ids::Unseen,
+            ids: KnownIds::Unseen,
             adopt: None,
         }
     }

@@ -1,24 +1,24 @@
-//! Payloads as they lie in the file: packed where that makes them smaller.
+//! Compression of payloads, where it saves space.
 //!
-//! Most messages are short, and half of a short one is the form it is written in. A dictionary that knows the
-//! form makes packing worth it from a hundred bytes on.
+//! Most messages are short, and half of a short one is JSON syntax and field names. With a dictionary of these,
+//! compression is worthwhile from a hundred bytes on.
 
 use std::cell::RefCell;
 use std::io;
 
 use zstd::bulk::{Compressor, Decompressor};
 
-/// What entries have in common, the most frequent last. Part of the file format: never edited.
+/// What entries have in common, the most frequent last. Part of the file format: never edit it.
 const DICTIONARY: &[u8] = br#"{"v":1,"n":1,"s":0,"state":{"version":1,"state":{"tasks":[],"custom":{"covers":[0,"kind":"image","media_type":"image/png","source":"{"kind":"thinking","text":"","signature":"null"native":{"provider":"anthropic","payload":"{\"type\":\"assistant\",\"message\":{\"role\":\"assistant\",\"content\":[{\"type\":\"text\",\"text\":\"\"}]}}"},"role":"system","role":"tool","blocks":[{"kind":"tool_result","call":"toolu_01","content":[{"kind":"text","text":"error: "}],"failed":true}],"content":[{"kind":"text","text":""}],"failed":false}],"role":"assistant","blocks":[{"kind":"text","text":"I'll "},{"kind":"tool_call","id":"toolu_01","name":"Bash","input":{"command":"","description":"","file_path":"/home/","pattern":"","old_string":"","new_string":""}}],"usage":{"input":0,"output":0,"cache_read":0,"cache_write":0,"reasoning":0,"cost_micros":0},"at":1790000000000000,"run":1}}{"v":1,"n":1,"message":{"id":"msg_01","role":"user","blocks":[{"kind":"text","text":"The the and that is of to in this "}],"at":1790000000000000,"run":1}}"#;
 
-/// The fastest: the disk gets little more from the slower ones, and the writers wait for it.
+/// The fastest: higher levels save little, and writers wait for the compression.
 const LEVEL: i32 = 1;
-/// Shorter ones do not get shorter.
+/// Shorter payloads do not get smaller.
 const WORTH: usize = 100;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Packed {
-    /// Before packing; 0 when `bytes` are the payload itself.
+    /// The size before compression; 0 if `bytes` is the payload itself.
     pub(super) size: usize,
     pub(super) bytes: Vec<u8>,
 }
@@ -46,7 +46,7 @@ pub(super) fn pack(payload: Vec<u8>) -> Packed {
     }
 }
 
-/// `None` where it cannot be done: then it is kept as it is.
+/// `None` if compression fails; the payload is then stored as it is.
 fn with_packer(payload: &[u8]) -> Option<Vec<u8>> {
     PACKER.with_borrow_mut(|slot| {
         if slot.is_none() {
@@ -56,7 +56,7 @@ fn with_packer(payload: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-/// `None`: the bytes are the payload itself.
+/// `None` if the bytes are the payload itself.
 pub(super) fn unpack(size: usize, bytes: &[u8]) -> io::Result<Option<Vec<u8>>> {
     if size == 0 {
         return Ok(None);
@@ -72,7 +72,7 @@ pub(super) fn unpack(size: usize, bytes: &[u8]) -> io::Result<Option<Vec<u8>>> {
         return Ok(Some(payload));
     }
     Err(io::Error::other(
-        "an entry has another length than it was written with",
+        "an entry does not have the length it was written with",
     ))
 }
 

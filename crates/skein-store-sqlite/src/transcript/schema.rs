@@ -5,16 +5,17 @@ use crate::schema::Format;
 /// Transcripts: `Skt1`.
 pub(crate) const TRANSCRIPTS: Format = Format {
     application: 0x536b_7431,
+    base: 0,
     steps: &[FIRST, SECOND, THIRD],
 };
 
-/// Names are written once for each transcript; everything below goes by numbers, which are never given twice.
+/// Names are written once per transcript; everything else refers to numbers, which are never reused.
 ///
-/// A **life** is a transcript from its making to its eviction, or what was staged for one. Making a stage the
-/// transcript, or a transcript garbage, changes this one row, however much hangs on it.
+/// A **life** is a transcript from its creation to its eviction, or entries staged for one. To make a stage the
+/// transcript, or a transcript garbage, changes only this row, however many entries belong to it.
 ///
-/// Entries lie in the order of `key`: the reel (a strand of a life) in the upper half, the position in the lower.
-/// Not `WITHOUT ROWID`: rows of a kilobyte or more would each begin a page of their own.
+/// Entries are ordered by `key`: the reel (a strand of a life) in the upper half, the position in the lower. Not
+/// `WITHOUT ROWID`, because rows of a kilobyte or more would each start a new page.
 const FIRST: &str = "
 CREATE TABLE lives (
     life       INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
@@ -75,9 +76,9 @@ CREATE TABLE garbage (
 ) STRICT;
 ";
 
-/// An id is found in every strand it was written to. The first schema knew the latest only, by how often ids had
-/// been forgotten then (`era`), which was once for each strand but those that came with hydrating: a shown position
-/// is in the last strand that begins at or before it.
+/// An id is found in every strand that contains it. The first schema stored only the latest one, with the number
+/// of times that ids had been dropped (`era`): once per strand, except for hydrated strands. A shown position
+/// belongs to the last strand that begins at or before it.
 const SECOND: &str = "
 -- Whoever was staging begins anew.
 INSERT INTO garbage (life) SELECT life FROM lives WHERE token <> '';
@@ -104,7 +105,7 @@ DROP TABLE forgets;
 ALTER TABLE lives DROP COLUMN era;
 ";
 
-/// Who this file is: the ledger notes it, so that another one in its place is told apart.
+/// The id of this file. The ledger records it, to detect that another file replaced this one.
 const THIRD: &str = "
 CREATE TABLE file (
     id TEXT NOT NULL

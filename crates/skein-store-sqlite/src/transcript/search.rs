@@ -1,29 +1,28 @@
-//! The words of transcripts, in a file that can be made again from them.
+//! The search index, in a file that can be rebuilt from the transcripts.
 //!
-//! So damage is no loss: a damaged file, or one of a newer build, makes way for a new one, and
-//! `Searchable::refresh_all` fills it. Commits need not wait for the disk either: after a power loss
-//! the file is whole and at an earlier mark.
+//! Damage is therefore no loss: the index deletes a damaged or newer file and starts an empty one, which
+//! `Searchable::refresh_all` fills. Commits need not wait for the disk either: after a power loss the file is
+//! consistent, at an earlier mark.
 
 mod schema;
 mod sql;
 
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::{fmt, fs, io};
 
 use skein_domain::{Invalid, TenantId};
 use skein_store::backend;
 use skein_transcript::hot::Pending;
-use skein_transcript::index::{Hits, Index, Mark, Search, Update, Updated};
+use skein_transcript::index::{Hits, IndexUpdateResult, Mark, Search, SearchIndex, Update};
 use skein_transcript::{Error, Result, TranscriptId};
 
-use super::file::{By, File};
-use crate::failure;
+use super::file::{File, WrittenBy};
+use crate::{failure, open::beside};
 use schema::SEARCH;
 use sql::Cursor;
 
-/// A search index in a file. Clones share it; the last one that goes closes it.
+/// A search index in a file. Clones share it; dropping the last one closes it.
 #[derive(Clone)]
 pub struct SqliteIndex {
     file: Arc<File>,
@@ -39,14 +38,18 @@ impl fmt::Debug for SqliteIndex {
 }
 
 impl SqliteIndex {
-    /// Opens or makes the index at `path`. One that is damaged or newer is removed and made anew, empty. A file
-    /// that is not ours is refused and left as it is, to the byte.
+    /// Opens or makes the index at `path`. A damaged or newer one is deleted and made empty. A foreign file is refused
+    /// and every byte of it left unchanged.
     pub fn open(path: &Path) -> backend::Result<Self> {
         if beside(path, DAMAGED).exists() {
             remove(path)?;
         }
         let opened = match Self::try_open(path) {
-            Err(skein_store::Error::Corrupt { .. } | skein_store::Error::Newer { .. }) => {
+            Err(
+                skein_store::Error::Corrupt { .. }
+                | skein_store::Error::Newer { .. }
+                | skein_store::Error::Older { .. },
+            ) => {
                 remove(path)?;
                 Self::try_open(path)
             }
@@ -63,31 +66,25 @@ impl SqliteIndex {
         })
     }
 
-    /// Finishes what is queued and closes the file; later calls are refused.
+    /// Finishes queued jobs and closes the file; later calls fail.
     pub fn close(&self) {
         self.file.close();
     }
 
-    /// Leaves word for the next opening when the file turns out to be damaged.
-    fn noted<T>(&self, result: Result<T>) -> Result<T> {
+    /// Marks a file that turns out to be damaged, so that the next opening replaces it.
+    fn mark_if_damaged<T>(&self, result: Result<T>) -> Result<T> {
         if matches!(result, Err(Error::Corrupt { .. })) {
-            // Should this fail, the damage is met again and noted then.
+            // If this fails, the next access finds the damage again.
             let _ = fs::write(beside(&self.file.path, DAMAGED), "");
         }
         result
     }
 }
 
-/// Says that the file beside it was found to be damaged while in use.
+/// Suffix of the file that marks the index as damaged.
 const DAMAGED: &str = "-damaged";
 
-fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(suffix);
-    name.into()
-}
-
-/// Takes an index away with everything beside it, the note of its damage last.
+/// Deletes an index with the files beside it, the damage mark last.
 fn remove(path: &Path) -> backend::Result<()> {
     for suffix in ["", "-wal", "-shm", "-journal", DAMAGED] {
         let path = beside(path, suffix);
@@ -101,10 +98,10 @@ fn remove(path: &Path) -> backend::Result<()> {
     Ok(())
 }
 
-impl Index for SqliteIndex {
+impl SearchIndex for SqliteIndex {
     fn mark<'a>(&'a self, tenant: &'a TenantId, id: &'a TranscriptId) -> Pending<'a, Option<Mark>> {
         Box::pin(async move {
-            self.noted(
+            self.mark_if_damaged(
                 self.file
                     .read(|c| sql::mark(c, tenant.as_str(), id.as_str())),
             )
@@ -116,11 +113,11 @@ impl Index for SqliteIndex {
         tenant: &'a TenantId,
         id: &'a TranscriptId,
         update: Update,
-    ) -> Pending<'a, Updated> {
+    ) -> Pending<'a, IndexUpdateResult> {
         let (tenant, id) = (tenant.as_str().to_owned(), id.as_str().to_owned());
         Box::pin(async move {
             let job = move |c: &rusqlite::Connection| sql::update(c, &tenant, &id, &update);
-            self.noted(self.file.write(By::Thread, job, |_| ()).await)
+            self.mark_if_damaged(self.file.write(WrittenBy::Thread, job, |_| ()).await)
         })
     }
 
@@ -128,7 +125,7 @@ impl Index for SqliteIndex {
         let (tenant, id) = (tenant.as_str().to_owned(), id.as_str().to_owned());
         Box::pin(async move {
             let job = move |c: &rusqlite::Connection| sql::remove(c, &tenant, &id);
-            self.noted(self.file.write(By::Thread, job, |()| ()).await)
+            self.mark_if_damaged(self.file.write(WrittenBy::Thread, job, |()| ()).await)
         })
     }
 
@@ -138,13 +135,13 @@ impl Index for SqliteIndex {
             let cursor = match &search.cursor {
                 None => None,
                 Some(text) => {
-                    let why = "expected one that an earlier page of this search gave";
+                    let why = "expected a cursor from an earlier page of this search";
                     let unknown = || Invalid::new("cursor", text, why);
                     Some(Cursor::parse(text).ok_or_else(unknown)?)
                 }
             };
             let job = move |c: &rusqlite::Connection| sql::search(c, &tenant, &search, cursor);
-            self.noted(self.file.scan(job).await)
+            self.mark_if_damaged(self.file.scan(job).await)
         })
     }
 }

@@ -1,22 +1,23 @@
-//! The contract of a hot tier as statements, for readers and the writer alike.
+//! The contract of a hot tier as SQL statements, for readers and the writer.
 
 use rusqlite::{Connection, OptionalExtension, params};
 use skein_domain::Timestamp;
 use skein_transcript::chain::{Chain, Entry};
-use skein_transcript::hot::{Commit, Evict, HeadRow, Ids, Range, Spot, Stage, StrandRow};
+use skein_transcript::hot::{
+    Commit, Eviction, HeadRow, IdLocation, KnownIds, Range, StagedEntries, StrandRow,
+};
 use skein_transcript::{MessageId, TranscriptId};
 
-use super::file::{Result, Trouble};
+use super::file::{Result, StatementError};
 use super::pack::{self, Packed};
 
-/// A transcript's name.
 #[derive(Clone, Debug)]
 pub(super) struct Name {
     pub(super) tenant: String,
     pub(super) id: String,
 }
 
-/// A [`skein_transcript::hot::Change`] with its payloads packed.
+/// A [`skein_transcript::hot::Change`] with compressed payloads.
 #[derive(Debug)]
 pub(super) struct Change {
     pub(super) expected: Option<HeadRow>,
@@ -24,8 +25,8 @@ pub(super) struct Change {
     pub(super) strands: Vec<StrandRow>,
     pub(super) strand: u32,
     pub(super) entries: Vec<PackedEntry>,
-    pub(super) ids: Ids,
-    pub(super) adopt: Option<Stage>,
+    pub(super) ids: KnownIds,
+    pub(super) adopt: Option<StagedEntries>,
 }
 
 #[derive(Debug)]
@@ -33,14 +34,14 @@ pub(super) struct PackedEntry {
     pub(super) position: u64,
     pub(super) chain: Chain,
     pub(super) payload: Packed,
-    /// As in [`id_key`].
+    /// See [`id_key`].
     pub(super) id: Option<Vec<u8>>,
 }
 
-/// Positions take the lower half of an entry's key.
+/// The position is the lower half of an entry's key.
 pub(super) const POSITION_BITS: u32 = 32;
 const MOST: u64 = 1 << POSITION_BITS;
-/// Ids are kept as they are up to this length, as hashes of it beyond.
+/// Shorter ids are stored as they are, others as hashes of this length.
 const ID_BYTES: usize = 16;
 
 pub(super) fn id_key(id: &MessageId) -> Vec<u8> {
@@ -53,32 +54,32 @@ pub(super) fn id_key(id: &MessageId) -> Vec<u8> {
 
 pub(super) fn key(reel: i64, position: u64) -> Result<i64> {
     if position >= MOST || reel >= 1 << (63 - POSITION_BITS) {
-        return Err(Trouble::Breach(
-            "there are more entries than can be numbered",
+        return Err(StatementError::BrokenContract(
+            "there are too many entries to number",
         ));
     }
     Ok(reel << POSITION_BITS | position.cast_signed())
 }
 
-/// Keys of a reel, from the first to the last it can have.
+/// The lowest and the highest key of a reel.
 pub(super) fn keys(reel: i64) -> (i64, i64) {
     let first = reel << POSITION_BITS;
     (first, first | (MOST - 1).cast_signed())
 }
 
 fn signed(number: u64) -> Result<i64> {
-    i64::try_from(number).map_err(|_| Trouble::Breach("a number is too large"))
+    i64::try_from(number).map_err(|_| StatementError::BrokenContract("a number is too large"))
 }
 
 struct Life {
     life: i64,
     token: String,
     version: Option<u64>,
-    /// Whether its head's body is the one that was asked for.
+    /// Whether its head has the expected body.
     is_as_expected: bool,
 }
 
-/// The transcript itself first, if it exists, then what was staged for it.
+/// The transcript itself first, if it exists, then its stages.
 fn lives(connection: &Connection, name: &Name, body: Option<&str>) -> Result<Vec<Life>> {
     let sql =
         "SELECT life, token, version, body FROM lives WHERE tenant = ?1 AND id = ?2 ORDER BY token";
@@ -99,12 +100,12 @@ fn head_row(row: &rusqlite::Row<'_>, at: usize) -> rusqlite::Result<HeadRow> {
     Ok(HeadRow {
         version: row.get::<_, i64>(at)?.cast_unsigned(),
         touched_at: Timestamp::from_micros(row.get(at + 1)?),
-        body: lossy(row, at + 2)?,
+        body: lossy_text(row, at + 2)?,
     })
 }
 
-/// Text as it is stored, damaged or not: what does not decode is told for its own transcript, not for a whole list.
-fn lossy(row: &rusqlite::Row<'_>, at: usize) -> rusqlite::Result<String> {
+/// Replaces invalid bytes, so that a damaged text fails only its own transcript and not a whole list.
+fn lossy_text(row: &rusqlite::Row<'_>, at: usize) -> rusqlite::Result<String> {
     let bytes = row.get_ref(at)?.as_bytes()?;
     Ok(String::from_utf8_lossy(bytes).into_owned())
 }
@@ -117,8 +118,8 @@ pub(super) fn look(connection: &Connection, name: &Name) -> Result<Option<HeadRo
     Ok(found.optional()?)
 }
 
-/// The life of a transcript that exists.
-fn living(connection: &Connection, name: &Name) -> Result<Option<i64>> {
+/// The life of an existing transcript.
+fn life_of(connection: &Connection, name: &Name) -> Result<Option<i64>> {
     let sql = "SELECT life FROM lives WHERE tenant = ?1 AND id = ?2 AND token = ''";
     let mut statement = connection.prepare_cached(sql)?;
     let found = statement.query_row(params![name.tenant, name.id], |row| row.get(0));
@@ -131,7 +132,7 @@ pub(super) fn strands(
     from: u32,
     limit: usize,
 ) -> Result<Option<Vec<StrandRow>>> {
-    let Some(life) = living(connection, name)? else {
+    let Some(life) = life_of(connection, name)? else {
         return Ok(None);
     };
     let sql = "SELECT number, body FROM strands
@@ -153,7 +154,7 @@ pub(super) fn read(
     name: &Name,
     range: Range,
 ) -> Result<Option<Vec<Entry>>> {
-    let Some(life) = living(connection, name)? else {
+    let Some(life) = life_of(connection, name)? else {
         return Ok(None);
     };
     let mut entries = vec![];
@@ -181,7 +182,7 @@ pub(super) fn read(
     Ok(Some(entries))
 }
 
-/// One that cannot be unpacked is given as it lies in the file: who decodes it says so, and others can be read.
+/// Returns an entry that cannot be decompressed as stored: its decoder reports it, and others remain readable.
 pub(super) fn entry(row: &rusqlite::Row<'_>) -> rusqlite::Result<Entry> {
     let size = row.get::<_, u32>(2)? as usize;
     let packed: Vec<u8> = row.get(3)?;
@@ -200,19 +201,19 @@ pub(super) fn find(
     connection: &Connection,
     name: &Name,
     ids: &[Vec<u8>],
-) -> Result<Option<Vec<Vec<Spot>>>> {
-    let Some(life) = living(connection, name)? else {
+) -> Result<Option<Vec<Vec<IdLocation>>>> {
+    let Some(life) = life_of(connection, name)? else {
         return Ok(None);
     };
     let found = ids.iter().map(|id| spots(connection, life, id));
     Ok(Some(found.collect::<Result<_>>()?))
 }
 
-fn spots(connection: &Connection, life: i64, id: &[u8]) -> Result<Vec<Spot>> {
+fn spots(connection: &Connection, life: i64, id: &[u8]) -> Result<Vec<IdLocation>> {
     let sql = "SELECT strand, position FROM ids WHERE life = ?1 AND id = ?2 ORDER BY strand";
     let mut statement = connection.prepare_cached(sql)?;
     let spot = |row: &rusqlite::Row<'_>| {
-        Ok(Spot {
+        Ok(IdLocation {
             strand: row.get(0)?,
             position: row.get::<_, i64>(1)?.cast_unsigned(),
         })
@@ -221,8 +222,8 @@ fn spots(connection: &Connection, life: i64, id: &[u8]) -> Result<Vec<Spot>> {
     Ok(found.collect::<rusqlite::Result<_>>()?)
 }
 
-/// Whether the life ever wrote one of the ids.
-fn knows(connection: &Connection, life: i64, entries: &[PackedEntry]) -> Result<bool> {
+/// Whether the life contains one of the ids.
+fn contains_any(connection: &Connection, life: i64, entries: &[PackedEntry]) -> Result<bool> {
     let mut statement =
         connection.prepare_cached("SELECT 1 FROM ids WHERE life = ?1 AND id = ?2")?;
     for id in entries.iter().filter_map(|entry| entry.id.as_ref()) {
@@ -249,23 +250,23 @@ pub(super) fn list(
     let sql = "SELECT id, version, touched_at, body FROM lives
                WHERE tenant = ?1 AND id > ?2 AND token = '' ORDER BY id LIMIT ?3";
     let mut statement = connection.prepare_cached(sql)?;
-    let read = |row: &rusqlite::Row<'_>| Ok((lossy(row, 0)?, head_row(row, 1)?));
+    let read = |row: &rusqlite::Row<'_>| Ok((lossy_text(row, 0)?, head_row(row, 1)?));
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let found = statement.query_map(params![tenant, after, limit], read)?;
     let found = found.collect::<rusqlite::Result<Vec<_>>>()?;
-    // A name that is damaged is nobody's; `doctor` tells of the row.
+    // Skips a transcript with a damaged name; `doctor` reports the row.
     let named = |(id, head): (String, HeadRow)| Some((id.parse().ok()?, head));
     Ok(found.into_iter().filter_map(named).collect())
 }
 
-/// Whether something was left for [`super::clear`].
-pub(super) type Left = bool;
+/// Whether there is something to clear.
+pub(super) type LeavesGarbage = bool;
 
 pub(super) fn commit(
     connection: &Connection,
     name: &Name,
     change: &Change,
-) -> Result<(Commit, Left)> {
+) -> Result<(Commit, LeavesGarbage)> {
     let expected = change.expected.as_ref();
     let mut held = lives(connection, name, expected.map(|row| row.body.as_str()))?;
     let own = held.iter().position(|life| life.token.is_empty());
@@ -275,42 +276,42 @@ pub(super) fn commit(
         return Ok((Commit::Stale { actual }, false));
     }
     if actual.is_some_and(|actual| change.head.version <= actual) {
-        return Err(Trouble::Breach("a version did not grow"));
+        return Err(StatementError::BrokenContract("a version does not grow"));
     }
     let own = match &change.adopt {
         None => own,
         Some(_) if own.is_some() => {
-            return Err(Trouble::Breach(
-                "a stage was adopted over a living transcript",
+            return Err(StatementError::BrokenContract(
+                "a stage is adopted although the transcript exists",
             ));
         }
         Some(stage) => {
             let staged = held.iter().position(|life| life.token == stage.token);
             let life = staged.map(|n| held[n].life);
-            if !holds(connection, life, stage)? {
+            if !is_complete(connection, life, stage)? {
                 return Ok((Commit::Unstaged, false));
             }
             staged
         }
     };
     let own = own.map(|n| held.swap_remove(n));
-    // Before anything is written: others share this transaction.
-    if let (Some(own), Ids::Unseen) = (&own, change.ids)
-        && knows(connection, own.life, &change.entries)?
+    // Checked before the first write, because others share this transaction.
+    if let (Some(own), KnownIds::Unseen) = (&own, change.ids)
+        && contains_any(connection, own.life, &change.entries)?
     {
         return Ok((Commit::Known, false));
     }
     discard(connection, &held)?;
     let life = put_head(connection, name, own, &change.head)?;
     for strand in &change.strands {
-        begin(connection, life, strand)?;
+        begin_strand(connection, life, strand)?;
     }
     append(connection, life, change)?;
     Ok((Commit::Done, !held.is_empty()))
 }
 
-/// Whether the stage has exactly what it should.
-fn holds(connection: &Connection, life: Option<i64>, stage: &Stage) -> Result<bool> {
+/// Whether the stage has exactly the expected strands.
+fn is_complete(connection: &Connection, life: Option<i64>, stage: &StagedEntries) -> Result<bool> {
     let sql = "SELECT number, staged FROM strands WHERE life = ?1 AND staged > 0 ORDER BY number";
     let mut statement = connection.prepare_cached(sql)?;
     let found = statement.query_map([life], |row| {
@@ -319,7 +320,7 @@ fn holds(connection: &Connection, life: Option<i64>, stage: &Stage) -> Result<bo
     Ok(found.collect::<rusqlite::Result<Vec<_>>>()? == stage.strands)
 }
 
-/// Ends lives. What hangs on them is out of sight at once and removed later.
+/// Ends lives. Their data is invisible at once and is deleted later.
 fn discard(connection: &Connection, lives: &[Life]) -> Result<()> {
     for life in lives {
         connection
@@ -349,7 +350,7 @@ fn put_head(
     connection
         .prepare_cached(sql)?
         .execute(params![life, version, touched_at, head.body])?;
-    // A stage becomes the transcript.
+    // The stage becomes the transcript.
     if !token.is_empty() {
         connection
             .prepare_cached("UPDATE lives SET token = '' WHERE life = ?1")?
@@ -358,7 +359,7 @@ fn put_head(
     Ok(life)
 }
 
-fn begin(connection: &Connection, life: i64, strand: &StrandRow) -> Result<()> {
+fn begin_strand(connection: &Connection, life: i64, strand: &StrandRow) -> Result<()> {
     let sql = "INSERT INTO strands (life, number, staged, body) VALUES (?1, ?2, 0, ?3)
                ON CONFLICT (life, number) DO UPDATE SET body = excluded.body WHERE body IS NULL";
     let begun =
@@ -366,7 +367,7 @@ fn begin(connection: &Connection, life: i64, strand: &StrandRow) -> Result<()> {
             .prepare_cached(sql)?
             .execute(params![life, strand.number, strand.body])?;
     if begun == 0 {
-        return Err(Trouble::Breach("a strand was begun twice"));
+        return Err(StatementError::BrokenContract("a strand begins twice"));
     }
     Ok(())
 }
@@ -376,7 +377,7 @@ fn append(connection: &Connection, life: i64, change: &Change) -> Result<()> {
         return Ok(());
     };
     let Some(reel) = reel(connection, life, change.strand)? else {
-        return Err(Trouble::Breach("an entry belongs to no strand"));
+        return Err(StatementError::BrokenContract("an entry has no strand"));
     };
     let (lowest, highest) = keys(reel);
     let last: Option<i64> = connection
@@ -388,7 +389,9 @@ fn append(connection: &Connection, life: i64, change: &Change) -> Result<()> {
     };
     for (next, entry) in (first..).zip(&change.entries) {
         if key(reel, entry.position)? != next {
-            return Err(Trouble::Breach("entries are not consecutive"));
+            return Err(StatementError::BrokenContract(
+                "entries are not consecutive",
+            ));
         }
         insert(
             connection,
@@ -415,7 +418,7 @@ fn put_id(connection: &Connection, life: i64, id: &[u8], strand: u32, at: u64) -
         .prepare_cached(sql)?
         .execute(params![life, id, strand, signed(at)?])?;
     if new == 0 {
-        return Err(Trouble::Breach("an id is in a strand twice"));
+        return Err(StatementError::BrokenContract("an id is in a strand twice"));
     }
     Ok(())
 }
@@ -428,7 +431,7 @@ pub(super) fn stage(
     entries: &[PackedEntry],
 ) -> Result<()> {
     if token.is_empty() {
-        return Err(Trouble::Breach("a stage has no token"));
+        return Err(StatementError::BrokenContract("a stage has no token"));
     }
     connection
         .prepare_cached("INSERT OR IGNORE INTO lives (tenant, id, token) VALUES (?1, ?2, ?3)")?
@@ -439,7 +442,8 @@ pub(super) fn stage(
     connection
         .prepare_cached("INSERT OR IGNORE INTO strands (life, number, staged) VALUES (?1, ?2, 0)")?
         .execute(params![life, number])?;
-    let reel = reel(connection, life, number)?.ok_or(Trouble::Breach("a strand was not begun"))?;
+    let reel = reel(connection, life, number)?
+        .ok_or(StatementError::BrokenContract("a strand does not exist"))?;
     let mut new = 0;
     for entry in entries {
         let sql =
@@ -456,13 +460,17 @@ pub(super) fn stage(
     Ok(())
 }
 
-pub(super) fn evict(connection: &Connection, name: &Name, expected: u64) -> Result<(Evict, Left)> {
+pub(super) fn evict(
+    connection: &Connection,
+    name: &Name,
+    expected: u64,
+) -> Result<(Eviction, LeavesGarbage)> {
     let held = lives(connection, name, None)?;
     match held.first().and_then(|life| life.version) {
-        Some(actual) if actual != expected => Ok((Evict::Stale { actual }, false)),
+        Some(actual) if actual != expected => Ok((Eviction::Stale { actual }, false)),
         _ => {
             discard(connection, &held)?;
-            Ok((Evict::Done, !held.is_empty()))
+            Ok((Eviction::Done, !held.is_empty()))
         }
     }
 }

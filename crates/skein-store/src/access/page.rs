@@ -1,47 +1,47 @@
-//! Lists: what is asked for, and a part of the answer.
+//! Queries for lists, and their pages.
 
-use crate::backend::{Filter, Index, Order, Row};
+use crate::backend::{Row, RowFilter, RowIndex, SortOrder};
 use crate::entity::Entity;
 use crate::error::Error;
 use crate::event::Event;
 
 /// Which records, in which order, from where.
 #[derive(Clone, Debug)]
-pub struct Query {
-    pub filter: Filter,
-    pub order: Order,
-    /// From [`Page::next`]; `None` begins at the beginning.
+pub struct RecordQuery {
+    pub filter: RowFilter,
+    pub order: SortOrder,
+    /// The cursor from [`RecordPage::next`]; `None` starts at the beginning.
     pub after: Option<u64>,
     pub limit: usize,
 }
 
-impl Query {
-    pub fn oldest_first(filter: Filter, limit: usize) -> Self {
+impl RecordQuery {
+    pub fn oldest_first(filter: RowFilter, limit: usize) -> Self {
         Self {
             filter,
-            order: Order::OldestFirst,
+            order: SortOrder::OldestFirst,
             after: None,
             limit,
         }
     }
 }
 
-/// A part of a list, and where the rest begins.
+/// A part of a list, with the cursor of the rest.
 #[derive(Clone, Debug)]
-pub struct Page<T> {
+pub struct RecordPage<T> {
     pub items: Vec<T>,
-    /// Records among them that cannot be read.
+    /// Records in this page that cannot be decoded.
     pub damaged: Vec<DamagedRecord>,
     pub next: Option<u64>,
 }
 
-/// What is known of a record that cannot be read. Nothing changes it.
+/// What the index says about a record that cannot be decoded. The store never changes such a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DamagedRecord {
     pub what: &'static str,
     pub id: String,
     pub version: u64,
-    pub index: Index,
+    pub index: RowIndex,
     pub reason: String,
 }
 
@@ -56,24 +56,20 @@ impl From<DamagedRecord> for Error {
 }
 
 pub(super) fn decode<E: Entity>(row: &Row) -> std::result::Result<E, Box<DamagedRecord>> {
-    let damaged = |error: Error| DamagedRecord {
-        what: E::WHAT,
-        id: row.id.clone(),
-        version: row.version,
-        index: row.index.clone(),
-        reason: {
-            let why = error.to_string();
-            // Whose record it is, is told already.
-            let (_, reason) = why.split_once(" cannot be read: ").unwrap_or(("", &why));
-            reason.to_owned()
-        },
-    };
-    E::decode(&row.body).map_err(|error| Box::new(damaged(error)))
+    E::from_body(&row.body).map_err(|reason| {
+        Box::new(DamagedRecord {
+            what: E::WHAT,
+            id: row.id.clone(),
+            version: row.version,
+            index: row.index.clone(),
+            reason,
+        })
+    })
 }
 
-impl<T> Page<T> {
-    pub fn map<U>(self, f: impl FnMut(T) -> U) -> Page<U> {
-        Page {
+impl<T> RecordPage<T> {
+    pub fn map<U>(self, f: impl FnMut(T) -> U) -> RecordPage<U> {
+        RecordPage {
             items: self.items.into_iter().map(f).collect(),
             damaged: self.damaged,
             next: self.next,
@@ -81,10 +77,10 @@ impl<T> Page<T> {
     }
 }
 
-/// Most bytes of records or events in one page, but for the last one; large ones make it end early.
+/// A page ends with the record or event that passes this size in bytes.
 pub(super) const PAGE_BYTES: usize = 4 << 20;
 
-/// Gathers events until there are enough of them, or enough bytes.
+/// Collects events up to a number of events or bytes.
 pub(super) struct EventPage {
     items: Vec<Event>,
     bytes: usize,
@@ -115,9 +111,9 @@ impl EventPage {
         false
     }
 
-    pub(super) fn finish(self) -> Page<Event> {
+    pub(super) fn finish(self) -> RecordPage<Event> {
         let next = self.items.last().filter(|_| self.more).map(|e| e.seq);
-        Page {
+        RecordPage {
             items: self.items,
             damaged: vec![],
             next,

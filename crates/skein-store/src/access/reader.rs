@@ -1,30 +1,30 @@
-//! Reads of one tenant, perhaps narrowed to what one run may see.
+//! Reads of one tenant, optionally limited to the scope of one run.
 
 use skein_domain::{
-    Fork, Handoff, Invalid, NotFound, Project, ProjectId, Receipt, RunScope, Saga, Session,
-    SessionId, Summary, TenantId, Thread, Timestamp, Token,
+    Invalid, NotFound, Project, ProjectId, Receipt, RunScope, Saga, Session, SessionId, Summary,
+    TenantId, Thread, Timestamp, Token,
 };
 
-use super::page::{DamagedRecord, EventPage, PAGE_BYTES, Page, Query, decode};
-use crate::backend::{Filter, Order, RawRead, Result, Row, Scan, Table};
+use super::page::{DamagedRecord, EventPage, PAGE_BYTES, RecordPage, RecordQuery, decode};
+use crate::backend::{RawRead, Result, Row, RowFilter, Scan, SortOrder, Table};
 use crate::entity::Entity;
 use crate::error::Error;
-use crate::event::{Event, Head, Verdict, Verifier};
+use crate::event::{ChainHead, ChainReport, Event, Verifier};
 use crate::seal;
 
-/// Events fetched at a time; each may be as large as a question with its options.
+/// Events fetched at a time; one event may be as large as a question with its options.
 pub(super) const EVENT_CHUNK: usize = 128;
-/// Rows that a scoped reader looks through for those it may see that begin with a prefix.
+/// Most rows that a scoped reader searches for an id prefix.
 const SCOPED_LOOK: usize = 10_000;
-/// Rows fetched at a time when a list is filtered or counted beyond what the index knows.
+/// Rows fetched at a time for lists and counts that the index alone cannot answer.
 const CHUNK: usize = 256;
 
-/// Reads of one tenant on one committed state.
+/// Reads one tenant's committed state.
 #[derive(Clone, Copy)]
 pub struct Reader<'a> {
     raw: &'a dyn RawRead,
     tenant: &'a TenantId,
-    /// Records outside it are treated as absent.
+    /// The reader treats records outside the scope as absent.
     scope: Option<&'a RunScope>,
 }
 
@@ -37,7 +37,7 @@ impl std::fmt::Debug for Reader<'_> {
 }
 
 impl<'a> Reader<'a> {
-    /// For this crate's handles, and for backends that look for damage.
+    /// For this crate's handles, and for backends that check for damage.
     pub fn new(raw: &'a dyn RawRead, tenant: &'a TenantId) -> Self {
         Self {
             raw,
@@ -46,7 +46,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// As one run may see it.
+    /// Limits the reader to what one run may see.
     pub(crate) fn within(mut self, scope: Option<&'a RunScope>) -> Self {
         self.scope = scope;
         self
@@ -65,8 +65,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Whether the scope, if there is one, covers the row. Tables that are not listed by project or session
-    /// are reached only through a record that is.
+    /// Whether the scope, if any, covers the row. Rows of the last group have no project; callers reach them only
+    /// through a visible record.
     fn is_visible(&self, table: Table, row: &Row) -> Result<bool> {
         let Some(scope) = self.scope else {
             return Ok(true);
@@ -75,7 +75,7 @@ impl<'a> Reader<'a> {
         Ok(match table {
             Table::Project => row.id == scope.project.as_str(),
             Table::Thread | Table::Session | Table::Ended => in_project(row),
-            Table::Receipt | Table::Saga | Table::Fork => match &row.index.parent {
+            Table::Receipt | Table::Saga => match &row.index.parent {
                 Some(session) => self
                     .raw
                     .get(Table::Session, session)?
@@ -83,7 +83,7 @@ impl<'a> Reader<'a> {
                 None => false,
             },
             Table::Token => false,
-            Table::Summary | Table::Handoff | Table::Reply | Table::Claim => true,
+            Table::Summary | Table::Reply | Table::Claim => true,
         })
     }
 
@@ -92,12 +92,12 @@ impl<'a> Reader<'a> {
             .ok_or_else(|| NotFound::new(E::WHAT, id).into())
     }
 
-    /// Finds a record by its id or by the beginning of its id, if only one begins so.
+    /// Finds a record by its id or by a unique prefix of it.
     pub fn resolve<E: Entity>(&self, reference: &str) -> Result<E> {
         if let Some(exact) = self.find(reference)? {
             return Ok(exact);
         }
-        // Only what an id can be made of is looked for, so a wild reference is simply not found.
+        // A reference with other characters cannot be an id, so it is not found.
         if reference.is_empty()
             || !reference
                 .bytes()
@@ -106,7 +106,7 @@ impl<'a> Reader<'a> {
             return Err(NotFound::new(E::WHAT, reference).into());
         }
         let mut rows = vec![];
-        // The rows of other projects are no part of the answer, not even as "it fits several".
+        // Rows outside the scope must not even cause an "ambiguous" answer.
         let most = if self.scope.is_some() { SCOPED_LOOK } else { 9 };
         for row in self.raw.starting_with(E::TABLE, reference, most)? {
             if self.is_visible(E::TABLE, &row)? {
@@ -124,31 +124,31 @@ impl<'a> Reader<'a> {
                 Err(Invalid::new(
                     E::WHAT,
                     reference,
-                    format!("it fits several: {}", ids.join(", ")),
+                    format!("it is ambiguous: {}", ids.join(", ")),
                 )
                 .into())
             }
         }
     }
 
-    /// Records that cannot be read are named in the page and keep no other from being listed.
-    pub fn list<E: Entity>(&self, query: &Query) -> Result<Page<E>> {
+    /// The page names records that cannot be decoded and lists all others.
+    pub fn list<E: Entity>(&self, query: &RecordQuery) -> Result<RecordPage<E>> {
         self.list_where(query, |_| true)
     }
 
-    /// As [`Reader::list`], keeping only what `keep` accepts; reads on until the page is full.
+    /// As [`Reader::list`], with only the records that `keep` accepts; reads until the page is full.
     pub fn list_where<E: Entity>(
         &self,
-        query: &Query,
+        query: &RecordQuery,
         mut keep: impl FnMut(&E) -> bool,
-    ) -> Result<Page<E>> {
+    ) -> Result<RecordPage<E>> {
         let (mut items, mut damaged) = (Vec::new(), Vec::new());
         let mut bytes = 0;
         let mut after = query.after;
         let filter = self.within_scope(E::TABLE, &query.filter);
         loop {
             let count = items.len() + damaged.len();
-            // One more than the page holds tells whether there is a next one.
+            // One row more than the page holds shows whether there is a next page.
             let chunk = CHUNK.min((query.limit - count).saturating_add(1));
             let rows = self.raw.scan(&Scan {
                 table: E::TABLE,
@@ -167,7 +167,7 @@ impl<'a> Reader<'a> {
                 if item.as_ref().map_or(true, &mut keep) {
                     let is_full = items.len() + damaged.len() == query.limit;
                     if is_full || bytes > PAGE_BYTES {
-                        return Ok(Page {
+                        return Ok(RecordPage {
                             items,
                             damaged,
                             next: after,
@@ -182,7 +182,7 @@ impl<'a> Reader<'a> {
                 after = Some(placed.ordinal);
             }
             if last {
-                return Ok(Page {
+                return Ok(RecordPage {
                     items,
                     damaged,
                     next: None,
@@ -191,9 +191,9 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Every record of the filter, in order of creation. For filters that are small by nature. Fails if one cannot be
-    /// read: who decides on all of them must not decide without it.
-    pub fn all<E: Entity>(&self, filter: &Filter) -> Result<Vec<E>> {
+    /// Every record that matches, in order of creation; for filters with few matches. Fails if a record cannot be
+    /// decoded, because the caller decides on all of them.
+    pub fn all<E: Entity>(&self, filter: &RowFilter) -> Result<Vec<E>> {
         let page = self.readable(filter)?;
         match page.damaged.into_iter().next() {
             None => Ok(page.items),
@@ -201,18 +201,17 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// As [`Reader::all`], with those that cannot be read beside the others: for work on each that does not depend on
-    /// the rest.
-    pub fn readable<E: Entity>(&self, filter: &Filter) -> Result<Page<E>> {
+    /// As [`Reader::all`], but returns undecodable records beside the others; for work on each record alone.
+    pub fn readable<E: Entity>(&self, filter: &RowFilter) -> Result<RecordPage<E>> {
         self.readable_where(filter, |_| true)
     }
 
     fn readable_where<E: Entity>(
         &self,
-        filter: &Filter,
+        filter: &RowFilter,
         mut keep: impl FnMut(&E) -> bool,
-    ) -> Result<Page<E>> {
-        let mut query = Query::oldest_first(filter.clone(), CHUNK);
+    ) -> Result<RecordPage<E>> {
+        let mut query = RecordQuery::oldest_first(filter.clone(), CHUNK);
         let mut all = self.list_where(&query, &mut keep)?;
         while let Some(next) = all.next {
             query.after = Some(next);
@@ -224,11 +223,11 @@ impl<'a> Reader<'a> {
         Ok(all)
     }
 
-    /// Every record of the tenant that cannot be read.
+    /// Every record of the tenant that cannot be decoded.
     pub fn damaged(&self) -> Result<Vec<DamagedRecord>> {
         fn of<E: Entity>(reader: &Reader<'_>) -> Result<Vec<DamagedRecord>> {
             Ok(reader
-                .readable_where(&Filter::default(), |_: &E| false)?
+                .readable_where(&RowFilter::default(), |_: &E| false)?
                 .damaged)
         }
         let kinds = [
@@ -238,9 +237,7 @@ impl<'a> Reader<'a> {
             of::<Summary>,
             of::<Receipt>,
             of::<Token>,
-            of::<Handoff>,
             of::<Saga>,
-            of::<Fork>,
         ];
         let mut found = vec![];
         for kind in kinds {
@@ -249,13 +246,13 @@ impl<'a> Reader<'a> {
         Ok(found)
     }
 
-    pub fn count<E: Entity>(&self, filter: &Filter) -> Result<u64> {
+    pub fn count<E: Entity>(&self, filter: &RowFilter) -> Result<u64> {
         self.raw
             .count(E::TABLE, &self.within_scope(E::TABLE, filter))
     }
 
-    /// Narrows a filter that names nothing to the scope's project, so that a scoped list costs what it holds.
-    fn within_scope(&self, table: Table, filter: &Filter) -> Filter {
+    /// Adds the scope's project to a filter without one, so that a scoped list reads no other rows.
+    fn within_scope(&self, table: Table, filter: &RowFilter) -> RowFilter {
         let mut filter = filter.clone();
         let by_project = matches!(table, Table::Thread | Table::Session | Table::Ended);
         let named = filter.project.is_some() || filter.thread.is_some() || filter.parent.is_some();
@@ -267,7 +264,7 @@ impl<'a> Reader<'a> {
         filter
     }
 
-    /// Ended sessions of a project that are not archived, first ended first, with the times of their ends.
+    /// Ended, not archived sessions of a project with the time of their end, oldest end first.
     pub fn ended_of(
         &self,
         project: &ProjectId,
@@ -276,17 +273,15 @@ impl<'a> Reader<'a> {
         let rows = self.raw.scan(&Scan {
             table: Table::Ended,
             filter: ended_filter(project),
-            order: Order::OldestFirst,
+            order: SortOrder::OldestFirst,
             after: None,
             limit,
         })?;
         rows.iter()
             .map(|placed| {
-                let id = placed
-                    .row
-                    .id
-                    .parse()
-                    .map_err(|e| Error::Bug(format!("an entry of the ended: {e}")))?;
+                let id = placed.row.id.parse().map_err(|e| {
+                    Error::Bug(format!("an entry of the table of ended sessions: {e}"))
+                })?;
                 Ok((id, Timestamp::from_micros(placed.row.index.touched_at)))
             })
             .collect()
@@ -296,7 +291,7 @@ impl<'a> Reader<'a> {
         self.raw.count(Table::Ended, &ended_filter(project))
     }
 
-    /// Who holds a claim, such as `project-name:api`.
+    /// The holder of a claim, such as `project-name:api`.
     pub fn claimed_by(&self, claim: &str) -> Result<Option<String>> {
         Ok(self.raw.get(Table::Claim, claim)?.map(|row| row.body))
     }
@@ -305,12 +300,12 @@ impl<'a> Reader<'a> {
         self.raw.get(table, id)
     }
 
-    pub fn head(&self) -> Result<Head> {
+    pub fn head(&self) -> Result<ChainHead> {
         self.raw.head()
     }
 
-    /// Up to `limit` events with `seq > after`, sealed ones included. 0 begins with the first that is kept;
-    /// a cursor among dropped ones is refused, so that nobody overlooks a hole.
+    /// Up to `limit` events with `seq > after`, sealed ones included. 0 starts with the first kept event; a cursor
+    /// among dropped events is an error, so that no reader misses a gap.
     pub fn events(
         &self,
         after: u64,
@@ -320,13 +315,13 @@ impl<'a> Reader<'a> {
         Ok(self.events_page(after, session, limit)?.items)
     }
 
-    /// As [`Reader::events`], with where the rest begins. Ends early when the events are large.
+    /// As [`Reader::events`], with the cursor of the rest. A page of large events ends early.
     pub fn events_page(
         &self,
         after: u64,
         session: Option<&SessionId>,
         limit: usize,
-    ) -> Result<Page<Event>> {
+    ) -> Result<RecordPage<Event>> {
         let seals = self.raw.seals()?;
         let first_kept = seals.iter().filter(|s| s.dropped).map(|s| s.to).max();
         let after = if after == 0 {
@@ -364,14 +359,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Whether the scope, if there is one, covers the event. Events of no project are the tenant's own.
+    /// Whether the scope, if any, covers the event. A scoped reader sees no event without a project.
     fn sees_event(&self, event: &Event) -> bool {
         self.scope
             .is_none_or(|scope| event.project.as_deref() == Some(scope.project.as_str()))
     }
 
-    /// Recomputes the whole chain and names the first event that is not as it was written.
-    pub fn verify(&self) -> Result<Verdict> {
+    /// Recomputes the whole chain and names the first event that does not match its hash.
+    pub fn verify(&self) -> Result<ChainReport> {
         let mut verifier = Verifier::new(self.tenant);
         let mut after = 0;
         for seal in self.raw.seals()? {
@@ -395,10 +390,10 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn ended_filter(project: &ProjectId) -> Filter {
-    Filter {
+fn ended_filter(project: &ProjectId) -> RowFilter {
+    RowFilter {
         project: Some(project.to_string()),
         live: Some(true),
-        ..Filter::default()
+        ..RowFilter::default()
     }
 }

@@ -1,4 +1,4 @@
-//! Compare-and-set writes of one tenant in one transaction, with the events that tell of them.
+//! Compare-and-set writes of one tenant in one transaction, with their events.
 
 use std::ops::Deref;
 
@@ -7,13 +7,13 @@ use skein_domain::{
 };
 
 use super::reader::{EVENT_CHUNK, Reader};
-use crate::backend::{Index, Insert, RawWrite, Result, Row, Scan, Swap, Table};
-use crate::entity::{Aside, Entity};
+use crate::backend::{Insert, RawWrite, Result, Row, RowIndex, Scan, Swap, Table};
+use crate::entity::{Entity, SideRow};
 use crate::error::Error;
-use crate::event::{Event, Head};
+use crate::event::{ChainHead, Event};
 use crate::{record, seal};
 
-/// Seals made in one transaction, so that nobody waits long for the writer.
+/// Most seals of one transaction, so that it does not occupy the writer for long.
 const SEALS_AT_ONCE: usize = 4;
 
 /// Reads and writes of one tenant in one transaction.
@@ -23,7 +23,7 @@ pub struct Writer<'a> {
     scope: Option<&'a RunScope>,
     actor: Actor,
     now: Timestamp,
-    head: Option<Head>,
+    head: Option<ChainHead>,
     events: Vec<Event>,
     changed: bool,
 }
@@ -74,7 +74,7 @@ impl<'a> Writer<'a> {
     pub fn insert<E: Entity>(&mut self, entity: &E) -> Result<()> {
         self.changed = true;
         match self.raw.insert(E::TABLE, &row(entity)?)? {
-            Insert::Done => self.keep_aside(E::aside(None, entity)),
+            Insert::Done => self.update_side_table(E::side_row(None, entity)),
             Insert::Exists => Err(Conflict::Exists {
                 what: E::WHAT,
                 id: entity.id().to_owned(),
@@ -99,17 +99,17 @@ impl<'a> Writer<'a> {
             ))
         })?;
         match self.raw.replace(E::TABLE, &row(entity)?, expected)? {
-            Swap::Done => self.keep_aside(E::aside(Some(&before), entity)),
+            Swap::Done => self.update_side_table(E::side_row(Some(&before), entity)),
             Swap::Missing => Err(NotFound::new(E::WHAT, entity.id()).into()),
             Swap::Stale { actual } => Err(stale::<E>(entity.id(), expected, actual)),
         }
     }
 
-    fn keep_aside(&mut self, aside: Aside) -> Result<()> {
-        match aside {
-            Aside::Nothing => Ok(()),
-            Aside::Note(table, row) => self.put_row(table, &row),
-            Aside::Forget(table, id) => self.delete_row(table, &id),
+    fn update_side_table(&mut self, change: SideRow) -> Result<()> {
+        match change {
+            SideRow::Unchanged => Ok(()),
+            SideRow::Put(table, row) => self.put_row(table, &row),
+            SideRow::Delete(table, id) => self.delete_row(table, &id),
         }
     }
 
@@ -122,12 +122,12 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Takes something only one record may have. `Err` carries who has it.
+    /// Takes a claim, which only one record may hold. `Err` carries the present holder.
     pub fn claim(&mut self, claim: &str, holder: &str) -> Result<std::result::Result<(), String>> {
         let row = Row {
             id: claim.to_owned(),
             version: 1,
-            index: Index::default(),
+            index: RowIndex::default(),
             body: holder.to_owned(),
         };
         match self.raw.insert(Table::Claim, &row)? {
@@ -136,7 +136,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Gives a claim back; giving back what nobody holds is fine.
+    /// Releases a claim; succeeds also if it is free.
     pub fn release(&mut self, claim: &str) -> Result<()> {
         if let Some(row) = self.raw.get(Table::Claim, claim)? {
             self.raw.delete(Table::Claim, claim, row.version)?;
@@ -144,13 +144,13 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// The next session id of `project`. Numbers are never given twice, not even after a removal.
+    /// The next session id of `project`. A number is never used twice, even after its session is removed.
     pub fn next_session_id(&mut self, project: &Project) -> Result<SessionId> {
         self.next_session_id_above(project, 0)
     }
 
-    /// As [`Writer::next_session_id`], with a number above `floor` too: numbers that others have used,
-    /// such as on remote branches, are not given out either.
+    /// As [`Writer::next_session_id`], but above `floor`, the highest number used elsewhere, such as on remote
+    /// branches.
     pub fn next_session_id_above(&mut self, project: &Project, floor: u64) -> Result<SessionId> {
         let counter = format!("session-number:{}", project.prefix);
         let stored = self.raw.get(Table::Claim, &counter)?;
@@ -159,18 +159,21 @@ impl<'a> Writer<'a> {
             Some(row) => row.body.parse().map_err(|_| Error::Damaged {
                 what: "the counter",
                 id: counter.clone(),
-                reason: "it holds no number".into(),
+                reason: "it is not a number".into(),
             })?,
         };
         let Some(n) = last.max(floor).checked_add(1) else {
-            return Err(
-                Invalid::new("session number", &floor.to_string(), "none is above it").into(),
-            );
+            return Err(Invalid::new(
+                "session number",
+                &floor.to_string(),
+                "there is no higher number",
+            )
+            .into());
         };
         let next = Row {
             id: counter,
             version: stored.as_ref().map_or(1, |row| row.version + 1),
-            index: Index::default(),
+            index: RowIndex::default(),
             body: n.to_string(),
         };
         match stored {
@@ -203,11 +206,11 @@ impl<'a> Writer<'a> {
         }
     }
 
-    pub(crate) fn scan_rows(&self, scan: &Scan) -> Result<Vec<crate::backend::Placed>> {
+    pub(crate) fn scan_rows(&self, scan: &Scan) -> Result<Vec<crate::backend::OrdinalRow>> {
         self.raw.scan(scan)
     }
 
-    /// Tells what happened. The event's number, time and hash follow from the chain.
+    /// Appends an event with the chain's next number and hash.
     pub fn tell(&mut self, fact: &Fact) -> Result<()> {
         let head = match self.head {
             Some(head) => head,
@@ -215,7 +218,7 @@ impl<'a> Writer<'a> {
         };
         let (place, mut data) = record::fact(fact);
         if let (Some(scope), Some(data)) = (self.scope, data.as_object_mut()) {
-            // Agents of one name share an actor; the event says which run of which session called.
+            // Agents of the same name share an actor, so the event also names the calling run.
             let by = serde_json::json!({"session": scope.session.as_str(), "run": scope.run});
             data.insert("by".into(), by);
         }
@@ -238,11 +241,11 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Packs some of the unsealed events up to `through` into seals, oldest first. Returns how many were
-    /// packed; call it until that is none.
+    /// Packs unsealed events up to `through` into seals, oldest first, and returns their number. Call it until it
+    /// returns 0.
     pub fn seal_events(&mut self, through: u64) -> Result<u64> {
         let mut count = 0;
-        // Not what is told here, or sealing would go on for ever.
+        // Excludes the events that sealing itself appends; otherwise it would never end.
         let through = through.min(self.raw.head()?.seq);
         for _ in 0..SEALS_AT_ONCE {
             let after = self.raw.seals()?.last().map_or(0, |s| s.to);
@@ -262,7 +265,6 @@ impl<'a> Writer<'a> {
         Ok(count)
     }
 
-    /// What goes into the next seal.
     fn sealable(&self, mut after: u64, through: u64) -> Result<Vec<Event>> {
         let mut events: Vec<Event> = vec![];
         while after < through && events.len() < seal::MOST_EVENTS {
@@ -280,7 +282,7 @@ impl<'a> Writer<'a> {
         Ok(events)
     }
 
-    /// Forgets the bodies of seals that end at or before `through`. Returns how many events they held.
+    /// Drops the bodies of seals that end at or before `through`. Returns the number of dropped events.
     pub fn drop_sealed_events(&mut self, through: u64) -> Result<u64> {
         let mut count = 0;
         for seal in self
@@ -300,7 +302,7 @@ impl<'a> Writer<'a> {
         Ok(count)
     }
 
-    /// Checks what must hold at the end of a transaction and gives out its events.
+    /// Checks the invariants of a finished transaction and returns its events.
     pub(crate) fn finish(self) -> Result<Vec<Event>> {
         if self.changed && self.events.is_empty() {
             return Err(Error::Bug("a record was changed without an event".into()));

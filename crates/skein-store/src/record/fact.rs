@@ -1,19 +1,19 @@
-//! How facts are written into events. The names of the fields are part of the interface.
+//! The JSON form of facts in events. Field names are part of the interface.
 
 use serde_json::{Value, json};
-use skein_domain::fact::{Change, Place, RewoundTo, SagaChange};
+use skein_domain::fact::{FactScope, RewindTarget, SagaChange, SessionChange};
 use skein_domain::{Allowance, Fact, Outcome, Reason, Right, SagaId, SagaKind, Usage};
 
-/// Where an event belongs.
+/// The project, thread and session of an event.
 #[derive(Default)]
-pub(crate) struct Where {
+pub(crate) struct EventScope {
     pub(crate) project: Option<String>,
     pub(crate) thread: Option<String>,
     pub(crate) session: Option<String>,
 }
 
-impl From<&Place> for Where {
-    fn from(place: &Place) -> Self {
+impl From<&FactScope> for EventScope {
+    fn from(place: &FactScope) -> Self {
         Self {
             project: Some(place.project.to_string()),
             thread: Some(place.thread.to_string()),
@@ -22,17 +22,17 @@ impl From<&Place> for Where {
     }
 }
 
-/// An event's place and data. The names of the fields are part of the interface.
-pub(crate) fn fact(fact: &Fact) -> (Where, Value) {
-    let in_project = |project: &skein_domain::ProjectId| Where {
+pub(crate) fn fact(fact: &Fact) -> (EventScope, Value) {
+    let in_project = |project: &skein_domain::ProjectId| EventScope {
         project: Some(project.to_string()),
-        ..Where::default()
+        ..EventScope::default()
     };
-    let in_thread = |project: &skein_domain::ProjectId, thread: &skein_domain::ThreadId| Where {
-        project: Some(project.to_string()),
-        thread: Some(thread.to_string()),
-        session: None,
-    };
+    let in_thread =
+        |project: &skein_domain::ProjectId, thread: &skein_domain::ThreadId| EventScope {
+            project: Some(project.to_string()),
+            thread: Some(thread.to_string()),
+            session: None,
+        };
     match fact {
         Fact::ProjectAdded {
             project,
@@ -73,28 +73,28 @@ pub(crate) fn fact(fact: &Fact) -> (Where, Value) {
             role,
             rights,
         } => (
-            Where::default(),
+            EventScope::default(),
             json!({
                 "token": token.as_str(), "name": name.as_str(), "role": role.as_str(),
                 "allow": rights.iter().map(Right::as_str).collect::<Vec<_>>(),
             }),
         ),
-        Fact::TokenRevoked { token } => (Where::default(), json!({"token": token.as_str()})),
+        Fact::TokenRevoked { token } => (EventScope::default(), json!({"token": token.as_str()})),
         Fact::Refused {
             place,
             op,
             rule,
             message,
         } => (
-            place.as_ref().map(Where::from).unwrap_or_default(),
+            place.as_ref().map(EventScope::from).unwrap_or_default(),
             json!({"op": op, "rule": rule, "message": message}),
         ),
         Fact::ForeignId { what, id, asked_by } => (
-            Where::default(),
+            EventScope::default(),
             json!({"what": what, "id": id, "asked_by": asked_by}),
         ),
         Fact::EventsSealed { from, to, dropped } => (
-            Where::default(),
+            EventScope::default(),
             json!({"from": from, "to": to, "dropped": dropped}),
         ),
     }
@@ -132,9 +132,9 @@ fn saga(id: &SagaId, kind: SagaKind, change: &SagaChange) -> Value {
     }
 }
 
-fn change(change: &Change) -> Value {
+fn change(change: &SessionChange) -> Value {
     match change {
-        Change::Spawned {
+        SessionChange::Spawned {
             name,
             owner,
             parent,
@@ -144,34 +144,36 @@ fn change(change: &Change) -> Value {
             "display_name": name, "owner": owner.to_string(), "parent": parent.as_ref().map(ToString::to_string),
             "depth": depth, "budget": allowance(budget),
         }),
-        Change::TurnBegan { run } | Change::Restored { run } => json!({"run": run}),
-        Change::TurnEnded { usage: spent } | Change::UsageRead { usage: spent } => usage(spent),
-        Change::Asked(question) => {
-            json!({"question": question.text.as_str(), "options": super::strings(&question.options)})
+        SessionChange::TurnBegan { run } | SessionChange::Restored { run } => json!({"run": run}),
+        SessionChange::TurnEnded { usage: spent } | SessionChange::UsageRead { usage: spent } => {
+            usage(spent)
         }
-        Change::Answered { receipt, text } => {
+        SessionChange::Asked(question) => {
+            json!({"question": question.text.as_str(), "options": question.options})
+        }
+        SessionChange::Answered { receipt, text } => {
             json!({"receipt": receipt.as_str(), "text": text.as_str()})
         }
-        Change::Withdrawn => json!({}),
-        Change::Limited(limit) => json!({
+        SessionChange::Withdrawn => json!({}),
+        SessionChange::Limited(limit) => json!({
             "until": limit.until.to_string(), "text": limit.text.as_ref().map(|t| t.as_str()),
         }),
-        Change::LimitOver { resumed } => json!({"resumed": resumed}),
-        Change::Ended {
+        SessionChange::LimitOver { resumed } => json!({"resumed": resumed}),
+        SessionChange::Ended {
             outcome,
             reason,
             live_children,
         } => json!({
             "outcome": outcome.as_str(), "reason": reason.as_ref().map(ToString::to_string), "live_children": live_children,
         }),
-        Change::BudgetReturned { child, unspent } => {
+        SessionChange::BudgetReturned { child, unspent } => {
             json!({"child": child.as_str(), "unspent": allowance(unspent)})
         }
-        Change::Archived { why } => json!({"why": why}),
-        Change::Locked { handoff, mode, to } => {
-            json!({"handoff": handoff.as_str(), "mode": mode, "to": super::strings(to)})
+        SessionChange::Archived { why } => json!({"why": why}),
+        SessionChange::Locked { handoff, mode, to } => {
+            json!({"handoff": handoff.as_str(), "mode": mode, "to": to})
         }
-        Change::HandedOver {
+        SessionChange::HandedOver {
             handoff,
             from,
             to,
@@ -179,8 +181,10 @@ fn change(change: &Change) -> Value {
         } => json!({
             "handoff": handoff.as_str(), "from": from.to_string(), "to": to.to_string(), "owner_version": owner_version,
         }),
-        Change::Reverted { handoff, why } => json!({"handoff": handoff.as_str(), "why": why}),
-        Change::Broadcast {
+        SessionChange::Reverted { handoff, why } => {
+            json!({"handoff": handoff.as_str(), "why": why})
+        }
+        SessionChange::Broadcast {
             handoff,
             children,
             owner_version,
@@ -188,35 +192,37 @@ fn change(change: &Change) -> Value {
             "handoff": handoff.as_str(), "owner_version": owner_version,
             "children": children.iter().map(|(s, a)| json!({"session": s.as_str(), "owner": a.to_string()})).collect::<Vec<_>>(),
         }),
-        Change::BroadcastFinished { handoff, report } => json!({
+        SessionChange::BroadcastFinished { handoff, report } => json!({
             "handoff": handoff.as_str(),
             "recipients": report.recipients.iter().map(|(s, a, o)| json!({
                 "session": s.as_str(), "owner": a.to_string(), "outcome": o.map(Outcome::as_str),
             })).collect::<Vec<_>>(),
         }),
-        Change::Merged { child } => json!({"child": child.as_str()}),
-        Change::Summarized { summary, based_on } => {
+        SessionChange::Merged { child } => json!({"child": child.as_str()}),
+        SessionChange::Summarized { summary, based_on } => {
             json!({"summary": summary.as_str(), "based_on": based_on.as_ref().map(ToString::to_string)})
         }
-        Change::Saga {
+        SessionChange::Saga {
             saga: id,
             kind,
             change,
         } => saga(id, *kind, change),
-        Change::WorkspaceReady { kind, path, branch } => {
+        SessionChange::WorkspaceReady { kind, path, branch } => {
             json!({"kind": kind.as_str(), "path": path, "branch": branch})
         }
-        Change::WorkspaceRemoved { path } | Change::Adopted { path } => json!({"path": path}),
-        Change::BackedUp { name, commit } => json!({"ref": name, "commit": commit}),
-        Change::Launched {
+        SessionChange::WorkspaceRemoved { path } | SessionChange::Adopted { path } => {
+            json!({"path": path})
+        }
+        SessionChange::BackedUp { name, commit } => json!({"ref": name, "commit": commit}),
+        SessionChange::Launched {
             run,
             runtime,
             fresh,
         } => json!({
             "run": run, "runtime": runtime.as_str(), "fresh": fresh.as_ref().map(Reason::as_str),
         }),
-        // Never the text: it may hold what is nobody's business but the agent's (L14).
-        Change::Sent {
+        // Never the text: only the agent shall see it (L14).
+        SessionChange::Sent {
             receipt,
             purpose,
             from,
@@ -225,31 +231,31 @@ fn change(change: &Change) -> Value {
             "receipt": receipt.as_str(), "purpose": purpose.as_str(),
             "from": from.as_ref().map(ToString::to_string), "bytes": bytes,
         }),
-        Change::Delivered {
+        SessionChange::Delivered {
             receipt,
             state,
             note,
         } => json!({
             "receipt": receipt.as_str(), "state": state.as_str(), "note": note.as_ref().map(Reason::as_str),
         }),
-        Change::Interrupted { run } => json!({"run": run}),
-        Change::Named { native } => json!({"native": native.as_str()}),
-        Change::ForkBegan { fork } => json!({"fork": fork.as_str()}),
-        Change::ForkUndone { fork, why } => json!({"fork": fork.as_str(), "why": why}),
-        Change::Forked(from) => json!({
+        SessionChange::Interrupted { run } => json!({"run": run}),
+        SessionChange::Named { native } => json!({"native": native.as_str()}),
+        SessionChange::ForkBegan { fork } => json!({"fork": fork.as_str()}),
+        SessionChange::ForkUndone { fork, why } => json!({"fork": fork.as_str(), "why": why}),
+        SessionChange::Forked(from) => json!({
             "from": from.session.as_str(), "message": from.message.as_ref().map(ToString::to_string),
         }),
-        Change::TranscriptRewound { to, dropped } => match to {
-            RewoundTo::After(message) => json!({"to": message.as_str(), "dropped": dropped}),
-            RewoundTo::Before(reply) => json!({"reply": reply.as_str(), "dropped": dropped}),
+        SessionChange::TranscriptRewound { to, dropped } => match to {
+            RewindTarget::After(message) => json!({"to": message.as_str(), "dropped": dropped}),
+            RewindTarget::Before(reply) => json!({"reply": reply.as_str(), "dropped": dropped}),
         },
-        Change::TranscriptFlushed {
+        SessionChange::TranscriptFlushed {
             entries,
             segments,
             kept_hot,
         } => json!({"entries": entries, "segments": segments, "kept_hot": kept_hot}),
-        Change::TranscriptHydrated => json!({}),
-        Change::TranscriptImported {
+        SessionChange::TranscriptHydrated => json!({}),
+        SessionChange::TranscriptImported {
             format,
             added,
             already,

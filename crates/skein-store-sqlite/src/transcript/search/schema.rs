@@ -5,6 +5,7 @@ use crate::schema::Format;
 /// Words of transcripts: `Sks1`.
 pub(super) const SEARCH: Format = Format {
     application: 0x536b_7331,
+    base: 0,
     steps: &[FIRST],
 };
 
@@ -28,8 +29,8 @@ CREATE TABLE transcripts (
 ) STRICT;
 ";
 
-/// Tables of one tenant's own, so that neither what is found nor how it is ranked can tell of another (L7). Texts
-/// lie with the words: a filter that looks at documents passes them by.
+/// Each tenant has its own tables, so that neither hits nor ranks reveal anything of another tenant (L7). Texts
+/// are in the word table, so that filters on documents do not read them.
 pub(super) fn of_tenant(number: i64) -> String {
     format!(
         "CREATE TABLE documents_{number} (

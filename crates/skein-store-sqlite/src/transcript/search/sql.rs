@@ -1,27 +1,28 @@
-//! The contract of an index as statements.
+//! The contract of an index as SQL statements.
 
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use skein_domain::Timestamp;
-use skein_transcript::Role;
+use skein_transcript::MessageRole;
 use skein_transcript::chain::Chain;
 use skein_transcript::index::{
-    Document, Earlier, Excerpt, Hit, Hits, Mark, Search, Standing, Update, Updated,
+    Document, Excerpt, ExistingDocuments, Hit, Hits, IndexUpdateResult, Mark, MessageVisibility,
+    Search, Update,
 };
-use skein_transcript::search::{LastWord, Term, Terms};
+use skein_transcript::search::{Term, Terms, WordMatch};
 
-use super::super::file::{Result, Trouble};
+use super::super::file::{Result, StatementError};
 use super::schema;
 
-/// Around what matched, in what SQLite cuts out; no indexed text has them.
+/// Marks around matches in SQLite's snippets; indexed texts do not contain them.
 const OPEN: char = '\u{1}';
 const CLOSE: char = '\u{2}';
-/// Words of an excerpt.
+/// Words per excerpt.
 const AROUND: u32 = 24;
-/// Nobody pages further: the hundredth page says that the question was too wide.
+/// Deepest page of results; a query with more is too wide to be useful.
 const DEEPEST: u32 = 10_000;
 
-/// Where a page begins, in what was indexed when the first one was asked for.
+/// The position of a page among the documents that existed when the first page was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cursor {
     newest: i64,
@@ -49,7 +50,7 @@ fn tenant_number(connection: &Connection, tenant: &str) -> Result<Option<i64>> {
     Ok(statement.query_row([tenant], |row| row.get(0)).optional()?)
 }
 
-/// The tenant's number, with its tables.
+/// The tenant's number; makes its tables if needed.
 fn tenant_made(connection: &Connection, tenant: &str) -> Result<i64> {
     if let Some(number) = tenant_number(connection, tenant)? {
         return Ok(number);
@@ -90,11 +91,11 @@ pub(super) fn update(
     tenant: &str,
     id: &str,
     update: &Update,
-) -> Result<Updated> {
+) -> Result<IndexUpdateResult> {
     let tenant = tenant_made(connection, tenant)?;
     let found = known(connection, tenant, id)?;
     if found.map(|(_, mark)| mark) != update.expected {
-        return Ok(Updated::Stale);
+        return Ok(IndexUpdateResult::Stale);
     }
     let mark = &update.mark;
     let sql = "INSERT INTO transcripts (tenant, id, project, life, strand, upto, chain)
@@ -102,7 +103,8 @@ pub(super) fn update(
                ON CONFLICT (tenant, id) DO UPDATE SET project = excluded.project, life = excluded.life,
                    strand = excluded.strand, upto = excluded.upto, chain = excluded.chain
                RETURNING number";
-    let upto = i64::try_from(mark.end).map_err(|_| Trouble::Breach("a number is too large"))?;
+    let upto = i64::try_from(mark.end)
+        .map_err(|_| StatementError::BrokenContract("a number is too large"))?;
     let row = params![
         tenant,
         id,
@@ -116,9 +118,9 @@ pub(super) fn update(
         .prepare_cached(sql)?
         .query_row(row, |row| row.get(0))?;
     match update.earlier {
-        Earlier::Kept => {}
-        Earlier::Removed => clear(connection, tenant, number)?,
-        Earlier::RewoundFrom(position) => {
+        ExistingDocuments::Kept => {}
+        ExistingDocuments::Removed => clear(connection, tenant, number)?,
+        ExistingDocuments::RewoundFrom(position) => {
             let sql = format!(
                 "UPDATE documents_{tenant} SET rewound = 1 WHERE transcript = ?1 AND position >= ?2"
             );
@@ -130,7 +132,7 @@ pub(super) fn update(
     for document in &update.documents {
         add(connection, tenant, number, document)?;
     }
-    Ok(Updated::Done)
+    Ok(IndexUpdateResult::Done)
 }
 
 fn add(connection: &Connection, tenant: i64, transcript: i64, document: &Document) -> Result<()> {
@@ -223,12 +225,13 @@ fn newest(connection: &Connection, tenant: i64) -> Result<i64> {
         .query_row([], |row| row.get(0))?)
 }
 
-/// Every phrase in quotes, in which FTS5 knows no syntax but the quote itself. A star behind it is for its last word.
+/// Quotes every phrase: inside quotes FTS5 has no syntax but the quote. A star matches the beginning of the last
+/// word.
 fn matching(terms: &Terms) -> String {
     let quoted = |Term { text, last }: &Term| {
         let star = match last {
-            LastWord::Whole => "",
-            LastWord::Beginning => " *",
+            WordMatch::Whole => "",
+            WordMatch::Beginning => " *",
         };
         format!("\"{}\"{star}", text.replace('"', "\"\""))
     };
@@ -236,7 +239,7 @@ fn matching(terms: &Terms) -> String {
     phrases.join(" ")
 }
 
-/// The documents of a page. Excerpts are cut for these only, not for all that match.
+/// The documents of a page. Only these get excerpts, not all matches.
 fn ranked(
     connection: &Connection,
     tenant: i64,
@@ -259,7 +262,7 @@ fn ranked(
         params![
             matching,
             at.newest,
-            search.standing == Standing::Rewound,
+            search.standing == MessageVisibility::Rewound,
             search.role.map(role_number),
             search.since.map(Timestamp::as_micros),
             search.transcript.as_ref().map(|id| id.as_str()),
@@ -295,9 +298,9 @@ fn read_hit(row: &Row<'_>) -> rusqlite::Result<Hit> {
         role: role(row.get(4)?).ok_or(rusqlite::Error::IntegralValueOutOfRange(4, 0))?,
         at: Timestamp::from_micros(row.get(5)?),
         standing: if row.get(6)? {
-            Standing::Rewound
+            MessageVisibility::Rewound
         } else {
-            Standing::Shown
+            MessageVisibility::Shown
         },
         score: row.get(7)?,
         excerpt: excerpt(&row.get::<_, String>(8)?),
@@ -325,19 +328,24 @@ fn excerpt(marked: &str) -> Excerpt {
     excerpt
 }
 
-fn role_number(role: Role) -> u8 {
+fn role_number(role: MessageRole) -> u8 {
     match role {
-        Role::System => 0,
-        Role::User => 1,
-        Role::Assistant => 2,
-        Role::Tool => 3,
+        MessageRole::System => 0,
+        MessageRole::User => 1,
+        MessageRole::Assistant => 2,
+        MessageRole::Tool => 3,
     }
 }
 
-fn role(number: u8) -> Option<Role> {
-    [Role::System, Role::User, Role::Assistant, Role::Tool]
-        .get(usize::from(number))
-        .copied()
+fn role(number: u8) -> Option<MessageRole> {
+    [
+        MessageRole::System,
+        MessageRole::User,
+        MessageRole::Assistant,
+        MessageRole::Tool,
+    ]
+    .get(usize::from(number))
+    .copied()
 }
 
 #[cfg(test)]
