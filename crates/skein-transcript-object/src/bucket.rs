@@ -1,10 +1,9 @@
 //! Objects in a bucket, through `object_store`.
 //!
-//! Reads and deletes may be repeated, and are, by `object_store`. A conditional put may not: if the answer
-//! to the first one was lost, the second finds the first one's object and is refused, although what was to
-//! be written was written. So puts are repeated here, where that is known: each carries a mark of its own,
-//! by which a put in doubt is told from another writer's. If even that does not tell, the answer is
-//! "unavailable", which promises nothing.
+//! `object_store` repeats failed reads and deletes. It must not repeat a conditional put: if the answer to the first
+//! one is lost, the second finds the object of the first and is refused, although the write succeeded. So this module
+//! repeats puts itself: each carries a random mark, which distinguishes its object from another writer's. If even the
+//! mark does not decide, the answer is "unavailable", which promises nothing.
 
 mod build;
 mod failure;
@@ -19,14 +18,14 @@ use object_store::{
     Attribute, Attributes, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutOptions,
     PutPayload, UpdateVersion,
 };
-use skein_transcript::cold::{Cold, Name, Object, Pending, Put, Tag, When};
+use skein_transcript::cold::{Cold, Name, Object, Pending, PutCondition, PutResult, Tag};
 use skein_transcript::{Error, Result};
 
-use crate::settings::Settings;
+use crate::settings::BucketSettings;
 use crate::{LARGEST, name};
 use failure::{Failure, Means};
 
-/// Under which a put's mark is kept. Letters only, or Azure will not have it.
+/// The metadata key of a put's mark. Azure accepts only letters.
 const MARK: Attribute = Attribute::Metadata(std::borrow::Cow::Borrowed("skeinput"));
 
 /// A bucket, or a part of one.
@@ -34,28 +33,27 @@ pub struct Bucket {
     /// As the user wrote it.
     label: String,
     prefix: String,
-    /// Repeats what fails.
+    /// Retries failed requests.
     reads: Arc<dyn ObjectStore>,
-    /// Does not.
+    /// Does not retry.
     writes: Arc<dyn ObjectStore>,
     timeout: Duration,
     attempts: usize,
 }
 
-/// What one attempt to put has shown.
 enum Tried {
     Done,
-    /// By its condition; nothing was written by this attempt.
+    /// The condition does not hold; this attempt wrote nothing.
     Refused,
-    /// Somebody else is at it; nothing was written.
+    /// Another writer is active; nothing was written.
     Contended(Error),
-    /// It may have been written.
+    /// The write may have succeeded.
     InDoubt(Error),
 }
 
 impl Bucket {
-    /// Asks the store nothing yet.
-    pub fn open(settings: &Settings) -> Result<Self> {
+    /// Sends no request yet.
+    pub fn open(settings: &BucketSettings) -> Result<Self> {
         build::bucket(settings)
     }
 
@@ -64,33 +62,33 @@ impl Bucket {
             "" => Path::parse(name),
             prefix => Path::parse(format!("{prefix}/{name}")),
         };
-        path.map_err(|e| Error::Bug(format!("a name is no path: {e}")))
+        path.map_err(|e| Error::Bug(format!("a name is not a path: {e}")))
     }
 
-    fn told(&self, failure: &object_store::Error) -> Error {
-        Failure::of(failure).told(&self.label, self.timeout)
+    fn tier_error(&self, failure: &object_store::Error) -> Error {
+        Failure::of(failure).to_error(&self.label, self.timeout)
     }
 
-    /// The object, and the mark of the put it came by.
+    /// The object, with the mark of its put.
     async fn fetch(&self, path: &Path) -> Result<Option<(Object, Option<String>)>> {
         let found = match self.reads.get_opts(path, GetOptions::default()).await {
             Ok(found) => found,
             Err(e) if Failure::of(&e).means() == Means::NoObject => return Ok(None),
-            Err(e) => return Err(self.told(&e)),
+            Err(e) => return Err(self.tier_error(&e)),
         };
         let size = found.meta.size;
         if size > LARGEST {
             return Err(Error::corrupt(
                 path,
-                format!("it has {size} bytes, more than we ever put"),
+                format!("it has {size} bytes, more than Skein ever writes"),
             ));
         }
         let tag = tag(found.meta.e_tag.as_deref(), found.meta.version.as_deref());
         let mark = found.attributes.get(&MARK).map(|mark| mark.to_string());
-        let body = found.bytes().await.map_err(|e| self.told(&e))?;
+        let body = found.bytes().await.map_err(|e| self.tier_error(&e))?;
         if body.len() as u64 != size {
             return Err(Error::cold(format!(
-                "`{}` sent only a part of an object",
+                "`{}` sent an incomplete object",
                 self.label
             )));
         }
@@ -103,11 +101,11 @@ impl Bucket {
         path: &Path,
         body: &PutPayload,
         mark: &str,
-        when: &When,
+        when: &PutCondition,
     ) -> Result<Tried> {
         let mode = match when {
-            When::Absent => PutMode::Create,
-            When::Unchanged(tag) => PutMode::Update(version(tag)),
+            PutCondition::Absent => PutMode::Create,
+            PutCondition::Unchanged(tag) => PutMode::Update(version(tag)),
         };
         let options = PutOptions {
             mode,
@@ -118,27 +116,27 @@ impl Bucket {
             return Ok(Tried::Done);
         };
         let failure = Failure::of(&error);
-        let told = || failure.told(&self.label, self.timeout);
+        let error = || failure.to_error(&self.label, self.timeout);
         match failure.means() {
             Means::Refused => Ok(Tried::Refused),
-            // There is nothing to replace.
+            // There is no object to replace.
             Means::NoObject => Ok(Tried::Refused),
-            Means::Contended | Means::NotSent => Ok(Tried::Contended(told())),
-            Means::Unknown => Ok(Tried::InDoubt(told())),
-            Means::Denied | Means::Misconfigured => Err(told()),
+            Means::Contended | Means::NotSent => Ok(Tried::Contended(error())),
+            Means::Unknown => Ok(Tried::InDoubt(error())),
+            Means::Denied | Means::Misconfigured => Err(error()),
         }
     }
 
-    async fn put_once(&self, name: &str, body: Vec<u8>, when: When) -> Result<Put> {
+    async fn put_once(&self, name: &str, body: Vec<u8>, when: PutCondition) -> Result<PutResult> {
         let (path, body, mark) = (self.path(name)?, PutPayload::from(body), mark()?);
         let (mut doubt, mut pause) = (None, Duration::from_millis(50));
         for attempt in 1.. {
             match self.try_put(&path, &body, &mark, &when).await? {
-                Tried::Done => return Ok(Put::Done),
+                Tried::Done => return Ok(PutResult::Done),
                 Tried::Refused => {
                     return match doubt {
-                        None => Ok(Put::Refused),
-                        Some(why) => self.whose(&path, &mark, why).await,
+                        None => Ok(PutResult::Refused),
+                        Some(why) => self.check_mark(&path, &mark, why).await,
                     };
                 }
                 Tried::Contended(why) if attempt >= self.attempts => {
@@ -151,14 +149,14 @@ impl Bucket {
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(Duration::from_secs(2));
         }
-        Err(Error::Bug("a put came to no end".into()))
+        Err(Error::Bug("a put did not end".into()))
     }
 
-    /// Settles a put that was in doubt and then refused.
-    async fn whose(&self, path: &Path, mark: &str, why: Error) -> Result<Put> {
+    /// Decides about a put that was in doubt and then refused.
+    async fn check_mark(&self, path: &Path, mark: &str, why: Error) -> Result<PutResult> {
         match self.fetch(path).await? {
-            Some((_, Some(theirs))) if theirs == mark => Ok(Put::Done),
-            // Ours may have been there for a moment, and been replaced or removed.
+            Some((_, Some(theirs))) if theirs == mark => Ok(PutResult::Done),
+            // Our object may have existed briefly before another writer replaced or removed it.
             _ => Err(why),
         }
     }
@@ -178,7 +176,12 @@ impl Cold for Bucket {
         })
     }
 
-    fn put<'a>(&'a self, name: &'a Name, body: Vec<u8>, when: When) -> Pending<'a, Put> {
+    fn put<'a>(
+        &'a self,
+        name: &'a Name,
+        body: Vec<u8>,
+        when: PutCondition,
+    ) -> Pending<'a, PutResult> {
         Box::pin(async move { self.put_once(name::object(name)?, body, when).await })
     }
 
@@ -187,7 +190,7 @@ impl Cold for Bucket {
             let path = self.path(name::object(name)?)?;
             match self.reads.delete(&path).await {
                 Err(e) if Failure::of(&e).means() == Means::NoObject => Ok(()),
-                other => other.map_err(|e| self.told(&e)),
+                other => other.map_err(|e| self.tier_error(&e)),
             }
         })
     }
@@ -211,10 +214,10 @@ impl Cold for Bucket {
             while names.len() < limit
                 && let Some(object) = found.next().await
             {
-                let object = object.map_err(|e| self.told(&e))?;
+                let object = object.map_err(|e| self.tier_error(&e))?;
                 let name = object.location.as_ref().strip_prefix(&self.prefix);
                 let name = name.map(|name| Name::from_stored(name.trim_start_matches('/')));
-                // What others put beside ours is not ours.
+                // Ignores objects that other programs put there.
                 names.extend(name.filter(|name| name::object(name).is_ok()));
             }
             Ok(names)
@@ -228,7 +231,7 @@ fn mark() -> Result<String> {
     Ok(format!("{:032x}", u128::from_le_bytes(random)))
 }
 
-/// S3 and Azure go by the ETag, Google by the generation.
+/// S3 and Azure use the ETag, Google the generation.
 fn tag(e_tag: Option<&str>, version: Option<&str>) -> Tag {
     Tag(format!(
         "{}\n{}",

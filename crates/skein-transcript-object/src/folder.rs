@@ -1,14 +1,14 @@
 //! Objects as files in a folder of this machine.
 //!
-//! Why not `object_store`'s own: that has no conditional replace, gives files away to the group, and does
-//! not tell a folder that is gone from an object that is not there. A name is a path below the root, as it
-//! would be a key in a bucket, so a folder can be copied into a bucket as it is.
+//! Why not `object_store`'s own local store: it has no conditional replace, makes files readable for the group, and
+//! does not distinguish a missing folder from a missing object. A name is a path below the root, like a key in a
+//! bucket, so a folder can be copied into a bucket unchanged.
 //!
-//! What holds, and by what:
-//! - **Whole objects**: a file is written aside, synced, and then renamed into its place.
-//! - **Conditions**: who looks and renames holds the lock of the name meanwhile, in whatever process.
-//! - **Durable**: the folders on the way are synced before the answer; also before an answer that only saw
-//!   what another process may have been killed right after renaming.
+//! How it keeps the contract:
+//! - **Whole objects**: a file is written under a temporary name, synced, and then renamed.
+//! - **Conditions**: the process that checks and renames holds the lock of the name meanwhile.
+//! - **Durable**: all folders up to the root are synced before the answer, also before an answer that only saw an
+//!   object whose writer may have been killed right after the rename.
 
 mod disk;
 mod list;
@@ -19,7 +19,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use skein_transcript::cold::{Cold, Name, Object, Pending, Put, When};
+use skein_transcript::cold::{Cold, Name, Object, Pending, PutCondition, PutResult};
 use skein_transcript::{Error, Result};
 
 use crate::name;
@@ -32,20 +32,20 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Makes the folder if there is none, and removes what killed processes left half written. Blocks.
+    /// Makes the folder if needed, and removes temporary files of killed processes. Blocks.
     pub fn open(root: &Path) -> Result<Self> {
         let disk = Arc::new(Disk::open(root)?);
         Ok(Self { disk })
     }
 
-    /// Runs to its end even if the answer is no longer waited for, so nothing is left half done.
+    /// Runs to its end even if the caller drops the future, so that nothing is left half done.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Disk) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let disk = self.disk.clone();
         let ended = tokio::task::spawn_blocking(move || work(&disk)).await;
-        ended.map_err(|_| Error::cold("the work was cut off"))?
+        ended.map_err(|_| Error::cold("the work was interrupted"))?
     }
 }
 
@@ -63,7 +63,12 @@ impl Cold for Folder {
         })
     }
 
-    fn put<'a>(&'a self, name: &'a Name, body: Vec<u8>, when: When) -> Pending<'a, Put> {
+    fn put<'a>(
+        &'a self,
+        name: &'a Name,
+        body: Vec<u8>,
+        when: PutCondition,
+    ) -> Pending<'a, PutResult> {
         Box::pin(async move {
             let name = name::object(name)?.to_owned();
             self.blocking(move |disk| disk.put(&name, &body, &when))

@@ -1,4 +1,4 @@
-//! What the file system answers, in our words.
+//! Maps errors of the file system.
 
 use std::io::{Error as IoError, ErrorKind};
 use std::path::Path;
@@ -7,31 +7,31 @@ use skein_transcript::{Error, Result};
 
 pub(crate) const TIER: &str = "cold";
 
-/// Gives a failure the place it happened at, and the kind it is of.
+/// Adds the operation and the path to a failure.
 pub(crate) trait At<T> {
     fn at(self, what: &str, path: &Path) -> Result<T>;
 }
 
 impl<T> At<T> for std::io::Result<T> {
     fn at(self, what: &str, path: &Path) -> Result<T> {
-        self.map_err(|error| told(&error, what, path))
+        self.map_err(|error| tier_error(&error, what, path))
     }
 }
 
 impl<T> At<T> for rustix::io::Result<T> {
     fn at(self, what: &str, path: &Path) -> Result<T> {
-        self.map_err(|error| told(&error.into(), what, path))
+        self.map_err(|error| tier_error(&error.into(), what, path))
     }
 }
 
-fn told(error: &IoError, what: &str, path: &Path) -> Error {
+fn tier_error(error: &IoError, what: &str, path: &Path) -> Error {
     let reason = format!("cannot {what} `{}`: {error}", path.display());
     let path = path.display();
     match error.kind() {
         ErrorKind::PermissionDenied => Error::Denied {
             tier: TIER,
             reason,
-            hint: format!("let the user that runs the daemon read and write `{path}`"),
+            hint: format!("allow the daemon's user to read and write `{path}`"),
         },
         ErrorKind::ReadOnlyFilesystem => Error::Denied {
             tier: TIER,
@@ -42,10 +42,10 @@ fn told(error: &IoError, what: &str, path: &Path) -> Error {
             Error::Misconfigured {
                 tier: TIER,
                 reason,
-                hint: format!("something that is not ours lies at `{path}`; move it away"),
+                hint: format!("a file that does not belong to Skein is at `{path}`; move it away"),
             }
         }
-        // What is full may be emptied, what is busy or broken may be mended.
+        // The other failures may pass: a full disk can be emptied, a broken one repaired.
         _ => Error::cold(reason),
     }
 }

@@ -1,12 +1,11 @@
-//! The cold tier of transcripts, in objects: a [`Folder`] on this machine, or a [`Bucket`] of S3, Google
-//! Cloud Storage or Azure (features `s3`, `gcs`, `azure`).
+//! The cold tier of transcripts as objects: in a [`Folder`] of this machine, or a [`Bucket`] of S3, Google Cloud
+//! Storage or Azure.
 //!
-//! Both promise what [`skein_transcript::cold`] asks: conditions hold between processes and machines, and
-//! what was answered with `Ok` is durable. Not here: what objects hold, and encryption; the service above
-//! does both. Nothing here reads the environment: [`Settings`] are given everything.
-//! First place to read: [`Settings::open`].
+//! Both keep the contract of [`skein_transcript::cold`]: conditions hold between processes and machines, and an
+//! acknowledged object is durable. Not here: the content of objects and encryption, which belong to the service.
+//! Nothing here reads the environment: [`BucketSettings`] contain everything.
+//! Start with [`BucketSettings::open`].
 
-#[cfg(feature = "remote")]
 mod bucket;
 mod folder;
 mod io;
@@ -14,11 +13,10 @@ mod name;
 mod probe;
 mod settings;
 
-#[cfg(feature = "remote")]
 pub use bucket::Bucket;
 pub use folder::Folder;
 pub use probe::probe;
-pub use settings::{Addressing, Identity, Location, Provider, Settings};
+pub use settings::{Addressing, BucketIdentity, BucketProvider, BucketSettings, Location};
 
-/// No object of ours is near this size, so one that is was not put by us.
+/// Skein writes no object near this size, so a larger one is foreign.
 const LARGEST: u64 = 256 * 1024 * 1024;

@@ -1,10 +1,9 @@
-//! Names as paths. They come parsed; this is the last look before one becomes a path (L15).
+//! Checks names once more before they become paths (L15).
 
 use skein_domain::Invalid;
 use skein_transcript::Result;
 use skein_transcript::cold::Name;
 
-/// The name of an object.
 pub(crate) fn object(name: &Name) -> Result<&str> {
     if is_path(name.as_str()) {
         return Ok(name.as_str());
@@ -13,7 +12,7 @@ pub(crate) fn object(name: &Name) -> Result<&str> {
     Err(Invalid::new("object name", name.as_str(), expected).into())
 }
 
-/// What names begin with, without the `/` at its end.
+/// A prefix of names, without its final `/`.
 pub(crate) fn prefix(name: &Name) -> Result<&str> {
     match name.as_str().strip_suffix('/') {
         Some(path) if is_path(path) => Ok(path),
@@ -21,7 +20,7 @@ pub(crate) fn prefix(name: &Name) -> Result<&str> {
     }
 }
 
-/// Parts that begin with a point are ours, or nobody's.
+/// Parts that begin with a dot are reserved for Skein's own files.
 pub(crate) fn is_part(part: &str) -> bool {
     let plain =
         |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'_' | b'.');

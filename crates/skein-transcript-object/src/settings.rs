@@ -1,4 +1,4 @@
-//! Where the cold tier is and how to get there, as the composition root gives it.
+//! The location of the cold tier and how to reach it, from the composition root.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::name::is_part;
 pub enum Location {
     Folder(PathBuf),
     Bucket {
-        provider: Provider,
+        provider: BucketProvider,
         bucket: String,
         /// Without `/` at its ends; may be empty.
         prefix: String,
@@ -26,13 +26,13 @@ pub enum Location {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Provider {
+pub enum BucketProvider {
     S3,
     Gcs,
     Azure,
 }
 
-impl Provider {
+impl BucketProvider {
     const ALL: [(&'static str, Self); 3] = [
         ("s3://", Self::S3),
         ("gs://", Self::Gcs),
@@ -45,23 +45,13 @@ impl Provider {
             .find(|(_, provider)| *provider == self)
             .map_or("", |(scheme, _)| scheme)
     }
-
-    /// The feature it is built in with.
-    #[cfg(not(all(feature = "s3", feature = "gcs", feature = "azure")))]
-    pub(crate) fn feature(self) -> &'static str {
-        match self {
-            Self::S3 => "s3",
-            Self::Gcs => "gcs",
-            Self::Azure => "azure",
-        }
-    }
 }
 
 impl FromStr for Location {
     type Err = Invalid;
 
     fn from_str(location: &str) -> std::result::Result<Self, Invalid> {
-        for (scheme, provider) in Provider::ALL {
+        for (scheme, provider) in BucketProvider::ALL {
             if let Some(rest) = location.strip_prefix(scheme) {
                 return bucket(provider, rest);
             }
@@ -79,7 +69,7 @@ impl FromStr for Location {
     }
 }
 
-fn bucket(provider: Provider, rest: &str) -> std::result::Result<Location, Invalid> {
+fn bucket(provider: BucketProvider, rest: &str) -> std::result::Result<Location, Invalid> {
     let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
     let prefix = prefix.trim_matches('/');
     let named = |part: &str| {
@@ -98,17 +88,17 @@ fn bucket(provider: Provider, rest: &str) -> std::result::Result<Location, Inval
         });
     }
     let written = format!("{}{}", provider.scheme(), without_secrets(rest));
-    let expected = "expected the name of a bucket and plain folders; keys are given beside it";
+    let expected = "expected the name of a bucket and plain folders; keys are set separately";
     Err(Invalid::new("cold tier", &written, expected))
 }
 
-/// Somebody may have written `s3://KEY:SECRET@BUCKET`.
+/// A user may have written `s3://KEY:SECRET@BUCKET`.
 fn without_secrets(text: &str) -> String {
     text.rsplit_once('@')
         .map_or_else(|| text.to_owned(), |(_, rest)| format!("…@{rest}"))
 }
 
-/// How a bucket is named in requests to S3.
+/// How requests to S3 name the bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Addressing {
     /// `https://HOST/BUCKET/KEY`, which every store understands.
@@ -118,94 +108,74 @@ pub enum Addressing {
     VirtualHost,
 }
 
-/// Who we are.
+/// Where credentials come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Identity {
-    /// Whoever the variables name. Without any, opening is refused.
+pub enum BucketIdentity {
+    /// From the variables. Without any, opening is refused.
     #[default]
     Given,
-    /// The machine's own, which its provider's metadata service tells.
+    /// The machine's own identity, from its provider's metadata service.
     Machine,
 }
 
 #[derive(Clone)]
-pub struct Settings {
+pub struct BucketSettings {
     pub location: Location,
-    /// Of a store that is not the provider's own: `https://HOST:PORT`. With `http://` nothing is encrypted
-    /// on its way.
+    /// Of a store that is not the provider's own: `https://HOST:PORT`. `http://` sends data unencrypted.
     pub endpoint: Option<String>,
     pub region: Option<String>,
     pub addressing: Addressing,
-    pub identity: Identity,
-    /// Of one request, from its beginning to the end of its answer.
+    pub identity: BucketIdentity,
+    /// Of one request, until its answer is complete.
     pub timeout: Duration,
-    /// How often a request that may go through later is made in all.
+    /// Total attempts of a request that may succeed later.
     pub attempts: usize,
     variables: Vec<(String, String)>,
 }
 
-impl Settings {
+impl BucketSettings {
     pub fn new(location: Location) -> Self {
         Self {
             location,
             endpoint: None,
             region: None,
             addressing: Addressing::default(),
-            identity: Identity::default(),
+            identity: BucketIdentity::default(),
             timeout: Duration::from_secs(60),
             attempts: 4,
             variables: vec![],
         }
     }
 
-    /// Variables as the provider's own tools know them: `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`,
-    /// `AWS_SESSION_TOKEN`, `AWS_REGION`, `AWS_ENDPOINT_URL`, `GOOGLE_…`, `AZURE_…`. Others are left out, so a
-    /// whole environment can be given. What is set in the fields goes first.
+    /// Variables of the provider's own tools: `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`,
+    /// `AWS_REGION`, `AWS_ENDPOINT_URL`, `GOOGLE_…`, `AZURE_…`. Others are ignored, so the caller may pass a whole
+    /// environment. The fields take precedence.
     #[must_use]
     pub fn variables(mut self, variables: impl IntoIterator<Item = (String, String)>) -> Self {
-        let ours = |name: &str| {
+        let known = |name: &str| {
             ["AWS_", "GOOGLE_", "AZURE_"]
                 .iter()
                 .any(|provider| name.starts_with(provider))
         };
         self.variables
-            .extend(variables.into_iter().filter(|(name, _)| ours(name)));
+            .extend(variables.into_iter().filter(|(name, _)| known(name)));
         self
     }
 
-    #[cfg(feature = "remote")]
     pub(crate) fn given(&self) -> &[(String, String)] {
         &self.variables
     }
 
-    /// Opens the tier. Makes a folder that is not there; asks a bucket nothing yet, see [`crate::probe`].
+    /// Opens the tier. Makes a missing folder; sends a bucket no request yet, see [`crate::probe`].
     pub fn open(&self) -> Result<Arc<dyn Cold>> {
         match &self.location {
             Location::Folder(root) => Ok(Arc::new(Folder::open(root)?)),
-            #[cfg(feature = "remote")]
             Location::Bucket { .. } => Ok(Arc::new(crate::bucket::Bucket::open(self)?)),
-            #[cfg(not(feature = "remote"))]
-            Location::Bucket { provider, .. } => Err(not_built(*provider)),
         }
     }
 }
 
-#[cfg(not(all(feature = "s3", feature = "gcs", feature = "azure")))]
-pub(crate) fn not_built(provider: Provider) -> skein_transcript::Error {
-    skein_transcript::Error::Misconfigured {
-        tier: crate::io::TIER,
-        reason: format!(
-            "this program was built without `{}` locations",
-            provider.scheme()
-        ),
-        hint: format!(
-            "build it with the feature `{}`, or use a folder",
-            provider.feature()
-        ),
-    }
-}
-
-impl fmt::Debug for Settings {
+impl fmt::Debug for BucketSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self
             .variables
@@ -229,10 +199,13 @@ impl fmt::Debug for Settings {
 mod tests {
     use super::*;
 
+    /// An account that opens nothing: only opening a real object would need its key.
+    const GOOGLE: &str = r#"{"private_key": "none", "private_key_id": "1", "client_email": "a@b", "disable_oauth": true}"#;
+
     #[test]
     fn locations_are_parsed() {
         let bucket = |prefix: &str| Location::Bucket {
-            provider: Provider::S3,
+            provider: BucketProvider::S3,
             bucket: "my.bucket-1".into(),
             prefix: prefix.into(),
         };
@@ -256,6 +229,41 @@ mod tests {
     }
 
     #[test]
+    fn l13_every_provider_opens_and_names_the_variables_it_lacks() {
+        let cases = [
+            (
+                "s3://bucket",
+                "AWS_ACCESS_KEY_ID",
+                vec![("AWS_ACCESS_KEY_ID", "k"), ("AWS_SECRET_ACCESS_KEY", "s")],
+            ),
+            (
+                "gs://bucket",
+                "GOOGLE_APPLICATION_CREDENTIALS",
+                vec![("GOOGLE_SERVICE_ACCOUNT_KEY", GOOGLE)],
+            ),
+            (
+                "az://bucket",
+                "AZURE_STORAGE_ACCOUNT_NAME",
+                vec![
+                    ("AZURE_STORAGE_ACCOUNT_NAME", "a"),
+                    ("AZURE_STORAGE_ACCOUNT_KEY", "a2V5"),
+                ],
+            ),
+        ];
+        for (location, lacks, variables) in cases {
+            let settings = BucketSettings::new(location.parse().unwrap());
+            let error = settings.open().unwrap_err();
+            let hints = error.hints().join("; ");
+            assert!(hints.contains(lacks), "{location}: {error}; {hints}");
+            let variables = variables
+                .into_iter()
+                .map(|(name, value)| (name.into(), value.into()));
+            let opened = settings.variables(variables).open();
+            assert!(opened.is_ok(), "{location}: {opened:?}");
+        }
+    }
+
+    #[test]
     fn l14_secrets_are_not_shown() {
         let error = "s3://AKIA:hush@bucket"
             .parse::<Location>()
@@ -268,7 +276,7 @@ mod tests {
         let location = "s3://bucket".parse().unwrap();
         let variables = [("AWS_SECRET_ACCESS_KEY", "hush"), ("HOME", "/home/me")];
         let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let mut settings = Settings::new(location).variables(variables);
+        let mut settings = BucketSettings::new(location).variables(variables);
         settings.endpoint = Some("https://me:hush@host".into());
         let shown = format!("{settings:?}");
         assert!(

@@ -1,4 +1,4 @@
-//! Whether a server keeps what it acknowledges, looked at on connecting.
+//! Checks on connecting that a server keeps what it acknowledges.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use skein_transcript::{Error, Result};
 use crate::link::{Link, Node};
 use crate::options::Durability;
 
-/// Refuses servers that would not keep the promise that was asked for.
+/// Refuses servers that cannot keep the requested promise.
 pub(crate) async fn check(link: &Link) -> Result<()> {
     if link.is_cluster() && link.options.durability == Durability::WaitAof {
         return Err(Error::hot(
@@ -24,12 +24,12 @@ pub(crate) async fn check(link: &Link) -> Result<()> {
 async fn check_one(link: &Link, node: Option<&Node>) -> Result<()> {
     let mut info = cmd("INFO");
     info.arg("server");
-    let info: String = link.ask_at(node, "tell its version", info).await?;
+    let info: String = link.ask_at(node, "report its version", info).await?;
     let version = version(&info);
     if version < (7, 0) {
         let (major, minor) = version;
         return Err(Error::hot(format!(
-            "Redis 7 is needed; this is {major}.{minor}"
+            "Redis 7 is required; this is {major}.{minor}"
         )));
     }
     if link.options.durability == Durability::AllowVolatile {
@@ -37,14 +37,14 @@ async fn check_one(link: &Link, node: Option<&Node>) -> Result<()> {
     }
     let mut config = cmd("CONFIG");
     config.arg("GET").arg("append*").arg("maxmemory*");
-    let set: HashMap<String, String> = link.ask_at(node, "tell its settings", config).await?;
+    let set: HashMap<String, String> = link.ask_at(node, "report its settings", config).await?;
     match objection(link.options.durability, version, &set) {
         None => Ok(()),
         Some(why) => Err(Error::Unusable {
             tier: "hot",
             reason: format!("this Redis would lose acknowledged messages: {why}"),
             hints: vec![
-                "set it so on the server".into(),
+                "change the setting on the server".into(),
                 "or accept the loss: `redis_durability = \"volatile\"` in `[transcripts]`".into(),
             ],
         }),
@@ -78,11 +78,11 @@ fn objection(
         return Some("`appendfsync always` is not set");
     }
     if durability == Durability::WaitAof && version < (7, 2) {
-        return Some("it has no WAITAOF, which came with Redis 7.2");
+        return Some("it does not support WAITAOF, which requires Redis 7.2");
     }
     if !is("maxmemory", "0") && !is("maxmemory-policy", "noeviction") {
         return Some(
-            "`maxmemory-policy noeviction` is not set, so it removes what it has no room for",
+            "`maxmemory-policy noeviction` is not set, so it removes data when memory is full",
         );
     }
     None

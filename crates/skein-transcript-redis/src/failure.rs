@@ -1,12 +1,12 @@
-//! What goes wrong with Redis, in our words and without its password.
+//! Maps Redis errors to those of transcripts, without the password.
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 use skein_transcript::Error;
 
-use crate::options::Options;
+use crate::options::RedisOptions;
 
-/// `Unavailable`, whatever it was: every write can be repeated.
-pub(crate) fn failure(options: &Options, what: &str, error: &RedisError) -> Error {
+/// Always `Unavailable`, because every write can be repeated.
+pub(crate) fn failure(options: &RedisOptions, what: &str, error: &RedisError) -> Error {
     let mut text = if error.is_timeout() {
         format!(
             "Redis did not {what} within {} ms",
@@ -23,12 +23,12 @@ pub(crate) fn failure(options: &Options, what: &str, error: &RedisError) -> Erro
     Error::hot(text)
 }
 
-/// The script is not there (any more): the server was restarted, or is another one.
+/// The server does not know the script: it was restarted, or is another one.
 pub(crate) fn is_no_script(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
 }
 
-/// An answer that is not what the scripts give.
+/// An answer that the scripts never give.
 pub(crate) fn unexpected(what: &str) -> Error {
-    Error::hot(format!("Redis answered something else than {what}"))
+    Error::hot(format!("Redis did not answer with {what}"))
 }

@@ -1,21 +1,20 @@
-//! Names of keys. All of one transcript carry the tag `{tenant/transcript}`, so a cluster keeps them on one
-//! node; neither part of it can hold a brace or a slash.
+//! Names of keys. All keys of one transcript carry the tag `{tenant/transcript}`, so a cluster stores them on one
+//! node; neither part can contain a brace or a slash.
 
 use skein_domain::TenantId;
 use skein_transcript::TranscriptId;
 
-/// Where one transcript is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Keys {
-    /// Everything of the transcript.
+pub struct RedisKeys {
+    /// The transcript itself.
     pub main: String,
-    /// The tokens under which something is staged; each has a key of its own, see [`Keys::stage`].
+    /// The tokens of its stages; each stage has its own key, see [`RedisKeys::stage`].
     pub stages: String,
-    /// With expiry: the version of the last head, which outlives it.
+    /// With expiry: the version of the last head, which outlives the transcript.
     pub was: String,
 }
 
-impl Keys {
+impl RedisKeys {
     pub fn new(prefix: &str, tenant: &TenantId, id: &TranscriptId) -> Self {
         let main = format!("{prefix}{{{tenant}/{id}}}");
         Self {
@@ -25,13 +24,12 @@ impl Keys {
         }
     }
 
-    /// What is staged under `token`.
     pub fn stage(&self, token: &str) -> String {
         format!("{}:stage:{token}", self.main)
     }
 }
 
-/// A pattern for SCAN that the main keys of a tenant match.
+/// A SCAN pattern for the main keys of a tenant.
 pub(crate) fn pattern(prefix: &str, tenant: &TenantId) -> String {
     let mut pattern = String::new();
     for c in format!("{prefix}{{{tenant}/").chars() {
@@ -43,7 +41,7 @@ pub(crate) fn pattern(prefix: &str, tenant: &TenantId) -> String {
     pattern + "*}"
 }
 
-/// The transcript whose main key this is.
+/// The transcript of a main key.
 pub(crate) fn transcript(prefix: &str, tenant: &TenantId, key: &str) -> Option<TranscriptId> {
     let rest = key.strip_prefix(prefix)?.strip_prefix('{')?;
     let rest = rest.strip_prefix(tenant.as_str())?.strip_prefix('/')?;
@@ -57,7 +55,7 @@ mod tests {
     #[test]
     fn l7_keys_of_other_tenants_are_not_taken_for_ours() {
         let (tenant, id) = (TenantId::default_tenant(), "api-7".parse().unwrap());
-        let keys = Keys::new("skein:", &tenant, &id);
+        let keys = RedisKeys::new("skein:", &tenant, &id);
         assert_eq!(keys.main, "skein:{default/api-7}");
         assert_eq!(transcript("skein:", &tenant, &keys.main), Some(id));
         let other: TenantId = "default2".parse().unwrap();

@@ -1,17 +1,16 @@
 //! Hot transcripts in Redis 7 (or Valkey), alone or as a cluster.
 //!
-//! **One transcript is one key**: a hash with the head, the strands, every entry and the index of ids. So
-//! nothing of a transcript can expire, be evicted or be moved to another node without the rest, and any part
-//! of it is reached in the time it takes to read that part. Beside it are what is only staged, and the
-//! version of the last head where there is expiry ([`Options::ttl`]); all under one hash tag ([`keys`]).
-//! Every write is one script, which Redis runs whole and writes to its log whole.
+//! **One transcript is one key**: a hash with the head, the strands, every entry and the index of ids. So no part of a
+//! transcript can expire, be evicted or move to another node without the rest, and reading a part costs only that
+//! part. Separate keys contain staged entries and, with expiry ([`RedisOptions::ttl`]), the version of the last head; all
+//! share one hash tag ([`keys`]). Every write is one script, which Redis runs and logs as a whole.
 //!
-//! - [`options`]: what there is to choose, and what each choice costs.
-//! - [`RedisHot`]: the tier. The scripts are in `lua/`; `lua/commit.lua` tells the fields of the hash.
+//! - [`options`]: the choices, and what each one costs.
+//! - [`RedisHot`]: the tier. The scripts are in `lua/`; `lua/commit.lua` describes the fields of the hash.
 //!
-//! Not here: TLS (a proxy in front gives it), replicas (a failover may lose the last writes: Redis replicates
-//! behind the answer), and deciding when to flush.
-//! First place to read: `lua/commit.lua`.
+//! Not here: TLS (use a proxy), replicas (a failover may lose the last writes, because Redis replicates after the
+//! answer), and the decision when to flush.
+//! Start with `lua/commit.lua`.
 
 mod check;
 mod failure;
@@ -22,5 +21,5 @@ pub mod options;
 mod scripts;
 mod tier;
 
-pub use options::{Durability, Options};
+pub use options::{Durability, RedisOptions};
 pub use tier::RedisHot;

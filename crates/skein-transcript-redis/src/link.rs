@@ -1,4 +1,4 @@
-//! The connection: to one server or to a cluster, made again when it breaks.
+//! The connection to one server or a cluster, re-established when it breaks.
 
 use std::fmt;
 
@@ -10,14 +10,14 @@ use redis::{Client, Cmd, FromRedisValue, Pipeline, RedisError, RedisResult, Valu
 use skein_transcript::{Error, Result};
 
 use crate::failure::{failure, is_no_script};
-use crate::options::{Address, Durability, Options, bad_url};
+use crate::options::{Address, Durability, RedisOptions, bad_url};
 use crate::scripts::Text;
 
 /// Cheap to clone; clones share the connection.
 #[derive(Clone)]
 pub(crate) struct Link {
     way: Way,
-    pub(crate) options: Options,
+    pub(crate) options: RedisOptions,
 }
 
 #[derive(Clone)]
@@ -26,14 +26,13 @@ enum Way {
     Cluster(ClusterConnection),
 }
 
-/// A server of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Node {
     pub(crate) host: String,
     pub(crate) port: u16,
 }
 
-/// Whether a script's work must be on disk before it counts.
+/// Whether a script writes, and so must be on disk before it counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
     Read,
@@ -47,10 +46,10 @@ impl fmt::Debug for Link {
 }
 
 impl Link {
-    /// Attempts to come to a server again before a call fails; the next call tries anew.
+    /// Attempts to reconnect before a call fails; the next call tries again.
     const RETRIES: u32 = 2;
 
-    pub(crate) async fn open(options: Options) -> Result<Self> {
+    pub(crate) async fn open(options: RedisOptions) -> Result<Self> {
         let timeout = options.timeout;
         let failed = |error: &RedisError| failure(&options, "be connected to", error);
         let way = match options.address()? {
@@ -96,8 +95,8 @@ impl Link {
         value.and_then(Value::extract_error)
     }
 
-    /// The same for what changes nothing: tried again if the connection turns out to be an old one, since
-    /// the server may have come back long before. Of a write nobody would know whether it is done.
+    /// As `send`, for reads: retries once if the connection was dropped, since the server may be back for long. A
+    /// write is not retried, because its outcome is unknown.
     async fn send_read(&self, command: &Cmd) -> RedisResult<Value> {
         match self.send(command).await {
             Err(error) if error.is_connection_dropped() => self.send(command).await,
@@ -105,14 +104,14 @@ impl Link {
         }
     }
 
-    /// A command that changes nothing and names a key, or any server will do for.
+    /// A read that names a key, or that any server can answer.
     pub(crate) async fn ask<T: FromRedisValue>(&self, what: &str, command: &Cmd) -> Result<T> {
         let answer = self.send_read(command).await;
         let value = answer.map_err(|e| self.failed(what, &e))?;
         T::from_redis_value(value).map_err(|e| self.failed(what, &e.into()))
     }
 
-    /// A command that changes nothing, to one server of a cluster or to the only one.
+    /// A read from one server of a cluster, or from the only server.
     pub(crate) async fn ask_at<T: FromRedisValue>(
         &self,
         node: Option<&Node>,
@@ -136,14 +135,14 @@ impl Link {
         T::from_redis_value(value).map_err(|e| self.failed(what, &e.into()))
     }
 
-    /// The servers that hold slots, in an order that stays; just `None` without a cluster.
+    /// The servers with slots, in a stable order; only `None` without a cluster.
     pub(crate) async fn nodes(&self) -> Result<Vec<Option<Node>>> {
         if !self.is_cluster() {
             return Ok(vec![None]);
         }
         let mut command = cmd("CLUSTER");
         command.arg("SLOTS");
-        let what = "tell the servers of the cluster";
+        let what = "list the servers of the cluster";
         let slots: Vec<Vec<Value>> = self.ask(what, &command).await?;
         let mut nodes = vec![];
         for slot in slots {
@@ -167,7 +166,7 @@ impl Link {
         Ok(nodes)
     }
 
-    /// Runs a script by its hash, and as a whole where the server does not know it yet.
+    /// Runs a script by its hash, or by its source if the server does not know it yet.
     pub(crate) async fn run(
         &self,
         script: &Text,
@@ -180,9 +179,13 @@ impl Link {
             command.arg(text).arg(keys.len()).arg(keys).arg(arguments);
             command
         };
-        let mut answer = self.settle(work, command("EVALSHA", &script.hash)).await;
+        let mut answer = self
+            .send_durably(work, command("EVALSHA", &script.hash))
+            .await;
         if answer.as_ref().is_err_and(is_no_script) {
-            answer = self.settle(work, command("EVAL", script.source)).await;
+            answer = self
+                .send_durably(work, command("EVAL", script.source))
+                .await;
         }
         answer.map_err(|error| match error.code() {
             Some("TORN") => {
@@ -192,8 +195,8 @@ impl Link {
         })
     }
 
-    /// Sends a command and sees to it that what it wrote is on disk as was asked for.
-    async fn settle(&self, work: Work, command: Cmd) -> RedisResult<Value> {
+    /// Sends a command and waits until its writes are on disk, as configured.
+    async fn send_durably(&self, work: Work, command: Cmd) -> RedisResult<Value> {
         let wait = work == Work::Write && self.options.durability == Durability::WaitAof;
         let (Way::One(one), true) = (&self.way, wait) else {
             return match work {
@@ -201,8 +204,8 @@ impl Link {
                 Work::Write => self.send(&command).await,
             };
         };
-        // Both in one go on one connection: the server waits for what that connection has written, and on
-        // a new one, after a restart, it would have nothing to wait for.
+        // Both go in one pipeline on one connection: WAITAOF waits for the writes of its own connection, and on a new
+        // one, after a restart, it would not wait at all.
         let mut both = Pipeline::with_capacity(2);
         both.add_command(command);
         let millis = u64::try_from(self.options.timeout.as_millis() / 2)
@@ -218,7 +221,7 @@ impl Link {
         let synced = answers.next().unwrap_or(Value::Nil).extract_error()?;
         let (here, _): (u64, u64) = redis::from_redis_value(synced)?;
         if here < 1 {
-            let late = std::io::Error::new(std::io::ErrorKind::TimedOut, "WAITAOF ran out of time");
+            let late = std::io::Error::new(std::io::ErrorKind::TimedOut, "WAITAOF timed out");
             return Err(late.into());
         }
         Ok(value)

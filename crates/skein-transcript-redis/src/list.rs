@@ -1,27 +1,27 @@
-//! Naming the transcripts of a tenant, by SCAN over the servers, one after the other.
+//! Lists the transcripts of a tenant by SCAN over the servers, one after the other.
 //!
-//! There is no index to go astray: a transcript is one key, and the keys are the list. The price is that a
-//! whole walk costs as much as the server has keys, in steps that each take little. Redis names what is there
-//! all the while at least once, and twice only if it shrinks its table meanwhile; the walk of a cluster that
-//! is being moved about may leave some out. Sweeps do not mind either.
+//! There is no index that could be wrong: a transcript is one key, and the keys are the list. The price is that a full
+//! scan costs as much as the server has keys, in small steps. Redis returns a key that exists throughout at least
+//! once, and twice only if it shrinks its table meanwhile; a scan of a cluster that moves slots may miss some. Sweeps
+//! tolerate both.
 
 use redis::cmd;
 use skein_domain::TenantId;
 use skein_transcript::Result;
-use skein_transcript::hot::{HeadRow, Listed};
+use skein_transcript::hot::{HeadRow, TranscriptListing};
 
-use crate::keys::{Keys, pattern, transcript};
+use crate::keys::{RedisKeys, pattern, transcript};
 use crate::link::{Link, Node};
 use crate::tier::head_of;
 
-/// Where a walk is: at a server, and where in it.
+/// The position of a scan: a server, and its cursor.
 #[derive(Debug, PartialEq, Eq)]
 struct Cursor {
     node: Option<Node>,
     at: u64,
 }
 
-/// So many keys are looked at in one step: most of them may be of others.
+/// Keys per step; most of them may belong to others.
 const STEP: usize = 1_000;
 
 pub(crate) async fn list(
@@ -29,7 +29,7 @@ pub(crate) async fn list(
     tenant: &TenantId,
     cursor: Option<String>,
     limit: usize,
-) -> Result<Listed> {
+) -> Result<TranscriptListing> {
     let nodes = link.nodes().await?;
     let start = || Cursor {
         node: nodes.first().cloned().flatten(),
@@ -39,7 +39,7 @@ pub(crate) async fn list(
         .as_deref()
         .and_then(Cursor::parse)
         .unwrap_or_else(start);
-    // A server that is gone is passed over.
+    // Skips a server that no longer exists.
     if !nodes.contains(&cursor.node) {
         match nodes.iter().find(|node| **node > cursor.node) {
             Some(node) => {
@@ -49,7 +49,7 @@ pub(crate) async fn list(
                 }
             }
             None => {
-                return Ok(Listed {
+                return Ok(TranscriptListing {
                     transcripts: vec![],
                     next: None,
                 });
@@ -60,7 +60,7 @@ pub(crate) async fn list(
     let mut transcripts = vec![];
     loop {
         let mut scan = cmd("SCAN");
-        // An answer may have more than asked for, so small pages are asked for in small steps.
+        // SCAN may return more than requested, so small pages use small steps.
         let step = if limit < 100 { limit.max(1) } else { STEP };
         scan.arg(cursor.at)
             .arg("MATCH")
@@ -73,7 +73,7 @@ pub(crate) async fn list(
             .iter()
             .filter_map(|key| transcript(prefix, tenant, key))
         {
-            let main = Keys::new(prefix, tenant, &id).main;
+            let main = RedisKeys::new(prefix, tenant, &id).main;
             if let Some(head) = head(link, &main).await? {
                 transcripts.push((id, head));
             }
@@ -83,7 +83,7 @@ pub(crate) async fn list(
             match nodes.iter().find(|node| **node > cursor.node) {
                 Some(node) => cursor.node = node.clone(),
                 None => {
-                    return Ok(Listed {
+                    return Ok(TranscriptListing {
                         transcripts,
                         next: None,
                     });
@@ -91,7 +91,7 @@ pub(crate) async fn list(
             }
         }
         if transcripts.len() >= limit {
-            return Ok(Listed {
+            return Ok(TranscriptListing {
                 transcripts,
                 next: Some(cursor.to_text()),
             });

@@ -1,28 +1,28 @@
-//! What there is to choose.
+//! The options of the tier.
 
 use std::fmt;
 use std::time::Duration;
 
 use skein_transcript::{Error, Result};
 
-/// How an acknowledged write is made to survive power loss (L10).
+/// How an acknowledged write survives power loss (L10).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// The server syncs before it answers: `appendonly yes` and `appendfsync always`, which is looked at on
-    /// connecting. Writers that come together share a sync.
+    /// The server syncs before it answers: `appendonly yes` and `appendfsync always`, checked on connecting. Concurrent
+    /// writers share a sync.
     #[default]
     Always,
-    /// `appendonly yes`, and every write is followed by `WAITAOF 1 0` (Redis 7.2 and later, no cluster). For
-    /// servers that are shared with others who want `appendfsync everysec`: the writes of one handle then wait
-    /// for each other, up to a second each. Writes fail if the wait takes longer than [`Options::timeout`].
+    /// `appendonly yes`, and every write is followed by `WAITAOF 1 0` (Redis 7.2 and later, no cluster). For servers
+    /// shared with users that need `appendfsync everysec`: writes of one handle then wait for each other, up to a
+    /// second each. A write fails if the wait exceeds [`RedisOptions::timeout`].
     WaitAof,
-    /// Whatever the server does: acknowledged writes may be lost. Has to be asked for.
+    /// No guarantee: acknowledged writes may be lost. Must be requested explicitly.
     AllowVolatile,
 }
 
 /// How to reach Redis and what to ask of it.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Options {
+pub struct RedisOptions {
     pub(crate) url: String,
     pub(crate) durability: Durability,
     pub(crate) ttl: Option<Duration>,
@@ -30,10 +30,10 @@ pub struct Options {
     pub(crate) prefix: String,
 }
 
-impl Options {
+impl RedisOptions {
     /// - `redis://[[user]:password@]host[:port][/db]`
     /// - `redis+unix:///path/to/socket[?db=N&user=U&pass=P]`
-    /// - `redis-cluster://[[user]:password@]host[:port][,host[:port]…]`: some nodes; the others are found
+    /// - `redis-cluster://[[user]:password@]host[:port][,host[:port]…]`: some nodes; the client finds the others
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -50,42 +50,42 @@ impl Options {
         self
     }
 
-    /// Lets a transcript lapse, whole, this long after its last write. Default: never.
+    /// Lets a whole transcript expire this long after its last write. Default: never.
     ///
-    /// Only with a cold tier, and with a sweep that flushes what is idle well before: what was not flushed is
-    /// lost when it lapses. It is not lost silently: the version it had is kept, and going on from an older
-    /// copy is refused until someone accepts the loss by evicting the transcript. A fork reads what it
-    /// shares with its source there, so a source that lapses unflushed takes it from its forks too.
+    /// Use it only with a cold tier and a sweep that flushes idle transcripts well before: unflushed data is lost on
+    /// expiry. The loss is not silent: the version remains stored, and continuing from an older copy is refused until
+    /// someone accepts the loss by evicting the transcript. A fork reads shared entries from its source, so a source
+    /// that expires unflushed is a loss for its forks too.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self
     }
 
-    /// How long connecting and each answer may take. Default: 10 s.
+    /// Timeout of connecting and of each answer. Default: 10 s.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// What all keys begin with. Default: `skein:`.
+    /// The prefix of all keys. Default: `skein:`.
     #[must_use]
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// Milliseconds; `0` for none, as the scripts take it.
+    /// Milliseconds for the scripts; `0` means none.
     pub(crate) fn ttl_millis(&self) -> u128 {
         self.ttl.map_or(0, |ttl| ttl.as_millis().max(1))
     }
 
     pub(crate) fn address(&self) -> Result<Address> {
-        // A brace in the prefix would be taken for the hash tag.
+        // Redis would take a brace in the prefix for the hash tag.
         if self.prefix.contains(['{', '}']) {
             return Err(Error::hot(
-                "the prefix of keys in Redis must not hold braces",
+                "the prefix of keys in Redis must not contain braces",
             ));
         }
         if let Some(rest) = self.url.strip_prefix("redis-cluster://") {
@@ -104,7 +104,7 @@ impl Options {
         }
         if self.url.starts_with("rediss://") {
             return Err(Error::hot(
-                "TLS to Redis is left to a proxy in front of it; use `redis://` to that proxy",
+                "TLS to Redis needs a proxy in front of it; use `redis://` to that proxy",
             ));
         }
         if !self.url.starts_with("redis://") && !self.url.starts_with("redis+unix://") {
@@ -113,7 +113,7 @@ impl Options {
         Ok(Address::One(self.url.clone()))
     }
 
-    /// What must not be shown of the URL.
+    /// The secret parts of the URL.
     pub(crate) fn secrets(&self) -> Vec<&str> {
         let rest = self
             .url
@@ -138,10 +138,10 @@ impl Options {
     }
 }
 
-/// Without the URL, which may hold a password.
+/// Omits the URL, which may contain a password.
 pub(crate) fn bad_url() -> Error {
     Error::hot(
-        "the URL of Redis is not one; expected `redis://[user:password@]host[:port][/db]`, \
+        "the URL of Redis is invalid; expected `redis://[user:password@]host[:port][/db]`, \
          `redis+unix:///path` or `redis-cluster://[user:password@]host:port,host:port`",
     )
 }
@@ -152,7 +152,7 @@ pub(crate) enum Address {
     Cluster(Vec<String>),
 }
 
-impl fmt::Debug for Options {
+impl fmt::Debug for RedisOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Options")
             .field("url", &self.shown_url())
@@ -176,14 +176,14 @@ mod tests {
             "redis-cluster://me:hunter2@a:1,b:2",
             "redis+unix:///x?user=me&pass=hunter2&db=1",
         ] {
-            let shown = format!("{:?}", Options::new(url));
+            let shown = format!("{:?}", RedisOptions::new(url));
             assert!(!shown.contains("hunter2"), "{shown}");
         }
     }
 
     #[test]
     fn cluster_urls_name_each_node() {
-        let nodes = |url: &str| match Options::new(url).address() {
+        let nodes = |url: &str| match RedisOptions::new(url).address() {
             Ok(Address::Cluster(nodes)) => nodes,
             _ => vec![],
         };
@@ -204,11 +204,16 @@ mod tests {
             "redis-cluster://",
             "redis-cluster://a,,b",
         ] {
-            let Err(error) = Options::new(url).address() else {
+            let Err(error) = RedisOptions::new(url).address() else {
                 panic!("{url} was taken");
             };
             assert!(!error.to_string().contains("hunter2"), "{error}");
         }
-        assert!(Options::new("redis://a").prefix("{x}").address().is_err());
+        assert!(
+            RedisOptions::new("redis://a")
+                .prefix("{x}")
+                .address()
+                .is_err()
+        );
     }
 }

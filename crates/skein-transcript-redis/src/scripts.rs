@@ -1,4 +1,4 @@
-//! The scripts, each known to the server by its hash.
+//! The Lua scripts with their hashes.
 
 use redis::Script;
 
@@ -15,7 +15,7 @@ pub(crate) struct Scripts {
 pub(crate) struct Text {
     pub(crate) source: &'static str,
     pub(crate) hash: String,
-    /// What it does, for errors.
+    /// The operation, for errors.
     pub(crate) what: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! The tier itself.
+//! The tier.
 
 use std::time::Duration;
 
@@ -6,33 +6,34 @@ use redis::{FromRedisValue, Value, cmd};
 use skein_domain::{TenantId, Timestamp};
 use skein_transcript::chain::Entry;
 use skein_transcript::hot::{
-    Change, Commit, Evict, HeadRow, Hot, Ids, Listed, NewEntry, Pending, Range, Spot, StrandRow,
+    Commit, Eviction, HeadRow, Hot, IdLocation, KnownIds, NewEntry, Pending, Range, StrandRow,
+    TranscriptBatch, TranscriptListing,
 };
 use skein_transcript::{Error, MessageId, Result, TranscriptId};
 
 use crate::check::check;
 use crate::failure::unexpected;
-use crate::keys::Keys;
+use crate::keys::RedisKeys;
 use crate::link::{Link, Work};
 use crate::list::{head, list};
-use crate::options::Options;
+use crate::options::RedisOptions;
 use crate::scripts::Scripts;
 
-/// Transcripts in Redis. One for the whole program: everything goes over one connection (one for each server
-/// of a cluster), which is what lets writers share a sync.
+/// Transcripts in Redis. Make one per program: everything uses one connection (one per server of a cluster), which
+/// lets writers share a sync.
 #[derive(Debug)]
 pub struct RedisHot {
     link: Link,
     scripts: Scripts,
 }
 
-/// How long something stays staged that nobody adopts.
+/// How long unadopted stages remain.
 const STAGED: Duration = Duration::from_hours(24);
 
 impl RedisHot {
-    /// Connects, and refuses a server that would not keep what it acknowledges (see
-    /// [`crate::Durability`]). The runtime it is called on must outlive the tier.
-    pub async fn connect(options: Options) -> Result<Self> {
+    /// Connects, and refuses a server that would not keep what it acknowledges (see [`crate::Durability`]). The
+    /// caller's runtime must outlive the tier.
+    pub async fn connect(options: RedisOptions) -> Result<Self> {
         let link = Link::open(options).await?;
         check(&link).await?;
         Ok(Self {
@@ -41,12 +42,17 @@ impl RedisHot {
         })
     }
 
-    fn keys(&self, tenant: &TenantId, id: &TranscriptId) -> Keys {
-        Keys::new(&self.link.options.prefix, tenant, id)
+    fn keys(&self, tenant: &TenantId, id: &TranscriptId) -> RedisKeys {
+        RedisKeys::new(&self.link.options.prefix, tenant, id)
     }
 
-    async fn apply(&self, keys: &Keys, id: &TranscriptId, change: Change) -> Result<Commit> {
-        if let Some(what) = breach(&change) {
+    async fn apply(
+        &self,
+        keys: &RedisKeys,
+        id: &TranscriptId,
+        change: TranscriptBatch,
+    ) -> Result<Commit> {
+        if let Some(what) = violation(&change) {
             return Err(bug(what));
         }
         let arguments = arguments(change, self.link.options.ttl_millis());
@@ -55,7 +61,7 @@ impl RedisHot {
             .link
             .run(&self.scripts.commit, Work::Write, &names, &arguments)
             .await?;
-        match told(answer)? {
+        match tagged(answer)? {
             (tag, _) if tag == "done" => Ok(Commit::Done),
             (tag, _) if tag == "unstaged" => Ok(Commit::Unstaged),
             (tag, _) if tag == "known" => Ok(Commit::Known),
@@ -65,8 +71,8 @@ impl RedisHot {
             (tag, version) if tag == "lapsed" => Err(Error::corrupt(
                 format!("transcript `{id}`"),
                 format!(
-                    "its hot copy lapsed at version {version} without being flushed, and what would take \
-                     its place is older; evict it to accept the loss"
+                    "its hot copy expired at version {version} without being flushed, and its \
+                            replacement is older; evict it to accept the loss"
                 ),
             )),
             (_, what) => Err(bug(&what)),
@@ -111,7 +117,7 @@ impl Hot for RedisHot {
     ) -> Pending<'a, Option<Vec<Entry>>> {
         Box::pin(async move {
             if range.from >= range.end {
-                return Err(bug("an empty range was read"));
+                return Err(bug("an empty range is read"));
             }
             let keys = self.keys(tenant, id);
             let arguments = [
@@ -148,7 +154,7 @@ impl Hot for RedisHot {
         tenant: &'a TenantId,
         id: &'a TranscriptId,
         ids: &'a [MessageId],
-    ) -> Pending<'a, Option<Vec<Vec<Spot>>>> {
+    ) -> Pending<'a, Option<Vec<Vec<IdLocation>>>> {
         Box::pin(async move {
             let mut command = cmd("HMGET");
             command.arg(self.keys(tenant, id).main).arg("v");
@@ -170,7 +176,7 @@ impl Hot for RedisHot {
         &'a self,
         tenant: &'a TenantId,
         id: &'a TranscriptId,
-        change: Change,
+        change: TranscriptBatch,
     ) -> Pending<'a, Commit> {
         Box::pin(async move { self.apply(&self.keys(tenant, id), id, change).await })
     }
@@ -211,7 +217,7 @@ impl Hot for RedisHot {
         tenant: &'a TenantId,
         id: &'a TranscriptId,
         expected: u64,
-    ) -> Pending<'a, Evict> {
+    ) -> Pending<'a, Eviction> {
         Box::pin(async move {
             let keys = self.keys(tenant, id);
             let names = [keys.main.as_str(), &keys.stages, &keys.was];
@@ -219,9 +225,9 @@ impl Hot for RedisHot {
                 .link
                 .run(&self.scripts.evict, Work::Write, &names, &[text(expected)])
                 .await?;
-            match told(answer)? {
-                (tag, _) if tag == "done" => Ok(Evict::Done),
-                (_, actual) => Ok(Evict::Stale {
+            match tagged(answer)? {
+                (tag, _) if tag == "done" => Ok(Eviction::Done),
+                (_, actual) => Ok(Eviction::Stale {
                     actual: number(&actual)?,
                 }),
             }
@@ -233,7 +239,7 @@ impl Hot for RedisHot {
         tenant: &'a TenantId,
         cursor: Option<String>,
         limit: usize,
-    ) -> Pending<'a, Listed> {
+    ) -> Pending<'a, TranscriptListing> {
         Box::pin(list(&self.link, tenant, cursor, limit))
     }
 }
@@ -248,8 +254,8 @@ pub(crate) fn head_of(
     })
 }
 
-/// What the script cannot see or need not be asked.
-fn breach(change: &Change) -> Option<&'static str> {
+/// Checks the part of the contract that the script does not check.
+fn violation(change: &TranscriptBatch) -> Option<&'static str> {
     let entries = &change.entries.1;
     let first = entries.first().map_or(0, |new| new.entry.position);
     if change
@@ -257,7 +263,7 @@ fn breach(change: &Change) -> Option<&'static str> {
         .as_ref()
         .is_some_and(|expected| change.head.version <= expected.version)
     {
-        Some("a version did not grow")
+        Some("a version does not grow")
     } else if !(first..)
         .zip(entries)
         .all(|(at, new)| new.entry.position == at)
@@ -268,9 +274,9 @@ fn breach(change: &Change) -> Option<&'static str> {
     }
 }
 
-/// As `lua/commit.lua` takes them.
-fn arguments(change: Change, ttl: u128) -> Vec<Vec<u8>> {
-    let Change {
+/// The arguments of `lua/commit.lua`.
+fn arguments(change: TranscriptBatch, ttl: u128) -> Vec<Vec<u8>> {
+    let TranscriptBatch {
         expected,
         head,
         strands,
@@ -287,7 +293,7 @@ fn arguments(change: Change, ttl: u128) -> Vec<Vec<u8>> {
         text(head.touched_at.as_micros()),
         head.body.into_bytes(),
         text(ttl),
-        optional((ids == Ids::Unseen).then_some(1)),
+        optional((ids == KnownIds::Unseen).then_some(1)),
     ];
     match adopt {
         None => all.extend([vec![], text(-1)]),
@@ -328,11 +334,11 @@ fn decoded<T: FromRedisValue>(value: Value, what: &str) -> Result<T> {
     T::from_redis_value(value).map_err(|_| unexpected(what))
 }
 
-/// Where an id was written, as `lua/commit.lua` notes it.
-fn spots(id: &TranscriptId, text: Option<&str>) -> Result<Vec<Spot>> {
-    // Not `Unavailable`: trying again does not mend it.
+/// The positions of an id, in the form of `lua/commit.lua`.
+fn spots(id: &TranscriptId, text: Option<&str>) -> Result<Vec<IdLocation>> {
+    // Not `Unavailable`, because a retry does not help.
     let damaged = || {
-        let why = "its index of ids is not one of this build";
+        let why = "this build cannot read its index of ids";
         Error::corrupt(format!("transcript `{id}` in Redis"), why)
     };
     let numbers = text.unwrap_or_default().split_ascii_whitespace();
@@ -342,7 +348,7 @@ fn spots(id: &TranscriptId, text: Option<&str>) -> Result<Vec<Spot>> {
             return Err(damaged());
         };
         let strand = u32::try_from(strand).map_err(|_| damaged())?;
-        Ok(Spot { strand, position })
+        Ok(IdLocation { strand, position })
     };
     let spots = numbers.ok_or_else(damaged)?;
     let mut spots = spots.chunks(2).map(spot).collect::<Result<Vec<_>>>()?;
@@ -350,9 +356,9 @@ fn spots(id: &TranscriptId, text: Option<&str>) -> Result<Vec<Spot>> {
     Ok(spots)
 }
 
-/// What a script did, and a detail of it.
-fn told(answer: Value) -> Result<(String, String)> {
-    decoded(answer, "what a script tells")
+/// A script's answer: a tag and a detail.
+fn tagged(answer: Value) -> Result<(String, String)> {
+    decoded(answer, "a script's result")
 }
 
 fn number(text: &str) -> Result<u64> {
@@ -360,5 +366,5 @@ fn number(text: &str) -> Result<u64> {
 }
 
 fn bug(what: &str) -> Error {
-    Error::Bug(format!("the hot tier's contract was broken: {what}"))
+    Error::Bug(format!("the hot tier's contract is broken: {what}"))
 }

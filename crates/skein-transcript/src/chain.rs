@@ -1,26 +1,26 @@
-//! How a transcript is held: strands of entries, and the chain of strands its messages are read through.
+//! The structure of a transcript: strands of entries, and the chain of strands through which it is read.
 //!
-//! - An **entry** is a message or a change of the state slice, at a **position** counted from the very
-//!   beginning, ancestors included. Positions never change, so a fork and its source mean the same by one.
-//! - A **strand** is a run of entries of one transcript. It only grows at its end and is never edited. A
-//!   new transcript has one; a rewind begins the next; a fork begins its first where the source was cut.
-//! - A strand knows its **lineage**: the strands before it, nearest first, each with the part that is
-//!   inherited. At most [`Strand::KNOWN`] are written down, so a fork writes as much from a long history
-//!   as from a short one; whoever needs older ones asks the last that is known.
-//! - Every entry carries the hash of all entries up to it ([`Chain`]) and running [`Marks`], so one entry
-//!   tells all that a fork or rewind to it must know.
+//! - An **entry** is a message or a change of the state slice, at a **position** counted from the very beginning,
+//!   ancestors included. Positions never change, so they mean the same in a fork and in its source.
+//! - A **strand** is a sequence of entries of one transcript. It is append-only. A new transcript has one strand, a
+//!   rewind begins another, and a fork begins its first one where it leaves its source.
+//! - A strand stores its **lineage**: the strands before it, nearest first, each with the inherited part. It stores
+//!   at most [`Strand::KNOWN`] of them, so a fork of a long history writes no more than one of a short history; a
+//!   reader that needs older ones gets them from the last one stored.
+//! - Every entry carries the hash of all entries up to it ([`Chain`]) and running [`Marks`], so a fork or rewind
+//!   needs to read only one entry.
 //!
-//! A strand that was cut where it begins is left out of the lineage. Each link therefore stands for at
-//! least one entry, and walking a range costs no more links than it has entries.
+//! A strand of which nothing is inherited is not in the lineage. Each link therefore stands for at least one entry,
+//! and a walk over a range visits no more links than entries.
 
 use std::fmt;
 
 use skein_domain::Timestamp;
 
-use crate::id::{Run, TranscriptId};
-use crate::usage::Usage;
+use crate::id::{RunNumber, TranscriptId};
+use crate::usage::TokenUsage;
 
-/// The hash of an entry and everything before it: two that are equal have one past.
+/// The hash of an entry and everything before it: equal hashes mean equal histories.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Chain(pub [u8; 32]);
 
@@ -52,7 +52,7 @@ impl fmt::Debug for Chain {
     }
 }
 
-/// One stored entry. Tiers keep it as it is and look into nothing but the position.
+/// One stored entry. Tiers interpret only its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub position: u64,
@@ -62,7 +62,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The entry as one value, for tiers that know it by its position, and for segments.
+    /// The entry as one value, for segments and for tiers that store it under its position.
     pub fn to_bytes(&self) -> Vec<u8> {
         [self.chain.0.as_slice(), &self.payload].concat()
     }
@@ -77,20 +77,20 @@ impl Entry {
     }
 }
 
-/// A strand by name.
+/// Identifies a strand.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Place {
+pub struct StrandRef {
     pub transcript: TranscriptId,
     pub strand: u32,
 }
 
-/// An ancestor, and the part of it that is inherited: its entries from `start` to before `end`.
+/// An ancestor and the inherited part of it: its entries from `start` to before `end`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Link {
-    pub place: Place,
+pub struct InheritedRange {
+    pub place: StrandRef,
     pub start: u64,
     pub end: u64,
-    /// Of the last inherited entry, so that an ancestor that lost its tail and grew another is noticed.
+    /// The hash of the last inherited entry, to detect that an ancestor lost its tail and grew another.
     pub chain: Chain,
 }
 
@@ -99,11 +99,11 @@ pub struct Strand {
     /// The position of its first entry.
     pub start: u64,
     /// Nearest first; the first one ends at `start`.
-    pub lineage: Vec<Link>,
+    pub lineage: Vec<InheritedRange>,
 }
 
 impl Strand {
-    /// Most ancestors written down with one strand.
+    /// Most ancestors stored with one strand.
     pub const KNOWN: usize = 32;
 
     pub const ROOT: Self = Self {
@@ -111,9 +111,9 @@ impl Strand {
         lineage: vec![],
     };
 
-    /// The strand that goes on where this one, known as `place`, is cut: after the entry with `chain`.
-    pub(crate) fn cut(&self, place: Place, end: u64, chain: Chain) -> Self {
-        let link = Link {
+    /// The strand that continues after this one (`place`) is cut after the entry with `chain`.
+    pub(crate) fn cut(&self, place: StrandRef, end: u64, chain: Chain) -> Self {
+        let link = InheritedRange {
             place,
             start: self.start,
             end,
@@ -127,53 +127,52 @@ impl Strand {
     }
 }
 
-/// Part of one strand, on the way of a read.
+/// A part of one strand to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
-    pub(crate) place: Place,
+    pub(crate) place: StrandRef,
     pub(crate) from: u64,
     pub(crate) end: u64,
-    /// What the entry before `end` must have, where that is known.
+    /// The expected hash of the entry before `end`, if known.
     pub(crate) chain: Option<Chain>,
 }
 
-/// Running sums up to an entry, that one included.
+/// Running sums up to and including an entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
     pub messages: u64,
-    /// Where the state slice in force was written.
+    /// The position of the current state slice.
     pub state: Option<u64>,
 }
 
-/// Where a transcript was forked from.
+/// The point that a transcript was forked from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Origin {
+pub struct ForkOrigin {
     pub transcript: TranscriptId,
     pub end: u64,
     pub chain: Chain,
 }
 
-/// What a transcript is now.
+/// The current state of a transcript.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Head {
-    /// Grows with every change; a fork begins above its source.
+pub struct TranscriptHead {
+    /// Grows with every change; a fork's version starts above its source's.
     pub version: u64,
-    /// The latest run that was here; earlier ones write no more.
-    pub run: Run,
-    /// The strand that grows.
+    /// The latest run that wrote; earlier runs are fenced off.
+    pub run: RunNumber,
+    /// The strand that is appended to.
     pub strand: u32,
-    /// How many strands were begun.
     pub strands: u32,
     /// The position of the next entry.
     pub end: u64,
     pub chain: Chain,
     pub marks: Marks,
-    /// What all messages ever written here cost, hidden ones included, inherited ones not.
-    pub spent: Usage,
-    pub origin: Option<Origin>,
+    /// The cost of all messages ever written here, hidden ones included, inherited ones not.
+    pub spent: TokenUsage,
+    pub origin: Option<ForkOrigin>,
     pub created_at: Timestamp,
     pub touched_at: Timestamp,
-    /// The time of the latest message; none goes before it.
+    /// The time of the latest message; later messages never get an earlier time.
     pub said_at: Timestamp,
 }
 
@@ -186,7 +185,7 @@ mod tests {
         let mut strand = Strand::ROOT;
         for depth in 1..=1_000_u64 {
             let transcript = format!("t{depth}").parse().unwrap();
-            let place = Place {
+            let place = StrandRef {
                 transcript,
                 strand: 0,
             };

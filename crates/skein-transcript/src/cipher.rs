@@ -1,5 +1,5 @@
-//! How objects are wrapped before they leave for the cold tier: as they are (the default), or encrypted
-//! with a key of their tenant.
+//! How objects are wrapped for the cold tier: plain with a checksum (the default), or encrypted with a key of
+//! their tenant.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,19 +15,19 @@ const PLAIN: &[u8] = b"skein-object 1\n";
 const ENCRYPTED: &[u8] = b"skein-object 1 xchacha20poly1305\n";
 const NONCE: usize = 24;
 
-/// Called by the service only. An object that was changed, or that is not the one of its name, is refused.
+/// Only the service calls it. `open` refuses an object that was changed or that belongs to another name.
 pub trait Cipher: Send + Sync + fmt::Debug {
-    /// What names this content, one for each key that may have been in use, the present one first.
+    /// The fingerprints of this content, one per key that may have been in use, the present key first.
     fn fingerprints(&self, tenant: &TenantId, plain: &[u8]) -> Result<Vec<String>>;
     fn seal(&self, tenant: &TenantId, name: &Name, plain: &[u8]) -> Result<Vec<u8>>;
     fn open(&self, tenant: &TenantId, name: &Name, sealed: &[u8]) -> Result<Vec<u8>>;
 }
 
-/// No encryption; a checksum finds damage.
+/// No encryption; a checksum detects damage.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Plain;
+pub struct PlainCipher;
 
-impl Cipher for Plain {
+impl Cipher for PlainCipher {
     fn fingerprints(&self, _: &TenantId, plain: &[u8]) -> Result<Vec<String>> {
         Ok(vec![blake3::hash(plain).to_hex().to_string()])
     }
@@ -40,9 +40,9 @@ impl Cipher for Plain {
         if sealed.starts_with(ENCRYPTED) {
             return Err(Error::Unusable {
                 tier: "cold",
-                reason: format!("`{name}` is encrypted, and there are no keys"),
+                reason: format!("`{name}` is encrypted, but no keys are configured"),
                 hints: vec![format!(
-                    "name the key that tenant `{tenant}` had in `[transcripts.keys]`"
+                    "add the former key of tenant `{tenant}` to `[transcripts.keys]`"
                 )],
             });
         }
@@ -50,7 +50,7 @@ impl Cipher for Plain {
             .strip_prefix(PLAIN)
             .and_then(|rest| rest.split_first_chunk::<32>());
         let Some((sum, plain)) = rest else {
-            return Err(Error::corrupt(name, "it is not an object of ours"));
+            return Err(Error::corrupt(name, "it is not a Skein object"));
         };
         if blake3::hash(plain).as_bytes() != sum {
             return Err(Error::corrupt(name, "its checksum is wrong"));
@@ -59,15 +59,14 @@ impl Cipher for Plain {
     }
 }
 
-/// One key of one tenant.
 #[derive(Clone)]
-pub struct Key {
+pub struct TenantKey {
     id: String,
     secret: [u8; 32],
 }
 
-impl Key {
-    /// `id` is written beside what the key encrypts: 1 to 64 bytes, no secret.
+impl TenantKey {
+    /// `id` is stored beside what the key encrypts: 1 to 64 bytes, not secret.
     pub fn new(id: impl Into<String>, secret: [u8; 32]) -> Result<Self> {
         let id = id.into();
         if (1..=64).contains(&id.len()) {
@@ -77,7 +76,7 @@ impl Key {
         }
     }
 
-    /// Keyed, so that a name does not tell whether a guess of the content is right.
+    /// Keyed, so that a name does not confirm a guess of the content.
     fn fingerprint(&self, plain: &[u8]) -> String {
         let key = blake3::derive_key("skein transcript 1 fingerprints", &self.secret);
         blake3::keyed_hash(&key, plain).to_hex().to_string()
@@ -88,30 +87,30 @@ impl Key {
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for TenantKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Key({})", self.id)
     }
 }
 
-/// Encrypts with a tenant's first key, and reads with any of them. A tenant without keys is refused: it
-/// must not be written in the clear by an oversight.
+/// Encrypts with a tenant's first key and decrypts with any of them. Refuses a tenant without keys, so that a
+/// configuration mistake cannot store plain text.
 #[derive(Debug, Default)]
 pub struct KeyRing {
-    tenants: BTreeMap<TenantId, Vec<Key>>,
-    /// Those that were unencrypted before they had keys.
+    tenants: BTreeMap<TenantId, Vec<TenantKey>>,
+    /// Tenants with objects from before they had keys.
     plain: BTreeSet<TenantId>,
 }
 
 impl KeyRing {
-    /// The first of `keys` encrypts; the others are former ones.
+    /// The first of `keys` encrypts; the others only decrypt.
     #[must_use]
-    pub fn with(mut self, tenant: TenantId, keys: Vec<Key>) -> Self {
+    pub fn with(mut self, tenant: TenantId, keys: Vec<TenantKey>) -> Self {
         self.tenants.insert(tenant, keys);
         self
     }
 
-    /// Lets what the tenant wrote before it had keys be read. Nothing is written so again.
+    /// Allows reading the tenant's unencrypted objects from before it had keys. New ones are always encrypted.
     #[must_use]
     pub fn with_plain(mut self, tenant: TenantId) -> Self {
         self.plain.insert(tenant);
@@ -120,25 +119,25 @@ impl KeyRing {
 
     fn open_plain(&self, tenant: &TenantId, name: &Name, sealed: &[u8]) -> Result<Vec<u8>> {
         if self.plain.contains(tenant) {
-            return Plain.open(tenant, name, sealed);
+            return PlainCipher.open(tenant, name, sealed);
         }
         let hint = if self.keys(tenant).is_empty() {
-            format!("`{tenant}` has no key: name one in `[transcripts.keys]`, and `plain` after it")
+            format!("`{tenant}` has no key: add one to `[transcripts.keys]`, and `plain` after it")
         } else {
-            format!("name `plain` as the last of the keys of `{tenant}` in `[transcripts.keys]`")
+            format!("add `plain` as the last of the keys of `{tenant}` in `[transcripts.keys]`")
         };
         Err(Error::Unusable {
             tier: "cold",
-            reason: format!("`{name}` is not encrypted, and there are keys now"),
+            reason: format!("`{name}` is not encrypted, but keys are configured"),
             hints: vec![hint],
         })
     }
 
-    fn keys(&self, tenant: &TenantId) -> &[Key] {
+    fn keys(&self, tenant: &TenantId) -> &[TenantKey] {
         self.tenants.get(tenant).map_or(&[], Vec::as_slice)
     }
 
-    fn current(&self, tenant: &TenantId) -> Result<&Key> {
+    fn current(&self, tenant: &TenantId) -> Result<&TenantKey> {
         let missing = || Error::cold(format!("tenant `{tenant}` has no key to encrypt with"));
         self.keys(tenant).first().ok_or_else(missing)
     }
@@ -150,7 +149,7 @@ impl Cipher for KeyRing {
         let keys = self.keys(tenant).iter();
         let mut all: Vec<String> = keys.map(|key| key.fingerprint(plain)).collect();
         if self.plain.contains(tenant) {
-            all.extend(Plain.fingerprints(tenant, plain)?);
+            all.extend(PlainCipher.fingerprints(tenant, plain)?);
         }
         Ok(all)
     }
@@ -177,7 +176,7 @@ impl Cipher for KeyRing {
         }
         let damaged = |why: &str| Error::corrupt(name, why);
         let rest = sealed.strip_prefix(ENCRYPTED);
-        let rest = rest.ok_or_else(|| damaged("it is not encrypted, as it should be"))?;
+        let rest = rest.ok_or_else(|| damaged("it is not encrypted, although it should be"))?;
         let parts = rest.split_first().and_then(|(length, rest)| {
             let (id, rest) = rest.split_at_checked(usize::from(*length))?;
             let (nonce, body) = rest.split_first_chunk::<NONCE>()?;
@@ -185,13 +184,13 @@ impl Cipher for KeyRing {
         });
         let (id, nonce, body) = parts.ok_or_else(|| damaged("it ends too early"))?;
         let key = self.keys(tenant).iter().find(|key| key.id.as_bytes() == id);
-        let key = key.ok_or_else(|| damaged("the key it was encrypted with was not given"))?;
+        let key = key.ok_or_else(|| damaged("the key that encrypted it is not configured"))?;
         let payload = Payload {
             msg: body,
             aad: name.as_str().as_bytes(),
         };
         let plain = key.aead().decrypt(XNonce::from_slice(nonce), payload);
-        plain.map_err(|_| damaged("it was changed since it was encrypted"))
+        plain.map_err(|_| damaged("it was changed after it was encrypted"))
     }
 }
 
@@ -202,14 +201,14 @@ mod tests {
     fn ring(keys: &[(&str, u8)]) -> KeyRing {
         let keys = keys
             .iter()
-            .map(|(id, byte)| Key::new(*id, [*byte; 32]).unwrap());
+            .map(|(id, byte)| TenantKey::new(*id, [*byte; 32]).unwrap());
         KeyRing::default().with(TenantId::default_tenant(), keys.collect())
     }
 
     #[test]
     fn what_was_changed_moved_or_cut_is_refused() {
         let (tenant, name) = (TenantId::default_tenant(), Name::from_stored("a/b"));
-        let ciphers: [Box<dyn Cipher>; 2] = [Box::new(Plain), Box::new(ring(&[("k", 1)]))];
+        let ciphers: [Box<dyn Cipher>; 2] = [Box::new(PlainCipher), Box::new(ring(&[("k", 1)]))];
         for cipher in ciphers {
             let sealed = cipher.seal(&tenant, &name, b"secret").unwrap();
             assert_eq!(cipher.open(&tenant, &name, &sealed).unwrap(), b"secret");
@@ -228,14 +227,17 @@ mod tests {
     #[test]
     fn what_was_written_before_there_were_keys_is_read_where_that_is_said() {
         let (tenant, name) = (TenantId::default_tenant(), Name::from_stored("a/b"));
-        let before = Plain.seal(&tenant, &name, b"old").unwrap();
+        let before = PlainCipher.seal(&tenant, &name, b"old").unwrap();
         let error = ring(&[("k", 1)]).open(&tenant, &name, &before).unwrap_err();
         assert!(error.to_string().contains("not encrypted"), "{error}");
         assert!(error.hints()[0].contains("`plain`"), "{error:?}");
         let both = ring(&[("k", 1)]).with_plain(tenant.clone());
         assert_eq!(both.open(&tenant, &name, &before).unwrap(), b"old");
         let names = both.fingerprints(&tenant, b"old").unwrap();
-        assert_eq!(names[1..], Plain.fingerprints(&tenant, b"old").unwrap());
+        assert_eq!(
+            names[1..],
+            PlainCipher.fingerprints(&tenant, b"old").unwrap()
+        );
         assert_ne!(names[0], names[1]);
         let sealed = both.seal(&tenant, &name, b"new").unwrap();
         assert!(sealed.starts_with(ENCRYPTED), "it is never written again");

@@ -1,15 +1,15 @@
-//! What a cold tier must do for us. Implemented by [`crate::memory`] and by a sibling crate over
-//! `object_store`; called only by the service in this crate.
+//! The contract of a cold tier. Sibling crates implement it (over `object_store`, and in memory beside the suites);
+//! only the service in this crate calls it.
 //!
-//! Objects are of two kinds. **Segments** are named after what they hold and never change. A **manifest**,
-//! one for each transcript, names its segments; it is replaced only by who has seen the present one.
-//! The contract, checked by `cold_conformance!`:
+//! There are two kinds of objects. **Segments** are named after their content and never change. A **manifest**, one
+//! per transcript, names its segments; only a caller that has read the present one may replace it.
+//! `cold_conformance!` checks this contract:
 //! - **Whole objects.** A reader gets an object as it was put, or none; never a part.
-//! - **Conditions hold.** Of several puts with the same [`When`] at most one is done, from any number of
-//!   machines. An answer of [`Put::Refused`] means that nothing was written.
-//! - **Durable** once answered with `Ok`, and seen by every later call. After [`crate::Error::Unavailable`] the
-//!   outcome is unknown.
-//! - Nothing is checked of what objects hold: the service does that, and trusts no tier in it.
+//! - **Conditions hold.** Of several puts with the same [`PutCondition`] at most one succeeds, from any number of machines.
+//!   [`PutResult::Refused`] means that nothing was written.
+//! - **Durable** after `Ok`, and visible to every later call. After [`crate::Error::Unavailable`] the outcome is
+//!   unknown.
+//! - A tier does not check the content of objects. The service does, and trusts no tier.
 
 use std::fmt;
 
@@ -31,17 +31,17 @@ impl Name {
         Self(format!("{tenant}/segments/{id}/{hash}"))
     }
 
-    /// What the names of all manifests of a tenant begin with.
+    /// The prefix of the names of a tenant's manifests.
     pub(crate) fn manifests(tenant: &TenantId) -> Self {
         Self(format!("{tenant}/manifests/"))
     }
 
-    /// What the names of all segments of a transcript begin with.
+    /// The prefix of the names of a transcript's segments.
     pub(crate) fn segments(tenant: &TenantId, id: &TranscriptId) -> Self {
         Self(format!("{tenant}/segments/{id}/"))
     }
 
-    /// For tiers, which get names back from their store, and for the suite.
+    /// For tiers, which read names from their store, and for the suite.
     pub fn from_stored(name: impl Into<String>) -> Self {
         Self(name.into())
     }
@@ -57,7 +57,7 @@ impl fmt::Display for Name {
     }
 }
 
-/// The store's own mark of one state of an object (an ETag, a generation, a hash). Another state has another.
+/// The store's identifier of one state of an object (an ETag, a generation, a hash); every state has another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tag(pub String);
 
@@ -67,15 +67,15 @@ pub struct Object {
     pub tag: Tag,
 }
 
-/// When a put is done.
+/// The condition of a put.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum When {
+pub enum PutCondition {
     Absent,
     Unchanged(Tag),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Put {
+pub enum PutResult {
     Done,
     Refused,
 }
@@ -83,12 +83,17 @@ pub enum Put {
 pub trait Cold: Send + Sync + fmt::Debug {
     fn get<'a>(&'a self, name: &'a Name) -> Pending<'a, Option<Object>>;
 
-    fn put<'a>(&'a self, name: &'a Name, body: Vec<u8>, when: When) -> Pending<'a, Put>;
+    fn put<'a>(
+        &'a self,
+        name: &'a Name,
+        body: Vec<u8>,
+        when: PutCondition,
+    ) -> Pending<'a, PutResult>;
 
-    /// Removes the object; fine when there is none.
+    /// Removes the object, if it exists.
     fn delete<'a>(&'a self, name: &'a Name) -> Pending<'a, ()>;
 
-    /// Up to `limit` names that begin with `prefix` (which ends in `/`) and come after `after`, in order.
+    /// Up to `limit` names with `prefix` (which ends in `/`) after `after`, in order.
     fn list<'a>(
         &'a self,
         prefix: &'a Name,

@@ -1,23 +1,23 @@
-//! Summaries stand for what they cover: the covered messages are hidden from a model, never deleted.
+//! Summaries replace the messages they cover: a model no longer sees those messages, but none is deleted.
 
-use crate::message::{Covers, Placed};
+use crate::message::{CoveredRange, PositionedMessage};
 
-/// What is hidden by the summaries seen so far, on a walk from the newest message to the oldest. A later
-/// summary is met first, so one that is itself covered hides nothing.
+/// The positions that summaries hide, collected from the newest message to the oldest. A later summary comes
+/// first, so a summary that is itself covered hides nothing.
 #[derive(Debug, Default)]
-pub(crate) struct Veil {
-    ranges: Vec<Covers>,
+pub(crate) struct CoveredRanges {
+    ranges: Vec<CoveredRange>,
 }
 
-impl Veil {
-    /// Whether `position` is hidden, and where what hides it begins.
+impl CoveredRanges {
+    /// Whether `position` is hidden; returns the start of the range that hides it.
     pub(crate) fn over(&self, position: u64) -> Option<u64> {
-        let hiding = |c: &&Covers| (c.from..c.end).contains(&position);
+        let hiding = |c: &&CoveredRange| (c.from..c.end).contains(&position);
         self.ranges.iter().filter(hiding).map(|c| c.from).min()
     }
 
-    /// Takes the next older message; `true` if it is seen.
-    pub(crate) fn admits(&mut self, placed: &Placed) -> bool {
+    /// Takes the next older message; returns whether it is visible.
+    pub(crate) fn admits(&mut self, placed: &PositionedMessage) -> bool {
         if self.over(placed.position).is_some() {
             return false;
         }
@@ -26,17 +26,21 @@ impl Veil {
     }
 }
 
-/// Puts what was seen in order: a summary stands where the first message it covers stood.
-pub(crate) fn arrange(mut seen: Vec<Placed>) -> Vec<Placed> {
+/// Orders visible messages: a summary takes the position of the first message it covers.
+pub(crate) fn arrange(mut seen: Vec<PositionedMessage>) -> Vec<PositionedMessage> {
     seen.sort_by_key(|p| (p.message.covers.map_or(p.position, |c| c.from), p.position));
     seen
 }
 
-/// What a model is shown of `messages`, which are in order.
-pub fn effective(messages: Vec<Placed>) -> Vec<Placed> {
-    let mut veil = Veil::default();
+/// The part of `messages`, which are in order, that a model sees.
+pub fn effective(messages: Vec<PositionedMessage>) -> Vec<PositionedMessage> {
+    let mut covered = CoveredRanges::default();
     let newest_first = messages.into_iter().rev();
-    arrange(newest_first.filter(|placed| veil.admits(placed)).collect())
+    arrange(
+        newest_first
+            .filter(|placed| covered.admits(placed))
+            .collect(),
+    )
 }
 
 #[cfg(test)]
@@ -44,18 +48,19 @@ mod tests {
     use skein_domain::Timestamp;
 
     use super::*;
-    use crate::message::{Message, Role};
+    use crate::message::{Message, MessageRole};
 
     fn check(covers: &[(u64, u64, u64)], expected: &[u64]) {
         let message = |position: u64| {
             let id = format!("m{position}").parse().unwrap();
-            let mut message = Message::new(id, Role::User, vec![], Timestamp::from_micros(0));
+            let mut message =
+                Message::new(id, MessageRole::User, vec![], Timestamp::from_micros(0));
             let cover = covers.iter().find(|c| c.0 == position);
-            message.covers = cover.map(|(_, from, end)| Covers {
+            message.covers = cover.map(|(_, from, end)| CoveredRange {
                 from: *from,
                 end: *end,
             });
-            Placed {
+            PositionedMessage {
                 position,
                 message,
                 damage: None,

@@ -1,4 +1,4 @@
-//! What a transcript can fail with.
+//! Errors of transcripts.
 
 use skein_domain as domain;
 use skein_domain::Kind;
@@ -10,26 +10,26 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Error {
-    /// The request itself was at fault; nothing was written.
+    /// The request is at fault; nothing was written.
     #[error(transparent)]
     Domain(#[from] domain::Error),
-    /// A later run writes here now; nothing was written.
+    /// A later run has taken over; nothing was written.
     #[error("transcript `{transcript}` is written by run {actual}, not by run {expected}")]
     Fenced {
         transcript: TranscriptId,
         expected: u64,
         actual: u64,
     },
-    /// A message of this id is there and says something else; nothing was written.
-    #[error("message `{message}` of transcript `{transcript}` is there with other content")]
+    /// A message with this id and other content exists; nothing was written.
+    #[error("message `{message}` of transcript `{transcript}` already exists with other content")]
     Reused {
         transcript: TranscriptId,
         message: MessageId,
     },
-    /// The hot and the cold copy both went on from a common past. Both were left as they are.
-    #[error("the hot and the cold copy of transcript `{transcript}` have each gone their own way")]
+    /// The hot and the cold copy continued differently from a common history. Both are unchanged.
+    #[error("the hot and the cold copy of transcript `{transcript}` have diverged")]
     Diverged { transcript: TranscriptId },
-    #[error("{what} has {size} bytes; at most {limit} are taken")]
+    #[error("{what} has {size} bytes; the limit is {limit}")]
     TooLarge {
         what: &'static str,
         size: usize,
@@ -37,34 +37,34 @@ pub enum Error {
     },
     #[error("{what} is nested more than {limit} levels deep")]
     TooDeep { what: String, limit: usize },
-    /// A tier could not do it now. Of a write the outcome is unknown; every write can be repeated.
+    /// A tier cannot do it now. The outcome of a write is unknown; every write can be repeated.
     #[error("the {tier} tier is unavailable: {reason}")]
     Unavailable { tier: &'static str, reason: String },
-    /// A tier does not let us. Nothing was written, and asking again does not help.
+    /// A tier denies access. Nothing was written, and a retry does not help.
     #[error("the {tier} tier refuses access: {reason}")]
     Denied {
         tier: &'static str,
         reason: String,
         hint: String,
     },
-    /// A tier is not as it must be for us. Nothing was written, and asking again does not help.
-    #[error("the {tier} tier is not set up: {reason}")]
+    /// A tier is not configured as Skein needs it. Nothing was written, and a retry does not help.
+    #[error("the {tier} tier is not configured: {reason}")]
     Misconfigured {
         tier: &'static str,
         reason: String,
         hint: String,
     },
-    /// Nothing of a tier can be used until someone sees to it. Nothing was written.
+    /// A person must repair the tier first. Nothing was written.
     #[error("the {tier} tier cannot be used: {reason}")]
     Unusable {
         tier: &'static str,
         reason: String,
         hints: Vec<String>,
     },
-    /// What a tier gave is not what was put there. Nothing was changed because of it.
+    /// A tier returned something other than what was stored there. Nothing was changed.
     #[error("{what} is damaged: {reason}")]
     Corrupt { what: String, reason: String },
-    /// An invariant of ours does not hold; nothing was written.
+    /// An internal invariant does not hold; nothing was written.
     #[error("internal error: {0}")]
     Bug(String),
 }
@@ -115,25 +115,25 @@ impl Error {
         let hint = match self {
             Self::Domain(e) => return e.hints(),
             Self::Fenced { transcript, .. } => {
-                format!("`skein show {transcript}` tells which run is at work")
+                    format!("`skein show {transcript}` shows the current run")
             }
             Self::Reused { .. } => "use a new id for a new message".into(),
             Self::Diverged { transcript } => format!(
-                "`skein transcript export {transcript}` saves the hot copy; both copies were kept"
+                    "`skein transcript export {transcript}` saves the hot copy; both copies are unchanged"
             ),
             Self::TooLarge { what, limit, .. } => format!(
-                "{what} may have {} MiB; put larger things into a file and refer to it",
+                    "{what} may have {} MiB; put larger content into a file and refer to it",
                 limit >> 20
             ),
             Self::TooDeep { .. } => {
                 "nothing was written; pass deeper structures as a string of JSON".into()
             }
             Self::Unavailable { .. } => {
-                "try again in a while: a repeated call has one effect".into()
+                    "try again later: a repeated call has one effect".into()
             }
             Self::Denied { hint, .. } | Self::Misconfigured { hint, .. } => hint.clone(),
             Self::Unusable { hints, .. } => return hints.clone(),
-            Self::Corrupt { .. } => "nothing was changed; restore it from a backup. `skein doctor` checks the home's files".into(),
+                Self::Corrupt { .. } => "nothing was changed; restore it from a backup. `skein doctor` checks the home's files".into(),
             Self::Bug(_) => "please report this with the daemon's log".into(),
         };
         vec![hint]

@@ -1,20 +1,20 @@
-//! What a hot tier must do for us. Implemented by [`crate::memory`] and by sibling crates (SQLite, Redis);
-//! called only by the service in this crate.
+//! The contract of a hot tier. Sibling crates implement it (SQLite, Redis, and in memory beside the suites); only
+//! the service in this crate calls it.
 //!
-//! The tier decides nothing: the service reads, decides, and hands over one [`Change`] that names the
-//! version it was decided on. The contract, checked by `hot_conformance!`:
-//! - **One tenant, one transcript.** A call touches what belongs to the tenant and transcript it names and
-//!   nothing else. So all keys of one transcript can carry one hash tag: a fork refers to strands of other
-//!   transcripts, but those are only ever read, by calls of their own.
-//! - **A transcript exists when its head does.** Without a head, [`Hot::look`], [`Hot::strands`],
-//!   [`Hot::read`] and [`Hot::find`] answer `None`, whatever else is left lying about.
-//! - **Atomic and durable.** [`Hot::commit`] and [`Hot::evict`] happen whole or not at all; once answered
-//!   with `Ok` they survive power loss. After [`crate::Error::Unavailable`] the outcome is unknown, but never half.
-//! - **Serial.** Commits of one transcript see each other's effects in one order. There is no order
-//!   between transcripts.
-//! - **Snapshots.** One call sees one committed state. Two calls may see two; the service copes.
-//! - **Cancelling.** A dropped future leaves the call done or not done, never half.
-//! - **Expiry**, where a tier has it, counts from the last write, of everything of a transcript at once.
+//! The tier decides nothing: the service reads, decides, and passes one [`TranscriptBatch`] with the version it decided on.
+//! `hot_conformance!` checks this contract:
+//! - **One tenant, one transcript.** A call touches only the tenant and the transcript it names. All keys of one
+//!   transcript can therefore share a hash tag: a fork refers to strands of other transcripts, but separate calls
+//!   read those.
+//! - **A transcript exists if its head does.** Without a head, [`Hot::look`], [`Hot::strands`], [`Hot::read`] and
+//!   [`Hot::find`] return `None`, whatever else is stored.
+//! - **Atomic and durable.** [`Hot::commit`] and [`Hot::evict`] happen completely or not at all; after `Ok` they
+//!   survive power loss. After [`crate::Error::Unavailable`] the outcome is unknown, but never partial.
+//! - **Serial.** Commits of one transcript have one order, in which each sees the effects of those before. There is
+//!   no order between transcripts.
+//! - **Snapshots.** One call sees one committed state. Two calls may see different states; the service handles it.
+//! - **Cancellation.** A dropped future leaves the call done or not done, never partial.
+//! - **Expiry**, if a tier has it, counts from the last write and affects all data of a transcript at once.
 
 use std::fmt;
 use std::pin::Pin;
@@ -27,17 +27,17 @@ use crate::id::{MessageId, TranscriptId};
 
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
-/// A head as the tier sees it.
+/// A head as stored by the tier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeadRow {
     pub version: u64,
-    /// When the transcript was last changed, by the caller's clock.
+    /// The time of the transcript's last change, by the caller's clock.
     pub touched_at: Timestamp,
     /// JSON, in the form of [`crate::record`]; below 1 KiB.
     pub body: String,
 }
 
-/// A strand as the tier sees it; written once.
+/// A strand as stored by the tier; written once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StrandRow {
     pub number: u32,
@@ -45,52 +45,52 @@ pub struct StrandRow {
     pub body: String,
 }
 
-/// An entry to be stored, and the id it is to be found by.
+/// An entry to store, with the id under which it is found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewEntry {
     pub entry: Entry,
-    /// Ids are unique within a strand; the service sees to it.
+    /// The service ensures that ids are unique within a strand.
     pub id: Option<MessageId>,
 }
 
-/// Where a transcript wrote an id, be it hidden by a rewind since or not: the service knows which are.
+/// A position where a transcript wrote an id. The service knows whether a rewind has hidden it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Spot {
+pub struct IdLocation {
     pub strand: u32,
     pub position: u64,
 }
 
-/// What the caller knows of the ids it brings.
+/// What the caller knows about the ids of its entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ids {
-    /// Nothing, but most are new: if the transcript ever wrote one of them, nothing is done and the answer is
-    /// [`Commit::Known`]. Saves an append the look before it.
+pub enum KnownIds {
+    /// Nothing, but most are new: if the transcript ever wrote one of them, the tier does nothing and answers
+    /// [`Commit::Known`]. This saves an append a lookup.
     Unseen,
-    /// It has looked at this version; those that are there are hidden.
+    /// It has looked them up at this version; existing ones are hidden.
     Seen,
 }
 
-/// Everything one commit does, in this order, if the transcript is at `expected`.
+/// All effects of one commit, in this order, if the transcript is at `expected`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
-    /// The head, with the version and the body it must have: a writer may go on from what it has sent and not
-    /// heard of, and another may have come to the same version. `None`: there is no head. Then what an earlier
-    /// life left is removed first.
+pub struct TranscriptBatch {
+    /// The head with the version and the body it must have. The body matters because a writer may continue from a
+    /// commit that is not yet acknowledged, while another writer reached the same version. `None` means no head; the
+    /// tier then first removes the remains of an earlier transcript.
     pub expected: Option<HeadRow>,
     /// Replaces the head. Its version is above `expected`.
     pub head: HeadRow,
-    /// Begins these strands; their numbers are new.
+    /// New strands, with unused numbers.
     pub strands: Vec<StrandRow>,
-    /// Added at the end of this strand, consecutive.
+    /// Appended to this strand, with consecutive positions.
     pub entries: (u32, Vec<NewEntry>),
-    pub ids: Ids,
-    /// Makes staged entries the transcript's own, with their ids. Only with `expected: None`.
-    pub adopt: Option<Stage>,
+    pub ids: KnownIds,
+    /// Makes staged entries, with their ids, part of the transcript. Only with `expected: None`.
+    pub adopt: Option<StagedEntries>,
 }
 
-/// Entries put aside by [`Hot::stage`], and how many of each strand there must be.
+/// Entries staged by [`Hot::stage`], with the expected number per strand.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stage {
+pub struct StagedEntries {
     pub token: String,
     pub strands: Vec<(u32, u64)>,
 }
@@ -98,26 +98,26 @@ pub struct Stage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Commit {
     Done,
-    /// Nothing was written; the head is another one, at this version, or there is none.
+    /// Not written: the head differs and has this version, or does not exist.
     Stale {
         actual: Option<u64>,
     },
-    /// Nothing was written; the stage does not hold what it should.
+    /// Not written: the stage is not complete.
     Unstaged,
-    /// Nothing was written; an id was written before. Only with [`Ids::Unseen`].
+    /// Not written: an id exists. Only with [`KnownIds::Unseen`].
     Known,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Evict {
-    /// Also when there was nothing.
+pub enum Eviction {
+    /// Also if there was nothing to remove.
     Done,
-    /// Nothing was removed; the head is at this version.
+    /// Not removed: the head has this version.
     Stale { actual: u64 },
 }
 
-/// Part of a strand to read: at least the entry at `from` if it is there, then on up to `end` or until
-/// about `bytes` of payload are together.
+/// A part of a strand to read: the entry at `from`, if it exists, then more up to `end` or until about `bytes` of
+/// payload are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     pub strand: u32,
@@ -128,9 +128,9 @@ pub struct Range {
 
 /// One page of [`Hot::list`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
+pub struct TranscriptListing {
     pub transcripts: Vec<(TranscriptId, HeadRow)>,
-    /// Where to go on; `None` at the end. Meant for the tier that gave it only.
+    /// The next cursor; `None` at the end. Only valid for the same tier.
     pub next: Option<String>,
 }
 
@@ -150,7 +150,7 @@ pub trait Hot: Send + Sync + fmt::Debug {
         limit: usize,
     ) -> Pending<'a, Option<Vec<StrandRow>>>;
 
-    /// Entries in the order of their positions, without gaps; none if `from` is beyond the strand's end.
+    /// Entries by position, without gaps; none if `from` is beyond the strand's end.
     fn read<'a>(
         &'a self,
         tenant: &'a TenantId,
@@ -158,24 +158,24 @@ pub trait Hot: Send + Sync + fmt::Debug {
         range: Range,
     ) -> Pending<'a, Option<Vec<Entry>>>;
 
-    /// Where the transcript wrote each of `ids`, in their order; the spots of one by strand.
+    /// The positions where the transcript wrote each of `ids`, in their order; those of one id by strand.
     fn find<'a>(
         &'a self,
         tenant: &'a TenantId,
         id: &'a TranscriptId,
         ids: &'a [MessageId],
-    ) -> Pending<'a, Option<Vec<Vec<Spot>>>>;
+    ) -> Pending<'a, Option<Vec<Vec<IdLocation>>>>;
 
     fn commit<'a>(
         &'a self,
         tenant: &'a TenantId,
         id: &'a TranscriptId,
-        change: Change,
+        change: TranscriptBatch,
     ) -> Pending<'a, Commit>;
 
-    /// Puts entries of a strand aside under `token`, where nobody sees them until they are adopted. The
-    /// same entry may be staged again, by several callers at once: who uses one token stages one content.
-    /// What was staged is gone once any head of the transcript is written or evicted.
+    /// Stages entries of a strand under `token`; they are invisible until a commit adopts them. Several callers may
+    /// stage the same entry again: the same token always means the same content. Writing or evicting any head of the
+    /// transcript removes its stages.
     fn stage<'a>(
         &'a self,
         tenant: &'a TenantId,
@@ -190,14 +190,14 @@ pub trait Hot: Send + Sync + fmt::Debug {
         tenant: &'a TenantId,
         id: &'a TranscriptId,
         expected: u64,
-    ) -> Pending<'a, Evict>;
+    ) -> Pending<'a, Eviction>;
 
-    /// About `limit` transcripts of the tenant, each once if it stays as it is, in any order. What
-    /// changes meanwhile may be left out: sweeps come again.
+    /// About `limit` transcripts of the tenant in any order, each once if it does not change. Transcripts that change
+    /// meanwhile may be missing: sweeps repeat.
     fn list<'a>(
         &'a self,
         tenant: &'a TenantId,
         cursor: Option<String>,
         limit: usize,
-    ) -> Pending<'a, Listed>;
+    ) -> Pending<'a, TranscriptListing>;
 }

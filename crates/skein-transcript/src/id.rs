@@ -1,4 +1,4 @@
-//! Names of transcripts and messages, and the number that fences writers.
+//! Ids of transcripts and messages, and the run number that fences writers.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,51 +7,36 @@ use skein_domain::{Invalid, SessionId};
 
 pub use skein_domain::MessageId;
 
-macro_rules! text_id {
-    ($(#[$doc:meta])* $name:ident, $what:literal, $check:path, $expected:literal) => {
-        $(#[$doc])*
-        #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub struct $name(String);
+/// A transcript within its tenant; usually the id of its session. Safe in paths and object names, also on
+/// case-insensitive file systems.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TranscriptId(String);
 
-        impl $name {
-            pub fn as_str(&self) -> &str {
-                &self.0
-            }
-        }
-
-        impl FromStr for $name {
-            type Err = Invalid;
-            fn from_str(value: &str) -> Result<Self, Invalid> {
-                if $check(value) {
-                    Ok(Self(value.to_owned()))
-                } else {
-                    Err(Invalid::new($what, value, $expected))
-                }
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
-            }
-        }
-    };
+impl TranscriptId {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
 }
 
-fn transcript(value: &str) -> bool {
-    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-    (1..=128).contains(&value.len())
-        && value
-            .bytes()
-            .all(|b| plain(b) || matches!(b, b'-' | b'_' | b'.'))
-        && plain(value.as_bytes()[0])
+impl FromStr for TranscriptId {
+    type Err = Invalid;
+    fn from_str(value: &str) -> Result<Self, Invalid> {
+        let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+        let allowed = |b: u8| plain(b) || matches!(b, b'-' | b'_' | b'.');
+        let length_fits = (1..=128).contains(&value.len());
+        if length_fits && value.bytes().all(allowed) && plain(value.as_bytes()[0]) {
+            return Ok(Self(value.to_owned()));
+        }
+        let why =
+            "expected 1 to 128 of a-z, 0-9, `-`, `_` and `.`, starting with a letter or digit";
+        Err(Invalid::new("transcript id", value, why))
+    }
 }
 
-text_id! {
-    /// A transcript within its tenant: the id of its session, as a rule. Safe as a part of a path or of
-    /// an object's name, on file systems that do not tell cases apart too.
-    TranscriptId, "transcript id", transcript,
-    "expected 1 to 128 of a-z, 0-9, `-`, `_` and `.`, starting with a letter or digit"
+impl fmt::Display for TranscriptId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
 }
 
 impl From<&SessionId> for TranscriptId {
@@ -60,11 +45,11 @@ impl From<&SessionId> for TranscriptId {
     }
 }
 
-/// Which launch of a session's agent writes. Only the latest may.
+/// The launch of a session's agent that writes. Only the latest may.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Run(pub u64);
+pub struct RunNumber(pub u64);
 
-impl fmt::Display for Run {
+impl fmt::Display for RunNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }

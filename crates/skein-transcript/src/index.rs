@@ -1,11 +1,10 @@
-//! What a search index must do for us. Called only by [`crate::search`]; implemented by sibling crates.
+//! The contract of a search index. Only [`crate::search`] calls it; sibling crates implement it.
 //!
-//! An index holds copies: whatever it loses is read from the transcripts again. So it need not be as durable
-//! as they are, but it must know how far it is:
-//! - **Marks.** [`Index::update`] changes the documents and the mark of one transcript together or not at all,
-//!   and only if the mark is the one it was decided on. Thus no crash and no second updater loses or doubles
-//!   a document.
-//! - **Walls.** A call sees documents of its own tenant only, in what it finds and in how that is ranked (L7).
+//! An index contains copies, and can be rebuilt from the transcripts. So it need not be as durable as they are, but
+//! it must know how far it is:
+//! - **Marks.** [`SearchIndex::update`] changes the documents and the mark of one transcript atomically, and only if the
+//!   mark is the expected one. So no crash and no second updater loses or duplicates a document.
+//! - **Tenants.** A call sees only documents of its own tenant, in its hits and in their ranks (L7).
 //! - **Snapshots.** One search sees one committed state.
 
 use std::fmt;
@@ -16,37 +15,36 @@ use skein_domain::{TenantId, Timestamp};
 use crate::chain::Chain;
 use crate::hot::Pending;
 use crate::id::{MessageId, TranscriptId};
-use crate::message::Role;
+use crate::message::MessageRole;
 use crate::search::Terms;
 
-/// How far a transcript is in the index.
+/// How far a transcript is indexed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// When the transcript was made, so that another one of the same name is told apart.
+    /// The transcript's creation time, to detect another transcript of the same name.
     pub life: Timestamp,
-    /// The strand that grew.
+    /// The strand that was appended to.
     pub strand: u32,
-    /// Entries before this position were seen.
+    /// The position up to which entries are indexed.
     pub end: u64,
-    /// Of the entry before `end`.
+    /// The hash of the entry before `end`.
     pub chain: Chain,
 }
 
-/// One message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document {
     pub position: u64,
     pub message: MessageId,
-    pub role: Role,
+    pub role: MessageRole,
     pub at: Timestamp,
     pub text: String,
 }
 
-/// What becomes of the documents a transcript has.
+/// What happens to a transcript's existing documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Earlier {
+pub enum ExistingDocuments {
     Kept,
-    /// Those at or beyond the position were rewound.
+    /// Those at or after the position are rewound.
     RewoundFrom(u64),
     Removed,
 }
@@ -55,38 +53,38 @@ pub enum Earlier {
 pub struct Update {
     pub expected: Option<Mark>,
     pub mark: Mark,
-    pub earlier: Earlier,
-    /// What the transcript belongs to, for filters.
+    pub earlier: ExistingDocuments,
+    /// The transcript's project, for filters.
     pub project: Option<String>,
     pub documents: Vec<Document>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Updated {
+pub enum IndexUpdateResult {
     Done,
-    /// Nothing was written; the mark is another one.
+    /// Not written: the mark differs.
     Stale,
 }
 
-/// Whether a message is part of the transcript that wrote it.
+/// Whether a message is still shown by the transcript that wrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum MessageVisibility {
     Shown,
-    /// Forks made before the rewind may still have it.
+    /// Forks made before the rewind may still show it.
     Rewound,
 }
 
-/// What to look for. All filters must hold.
+/// A query. All filters must match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Search {
     pub terms: Terms,
     pub transcript: Option<TranscriptId>,
     pub project: Option<String>,
-    pub role: Option<Role>,
+    pub role: Option<MessageRole>,
     pub since: Option<Timestamp>,
-    /// `Shown`: only those. `Rewound`: these too.
-    pub standing: Standing,
-    /// At least 1 and at most [`Search::MOST`] are taken for it.
+    /// `Shown` excludes rewound messages; `Rewound` includes them.
+    pub standing: MessageVisibility,
+    /// Clamped to 1 to [`Search::MOST`].
     pub limit: usize,
     /// From an earlier page of the same search.
     pub cursor: Option<String>,
@@ -95,7 +93,7 @@ pub struct Search {
 impl Search {
     pub const MOST: usize = 200;
 
-    /// Everything shown that has these terms.
+    /// Finds everything shown that has these terms.
     pub fn new(terms: Terms, limit: usize) -> Self {
         Self {
             terms,
@@ -103,14 +101,14 @@ impl Search {
             project: None,
             role: None,
             since: None,
-            standing: Standing::Shown,
+            standing: MessageVisibility::Shown,
             limit,
             cursor: None,
         }
     }
 }
 
-/// Part of a message's text, and where in it the terms are.
+/// A part of a message's text, with the positions of the terms.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Excerpt {
     pub text: String,
@@ -124,9 +122,9 @@ pub struct Hit {
     pub project: Option<String>,
     pub position: u64,
     pub message: MessageId,
-    pub role: Role,
+    pub role: MessageRole,
     pub at: Timestamp,
-    pub standing: Standing,
+    pub standing: MessageVisibility,
     /// Larger is better; comparable within one page only.
     pub score: f64,
     pub excerpt: Excerpt,
@@ -136,11 +134,11 @@ pub struct Hit {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hits {
     pub hits: Vec<Hit>,
-    /// Where to go on; `None` at the end. What is indexed meanwhile is left out of later pages.
+    /// The next cursor; `None` at the end. Later pages do not contain what is indexed meanwhile.
     pub next: Option<String>,
 }
 
-pub trait Index: Send + Sync + fmt::Debug {
+pub trait SearchIndex: Send + Sync + fmt::Debug {
     fn mark<'a>(&'a self, tenant: &'a TenantId, id: &'a TranscriptId) -> Pending<'a, Option<Mark>>;
 
     fn update<'a>(
@@ -148,11 +146,11 @@ pub trait Index: Send + Sync + fmt::Debug {
         tenant: &'a TenantId,
         id: &'a TranscriptId,
         update: Update,
-    ) -> Pending<'a, Updated>;
+    ) -> Pending<'a, IndexUpdateResult>;
 
-    /// Takes a transcript out, its mark too. Also when it is not there.
+    /// Removes a transcript and its mark, if present.
     fn remove<'a>(&'a self, tenant: &'a TenantId, id: &'a TranscriptId) -> Pending<'a, ()>;
 
-    /// A cursor that this index did not give is [`skein_domain::Invalid`].
+    /// A cursor that this index did not issue is [`skein_domain::Invalid`].
     fn search<'a>(&'a self, tenant: &'a TenantId, search: &'a Search) -> Pending<'a, Hits>;
 }

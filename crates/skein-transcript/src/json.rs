@@ -1,7 +1,7 @@
 //! JSON of bounded depth.
 //!
-//! What a transcript stores is read back by parsers that give up at 128 levels, the clients' among them. So a value
-//! that is stored is never deeper than [`DEEPEST`], which leaves room for the forms around it.
+//! Parsers, those of clients included, give up at 128 levels. So a stored value is never deeper than [`DEEPEST`],
+//! which leaves room for the structures around it.
 
 use std::fmt;
 
@@ -10,15 +10,15 @@ use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny};
 use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// Most levels of arrays and objects in a value that a transcript holds.
+/// Most levels of arrays and objects in a stored value.
 pub const DEEPEST: usize = 64;
-/// Stands where deeper levels were.
+/// Replaces deeper levels.
 pub const OMITTED: &str = "[omitted: nested too deeply]";
-/// Most levels of a whole document: the parser gives up a little later.
+/// Most levels of a whole document, a little below the parser's limit.
 const DOCUMENT: usize = 100;
 
 /// Whether the value has more than [`DEEPEST`] levels.
-pub fn is_too_deep(value: &Value) -> bool {
+pub(crate) fn is_too_deep(value: &Value) -> bool {
     exceeds(value, DEEPEST)
 }
 
@@ -44,8 +44,8 @@ fn cut(value: &mut Value, levels: usize) {
     }
 }
 
-/// Reads a document of any depth. Levels that no parser takes are replaced by [`OMITTED`], so that a line of an
-/// agent's file that is nested too deeply is still read.
+/// Reads a document of any depth and replaces levels that no parser accepts by [`OMITTED`], so that a deeply nested
+/// line of an agent's file is still read.
 pub fn read<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
     serde_json::from_str(text).or_else(|error| {
         let mut reader = serde_json::Deserializer::from_str(text);
@@ -57,7 +57,7 @@ pub fn read<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
     })
 }
 
-/// A value that is cut at [`DEEPEST`] levels while it is read.
+/// A value that is truncated at [`DEEPEST`] levels while it is read.
 #[derive(Debug)]
 pub(crate) struct Pruned(pub(crate) Value);
 
@@ -67,7 +67,7 @@ impl<'de> Deserialize<'de> for Pruned {
     }
 }
 
-/// Reads a value of at most so many levels and skips what is deeper, which takes no stack.
+/// Reads a value of at most this many levels and skips deeper ones without recursion.
 struct Levels(usize);
 
 impl<'de> DeserializeSeed<'de> for Levels {

@@ -1,31 +1,26 @@
 //! Transcripts: durable, forkable, tiered.
 //!
-//! - [`message`], [`state`], [`usage`]: what a transcript holds, within the bounds of [`json`]. [`record`] is how it
-//!   is written down, and how entries are read that cannot be decoded.
-//! - [`chain`]: strands and lineages, by which a fork costs the same at any length (L11).
-//! - [`hot`] and [`cold`]: what the two tiers must do for us. Small, untyped, and all that a tier
-//!   implements; [`memory`] has strict ones. [`cipher`] is what wraps objects on their way out.
-//! - [`service`]: the way in, for one tenant (L7): append, read, fork, rewind, flush, hydrate.
-//! - [`search`]: messages by their words, for one tenant; [`index`] is what it needs for that.
-//! - [`repair`] and [`compaction`]: what a model is shown. [`zeitlich`] reads and writes that system's blob.
+//! - [`message`], [`state`], [`usage`]: the contents of a transcript, within the bounds of [`json`]. [`record`] has
+//!   their stored forms, and reads what it can of entries that cannot be decoded.
+//! - [`chain`]: strands and lineages, which make a fork cost the same at any length (L11).
+//! - [`hot`] and [`cold`]: the contracts of the two tiers. Small, untyped, and all that a tier implements.
+//!   [`cipher`] wraps objects for the cold tier.
+//! - [`service`]: the API for one tenant (L7): append, read, fork, rewind, flush, hydrate.
+//! - [`search`]: finds messages by their words, for one tenant; [`index`] is the contract of the search index.
+//! - [`repair`] and [`compaction`]: what a model sees. [`zeitlich`] reads and writes that system's snapshots.
 //!
-//! Not here: clocks, databases, networks, and deciding when to flush.
-//! First place to read: [`chain`].
+//! Not here: clocks, databases, networks, and the decision when to flush.
+//! Start with [`chain`].
 
 pub mod chain;
 pub mod cipher;
 pub mod cold;
 pub mod compaction;
-#[cfg(feature = "conformance")]
-pub mod conformance;
 pub mod error;
-#[cfg(feature = "conformance")]
-pub mod fault;
 pub mod hot;
 pub mod id;
 pub mod index;
 pub mod json;
-pub mod memory;
 pub mod message;
 mod objects;
 pub mod record;
@@ -39,10 +34,10 @@ pub mod zeitlich;
 pub use cold::Cold;
 pub use error::{Error, Result};
 pub use hot::Hot;
-pub use id::{MessageId, Run, TranscriptId};
-pub use index::Index;
-pub use message::{Block, Message, Placed, Role};
+pub use id::{MessageId, RunNumber, TranscriptId};
+pub use index::SearchIndex;
+pub use message::{Block, Message, MessageRole, PositionedMessage};
 pub use search::Searchable;
-pub use service::{By, Point, Tiers, Transcript, Transcripts};
-pub use state::{State, Versioned};
-pub use usage::Usage;
+pub use service::{HistoryPoint, Tiers, Transcript, Transcripts, WriteContext};
+pub use state::{StateSlice, Versioned};
+pub use usage::TokenUsage;

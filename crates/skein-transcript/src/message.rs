@@ -1,16 +1,16 @@
-//! What is said in a transcript.
+//! The messages of a transcript.
 
 use serde_json::Value;
 use skein_domain::Timestamp;
 
 use crate::error::{Error, Result};
-use crate::id::{MessageId, Run};
+use crate::id::{MessageId, RunNumber};
 use crate::json;
 use crate::record;
-use crate::usage::Usage;
+use crate::usage::TokenUsage;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum MessageRole {
     System,
     User,
     Assistant,
@@ -21,18 +21,18 @@ pub enum Role {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {
     pub id: MessageId,
-    pub role: Role,
+    pub role: MessageRole,
     pub blocks: Vec<Block>,
-    /// What the provider sent, as it sent it, so that it can be given back unchanged.
+    /// The provider's message, verbatim, so that it can be sent back unchanged.
     pub native: Option<Native>,
-    /// What it cost to get this message; of a tool result, what its handler spent.
-    pub usage: Usage,
-    /// Never before the message ahead of it, whatever the clock said.
+    /// The cost of this message; for a tool result, what its handler spent.
+    pub usage: TokenUsage,
+    /// Never before the previous message's time, whatever the clock said.
     pub at: Timestamp,
-    /// Who wrote it; set when it is appended.
-    pub run: Run,
-    /// Makes this a summary that stands for others.
-    pub covers: Option<Covers>,
+    /// The writing run; set on append.
+    pub run: RunNumber,
+    /// Makes this message a summary of others.
+    pub covers: Option<CoveredRange>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -40,7 +40,7 @@ pub enum Block {
     Text(String),
     Thinking {
         text: String,
-        /// By which a provider knows its own thoughts again.
+        /// Lets the provider recognise its own thinking.
         signature: Option<String>,
     },
     ToolCall(ToolCall),
@@ -50,7 +50,7 @@ pub enum Block {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolCall {
-    /// The provider's; told apart only within a batch, since some providers use ids again.
+    /// The provider's id; unique only within a batch, since some providers reuse ids.
     pub id: String,
     pub name: String,
     pub input: Value,
@@ -60,11 +60,11 @@ pub struct ToolCall {
 pub struct ToolResult {
     pub call: String,
     pub content: Vec<Part>,
-    pub outcome: Outcome,
+    pub outcome: ToolOutcome,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ToolOutcome {
     Done,
     Failed,
 }
@@ -75,7 +75,7 @@ pub enum Part {
     Image(Image),
 }
 
-/// A picture by reference; its bytes are not part of a transcript.
+/// An image by reference; transcripts do not contain its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
     pub media_type: String,
@@ -89,9 +89,9 @@ pub struct Native {
     pub payload: String,
 }
 
-/// The positions a summary stands for, `from` included, `end` not.
+/// The positions that a summary covers, from `from` to before `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Covers {
+pub struct CoveredRange {
     pub from: u64,
     pub end: u64,
 }
@@ -99,25 +99,25 @@ pub struct Covers {
 impl Message {
     /// Most bytes of one message in its stored form.
     pub const MOST: usize = 16 * 1024 * 1024;
-    /// The same without what an entry adds.
+    /// [`Message::MOST`] without the overhead of an entry.
     const FITTING: usize = Self::MOST - 1024;
-    /// Blocks below this weight are not worth a note.
+    /// Smaller blocks are not replaced by a note.
     const NOTE: usize = 1024;
 
-    pub fn new(id: MessageId, role: Role, blocks: Vec<Block>, at: Timestamp) -> Self {
+    pub fn new(id: MessageId, role: MessageRole, blocks: Vec<Block>, at: Timestamp) -> Self {
         Self {
             id,
             role,
             blocks,
             native: None,
-            usage: Usage::default(),
+            usage: TokenUsage::default(),
             at,
-            run: Run::default(),
+            run: RunNumber::default(),
             covers: None,
         }
     }
 
-    /// Whether it may be stored: the one rule for every way in. Its size is checked once more in its stored form.
+    /// Checks whether it may be stored, by the one rule for every caller. The size is checked again in stored form.
     pub fn check(&self) -> Result<()> {
         if let Some(call) = self.calls().find(|call| json::is_too_deep(&call.input)) {
             return Err(Error::TooDeep {
@@ -131,8 +131,8 @@ impl Message {
         Ok(())
     }
 
-    /// The message as far as it may be stored, for messages of programs that cannot be told of a refusal: what is
-    /// nested too deeply is cut there, and the largest blocks of a message that is too large make way for a note.
+    /// Shortens a message of a program that cannot handle a refusal: too deep nesting is truncated, and notes replace
+    /// the largest blocks of a message that is too large.
     #[must_use]
     pub fn within_limits(mut self) -> Self {
         for block in &mut self.blocks {
@@ -140,7 +140,7 @@ impl Message {
                 json::prune(&mut call.input);
             }
         }
-        // Escaped, a byte takes six at most; most messages are far below and need not be encoded twice.
+        // Escaping makes a byte at most six bytes, so most messages need not be encoded here.
         if self.weight().saturating_mul(6) < Self::FITTING {
             return self;
         }
@@ -163,8 +163,8 @@ impl Message {
         self
     }
 
-    /// Whether saying `other` again says nothing new. Who says it and when may differ: a retry comes
-    /// later, and after a crash from a later run.
+    /// Whether `other` is a repetition of this message. Run and time may differ: a retry comes later, and after a crash
+    /// from a later run.
     pub fn says_the_same(&self, other: &Self) -> bool {
         (
             self.role,
@@ -181,7 +181,7 @@ impl Message {
         ) && self.id == other.id
     }
 
-    /// About how many bytes it takes: those of everything in it that can be long.
+    /// The approximate size in bytes, of everything that can be long.
     pub fn weight(&self) -> usize {
         let native = self.native.as_ref();
         let native = native.map_or(0, |n| n.provider.len() + n.payload.len());
@@ -204,7 +204,7 @@ impl Message {
 }
 
 impl Block {
-    /// About how many bytes it takes.
+    /// The approximate size in bytes.
     fn weight(&self) -> usize {
         let image = |image: &Image| image.media_type.len() + image.source.len();
         let part = |part: &Part| match part {
@@ -224,7 +224,7 @@ impl Block {
         }
     }
 
-    /// Leaves a note in place of what is long. A call and its result still belong to each other.
+    /// Replaces long content by a note. A tool call and its result stay connected.
     fn omit(&mut self) {
         let note = format!("[omitted: about {} bytes]", self.weight());
         match self {
@@ -243,7 +243,7 @@ impl Block {
     }
 }
 
-/// As much as it is in memory or as text, whichever is more; what was read is nested only so deep.
+/// The size in memory or as text, whichever is larger. The recursion is bounded by the depth that parsers accept.
 fn weight(value: &Value) -> usize {
     let inner = match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
@@ -254,17 +254,17 @@ fn weight(value: &Value) -> usize {
     size_of::<Value>() + inner
 }
 
-/// A message with its place in the transcript.
+/// A message with its position in the transcript.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Placed {
-    /// Grows along the transcript, with gaps where the state was changed; the same in every fork.
+pub struct PositionedMessage {
+    /// Grows along the transcript, with gaps for changes of the state; the same in every fork.
     pub position: u64,
-    /// Where there is damage: what could be read of it, and notes in place of the rest.
+    /// Of a damaged entry: the readable parts, with notes in place of the rest.
     pub message: Message,
     pub damage: Option<Damage>,
 }
 
-/// Why an entry could not be read as it was stored, and what is stored.
+/// Why an entry cannot be decoded, with its stored bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     pub reason: String,
@@ -287,7 +287,7 @@ mod tests {
         };
         let id = "m".parse().unwrap();
         let at = Timestamp::from_micros(0);
-        let message = Message::new(id, Role::Assistant, vec![Block::ToolCall(call)], at);
+        let message = Message::new(id, MessageRole::Assistant, vec![Block::ToolCall(call)], at);
         assert!((10_000..11_000).contains(&message.weight()));
     }
 
@@ -299,7 +299,7 @@ mod tests {
         };
         let blocks = vec![Block::Text("word".into()), Block::ToolCall(call)];
         let at = Timestamp::from_micros(0);
-        Message::new("m".parse().unwrap(), Role::Assistant, blocks, at)
+        Message::new("m".parse().unwrap(), MessageRole::Assistant, blocks, at)
     }
 
     #[test]

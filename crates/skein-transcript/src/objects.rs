@@ -1,41 +1,41 @@
-//! How what is cold is laid out: segments of entries, packed, and the manifest that names them.
+//! The layout of the cold tier: compressed segments of entries, and the manifest that names them.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use skein_domain::TenantId;
 
-use crate::chain::{Chain, Entry, Head, Strand};
+use crate::chain::{Chain, Entry, Strand, TranscriptHead};
 use crate::cipher::Cipher;
-use crate::cold::{Cold, Name, Put, Tag, When};
+use crate::cold::{Cold, Name, PutCondition, PutResult, Tag};
 use crate::error::{Error, Result};
 use crate::id::{MessageId, TranscriptId};
 use crate::record::{self, ManifestV1, SealedV1};
 
-/// A segment is closed when it holds this many bytes, or this many entries.
+/// A segment is complete with this many bytes or entries.
 pub(crate) const SEGMENT_BYTES: usize = 4 * 1024 * 1024;
 pub(crate) const SEGMENT_ENTRIES: usize = 4096;
-/// Segments kept unpacked, so that a walk in pages does not fetch one over and over.
+/// Decompressed segments in the cache, so that paging does not fetch one repeatedly.
 const KEPT: usize = 4;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
     pub(crate) end: u64,
     pub(crate) hash: String,
-    /// Unpacked.
+    /// The uncompressed size.
     pub(crate) bytes: u64,
 }
 
-/// A strand as far as it is cold.
+/// The part of a strand that is in the cold tier.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Sealed {
+pub(crate) struct ColdStrand {
     pub(crate) strand: Strand,
     pub(crate) segments: Vec<Segment>,
-    /// Of the last entry.
+    /// The hash of the last entry.
     pub(crate) chain: Chain,
 }
 
-impl Sealed {
+impl ColdStrand {
     pub(crate) fn end(&self) -> u64 {
         self.segments.last().map_or(self.strand.start, |s| s.end)
     }
@@ -43,13 +43,13 @@ impl Sealed {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Manifest {
-    pub(crate) head: Head,
-    pub(crate) strands: Vec<Sealed>,
+    pub(crate) head: TranscriptHead,
+    pub(crate) strands: Vec<ColdStrand>,
 }
 
 type Kept = (Name, Arc<Vec<Entry>>);
 
-/// The cold tier, for one tenant at a time.
+/// The cold tier with its caches.
 #[derive(Clone, Debug)]
 pub(crate) struct Objects {
     pub(crate) cold: Arc<dyn Cold>,
@@ -58,7 +58,7 @@ pub(crate) struct Objects {
     ids: Arc<Mutex<Fingerprints>>,
 }
 
-/// Which ids a segment holds, by their fingerprints: what is not there is told without unpacking it again.
+/// Fingerprints of the ids in a segment, to find out what it does not contain without decompressing it.
 #[derive(Debug, Default)]
 pub(crate) struct SegmentIds(Box<[u64]>);
 
@@ -70,7 +70,7 @@ impl SegmentIds {
         Self(ids.into())
     }
 
-    /// Whether the segment may hold the message; if not, it does not.
+    /// Whether the segment may contain the message; `false` is certain.
     pub(crate) fn has(&self, message: &MessageId) -> bool {
         self.0.binary_search(&fingerprint(message.as_str())).is_ok()
     }
@@ -81,7 +81,7 @@ fn fingerprint(id: &str) -> u64 {
     u64::from_le_bytes(*hash.as_bytes().first_chunk().expect("a hash has 32 bytes"))
 }
 
-/// Those of the segments that were asked lately.
+/// Fingerprints of recently searched segments.
 #[derive(Debug, Default)]
 struct Fingerprints {
     of: HashMap<Name, Arc<SegmentIds>>,
@@ -121,11 +121,11 @@ impl Objects {
             return Ok(None);
         };
         let (cipher, tenant, id) = (self.cipher.clone(), tenant.clone(), id.clone());
-        let opened = apart(move || {
+        let opened = run_blocking(move || {
             let plain = cipher.open(&tenant, &name, &object.body)?;
             let record: ManifestV1 = record::decode(name.as_str(), &plain)?;
             if record.transcript != id.as_str() {
-                return Err(Error::corrupt(name, "it is another transcript's"));
+                return Err(Error::corrupt(name, "it belongs to another transcript"));
             }
             let manifest = Manifest::try_from(record).map_err(|why| Error::corrupt(&name, why))?;
             Ok((manifest, object.tag))
@@ -138,17 +138,17 @@ impl Objects {
         tenant: &TenantId,
         id: &TranscriptId,
         manifest: &Manifest,
-        when: When,
-    ) -> Result<Put> {
+        when: PutCondition,
+    ) -> Result<PutResult> {
         let name = Name::manifest(tenant, id);
         let body = record::encode(&ManifestV1::from((id, manifest)))?;
         let (cipher, tenant, of) = (self.cipher.clone(), tenant.clone(), name.clone());
-        let sealed = apart(move || cipher.seal(&tenant, &of, body.as_bytes())).await?;
+        let sealed = run_blocking(move || cipher.seal(&tenant, &of, body.as_bytes())).await?;
         self.cold.put(&name, sealed, when).await
     }
 
-    /// Stores the entries as one segment. One that is there already is believed only after a look: a crash
-    /// or a bad store may have left anything under the name.
+    /// Stores the entries as one segment. An existing object is verified first: a crash or a faulty store may have left
+    /// anything under the name.
     pub(crate) async fn put_segment(
         &self,
         tenant: &TenantId,
@@ -156,20 +156,25 @@ impl Objects {
         entries: Vec<Entry>,
     ) -> Result<Segment> {
         let (cipher, of, transcript) = (self.cipher.clone(), tenant.clone(), id.clone());
-        let packed = apart(move || seal(&*cipher, &of, &transcript, &entries)).await?;
+        let packed = run_blocking(move || seal(&*cipher, &of, &transcript, &entries)).await?;
         let (segment, name, body) = packed;
-        if self.cold.put(&name, body.clone(), When::Absent).await? == Put::Refused {
+        if self
+            .cold
+            .put(&name, body.clone(), PutCondition::Absent)
+            .await?
+            == PutResult::Refused
+        {
             let Some(there) = self.cold.get(&name).await? else {
-                return Err(Error::cold("a segment came and went"));
+                return Err(Error::cold("a segment appeared and disappeared"));
             };
             if self
                 .unpack(tenant, &name, &segment, there.body)
                 .await
                 .is_err()
             {
-                let when = When::Unchanged(there.tag);
-                if self.cold.put(&name, body, when).await? == Put::Refused {
-                    return Err(Error::cold("a damaged segment is being replaced by others"));
+                let when = PutCondition::Unchanged(there.tag);
+                if self.cold.put(&name, body, when).await? == PutResult::Refused {
+                    return Err(Error::cold("another writer is replacing a damaged segment"));
                 }
             }
         }
@@ -198,7 +203,7 @@ impl Objects {
         if ends != (Some(from), Some(segment.end)) {
             return Err(Error::corrupt(
                 &name,
-                "it holds other positions than it should",
+                "it does not contain the expected positions",
             ));
         }
         let entries = Arc::new(entries);
@@ -206,7 +211,6 @@ impl Objects {
         Ok(entries)
     }
 
-    /// Which ids are in a segment that begins at `from`.
     pub(crate) async fn ids(
         &self,
         tenant: &TenantId,
@@ -220,7 +224,7 @@ impl Objects {
             return Ok(known.clone());
         }
         let entries = self.segment(tenant, id, from, segment).await?;
-        let ids = Arc::new(apart(move || Ok(SegmentIds::of(&entries))).await?);
+        let ids = Arc::new(run_blocking(move || Ok(SegmentIds::of(&entries))).await?);
         lock().keep(name, ids.clone());
         Ok(ids)
     }
@@ -234,7 +238,7 @@ impl Objects {
     ) -> Result<Vec<Entry>> {
         let (cipher, tenant) = (self.cipher.clone(), tenant.clone());
         let (name, segment) = (name.clone(), segment.clone());
-        apart(move || open(&*cipher, &tenant, &name, &segment, &body)).await
+        run_blocking(move || open(&*cipher, &tenant, &name, &segment, &body)).await
     }
 
     fn kept(&self, name: &Name) -> Option<Arc<Vec<Entry>>> {
@@ -249,19 +253,19 @@ impl Objects {
     }
 }
 
-/// Packing, unpacking and encrypting take time in which nobody else's work is to wait.
-pub(crate) async fn apart<T: Send + 'static>(
+/// Runs compression and encryption outside the runtime's threads.
+pub(crate) async fn run_blocking<T: Send + 'static>(
     job: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
     let Ok(runtime) = tokio::runtime::Handle::try_current() else {
-        // Whoever drives this has no other work.
+        // Without a runtime there is no other work to block.
         return job();
     };
     let done = runtime.spawn_blocking(job).await;
     done.map_err(|e| Error::Bug(format!("a job did not finish: {e}")))?
 }
 
-/// What becomes of entries, and under which name.
+/// The compressed and encrypted segment, with its name.
 fn seal(
     cipher: &dyn Cipher,
     tenant: &TenantId,
@@ -290,20 +294,17 @@ fn open(
     body: &[u8],
 ) -> Result<Vec<Entry>> {
     let packed = cipher.open(tenant, name, body)?;
-    // No more than it should unpack to: what is packed may be a bomb.
+    // Bounded by the expected size, to guard against a decompression bomb.
     let plain = usize::try_from(segment.bytes)
         .map_err(|_| Error::corrupt(name, "it is too large"))
         .and_then(|size| {
             zstd::bulk::decompress(&packed, size).map_err(|e| Error::corrupt(name, e))
         })?;
-    // Its name says what it should hold, so one good segment cannot stand in for another.
+    // The name is a fingerprint of the content, so one valid segment cannot replace another.
     if !cipher.fingerprints(tenant, &plain)?.contains(&segment.hash) {
-        return Err(Error::corrupt(
-            name,
-            "it holds something else than its name says",
-        ));
+        return Err(Error::corrupt(name, "its content does not match its name"));
     }
-    unpack(&plain).ok_or_else(|| Error::corrupt(name, "its entries cannot be read"))
+    unpack(&plain).ok_or_else(|| Error::corrupt(name, "its entries cannot be decoded"))
 }
 
 const MAGIC: &[u8] = b"skein segment 1\n";
@@ -338,7 +339,7 @@ fn unpack(plain: &[u8]) -> Option<Vec<Entry>> {
 impl From<(&TranscriptId, &Manifest)> for ManifestV1 {
     fn from((id, manifest): (&TranscriptId, &Manifest)) -> Self {
         let segment = |s: &Segment| (s.end, s.hash.clone(), s.bytes);
-        let sealed = |s: &Sealed| SealedV1 {
+        let sealed = |s: &ColdStrand| SealedV1 {
             strand: (&s.strand).into(),
             segments: s.segments.iter().map(segment).collect(),
             chain: s.chain.to_string(),
@@ -360,26 +361,26 @@ impl TryFrom<ManifestV1> for Manifest {
             let mut below = strand.start;
             let mut segments = vec![];
             for (end, hash, bytes) in s.segments {
-                // The hash becomes part of a name, and the ends are counted with.
+                // The hash becomes part of a name, and later code computes with the ends.
                 if end <= below || Chain::parse(&hash).is_none() {
                     return Err("its segments are not in order".to_owned());
                 }
                 below = end;
                 segments.push(Segment { end, hash, bytes });
             }
-            let chain = Chain::parse(&s.chain).ok_or("a hash is not one")?;
-            Ok(Sealed {
+            let chain = Chain::parse(&s.chain).ok_or("a hash is invalid")?;
+            Ok(ColdStrand {
                 strand,
                 segments,
                 chain,
             })
         };
-        let head = Head::try_from(record.head)?;
+        let head = TranscriptHead::try_from(record.head)?;
         let strands = record.strands.into_iter().map(sealed);
         let strands = strands.collect::<std::result::Result<Vec<_>, _>>()?;
-        let ends = strands.get(head.strand as usize).map(Sealed::end);
+        let ends = strands.get(head.strand as usize).map(ColdStrand::end);
         if strands.len() != head.strands as usize || ends != Some(head.end) {
-            return Err("its strands are not those of its head".into());
+            return Err("its strands do not match its head".into());
         }
         Ok(Self { head, strands })
     }
@@ -391,19 +392,19 @@ mod tests {
 
     use super::*;
     use crate::chain::Marks;
-    use crate::id::Run;
-    use crate::usage::Usage;
+    use crate::id::RunNumber;
+    use crate::usage::TokenUsage;
 
     fn manifest() -> Manifest {
-        let head = Head {
+        let head = TranscriptHead {
             version: 1,
-            run: Run(2),
+            run: RunNumber(2),
             strand: 0,
             strands: 1,
             end: 3,
             chain: Chain([6; 32]),
             marks: Marks::default(),
-            spent: Usage::default(),
+            spent: TokenUsage::default(),
             origin: None,
             created_at: Timestamp::from_micros(8),
             touched_at: Timestamp::from_micros(9),
@@ -414,7 +415,7 @@ mod tests {
             hash: Chain([5; 32]).to_string(),
             bytes: 99,
         };
-        let sealed = Sealed {
+        let sealed = ColdStrand {
             strand: Strand::ROOT,
             segments: vec![segment],
             chain: Chain([6; 32]),

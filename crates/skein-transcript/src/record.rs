@@ -1,5 +1,5 @@
-//! Stored forms. Versioned types of their own, so that durable data outlives the code. A change of form is
-//! a new `…V2` beside the old, never an edit; the golden tests hold one of each.
+//! Stored forms: separate, versioned types, so that durable data outlives the code. A change of form is a new
+//! `…V2` beside the old one; golden tests contain one of each.
 
 mod chain;
 mod loose;
@@ -13,13 +13,12 @@ use std::borrow::Cow;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::chain::{Entry, Head, Marks, Strand};
+use crate::chain::{Entry, Marks, Strand, TranscriptHead};
 use crate::error::{Error, Result};
 use crate::json;
 use crate::message::{Damage, Message};
 use crate::state::Versioned;
 
-/// What an entry holds.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Content {
     Message(Box<Message>),
@@ -29,9 +28,9 @@ pub(crate) enum Content {
 #[derive(Serialize, Deserialize)]
 struct PayloadV1 {
     v: u8,
-    /// Messages up to here.
+    /// Number of messages up to here.
     n: u64,
-    /// Where the state in force is.
+    /// Position of the current state.
     #[serde(skip_serializing_if = "Option::is_none")]
     s: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -55,22 +54,22 @@ pub(crate) fn payload(marks: Marks, content: &Content) -> Result<Vec<u8>> {
     serde_json::to_vec(&record).map_err(|e| Error::Bug(format!("cannot encode an entry: {e}")))
 }
 
-/// Bytes of a message in its stored form, without what its entry adds.
+/// Size of a message in stored form, without the overhead of its entry.
 pub(crate) fn size(message: &Message) -> usize {
     serde_json::to_vec(&message::MessageV1::from(message)).map_or(usize::MAX, |bytes| bytes.len())
 }
 
-/// What was read of an entry.
+/// A decoded entry.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Decoded {
-    /// None where not even these could be read.
+    /// None if not even these can be read.
     pub(crate) marks: Option<Marks>,
     pub(crate) content: Content,
     pub(crate) damage: Option<Damage>,
 }
 
-/// Reads an entry. One that cannot be decoded does not keep others from being read: what can be read of it is given,
-/// with notes in place of the rest, or a message that says that nothing can.
+/// Decodes an entry. If that fails, it returns the readable parts with notes in place of the rest, or a message that
+/// says that nothing is readable, so that others can still be read.
 pub(crate) fn entry(entry: &Entry) -> Decoded {
     let reason = match strict(entry) {
         Ok((marks, content)) => {
@@ -94,12 +93,12 @@ pub(crate) fn entry(entry: &Entry) -> Decoded {
     }
 }
 
-/// Whether an entry can be decoded; else why not.
+/// Checks that an entry can be decoded; the error says why not.
 pub fn check_entry(entry: &Entry) -> std::result::Result<(), String> {
     strict(entry).map(|_| ())
 }
 
-/// Whether the rows of a transcript's head and strands can be decoded; else why not.
+/// Checks that the body of a head can be decoded.
 pub fn check_head(body: &str) -> Result<()> {
     head(body).map(|_| ())
 }
@@ -118,9 +117,9 @@ fn strict(entry: &Entry) -> std::result::Result<(Marks, Content), String> {
     let content = match (record.message, record.state) {
         (Some(message), None) => Content::Message(Box::new(Message::try_from(message)?)),
         (None, Some(state)) => Content::State(Box::new(Versioned::try_from(state)?)),
-        _ => return Err("it holds neither a message nor a state, or both".into()),
+        _ => return Err("it contains neither a message nor a state, or both".into()),
     };
-    // Earlier builds stored what readers of the API cannot take.
+    // Earlier builds stored values that readers of the API cannot parse.
     let values: Vec<&serde_json::Value> = match &content {
         Content::Message(message) => message.calls().map(|call| &call.input).collect(),
         Content::State(versioned) => versioned.state.custom.values().collect(),
@@ -134,7 +133,7 @@ fn strict(entry: &Entry) -> std::result::Result<(Marks, Content), String> {
     Ok((marks, content))
 }
 
-/// The id of the message an entry holds, if it holds one that can be read; the rest is passed over.
+/// The id of an entry's message, if it is readable; skips the rest.
 pub(crate) fn id(entry: &Entry) -> Option<Cow<'_, str>> {
     #[derive(Deserialize)]
     struct Named<'a> {
@@ -150,11 +149,11 @@ pub(crate) fn id(entry: &Entry) -> Option<Cow<'_, str>> {
     held.message.map(|message| message.id)
 }
 
-pub(crate) fn head_body(head: &Head) -> Result<String> {
+pub(crate) fn head_body(head: &TranscriptHead) -> Result<String> {
     encode(&chain::HeadV1::from(head))
 }
 
-pub(crate) fn head(body: &str) -> Result<Head> {
+pub(crate) fn head(body: &str) -> Result<TranscriptHead> {
     convert::<chain::HeadV1, _>("a head", body.as_bytes())
 }
 

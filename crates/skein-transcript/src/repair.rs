@@ -1,61 +1,64 @@
-//! What every provider asks of a conversation: each tool call is followed by exactly one result, results
-//! stand in the order of the calls, and nothing comes between.
+//! What every provider requires of a conversation: exactly one result follows each tool call, results are in the
+//! order of the calls, and nothing stands between.
 //!
-//! Transcripts are written as things happen: a crash leaves calls open, results come in any order, people
-//! speak in the middle. That stays on record as it was; this says how it is shown.
+//! A transcript records things as they happen: a crash leaves calls open, results come in any order, users write in
+//! between. The record stays unchanged; this module decides how a model sees it.
 
 use crate::id::MessageId;
-use crate::message::{Block, Message, Outcome, Part, Role, ToolCall, ToolResult};
+use crate::message::{Block, Message, MessageRole, Part, ToolCall, ToolOutcome, ToolResult};
 
-/// What a call is told that never got a result.
+/// The result of a call that never got one.
 pub const INTERRUPTED: &str = "the tool call was interrupted before it gave a result";
 
-/// Puts a conversation into the form providers take.
-/// - A batch is an assistant's message with calls and what comes before the next assistant's message. Its
-///   results follow at once, in call order. An open call is closed with an error.
-/// - Of several results of a call the first counts: that is what the model has seen.
-/// - What else was said during a batch waits for its end.
-/// - Results without a call are left out.
+/// Brings a conversation into the form that providers accept.
+/// - A batch is an assistant's message with calls and everything before the next assistant's message. Its results
+///   follow directly, in the order of the calls. An open call gets an error as its result.
+/// - Of several results of a call the first counts, because the model has seen that one.
+/// - Other messages of a batch follow its results.
+/// - Results without a call are dropped.
 ///
-/// What is in order is left as it is; doing it twice changes nothing.
+/// A valid conversation stays unchanged, so the function is idempotent.
 pub fn repair(messages: Vec<Message>) -> Vec<Message> {
     let mut out = vec![];
     let mut messages = messages.into_iter().peekable();
     while let Some(message) = messages.next() {
-        if message.role != Role::Assistant {
+        if message.role != MessageRole::Assistant {
             out.extend(without_results(message));
             continue;
         }
         let mut batch = vec![];
-        while let Some(next) = messages.next_if(|m| m.role != Role::Assistant) {
+        while let Some(next) = messages.next_if(|m| m.role != MessageRole::Assistant) {
             batch.push(next);
         }
-        settle(message, batch, &mut out);
+        push_batch(message, batch, &mut out);
     }
     out
 }
 
-/// Results for the calls of the last batch that have none, to be appended when a session goes on. Their ids
-/// follow from the calls, so closing twice is closing once.
+/// Results for open calls of the last batch, to append when a session continues. Their ids derive from the calls, so
+/// appending them twice has one effect.
 pub fn closing(messages: &[Message]) -> Vec<Message> {
-    let last = messages.iter().rposition(|m| m.role == Role::Assistant);
-    let Some((asked, batch)) = last.and_then(|at| messages[at..].split_first()) else {
+    let last = messages
+        .iter()
+        .rposition(|m| m.role == MessageRole::Assistant);
+    let Some((caller, batch)) = last.and_then(|at| messages[at..].split_first()) else {
         return vec![];
     };
-    let (matched, _) = match_up(asked, batch);
+    let (matched, _) = match_results(caller, batch);
     let open = matched
         .iter()
         .enumerate()
         .filter(|(_, (_, result))| result.is_none());
-    open.map(|(n, (call, _))| closed(asked, n, call)).collect()
+    open.map(|(n, (call, _))| interrupted(caller, n, call))
+        .collect()
 }
 
 type Matched<'a> = Vec<(&'a ToolCall, Option<(&'a Message, &'a ToolResult)>)>;
 
-/// Each call with its result, and what else was said.
-fn match_up<'a>(asked: &'a Message, batch: &'a [Message]) -> (Matched<'a>, Vec<Message>) {
-    let mut matched: Matched<'a> = asked.calls().map(|call| (call, None)).collect();
-    let mut said = vec![];
+/// Each call with its result, and the other messages.
+fn match_results<'a>(caller: &'a Message, batch: &'a [Message]) -> (Matched<'a>, Vec<Message>) {
+    let mut matched: Matched<'a> = caller.calls().map(|call| (call, None)).collect();
+    let mut others = vec![];
     for message in batch {
         for result in message.results() {
             let open = |(call, found): &&mut (&ToolCall, Option<_>)| {
@@ -65,12 +68,12 @@ fn match_up<'a>(asked: &'a Message, batch: &'a [Message]) -> (Matched<'a>, Vec<M
                 *found = Some((message, result));
             }
         }
-        said.extend(without_results(message.clone()));
+        others.extend(without_results(message.clone()));
     }
-    (matched, said)
+    (matched, others)
 }
 
-/// What a message says besides results.
+/// The message without its results, if anything remains.
 fn without_results(message: Message) -> Option<Message> {
     if message.results().next().is_none() {
         return Some(message);
@@ -80,13 +83,13 @@ fn without_results(message: Message) -> Option<Message> {
     (!rest.is_empty()).then(|| part_of(&message, rest))
 }
 
-/// Shows one batch: the assistant's message, the results, then the rest.
-fn settle(asked: Message, batch: Vec<Message>, out: &mut Vec<Message>) {
-    if in_order(&asked, &batch) {
-        out.push(asked);
+/// Appends one batch: the assistant's message, the results, then the other messages.
+fn push_batch(caller: Message, batch: Vec<Message>, out: &mut Vec<Message>) {
+    if in_order(&caller, &batch) {
+        out.push(caller);
         return out.extend(batch);
     }
-    let (matched, said) = match_up(&asked, &batch);
+    let (matched, others) = match_results(&caller, &batch);
     let results = matched
         .iter()
         .enumerate()
@@ -95,21 +98,21 @@ fn settle(asked: Message, batch: Vec<Message>, out: &mut Vec<Message>) {
             Some((message, result)) => {
                 let blocks = vec![Block::ToolResult((*result).clone())];
                 Message {
-                    role: Role::Tool,
+                    role: MessageRole::Tool,
                     ..part_of(message, blocks)
                 }
             }
-            None => closed(&asked, n, call),
+            None => interrupted(&caller, n, call),
         });
     let results: Vec<Message> = results.collect();
-    out.push(asked);
+    out.push(caller);
     out.extend(results);
-    out.extend(said);
+    out.extend(others);
 }
 
-/// Whether the results stand right after the calls, all of them, in their order, with nothing between.
-fn in_order(asked: &Message, batch: &[Message]) -> bool {
-    let mut open = asked.calls().map(|call| call.id.as_str());
+/// Whether all results follow the calls directly and in their order.
+fn in_order(caller: &Message, batch: &[Message]) -> bool {
+    let mut open = caller.calls().map(|call| call.id.as_str());
     let blocks = batch.iter().flat_map(|m| &m.blocks);
     let mut results_over = false;
     for block in blocks {
@@ -123,56 +126,61 @@ fn in_order(asked: &Message, batch: &[Message]) -> bool {
             _ => results_over = true,
         }
     }
-    // A message without blocks is something said as well.
-    let said_early = batch
+    // A message without blocks also counts as one between the results.
+    let interleaved = batch
         .iter()
         .rposition(|m| m.results().next().is_some())
         .is_some_and(|last| batch[..last].iter().any(|m| m.results().next().is_none()));
-    open.next().is_none() && !said_early
+    open.next().is_none() && !interleaved
 }
 
-/// A message with some of its blocks. The provider's own form no longer fits and is left out, and what it
-/// cost stays with the whole.
+/// A message with some of its blocks. The native payload no longer matches and is dropped; the cost stays with the
+/// whole message.
 fn part_of(message: &Message, blocks: Vec<Block>) -> Message {
     Message {
         blocks,
         native: None,
-        usage: crate::usage::Usage::default(),
+        usage: crate::usage::TokenUsage::default(),
         ..message.clone()
     }
 }
 
-fn closed(asked: &Message, n: usize, call: &ToolCall) -> Message {
+fn interrupted(caller: &Message, n: usize, call: &ToolCall) -> Message {
     let result = ToolResult {
         call: call.id.clone(),
         content: vec![Part::Text(INTERRUPTED.into())],
-        outcome: Outcome::Failed,
+        outcome: ToolOutcome::Failed,
     };
     let blocks = vec![Block::ToolResult(result)];
-    let mut message = Message::new(closing_id(&asked.id, n), Role::Tool, blocks, asked.at);
-    message.run = asked.run;
+    let mut message = Message::new(
+        closing_id(&caller.id, n),
+        MessageRole::Tool,
+        blocks,
+        caller.at,
+    );
+    message.run = caller.run;
     message
 }
 
-fn closing_id(asked: &MessageId, n: usize) -> MessageId {
-    let id = format!("closed:{asked}:{n}");
+fn closing_id(caller: &MessageId, n: usize) -> MessageId {
+    let id = format!("closed:{caller}:{n}");
     let short = || {
         let hash = blake3::hash(id.as_bytes()).to_hex();
         format!("closed:{hash}").parse()
     };
     id.parse()
         .or_else(|_| short())
-        .unwrap_or_else(|_| asked.clone())
+        .unwrap_or_else(|_| caller.clone())
 }
 
-/// For tests of what is shown: the first breach of what providers ask.
+/// For tests: the first violation of what providers require.
 pub fn breach(messages: &[Message]) -> Option<String> {
     let mut open: Vec<&str> = vec![];
     for message in messages {
         for block in &message.blocks {
             if let Block::ToolResult(result) = block {
                 if open.first() != Some(&result.call.as_str()) {
-                    return Some(format!("`{}` holds a result out of order", message.id));
+                    return Some(format!("`{}` has a result out of order", message.id));
                 }
                 open.remove(0);
             } else if !open.is_empty() {
@@ -182,7 +190,7 @@ pub fn breach(messages: &[Message]) -> Option<String> {
         if message.blocks.is_empty() && !open.is_empty() {
             return Some(format!("`{}` comes before the results", message.id));
         }
-        if message.role == Role::Assistant {
+        if message.role == MessageRole::Assistant {
             open.extend(message.calls().map(|call| call.id.as_str()));
         }
     }

@@ -1,19 +1,19 @@
-//! Finding messages by their words, in all transcripts of a tenant.
+//! Search for messages by their words, in all transcripts of a tenant.
 //!
-//! A message is in the index once, at the transcript that wrote it: a fork adds only what comes after the point
-//! it was forked at. Whoever changes transcripts calls [`Searchable::refresh`] some time later; how far it got is
-//! written down with the words, so that a crash in between loses and doubles nothing.
+//! The index has each message once, under the transcript that wrote it: a fork adds only what follows the point of
+//! the fork. The caller that changes transcripts calls [`Searchable::refresh`] later; the index records its progress
+//! with the words, so that a crash in between neither loses nor duplicates anything.
 
 mod terms;
 mod text;
 
-pub use terms::{LastWord, Term, Terms};
+pub use terms::{Term, Terms, WordMatch};
 
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::id::TranscriptId;
-use crate::index::{Hits, Index, Search};
+use crate::index::{Hits, Search, SearchIndex};
 use crate::service::Transcripts;
 pub(crate) use text::document;
 
@@ -21,27 +21,23 @@ pub(crate) use text::document;
 #[derive(Clone, Debug)]
 pub struct Searchable {
     pub(crate) all: Transcripts,
-    pub(crate) index: Arc<dyn Index>,
+    pub(crate) index: Arc<dyn SearchIndex>,
 }
 
-/// What [`Searchable::refresh`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refreshed {
-    /// Messages that were added.
     pub added: u64,
 }
 
-/// What [`Searchable::refresh_all`] did.
 #[derive(Debug, Default)]
 pub struct RefreshedAll {
-    /// Messages that were added.
     pub added: u64,
-    /// Those that could not be read or written; the others were gone on with.
+    /// Transcripts that failed; the others were refreshed.
     pub failed: Vec<(TranscriptId, Error)>,
 }
 
 impl Searchable {
-    pub fn new(all: Transcripts, index: Arc<dyn Index>) -> Self {
+    pub fn new(all: Transcripts, index: Arc<dyn SearchIndex>) -> Self {
         Self { all, index }
     }
 
@@ -49,8 +45,8 @@ impl Searchable {
         self.index.search(self.all.name(), search).await
     }
 
-    /// Brings the index up to every transcript that is hot: after a start, and when the index was lost. What was
-    /// flushed since it was last refreshed is left to [`Searchable::refresh`]. Goes on after failures.
+    /// Refreshes the index for every hot transcript, after a start or the loss of the index. It does not cover
+    /// transcripts flushed since their last refresh; [`Searchable::refresh`] does. Continues after failures.
     pub async fn refresh_all(
         &self,
         project: impl Fn(&TranscriptId) -> Option<String>,

@@ -1,8 +1,8 @@
-//! The way in to transcripts, for one tenant (L7).
+//! The API of transcripts, for one tenant (L7).
 //!
-//! Every change is decided on what was read and committed against the version it was read at, and decided
-//! anew if that moved. Every call can be repeated: after a lost answer the second call finds the first
-//! one's work and says so. A cold transcript is hydrated by whoever writes to it, and read where it is.
+//! The service decides every change on what it read, commits it against that version, and decides again if the
+//! version changed. Every call can be repeated: after a lost answer the second call finds the effect of the first
+//! and reports it. A write hydrates a cold transcript first; a read leaves it where it is.
 
 mod begin;
 mod draft;
@@ -16,82 +16,82 @@ mod turn;
 mod view;
 mod write;
 
-pub use flush::{Flushed, Keep};
+pub use flush::{Flushed, HotCopy};
 pub use hydrate::Hydrated;
 pub use locate::Tier;
-pub use read::{Direction, Page, Pinned, Query};
+pub use read::{Direction, MessagePage, MessageQuery, TranscriptSnapshot};
 pub use write::{Appended, OpenCalls, Rewound};
 
 use std::sync::Arc;
 
 use skein_domain::{Conflict, TenantId, Timestamp};
 
-use crate::chain::{Head, Origin, Strand};
-use crate::cipher::{Cipher, Plain};
+use crate::chain::{ForkOrigin, Strand, TranscriptHead};
+use crate::cipher::{Cipher, PlainCipher};
 use crate::cold::{Cold, Name};
 use crate::error::{Error, Result};
-use crate::hot::{Commit, HeadRow, Hot, Ids};
-use crate::id::{MessageId, Run, TranscriptId};
+use crate::hot::{Commit, HeadRow, Hot, KnownIds};
+use crate::id::{MessageId, RunNumber, TranscriptId};
 use crate::objects::Objects;
 use crate::record;
 use crate::state::Versioned;
-use crate::usage::Usage;
+use crate::usage::TokenUsage;
 use draft::Draft;
-use turn::Slates;
+use turn::WriteTurns;
 
-/// How often a change is decided anew before giving up: others are at the same transcript all the time.
+/// Attempts to commit a change before the service reports that others keep changing the transcript.
 const ATTEMPTS: usize = 16;
 
-/// On whose behalf something is written, and when.
+/// The run that writes, and the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct By {
-    pub run: Run,
+pub struct WriteContext {
+    pub run: RunNumber,
     pub at: Timestamp,
 }
 
 /// A point of a transcript's history.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Point {
+pub enum HistoryPoint {
     Head,
-    /// Just after this message.
+    /// Directly after this message.
     After(MessageId),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Made {
+pub enum ForkCreation {
     New,
-    /// By an earlier call like this one.
+    /// An earlier identical call made it.
     Already,
 }
 
-/// Where transcripts are kept. Made once, by the composition root.
+/// The tiers of transcripts. Only the composition root makes one.
 #[derive(Clone, Debug)]
 pub struct Tiers {
     hot: Arc<dyn Hot>,
     cold: Option<Objects>,
-    slates: Arc<Slates>,
+    turns: Arc<WriteTurns>,
 }
 
 impl Tiers {
-    /// Without a cold tier: flushing is refused.
+    /// Without a cold tier; flushing is refused.
     pub fn hot_only(hot: Arc<dyn Hot>) -> Self {
         Self {
             hot,
             cold: None,
-            slates: Arc::default(),
+            turns: Arc::default(),
         }
     }
 
     /// With a cold tier, unencrypted.
     pub fn new(hot: Arc<dyn Hot>, cold: Arc<dyn Cold>) -> Self {
-        Self::encrypted(hot, cold, Arc::new(Plain))
+        Self::encrypted(hot, cold, Arc::new(PlainCipher))
     }
 
     pub fn encrypted(hot: Arc<dyn Hot>, cold: Arc<dyn Cold>, cipher: Arc<dyn Cipher>) -> Self {
         Self {
             hot,
             cold: Some(Objects::new(cold, cipher)),
-            slates: Arc::default(),
+            turns: Arc::default(),
         }
     }
 
@@ -110,7 +110,7 @@ pub struct Transcripts {
     tenant: TenantId,
 }
 
-/// One transcript. Making this handle touches nothing; calls fail when there is no such transcript.
+/// A handle on one transcript. Making it has no effect; calls fail if the transcript does not exist.
 #[derive(Clone, Debug)]
 pub struct Transcript {
     all: Transcripts,
@@ -125,23 +125,23 @@ impl Transcripts {
         }
     }
 
-    /// Begins a transcript that goes on from a point of another. Costs the same at any length of that one,
-    /// which is only read, be it hot or cold, and stays where it is.
+    /// Begins a transcript that continues from a point of another. The cost does not depend on the length of the
+    /// source, which is only read, hot or cold, and stays in its tier.
     pub async fn fork(
         &self,
         source: &TranscriptId,
-        point: &Point,
+        point: &HistoryPoint,
         target: &TranscriptId,
-        by: By,
-    ) -> Result<Made> {
+        by: WriteContext,
+    ) -> Result<ForkCreation> {
         let mut view = self.view(source).await?;
         let end = match point {
-            Point::Head => view.head.end,
-            Point::After(message) => view.position_of(message).await? + 1,
+            HistoryPoint::Head => view.head.end,
+            HistoryPoint::After(message) => view.position_of(message).await? + 1,
         };
         let cut = view.cut(end).await?;
-        let head = Head {
-            // Versions only grow along a lineage, and with them those of the state.
+        let head = TranscriptHead {
+            // Versions grow along a lineage, and with them those of the state.
             version: view.head.version + 1,
             run: by.run,
             strand: 0,
@@ -149,8 +149,8 @@ impl Transcripts {
             end,
             chain: cut.chain,
             marks: cut.marks,
-            spent: Usage::default(),
-            origin: Some(Origin {
+            spent: TokenUsage::default(),
+            origin: Some(ForkOrigin {
                 transcript: source.clone(),
                 end,
                 chain: cut.chain,
@@ -160,9 +160,9 @@ impl Transcripts {
             said_at: view.head.said_at,
         };
         self.make(target, head, &cut.strand, |existing| {
-            let same = |o: &Origin| {
-                // At the head means wherever that was when it was first asked for.
-                o.transcript == *source && (*point == Point::Head || o.end == end)
+            let same = |o: &ForkOrigin| {
+                // A repeated fork at the head accepts the head of the first call.
+                o.transcript == *source && (*point == HistoryPoint::Head || o.end == end)
             };
             existing.origin.as_ref().is_some_and(same)
         })
@@ -172,13 +172,13 @@ impl Transcripts {
     async fn make(
         &self,
         id: &TranscriptId,
-        head: Head,
+        head: TranscriptHead,
         strand: &Strand,
-        is_this: impl Fn(&Head) -> bool,
-    ) -> Result<Made> {
+        is_this: impl Fn(&TranscriptHead) -> bool,
+    ) -> Result<ForkCreation> {
         for _ in 0..ATTEMPTS {
             match self.find(id).await? {
-                Some(existing) if is_this(&existing) => return Ok(Made::Already),
+                Some(existing) if is_this(&existing) => return Ok(ForkCreation::Already),
                 Some(_) => {
                     let (what, id) = ("transcript", id.to_string());
                     return Err(Conflict::Exists { what, id }.into());
@@ -187,14 +187,14 @@ impl Transcripts {
             }
             let draft = Draft::first(head.clone(), strand)?;
             if self.commit(id, draft, None).await? == Commit::Done {
-                return Ok(Made::New);
+                return Ok(ForkCreation::New);
             }
         }
         Err(self.busy(id))
     }
 
-    /// The head of a transcript, wherever it is.
-    pub async fn find(&self, id: &TranscriptId) -> Result<Option<Head>> {
+    /// The head of a transcript in either tier.
+    pub async fn find(&self, id: &TranscriptId) -> Result<Option<TranscriptHead>> {
         if let Some(row) = self.tiers.hot.look(&self.tenant, id).await? {
             return record::head(&row.body).map(Some);
         }
@@ -207,7 +207,7 @@ impl Transcripts {
         }
     }
 
-    /// Up to `limit` transcripts that have been flushed, by id, after `after`.
+    /// Up to `limit` flushed transcripts after `after`, by id.
     pub async fn list_cold(
         &self,
         after: Option<&TranscriptId>,
@@ -227,19 +227,17 @@ impl Transcripts {
         draft: Draft,
         expected: Option<HeadRow>,
     ) -> Result<Commit> {
-        let change = draft.into_change(expected, Ids::Seen)?;
+        let change = draft.into_change(expected, KnownIds::Seen)?;
         self.tiers.hot.commit(&self.tenant, id, change).await
     }
 
     fn cold(&self) -> Result<&Objects> {
-        let none = || Error::cold("none is set up");
+        let none = || Error::cold("none is configured");
         self.tiers.cold.as_ref().ok_or_else(none)
     }
 
     fn busy(&self, id: &TranscriptId) -> Error {
-        Error::hot(format!(
-            "transcript `{id}` is being changed by others all the time"
-        ))
+        Error::hot(format!("others keep changing transcript `{id}`"))
     }
 }
 
@@ -248,12 +246,12 @@ impl Transcript {
         &self.id
     }
 
-    pub async fn head(&self) -> Result<Head> {
+    pub async fn head(&self) -> Result<TranscriptHead> {
         let found = self.all.find(&self.id).await?;
         found.ok_or_else(|| Error::no_transcript(&self.id))
     }
 
-    /// The state slice in force.
+    /// The current state slice.
     pub async fn state(&self) -> Result<Versioned> {
         self.pinned().await?.state().await
     }

@@ -9,16 +9,16 @@ use crate::error::{Error, Result};
 use crate::json;
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct State {
+pub struct StateSlice {
     pub tasks: Tasks,
     pub custom: BTreeMap<String, Value>,
 }
 
-impl State {
+impl StateSlice {
     /// Most bytes of a state in its stored form.
     pub const MOST: usize = 1024 * 1024;
 
-    /// Whether it may be stored; its size is checked in its stored form.
+    /// Checks whether it may be stored; its size is checked in stored form.
     pub(crate) fn check(&self) -> Result<()> {
         match self.custom.iter().find(|(_, v)| json::is_too_deep(v)) {
             None => Ok(()),
@@ -30,12 +30,12 @@ impl State {
     }
 }
 
-/// A state and the number it is changed against. Numbers only grow, in forks and after rewinds too; 0 is
-/// the empty state of a new transcript.
+/// A state with its version. Versions only grow, also in forks and after rewinds; 0 is the empty state of a new
+/// transcript.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Versioned {
     pub version: u64,
-    pub state: State,
+    pub state: StateSlice,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,18 +49,17 @@ pub enum TaskStatus {
 pub struct Task {
     pub subject: String,
     pub description: String,
-    /// How it is told of while it is being done.
+    /// Describes the task while it is in progress.
     pub active_form: String,
     pub status: TaskStatus,
     pub metadata: BTreeMap<String, String>,
 }
 
-/// Tasks and which of them wait for which. A dependency is held once and read from both ends, so the two
-/// ends always agree.
+/// Tasks and their dependencies. A dependency is stored once and read from both ends, so the two always agree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tasks {
     tasks: BTreeMap<String, Task>,
-    /// (the one waited for, the one that waits)
+    /// (blocking task, blocked task)
     edges: BTreeSet<(String, String)>,
 }
 
@@ -91,8 +90,7 @@ impl Tasks {
         self.tasks.remove(id)
     }
 
-    /// Makes `then` wait for `first`. Saying it twice changes nothing; a circle is refused, since nothing
-    /// in it could ever begin.
+    /// Makes `then` wait for `first`. Idempotent; refuses a cycle, because none of its tasks could begin.
     pub fn block(&mut self, first: &str, then: &str) -> Result<()> {
         self.get(first)?;
         self.get(then)?;
@@ -104,28 +102,24 @@ impl Tasks {
         Ok(())
     }
 
-    pub fn unblock(&mut self, first: &str, then: &str) {
-        self.edges.remove(&(first.to_owned(), then.to_owned()));
-    }
-
-    /// What waits for `id`.
+    /// The tasks that wait for `id`.
     pub fn blocks(&self, id: &str) -> impl Iterator<Item = &str> {
         let of = self.edges.iter().filter(move |(first, _)| first == id);
         of.map(|(_, then)| then.as_str())
     }
 
-    /// What `id` waits for.
+    /// The tasks that `id` waits for.
     pub fn blocked_by(&self, id: &str) -> impl Iterator<Item = &str> {
         let of = self.edges.iter().filter(move |(_, then)| then == id);
         of.map(|(first, _)| first.as_str())
     }
 
-    /// Every dependency, as (the one waited for, the one that waits).
+    /// Every dependency as (blocking task, blocked task).
     pub fn edges(&self) -> impl Iterator<Item = (&str, &str)> {
         self.edges.iter().map(|(a, b)| (a.as_str(), b.as_str()))
     }
 
-    /// Whether `task` is `on`, or waits for it through any number of others.
+    /// Whether `task` is `on` or depends on it directly or indirectly.
     fn waits(&self, task: &str, on: &str) -> bool {
         let (mut seen, mut waiting) = (BTreeSet::from([task]), vec![task]);
         while let Some(id) = waiting.pop() {

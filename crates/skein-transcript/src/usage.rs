@@ -1,4 +1,4 @@
-//! What messages cost, summed without losing any: hidden replies were paid for too.
+//! The cost of messages. Hidden replies count too, because they were paid for.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use crate::id::TranscriptId;
 
 /// Tokens as providers count them, and cost in millionths of a US dollar.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
+pub struct TokenUsage {
     pub input: u64,
     pub output: u64,
     pub cache_read: u64,
@@ -15,7 +15,7 @@ pub struct Usage {
     pub cost_micros: u64,
 }
 
-impl Usage {
+impl TokenUsage {
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self {
@@ -29,9 +29,9 @@ impl Usage {
     }
 }
 
-/// What budgets count: reads and writes of the provider's cache are input, reasoning is part of the output.
-impl From<Usage> for skein_domain::Usage {
-    fn from(usage: Usage) -> Self {
+/// As budgets count: cache reads and writes are input, reasoning is part of the output.
+impl From<TokenUsage> for skein_domain::Usage {
+    fn from(usage: TokenUsage) -> Self {
         let input = usage.input.saturating_add(usage.cache_read);
         Self {
             input_tokens: input.saturating_add(usage.cache_write),
@@ -41,19 +41,19 @@ impl From<Usage> for skein_domain::Usage {
     }
 }
 
-/// What `root` and everything delegated below it spent. `edges` are (parent, child); one that is named
-/// twice, or that leads back up, counts once.
+/// What `root` and everything delegated below it spent. `edges` are (parent, child); duplicates and cycles count
+/// once.
 pub fn rollup(
     root: &TranscriptId,
     edges: &[(TranscriptId, TranscriptId)],
-    spent: &BTreeMap<TranscriptId, Usage>,
-) -> Usage {
+    spent: &BTreeMap<TranscriptId, TokenUsage>,
+) -> TokenUsage {
     let mut children: BTreeMap<&TranscriptId, Vec<&TranscriptId>> = BTreeMap::new();
     for (parent, child) in edges {
         children.entry(parent).or_default().push(child);
     }
     let (mut seen, mut waiting) = (BTreeSet::from([root]), vec![root]);
-    let mut total = Usage::default();
+    let mut total = TokenUsage::default();
     while let Some(id) = waiting.pop() {
         total = total.plus(spent.get(id).copied().unwrap_or_default());
         for child in children.get(id).into_iter().flatten() {
@@ -72,9 +72,9 @@ mod tests {
     #[test]
     fn totals_include_children_once() {
         let id = |name: &str| name.parse::<TranscriptId>().unwrap();
-        let of = |input| Usage {
+        let of = |input| TokenUsage {
             input,
-            ..Usage::default()
+            ..TokenUsage::default()
         };
         let edges = [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d"), ("d", "a")];
         let edges = edges.map(|(p, c)| (id(p), id(c)));

@@ -1,8 +1,10 @@
-//! The snapshot blob of the older system: `{v: 1, messages, state, dedupIds}`, gzip JSON or plain.
+//! Snapshots of zeitlich: `{v: 1, messages, state, dedupIds}`, gzip JSON or plain.
 //!
-//! Its messages are strings in a provider's own form. They are taken over verbatim as native payloads, and
-//! what this crate knows to read of them (the envelopes `{id, message}` of its Anthropic adapter) becomes
-//! blocks. On the way back a native payload is given as it came.
+//! Their messages are strings: envelopes of the adapter that wrote them (module `envelope`). The import stores each
+//! one verbatim as the native payload of a message and reads roles, texts, tool calls and results from it. The export
+//! writes native payloads unchanged, and other messages in the envelope of the same adapter.
+
+mod envelope;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,23 +14,23 @@ use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 use skein_domain::{Invalid, Timestamp};
 
 use crate::error::{Error, Result};
-use crate::message::{Block, Message, Native, Outcome, Part, Role, ToolCall, ToolResult};
-use crate::state::{State, Task, TaskStatus};
+use crate::message::Message;
+use crate::state::{StateSlice, Task, TaskStatus};
+use envelope::{Adapter, EnvelopeReader};
 
-/// Who the native payloads of imported messages are from.
+/// The provider of the native payloads of imported messages.
 pub const PROVIDER: &str = "zeitlich";
-/// Most bytes of an unpacked blob.
+/// Most bytes of a decompressed blob.
 const MOST: usize = 256 * 1024 * 1024;
 
-/// What a blob holds, in our terms.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
     pub messages: Vec<Message>,
-    pub state: Option<State>,
+    pub state: Option<StateSlice>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -66,7 +68,7 @@ struct TaskBlob {
     blocks: Vec<String>,
 }
 
-/// Reads a blob. Messages without an id are named after their place; all of them are said at `at`.
+/// Reads a blob. A message without an id gets one made from its number; all messages get the time `at`.
 pub fn import(blob: &[u8], at: Timestamp) -> Result<Snapshot> {
     let text = if blob.starts_with(&[0x1f, 0x8b]) {
         Cow::Owned(unpack(blob)?)
@@ -76,29 +78,36 @@ pub fn import(blob: &[u8], at: Timestamp) -> Result<Snapshot> {
     let blob: Blob = serde_json::from_slice(&text).map_err(|e| wrong(e.to_string()))?;
     if blob.v != 1 {
         return Err(wrong(format!(
-            "its version is {}, and only 1 is known",
+            "its version is {}; only 1 is supported",
             blob.v
         )));
     }
+    let mut reader = EnvelopeReader::new(at);
     let messages = blob.messages.into_iter().enumerate();
-    let messages = messages.map(|(n, raw)| message(n, raw, at));
+    let messages = messages.map(|(n, raw)| reader.read(n, raw));
     let snapshot = Snapshot {
         messages: messages.collect::<Result<_>>()?,
         state: blob.state.map(state).transpose()?,
     };
-    // Before anything is taken over, since that happens in parts.
+    // Checked as a whole first, because the import happens in parts.
     snapshot.messages.iter().try_for_each(Message::check)?;
-    snapshot.state.iter().try_for_each(State::check)?;
+    snapshot.state.iter().try_for_each(StateSlice::check)?;
     Ok(snapshot)
 }
 
-/// Writes a blob, packed.
-pub fn export(messages: &[Message], slice: Option<&State>) -> Result<Vec<u8>> {
+/// Writes a compressed blob.
+pub fn export(messages: &[Message], slice: Option<&StateSlice>) -> Result<Vec<u8>> {
+    let adapter = Adapter::of_thread(messages);
+    let calls = messages.iter().flat_map(Message::calls);
+    let tools = calls.map(|call| (call.id.as_str(), call.name.as_str()));
+    let tools = tools.collect();
+    let written = messages.iter().flat_map(|m| adapter.write(m, &tools));
+    let (dedup_ids, messages) = written.unzip();
     let blob = Blob {
         v: 1,
-        messages: messages.iter().map(raw).collect(),
+        messages,
         state: slice.map(slice_blob),
-        dedup_ids: messages.iter().map(|m| m.id.to_string()).collect(),
+        dedup_ids,
     };
     let bug = |e: &dyn std::fmt::Display| Error::Bug(format!("cannot write a blob: {e}"));
     let text = serde_json::to_vec(&blob).map_err(|e| bug(&e))?;
@@ -113,7 +122,7 @@ fn wrong(reason: String) -> Error {
 
 fn unpack(blob: &[u8]) -> Result<Vec<u8>> {
     let mut text = vec![];
-    // One more than allowed, so that a bomb is told from a large blob.
+    // One byte more than allowed shows that the blob is too large.
     let mut bounded = GzDecoder::new(blob).take(MOST as u64 + 1);
     bounded
         .read_to_end(&mut text)
@@ -128,121 +137,11 @@ fn unpack(blob: &[u8]) -> Result<Vec<u8>> {
     Ok(text)
 }
 
-fn message(n: usize, raw: String, at: Timestamp) -> Result<Message> {
-    let envelope: Value = serde_json::from_str(&raw).map_err(|e| wrong(e.to_string()))?;
-    let id = envelope["id"]
-        .as_str()
-        .map_or_else(|| format!("zeitlich:{n}"), str::to_owned);
-    let inner = &envelope["message"];
-    let blocks = match &inner["content"] {
-        Value::String(text) => vec![Block::Text(text.clone())],
-        Value::Array(blocks) => blocks.iter().filter_map(block).collect(),
-        _ => vec![],
-    };
-    let only_results =
-        !blocks.is_empty() && blocks.iter().all(|b| matches!(b, Block::ToolResult(_)));
-    let role = match inner["role"].as_str() {
-        _ if envelope["isSystem"] == json!(true) => Role::System,
-        Some("assistant") => Role::Assistant,
-        Some(_) | None if only_results => Role::Tool,
-        Some(_) | None => Role::User,
-    };
-    let mut message = Message::new(id.parse()?, role, blocks, at);
-    message.native = Some(Native {
-        provider: PROVIDER.into(),
-        payload: raw,
-    });
-    Ok(message)
-}
-
-/// A block of the Anthropic form; `None` for what only the native payload can tell.
-fn block(block: &Value) -> Option<Block> {
-    let text = |key: &str| block[key].as_str().map(str::to_owned);
-    match block["type"].as_str()? {
-        "text" => text("text").map(Block::Text),
-        "thinking" => Some(Block::Thinking {
-            text: text("thinking")?,
-            signature: text("signature"),
-        }),
-        "tool_use" => Some(Block::ToolCall(ToolCall {
-            id: text("id")?,
-            name: text("name")?,
-            input: block["input"].clone(),
-        })),
-        "tool_result" => Some(Block::ToolResult(ToolResult {
-            call: text("tool_use_id")?,
-            content: parts(&block["content"]),
-            outcome: match block["is_error"] {
-                Value::Bool(true) => Outcome::Failed,
-                _ => Outcome::Done,
-            },
-        })),
-        _ => None,
-    }
-}
-
-fn parts(content: &Value) -> Vec<Part> {
-    match content {
-        Value::String(text) => vec![Part::Text(text.clone())],
-        Value::Array(parts) => {
-            let text = |part: &Value| part["text"].as_str().map(|t| Part::Text(t.to_owned()));
-            parts.iter().filter_map(text).collect()
-        }
-        _ => vec![],
-    }
-}
-
-/// The message as that system holds it: as it came from there, or in the envelope of its Anthropic adapter.
-fn raw(message: &Message) -> String {
-    if let Some(native) = message.native.as_ref().filter(|n| n.provider == PROVIDER) {
-        return native.payload.clone();
-    }
-    let role = match message.role {
-        Role::Assistant => "assistant",
-        Role::System | Role::User | Role::Tool => "user",
-    };
-    let content: Vec<Value> = message.blocks.iter().map(block_value).collect();
-    let mut envelope = json!({
-        "id": message.id.as_str(),
-        "message": { "role": role, "content": content },
-    });
-    if message.role == Role::System {
-        envelope["isSystem"] = json!(true);
-    }
-    envelope.to_string()
-}
-
-fn block_value(block: &Block) -> Value {
-    let part = |part: &Part| match part {
-        Part::Text(text) => json!({ "type": "text", "text": text }),
-        Part::Image(image) => json!({ "type": "text", "text": image.source }),
-    };
-    match block {
-        Block::Text(text) => json!({ "type": "text", "text": text }),
-        Block::Thinking { text, signature } => {
-            json!({ "type": "thinking", "thinking": text, "signature": signature })
-        }
-        Block::ToolCall(call) => {
-            json!({ "type": "tool_use", "id": call.id, "name": call.name, "input": call.input })
-        }
-        Block::ToolResult(result) => json!({
-            "type": "tool_result",
-            "tool_use_id": result.call,
-            "content": result.content.iter().map(part).collect::<Vec<_>>(),
-            "is_error": result.outcome == Outcome::Failed,
-        }),
-        Block::Image(image) => json!({
-            "type": "image",
-            "source": { "type": "url", "url": image.source },
-        }),
-    }
-}
-
-/// Dependencies are taken from both ends; those on tasks that are not there, and circles, are left out.
-fn state(slice: Slice) -> Result<State> {
-    let mut state = State {
+/// Reads dependencies from both ends; drops those on missing tasks, and cycles.
+fn state(slice: Slice) -> Result<StateSlice> {
+    let mut state = StateSlice {
         custom: slice.custom,
-        ..State::default()
+        ..StateSlice::default()
     };
     let mut edges = vec![];
     for (id, task) in slice.tasks {
@@ -271,7 +170,7 @@ fn state(slice: Slice) -> Result<State> {
     Ok(state)
 }
 
-fn slice_blob(state: &State) -> Slice {
+fn slice_blob(state: &StateSlice) -> Slice {
     let owned = |ids: &mut dyn Iterator<Item = &str>| ids.map(str::to_owned).collect();
     let task = |(id, task): (&str, &Task)| {
         let blob = TaskBlob {
@@ -299,7 +198,10 @@ fn slice_blob(state: &State) -> Slice {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::message::{Block, MessageRole, Part, ToolOutcome};
 
     const AT: Timestamp = Timestamp::from_micros(5);
 
@@ -329,10 +231,15 @@ mod tests {
     #[test]
     fn blobs_are_read_and_given_back_verbatim() {
         let read = import(&sample(), AT).unwrap();
-        let roles: Vec<Role> = read.messages.iter().map(|m| m.role).collect();
+        let roles: Vec<MessageRole> = read.messages.iter().map(|m| m.role).collect();
         assert_eq!(
             roles,
-            [Role::System, Role::Assistant, Role::Tool, Role::User]
+            [
+                MessageRole::System,
+                MessageRole::Assistant,
+                MessageRole::Tool,
+                MessageRole::User
+            ]
         );
         assert_eq!(read.messages[1].calls().count(), 1);
         assert_eq!(read.messages[3].id.as_str(), "zeitlich:3");
@@ -352,6 +259,197 @@ mod tests {
         assert_eq!(back.state, None);
         back.messages.iter_mut().for_each(|m| m.native = None);
         assert_eq!(back.messages, ours);
+    }
+
+    /// A snapshot of these envelopes.
+    fn snapshot(envelopes: &[Value]) -> Vec<u8> {
+        let messages: Vec<String> = envelopes.iter().map(Value::to_string).collect();
+        let blob = json!({ "v": 1, "messages": messages, "state": null, "dedupIds": [] });
+        serde_json::to_vec(&blob).unwrap()
+    }
+
+    /// Id, role and content of each message, a line each.
+    fn told(snapshot: &Snapshot) -> String {
+        let part = |part: &Part| match part {
+            Part::Text(text) => text.clone(),
+            Part::Image(image) => format!("<{} {}>", image.media_type, image.source),
+        };
+        let block = |block: &Block| match block {
+            Block::Text(text) => format!("text {text}"),
+            Block::Thinking { text, signature } => format!("thinking {text} {signature:?}"),
+            Block::ToolCall(call) => format!("call {} {} {}", call.id, call.name, call.input),
+            Block::ToolResult(result) => format!(
+                "{} {} {}",
+                if result.outcome == ToolOutcome::Done {
+                    "result"
+                } else {
+                    "failure"
+                },
+                result.call,
+                result
+                    .content
+                    .iter()
+                    .map(part)
+                    .collect::<Vec<_>>()
+                    .join("|")
+            ),
+            Block::Image(image) => format!("image {} {}", image.media_type, image.source),
+        };
+        let line = |m: &Message| {
+            let blocks: Vec<String> = m.blocks.iter().map(block).collect();
+            format!("{} {:?}: {}\n", m.id, m.role, blocks.join("; "))
+        };
+        snapshot.messages.iter().map(line).collect()
+    }
+
+    /// What was imported and goes out again is byte for byte what came.
+    fn round_trips(envelopes: &[Value], read: &Snapshot) {
+        let packed = export(&read.messages, None).unwrap();
+        let blob: Blob = serde_json::from_slice(&unpack(&packed).unwrap()).unwrap();
+        let sent: Vec<String> = envelopes.iter().map(Value::to_string).collect();
+        assert_eq!(blob.messages, sent);
+        assert_eq!(import(&packed, AT).unwrap(), *read);
+    }
+
+    #[test]
+    fn google_envelopes_are_read_and_given_back_verbatim() {
+        let envelopes = [
+            json!({"id": "s", "content": {"role": "system", "parts": [{"text": "be kind"}]}}),
+            json!({"id": "u", "content": {"role": "user", "parts": [
+                {"text": "look"}, {"inlineData": {"mimeType": "image/png", "data": "aGk="}},
+                {"fileData": {"mimeType": "image/jpeg", "fileUri": "gs://b/o"}}]}}),
+            json!({"id": "m", "content": {"role": "model", "parts": [
+                {"text": "hm", "thought": true, "thoughtSignature": "sig"}, {"text": "I look."},
+                {"functionCall": {"id": "c1", "name": "Bash", "args": {"command": "ls"}}, "thoughtSignature": "x"},
+                {"functionCall": {"id": "c2", "name": "Now"}}]}}),
+            json!({"id": "r1", "content": {"role": "user", "parts": [
+                {"functionResponse": {"id": "c1", "name": "Bash", "response": {"result": "file"}}}]}}),
+            json!({"id": "r2", "content": {"role": "user", "parts": [
+                {"functionResponse": {"id": "c2", "name": "Now", "response": {"hour": 9}}},
+                {"functionResponse": {"id": "c3", "name": "Now", "response": {"error": "late"}}}]}}),
+            json!({"id": "e", "content": {"role": "model"}}),
+            json!({"id": "x", "content": {"role": "model", "parts": [
+                {"executableCode": {"language": "PYTHON", "code": "1"}}]}}),
+        ];
+        let read = import(&snapshot(&envelopes), AT).unwrap();
+        insta::assert_snapshot!(told(&read), @r#"
+        s System: text be kind
+        u User: text look; image image/png blake3:8d637fec53870fcfc99a9e0ae43f4465aaeb2beeacf94032923915b8943cff11; image image/jpeg gs://b/o
+        m Assistant: thinking hm Some("sig"); text I look.; call c1 Bash {"command":"ls"}; call c2 Now {}
+        r1 Tool: result c1 file
+        r2 Tool: result c2 {"hour":9}; failure c3 late
+        e Assistant: 
+        x Assistant: text [only in the native payload: executableCode]
+        "#);
+        round_trips(&envelopes, &read);
+    }
+
+    #[test]
+    fn langchain_envelopes_are_read_and_given_back_verbatim() {
+        let envelopes = [
+            json!({"type": "system", "data": {"id": "s", "content": "be kind"}}),
+            json!({"type": "human", "data": {"id": "u", "content": [
+                {"type": "text", "text": "look"},
+                {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}]}}),
+            json!({"type": "ai", "data": {"id": "a", "content": [
+                {"type": "thinking", "thinking": "hm", "signature": "sig"},
+                {"type": "text", "text": "I look."},
+                {"type": "tool_use", "id": "c1", "name": "Bash", "input": {"command": "ls"}}],
+                "tool_calls": [{"id": "c1", "name": "Bash", "args": {"command": "ls"}, "type": "tool_call"}],
+                "invalid_tool_calls": [{"id": "c2", "name": "Now", "args": "{", "error": "malformed"}]}}),
+            json!({"type": "tool", "data": {"id": "t1", "tool_call_id": "c1", "content": "file", "status": "success"}}),
+            json!({"type": "tool", "data": {"id": "t2", "tool_call_id": "c2", "content": {"hour": 9}, "status": "error"}}),
+            json!({"type": "ai", "data": {"id": "b", "content": "", "additional_kwargs": {"tool_calls": [
+                {"id": "c1", "type": "function", "function": {"name": "Bash", "arguments": "{\"command\":\"pwd\"}"}}]}}}),
+            json!({"type": "tool", "data": {"id": "t3", "tool_call_id": "c1", "content": [{"type": "text", "text": "/"}]}}),
+            json!({"type": "generic", "data": {"id": "g", "role": "assistant", "content": "done"}}),
+        ];
+        let read = import(&snapshot(&envelopes), AT).unwrap();
+        // The second result of a call `c1` keeps an id of its own: no transcript holds an id twice.
+        insta::assert_snapshot!(told(&read), @r#"
+        s System: text be kind
+        u User: text look; image image/* https://example.com/a.png
+        a Assistant: thinking hm Some("sig"); text I look.; call c1 Bash {"command":"ls"}; call c2 Now "{"
+        c1 Tool: result c1 file
+        c2 Tool: failure c2 {"hour":9}
+        b Assistant: call c1 Bash {"command":"pwd"}
+        t3 Tool: result c1 /
+        g Assistant: text done
+        "#);
+        round_trips(&envelopes, &read);
+    }
+
+    #[test]
+    fn new_messages_go_out_in_the_envelope_of_their_thread() {
+        let ours = || {
+            let mut ours = import(&sample(), AT).unwrap().messages;
+            ours.truncate(3);
+            ours.iter_mut().for_each(|m| m.native = None);
+            ours
+        };
+        for first in [
+            json!({"id": "first", "content": {"role": "user", "parts": [{"text": "hi"}]}}),
+            json!({"type": "human", "data": {"id": "first", "content": "hi"}}),
+        ] {
+            let mut messages = import(&snapshot(std::slice::from_ref(&first)), AT)
+                .unwrap()
+                .messages;
+            messages.extend(ours());
+            let packed = export(&messages, None).unwrap();
+            let blob: Blob = serde_json::from_slice(&unpack(&packed).unwrap()).unwrap();
+            let keys = |raw: &String| {
+                let envelope: serde_json::Map<String, Value> = serde_json::from_str(raw).unwrap();
+                envelope.keys().cloned().collect::<Vec<_>>()
+            };
+            let expected = keys(&first.to_string());
+            assert!(
+                blob.messages.iter().all(|raw| keys(raw) == expected),
+                "{:?}",
+                blob.messages
+            );
+            let back = import(&packed, AT).unwrap();
+            assert_eq!(
+                blob.dedup_ids,
+                back.messages
+                    .iter()
+                    .map(|m| m.id.to_string())
+                    .collect::<Vec<_>>()
+            );
+            let said = |m: &Message| (m.role, m.blocks.clone());
+            let roles: Vec<_> = back.messages.iter().map(said).collect();
+            assert_eq!(roles, messages.iter().map(said).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn l13_an_envelope_of_no_known_adapter_is_refused_and_named() {
+        for bad in [
+            json!({}),
+            json!([]),
+            json!("text"),
+            json!({"id": "x", "role": "user", "content": "plain"}),
+            json!({"id": "x", "message": {"role": "user"}}),
+            json!({"id": "x", "content": {"text": "hi"}}),
+            json!({"type": "remove", "data": {"id": "x"}}),
+            json!({"type": "human", "content": "hi"}),
+        ] {
+            let good = json!({"id": "u", "message": {"role": "user", "content": "hi"}});
+            let refused = import(&snapshot(&[good, bad.clone()]), AT).unwrap_err();
+            assert_eq!(refused.kind(), skein_domain::Kind::Misuse, "{bad}");
+            let text = refused.to_string();
+            assert!(
+                text.contains("message 2: expected `{id, message}`"),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_message_of_blocks_that_only_the_payload_holds_says_so() {
+        let envelope = json!({"id": "a", "message": {"role": "assistant", "content": [
+            {"type": "redacted_thinking", "data": "x"}]}});
+        let read = import(&snapshot(&[envelope]), AT).unwrap();
+        insta::assert_snapshot!(told(&read), @"a Assistant: text [only in the native payload: redacted_thinking]");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Making the clients of a bucket out of settings.
+//! Makes the clients of a bucket from settings.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,23 +8,21 @@ use skein_transcript::{Error, Result};
 
 use super::Bucket;
 use crate::io::TIER;
-#[cfg(not(all(feature = "s3", feature = "gcs", feature = "azure")))]
-use crate::settings::not_built;
-use crate::settings::{Identity, Location, Provider, Settings};
+use crate::settings::{BucketIdentity, BucketProvider, BucketSettings, Location};
 
-/// A host that does not even take the connection is down.
+/// A host that accepts no connection within this time is down.
 const CONNECT: Duration = Duration::from_secs(5);
 
-pub(super) fn bucket(settings: &Settings) -> Result<Bucket> {
+pub(super) fn bucket(settings: &BucketSettings) -> Result<Bucket> {
     let Location::Bucket {
         provider,
         bucket,
         prefix,
     } = &settings.location
     else {
-        return Err(Error::Bug("a folder is no bucket".into()));
+        return Err(Error::Bug("a folder is not a bucket".into()));
     };
-    // The process has one provider of cryptography; whoever comes second finds it in place.
+    // A process has one provider of cryptography; a second installation fails harmlessly.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let retries = settings.attempts.saturating_sub(1);
     let client = |retries| client(*provider, bucket, settings, retries);
@@ -39,24 +37,19 @@ pub(super) fn bucket(settings: &Settings) -> Result<Bucket> {
 }
 
 fn client(
-    provider: Provider,
+    provider: BucketProvider,
     bucket: &str,
-    settings: &Settings,
+    settings: &BucketSettings,
     retries: usize,
 ) -> Result<Arc<dyn ObjectStore>> {
     match provider {
-        #[cfg(feature = "s3")]
-        Provider::S3 => s3(bucket, settings, retries),
-        #[cfg(feature = "gcs")]
-        Provider::Gcs => gcs(bucket, settings, retries),
-        #[cfg(feature = "azure")]
-        Provider::Azure => azure(bucket, settings, retries),
-        #[cfg(not(all(feature = "s3", feature = "gcs", feature = "azure")))]
-        other => Err(not_built(other)),
+        BucketProvider::S3 => s3(bucket, settings, retries),
+        BucketProvider::Gcs => gcs(bucket, settings, retries),
+        BucketProvider::Azure => azure(bucket, settings, retries),
     }
 }
 
-fn retry(settings: &Settings, retries: usize) -> RetryConfig {
+fn retry(settings: &BucketSettings, retries: usize) -> RetryConfig {
     RetryConfig {
         backoff: BackoffConfig {
             init_backoff: Duration::from_millis(50),
@@ -68,7 +61,7 @@ fn retry(settings: &Settings, retries: usize) -> RetryConfig {
     }
 }
 
-fn options(settings: &Settings, endpoint: Option<&str>) -> ClientOptions {
+fn options(settings: &BucketSettings, endpoint: Option<&str>) -> ClientOptions {
     let unencrypted = endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"));
     ClientOptions::new()
         .with_timeout(settings.timeout)
@@ -76,8 +69,7 @@ fn options(settings: &Settings, endpoint: Option<&str>) -> ClientOptions {
         .with_allow_http(unencrypted)
 }
 
-#[cfg(feature = "s3")]
-fn s3(bucket: &str, settings: &Settings, retries: usize) -> Result<Arc<dyn ObjectStore>> {
+fn s3(bucket: &str, settings: &BucketSettings, retries: usize) -> Result<Arc<dyn ObjectStore>> {
     use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey as Key, S3ConditionalPut};
 
     use crate::settings::Addressing;
@@ -97,7 +89,7 @@ fn s3(bucket: &str, settings: &Settings, retries: usize) -> Result<Arc<dyn Objec
     .into_iter()
     .chain([Key::ContainerCredentialsFullUri])
     .any(|key| given(key).is_some());
-    if settings.identity == Identity::Given && !known {
+    if settings.identity == BucketIdentity::Given && !known {
         return Err(anonymous("set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"));
     }
     let endpoint = settings.endpoint.clone();
@@ -111,7 +103,7 @@ fn s3(bucket: &str, settings: &Settings, retries: usize) -> Result<Arc<dyn Objec
         .with_bucket_name(bucket)
         .with_virtual_hosted_style_request(settings.addressing == Addressing::VirtualHost)
         .with_conditional_put(S3ConditionalPut::ETagMatch)
-        // Not every store takes deletes in bulk, and we delete one at a time.
+        // Not every store supports bulk deletes, and Skein deletes one object at a time.
         .with_disable_bulk_delete(true)
         .with_retry(retry(settings, retries))
         .with_client_options(options(settings, endpoint.as_deref()));
@@ -127,8 +119,7 @@ fn s3(bucket: &str, settings: &Settings, retries: usize) -> Result<Arc<dyn Objec
     )
 }
 
-/// An endpoint as `object_store` wants it: with the bucket in it, if it is to be there.
-#[cfg(feature = "s3")]
+/// The endpoint in the form of `object_store`: with the bucket in it for virtual hosts.
 fn checked(
     endpoint: String,
     bucket: &str,
@@ -142,8 +133,8 @@ fn checked(
     let Some((scheme, host)) = parts else {
         return Err(Error::Misconfigured {
             tier: TIER,
-            reason: "the endpoint is no address of a store".into(),
-            hint: "write it as `https://HOST:PORT`, and keys beside it".into(),
+            reason: "the endpoint is not the address of a store".into(),
+            hint: "write it as `https://HOST:PORT`, without keys".into(),
         });
     };
     Ok(match addressing {
@@ -154,8 +145,7 @@ fn checked(
     })
 }
 
-#[cfg(feature = "gcs")]
-fn gcs(bucket: &str, settings: &Settings, retries: usize) -> Result<Arc<dyn ObjectStore>> {
+fn gcs(bucket: &str, settings: &BucketSettings, retries: usize) -> Result<Arc<dyn ObjectStore>> {
     use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey as Key};
 
     let mut builder = GoogleCloudStorageBuilder::new();
@@ -171,7 +161,7 @@ fn gcs(bucket: &str, settings: &Settings, retries: usize) -> Result<Arc<dyn Obje
     ]
     .into_iter()
     .any(|key| builder.get_config_value(&key).is_some());
-    if settings.identity == Identity::Given && !known {
+    if settings.identity == BucketIdentity::Given && !known {
         return Err(anonymous(
             "set GOOGLE_APPLICATION_CREDENTIALS to a file with a key",
         ));
@@ -182,12 +172,11 @@ fn gcs(bucket: &str, settings: &Settings, retries: usize) -> Result<Arc<dyn Obje
         .with_client_options(options(settings, None));
     built(
         builder.build(),
-        "check the file GOOGLE_APPLICATION_CREDENTIALS names",
+        "check the file that GOOGLE_APPLICATION_CREDENTIALS names",
     )
 }
 
-#[cfg(feature = "azure")]
-fn azure(bucket: &str, settings: &Settings, retries: usize) -> Result<Arc<dyn ObjectStore>> {
+fn azure(bucket: &str, settings: &BucketSettings, retries: usize) -> Result<Arc<dyn ObjectStore>> {
     use object_store::azure::{AzureConfigKey as Key, MicrosoftAzureBuilder};
 
     let mut builder = MicrosoftAzureBuilder::new();
@@ -205,7 +194,7 @@ fn azure(bucket: &str, settings: &Settings, retries: usize) -> Result<Arc<dyn Ob
     ]
     .into_iter()
     .any(|key| builder.get_config_value(&key).is_some());
-    if settings.identity == Identity::Given && !known {
+    if settings.identity == BucketIdentity::Given && !known {
         let hint = "set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY";
         return Err(anonymous(hint));
     }
@@ -229,12 +218,12 @@ fn azure(bucket: &str, settings: &Settings, retries: usize) -> Result<Arc<dyn Ob
 fn anonymous(hint: &str) -> Error {
     Error::Misconfigured {
         tier: TIER,
-        reason: "it is not said who we are".into(),
-        hint: format!("{hint}, or let it be the machine's own identity"),
+        reason: "no credentials are set".into(),
+        hint: format!("{hint}, or use the machine's own identity"),
     }
 }
 
-/// The cause is left out: it may repeat what it was given.
+/// Omits the cause, because it may contain secrets from the settings.
 fn built<T: ObjectStore>(
     client: object_store::Result<T>,
     hint: &str,
@@ -243,7 +232,7 @@ fn built<T: ObjectStore>(
         Ok(client) => Ok(Arc::new(client)),
         Err(_) => Err(Error::Misconfigured {
             tier: TIER,
-            reason: "no client can be made out of what was given".into(),
+            reason: "the client cannot be made from these settings".into(),
             hint: hint.into(),
         }),
     }

@@ -1,4 +1,4 @@
-//! What a store answers, in our words. Its own are left out: they repeat keys and signatures (L14).
+//! Maps a store's failures to errors. The store's own texts are omitted: they repeat keys and signatures (L14).
 
 use std::error::Error as StdError;
 use std::time::Duration;
@@ -8,27 +8,27 @@ use skein_transcript::Error;
 
 use crate::io::TIER;
 
-/// What follows from a failure.
+/// What a failure means for the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Means {
     NoObject,
     /// The condition does not hold; nothing was written.
     Refused,
-    /// Nothing was written because others were at it. The store asks to try again.
+    /// Another writer is active, nothing was written, and the store asks for a retry.
     Contended,
-    /// It never got there.
+    /// The request did not reach the store.
     NotSent,
     Denied,
     Misconfigured,
-    /// It may have been done.
+    /// The request may have been done.
     Unknown,
 }
 
-/// The facts of a failure that may be told.
+/// The facts of a failure that contain no secrets.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Failure {
     status: Option<u16>,
-    /// The store's own word for it, such as `NoSuchKey`.
+    /// The store's own code, such as `NoSuchKey`.
     code: Option<String>,
     transport: Option<HttpErrorKind>,
     redirected: bool,
@@ -44,7 +44,7 @@ impl Failure {
             }
             link = error.source();
         }
-        // The type that knows the status cannot be named from outside of `object_store`, its text can.
+        // The type with the status is private to `object_store`; only its text is accessible.
         let text = error.to_string();
         failure.status = after(&text, "status code: ").and_then(|rest| rest.get(..3)?.parse().ok());
         failure.code = after(&text, "<Code>")
@@ -59,7 +59,7 @@ impl Failure {
         match (self.status, code) {
             (_, "NoSuchBucket" | "ContainerNotFound" | "InvalidBucketName") => Means::Misconfigured,
             (Some(404), "NoSuchKey" | "BlobNotFound") => Means::NoObject,
-            // Azure says that there is an object with this one.
+            // Azure reports an existing object this way.
             (Some(304 | 412), _) | (Some(409), "BlobAlreadyExists") => Means::Refused,
             (Some(409), _) => Means::Contended,
             (Some(401 | 403), _) | (Some(400), "ExpiredToken" | "InvalidToken") => Means::Denied,
@@ -71,7 +71,7 @@ impl Failure {
         }
     }
 
-    pub(super) fn told(&self, label: &str, timeout: Duration) -> Error {
+    pub(super) fn to_error(&self, label: &str, timeout: Duration) -> Error {
         let reason = format!("`{label}` {}", self.what(timeout));
         match self.means() {
             Means::Denied => Error::Denied {
@@ -102,7 +102,7 @@ impl Failure {
             return format!("answered {status}{code}");
         }
         if self.redirected {
-            return "sent us on without saying where".into();
+            return "redirected without a target".into();
         }
         match self.transport {
             Some(HttpErrorKind::Connect) => "cannot be reached".into(),
@@ -110,9 +110,9 @@ impl Failure {
                 format!("did not answer within {} s", timeout.as_secs_f64())
             }
             Some(HttpErrorKind::Interrupted | HttpErrorKind::Request) => {
-                "broke off before its answer was complete".into()
+                "closed the connection before its answer was complete".into()
             }
-            _ => "gave an answer that cannot be understood".into(),
+            _ => "sent an answer that cannot be understood".into(),
         }
     }
 
@@ -121,16 +121,16 @@ impl Failure {
             "InvalidAccessKeyId" | "SignatureDoesNotMatch" | "AuthenticationFailed" => {
                 "check the access key and its secret"
             }
-            "ExpiredToken" | "InvalidToken" => "get a new session token: this one has ended",
-            "RequestTimeTooSkewed" => "set this machine's clock",
-            "NoSuchBucket" | "ContainerNotFound" => "make the bucket, or correct its name",
+            "ExpiredToken" | "InvalidToken" => "get a new session token: this one has expired",
+            "RequestTimeTooSkewed" => "correct this machine's clock",
+            "NoSuchBucket" | "ContainerNotFound" => "create the bucket, or correct its name",
             "AuthorizationHeaderMalformed"
             | "PermanentRedirect"
-            | "IllegalLocationConstraintException" => "set the region the bucket is in",
+            | "IllegalLocationConstraintException" => "set the region of the bucket",
             "NotImplemented" => "use a store that honours If-Match and If-None-Match on puts",
-            _ if self.redirected => "set the region the bucket is in",
+            _ if self.redirected => "set the region of the bucket",
             _ if self.means() == Means::Denied => {
-                "let this key get, put, delete and list objects in the bucket"
+                "allow this key to get, put, delete and list objects in the bucket"
             }
             _ => "check the endpoint, the region and the name of the bucket",
         }
@@ -142,7 +142,7 @@ fn after<'a>(text: &'a str, mark: &str) -> Option<&'a str> {
     text.split_once(mark).map(|(_, rest)| rest)
 }
 
-/// A code is one word; anything else may be anything.
+/// A code is one word of letters; other texts might contain secrets.
 fn word(code: &str) -> Option<String> {
     let plain = (1..=48).contains(&code.len()) && code.bytes().all(|b| b.is_ascii_alphabetic());
     plain.then(|| code.to_owned())

@@ -1,4 +1,4 @@
-//! What is done to the files of a folder.
+//! Operations on the files of a folder.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Read};
@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
-use skein_transcript::cold::{Object, Put, Tag, When};
+use skein_transcript::cold::{Object, PutCondition, PutResult, Tag};
 use skein_transcript::{Error, Result};
 
 use super::lock::Locks;
@@ -14,9 +14,9 @@ use super::temp::Temp;
 use crate::LARGEST;
 use crate::io::At;
 
-/// Where what is ours lies: locks, and files being written. No object's name begins like this.
+/// Contains locks and temporary files. No object's name begins like this.
 const OURS: &str = ".skein";
-/// How often a put begins anew because a deleter took the empty folder away under it.
+/// Attempts of a put whose empty folder a concurrent delete removes.
 const ATTEMPTS: usize = 100;
 
 #[derive(Debug)]
@@ -47,14 +47,14 @@ impl Disk {
         &self.root
     }
 
-    /// A folder that is gone (a disk that is not mounted) is not an empty one.
+    /// A missing folder (a disk that is not mounted) is not an empty one.
     pub(super) fn check(&self) -> Result<()> {
         if self.temp.is_dir() {
             return Ok(());
         }
         let root = self.root.display();
         Err(Error::cold(format!(
-            "the folder `{root}` is gone; is its disk mounted?"
+            "the folder `{root}` is missing; is its disk mounted?"
         )))
     }
 
@@ -64,35 +64,35 @@ impl Disk {
             self.check()?;
             return Ok(None);
         };
-        // Who is told of an object may drop the other copy.
+        // The caller may drop the other copy once it has seen this object.
         self.sync(&path)?;
         let tag = tag(&body);
         Ok(Some(Object { body, tag }))
     }
 
-    pub(super) fn put(&self, name: &str, body: &[u8], when: &When) -> Result<Put> {
+    pub(super) fn put(&self, name: &str, body: &[u8], when: &PutCondition) -> Result<PutResult> {
         let path = self.root.join(name);
-        // Spares writing what would be refused, which is what flushing again asks for.
-        if *when == When::Absent && exists(&path)? {
+        // Avoids writing an object that would be refused, as a repeated flush does.
+        if *when == PutCondition::Absent && exists(&path)? {
             self.sync(&path)?;
-            return Ok(Put::Refused);
+            return Ok(PutResult::Refused);
         }
         self.check()?;
         let temp = Temp::write(&self.temp, body)?;
         let _lock = self.locks.lock(name)?;
         let holds = match when {
-            When::Absent => !exists(&path)?,
-            When::Unchanged(seen) => read(&path)?.is_some_and(|body| tag(&body) == *seen),
+            PutCondition::Absent => !exists(&path)?,
+            PutCondition::Unchanged(seen) => read(&path)?.is_some_and(|body| tag(&body) == *seen),
         };
         if holds {
             self.publish(&temp, &path)?;
             self.sync(&path)?;
-            return Ok(Put::Done);
+            return Ok(PutResult::Done);
         }
-        if *when == When::Absent {
+        if *when == PutCondition::Absent {
             self.sync(&path)?;
         }
-        Ok(Put::Refused)
+        Ok(PutResult::Refused)
     }
 
     fn publish(&self, temp: &Temp, path: &Path) -> Result<()> {
@@ -115,7 +115,7 @@ impl Disk {
             other => other.at("remove", &path)?,
         }
         self.sync(&path)?;
-        // The folder of a transcript that is gone tells its name. Others may be in it, or be about to.
+        // The folder of a purged transcript reveals its name. The removal fails if the folder is in use.
         if let Some(folder) = path.parent().filter(|folder| *folder != self.root) {
             let _ = fs::remove_dir(folder);
         }
@@ -139,7 +139,7 @@ fn exists(path: &Path) -> Result<bool> {
     match fs::symlink_metadata(path) {
         Ok(_) => Ok(true),
         Err(e) if is_nothing(&e) => Ok(false),
-        Err(e) => Err(e).at("look at", path),
+        Err(e) => Err(e).at("read", path),
     }
 }
 
@@ -153,12 +153,12 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>> {
         Err(e) if is_nothing(&e) => return Ok(None),
         other => other.at("open", path)?,
     };
-    let size = file.metadata().at("look at", path)?.len();
+    let size = file.metadata().at("read", path)?.len();
     if size > LARGEST {
         let name = path.display();
         return Err(Error::corrupt(
             name,
-            format!("it has {size} bytes, more than we ever put"),
+            format!("it has {size} bytes, more than Skein ever writes"),
         ));
     }
     let mut body = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
@@ -171,12 +171,11 @@ fn make_folders(folder: &Path) -> Result<()> {
         return Ok(());
     }
     let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-    made.at("make the folder", folder)
+    made.at("create the folder", folder)
 }
 
-/// Makes the entries of `folder` durable, and those of every folder up to `top`. All of them each time: one
-/// that is there may have been made by a process that was killed before it could do this. Those without
-/// changes cost next to nothing.
+/// Makes the entries of `folder` and of every folder up to `top` durable. All of them each time: a folder may have
+/// been made by a process that was killed before its sync. Unchanged folders cost almost nothing.
 fn sync_up(folder: &Path, top: &Path) -> Result<()> {
     for folder in folder.ancestors() {
         match File::open(folder) {

@@ -1,4 +1,4 @@
-//! Names in a folder, in the order of their bytes.
+//! Names in a folder, in byte order.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -10,8 +10,8 @@ use skein_transcript::cold::Name;
 use crate::io::At;
 use crate::name::is_part;
 
-/// Up to `limit` names below `prefix` that come after `after`. Each page reads the folder anew: the file
-/// system knows no order.
+/// Up to `limit` names below `prefix` after `after`. Each page reads the folder again, because the file system has no
+/// order.
 pub(super) fn list(
     root: &Path,
     prefix: &str,
@@ -30,7 +30,7 @@ fn walk(root: &Path, prefix: &str, after: &str, limit: usize, names: &mut Vec<Na
         }
         let name = format!("{prefix}/{child}");
         match name.strip_suffix('/') {
-            // A folder is left out when all of it comes before.
+            // Skips a folder whose names all come before.
             Some(folder) if name.as_str() > after || after.starts_with(&name) => {
                 walk(root, folder, after, limit, names)?;
             }
@@ -41,8 +41,7 @@ fn walk(root: &Path, prefix: &str, after: &str, limit: usize, names: &mut Vec<Na
     Ok(())
 }
 
-/// What is in a folder, in order; folders with a `/` at their end, which is how their names go on. Whatever
-/// cannot be ours is left out.
+/// The entries of a folder in order, without foreign ones; folders end with `/`, as in the names below them.
 fn children(folder: &Path) -> Result<Vec<String>> {
     let mut children = vec![];
     let entries = match fs::read_dir(folder) {
@@ -61,7 +60,7 @@ fn children(folder: &Path) -> Result<Vec<String>> {
         };
         let kind = match entry.file_type() {
             Err(e) if e.kind() == ErrorKind::NotFound => continue,
-            other => other.at("look at", &entry.path())?,
+            other => other.at("read", &entry.path())?,
         };
         if kind.is_dir() {
             children.push(format!("{part}/"));

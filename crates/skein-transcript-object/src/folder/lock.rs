@@ -1,4 +1,4 @@
-//! Locks on names, that hold between threads and processes and end with their holder.
+//! Locks on names that hold between threads and processes, and end with their holder.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
@@ -11,16 +11,15 @@ use skein_transcript::{Error, Result};
 
 use crate::io::At;
 
-/// A holder does a few file operations. One that takes this long was stopped, or its disk hangs.
+/// A holder does a few file operations. If it takes longer, it was stopped, or its disk hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// 256 files, of which each name has one. They stay, for removing a lock file races with taking it.
+/// 256 lock files, shared by all names. They are never removed, because removing one races with locking it.
 #[derive(Debug)]
 pub(super) struct Locks {
     folder: PathBuf,
 }
 
-/// Held until dropped.
 #[derive(Debug)]
 pub(super) struct Held {
     _file: File,

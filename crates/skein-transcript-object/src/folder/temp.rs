@@ -1,4 +1,4 @@
-//! Files being written, that nobody takes for objects.
+//! Temporary files, which no reader takes for objects.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -10,8 +10,8 @@ use skein_transcript::{Error, Result};
 
 use crate::io::At;
 
-/// Removed when dropped, unless it was renamed. Locked while it is written, so that a sweep can tell it
-/// from one whose writer was killed.
+/// Removed when dropped, unless it was renamed. Locked while it is written, so that a sweep recognises files of
+/// killed writers.
 #[derive(Debug)]
 pub(super) struct Temp {
     path: PathBuf,
@@ -28,10 +28,10 @@ impl Temp {
             let path = folder.join(format!("{:032x}", u128::from_le_bytes(random)));
             let mut options = OpenOptions::new();
             options.create_new(true).write(true).mode(0o600);
-            let mut file = options.open(&path).at("make", &path)?;
+            let mut file = options.open(&path).at("create", &path)?;
             flock(&file, FlockOperation::LockExclusive).at("lock", &path)?;
-            // A sweep may have come between the last two.
-            if file.metadata().at("look at", &path)?.nlink() == 0 {
+            // A sweep may have removed it between `open` and `flock`.
+            if file.metadata().at("read", &path)?.nlink() == 0 {
                 continue;
             }
             let written = file.write_all(body).and_then(|()| file.sync_all());
@@ -45,7 +45,7 @@ impl Temp {
         &self.path
     }
 
-    /// Removes the files nobody is writing any more.
+    /// Removes files of killed writers.
     pub(super) fn sweep(folder: &Path) -> Result<()> {
         for entry in fs::read_dir(folder).at("read", folder)? {
             let path = entry.at("read", folder)?.path();
@@ -53,7 +53,7 @@ impl Temp {
                 continue;
             };
             if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
-                // Another sweep may have been faster.
+                // Another sweep may have removed it first.
                 let _ = fs::remove_file(&path);
             }
         }
@@ -63,7 +63,7 @@ impl Temp {
 
 impl Drop for Temp {
     fn drop(&mut self) {
-        // Not there any more once it was renamed; and names are not used twice.
+        // Fails after a rename, which is fine because names are random.
         let _ = fs::remove_file(&self.path);
     }
 }

@@ -33,7 +33,7 @@ local function text(number)
 end
 redis.call('HSET', stage, 'f:' .. strand, text(first), 'l:' .. strand, text(last), 'n:' .. strand, text(count))
 redis.call('SADD', stages, token)
--- Whoever staged it may never come back.
+-- The caller that staged it may never adopt it.
 redis.call('PEXPIRE', stage, stay)
 redis.call('PEXPIRE', stages, stay)
 return { 'done', '' }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use skein_transcript::conformance::{Pair, Subject, cases};
-use skein_transcript::memory::MemoryCold;
 use skein_transcript::{Cold, Hot};
+use skein_transcript_conformance::memory::MemoryCold;
+use skein_transcript_conformance::{Pair, Subject, cases};
 
 use crate::server::{Cluster, Server, connect};
 
@@ -36,15 +36,15 @@ fn pair() -> Pair {
 }
 
 mod hot_tier {
-    skein_transcript::hot_conformance!(super::one);
+    skein_transcript_conformance::hot_conformance!(super::one);
 }
 
 mod hot_tier_on_a_cluster {
-    skein_transcript::hot_conformance!(super::cluster);
+    skein_transcript_conformance::hot_conformance!(super::cluster);
 }
 
 mod service {
-    skein_transcript::transcript_conformance!(super::pair);
+    skein_transcript_conformance::transcript_conformance!(super::pair);
 }
 
 #[test]

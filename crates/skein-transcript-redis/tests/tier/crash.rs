@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use skein_domain::Kind;
-use skein_transcript::conformance::block_on;
 use skein_transcript::{Error, Hot, Transcripts};
+use skein_transcript_conformance::block_on;
 use skein_transcript_redis::RedisHot;
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;

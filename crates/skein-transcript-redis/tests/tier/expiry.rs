@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use skein_transcript::conformance::block_on;
-use skein_transcript::memory::MemoryCold;
-use skein_transcript::service::Keep;
-use skein_transcript::{Error, Hot, Point, State, Tiers};
+use skein_transcript::service::HotCopy;
+use skein_transcript::{Error, HistoryPoint, Hot, StateSlice, Tiers};
+use skein_transcript_conformance::block_on;
+use skein_transcript_conformance::memory::MemoryCold;
 use skein_transcript_redis::Durability;
 
 use crate::server::{Server, connect};
@@ -53,12 +53,12 @@ fn every_write_refreshes_everything_of_a_transcript() {
         check_refreshed(&server, "a", "create");
         say(&a, "u v w x").await.unwrap();
         check_refreshed(&server, "a", "append");
-        a.set_state(by(), 0, State::default()).await.unwrap();
+        a.set_state(by(), 0, StateSlice::default()).await.unwrap();
         check_refreshed(&server, "a", "set_state");
         a.rewind(by(), &mid("v")).await.unwrap();
         check_refreshed(&server, "a", "rewind");
         let reply = skein_transcript::Message {
-            role: skein_transcript::Role::Assistant,
+            role: skein_transcript::MessageRole::Assistant,
             ..user("r")
         };
         a.append(by(), &[reply]).await.unwrap();
@@ -69,11 +69,11 @@ fn every_write_refreshes_everything_of_a_transcript() {
             .await
             .unwrap();
         check_refreshed(&server, "a", "compact");
-        all.fork(&id("a"), &Point::Head, &id("b"), by())
+        all.fork(&id("a"), &HistoryPoint::Head, &id("b"), by())
             .await
             .unwrap();
         check_refreshed(&server, "b", "fork");
-        a.flush(Keep::ColdOnly).await.unwrap();
+        a.flush(HotCopy::ColdOnly).await.unwrap();
         assert_eq!(left(&server, "a"), []);
         a.hydrate().await.unwrap();
         check_refreshed(&server, "a", "hydrate");
@@ -112,7 +112,10 @@ fn a_lapsed_transcript_is_gone_whole() {
         assert_eq!(tier.strands(&tenant(), &id("a"), 0, 9).await.unwrap(), None);
         // Beginning anew over what was lost is refused; whoever accepts the loss says so.
         let error = all.create(&id("a"), by()).await.unwrap_err();
-        assert!(error.to_string().contains("lapsed at version 2"), "{error}");
+        assert!(
+            error.to_string().contains("expired at version 2"),
+            "{error}"
+        );
         tier.evict(&tenant(), &id("a"), 2).await.unwrap();
         all.create(&id("a"), by()).await.unwrap();
         say(&all.open(&id("a")), "x").await.unwrap();

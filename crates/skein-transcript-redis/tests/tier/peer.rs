@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use skein_transcript::conformance::block_on;
-use skein_transcript::memory::MemoryCold;
-use skein_transcript::service::Keep;
-use skein_transcript::{Error, Hot, Role, Tiers};
-use skein_transcript_redis::keys::Keys;
+use skein_transcript::service::HotCopy;
+use skein_transcript::{Error, Hot, MessageRole, Tiers};
+use skein_transcript_conformance::block_on;
+use skein_transcript_conformance::memory::MemoryCold;
+use skein_transcript_redis::keys::RedisKeys;
 
 use crate::server::{Server, connect};
 use crate::talk::{by, hot_only, id, mid, say, tenant, user, words};
@@ -18,7 +18,7 @@ fn a_system_prompt_said_again_after_a_lost_answer_stays() {
     let server = Server::safe();
     let all = hot_only(server.tier());
     let mut prompt = user("system");
-    prompt.role = Role::System;
+    prompt.role = MessageRole::System;
     block_on(async {
         for _ in 0..3 {
             all.create(&id("a"), by()).await.unwrap();
@@ -62,7 +62,7 @@ fn a_lapse_is_not_made_good_with_an_older_cold_copy() {
     block_on(async {
         all.create(&id("a"), by()).await.unwrap();
         say(&a, "x").await.unwrap();
-        a.flush(Keep::Hot).await.unwrap();
+        a.flush(HotCopy::Hot).await.unwrap();
         // Flushed as it was: lapsing loses nothing.
         let _: i64 = server.ask("PEXPIRE skein:{default/a} 0");
         say(&a, "y").await.unwrap();
@@ -72,7 +72,10 @@ fn a_lapse_is_not_made_good_with_an_older_cold_copy() {
         for result in [say(&a, "z").await, a.hydrate().await.map(drop)] {
             let error = result.unwrap_err();
             assert!(matches!(error, Error::Corrupt { .. }), "{error}");
-            assert!(error.to_string().contains("lapsed at version 3"), "{error}");
+            assert!(
+                error.to_string().contains("expired at version 3"),
+                "{error}"
+            );
         }
         tier.evict(&tenant(), &id("a"), 0).await.unwrap();
         say(&a, "z").await.unwrap();
@@ -120,7 +123,7 @@ fn all_keys_of_a_transcript_are_in_one_slot() {
         &crate::server::free_port().to_string(),
     ]);
     for name in ["a", "api-7", "0.x_y", &"z".repeat(128)] {
-        let keys = Keys::new("skein:", &tenant(), &id(name));
+        let keys = RedisKeys::new("skein:", &tenant(), &id(name));
         let all = [keys.stage("1-ab{c}"), keys.main, keys.stages, keys.was];
         let slots: BTreeSet<u16> = all
             .iter()

@@ -1,13 +1,13 @@
 //! Servers that are not taken, and what is said about it.
 
 use skein_domain::Kind;
-use skein_transcript::conformance::block_on;
-use skein_transcript_redis::{Durability, Options, RedisHot};
+use skein_transcript_conformance::block_on;
+use skein_transcript_redis::{Durability, RedisHot, RedisOptions};
 
 use crate::server::{Server, connect, free_port};
 use crate::talk::{by, hot_only, id, say, words};
 
-fn refused(options: Options) -> String {
+fn refused(options: RedisOptions) -> String {
     let error = block_on(RedisHot::connect(options)).unwrap_err();
     assert_eq!(error.kind(), Kind::Unavailable);
     error.to_string()
@@ -56,8 +56,8 @@ fn l14_a_wrong_password_is_not_repeated() {
         "--appendfsync",
         "always",
     ]);
-    let at = |user: &str| Options::new(format!("redis://{user}127.0.0.1:{}", server.port));
-    let cluster = Options::new(format!(
+    let at = |user: &str| RedisOptions::new(format!("redis://{user}127.0.0.1:{}", server.port));
+    let cluster = RedisOptions::new(format!(
         "redis-cluster://:hunter2@127.0.0.1:{}",
         server.port
     ));
@@ -76,7 +76,7 @@ fn l14_a_wrong_password_is_not_repeated() {
 
 #[test]
 fn l13_a_server_that_is_not_there_is_named_as_unavailable() {
-    let text = refused(Options::new(format!(
+    let text = refused(RedisOptions::new(format!(
         "redis://:hunter2@127.0.0.1:{}",
         free_port()
     )));
@@ -97,7 +97,7 @@ fn l10_waitaof_is_used_where_there_is_one_and_refused_elsewhere() {
     if !has_it {
         let text = refused(options);
         assert!(
-            text.contains("no WAITAOF, which came with Redis 7.2"),
+            text.contains("does not support WAITAOF, which requires Redis 7.2"),
             "{text}"
         );
         return;

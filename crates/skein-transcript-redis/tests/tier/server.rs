@@ -7,8 +7,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use redis::{Client, Commands, Connection, FromRedisValue};
-use skein_transcript::conformance::block_on;
-use skein_transcript_redis::{Options, RedisHot};
+use skein_transcript_conformance::block_on;
+use skein_transcript_redis::{RedisHot, RedisOptions};
 use tempfile::TempDir;
 
 pub(crate) const SAFE: &[&str] = &["--appendonly", "yes", "--appendfsync", "always"];
@@ -34,17 +34,28 @@ impl Server {
     }
 
     pub(crate) fn with(arguments: &[&str]) -> Arc<Self> {
-        let server = Self {
-            port: free_port(),
-            folder: tempfile::tempdir().unwrap(),
-            arguments: arguments.iter().map(|a| (*a).to_owned()).collect(),
-            child: Mutex::default(),
-        };
-        server.start();
-        Arc::new(server)
+        loop {
+            let server = Self {
+                port: free_port(),
+                folder: tempfile::tempdir().unwrap(),
+                arguments: arguments.iter().map(|a| (*a).to_owned()).collect(),
+                child: Mutex::default(),
+            };
+            match server.try_start() {
+                Ok(()) => return Arc::new(server),
+                // Another test took the port, or the one that members of a cluster talk on.
+                Err(log) if log.contains("Address already in use") => {}
+                Err(log) => panic!("{log}"),
+            }
+        }
     }
 
     pub(crate) fn start(&self) {
+        self.try_start().unwrap_or_else(|log| panic!("{log}"));
+    }
+
+    /// What the server logged, if it ended instead of answering.
+    fn try_start(&self) -> Result<(), String> {
         let folder = self.folder.path();
         let child = Command::new("redis-server")
             .args([
@@ -67,11 +78,22 @@ impl Server {
             });
         *self.child.lock().unwrap() = Some(child);
         let since = Instant::now();
+        let log = || std::fs::read_to_string(folder.join("log")).unwrap_or_default();
         while let Err(error) = self.ready() {
-            let log = std::fs::read_to_string(folder.join("log")).unwrap_or_default();
-            assert!(since.elapsed() < Duration::from_secs(30), "{error}: {log}");
+            if self.has_ended() {
+                return Err(log());
+            }
+            let waited = since.elapsed();
+            assert!(waited < Duration::from_secs(30), "{error}: {}", log());
             sleep(Duration::from_millis(5));
         }
+        Ok(())
+    }
+
+    fn has_ended(&self) -> bool {
+        let mut child = self.child.lock().unwrap();
+        let ended = |child: &mut Child| child.try_wait().unwrap().is_some();
+        child.as_mut().is_some_and(ended)
     }
 
     fn ready(&self) -> redis::RedisResult<()> {
@@ -113,8 +135,8 @@ impl Server {
             .unwrap()
     }
 
-    pub(crate) fn options(&self) -> Options {
-        Options::new(self.url()).timeout(Duration::from_secs(20))
+    pub(crate) fn options(&self) -> RedisOptions {
+        RedisOptions::new(self.url()).timeout(Duration::from_secs(20))
     }
 
     pub(crate) fn tier(&self) -> Arc<RedisHot> {
@@ -128,7 +150,7 @@ impl Drop for Server {
     }
 }
 
-pub(crate) fn connect(options: Options) -> Arc<RedisHot> {
+pub(crate) fn connect(options: RedisOptions) -> Arc<RedisHot> {
     Arc::new(block_on(RedisHot::connect(options)).unwrap())
 }
 
@@ -170,13 +192,13 @@ impl Cluster {
         Self(servers)
     }
 
-    pub(crate) fn options(&self) -> Options {
+    pub(crate) fn options(&self) -> RedisOptions {
         let hosts: Vec<_> = self
             .0
             .iter()
             .map(|s| format!("127.0.0.1:{}", s.port))
             .collect();
         let url = format!("redis-cluster://{}", hosts.join(","));
-        Options::new(url).timeout(Duration::from_secs(20))
+        RedisOptions::new(url).timeout(Duration::from_secs(20))
     }
 }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use skein_domain::{TenantId, Timestamp};
-use skein_transcript::service::{Direction, Query};
+use skein_transcript::service::{Direction, MessageQuery};
 use skein_transcript::{
-    Block, By, Hot, Message, MessageId, Result, Role, Run, Tiers, Transcript, TranscriptId,
-    Transcripts,
+    Block, Hot, Message, MessageId, MessageRole, Result, RunNumber, Tiers, Transcript,
+    TranscriptId, Transcripts, WriteContext,
 };
 
 pub(crate) fn id(name: &str) -> TranscriptId {
@@ -17,9 +17,9 @@ pub(crate) fn mid(name: &str) -> MessageId {
     name.parse().unwrap()
 }
 
-pub(crate) fn by() -> By {
-    By {
-        run: Run(1),
+pub(crate) fn by() -> WriteContext {
+    WriteContext {
+        run: RunNumber(1),
         at: Timestamp::from_micros(1_000),
     }
 }
@@ -30,7 +30,12 @@ pub(crate) fn tenant() -> TenantId {
 
 pub(crate) fn user(name: &str) -> Message {
     let blocks = vec![Block::Text(name.to_owned())];
-    Message::new(mid(name), Role::User, blocks, Timestamp::from_micros(1))
+    Message::new(
+        mid(name),
+        MessageRole::User,
+        blocks,
+        Timestamp::from_micros(1),
+    )
 }
 
 pub(crate) fn hot_only(hot: Arc<dyn Hot>) -> Transcripts {
@@ -47,10 +52,10 @@ pub(crate) async fn say(transcript: &Transcript, words: &str) -> Result<()> {
 pub(crate) async fn words(transcript: &Transcript) -> Result<String> {
     let (mut words, mut cursor) = (vec![], None);
     loop {
-        let query = Query {
+        let query = MessageQuery {
             direction: Direction::OldestFirst,
             cursor,
-            limit: Query::MOST,
+            limit: MessageQuery::MOST,
         };
         let page = transcript.page(query).await?;
         words.extend(page.messages.into_iter().map(|p| p.message.id.to_string()));

@@ -1,11 +1,11 @@
-//! How heads, strands and manifests are written.
+//! The stored forms of heads, strands and manifests.
 
 use serde::{Deserialize, Serialize};
 use skein_domain::Timestamp;
 
 use super::message::UsageV1;
-use crate::chain::{Chain, Head, Link, Marks, Origin, Place, Strand};
-use crate::id::{Run, TranscriptId};
+use crate::chain::{Chain, ForkOrigin, InheritedRange, Marks, Strand, StrandRef, TranscriptHead};
+use crate::id::{RunNumber, TranscriptId};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StrandV1 {
@@ -48,7 +48,6 @@ struct OriginV1 {
     chain: String,
 }
 
-/// What is cold of one transcript.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct ManifestV1 {
     pub(crate) v: u8,
@@ -61,14 +60,14 @@ pub(crate) struct ManifestV1 {
 #[derive(Serialize, Deserialize)]
 pub(crate) struct SealedV1 {
     pub(crate) strand: StrandV1,
-    /// (end, hash, bytes unpacked), each beginning where the one before ends.
+    /// (end, hash, uncompressed size); each begins where the previous one ends.
     pub(crate) segments: Vec<(u64, String, u64)>,
-    /// Of the last entry.
+    /// The hash of the last entry.
     pub(crate) chain: String,
 }
 
 pub(crate) fn chain(hex: &str) -> Result<Chain, String> {
-    Chain::parse(hex).ok_or_else(|| "a hash is not one".to_owned())
+    Chain::parse(hex).ok_or_else(|| "a hash is invalid".to_owned())
 }
 
 fn transcript(text: &str) -> Result<TranscriptId, String> {
@@ -78,7 +77,7 @@ fn transcript(text: &str) -> Result<TranscriptId, String> {
 
 impl From<&Strand> for StrandV1 {
     fn from(strand: &Strand) -> Self {
-        let link = |link: &Link| LinkV1 {
+        let link = |link: &InheritedRange| LinkV1 {
             transcript: link.place.transcript.to_string(),
             strand: link.place.strand,
             start: link.start,
@@ -99,13 +98,13 @@ impl TryFrom<StrandV1> for Strand {
         let mut below = record.start;
         let mut lineage = Vec::with_capacity(record.lineage.len());
         for link in record.lineage {
-            // A walk relies on this to come to an end.
+            // Without this check a walk over the lineage might not end.
             if link.end != below || link.start >= link.end {
                 return Err("its lineage has gaps".into());
             }
             below = link.start;
-            lineage.push(Link {
-                place: Place {
+            lineage.push(InheritedRange {
+                place: StrandRef {
                     transcript: transcript(&link.transcript)?,
                     strand: link.strand,
                 },
@@ -115,7 +114,7 @@ impl TryFrom<StrandV1> for Strand {
             });
         }
         if lineage.is_empty() && record.start != 0 {
-            return Err("it does not say what it goes on from".into());
+            return Err("it has no ancestor although it does not start at 0".into());
         }
         Ok(Self {
             start: record.start,
@@ -124,8 +123,8 @@ impl TryFrom<StrandV1> for Strand {
     }
 }
 
-impl From<&Head> for HeadV1 {
-    fn from(head: &Head) -> Self {
+impl From<&TranscriptHead> for HeadV1 {
+    fn from(head: &TranscriptHead) -> Self {
         Self {
             v: 1,
             version: head.version,
@@ -149,11 +148,11 @@ impl From<&Head> for HeadV1 {
     }
 }
 
-impl TryFrom<HeadV1> for Head {
+impl TryFrom<HeadV1> for TranscriptHead {
     type Error = String;
     fn try_from(record: HeadV1) -> Result<Self, String> {
         let origin = |origin: OriginV1| {
-            Ok::<_, String>(Origin {
+            Ok::<_, String>(ForkOrigin {
                 transcript: transcript(&origin.transcript)?,
                 end: origin.end,
                 chain: chain(&origin.chain)?,
@@ -161,7 +160,7 @@ impl TryFrom<HeadV1> for Head {
         };
         Ok(Self {
             version: record.version,
-            run: Run(record.run),
+            run: RunNumber(record.run),
             strand: record.strand,
             strands: record.strands,
             end: record.end,

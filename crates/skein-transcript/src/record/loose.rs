@@ -1,5 +1,5 @@
-//! Entries that cannot be decoded, as far as they can be read: nested too deeply by an earlier build, of a form that
-//! this build does not know, or damaged.
+//! The readable parts of entries that cannot be decoded: nested too deeply by an earlier build, in a form that this
+//! build does not know, or damaged.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use super::slice::{StateV1, TaskV1, VersionedV1};
 use crate::chain::{Entry, Marks};
 use crate::id::MessageId;
 use crate::json::Pruned;
-use crate::message::{Block, Message, Part, Role, ToolCall};
+use crate::message::{Block, Message, MessageRole, Part, ToolCall};
 use crate::state::Versioned;
 
-/// How the ids of messages begin that have no other: the position follows.
+/// Prefix of ids of messages without a readable id; the position follows.
 const NAMELESS: &str = "damaged:";
 
 #[derive(Deserialize)]
@@ -50,7 +50,7 @@ struct LooseMessage {
     covers: Option<(u64, u64)>,
 }
 
-/// All that a block may have. An enum would be read through a buffer, which gives up at 128 levels.
+/// The fields of every kind of block. serde buffers an enum, and the buffer gives up at 128 levels.
 #[derive(Deserialize)]
 struct LooseBlock {
     kind: String,
@@ -74,7 +74,7 @@ struct LooseState {
     custom: BTreeMap<String, Pruned>,
 }
 
-/// What a message or a state has in any form.
+/// The common field of messages and states in any form.
 #[derive(Deserialize)]
 struct Named {
     id: Option<String>,
@@ -92,7 +92,7 @@ pub(super) fn entry(entry: &Entry, reason: &str) -> (Option<Marks>, Content) {
     let id: MessageId = id.unwrap_or_else(|| nameless(entry.position));
     let note = format!("[this entry cannot be read: {reason}]");
     let at = Timestamp::from_micros(0);
-    let message = Message::new(id, Role::System, vec![Block::Text(note)], at);
+    let message = Message::new(id, MessageRole::System, vec![Block::Text(note)], at);
     (marks, Content::Message(Box::new(message)))
 }
 

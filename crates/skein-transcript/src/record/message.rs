@@ -1,14 +1,15 @@
-//! How a message is written.
+//! The stored form of a message.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use skein_domain::Timestamp;
 
-use crate::id::Run;
+use crate::id::RunNumber;
 use crate::message::{
-    Block, Covers, Image, Message, Native, Outcome, Part, Role, ToolCall, ToolResult,
+    Block, CoveredRange, Image, Message, MessageRole, Native, Part, ToolCall, ToolOutcome,
+    ToolResult,
 };
-use crate::usage::Usage;
+use crate::usage::TokenUsage;
 
 #[derive(Serialize, Deserialize)]
 pub(crate) struct MessageV1 {
@@ -92,8 +93,8 @@ impl UsageV1 {
     }
 }
 
-impl From<Usage> for UsageV1 {
-    fn from(u: Usage) -> Self {
+impl From<TokenUsage> for UsageV1 {
+    fn from(u: TokenUsage) -> Self {
         Self {
             input: u.input,
             output: u.output,
@@ -105,7 +106,7 @@ impl From<Usage> for UsageV1 {
     }
 }
 
-impl From<UsageV1> for Usage {
+impl From<UsageV1> for TokenUsage {
     fn from(u: UsageV1) -> Self {
         Self {
             input: u.input,
@@ -123,10 +124,10 @@ impl From<&Message> for MessageV1 {
         Self {
             id: m.id.to_string(),
             role: match m.role {
-                Role::System => RoleV1::System,
-                Role::User => RoleV1::User,
-                Role::Assistant => RoleV1::Assistant,
-                Role::Tool => RoleV1::Tool,
+                MessageRole::System => RoleV1::System,
+                MessageRole::User => RoleV1::User,
+                MessageRole::Assistant => RoleV1::Assistant,
+                MessageRole::Tool => RoleV1::Tool,
             },
             blocks: m.blocks.iter().map(BlockV1::from).collect(),
             native: m.native.as_ref().map(|n| NativeV1 {
@@ -150,10 +151,10 @@ impl TryFrom<MessageV1> for Message {
                 .parse()
                 .map_err(|e: skein_domain::Invalid| e.to_string())?,
             role: match m.role {
-                RoleV1::System => Role::System,
-                RoleV1::User => Role::User,
-                RoleV1::Assistant => Role::Assistant,
-                RoleV1::Tool => Role::Tool,
+                RoleV1::System => MessageRole::System,
+                RoleV1::User => MessageRole::User,
+                RoleV1::Assistant => MessageRole::Assistant,
+                RoleV1::Tool => MessageRole::Tool,
             },
             blocks: m.blocks.into_iter().map(Block::from).collect(),
             native: m.native.map(|n| Native {
@@ -162,8 +163,8 @@ impl TryFrom<MessageV1> for Message {
             }),
             usage: m.usage.into(),
             at: Timestamp::from_micros(m.at),
-            run: Run(m.run),
-            covers: m.covers.map(|(from, end)| Covers { from, end }),
+            run: RunNumber(m.run),
+            covers: m.covers.map(|(from, end)| CoveredRange { from, end }),
         })
     }
 }
@@ -181,7 +182,7 @@ impl From<&Block> for BlockV1 {
             }) => Self::ToolResult {
                 call,
                 content: content.into_iter().map(PartV1::from).collect(),
-                failed: outcome == Outcome::Failed,
+                failed: outcome == ToolOutcome::Failed,
             },
             Block::Image(image) => Self::Image(image.into()),
         }
@@ -209,9 +210,9 @@ pub(super) fn result(call: String, content: Vec<Part>, failed: bool) -> Block {
         call,
         content,
         outcome: if failed {
-            Outcome::Failed
+            ToolOutcome::Failed
         } else {
-            Outcome::Done
+            ToolOutcome::Done
         },
     })
 }

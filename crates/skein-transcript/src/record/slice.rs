@@ -1,11 +1,11 @@
-//! How a state slice is written.
+//! The stored form of a state slice.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::state::{State, Task, TaskStatus, Versioned};
+use crate::state::{StateSlice, Task, TaskStatus, Versioned};
 
 #[derive(Serialize, Deserialize)]
 pub(super) struct VersionedV1 {
@@ -17,7 +17,7 @@ pub(super) struct VersionedV1 {
 #[derive(Serialize, Deserialize)]
 pub(super) struct StateV1 {
     pub(super) tasks: BTreeMap<String, TaskV1>,
-    /// (the one waited for, the one that waits)
+    /// (blocking task, blocked task)
     pub(super) edges: Vec<(String, String)>,
     pub(super) custom: BTreeMap<String, Value>,
 }
@@ -58,8 +58,8 @@ impl TryFrom<VersionedV1> for Versioned {
     }
 }
 
-impl From<&State> for StateV1 {
-    fn from(state: &State) -> Self {
+impl From<&StateSlice> for StateV1 {
+    fn from(state: &StateSlice) -> Self {
         let task = |(id, task): (&str, &Task)| (id.to_owned(), TaskV1::from(task));
         let edge = |(first, then): (&str, &str)| (first.to_owned(), then.to_owned());
         Self {
@@ -70,7 +70,7 @@ impl From<&State> for StateV1 {
     }
 }
 
-impl TryFrom<StateV1> for State {
+impl TryFrom<StateV1> for StateSlice {
     type Error = String;
     fn try_from(record: StateV1) -> Result<Self, String> {
         let mut state = Self {

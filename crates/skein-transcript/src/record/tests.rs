@@ -5,11 +5,13 @@ use serde_json::json;
 use skein_domain::{Kind, Timestamp};
 
 use super::*;
-use crate::chain::{Chain, Link, Origin, Place};
-use crate::id::Run;
-use crate::message::{Block, Covers, Image, Native, Outcome, Part, Role, ToolCall, ToolResult};
-use crate::state::{State, Task, TaskStatus};
-use crate::usage::Usage;
+use crate::chain::{Chain, ForkOrigin, InheritedRange, StrandRef};
+use crate::id::RunNumber;
+use crate::message::{
+    Block, CoveredRange, Image, MessageRole, Native, Part, ToolCall, ToolOutcome, ToolResult,
+};
+use crate::state::{StateSlice, Task, TaskStatus};
+use crate::usage::TokenUsage;
 
 fn image() -> Image {
     Image {
@@ -21,7 +23,7 @@ fn image() -> Image {
 fn message() -> Message {
     Message {
         id: "m1".parse().unwrap(),
-        role: Role::Assistant,
+        role: MessageRole::Assistant,
         blocks: vec![
             Block::Text("hello".into()),
             Block::Thinking {
@@ -36,7 +38,7 @@ fn message() -> Message {
             Block::ToolResult(ToolResult {
                 call: "c1".into(),
                 content: vec![Part::Text("file".into()), Part::Image(image())],
-                outcome: Outcome::Failed,
+                outcome: ToolOutcome::Failed,
             }),
             Block::Image(image()),
         ],
@@ -44,7 +46,7 @@ fn message() -> Message {
             provider: "anthropic".into(),
             payload: "{ \"b\":1,\"a\" :2.50}".into(),
         }),
-        usage: Usage {
+        usage: TokenUsage {
             input: 1,
             output: 2,
             cache_read: 3,
@@ -53,13 +55,13 @@ fn message() -> Message {
             cost_micros: 6,
         },
         at: Timestamp::from_micros(7),
-        run: Run(8),
-        covers: Some(Covers { from: 9, end: 10 }),
+        run: RunNumber(8),
+        covers: Some(CoveredRange { from: 9, end: 10 }),
     }
 }
 
 fn state() -> Versioned {
-    let mut state = State::default();
+    let mut state = StateSlice::default();
     for id in ["1", "2"] {
         let task = Task {
             subject: "s".into(),
@@ -101,7 +103,7 @@ fn stored_messages_keep_their_form() {
     assert_snapshot!(check(Content::Message(Box::new(message()))), @r##"{"v":1,"n":4,"s":2,"message":{"id":"m1","role":"assistant","blocks":[{"kind":"text","text":"hello"},{"kind":"thinking","text":"hm","signature":"sig"},{"kind":"tool_call","id":"c1","name":"Bash","input":{"command":"ls"}},{"kind":"tool_result","call":"c1","content":[{"kind":"text","text":"file"},{"kind":"image","media_type":"image/png","source":"blake3:00"}],"failed":true},{"kind":"image","media_type":"image/png","source":"blake3:00"}],"native":{"provider":"anthropic","payload":"{ \"b\":1,\"a\" :2.50}"},"usage":{"input":1,"output":2,"cache_read":3,"cache_write":4,"reasoning":5,"cost_micros":6},"at":7,"run":8,"covers":[9,10]}}"##);
     let plain = Message::new(
         "m".parse().unwrap(),
-        Role::User,
+        MessageRole::User,
         vec![],
         Timestamp::from_micros(1),
     );
@@ -115,11 +117,11 @@ fn stored_states_keep_their_form() {
 
 #[test]
 fn stored_strands_and_heads_keep_their_form() {
-    let place = Place {
+    let place = StrandRef {
         transcript: "api-1".parse().unwrap(),
         strand: 2,
     };
-    let link = Link {
+    let link = InheritedRange {
         place,
         start: 0,
         end: 5,
@@ -132,9 +134,9 @@ fn stored_strands_and_heads_keep_their_form() {
     let body = strand_body(&one).unwrap();
     assert_eq!(strand(&body).unwrap(), one);
     assert_snapshot!(body, @r##"{"v":1,"start":5,"lineage":[{"transcript":"api-1","strand":2,"start":0,"end":5,"chain":"0101010101010101010101010101010101010101010101010101010101010101"}]}"##);
-    let now = Head {
+    let now = TranscriptHead {
         version: 1,
-        run: Run(2),
+        run: RunNumber(2),
         strand: 3,
         strands: 4,
         end: 5,
@@ -143,8 +145,8 @@ fn stored_strands_and_heads_keep_their_form() {
             messages: 7,
             state: None,
         },
-        spent: Usage::default(),
-        origin: Some(Origin {
+        spent: TokenUsage::default(),
+        origin: Some(ForkOrigin {
             transcript: "api-1".parse().unwrap(),
             end: 5,
             chain: Chain([1; 32]),

@@ -10,7 +10,7 @@ fn message(text: &str) -> Message {
         Block::ToolResult(ToolResult {
             call: c.into(),
             content: vec![Part::Text(id.into())],
-            outcome: Outcome::Done,
+            outcome: ToolOutcome::Done,
         })
     };
     let call = |c: char| {
@@ -23,17 +23,17 @@ fn message(text: &str) -> Message {
     let said = Block::Text(id.into());
     let (role, blocks) = match &text[..1] {
         "a" => (
-            Role::Assistant,
+            MessageRole::Assistant,
             std::iter::once(said)
                 .chain(calls.chars().map(call))
                 .collect(),
         ),
-        "t" => (Role::Tool, calls.chars().map(result).collect()),
+        "t" => (MessageRole::Tool, calls.chars().map(result).collect()),
         "m" => (
-            Role::User,
+            MessageRole::User,
             calls.chars().map(result).chain([said]).collect(),
         ),
-        _ => (Role::User, vec![said]),
+        _ => (MessageRole::User, vec![said]),
     };
     Message::new(id.parse().unwrap(), role, blocks, Timestamp::from_micros(0))
 }

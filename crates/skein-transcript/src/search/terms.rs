@@ -1,33 +1,32 @@
-//! What was asked for: words, beginnings of words and phrases, all of which must be there. Nothing else in them is
-//! syntax.
+//! Search terms: words, prefixes of words, and phrases, all of which must match. There is no other syntax.
 
 use std::fmt;
 use std::str::FromStr;
 
 use skein_domain::Invalid;
 
-/// Parsed from words and "phrases". A star at the end of either asks for words that begin so. Anything else is text;
-/// a quote that is not closed reaches to the end.
+/// Parsed from words and "phrases". A star at the end of either matches words with that prefix. Everything else is
+/// text; an unclosed quote extends to the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terms(Vec<Term>);
 
-/// A word or a phrase, with a letter or digit in it.
+/// A word or phrase that contains a letter or digit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Term {
     pub text: String,
-    pub last: LastWord,
+    pub last: WordMatch,
 }
 
-/// What the last word of a term must be.
+/// How the last word of a term matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LastWord {
+pub enum WordMatch {
     Whole,
-    /// Whatever begins so.
+    /// Any word with this prefix.
     Beginning,
 }
 
 impl Terms {
-    /// Most bytes of a question.
+    /// Most bytes of a query.
     pub const MOST: usize = 1_000;
 
     pub fn terms(&self) -> &[Term] {
@@ -36,9 +35,9 @@ impl Terms {
 }
 
 impl Term {
-    /// One star, and only behind a word: that of `foo-*` says nothing of `foo`, and `**foo**` is how people write.
+    /// A star counts only once and after a word character: `foo-*` is no prefix of `foo`, and `**foo**` is Markdown.
     fn parse(text: &str) -> Option<Self> {
-        // Or behind the accent of one.
+        // Or after a combining accent.
         let is_word = |c: char| c.is_alphanumeric() || matches!(c, '\u{300}'..='\u{36f}');
         let beginning = text
             .strip_suffix('*')
@@ -46,8 +45,8 @@ impl Term {
         let term = Self {
             text: beginning.unwrap_or(text).to_owned(),
             last: match beginning {
-                Some(_) => LastWord::Beginning,
-                None => LastWord::Whole,
+                Some(_) => WordMatch::Beginning,
+                None => WordMatch::Whole,
             },
         };
         text.chars().any(char::is_alphanumeric).then_some(term)
@@ -88,8 +87,8 @@ impl fmt::Display for Terms {
         for (n, Term { text, last }) in self.0.iter().enumerate() {
             let gap = if n == 0 { "" } else { " " };
             let star = match last {
-                LastWord::Whole => "",
-                LastWord::Beginning => "*",
+                WordMatch::Whole => "",
+                WordMatch::Beginning => "*",
             };
             write!(f, "{gap}\"{text}{star}\"")?;
         }
@@ -121,25 +120,25 @@ mod tests {
     fn a_star_behind_a_word_asks_for_its_beginning() {
         check("log* \"login fo*\"", r#""log*" "login fo*""#);
         let last = |text: &str| text.parse::<Terms>().unwrap().0.pop().unwrap();
-        let ends = |text: &str, expected: &str, is: LastWord| {
+        let ends = |text: &str, expected: &str, is: WordMatch| {
             let expected = Term {
                 text: expected.into(),
                 last: is,
             };
             assert_eq!(last(text), expected, "{text}");
         };
-        ends("log*", "log", LastWord::Beginning);
-        ends("\"login fo*\"", "login fo", LastWord::Beginning);
-        ends("\"never clos*", "never clos", LastWord::Beginning);
-        ends("*log*", "*log", LastWord::Beginning);
-        ends("日*", "日", LastWord::Beginning);
-        ends("e\u{301}*", "e\u{301}", LastWord::Beginning);
-        ends("a*b", "a*b", LastWord::Whole);
-        ends("*log", "*log", LastWord::Whole);
-        ends("log**", "log**", LastWord::Whole);
-        ends("log-*", "log-*", LastWord::Whole);
-        ends("log *", "log", LastWord::Whole);
-        ends("\"log\"*", "log", LastWord::Whole);
+        ends("log*", "log", WordMatch::Beginning);
+        ends("\"login fo*\"", "login fo", WordMatch::Beginning);
+        ends("\"never clos*", "never clos", WordMatch::Beginning);
+        ends("*log*", "*log", WordMatch::Beginning);
+        ends("日*", "日", WordMatch::Beginning);
+        ends("e\u{301}*", "e\u{301}", WordMatch::Beginning);
+        ends("a*b", "a*b", WordMatch::Whole);
+        ends("*log", "*log", WordMatch::Whole);
+        ends("log**", "log**", WordMatch::Whole);
+        ends("log-*", "log-*", WordMatch::Whole);
+        ends("log *", "log", WordMatch::Whole);
+        ends("\"log\"*", "log", WordMatch::Whole);
     }
 
     #[test]

@@ -1,14 +1,14 @@
-//! The words of a message.
+//! The searchable text of a message.
 
 use serde_json::Value;
 
 use crate::index::Document;
-use crate::message::{Block, Part, Placed};
+use crate::message::{Block, Part, PositionedMessage};
 
-/// Of longer messages only the beginning can be found.
+/// Only this many bytes of a message are searchable.
 const MOST: usize = 64 * 1024;
 
-pub(crate) fn document(placed: &Placed) -> Document {
+pub(crate) fn document(placed: &PositionedMessage) -> Document {
     let message = &placed.message;
     let mut words = Words(String::new());
     for block in &message.blocks {
@@ -28,15 +28,15 @@ struct Words(String);
 impl Words {
     fn block(&mut self, block: &Block) {
         match block {
-            Block::Text(text) | Block::Thinking { text, .. } => self.say(text),
+            Block::Text(text) | Block::Thinking { text, .. } => self.push(text),
             Block::ToolCall(call) => {
-                self.say(&call.name);
+                self.push(&call.name);
                 self.value(&call.input);
             }
             Block::ToolResult(result) => {
                 for part in &result.content {
                     match part {
-                        Part::Text(text) => self.say(text),
+                        Part::Text(text) => self.push(text),
                         Part::Image(_) => {}
                     }
                 }
@@ -45,18 +45,18 @@ impl Words {
         }
     }
 
-    /// Texts anywhere in it; names of fields are the tool's words, not the speaker's.
+    /// All strings in the value; field names belong to the tool and are not indexed.
     fn value(&mut self, value: &Value) {
         match value {
-            Value::String(text) => self.say(text),
+            Value::String(text) => self.push(text),
             Value::Array(values) => values.iter().for_each(|value| self.value(value)),
             Value::Object(fields) => fields.values().for_each(|value| self.value(value)),
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
     }
 
-    /// Without control characters, which excerpts use for themselves.
-    fn say(&mut self, text: &str) {
+    /// Replaces control characters, because excerpts use them as marks.
+    fn push(&mut self, text: &str) {
         if !self.0.is_empty() {
             self.0.push('\n');
         }

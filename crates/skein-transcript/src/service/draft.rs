@@ -1,29 +1,29 @@
-//! One change in the making.
+//! A change under construction.
 
-use super::By;
+use super::WriteContext;
 use super::view::Cut;
-use crate::chain::{Entry, Head, Marks, Strand};
+use crate::chain::{Entry, Marks, Strand, TranscriptHead};
 use crate::error::{Error, Result};
-use crate::hot::{Change, HeadRow, Ids, NewEntry, Stage, StrandRow};
+use crate::hot::{HeadRow, KnownIds, NewEntry, StagedEntries, StrandRow, TranscriptBatch};
 use crate::id::MessageId;
 use crate::message::Message;
 use crate::record::{self, Content};
-use crate::state::{State, Versioned};
+use crate::state::{StateSlice, Versioned};
 
 pub(crate) struct Draft {
-    head: Head,
+    head: TranscriptHead,
     changed: bool,
     strands: Vec<StrandRow>,
     entries: Vec<NewEntry>,
     bytes: usize,
-    adopt: Option<Stage>,
+    adopt: Option<StagedEntries>,
 }
 
 impl Draft {
     /// Most bytes of one change.
     const MOST: usize = 64 * 1024 * 1024;
 
-    pub(super) fn first(head: Head, strand: &Strand) -> Result<Self> {
+    pub(super) fn first(head: TranscriptHead, strand: &Strand) -> Result<Self> {
         let strands = vec![StrandRow {
             number: head.strand,
             body: record::strand_body(strand)?,
@@ -34,8 +34,12 @@ impl Draft {
         })
     }
 
-    /// A transcript that comes back with everything it had.
-    pub(super) fn whole(head: Head, strands: Vec<StrandRow>, stage: Stage) -> Self {
+    /// A complete transcript from the cold tier.
+    pub(super) fn whole(
+        head: TranscriptHead,
+        strands: Vec<StrandRow>,
+        stage: StagedEntries,
+    ) -> Self {
         Self {
             strands,
             adopt: Some(stage),
@@ -43,8 +47,8 @@ impl Draft {
         }
     }
 
-    /// What comes after `head`. Nothing is changed yet, unless the run is a new one.
-    pub(super) fn on(head: &Head, by: By) -> Self {
+    /// A draft on top of `head`. It is no change yet, unless the run is new.
+    pub(super) fn on(head: &TranscriptHead, by: WriteContext) -> Self {
         let mut draft = Self::of(head.clone());
         draft.changed = by.run > head.run;
         draft.head.run = by.run;
@@ -53,7 +57,7 @@ impl Draft {
         draft
     }
 
-    fn of(head: Head) -> Self {
+    fn of(head: TranscriptHead) -> Self {
         Self {
             head,
             changed: true,
@@ -64,8 +68,7 @@ impl Draft {
         }
     }
 
-    /// As it will be.
-    pub(super) fn head(&self) -> &Head {
+    pub(super) fn head(&self) -> &TranscriptHead {
         &self.head
     }
 
@@ -73,7 +76,7 @@ impl Draft {
         self.changed
     }
 
-    pub(super) fn say(&mut self, mut message: Message) -> Result<()> {
+    pub(super) fn append(&mut self, mut message: Message) -> Result<()> {
         message.check()?;
         message.run = self.head.run;
         message.at = message.at.max(self.head.said_at);
@@ -89,8 +92,8 @@ impl Draft {
         Ok(())
     }
 
-    /// Sets the state; answers its version.
-    pub(super) fn set(&mut self, state: State) -> Result<u64> {
+    /// Sets the state; returns its version.
+    pub(super) fn set(&mut self, state: StateSlice) -> Result<u64> {
         state.check()?;
         let marks = Marks {
             state: Some(self.head.end),
@@ -98,7 +101,7 @@ impl Draft {
         };
         let version = self.head.version;
         let content = Content::State(Box::new(Versioned { version, state }));
-        self.push(marks, &content, None, "a state", State::MOST)?;
+        self.push(marks, &content, None, "a state", StateSlice::MOST)?;
         Ok(version)
     }
 
@@ -136,12 +139,11 @@ impl Draft {
         Ok(())
     }
 
-    /// Goes back to a cut, on a strand of its own. What lies beyond stays for those who share it. Comes
-    /// before anything that is said.
+    /// Continues from a cut, on a new strand. Forks still share what comes after the cut. Must precede appends.
     pub(super) fn rewind(&mut self, cut: Cut) -> Result<()> {
         self.head.strand = self.head.strands;
         self.head.strands = (self.head.strands.checked_add(1))
-            .ok_or_else(|| Error::Bug("a transcript was rewound too often".into()))?;
+            .ok_or_else(|| Error::Bug("a transcript has too many strands".into()))?;
         self.head.end = cut.strand.start;
         self.head.chain = cut.chain;
         self.head.marks = cut.marks;
@@ -153,8 +155,12 @@ impl Draft {
         Ok(())
     }
 
-    pub(super) fn into_change(self, expected: Option<HeadRow>, ids: Ids) -> Result<Change> {
-        Ok(Change {
+    pub(super) fn into_change(
+        self,
+        expected: Option<HeadRow>,
+        ids: KnownIds,
+    ) -> Result<TranscriptBatch> {
+        Ok(TranscriptBatch {
             expected,
             head: HeadRow {
                 version: self.head.version,
@@ -168,9 +174,9 @@ impl Draft {
         })
     }
 
-    /// The transcript's version after this.
+    /// The transcript's version after the change.
     pub(super) fn version(&self) -> u64 {
-        // Without a change there is none to count.
+        // A draft without a change does not increment the version.
         self.head.version - u64::from(!self.changed)
     }
 }

@@ -1,49 +1,49 @@
-//! Putting a transcript into the cold tier.
+//! Flush of a transcript to the cold tier.
 //!
-//! Segments first, then the manifest that names them, against the manifest that was seen, then the hot
-//! copy goes, against the version that was flushed. A crash between any two leaves the hot copy and a cold
-//! one that is whole; the next flush finds what is there and writes what is missing.
+//! Order: segments, then the manifest that names them (replacing the manifest that was read), then removal of the
+//! hot copy at the version that was flushed. A crash in between leaves the hot copy and a consistent cold one; the
+//! next flush writes what is missing.
 
 use std::collections::BTreeSet;
 
 use skein_domain::Timestamp;
 
 use super::{ATTEMPTS, Transcript, Transcripts};
-use crate::chain::{Chain, Entry, Head, Origin, Strand};
-use crate::cold::{Name, Put, When};
+use crate::chain::{Chain, Entry, ForkOrigin, Strand, TranscriptHead};
+use crate::cold::{Name, PutCondition, PutResult};
 use crate::error::{Error, Result};
-use crate::hot::{Evict, Range};
+use crate::hot::{Eviction, Range};
 use crate::id::TranscriptId;
-use crate::objects::{Manifest, Objects, SEGMENT_BYTES, SEGMENT_ENTRIES, Sealed};
+use crate::objects::{ColdStrand, Manifest, Objects, SEGMENT_BYTES, SEGMENT_ENTRIES};
 use crate::record;
 
-/// When so many in a row meet a tier that does not answer, the others would too.
+/// After this many consecutive failures the tier counts as unavailable.
 const ABSENT: usize = 8;
 
-/// What becomes of the hot copy.
+/// What happens to the hot copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keep {
+pub enum HotCopy {
     Hot,
-    /// It goes, if nobody wrote to it meanwhile.
+    /// Removed, unless it was written to meanwhile.
     ColdOnly,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flushed {
-    /// Entries that were not cold before, ancestors' included.
+    /// Entries that were not cold before, including those of ancestors.
     pub entries: u64,
     pub segments: u64,
 }
 
-/// A hot strand and where it ends.
-struct Grown {
+/// A hot strand with its end.
+struct HotStrand {
     strand: Strand,
     end: u64,
 }
 
 impl Transcripts {
-    /// Flushes up to `limit` transcripts nobody has written to since `before`, `except` these. Goes on after
-    /// failures, which come back with their transcript and do not count, unless a tier is not there at all.
+    /// Flushes up to `limit` transcripts, without those in `except`, that were not written to since `before`. Returns
+    /// failures with their transcripts and continues after them, unless a tier is unavailable; they do not count.
     pub async fn flush_idle(
         &self,
         before: Timestamp,
@@ -61,7 +61,7 @@ impl Transcripts {
                 if row.touched_at >= before || except.contains(&id) {
                     continue;
                 }
-                let result = self.open(&id).flush(Keep::ColdOnly).await;
+                let result = self.open(&id).flush(HotCopy::ColdOnly).await;
                 match &result {
                     Ok(_) => (left, absent) = (left - 1, 0),
                     Err(Error::Unavailable { .. }) => absent += 1,
@@ -76,8 +76,12 @@ impl Transcripts {
         }
     }
 
-    async fn hot_strands(&self, id: &TranscriptId, head: &Head) -> Result<Option<Vec<Grown>>> {
-        let (hot, mut grown) = (&self.tiers.hot, Vec::<Grown>::new());
+    async fn hot_strands(
+        &self,
+        id: &TranscriptId,
+        head: &TranscriptHead,
+    ) -> Result<Option<Vec<HotStrand>>> {
+        let (hot, mut grown) = (&self.tiers.hot, Vec::<HotStrand>::new());
         while grown.len() < head.strands as usize {
             let from =
                 u32::try_from(grown.len()).map_err(|_| Error::Bug("too many strands".into()))?;
@@ -87,7 +91,7 @@ impl Transcripts {
             };
             for row in rows.into_iter().take(head.strands as usize - grown.len()) {
                 let strand = record::strand(&row.body)?;
-                grown.push(Grown {
+                grown.push(HotStrand {
                     end: strand.start,
                     strand,
                 });
@@ -103,7 +107,7 @@ impl Transcripts {
         Ok(Some(grown))
     }
 
-    /// Where a strand that grows no more ends, found by doubling and halving.
+    /// The end of a strand that no longer grows, by doubling and bisection.
     async fn hot_end(&self, id: &TranscriptId, strand: u32, start: u64) -> Result<u64> {
         let (mut known, mut step) = (start, 1);
         while self
@@ -140,12 +144,12 @@ impl Transcripts {
 }
 
 impl Transcript {
-    /// Makes the cold tier hold everything of this transcript and of those it goes on from. Writes only what
-    /// is not there yet; doing it again writes nothing.
-    pub async fn flush(&self, keep: Keep) -> Result<Flushed> {
+    /// Ensures that the cold tier has everything of this transcript and of its sources. Writes only what is missing, so
+    /// a repetition writes nothing.
+    pub async fn flush(&self, keep: HotCopy) -> Result<Flushed> {
         let mut flushed = Flushed::default();
         let (mut seen, mut waiting) = (BTreeSet::from([self.id.clone()]), vec![self.id.clone()]);
-        // Ancestors first, so that no manifest ever names what is not there.
+        // Ancestors first, so that a manifest never names something missing.
         let mut order = vec![];
         while let Some(id) = waiting.pop() {
             let sources = self.all.open(&id).new_sources().await?;
@@ -157,7 +161,7 @@ impl Transcript {
             order.push(id);
         }
         for id in order.iter().rev() {
-            let keep = if *id == self.id { keep } else { Keep::Hot };
+            let keep = if *id == self.id { keep } else { HotCopy::Hot };
             let one = self.all.open(id).flush_one(keep).await?;
             flushed.entries += one.entries;
             flushed.segments += one.segments;
@@ -165,8 +169,7 @@ impl Transcript {
         Ok(flushed)
     }
 
-    /// The transcripts this one goes on from, as far as its cold copy does not know of them yet. If it does,
-    /// they were flushed before it was.
+    /// The sources that the cold copy of this transcript does not name yet. Those that it names were flushed before it.
     async fn new_sources(&self) -> Result<Vec<TranscriptId>> {
         let cold = self.all.cold()?;
         let Some(row) = self.all.tiers.hot.look(&self.all.tenant, &self.id).await? else {
@@ -193,12 +196,12 @@ impl Transcript {
         Ok(foreign.collect::<BTreeSet<_>>().into_iter().collect())
     }
 
-    async fn flush_one(&self, keep: Keep) -> Result<Flushed> {
+    async fn flush_one(&self, keep: HotCopy) -> Result<Flushed> {
         let cold = self.all.cold()?;
         let (hot, tenant) = (&self.all.tiers.hot, &self.all.tenant);
         let mut flushed = Flushed::default();
         for _ in 0..ATTEMPTS {
-            // The hot copy first: it goes only after the manifest has come, so one of them is seen.
+            // Hot first: the hot copy is removed only after the manifest exists, so one of them is seen.
             let row = hot.look(tenant, &self.id).await?;
             let found = cold.manifest(tenant, &self.id).await?;
             let Some(row) = row else {
@@ -212,14 +215,14 @@ impl Transcript {
                 continue;
             };
             let (old, when) = match found {
-                Some((manifest, tag)) => (Some(manifest), When::Unchanged(tag)),
-                None => (None, When::Absent),
+                Some((manifest, tag)) => (Some(manifest), PutCondition::Unchanged(tag)),
+                None => (None, PutCondition::Absent),
             };
             let compared = match &old {
                 Some(old) => self.is_behind(cold, &grown, old).await,
                 None => Ok(false),
             };
-            // What was compared with a copy that went meanwhile says nothing.
+            // The comparison is void if the hot copy changed meanwhile.
             if hot.look(tenant, &self.id).await?.map(|now| now.version) != Some(row.version) {
                 continue;
             }
@@ -233,20 +236,22 @@ impl Transcript {
                     continue;
                 };
                 let put = cold.put_manifest(tenant, &self.id, &manifest, when).await?;
-                if put == Put::Refused {
+                if put == PutResult::Refused {
                     continue;
                 }
             }
-            if keep == Keep::Hot || hot.evict(tenant, &self.id, row.version).await? == Evict::Done {
+            if keep == HotCopy::Hot
+                || hot.evict(tenant, &self.id, row.version).await? == Eviction::Done
+            {
                 return Ok(flushed);
             }
         }
         Err(self.all.busy(&self.id))
     }
 
-    /// Compares the copies: `false` if the hot one has all that is cold, `true` if it is the other way
-    /// round and something is missing. That each has something the other lacks is an error.
-    async fn is_behind(&self, cold: &Objects, hot: &[Grown], old: &Manifest) -> Result<bool> {
+    /// Compares the copies: `false` if the hot one has everything that is cold, `true` if the hot one lacks something.
+    /// Fails if each has something that the other lacks.
+    async fn is_behind(&self, cold: &Objects, hot: &[HotStrand], old: &Manifest) -> Result<bool> {
         let (mut hot_more, mut cold_more) =
             (hot.len() > old.strands.len(), old.strands.len() > hot.len());
         for ((number, grown), sealed) in (0..).zip(hot).zip(&old.strands) {
@@ -276,7 +281,7 @@ impl Transcript {
         Ok(entry.map(|e| e.chain))
     }
 
-    async fn cold_chain(&self, cold: &Objects, sealed: &Sealed, end: u64) -> Result<Chain> {
+    async fn cold_chain(&self, cold: &Objects, sealed: &ColdStrand, end: u64) -> Result<Chain> {
         if end == sealed.end() {
             return Ok(sealed.chain);
         }
@@ -289,26 +294,26 @@ impl Transcript {
                 let found = entries.iter().find(|e| e.position == end - 1);
                 return found
                     .map(|e| e.chain)
-                    .ok_or_else(|| Error::Bug("a segment is short".into()));
+                    .ok_or_else(|| Error::Bug("a segment is too short".into()));
             }
             from = segment.end;
         }
-        Err(Error::Bug("a manifest is short".into()))
+        Err(Error::Bug("a manifest is too short".into()))
     }
 
-    /// Puts what is missing into segments. `None`: the hot copy went away meanwhile.
+    /// Writes missing entries as segments. `None` if the hot copy disappeared meanwhile.
     async fn seal(
         &self,
         cold: &Objects,
-        head: Head,
-        grown: &[Grown],
+        head: TranscriptHead,
+        grown: &[HotStrand],
         old: Option<Manifest>,
         flushed: &mut Flushed,
     ) -> Result<Option<Manifest>> {
         let mut strands = old.map(|old| old.strands).unwrap_or_default();
         for (number, grown) in (0..).zip(grown) {
             if strands.len() == number as usize {
-                strands.push(Sealed {
+                strands.push(ColdStrand {
                     strand: grown.strand.clone(),
                     segments: vec![],
                     chain: grown
@@ -363,8 +368,8 @@ impl Transcript {
         Ok(Some(entries))
     }
 
-    /// Undoes a fork from `source` that nothing was written to. Anything else is left alone; answers whether
-    /// nothing is left.
+    /// Removes a fork of `source` that has no entries of its own. Leaves anything else alone; returns whether the
+    /// transcript is gone.
     pub async fn unfork(&self, source: &TranscriptId) -> Result<bool> {
         let (hot, tenant) = (&self.all.tiers.hot, &self.all.tenant);
         for _ in 0..ATTEMPTS {
@@ -386,19 +391,19 @@ impl Transcript {
             let Some(row) = row else {
                 return Ok(true);
             };
-            if hot.evict(tenant, &self.id, row.version).await? == Evict::Done {
+            if hot.evict(tenant, &self.id, row.version).await? == Eviction::Done {
                 return Ok(true);
             }
         }
         Err(self.all.busy(&self.id))
     }
 
-    /// Removes the transcript from both tiers, for good. Forks lose what they share with it, so whoever
-    /// calls this has asked.
+    /// Removes the transcript from both tiers for ever. Forks lose what they share with it, so the caller must have
+    /// asked the user.
     pub async fn purge(&self) -> Result<()> {
         let (hot, tenant) = (&self.all.tiers.hot, &self.all.tenant);
         if let Some(cold) = &self.all.tiers.cold {
-            // The manifest first: without it the segments are nobody's.
+            // The manifest first: without it no reader finds the segments.
             cold.cold.delete(&Name::manifest(tenant, &self.id)).await?;
             let prefix = Name::segments(tenant, &self.id);
             loop {
@@ -418,9 +423,9 @@ impl Transcript {
     }
 }
 
-/// Whether this is a fork from `source` that has nothing of its own.
-fn is_bare_fork(head: &Head, source: &TranscriptId) -> bool {
-    let bare = |origin: &Origin| {
+/// Whether this is a fork of `source` without entries of its own.
+fn is_bare_fork(head: &TranscriptHead, source: &TranscriptId) -> bool {
+    let bare = |origin: &ForkOrigin| {
         origin.transcript == *source && (origin.end, origin.chain) == (head.end, head.chain)
     };
     head.strands == 1 && head.origin.as_ref().is_some_and(bare)

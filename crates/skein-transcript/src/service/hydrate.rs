@@ -1,21 +1,21 @@
-//! Bringing a transcript back from the cold tier.
+//! Return of a transcript from the cold tier.
 //!
-//! Entries are staged where nobody sees them; one commit, against there being no head, makes them the
-//! transcript. A crash before it leaves a cold transcript, and whoever comes first with a head wins.
+//! Entries are staged invisibly; one commit, on condition that there is no head, makes them the transcript. A crash
+//! before it leaves a cold transcript, and the first caller that commits a head wins.
 
 use super::draft::Draft;
 use super::{ATTEMPTS, Transcript};
 use crate::chain::Entry;
 use crate::error::{Error, Result};
-use crate::hot::{Commit, NewEntry, Stage, StrandRow};
+use crate::hot::{Commit, NewEntry, StagedEntries, StrandRow};
 use crate::id::MessageId;
-use crate::objects::{Manifest, Objects, apart};
+use crate::objects::{Manifest, Objects, run_blocking};
 use crate::record;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hydrated {
     Done,
-    /// There was a hot copy. It was not touched, be it newer or older than the cold one.
+    /// A hot copy exists. It is unchanged, whether newer or older than the cold one.
     Already,
 }
 
@@ -36,7 +36,7 @@ impl Transcript {
                 return Err(Error::no_transcript(&self.id));
             };
             let stage = self.stage(cold, &manifest).await?;
-            let row = |(number, sealed): (u32, &crate::objects::Sealed)| {
+            let row = |(number, sealed): (u32, &crate::objects::ColdStrand)| {
                 let body = record::strand_body(&sealed.strand)?;
                 Ok(StrandRow { number, body })
             };
@@ -49,9 +49,9 @@ impl Transcript {
             if self.all.commit(&self.id, draft, None).await? != Commit::Done {
                 continue;
             }
-            // Others may have hydrated, written and flushed since the manifest was read; what they flushed is
-            // seen by now. What was written to our copy meanwhile keeps it from being evicted, and stays: then
-            // there are two copies, and flushing tells.
+            // Others may have hydrated, written and flushed since the manifest was read; that flush is visible by
+            // now. If our copy was written to meanwhile, it is not evicted: then two copies exist, and the next flush
+            // reports it.
             let now = cold.manifest(&self.all.tenant, &self.id).await?;
             if now.is_none_or(|(now, _)| now.head.version <= version) {
                 return Ok(Hydrated::Done);
@@ -61,8 +61,8 @@ impl Transcript {
         Err(self.all.busy(&self.id))
     }
 
-    async fn stage(&self, cold: &Objects, manifest: &Manifest) -> Result<Stage> {
-        // Who stages under one token stages one content, so helpers do not get in each other's way.
+    async fn stage(&self, cold: &Objects, manifest: &Manifest) -> Result<StagedEntries> {
+        // The token derives from the content, so that concurrent callers stage the same entries.
         let token = format!("{}-{}", manifest.head.version, manifest.head.chain);
         let mut strands = vec![];
         for (number, sealed) in (0..).zip(&manifest.strands) {
@@ -71,7 +71,7 @@ impl Transcript {
                 let entries = cold
                     .segment(&self.all.tenant, &self.id, from, segment)
                     .await?;
-                for batch in apart(move || Ok(batches(&entries))).await? {
+                for batch in run_blocking(move || Ok(batches(&entries))).await? {
                     let hot = &self.all.tiers.hot;
                     hot.stage(&self.all.tenant, &self.id, &token, (number, batch))
                         .await?;
@@ -82,16 +82,16 @@ impl Transcript {
                 strands.push((number, from - sealed.strand.start));
             }
         }
-        Ok(Stage { token, strands })
+        Ok(StagedEntries { token, strands })
     }
 }
 
-/// None also for an entry that cannot be read: it comes back as it is.
+/// None also for an unreadable entry, which is restored unchanged.
 fn message_id(entry: &Entry) -> Option<MessageId> {
     record::id(entry)?.parse().ok()
 }
 
-/// Entries with their ids, in runs of about [`BATCH_BYTES`].
+/// Entries with their ids, in batches of about [`BATCH_BYTES`].
 fn batches(entries: &[Entry]) -> Vec<Vec<NewEntry>> {
     let (mut batches, mut batch, mut bytes) = (vec![], vec![], 0);
     for entry in entries {

@@ -1,29 +1,29 @@
-//! Where a transcript shows a message, by its id: among what it wrote itself, and what it inherits.
+//! Finds the position of a message by its id, among a transcript's own and its inherited messages.
 //!
-//! Every transcript is asked where it wrote an id, and the chain decides whether that is shown. A hot one answers
-//! from its index. A cold one is looked through, and fingerprints of its ids are kept, since what is cold never
-//! changes. So each id is said once in all that a transcript shows, and that costs one small look for each
-//! transcript it goes on from.
+//! The view asks every transcript of its lineage where it wrote an id, and the chain decides whether that is shown.
+//! A hot transcript answers from its index. A cold one is searched, and fingerprints of its ids are cached, because
+//! cold entries never change. So an id occurs once in everything that a transcript shows, at the cost of one small
+//! lookup per source.
 
 use std::sync::Arc;
 
 use futures_util::future::try_join_all;
 
 use super::view::View;
-use crate::chain::Place;
+use crate::chain::StrandRef;
 use crate::error::{Error, Result};
-use crate::hot::Spot;
+use crate::hot::IdLocation;
 use crate::id::{MessageId, TranscriptId};
-use crate::message::Placed;
+use crate::message::PositionedMessage;
 use crate::record;
 
-/// Transcripts that are asked at once.
+/// Transcripts asked concurrently.
 const TOGETHER: usize = 64;
 
 impl View<'_> {
-    /// Where a message of this view is.
+    /// The position of a message of this view.
     pub(super) async fn position_of(&mut self, message: &MessageId) -> Result<u64> {
-        let mut found = self.said(std::slice::from_ref(message)).await?;
+        let mut found = self.find_messages(std::slice::from_ref(message)).await?;
         let found = found.pop().flatten();
         found
             .map(|placed| placed.position)
@@ -31,7 +31,10 @@ impl View<'_> {
     }
 
     /// Those of `ids` that this view shows.
-    pub(super) async fn said(&mut self, ids: &[MessageId]) -> Result<Vec<Option<Placed>>> {
+    pub(super) async fn find_messages(
+        &mut self,
+        ids: &[MessageId],
+    ) -> Result<Vec<Option<PositionedMessage>>> {
         let own = self.id.clone();
         let mut found = vec![None; ids.len()];
         self.ask(&[own], ids, &mut found).await?;
@@ -45,9 +48,9 @@ impl View<'_> {
                 Some(position) => self.message(position, id).await?.map(|m| (position, m)),
                 None => None,
             };
-            // Indexes may know ids by their hashes.
+            // An index may store only a hash of the id.
             let message = message.filter(|(_, message)| message.id == *id);
-            said.push(message.map(|(position, message)| Placed {
+            said.push(message.map(|(position, message)| PositionedMessage {
                 position,
                 message,
                 damage: None,
@@ -56,7 +59,7 @@ impl View<'_> {
         Ok(said)
     }
 
-    /// Whether any of `ids` is among what this view inherits from `sources`.
+    /// Whether this view inherits any of `ids` from `sources`.
     pub(super) async fn inherits(
         &mut self,
         sources: &[TranscriptId],
@@ -67,13 +70,13 @@ impl View<'_> {
         Ok(found.iter().any(Option::is_some))
     }
 
-    /// The other transcripts this view goes through, nearest first.
+    /// The other transcripts of this view, nearest first.
     pub(super) async fn sources(&mut self) -> Result<Arc<[TranscriptId]>> {
         let mut sources = vec![];
         if self.head.origin.is_some() {
             for span in self.spans(0, self.head.end).await?.into_iter().rev() {
                 let id = span.place.transcript;
-                // One transcript's strands come one after the other.
+                // The strands of one transcript are adjacent.
                 if id != self.id && sources.last() != Some(&id) {
                     sources.push(id);
                 }
@@ -112,22 +115,26 @@ impl View<'_> {
         Ok(())
     }
 
-    /// Whether this view goes through there.
-    async fn shows(&mut self, transcript: &TranscriptId, spot: Spot) -> Result<bool> {
-        let Spot { strand, position } = spot;
+    /// Whether this view includes the position.
+    async fn shows(&mut self, transcript: &TranscriptId, spot: IdLocation) -> Result<bool> {
+        let IdLocation { strand, position } = spot;
         if position >= self.head.end {
             return Ok(false);
         }
         let spans = self.spans(position, position + 1).await?;
-        let place = Place {
+        let place = StrandRef {
             transcript: transcript.clone(),
             strand,
         };
         Ok(spans.iter().any(|span| span.place == place))
     }
 
-    /// Where a transcript wrote each of `ids`, as far as it is cold.
-    async fn cold_spots(&mut self, id: &TranscriptId, ids: &[MessageId]) -> Result<Vec<Vec<Spot>>> {
+    /// The positions of `ids` in the cold part of a transcript.
+    async fn cold_spots(
+        &mut self,
+        id: &TranscriptId,
+        ids: &[MessageId],
+    ) -> Result<Vec<Vec<IdLocation>>> {
         let mut spots = vec![vec![]; ids.len()];
         let Some(manifest) = self.manifest(id).await? else {
             return Ok(spots);
@@ -144,7 +151,7 @@ impl View<'_> {
                     for entry in cold.segment(tenant, id, from, segment).await?.iter() {
                         if record::id(entry).is_some_and(|id| id == message.as_str()) {
                             let position = entry.position;
-                            spots.push(Spot { strand, position });
+                            spots.push(IdLocation { strand, position });
                         }
                     }
                 }

@@ -1,7 +1,7 @@
-//! Which tier a transcript is in.
+//! The tier of a transcript.
 
 use super::Transcripts;
-use crate::chain::Head;
+use crate::chain::TranscriptHead;
 use crate::error::Result;
 use crate::id::TranscriptId;
 use crate::record;
@@ -9,7 +9,7 @@ use crate::record;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tier {
     Hot,
-    /// Only there: the next write brings it back.
+    /// Only cold: the next write hydrates it.
     Cold,
 }
 
@@ -23,8 +23,8 @@ impl Tier {
 }
 
 impl Transcripts {
-    /// The head of a transcript, and where that is.
-    pub async fn locate(&self, id: &TranscriptId) -> Result<Option<(Tier, Head)>> {
+    /// The head of a transcript, with its tier.
+    pub async fn locate(&self, id: &TranscriptId) -> Result<Option<(Tier, TranscriptHead)>> {
         if let Some(row) = self.tiers.hot.look(&self.tenant, id).await? {
             return Ok(Some((Tier::Hot, record::head(&row.body)?)));
         }

@@ -1,11 +1,11 @@
-//! Reading: pages of everything, and what a model is shown.
+//! Reads: pages of all messages, and what a model sees.
 
 use super::Transcript;
 use super::view::View;
-use crate::chain::Head;
-use crate::compaction::{Veil, arrange};
+use crate::chain::TranscriptHead;
+use crate::compaction::{CoveredRanges, arrange};
 use crate::error::Result;
-use crate::message::{Message, Placed};
+use crate::message::{Message, PositionedMessage};
 use crate::repair::repair;
 use crate::state::Versioned;
 
@@ -15,70 +15,70 @@ pub enum Direction {
     NewestFirst,
 }
 
-/// Which messages: those beyond `cursor` in the direction of reading, or from the end it begins at.
+/// Selects the messages after `cursor` in the direction of reading, or from the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Query {
+pub struct MessageQuery {
     pub direction: Direction,
-    /// A position that an earlier page gave.
+    /// The position from an earlier page.
     pub cursor: Option<u64>,
-    /// At least 1 and at most [`Query::MOST`] are taken for it.
+    /// Clamped to 1 to [`MessageQuery::MOST`].
     pub limit: usize,
 }
 
-impl Query {
+impl MessageQuery {
     pub const MOST: usize = 1_000;
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Page {
-    /// In the direction of reading. Fewer than asked for when they are large.
-    pub messages: Vec<Placed>,
-    /// Where to go on; `None` at the end. Stays good while the transcript grows.
+pub struct MessagePage {
+    /// In the direction of reading. Fewer than requested if they are large.
+    pub messages: Vec<PositionedMessage>,
+    /// The next cursor; `None` at the end. Remains valid while the transcript grows.
     pub next: Option<u64>,
 }
 
-/// A page is full when its messages have about this many bytes.
+/// A page is full with about this many bytes.
 const PAGE_BYTES: usize = 16 * 1024 * 1024;
-/// Entries that are read backwards before it is known how large they are.
+/// Entries of the first backward read, before their size is known.
 const FIRST_STEP: usize = 4;
 
-/// A transcript as it stood once. What it goes through is never edited, so it reads the same however the
-/// transcript grows, is rewound or moves; if it cannot be read any more, that is an error.
+/// A transcript at one point in time. Its entries never change, so it reads the same even if the transcript grows, is
+/// rewound or changes its tier; if it cannot be read any more, that is an error.
 #[derive(Clone, Debug)]
-pub struct Pinned {
+pub struct TranscriptSnapshot {
     transcript: Transcript,
-    head: Head,
+    head: TranscriptHead,
 }
 
 impl Transcript {
-    /// The transcript as it stands now, to be read in several steps.
-    pub async fn pinned(&self) -> Result<Pinned> {
-        Ok(Pinned {
+    /// The present state of the transcript, for several reads.
+    pub async fn pinned(&self) -> Result<TranscriptSnapshot> {
+        Ok(TranscriptSnapshot {
             transcript: self.clone(),
             head: self.head().await?,
         })
     }
 
     /// A page of all messages, hidden ones included.
-    pub async fn page(&self, query: Query) -> Result<Page> {
+    pub async fn page(&self, query: MessageQuery) -> Result<MessagePage> {
         self.pinned().await?.page(query).await
     }
 
-    /// Messages as summaries leave them, in the order in which a model sees them. What is hidden is
-    /// passed over without being read.
-    pub async fn effective(&self) -> Result<Vec<Placed>> {
+    /// Messages without those that summaries cover, in the order in which a model sees them. Covered messages are not
+    /// read.
+    pub async fn effective(&self) -> Result<Vec<PositionedMessage>> {
         self.pinned().await?.effective().await
     }
 
-    /// What a model is shown: [`Transcript::effective`], in a form every provider takes (see [`repair`]).
+    /// What a model sees: [`Transcript::effective`] in the form that every provider accepts (see [`repair`]).
     pub async fn context(&self) -> Result<Vec<Message>> {
         let effective = self.effective().await?;
         Ok(repair(effective.into_iter().map(|p| p.message).collect()))
     }
 }
 
-impl Pinned {
-    pub fn head(&self) -> &Head {
+impl TranscriptSnapshot {
+    pub fn head(&self) -> &TranscriptHead {
         &self.head
     }
 
@@ -87,17 +87,17 @@ impl Pinned {
         all.view_at(id, self.head.clone())
     }
 
-    /// The state slice that was in force.
+    /// The state slice at that point.
     pub async fn state(&self) -> Result<Versioned> {
         self.view().state().await
     }
 
     /// As [`Transcript::page`].
-    pub async fn page(&self, query: Query) -> Result<Page> {
-        let limit = query.limit.clamp(1, Query::MOST);
+    pub async fn page(&self, query: MessageQuery) -> Result<MessagePage> {
+        let limit = query.limit.clamp(1, MessageQuery::MOST);
         let mut view = self.view();
         let end = view.head.end;
-        let (mut messages, mut bytes): (Vec<Placed>, usize) = (vec![], 0);
+        let (mut messages, mut bytes): (Vec<PositionedMessage>, usize) = (vec![], 0);
         let more = match query.direction {
             Direction::OldestFirst => {
                 let mut at = query.cursor.map_or(0, |c| c.saturating_add(1)).min(end);
@@ -115,7 +115,7 @@ impl Pinned {
                 let mut step = FIRST_STEP;
                 while at > 0 && messages.len() < limit && bytes < PAGE_BYTES {
                     if let Some(each) = bytes.checked_div(messages.len()) {
-                        // As many as there is room for, should they be like those before.
+                        // As many as fit if they have the average size so far.
                         step = ((PAGE_BYTES - bytes) / each.max(1)).clamp(1, step * 2);
                     }
                     let most = (limit - messages.len()).min(step) as u64;
@@ -128,25 +128,29 @@ impl Pinned {
             }
         };
         let next = messages.last().filter(|_| more).map(|p| p.position);
-        Ok(Page { messages, next })
+        Ok(MessagePage { messages, next })
     }
 
     /// As [`Transcript::effective`].
-    pub async fn effective(&self) -> Result<Vec<Placed>> {
+    pub async fn effective(&self) -> Result<Vec<PositionedMessage>> {
         self.view().effective().await
     }
 }
 
 impl View<'_> {
-    pub(super) async fn effective(&mut self) -> Result<Vec<Placed>> {
-        let (mut veil, mut seen, mut end) = (Veil::default(), vec![], self.head.end);
+    pub(super) async fn effective(&mut self) -> Result<Vec<PositionedMessage>> {
+        let (mut covered, mut seen, mut end) = (CoveredRanges::default(), vec![], self.head.end);
         while end > 0 {
-            if let Some(from) = veil.over(end - 1) {
+            if let Some(from) = covered.over(end - 1) {
                 end = from;
                 continue;
             }
             let (from, part) = self.messages_before(end, u64::MAX).await?;
-            seen.extend(part.into_iter().rev().filter(|placed| veil.admits(placed)));
+            seen.extend(
+                part.into_iter()
+                    .rev()
+                    .filter(|placed| covered.admits(placed)),
+            );
             end = from;
         }
         Ok(arrange(seen))

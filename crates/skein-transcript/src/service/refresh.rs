@@ -1,14 +1,14 @@
-//! Bringing a search index up to a transcript.
+//! Refresh of the search index for one transcript.
 
 use super::view::View;
 use super::{ATTEMPTS, Transcripts};
-use crate::chain::Place;
+use crate::chain::StrandRef;
 use crate::error::{Error, Result};
 use crate::id::TranscriptId;
-use crate::index::{Earlier, Mark, Update, Updated};
+use crate::index::{ExistingDocuments, IndexUpdateResult, Mark, Update};
 use crate::search::{Refreshed, Searchable, document};
 
-/// Entries that go into the index together.
+/// Entries indexed together.
 const BATCH: u64 = 256;
 
 impl Transcripts {
@@ -16,8 +16,8 @@ impl Transcripts {
         &self.tenant
     }
 
-    /// About `limit` transcripts that are hot, and where to go on.
-    pub async fn list_hot(
+    /// About `limit` hot transcripts, and the next cursor.
+    pub(crate) async fn list_hot(
         &self,
         cursor: Option<String>,
         limit: usize,
@@ -29,8 +29,8 @@ impl Transcripts {
 }
 
 impl Searchable {
-    /// Adds what the transcript wrote since it was last here, and notes what it rewound. One that is gone goes
-    /// from the index too. Costs two looks when there is nothing to do.
+    /// Indexes what the transcript wrote since the last refresh, and marks what it rewound. Removes a transcript that
+    /// no longer exists. Costs two lookups if there is nothing to do.
     pub async fn refresh(&self, id: &TranscriptId, project: Option<String>) -> Result<Refreshed> {
         let (mut added, mut lost) = (0, 0);
         loop {
@@ -42,14 +42,14 @@ impl Searchable {
             let mut view = self.all.view_at(id, head);
             let (from, earlier) = view.unindexed(expected).await?;
             let end = view.head.end;
-            if from == end && earlier == Earlier::Kept && expected.is_some() {
+            if from == end && earlier == ExistingDocuments::Kept && expected.is_some() {
                 return Ok(Refreshed { added });
             }
             let (upto, chain, documents) = if from < end {
                 let entries = view.entries(from, from.saturating_add(BATCH)).await?;
                 let last = entries
                     .last()
-                    .ok_or_else(|| Error::Bug("nothing was read".into()))?;
+                    .ok_or_else(|| Error::Bug("a read returned no entry".into()))?;
                 let placed = super::view::placed(&entries);
                 (
                     last.position + 1,
@@ -74,43 +74,43 @@ impl Searchable {
                 documents,
             };
             match self.index.update(&self.all.tenant, id, update).await? {
-                Updated::Done => added += count,
-                Updated::Stale if lost < ATTEMPTS => lost += 1,
-                Updated::Stale => return Err(self.all.busy(id)),
+                IndexUpdateResult::Done => added += count,
+                IndexUpdateResult::Stale if lost < ATTEMPTS => lost += 1,
+                IndexUpdateResult::Stale => return Err(self.all.busy(id)),
             }
         }
     }
 }
 
 impl View<'_> {
-    /// From where on the index lacks what this view shows, and what becomes of what it has.
-    async fn unindexed(&mut self, mark: Option<Mark>) -> Result<(u64, Earlier)> {
+    /// The position from which the index lacks what this view shows, and what happens to existing documents.
+    async fn unindexed(&mut self, mark: Option<Mark>) -> Result<(u64, ExistingDocuments)> {
         let begun =
             |mark: &Mark| mark.life == self.head.created_at && mark.strand <= self.head.strand;
         let Some(mark) = mark.filter(begun) else {
-            return Ok((self.own_start().await?, Earlier::Removed));
+            return Ok((self.own_start().await?, ExistingDocuments::Removed));
         };
         let mut cut = u64::MAX;
         for strand in mark.strand + 1..=self.head.strand {
-            let place = Place {
+            let place = StrandRef {
                 transcript: self.id.clone(),
                 strand,
             };
             cut = cut.min(self.strand(&place).await?.start);
         }
         if cut < mark.end {
-            return Ok((cut, Earlier::RewoundFrom(cut)));
+            return Ok((cut, ExistingDocuments::RewoundFrom(cut)));
         }
         let same = mark.end <= self.head.end
             && (mark.end == 0 || self.entry(mark.end - 1).await?.chain == mark.chain);
         if same {
-            return Ok((mark.end, Earlier::Kept));
+            return Ok((mark.end, ExistingDocuments::Kept));
         }
-        // A copy that lost its end and grew another.
-        Ok((self.own_start().await?, Earlier::Removed))
+        // The transcript lost its end and grew another.
+        Ok((self.own_start().await?, ExistingDocuments::Removed))
     }
 
-    /// Where that begins which the transcript wrote itself: before it, everything is inherited.
+    /// The start of the transcript's own entries; everything before is inherited.
     async fn own_start(&mut self) -> Result<u64> {
         let mut place = self.place();
         loop {

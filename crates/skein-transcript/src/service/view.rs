@@ -1,4 +1,4 @@
-//! A transcript as one head shows it: walking its chain, in whichever tier each part is.
+//! A transcript as one head shows it: walks its chain, in whichever tier each part is.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,12 +7,12 @@ use skein_domain::Timestamp;
 
 use super::Transcripts;
 use super::turn::Manifests;
-use crate::chain::{Chain, Entry, Head, Marks, Place, Span, Strand};
+use crate::chain::{Chain, Entry, Marks, Span, Strand, StrandRef, TranscriptHead};
 use crate::error::{Error, Result};
 use crate::hot::Range;
 use crate::id::{MessageId, TranscriptId};
-use crate::message::{Message, Placed};
-use crate::objects::{Manifest, Sealed};
+use crate::message::{Message, PositionedMessage};
+use crate::objects::{ColdStrand, Manifest};
 use crate::record::{self, Content};
 use crate::state::Versioned;
 
@@ -23,15 +23,15 @@ const CHUNK_ENTRIES: u64 = 256;
 pub(crate) struct View<'a> {
     pub(super) all: &'a Transcripts,
     pub(super) id: TranscriptId,
-    pub(super) head: Head,
-    /// Manifests met on the way; each is fetched once.
+    pub(super) head: TranscriptHead,
+    /// Manifests fetched so far.
     manifests: HashMap<TranscriptId, Option<Arc<Manifest>>>,
 }
 
-/// Where a history ends that another goes on from.
+/// The point of a history that another one continues from.
 #[derive(Debug)]
 pub(crate) struct Cut {
-    /// The strand that goes on.
+    /// The continuing strand.
     pub(super) strand: Strand,
     pub(super) chain: Chain,
     pub(super) marks: Marks,
@@ -44,7 +44,7 @@ impl Transcripts {
         Ok(self.view_at(id, head))
     }
 
-    pub(super) fn view_at(&self, id: &TranscriptId, head: Head) -> View<'_> {
+    pub(super) fn view_at(&self, id: &TranscriptId, head: TranscriptHead) -> View<'_> {
         View {
             all: self,
             id: id.clone(),
@@ -55,29 +55,28 @@ impl Transcripts {
 }
 
 impl View<'_> {
-    /// Spares it fetching manifests that do for what it inherits.
-    pub(super) fn know(&mut self, manifests: &Manifests) {
+    /// Adds manifests that are known to be good enough for inherited entries.
+    pub(super) fn add_manifests(&mut self, manifests: &Manifests) {
         let known = manifests.iter();
         self.manifests
             .extend(known.map(|(id, manifest)| (id.clone(), Some(manifest.clone()))));
     }
 
-    /// The manifests of others that it has met.
-    pub(super) fn known(&self) -> Manifests {
+    /// The manifests of other transcripts fetched so far.
+    pub(super) fn foreign_manifests(&self) -> Manifests {
         let met = self.manifests.iter().filter(|(id, _)| **id != self.id);
         let met = met.filter_map(|(id, manifest)| Some((id.clone(), manifest.clone()?)));
         Arc::new(met.collect())
     }
 
-    pub(super) fn place(&self) -> Place {
-        Place {
+    pub(super) fn place(&self) -> StrandRef {
+        StrandRef {
             transcript: self.id.clone(),
             strand: self.head.strand,
         }
     }
 
-    /// The entries from `from` to before `end`, in order: all of them, or as many as are together when
-    /// [`CHUNK_BYTES`] are.
+    /// The entries from `from` to before `end`, in order: all of them, or as many as make up [`CHUNK_BYTES`].
     pub(super) async fn entries(&mut self, from: u64, end: u64) -> Result<Vec<Entry>> {
         let (mut entries, mut bytes) = (vec![], 0);
         for span in self.spans(from, end.min(self.head.end)).await? {
@@ -94,7 +93,7 @@ impl View<'_> {
             let last = entries.last().map(|e| e.chain);
             if span.chain.is_some_and(|chain| last != Some(chain)) {
                 let what = format!("transcript `{}`", span.place.transcript);
-                let why = "it lost entries, and there are others in their place";
+                let why = "it lost entries and has others in their place";
                 return Err(Error::corrupt(what, why));
             }
         }
@@ -136,8 +135,8 @@ impl View<'_> {
         Err(missing())
     }
 
-    /// The parts of strands that hold the entries from `from` to before `end`, oldest first. Costs one look
-    /// for every [`Strand::KNOWN`] ancestors that are passed.
+    /// The parts of strands with the entries from `from` to before `end`, oldest first. Costs one lookup per
+    /// [`Strand::KNOWN`] ancestors.
     pub(super) async fn spans(&mut self, from: u64, end: u64) -> Result<Vec<Span>> {
         let (mut spans, mut upper) = (vec![], end);
         let mut place = self.place();
@@ -166,13 +165,13 @@ impl View<'_> {
                 }
             }
             if upper > from {
-                // The oldest that was known; it knows those before it.
+                // The oldest stored ancestor knows those before it.
                 let oldest = oldest.ok_or_else(|| Error::Bug("a lineage has no end".into()))?;
                 place = oldest.place;
                 strand = self.strand(&place).await?;
                 if strand.start != oldest.start {
                     let what = format!("transcript `{}`", place.transcript);
-                    return Err(Error::corrupt(what, "a strand begins where it should not"));
+                    return Err(Error::corrupt(what, "a strand begins at a wrong position"));
                 }
             }
         }
@@ -180,7 +179,7 @@ impl View<'_> {
         Ok(spans)
     }
 
-    pub(super) async fn strand(&mut self, place: &Place) -> Result<Strand> {
+    pub(super) async fn strand(&mut self, place: &StrandRef) -> Result<Strand> {
         let (hot, tenant) = (&self.all.tiers.hot, &self.all.tenant);
         let rows = hot
             .strands(tenant, &place.transcript, place.strand, 1)
@@ -200,8 +199,8 @@ impl View<'_> {
         sealed.map(|s| s.strand).ok_or_else(missing)
     }
 
-    /// A strand as far as it is cold.
-    async fn sealed(&mut self, place: &Place) -> Result<Option<Sealed>> {
+    /// The cold part of a strand.
+    async fn sealed(&mut self, place: &StrandRef) -> Result<Option<ColdStrand>> {
         let manifest = self.manifest(&place.transcript).await?;
         Ok(manifest.and_then(|m| m.strands.get(place.strand as usize).cloned()))
     }
@@ -225,7 +224,7 @@ impl View<'_> {
             .ok_or_else(|| Error::Bug(format!("there is no entry {position}")))
     }
 
-    /// The message that an index knows as `id`. Where damage took its own id, that is the one it has.
+    /// The message that an index stores under `id`. A message whose own id is unreadable gets this one.
     pub(super) async fn message(
         &mut self,
         position: u64,
@@ -253,16 +252,18 @@ impl View<'_> {
                 let what = format!("the state of transcript `{}`", self.id);
                 Err(Error::corrupt(what, damage.reason))
             }
-            (Content::Message(_), None) => Err(Error::Bug(format!("entry {position} is no state"))),
+            (Content::Message(_), None) => {
+                Err(Error::Bug(format!("entry {position} is not a state")))
+            }
         }
     }
 
-    /// The messages among the entries before `end` that are read together with the one before it.
+    /// The messages among up to `most` entries before `end`, and the position of the first of these entries.
     pub(super) async fn messages_before(
         &mut self,
         end: u64,
         most: u64,
-    ) -> Result<(u64, Vec<Placed>)> {
+    ) -> Result<(u64, Vec<PositionedMessage>)> {
         let from = end.saturating_sub(most.min(CHUNK_ENTRIES));
         let (mut at, mut messages) = (from, vec![]);
         while at < end {
@@ -273,20 +274,20 @@ impl View<'_> {
         Ok((from, messages))
     }
 
-    /// The messages from `from` on among the next entries, and where to go on.
+    /// The messages among the next entries from `from` on, and the next position.
     pub(super) async fn messages_from(
         &mut self,
         from: u64,
         most: u64,
-    ) -> Result<(u64, Vec<Placed>)> {
+    ) -> Result<(u64, Vec<PositionedMessage>)> {
         let entries = self
             .entries(from, from.saturating_add(most.min(CHUNK_ENTRIES)))
             .await?;
         Ok((from + entries.len() as u64, placed(&entries)))
     }
 
-    /// The running sums up to an entry. Where they cannot be read, those before are gone on with: what cannot be read
-    /// is shown as a message, so it counts as one.
+    /// The running sums up to an entry. If they are unreadable, those of an earlier entry count; an unreadable entry is
+    /// shown as a message, so it counts as one.
     async fn marks(&mut self, entry: &Entry) -> Result<Marks> {
         let mut unreadable = 0;
         let mut entry = entry.clone();
@@ -311,8 +312,8 @@ impl View<'_> {
         }
     }
 
-    /// Cuts the history before position `end`. The strand that holds the entry before it is what the next
-    /// one goes on from, so that every link of a lineage stands for something.
+    /// Cuts the history before position `end`. The next strand continues from the strand of the last entry, so that
+    /// every link of a lineage stands for at least one entry.
     pub(super) async fn cut(&mut self, end: u64) -> Result<Cut> {
         if end == 0 {
             return Ok(Cut {
@@ -337,8 +338,8 @@ impl View<'_> {
     }
 }
 
-/// The messages among the entries. One that cannot be read stands as one that says so, at the time of the one before.
-pub(super) fn placed(entries: &[Entry]) -> Vec<Placed> {
+/// The messages among the entries. An unreadable one becomes a note with the time of the message before it.
+pub(super) fn placed(entries: &[Entry]) -> Vec<PositionedMessage> {
     let (mut messages, mut last) = (vec![], Timestamp::from_micros(0));
     for entry in entries {
         let decoded = record::entry(entry);
@@ -347,7 +348,7 @@ pub(super) fn placed(entries: &[Entry]) -> Vec<Placed> {
                 message.at = message.at.max(last);
             }
             last = message.at;
-            messages.push(Placed {
+            messages.push(PositionedMessage {
                 position: entry.position,
                 message: *message,
                 damage: decoded.damage,

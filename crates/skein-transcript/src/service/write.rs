@@ -1,4 +1,4 @@
-//! Changes: append, rewind, replace a reply, compact, close what a crash left open.
+//! Changes: append, rewind, replace a reply, compact, close open tool calls.
 
 use std::collections::{HashMap, HashSet};
 use std::future::poll_fn;
@@ -7,51 +7,48 @@ use std::task::Poll;
 use skein_domain::{Conflict, Invalid};
 
 use super::draft::Draft;
-use super::turn::Left;
+use super::turn::LastWrite;
 use super::view::View;
-use super::{ATTEMPTS, By, Transcript};
-use crate::chain::Head;
+use super::{ATTEMPTS, Transcript, WriteContext};
+use crate::chain::TranscriptHead;
 use crate::error::{Error, Result};
-use crate::hot::{Commit, Ids};
+use crate::hot::{Commit, KnownIds};
 use crate::id::MessageId;
-use crate::message::{Covers, Message, Role};
+use crate::message::{CoveredRange, Message, MessageRole};
 use crate::record;
 use crate::repair;
-use crate::state::State;
+use crate::state::StateSlice;
 
-/// What an append found and did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Appended {
     pub added: usize,
-    /// There already, with the same content.
+    /// Messages that existed with the same content.
     pub already: usize,
-    /// The transcript's version after it.
+    /// The transcript's version afterwards.
     pub version: u64,
 }
 
-/// What a rewind found and did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rewound {
-    /// Where the transcript ended just after it.
+    /// The transcript's end directly afterwards.
     pub end: u64,
-    /// Messages that are no longer part of it.
+    /// Messages that it no longer shows.
     pub dropped: u64,
 }
 
-/// Which calls are closed when a session goes on.
+/// Which calls to close when a session continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenCalls {
     All,
-    /// Those of runs before the one that goes on, which may have begun already.
+    /// Those of earlier runs; the present run may have begun its own.
     OfEarlierRuns,
 }
 
-/// What became of a transcript by a change.
 struct Changed {
     appended: Appended,
-    /// How many messages there were.
+    /// Number of messages before.
     before: u64,
-    after: Head,
+    after: TranscriptHead,
 }
 
 impl Changed {
@@ -63,13 +60,13 @@ impl Changed {
     }
 }
 
-/// A change that is wanted; what it takes is decided on what is there.
-enum Wish<'a> {
-    /// Nothing but the fence.
+/// A requested change; the service decides on its effect when it has read the transcript.
+enum Request<'a> {
+    /// Only fences earlier runs.
     Claim,
-    /// The fence, and results for the calls that were left open.
+    /// Fences earlier runs and closes open calls.
     Resume(OpenCalls),
-    Say(&'a [Message]),
+    Append(&'a [Message]),
     Rewind(&'a MessageId),
     BeginReply(&'a MessageId),
     Compact {
@@ -79,85 +76,88 @@ enum Wish<'a> {
     },
     SetState {
         expected: u64,
-        state: &'a State,
+        state: &'a StateSlice,
     },
 }
 
 impl Transcript {
-    /// Lets only `by.run` and later ones write from now on.
-    pub async fn claim(&self, by: By) -> Result<()> {
-        self.change(by, Wish::Claim).await.map(|_| ())
+    /// From now on only `by.run` and later runs may write.
+    pub async fn claim(&self, by: WriteContext) -> Result<()> {
+        self.change(by, Request::Claim).await.map(|_| ())
     }
 
-    /// Adds messages at the end, all or none. One whose id the transcript shows, inherited or its own, is not
-    /// added again; if it says something else, nothing is added.
-    pub async fn append(&self, by: By, messages: &[Message]) -> Result<Appended> {
+    /// Appends all messages or none. A message whose id the transcript shows, inherited or own, is not added again; if
+    /// its content differs, nothing is added.
+    pub async fn append(&self, by: WriteContext, messages: &[Message]) -> Result<Appended> {
         if let Some(summary) = messages.iter().find(|m| m.covers.is_some()) {
-            let why = "summaries are written by compacting";
+            let why = "summaries are written by compaction";
             return Err(Invalid::new("message", summary.id.as_str(), why).into());
         }
-        self.add_by(by, Wish::Say(messages)).await
+        self.add_by(by, Request::Append(messages)).await
     }
 
-    /// Goes back to just after a message, the state slice with it. What came later stays for the forks
-    /// that share it; the transcript goes on without.
-    pub async fn rewind(&self, by: By, to: &MessageId) -> Result<Rewound> {
-        Ok(self.change(by, Wish::Rewind(to)).await?.rewound())
+    /// Goes back to directly after a message, with its state slice. Forks still share what came later; the transcript
+    /// continues without it.
+    pub async fn rewind(&self, by: WriteContext, to: &MessageId) -> Result<Rewound> {
+        Ok(self.change(by, Request::Rewind(to)).await?.rewound())
     }
 
-    /// Makes way for the reply `id`, which was chosen before the model is asked: if an earlier attempt got
-    /// as far as writing it, the transcript goes back to just before. A retry, a rewind and a crash all
-    /// come to the same history this way.
-    pub async fn begin_reply(&self, by: By, id: &MessageId) -> Result<Rewound> {
-        Ok(self.change(by, Wish::BeginReply(id)).await?.rewound())
+    /// Prepares for the reply `id`, which the caller chose before it asked the model: if an earlier attempt wrote that
+    /// reply, the transcript goes back to just before it. So a retry, a rewind and a crash lead to the same history.
+    pub async fn begin_reply(&self, by: WriteContext, id: &MessageId) -> Result<Rewound> {
+        Ok(self.change(by, Request::BeginReply(id)).await?.rewound())
     }
 
-    /// Adds a summary that stands for the messages from `from` to `through`, which are hidden from a
-    /// model and kept for everybody else.
+    /// Appends a summary of the messages from `from` to `through`. A model no longer sees these; all other readers do.
     pub async fn compact(
         &self,
-        by: By,
+        by: WriteContext,
         from: &MessageId,
         through: &MessageId,
         summary: &Message,
     ) -> Result<Appended> {
-        let wish = Wish::Compact {
+        let request = Request::Compact {
             from,
             through,
             summary,
         };
-        self.add_by(by, wish).await
+        self.add_by(by, request).await
     }
 
-    /// Replaces the state slice if it is at `expected`; answers its new version.
-    pub async fn set_state(&self, by: By, expected: u64, state: State) -> Result<u64> {
-        let wish = Wish::SetState {
+    /// Replaces the state slice if it is at `expected`; returns its new version.
+    pub async fn set_state(
+        &self,
+        by: WriteContext,
+        expected: u64,
+        state: StateSlice,
+    ) -> Result<u64> {
+        let request = Request::SetState {
             expected,
             state: &state,
         };
-        self.add_by(by, wish).await.map(|done| done.version)
+        self.add_by(by, request).await.map(|done| done.version)
     }
 
-    /// Closes the tool calls that were left open at the end: each gets a result that says so. To be called before a
-    /// transcript is gone on with; the second time it finds nothing to do.
-    pub async fn resume(&self, by: By, calls: OpenCalls) -> Result<Appended> {
-        self.add_by(by, Wish::Resume(calls)).await
+    /// Closes open tool calls at the end: each gets a result that says so. Call it before a transcript continues; it is
+    /// idempotent.
+    pub async fn resume(&self, by: WriteContext, calls: OpenCalls) -> Result<Appended> {
+        self.add_by(by, Request::Resume(calls)).await
     }
 
-    async fn add_by(&self, by: By, wish: Wish<'_>) -> Result<Appended> {
-        Ok(self.change(by, wish).await?.appended)
+    async fn add_by(&self, by: WriteContext, request: Request<'_>) -> Result<Appended> {
+        Ok(self.change(by, request).await?.appended)
     }
 
-    /// Decides on what is there, and commits; again if someone was faster. Writers of this process take turns, so
-    /// only those of others can be.
-    async fn change(&self, by: By, wish: Wish<'_>) -> Result<Changed> {
+    /// Decides on the present content and commits; repeats if another process was faster. Writers of this process take
+    /// turns.
+    async fn change(&self, by: WriteContext, request: Request<'_>) -> Result<Changed> {
         let all = &self.all;
-        if let Wish::Say(messages) = wish
-            && let Some(changed) = self.say_unseen(by, messages).await?
+        if let Request::Append(messages) = request
+            && let Some(changed) = self.append_unseen(by, messages).await?
         {
             return Ok(changed);
         }
-        let mut turn = all.tiers.slates.turn(&all.tenant, &self.id).await;
+        let mut turn = all.tiers.turns.turn(&all.tenant, &self.id).await;
         *turn = None;
         for _ in 0..ATTEMPTS {
             let Some(row) = all.tiers.hot.look(&all.tenant, &self.id).await? else {
@@ -174,7 +174,7 @@ impl Transcript {
             }
             let mut draft = Draft::on(&head, by);
             let mut view = all.view_at(&self.id, head);
-            let appended = self.decide(&mut view, &mut draft, &wish).await?;
+            let appended = self.decide(&mut view, &mut draft, &request).await?;
             let changed = Changed {
                 appended,
                 before: view.head.marks.messages,
@@ -183,18 +183,18 @@ impl Transcript {
             if !draft.is_change() {
                 return Ok(changed);
             }
-            let change = draft.into_change(Some(row), Ids::Seen)?;
+            let change = draft.into_change(Some(row), KnownIds::Seen)?;
             let row = change.head.clone();
             if all.tiers.hot.commit(&all.tenant, &self.id, change).await? == Commit::Done {
                 let head = changed.after.clone();
-                // It is done; that its sources cannot be told now is the next writer's trouble.
+                // The change is committed. If its sources cannot be determined now, the next writer does it.
                 view.head = head.clone();
                 let sources = view.sources().await;
-                *turn = sources.ok().map(|sources| Left {
+                *turn = sources.ok().map(|sources| LastWrite {
                     row,
                     head,
                     sources,
-                    manifests: view.known(),
+                    manifests: view.foreign_manifests(),
                 });
                 return Ok(changed);
             }
@@ -202,12 +202,16 @@ impl Transcript {
         Err(all.busy(&self.id))
     }
 
-    /// Adds messages after what the last writer left, if that is known and none of them was said before: then a
-    /// commit is all it takes. `None`: it has to be looked at.
-    async fn say_unseen(&self, by: By, messages: &[Message]) -> Result<Option<Changed>> {
+    /// Appends messages with a single commit, if the last writer's head is known and all messages are new. `None` means
+    /// that the caller must read the transcript first.
+    async fn append_unseen(
+        &self,
+        by: WriteContext,
+        messages: &[Message],
+    ) -> Result<Option<Changed>> {
         let all = &self.all;
         let (hot, tenant) = (&all.tiers.hot, &all.tenant);
-        let mut turn = all.tiers.slates.turn(tenant, &self.id).await;
+        let mut turn = all.tiers.turns.turn(tenant, &self.id).await;
         let Some(left) = turn.as_ref() else {
             return Ok(None);
         };
@@ -219,16 +223,16 @@ impl Transcript {
         let mut manifests = left.manifests.clone();
         if !left.sources.is_empty() {
             let mut view = all.view_at(&self.id, left.head.clone());
-            view.know(&manifests);
-            // What cannot be decided on a guess is looked at, errors too.
+            view.add_manifests(&manifests);
+            // The caller decides everything else, errors included.
             if !matches!(view.inherits(&left.sources, &ids).await, Ok(false)) {
                 return Ok(None);
             }
-            manifests = view.known();
+            manifests = view.foreign_manifests();
         }
         let mut draft = Draft::on(&left.head, by);
         for message in messages {
-            if draft.say(message.clone()).is_err() {
+            if draft.append(message.clone()).is_err() {
                 return Ok(None);
             }
         }
@@ -241,15 +245,15 @@ impl Transcript {
             before: left.head.marks.messages,
             after: draft.head().clone(),
         };
-        let change = draft.into_change(Some(left.row.clone()), Ids::Unseen)?;
-        *turn = Some(Left {
+        let change = draft.into_change(Some(left.row.clone()), KnownIds::Unseen)?;
+        *turn = Some(LastWrite {
             row: change.head.clone(),
             head: changed.after.clone(),
             sources: left.sources.clone(),
             manifests,
         });
         let mut commit = hot.commit(tenant, &self.id, change);
-        // Sent while it is our turn, and waited for when it is the next one's.
+        // Sends the commit during our turn, and waits for it in the next writer's turn.
         let sent = poll_fn(|cx| Poll::Ready(commit.as_mut().poll(cx))).await;
         drop(turn);
         let done = match sent {
@@ -263,14 +267,14 @@ impl Transcript {
         &self,
         view: &mut View<'_>,
         draft: &mut Draft,
-        wish: &Wish<'_>,
+        request: &Request<'_>,
     ) -> Result<Appended> {
-        match wish {
-            Wish::Claim => {}
-            Wish::Resume(calls) => {
+        match request {
+            Request::Claim => {}
+            Request::Resume(calls) => {
                 let shown = view.effective().await?;
                 let shown: Vec<Message> = shown.into_iter().map(|p| p.message).collect();
-                let last = shown.iter().rfind(|m| m.role == Role::Assistant);
+                let last = shown.iter().rfind(|m| m.role == MessageRole::Assistant);
                 let is_own = last.is_some_and(|m| m.run >= draft.head().run);
                 if *calls == OpenCalls::OfEarlierRuns && is_own {
                     return self.add(view, draft, &[]).await;
@@ -284,24 +288,28 @@ impl Transcript {
                     .collect();
                 return self.add(view, draft, &closing).await;
             }
-            Wish::Say(messages) => return self.add(view, draft, messages).await,
-            Wish::Rewind(to) => {
+            Request::Append(messages) => return self.add(view, draft, messages).await,
+            Request::Rewind(to) => {
                 let end = view.position_of(to).await? + 1;
                 if end < view.head.end {
                     draft.rewind(view.cut(end).await?)?;
                 }
             }
-            Wish::BeginReply(id) => {
-                if let [Some(placed)] = view.said(std::slice::from_ref(*id)).await?.as_slice() {
-                    // A slip of the pen would drop the question with the answer.
-                    if matches!(placed.message.role, Role::User | Role::System) {
-                        let why = "it names what was asked, not a reply";
+            Request::BeginReply(id) => {
+                if let [Some(placed)] = view
+                    .find_messages(std::slice::from_ref(*id))
+                    .await?
+                    .as_slice()
+                {
+                    // Protects the question from being dropped with its answer.
+                    if matches!(placed.message.role, MessageRole::User | MessageRole::System) {
+                        let why = "it is a question, not a reply";
                         return Err(Invalid::new("reply", id.as_str(), why).into());
                     }
                     draft.rewind(view.cut(placed.position).await?)?;
                 }
             }
-            Wish::Compact {
+            Request::Compact {
                 from,
                 through,
                 summary,
@@ -313,7 +321,7 @@ impl Transcript {
                 };
                 return self.add(view, draft, &[summary]).await;
             }
-            Wish::SetState { expected, state } => {
+            Request::SetState { expected, state } => {
                 let version = self.set(view, draft, *expected, state).await?;
                 return Ok(Appended {
                     version,
@@ -334,14 +342,14 @@ impl Transcript {
         messages: &[Message],
     ) -> Result<Appended> {
         let ids: Vec<MessageId> = messages.iter().map(|m| m.id.clone()).collect();
-        let before = view.said(&ids).await?;
-        // Those of this batch, by id.
+        let before = view.find_messages(&ids).await?;
+        // Messages of this batch, by id.
         let mut said: HashMap<&MessageId, &Message> = HashMap::new();
         let mut already = 0;
         for (message, before) in messages.iter().zip(&before) {
             let before = before.as_ref().map(|placed| &placed.message);
             match before.or_else(|| said.get(&message.id).copied()) {
-                None => draft.say(message.clone())?,
+                None => draft.append(message.clone())?,
                 Some(there) if there.says_the_same(message) => already += 1,
                 Some(_) => {
                     return Err(Error::Reused {
@@ -364,8 +372,8 @@ impl Transcript {
         view: &mut View<'_>,
         from: &MessageId,
         through: &MessageId,
-    ) -> Result<Covers> {
-        let covers = Covers {
+    ) -> Result<CoveredRange> {
+        let covers = CoveredRange {
             from: view.position_of(from).await?,
             end: view.position_of(through).await? + 1,
         };
@@ -376,16 +384,16 @@ impl Transcript {
         Err(Invalid::new("first covered message", from.as_str(), why).into())
     }
 
-    /// Sets the state; answers its version.
+    /// Sets the state; returns its version.
     async fn set(
         &self,
         view: &mut View<'_>,
         draft: &mut Draft,
         expected: u64,
-        state: &State,
+        state: &StateSlice,
     ) -> Result<u64> {
         let current = view.state().await?;
-        // The answer to an earlier call like this one was lost.
+        // The caller repeats a call whose answer was lost.
         if current.version > expected && current.state == *state {
             return Ok(current.version);
         }

@@ -1,0 +1,267 @@
+//! Tiers that fail on request, for tests that ask what a failure leaves behind.
+//!
+//! Writes of a hot and a cold tier under one [`Faults`] are counted together, from 1. A test runs once to
+//! learn how many there are, then once for each number and each [`Fault`].
+//!
+//! Every call lets others go first, so that tasks on tiers in memory get in between each other's calls as
+//! they would on real ones.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use skein_domain::TenantId;
+use tokio::task::yield_now;
+
+use skein_transcript::chain::Entry;
+use skein_transcript::cold::{Cold, Name, Object, PutCondition, PutResult};
+use skein_transcript::error::{Error, Result};
+use skein_transcript::hot::{
+    Commit, Eviction, HeadRow, Hot, IdLocation, NewEntry, Pending, Range, StrandRow,
+    TranscriptBatch, TranscriptListing,
+};
+use skein_transcript::id::{MessageId, TranscriptId};
+
+/// What happens to a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing is written; the caller gets `Unavailable`.
+    FailBefore,
+    /// It is done; the caller gets `Unavailable` all the same.
+    LoseReply,
+    /// As [`Fault::LoseReply`], and every later call fails until [`Faults::revive`]: what a crash just
+    /// after the write looks like.
+    StopAfter,
+}
+
+impl Fault {
+    pub const ALL: [Self; 3] = [Self::FailBefore, Self::LoseReply, Self::StopAfter];
+}
+
+/// The plan, and what was seen so far.
+#[derive(Debug, Default)]
+pub struct Faults {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    writes: u64,
+    bytes: usize,
+    reads: u64,
+    plan: Option<(u64, Fault)>,
+    stopped: bool,
+}
+
+impl Faults {
+    /// Lets the `nth` write from now meet `fault`; 1 is the next one.
+    pub fn arm(&self, nth: u64, fault: Fault) {
+        let mut state = self.lock();
+        state.plan = Some((state.writes + nth, fault));
+    }
+
+    /// Takes back a plan that has not come true, and ends what [`Fault::StopAfter`] began.
+    pub fn revive(&self) {
+        let mut state = self.lock();
+        state.plan = None;
+        state.stopped = false;
+    }
+
+    /// How many writes were asked for so far.
+    pub fn writes(&self) -> u64 {
+        self.lock().writes
+    }
+
+    /// How many bytes were given to be written so far.
+    pub fn bytes(&self) -> usize {
+        self.lock().bytes
+    }
+
+    /// How many reads were asked for so far.
+    pub fn reads(&self) -> u64 {
+        self.lock().reads
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn read<T>(&self, inner: Pending<'_, T>) -> Result<T> {
+        yield_now().await;
+        {
+            let mut state = self.lock();
+            state.reads += 1;
+            if state.stopped {
+                return Err(injected());
+            }
+        }
+        inner.await
+    }
+
+    async fn write<T>(&self, bytes: usize, inner: Pending<'_, T>) -> Result<T> {
+        yield_now().await;
+        let fault = {
+            let mut state = self.lock();
+            if state.stopped {
+                return Err(injected());
+            }
+            state.writes += 1;
+            state.bytes += bytes;
+            let now = state.writes;
+            let fault = state
+                .plan
+                .take_if(|(nth, _)| *nth == now)
+                .map(|(_, fault)| fault);
+            // From this write on, not from its end, so that nothing slips in between.
+            state.stopped = fault == Some(Fault::StopAfter);
+            fault
+        };
+        match fault {
+            None => inner.await,
+            Some(Fault::FailBefore) => Err(injected()),
+            Some(Fault::LoseReply | Fault::StopAfter) => inner.await.and(Err(injected())),
+        }
+    }
+}
+
+fn injected() -> Error {
+    Error::hot("a fault was injected")
+}
+
+fn size((_, entries): &(u32, Vec<NewEntry>)) -> usize {
+    let id = |new: &NewEntry| new.id.as_ref().map_or(0, |id| id.as_str().len());
+    entries
+        .iter()
+        .map(|new| new.entry.payload.len() + 32 + id(new))
+        .sum()
+}
+
+/// A tier of either kind under a plan.
+#[derive(Debug)]
+pub struct Faulty<T: ?Sized> {
+    faults: Arc<Faults>,
+    inner: Arc<T>,
+}
+
+impl<T: ?Sized> Faulty<T> {
+    pub fn new(inner: Arc<T>, faults: &Arc<Faults>) -> Self {
+        Self {
+            faults: faults.clone(),
+            inner,
+        }
+    }
+}
+
+impl Hot for Faulty<dyn Hot> {
+    fn look<'a>(
+        &'a self,
+        tenant: &'a TenantId,
+        id: &'a TranscriptId,
+    ) -> Pending<'a, Option<HeadRow>> {
+        Box::pin(self.faults.read(self.inner.look(tenant, id)))
+    }
+
+    fn strands<'a>(
+        &'a self,
+        tenant: &'a TenantId,
+        id: &'a TranscriptId,
+        from: u32,
+        limit: usize,
+    ) -> Pending<'a, Option<Vec<StrandRow>>> {
+        Box::pin(
+            self.faults
+                .read(self.inner.strands(tenant, id, from, limit)),
+        )
+    }
+
+    fn read<'a>(
+        &'a self,
+        tenant: &'a TenantId,
+        id: &'a TranscriptId,
+        range: Range,
+    ) -> Pending<'a, Option<Vec<Entry>>> {
+        Box::pin(self.faults.read(self.inner.read(tenant, id, range)))
+    }
+
+    fn find<'a>(
+        &'a self,
+        tenant: &'a TenantId,
+        id: &'a TranscriptId,
+        ids: &'a [MessageId],
+    ) -> Pending<'a, Option<Vec<Vec<IdLocation>>>> {
+        Box::pin(self.faults.read(self.inner.find(tenant, id, ids)))
+    }
+
+    fn commit<'a>(
+        &'a self,
+        tenant: &'a TenantId,
+        id: &'a TranscriptId,
+        change: TranscriptBatch,
+    ) -> Pending<'a, Commit> {
+        let strands: usize = change.strands.iter().map(|row| row.body.len()).sum();
+        let bytes = change.head.body.len() + strands + size(&change.entries);
+        // The call is made when it is polled, so a write that fails before never begins.
+        let inner = Box::pin(async move { self.inner.commit(tenant, id, change).await });
+        Box::pin(self.faults.write(bytes, inner))
+    }
+
+    fn stage<'a>(
+        &'a self,
+        tenant: &'a TenantId,
+        id: &'a TranscriptId,
+        token: &'a str,
+        entries: (u32, Vec<NewEntry>),
+    ) -> Pending<'a, ()> {
+        let bytes = size(&entries);
+        let inner = Box::pin(async move { self.inner.stage(tenant, id, token, entries).await });
+        Box::pin(self.faults.write(bytes, inner))
+    }
+
+    fn evict<'a>(
+        &'a self,
+        tenant: &'a TenantId,
+        id: &'a TranscriptId,
+        expected: u64,
+    ) -> Pending<'a, Eviction> {
+        let inner = Box::pin(async move { self.inner.evict(tenant, id, expected).await });
+        Box::pin(self.faults.write(0, inner))
+    }
+
+    fn list<'a>(
+        &'a self,
+        tenant: &'a TenantId,
+        cursor: Option<String>,
+        limit: usize,
+    ) -> Pending<'a, TranscriptListing> {
+        Box::pin(self.faults.read(self.inner.list(tenant, cursor, limit)))
+    }
+}
+
+impl Cold for Faulty<dyn Cold> {
+    fn get<'a>(&'a self, name: &'a Name) -> Pending<'a, Option<Object>> {
+        Box::pin(self.faults.read(self.inner.get(name)))
+    }
+
+    fn put<'a>(
+        &'a self,
+        name: &'a Name,
+        body: Vec<u8>,
+        when: PutCondition,
+    ) -> Pending<'a, PutResult> {
+        let bytes = body.len();
+        let inner = Box::pin(async move { self.inner.put(name, body, when).await });
+        Box::pin(self.faults.write(bytes, inner))
+    }
+
+    fn delete<'a>(&'a self, name: &'a Name) -> Pending<'a, ()> {
+        let inner = Box::pin(async move { self.inner.delete(name).await });
+        Box::pin(self.faults.write(0, inner))
+    }
+
+    fn list<'a>(
+        &'a self,
+        prefix: &'a Name,
+        after: Option<&'a Name>,
+        limit: usize,
+    ) -> Pending<'a, Vec<Name>> {
+        Box::pin(self.faults.read(self.inner.list(prefix, after, limit)))
+    }
+}
