@@ -1,8 +1,8 @@
-//! One cgroup per run, where cgroup v2 lets this user make one.
+//! One cgroup per run, where cgroup v2 allows this user to make one.
 //!
-//! A process cannot leave its cgroup by forking, by a new session or by clearing its environment, so a group
-//! answers for certain which processes belong to a run and ends them in one step. The guard makes the group and
-//! removes it; the holder starts the agent inside; the daemon uses it after both died.
+//! A process cannot leave its cgroup by forking, by a new session or by clearing its environment, so a group lists all
+//! processes of a run reliably and kills them in one step. The guard makes and removes the group; the holder starts the
+//! agent inside; the daemon uses it after both died.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -21,14 +21,14 @@ pub enum Groups {
     /// Below the daemon's own cgroup, if it is writable.
     #[default]
     Auto,
-    /// Nowhere: processes are found by other evidence.
+    /// No cgroups: processes are found by other evidence.
     Off,
     /// Below this cgroup.
     In(PathBuf),
 }
 
 impl Groups {
-    /// `auto`, `off` or an absolute path; else what is wrong.
+    /// `auto`, `off` or an absolute path; the error says what is wrong.
     pub fn parse(word: &str) -> Result<Self, String> {
         match word {
             "auto" => Ok(Self::Auto),
@@ -46,42 +46,41 @@ impl Groups {
         }
     }
 
-    /// The cgroup in which groups can be made; else why there is none. To find out, it makes a group, moves this
+    /// The cgroup in which groups can be made; the error says why there is none. As a test it makes a group, moves this
     /// process into it and back, and removes it.
     pub fn find(&self) -> Result<PathBuf, String> {
         let parent = match self {
             Self::Off => return Err("`daemon.cgroup` is `off`".into()),
             Self::In(path) => path.clone(),
-            Self::Auto => own().ok_or("this process is in no cgroup of version 2")?,
+            Self::Auto => own().ok_or("this process is not in a cgroup of version 2")?,
         };
         let shown = parent.display().to_string();
         if !is_cgroup(&parent) {
-            return Err(format!("`{shown}` is no cgroup of version 2"));
+            return Err(format!("`{shown}` is not a cgroup of version 2"));
         }
-        let own = own().ok_or("this process is in no cgroup of version 2")?;
-        // The kernel lets a process change its cgroup only when both ends and what is above them are writable.
+        let own = own().ok_or("this process is not in a cgroup of version 2")?;
+        // The kernel lets a process change its cgroup only if both ends and their common parent are writable.
         let above = common(&own, &parent);
         OpenOptions::new()
             .write(true)
             .open(above.join("cgroup.procs"))
-            .map_err(|e| format!("`{}` cannot be written to: {e}", above.display()))?;
+            .map_err(|e| format!("cannot write to `{}`: {e}", above.display()))?;
         let probe = Group {
             path: parent.join(format!("{PREFIX}probe.{}", std::process::id())),
         };
         fs::create_dir(&probe.path)
-            .map_err(|e| format!("no group can be made in `{shown}`: {e}"))?;
+            .map_err(|e| format!("cannot make a group in `{shown}`: {e}"))?;
         let can_kill = probe.path.join("cgroup.kill").exists();
         let entered = probe.enter().map(drop);
         probe.remove();
         if !can_kill {
-            return Err("the kernel has no `cgroup.kill`; it came with Linux 5.14".into());
+            return Err("the kernel has no `cgroup.kill`, which requires Linux 5.14".into());
         }
-        entered.map_err(|e| format!("no process can be moved into groups of `{shown}`: {e}"))?;
+        entered.map_err(|e| format!("cannot move a process into a group of `{shown}`: {e}"))?;
         Ok(parent)
     }
 }
 
-/// The cgroup of one run.
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
     path: PathBuf,
@@ -94,9 +93,9 @@ impl Group {
         Ok(Self { path })
     }
 
-    /// The group that a record names. The record lies where agents can write, so the path counts only if it leads
-    /// to a cgroup whose own name begins as the run's does. Links are followed first: the name of a link says
-    /// nothing, and below a cgroup there can be none, so the path stays what it was found to be.
+    /// The group that a record names. Agents can write the record, so the path counts only if it leads to a cgroup
+    /// whose own name begins with the run's. Symlinks are resolved first, because the name of a link proves nothing;
+    /// below a cgroup there are no links, so the resolved path stays valid.
     pub(crate) fn recorded(path: &Path, mark: &str) -> Option<Self> {
         let path = path.canonicalize().ok()?;
         let file = path.file_name().and_then(|name| name.to_str());
@@ -108,10 +107,10 @@ impl Group {
         &self.path
     }
 
-    /// Moves this process into the group until the result is dropped. What it starts meanwhile is in the group from
-    /// its first instruction on, and stays there.
+    /// Moves this process into the group until the result is dropped. Processes that it starts meanwhile are in the
+    /// group from their first instruction on, and stay there.
     pub(crate) fn enter(&self) -> io::Result<Inside> {
-        let before = own().ok_or_else(|| io::Error::other("this process is in no cgroup"))?;
+        let before = own().ok_or_else(|| io::Error::other("this process is not in a cgroup"))?;
         move_to(&self.path)?;
         Ok(Inside { before })
     }
@@ -126,7 +125,7 @@ impl Group {
         found
     }
 
-    /// Kills all members in one step. Does nothing when this process is one of them.
+    /// Kills all members in one step, unless this process is one of them.
     pub(crate) fn kill(&self) {
         let me = i32::try_from(std::process::id()).unwrap_or_default();
         if !self.members().contains(&me) {
@@ -134,7 +133,6 @@ impl Group {
         }
     }
 
-    /// Removes it when it is empty.
     pub(crate) fn remove(&self) {
         for path in self.with_groups_below().iter().rev() {
             let _ = fs::remove_dir(path);
@@ -160,7 +158,7 @@ impl Group {
     }
 }
 
-/// This process is in a group; dropped, it goes back to where it came from.
+/// Moves this process back to its former cgroup when dropped.
 #[derive(Debug)]
 pub(crate) struct Inside {
     before: PathBuf,
@@ -168,12 +166,12 @@ pub(crate) struct Inside {
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        // Should it fail we stay in the group, and `kill` spares it.
+        // If it fails, this process stays in the group, and `kill` spares it.
         let _ = move_to(&self.before);
     }
 }
 
-/// A mark in one word of a path.
+/// A mark as a single path component.
 fn name(mark: &str) -> String {
     format!("{PREFIX}{}", mark.replace('/', "."))
 }
@@ -191,12 +189,11 @@ fn move_to(group: &Path) -> io::Result<()> {
     write(&group.join("cgroup.procs"), b"0")
 }
 
-/// Opened without creating: a group that went meanwhile is not to become a file.
+/// Does not create the file: a group may have been removed meanwhile.
 fn write(path: &Path, text: &[u8]) -> io::Result<()> {
     OpenOptions::new().write(true).open(path)?.write_all(text)
 }
 
-/// The cgroup this process is in.
 fn own() -> Option<PathBuf> {
     let cgroup = fs::read_to_string("/proc/self/cgroup").ok()?;
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
@@ -206,7 +203,7 @@ fn own() -> Option<PathBuf> {
         .then_some(found)
 }
 
-/// Where a process with this /proc/self/cgroup finds its cgroup, by its /proc/self/mountinfo.
+/// Finds a process's cgroup from its /proc/self/cgroup and /proc/self/mountinfo.
 fn place(cgroup: &str, mounts: &str) -> Option<PathBuf> {
     let inside = cgroup.lines().find_map(|line| line.strip_prefix("0::"))?;
     mounts.lines().find_map(|line| {
@@ -216,7 +213,7 @@ fn place(cgroup: &str, mounts: &str) -> Option<PathBuf> {
         }
         let mut fields = before.split(' ').skip(3);
         let (root, point) = (fields.next()?, fields.next()?);
-        // A mount may show a part of the hierarchy only.
+        // A mount may show only a part of the hierarchy.
         let rest = Path::new(inside).strip_prefix(root).ok()?;
         Some(Path::new(point).join(rest))
     })

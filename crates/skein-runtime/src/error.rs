@@ -1,4 +1,4 @@
-//! What can go wrong with a run, and what a caller can do about it.
+//! Errors of runs.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,22 +8,24 @@ use thiserror::Error;
 
 #[derive(Debug, Error)]
 pub enum Error {
-    /// Looked for and definitely not there.
-    #[error("the run is not there")]
+    /// Definitely not there.
+    #[error("the run does not exist")]
     Missing,
-    /// Could not be looked at, or did not answer in time. Says nothing about the run (L3).
-    #[error("the run cannot be looked at: {why}")]
+    /// The observation failed or timed out. Says nothing about the run (L3).
+    #[error("the run cannot be observed: {why}")]
     Unobserved { why: String },
     /// Nothing was started and nothing is left behind.
     #[error("cannot start `{program}`: {why}")]
     CannotStart { program: String, why: String },
-    /// The agent is gone, so nothing more can be done with it.
+    /// The agent has ended, so nothing more can be done with it.
     #[error("the run is over: its agent {exit}")]
     Over { exit: Exit },
-    /// A rule says no; repeating it helps only once the reason is gone.
+    /// A rule forbids it; a retry helps only once the reason is gone.
     #[error("{why}")]
     Refused { why: String },
-    /// The machine under the runtime failed.
+    /// A window could not be opened; its run continues.
+    #[error("tmux opened no window: {why}")]
+    NoWindow { why: String },
     #[error("{doing} `{path}`")]
     Io {
         doing: &'static str,
@@ -53,7 +55,7 @@ impl Error {
     pub const fn kind(&self) -> Kind {
         match self {
             Self::Missing => Kind::NotFound,
-            Self::Unobserved { .. } => Kind::Unavailable,
+            Self::Unobserved { .. } | Self::NoWindow { .. } => Kind::Unavailable,
             Self::CannotStart { .. } | Self::Io { .. } => Kind::Failed,
             Self::Over { .. } => Kind::Conflict,
             Self::Refused { .. } => Kind::Refused,
@@ -63,12 +65,14 @@ impl Error {
     pub fn hints(&self) -> Vec<String> {
         match self {
             Self::CannotStart { program, .. } => vec![format!(
-                "check that `{program}` is installed and on the PATH the agent gets"
+                "check that `{program}` is installed and on the agent's PATH"
             )],
             Self::Over { .. } => vec!["`skein restore` starts its agent again".into()],
-            Self::Missing | Self::Unobserved { .. } | Self::Refused { .. } | Self::Io { .. } => {
-                vec![]
-            }
+            Self::Missing
+            | Self::Unobserved { .. }
+            | Self::Refused { .. }
+            | Self::NoWindow { .. }
+            | Self::Io { .. } => vec![],
         }
     }
 }

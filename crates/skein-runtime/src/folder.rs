@@ -1,7 +1,7 @@
-//! A run's folder: what its holder writes there, and what can be told from it without the holder.
+//! A run's folder: the files of its holder, and what they tell without the holder.
 //!
-//! `lock` is held as long as the holder lives, by the kernel's word, so nobody has to guess from process ids.
-//! `run.json` names the agent, `exit.json` says how it ended, `screen.json` what it showed last.
+//! The holder locks `lock` while it lives; the kernel releases it, so no one has to guess from process ids. `run.json`
+//! names the agent, `exit.json` its exit, `screen.json` its last screen.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -27,9 +27,9 @@ const PREFIX: &str = "pty:";
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct RunRecord {
     pub(crate) mark: String,
-    /// For people; nothing is decided by it.
+    /// For people; no code decides by it.
     pub(crate) holder: i32,
-    /// The run's cgroup, when it has one.
+    /// The run's cgroup, if it has one.
     #[serde(default)]
     pub(crate) group: Option<PathBuf>,
     /// None until the program was started.
@@ -43,7 +43,7 @@ impl RunRecord {
     }
 }
 
-/// The agent as it was started; for people and for what is shown, nothing is ended by it.
+/// The agent as it was started; for display only, no process is killed by it.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct AgentRecord {
     pub(crate) pid: i32,
@@ -57,22 +57,21 @@ pub(crate) struct ExitRecord {
     pub(crate) bytes: u64,
     pub(crate) output_at: Option<i64>,
     pub(crate) input: u64,
-    /// Whether nothing of its tree is left; false while the holder still sees to that.
+    /// Whether the whole process tree is gone; false while the holder still ends it.
     pub(crate) swept: bool,
 }
 
-/// What can be told of a run by looking at its folder.
+/// The state of a run, as far as its folder tells.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum State {
     Absent,
-    /// Its holder lives.
     Live,
     Over(ExitRecord),
-    /// Its holder died without saying how the run ended.
+    /// Its holder died without recording how the run ended.
     Lost,
 }
 
-/// Which run, in words that are safe in a path.
+/// Identifies a run by parts that are safe in a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Name {
     pub(crate) tenant: TenantId,
@@ -90,7 +89,7 @@ impl Name {
             Some([tenant, session, run]) => Self::from_parts(tenant, session, run),
             _ => None,
         };
-        name.ok_or_else(|| Error::refused(format!("`{handle}` is no run of the pty runtime")))
+        name.ok_or_else(|| Error::refused(format!("`{handle}` is not a run of the pty runtime")))
     }
 
     pub(crate) fn from_parts(tenant: &str, session: &str, run: &str) -> Option<Self> {
@@ -107,7 +106,7 @@ impl Name {
 }
 
 pub(crate) fn handle(tenant: &str, session: &SessionId, run: u64) -> RunHandle {
-    // A tenant that is none of ours makes a handle that no run has.
+    // An invalid tenant makes a handle that no run has.
     let tenant: String = tenant.chars().filter(|c| !c.is_control()).collect();
     format!("{PREFIX}{tenant}/{session}/{run}")
         .parse()
@@ -143,9 +142,9 @@ impl Folder {
             .create(&self.path)
     }
 
-    /// What the marks of the run's processes begin with: the run and its home. Never read from the run's record,
-    /// which agents can write: they must not be able to have the processes of others ended. The home is known by
-    /// the number of its folder, which stays when the home is moved.
+    /// The prefix of the marks of the run's processes: the run and its home. Never read from the run's record,
+    /// because agents can write it and must not be able to have other processes killed. The home is identified by the
+    /// inode of its folder, which stays the same when the home is moved.
     pub(crate) fn mark(&self, name: &Name) -> io::Result<String> {
         let root = self.path.ancestors().nth(3).unwrap_or(&self.path);
         let root = fs::metadata(root)?;
@@ -159,16 +158,16 @@ impl Folder {
         ))
     }
 
-    /// What the run's processes are known by.
+    /// The evidence that identifies the run's processes.
     pub(crate) fn traces(&self, name: &Name) -> io::Result<Traces> {
         let mark = self.mark(name)?;
-        // Without a record that can be read the rest of the traces has to do.
+        // Without a readable record the other evidence must suffice.
         let record = self.record().ok().flatten();
         let group = record.and_then(|record| record.group(&mark));
         Ok(Traces::beginning(mark, group))
     }
 
-    /// The lock, held from now on; none when somebody has it.
+    /// Takes the lock; none if another process holds it.
     pub(crate) fn lock(&self) -> io::Result<Option<File>> {
         let file = OpenOptions::new()
             .create(true)
@@ -204,12 +203,12 @@ impl Folder {
         if self.held()? {
             return Ok(State::Live);
         }
-        // It may have ended between the two looks.
+        // It may have ended between the two checks.
         if let Some(exit) = self.exit()? {
             return Ok(State::Over(exit));
         }
         Ok(match self.record()? {
-            // Without an agent nothing was started, or nobody knows of it.
+            // Without an agent nothing was started, or no record of it exists.
             Some(record) if record.agent.is_some() => State::Lost,
             _ => State::Absent,
         })
@@ -239,8 +238,8 @@ impl Folder {
         self.write("screen.json", screen)
     }
 
-    /// The socket by a path that is always short enough, and what keeps that path valid. An address holds
-    /// 107 bytes; a folder deep in somebody's home may be longer.
+    /// The socket by a path that is always short enough, and the file that keeps this path valid. A socket address
+    /// has 107 bytes; a folder in a user's home may be longer.
     pub(crate) fn socket(&self) -> io::Result<(PathBuf, File)> {
         let folder = File::open(&self.path)?;
         let path = format!("/proc/self/fd/{}/{SOCKET}", folder.as_raw_fd());
@@ -251,7 +250,7 @@ impl Folder {
         let _ = fs::remove_file(self.path.join(SOCKET));
     }
 
-    /// Removes the folder, and those above it up to `root` that became empty.
+    /// Removes the folder, and its empty parents up to `root`.
     pub(crate) fn remove(&self) -> io::Result<()> {
         match fs::remove_dir_all(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -273,7 +272,7 @@ impl Folder {
         }
     }
 
-    /// Whole or not at all: a reader never sees half a file.
+    /// Replaces the file atomically, so that a reader never sees a part of it.
     fn write<T: Serialize>(&self, name: &str, value: &T) -> io::Result<()> {
         let new = self.path.join(format!("{name}.new"));
         let mut file = OpenOptions::new()

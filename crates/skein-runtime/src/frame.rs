@@ -1,27 +1,26 @@
-//! The messages between a holder and its clients, and how they lie on the wire.
+//! The messages between a holder and its clients, and their encoding.
 //!
-//! A frame is two lengths (32 bit, little endian: the frame without the first length, and its head), a head in
-//! JSON and a body of bytes. A holder outlives the daemon that started it, so heads gain fields and are never
-//! changed otherwise; unknown fields are passed over.
+//! A frame consists of two lengths (32 bit, little endian: the frame without the first length, and its head), a head
+//! in JSON and a body of bytes. A holder outlives the daemon that started it, so heads may only gain fields; readers
+//! ignore unknown ones.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use skein_domain::Exit;
 
 pub(crate) const VERSION: u32 = 1;
-/// Longest frame that is taken: a paste of 16 MB and change.
+/// Longest accepted frame: a paste of 16 MB and its head.
 pub(crate) const MOST: usize = 17 << 20;
 const MOST_HEAD: usize = 1 << 20;
 
-/// What clients say.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case")]
-pub(crate) enum Ask {
-    /// First. Changes are told from then on.
+pub(crate) enum ClientMessage {
+    /// The first message of an observer. The holder then sends changes.
     Hello {
         version: u32,
     },
-    /// The text or the keys are the body.
+    /// The body is the text or the keys.
     Write {
         request: u64,
         number: u64,
@@ -39,18 +38,21 @@ pub(crate) enum Ask {
         request: u64,
         grace_ms: u64,
     },
-    /// First, of one who looks on.
+    /// The first message of a viewer.
     View {
         version: u32,
         name: String,
         take: bool,
         read_only: bool,
+        /// Passes the keyboard to any other viewer who joins and does not yield.
+        #[serde(default)]
+        yields: bool,
         rows: u16,
         cols: u16,
     },
-    /// What a viewer typed is the body.
+    /// The body is what a viewer typed.
     Keys,
-    /// The room a viewer has.
+    /// The size of a viewer's terminal.
     Viewport {
         rows: u16,
         cols: u16,
@@ -59,10 +61,9 @@ pub(crate) enum Ask {
     Take,
 }
 
-/// What the holder says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "tell", rename_all = "snake_case")]
-pub(crate) enum Tell {
+pub(crate) enum HolderMessage {
     Sight {
         bytes: u64,
         output_at: Option<i64>,
@@ -89,7 +90,7 @@ pub(crate) enum Tell {
         request: u64,
         exit: Ended,
     },
-    /// What a viewer's terminal is to be sent is the body.
+    /// The body is output for the viewer's terminal.
     Draw,
     /// For the viewer's status line.
     State {
@@ -104,7 +105,7 @@ pub(crate) enum Tell {
     },
 }
 
-/// [`Exit`] as it is written down.
+/// The stored form of [`Exit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Ended {
@@ -136,7 +137,7 @@ impl From<Ended> for Exit {
     }
 }
 
-/// [`crate::runtime::Screen`] as it is written down.
+/// The stored form of [`crate::runtime::Screen`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Shown {
     pub(crate) rows: Vec<String>,
@@ -159,7 +160,7 @@ impl From<Shown> for crate::runtime::Screen {
     }
 }
 
-/// One frame; `None` when it would be too long to be taken.
+/// One frame; `None` if it is too long.
 pub(crate) fn encode<T: Serialize>(head: &T, body: &[u8]) -> Option<Vec<u8>> {
     let head = serde_json::to_vec(head).ok()?;
     let length = 4 + head.len() + body.len();
@@ -177,7 +178,7 @@ pub(crate) fn encode<T: Serialize>(head: &T, body: &[u8]) -> Option<Vec<u8>> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
-/// Takes bytes as they come and gives frames.
+/// Assembles frames from bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
     bytes: Vec<u8>,
@@ -202,7 +203,7 @@ impl Decoder {
         let body = frame.get(4 + head..).ok_or(Malformed)?.to_vec();
         let head = serde_json::from_slice(&frame[4..4 + head]).map_err(|_| Malformed)?;
         self.bytes.drain(..4 + length);
-        // A megabyte that came once need not be kept for ever.
+        // Frees the memory of a large frame.
         if self.bytes.is_empty() && self.bytes.capacity() > 64 << 10 {
             self.bytes = Vec::new();
         }
@@ -221,25 +222,28 @@ mod tests {
 
     #[test]
     fn frames_survive_any_cutting() {
-        let first = Ask::Write {
+        let first = ClientMessage::Write {
             request: 1,
             number: 2,
             paste: true,
         };
         let mut wire = encode(&first, b"hello").unwrap();
-        wire.extend(encode(&Ask::Take, b"").unwrap());
+        wire.extend(encode(&ClientMessage::Take, b"").unwrap());
         for cut in 0..wire.len() {
             let mut decoder = Decoder::default();
             let mut got = vec![];
             for part in [&wire[..cut], &wire[cut..]] {
                 decoder.feed(part);
-                while let Some(frame) = decoder.next::<Ask>().unwrap() {
+                while let Some(frame) = decoder.next::<ClientMessage>().unwrap() {
                     got.push(frame);
                 }
             }
             assert_eq!(
                 got,
-                [(first.clone(), b"hello".to_vec()), (Ask::Take, vec![])]
+                [
+                    (first.clone(), b"hello".to_vec()),
+                    (ClientMessage::Take, vec![])
+                ]
             );
         }
     }
@@ -255,7 +259,7 @@ mod tests {
         for bad in [long, short, head_too_long, no_json] {
             let mut decoder = Decoder::default();
             decoder.feed(&bad);
-            assert!(decoder.next::<Ask>().is_err(), "{bad:?}");
+            assert!(decoder.next::<ClientMessage>().is_err(), "{bad:?}");
         }
     }
 }

@@ -1,16 +1,14 @@
-//! What holds an agent's process and its terminal, and outlives the daemon.
+//! Holds an agent's process and its terminal, and outlives the daemon.
 //!
-//! Purpose: one trait for runtimes ([`runtime`]), its conformance suite, and the runtimes themselves: the
-//! built-in pty holder ([`pty`] is its client, [`holder`] the process) and tmux.
+//! [`runtime`] is the contract of a runtime. The pty holder implements it: [`pty`] is the client, [`holder`] the
+//! process. [`view`] shows a run in a user's terminal, [`tmux`] in windows.
 //!
-//! Not here: what an agent is, when a message may be sent, what an exit means for a session. A runtime moves
-//! bytes and tells what it saw.
+//! Not here: what an agent is, when a message may be sent, what an exit means for a session. A runtime moves bytes and
+//! reports what it observes.
 //!
-//! Read [`runtime`] first.
+//! Start with [`runtime`].
 
 mod cgroup;
-#[cfg(feature = "conformance")]
-pub mod conformance;
 pub mod error;
 mod folder;
 mod frame;
@@ -22,10 +20,12 @@ pub mod pty;
 pub mod runtime;
 pub mod tmux;
 pub mod view;
+pub mod window;
 
 pub use cgroup::Groups;
 pub use error::Error;
 pub use process::{MARK, end_marked};
 pub use runtime::{
-    Found, Grace, Input, Launch, Result, Run, Runtime, Screen, Sight, Size, Taken, Task,
+    BoxFuture, FoundRun, Grace, InputResult, Launch, Result, Run, RunObservation, Runtime, Screen,
+    Size, TerminalInput,
 };

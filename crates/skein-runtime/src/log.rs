@@ -1,7 +1,7 @@
-//! A run's history: what was printed, filtered and bounded.
+//! A run's log: its output, filtered and bounded.
 //!
-//! The file holds text, colours and line ends, never anything that acts on the terminal it is shown in. It is
-//! kept in two halves, `LOG` and the older `LOG.1`, so that it is bounded without being rewritten.
+//! The file contains text, colours and line ends, never anything that acts on a terminal. It consists of two halves,
+//! `LOG` and the older `LOG.1`, so that it is bounded without being rewritten.
 
 mod filter;
 
@@ -11,29 +11,29 @@ use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-pub use filter::Filter;
+pub use filter::EscapeFilter;
 pub(crate) use filter::acts;
 
 use crate::error::Error;
 use crate::runtime::Result;
 
-/// What is kept of a history, at most.
+/// Most bytes of a log.
 pub const BOUND: u64 = 4 << 20;
 
-/// Where the older half is.
+/// The path of the older half.
 pub fn older(path: &Path) -> PathBuf {
     let mut name: OsString = path.as_os_str().to_owned();
     name.push(".1");
     name.into()
 }
 
-/// The history, or its last `tail` lines. One that was never written is empty.
+/// The log, or its last `tail` lines; empty if it does not exist.
 pub fn read_log(path: &Path, tail: Option<usize>) -> Result<String> {
     let mut bytes = Vec::new();
     for part in [older(path), path.to_owned()] {
         let read = |bytes: &mut Vec<u8>| -> io::Result<()> {
             let mut file = File::open(&part)?;
-            // Ours are never longer; a file that is was not written by us.
+            // A longer file was not written by Skein.
             let length = file.metadata()?.len();
             file.seek(SeekFrom::Start(length.saturating_sub(BOUND)))?;
             file.take(BOUND).read_to_end(bytes)?;
@@ -46,8 +46,8 @@ pub fn read_log(path: &Path, tail: Option<usize>) -> Result<String> {
             _ => {}
         }
     }
-    // Filtered once more, so that nothing depends on who wrote the file.
-    let text = Filter::default().text(&bytes);
+    // Filtered again, so that nothing depends on the writer of the file.
+    let text = EscapeFilter::default().text(&bytes);
     Ok(match tail {
         None => text,
         Some(lines) => last(&text, lines).to_owned(),
@@ -65,13 +65,13 @@ fn last(text: &str, lines: usize) -> &str {
     }
 }
 
-/// Writes one. What cannot be written is lost: an agent does not stop because a disk is full.
+/// Writes a log. Failed writes are lost: an agent does not stop because a disk is full.
 #[derive(Debug)]
 pub(crate) struct Log {
     path: PathBuf,
     file: File,
     written: u64,
-    filter: Filter,
+    filter: EscapeFilter,
 }
 
 impl Log {
@@ -85,7 +85,7 @@ impl Log {
             path: path.to_owned(),
             file,
             written,
-            filter: Filter::default(),
+            filter: EscapeFilter::default(),
         })
     }
 
@@ -108,7 +108,7 @@ impl Log {
         {
             self.file = file;
         } else {
-            // The bound holds even where a file cannot be renamed.
+            // The bound holds even if the file cannot be renamed.
             let _ = self.file.set_len(0);
         }
         self.written = 0;

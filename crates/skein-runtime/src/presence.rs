@@ -1,7 +1,7 @@
-//! Whether the folder a process works for is still there.
+//! Detects that the folder of a process was removed.
 //!
-//! Holder, keeper and daemon each hold a lock on a file in their folder. Whoever removes the folder removes that file,
-//! and the kernel tells at once. A folder that was renamed keeps its files.
+//! Holder and daemon each lock a file in their folder. Removing the folder removes that file, and the kernel reports it
+//! at once. A renamed folder keeps its files.
 
 use std::fs::File;
 use std::io;
@@ -18,7 +18,7 @@ pub fn watch_lock(path: &Path) -> io::Result<OwnedFd> {
     Ok(events)
 }
 
-/// Has `events` tell of the lock's file too.
+/// Adds the lock's file to `events`.
 pub(crate) fn add_lock(events: &OwnedFd, path: &Path) -> io::Result<()> {
     // The number of links is one of the attributes.
     let flags = WatchFlags::ATTRIB | WatchFlags::DELETE_SELF | WatchFlags::MOVE_SELF;
@@ -26,7 +26,7 @@ pub(crate) fn add_lock(events: &OwnedFd, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes what has been told so far.
+/// Drops pending events.
 pub fn drain(events: &OwnedFd) {
     let mut buffer = [0; 4096];
     while matches!(rustix::io::read(events, &mut buffer), Ok(1..)) {}
@@ -43,7 +43,7 @@ pub enum PathState {
     Here,
     /// Nothing is at the path, or something else.
     Gone,
-    /// The file system does not say, so nothing may be concluded.
+    /// The file system gives no answer, so nothing may be concluded.
     Unknown,
 }
 

@@ -1,10 +1,10 @@
-//! Processes as /proc tells of them, and signals that cannot hit a stranger.
+//! Processes according to /proc, and signals that cannot hit another process.
 //!
-//! A process is named by its id and its start time: an id may be given to another process at any moment, the
-//! pair may not. Signals go through a pidfd that is opened before the start time is checked.
+//! A process is identified by its id and its start time: an id may be reused at any time, the pair may not. Signals go
+//! through a pidfd that is opened before the start time is checked.
 //!
-//! Which processes belong to a run is decided by evidence that the kernel keeps about each of them ([`Traces`]),
-//! never by process ids that a file names: agents can write the files of a run.
+//! Evidence of the kernel about each process ([`Traces`]) decides which ones belong to a run, never process ids from a
+//! file: agents can write the files of a run.
 
 use std::collections::HashSet;
 use std::fs;
@@ -18,13 +18,13 @@ use rustix::process::{Pid, PidfdFlags, Signal, getuid, pidfd_open, pidfd_send_si
 
 use crate::cgroup::Group;
 
-/// The variable by which left-overs are found when their holder is gone.
+/// The variable that identifies remaining processes when their holder is gone.
 pub const MARK: &str = "SKEIN_RUN_MARK";
-/// The variable that says whose holder or guard a process is. Agents do not get it.
+/// The variable that identifies a run's holder and guard. Agents do not get it.
 pub(crate) const HOLDS: &str = "SKEIN_HOLDS_RUN";
-/// How long what is ended by its mark alone has to clean up.
+/// Grace of processes that are ended by their mark alone.
 const GRACE: Duration = Duration::from_secs(2);
-/// After SIGKILL a process is gone at once, unless the kernel cannot let go of it.
+/// After SIGKILL a process is gone at once, unless the kernel blocks it.
 pub(crate) const STUBBORN: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,10 +35,10 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// The living process with this id; one that only waits to be buried is not living.
+    /// The living process with this id; a zombie is not living.
     pub(crate) fn find(pid: i32) -> Option<Self> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name stands in brackets and may hold anything, brackets too.
+        // The name is in parentheses and may contain anything, including parentheses.
         let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_whitespace();
         let state = fields.next()?;
         if matches!(state, "Z" | "X") {
@@ -60,12 +60,12 @@ impl Process {
         if let Ok(fd) = pidfd_open(pid, PidfdFlags::empty())
             && self.lives()
         {
-            // It may have gone by itself, or belong to somebody else now.
+            // It may have ended, or belong to another user now.
             let _ = pidfd_send_signal(fd, signal);
         }
     }
 
-    /// Everything below it, however deep.
+    /// All its descendants.
     pub(crate) fn descendants(pid: i32) -> Vec<Process> {
         let mut found = vec![];
         let mut queue = vec![pid];
@@ -82,7 +82,7 @@ impl Process {
     }
 }
 
-/// What the processes of one run are known by, whether their holder lives or not:
+/// The evidence that identifies the processes of one run, whether their holder lives or not:
 /// - they carry the run's mark in the environment they were started with,
 /// - they have the run's token open ([`token_name`]),
 /// - they are in the run's cgroup,
@@ -94,7 +94,6 @@ pub(crate) struct Traces {
     group: Option<Group>,
 }
 
-/// What was found of a run.
 #[derive(Debug, Default)]
 struct Living {
     /// The agent and everything it started.
@@ -104,7 +103,7 @@ struct Living {
 }
 
 impl Traces {
-    /// Of processes with exactly this mark.
+    /// Matches processes with exactly this mark.
     pub(crate) const fn new(mark: String, group: Option<Group>) -> Self {
         Self {
             mark,
@@ -113,7 +112,7 @@ impl Traces {
         }
     }
 
-    /// Of processes whose mark begins so.
+    /// Matches processes whose mark begins with this.
     pub(crate) const fn beginning(mark: String, group: Option<Group>) -> Self {
         Self {
             mark,
@@ -129,7 +128,7 @@ impl Traces {
         }
     }
 
-    fn is_in(&self, environ: &[u8], variable: &str) -> bool {
+    pub(crate) fn is_in(&self, environ: &[u8], variable: &str) -> bool {
         let wanted = format!("{variable}={}", self.mark);
         environ
             .split(|b| *b == 0)
@@ -144,13 +143,13 @@ impl Traces {
         descriptors.flatten().any(|fd| {
             let open = fs::read_link(fd.path()).unwrap_or_default();
             let name = open.as_os_str().as_bytes();
-            // Only a file in memory has a name that begins so and no folder.
+            // Only a file in memory has a name with this prefix and without a folder.
             name.strip_suffix(b" (deleted)")
                 .is_some_and(|name| self.fits(name, wanted.as_bytes()))
         })
     }
 
-    /// Whether a process of the agent's lives.
+    /// Whether no process of the agent lives.
     pub(crate) fn is_empty(&self) -> bool {
         self.look().members.is_empty()
     }
@@ -169,7 +168,7 @@ impl Traces {
         }
         let grouped = self.group.iter().flat_map(Group::members);
         found.members.extend(grouped.filter_map(Process::find));
-        // A daemon that an agent started is below the agent, and must not end itself.
+        // A daemon that an agent started is the agent's descendant, and must not kill itself.
         let me = i32::try_from(std::process::id()).unwrap_or_default();
         found
             .members
@@ -178,10 +177,10 @@ impl Traces {
         found
     }
 
-    /// Ends the run without its holder: SIGTERM, the grace, SIGKILL, and then holder and guard. Blocks. Says
-    /// whether nothing is left.
+    /// Ends the run without its holder: SIGTERM, the grace, SIGKILL, then holder and guard. Blocks. Returns whether
+    /// nothing is left.
     pub(crate) fn sweep(&self, grace: Duration) -> bool {
-        let mut told = HashSet::new();
+        let mut signalled = HashSet::new();
         let kill_at = Instant::now() + grace;
         loop {
             let living = self.look();
@@ -196,7 +195,7 @@ impl Traces {
                 return false;
             }
             if living.members.is_empty() {
-                // Only now: what descends from them is known by that.
+                // Last, because they identify their descendants.
                 for process in living.supervisors {
                     process.signal(Signal::KILL);
                 }
@@ -209,7 +208,7 @@ impl Traces {
                 }
             } else {
                 for process in living.members {
-                    if told.insert(process) {
+                    if signalled.insert(process) {
                         ask_to_end(process);
                     }
                 }
@@ -219,19 +218,18 @@ impl Traces {
     }
 }
 
-/// The name of the file in memory that every process of a run inherits. Unlike a file in a folder it cannot be
-/// moved to where another process has one open.
+/// The name of the file in memory that every process of a run inherits. Unlike a file in a folder, no one can place it
+/// where another process has a file open.
 pub(crate) fn token_name(mark: &str) -> String {
     format!("skein.{}", mark.replace('/', "."))
 }
 
-/// Ends every process that carries the mark, and what is below those, whoever started them. Blocks. Says
-/// whether nothing is left.
+/// Ends every process with the mark and its descendants. Blocks. Returns whether nothing is left.
 pub fn end_marked(mark: &str) -> bool {
     Traces::new(mark.to_owned(), None).sweep(GRACE)
 }
 
-/// A stopped process hears SIGTERM only when it goes on.
+/// A stopped process receives SIGTERM only when it continues.
 pub(crate) fn ask_to_end(process: Process) {
     process.signal(Signal::TERM);
     process.signal(Signal::CONT);
@@ -263,13 +261,13 @@ fn all() -> Vec<i32> {
         .flatten()
         .filter_map(|entry| {
             let pid = entry.file_name().to_str()?.parse().ok()?;
-            // Of other users' processes only root can read the evidence, and end them.
+            // Only root can read the evidence of other users' processes, and kill them.
             (uid == 0 || entry.metadata().ok()?.uid() == uid).then_some(pid)
         })
         .collect()
 }
 
-/// The environment the process was started with; empty when it cannot be read.
+/// The environment the process was started with; empty if it is unreadable.
 fn environ(pid: i32) -> Vec<u8> {
     let mut environ = Vec::new();
     if let Ok(file) = fs::File::open(format!("/proc/{pid}/environ")) {

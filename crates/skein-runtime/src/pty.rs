@@ -1,7 +1,7 @@
-//! Runs in holders of our own: the client's side.
+//! The client side of the pty holder.
 //!
-//! Everything about a run lies in its folder `<root>/<tenant>/<session>/<run>/`; nothing is kept in memory
-//! but open connections, so a daemon that starts anew finds what its predecessor left.
+//! All data of a run is in its folder `<root>/<tenant>/<session>/<run>/`; only open connections are in memory, so a
+//! restarted daemon finds the runs of its predecessor.
 
 mod connection;
 mod over;
@@ -14,7 +14,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use skein_domain::{Exit, RunHandle, RuntimeKind, SessionId};
+use skein_domain::{Exit, RunHandle, SessionId};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 use tokio::time::{Instant, sleep, timeout};
@@ -24,27 +24,27 @@ use self::over::Over;
 use crate::cgroup::Groups;
 use crate::error::Error;
 use crate::folder::{ExitRecord, Folder, Name, State, handle};
-use crate::frame::{Ask, Ended};
+use crate::frame::{ClientMessage, Ended};
 use crate::holder::{Report, Spec};
 use crate::process::Traces;
-use crate::runtime::{Found, Grace, Launch, Result, Run, Runtime, Task};
+use crate::runtime::{BoxFuture, FoundRun, Grace, Launch, Result, Run, Runtime};
 
-/// A holder that does not say within this how it went is not going to.
+/// Time limit for a holder to report its start.
 const START: Duration = Duration::from_secs(30);
-/// An answer that takes no work from the agent.
+/// Time limit for an answer that does not depend on the agent.
 const ANSWER: Duration = Duration::from_secs(10);
-/// After the grace: killing, the last output, writing it down.
+/// Time after the grace for killing, the last output and recording the exit.
 const AFTERMATH: Duration = Duration::from_secs(20);
-/// A holder that has not taken the order to end within this is stopped or stuck, and the tree is ended without it.
+/// A holder that does not accept the request to end within this time is stuck, and its tree is ended without it.
 const HEARD: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Debug)]
 pub struct PtyOptions {
     /// The holder's program and its first arguments, as in `skein holder`.
     pub holder: Vec<OsString>,
-    /// Where the runs' folders are; made when needed.
+    /// The folder of all runs; made if needed.
     pub root: PathBuf,
-    /// Where runs get cgroups of their own.
+    /// Where runs get cgroups.
     pub groups: Groups,
 }
 
@@ -65,7 +65,7 @@ impl PtyRuntime {
     async fn launch_run(&self, launch: Launch) -> Result<RunHandle> {
         let run = launch.run.to_string();
         let name = Name::from_parts(&launch.tenant, launch.session.as_str(), &run)
-            .ok_or_else(|| Error::refused(format!("`{}` is no tenant", launch.tenant)))?;
+            .ok_or_else(|| Error::refused(format!("`{}` is not a tenant", launch.tenant)))?;
         let folder = self.folder(&name);
         let spec = spec(&folder, &name, launch)?;
         let deadline = Instant::now() + START;
@@ -73,7 +73,7 @@ impl PtyRuntime {
             match state(&folder)? {
                 State::Over(_) | State::Lost => return Ok(name.handle()),
                 State::Live => {
-                    // Started by somebody; it counts once its agent runs.
+                    // An earlier or concurrent launch started it; it counts once its agent runs.
                     let record = folder.record().ok().flatten();
                     if record.is_some_and(|record| record.agent.is_some()) {
                         return Ok(name.handle());
@@ -89,13 +89,15 @@ impl PtyRuntime {
                 },
             }
             if Instant::now() >= deadline {
-                return Err(Error::unobserved("another holder of it does not get ready"));
+                return Err(Error::unobserved(
+                    "another holder of it does not become ready",
+                ));
             }
             sleep(Duration::from_millis(20)).await;
         }
     }
 
-    /// Starts a holder; it goes on by itself, the process we started only starts it.
+    /// Starts a holder, which continues on its own: the process started here only launches it.
     async fn start(&self, spec: &Spec) -> Result<Report> {
         let [program, arguments @ ..] = self.options.holder.as_slice() else {
             return Err(Error::unobserved("no holder program is set"));
@@ -118,7 +120,7 @@ impl PtyRuntime {
         let mut stdout = child.stdout.take();
         let talk = async {
             if let Some(stdin) = &mut stdin {
-                // One that ends early says why on its output.
+                // A holder that ends early reports the reason on its output.
                 let _ = stdin.write_all(&text).await;
             }
             drop(stdin);
@@ -131,10 +133,10 @@ impl PtyRuntime {
         };
         let answer = timeout(START, talk)
             .await
-            .map_err(|_| Error::unobserved("the holder does not say whether it started"))?
+            .map_err(|_| Error::unobserved("the holder does not report its start"))?
             .map_err(failed)?;
         serde_json::from_slice(&answer)
-            .map_err(|_| Error::unobserved("the holder ended without a word"))
+            .map_err(|_| Error::unobserved("the holder ended without a report"))
     }
 
     async fn connect_run(&self, handle: &RunHandle) -> Result<Arc<dyn Run>> {
@@ -147,7 +149,7 @@ impl PtyRuntime {
                 State::Over(exit) => return Ok(Arc::new(Over::new(folder, exit))),
                 State::Live => match Connection::open(&folder, deadline).await {
                     Ok(connection) => return Ok(Arc::new(connection)),
-                    // Not there yet, or just ending; its folder will tell.
+                    // Not listening yet, or just ending; the folder's state decides.
                     Err(why) => why,
                 },
             };
@@ -158,8 +160,8 @@ impl PtyRuntime {
         }
     }
 
-    /// By its holder if that answers; else, and of what a dead holder left, by ourselves. How it ended is written
-    /// down if it can be: on a full disk the processes end all the same.
+    /// Asks the holder to end its run; if it does not answer, or has died, ends the processes directly. Recording the
+    /// exit is best effort: with a full disk the processes end too.
     async fn end_run(&self, handle: &RunHandle, grace: Grace) -> Result<Exit> {
         let name = Name::parse(handle)?;
         let folder = self.folder(&name);
@@ -176,22 +178,22 @@ impl PtyRuntime {
                 swept: false,
             },
         };
-        sweep(&name, &folder, grace).await?;
+        sweep_run(&name, &folder, grace).await?;
         folder.remove_socket();
         let swept = ExitRecord {
             swept: true,
             ..exit
         };
         if let Err(error) = folder.write_exit(&swept) {
-            tracing::warn!(%handle, %error, "the end of a run could not be written down");
+            tracing::warn!(%handle, %error, "cannot record the end of a run");
         }
         Ok(exit.exit.into())
     }
 
-    /// Of a holder that died before it said what it started.
+    /// For a holder that died before it reported what it started.
     async fn end_unstarted(&self, name: &Name, grace: Grace) -> Result<Exit> {
         let folder = self.folder(name);
-        sweep(name, &folder, grace).await?;
+        sweep_run(name, &folder, grace).await?;
         folder
             .remove()
             .map_err(|e| Error::io("cannot remove", folder.path(), e))?;
@@ -201,7 +203,7 @@ impl PtyRuntime {
     async fn forget_run(&self, handle: &RunHandle) -> Result<()> {
         let name = Name::parse(handle)?;
         let folder = self.folder(&name);
-        // Its end may be known while its holder still sees to what the agent left.
+        // The exit may be recorded while the holder still ends what the agent left.
         let deadline = Instant::now() + Grace::default().terminate + AFTERMATH;
         while held(&folder)? {
             if !matches!(state(&folder)?, State::Over(_)) {
@@ -214,11 +216,11 @@ impl PtyRuntime {
         }
         match state(&folder)? {
             State::Over(exit) if exit.swept => {}
-            // Its record names what its left-overs are found by, and must not go before them.
+            // Its record identifies its remaining processes, and must not be removed before them.
             State::Over(_) | State::Lost | State::Live => {
                 if !is_swept(&name, &folder).await? {
                     return Err(Error::refused(format!(
-                        "run `{handle}` has left processes; it has to be ended first"
+                        "run `{handle}` has left processes; end it first"
                     )));
                 }
             }
@@ -226,7 +228,7 @@ impl PtyRuntime {
                 let at_once = Grace {
                     terminate: Duration::ZERO,
                 };
-                sweep(&name, &folder, at_once).await?;
+                sweep_run(&name, &folder, at_once).await?;
             }
         }
         folder
@@ -234,7 +236,7 @@ impl PtyRuntime {
             .map_err(|e| Error::io("cannot remove", folder.path(), e))
     }
 
-    /// Every run of the session that has a folder, whatever became of it.
+    /// Every run of the session with a folder, in any state.
     fn runs_of(&self, tenant: &str, session: &SessionId) -> Result<Vec<RunHandle>> {
         let folder = self.options.root.join(tenant).join(session.as_str());
         let runs = names(&folder)?;
@@ -244,7 +246,7 @@ impl PtyRuntime {
         Ok(names.map(|name| name.handle()).collect())
     }
 
-    fn list_runs(&self) -> Result<Vec<Found>> {
+    fn list_runs(&self) -> Result<Vec<FoundRun>> {
         let mut found = vec![];
         let root = &self.options.root;
         for tenant in names(root)? {
@@ -259,7 +261,7 @@ impl PtyRuntime {
         Ok(found)
     }
 
-    fn found(&self, name: &Name) -> Result<Option<Found>> {
+    fn found(&self, name: &Name) -> Result<Option<FoundRun>> {
         let folder = self.folder(name);
         let (pid, exit) = match state(&folder)? {
             State::Absent => return Ok(None),
@@ -271,7 +273,7 @@ impl PtyRuntime {
             State::Over(exit) => (None, Some(exit.exit.into())),
             State::Lost => (None, Some(Exit::Unseen)),
         };
-        Ok(Some(Found {
+        Ok(Some(FoundRun {
             handle: name.handle(),
             tenant: name.tenant.to_string(),
             session: name.session.clone(),
@@ -283,23 +285,19 @@ impl PtyRuntime {
 }
 
 impl Runtime for PtyRuntime {
-    fn kind(&self) -> RuntimeKind {
-        RuntimeKind::Pty
-    }
-
     fn handle(&self, tenant: &str, session: &SessionId, run: u64) -> RunHandle {
         handle(tenant, session, run)
     }
 
-    fn launch(&self, launch: Launch) -> Task<'_, RunHandle> {
+    fn launch(&self, launch: Launch) -> BoxFuture<'_, RunHandle> {
         Box::pin(self.launch_run(launch))
     }
 
-    fn connect<'a>(&'a self, handle: &'a RunHandle) -> Task<'a, Arc<dyn Run>> {
+    fn connect<'a>(&'a self, handle: &'a RunHandle) -> BoxFuture<'a, Arc<dyn Run>> {
         Box::pin(self.connect_run(handle))
     }
 
-    fn list(&self) -> Task<'_, Vec<Found>> {
+    fn list(&self) -> BoxFuture<'_, Vec<FoundRun>> {
         Box::pin(async { self.list_runs() })
     }
 
@@ -307,20 +305,20 @@ impl Runtime for PtyRuntime {
         &'a self,
         tenant: &'a str,
         session: &'a SessionId,
-    ) -> Task<'a, Vec<RunHandle>> {
+    ) -> BoxFuture<'a, Vec<RunHandle>> {
         Box::pin(async move { self.runs_of(tenant, session) })
     }
 
-    fn end<'a>(&'a self, handle: &'a RunHandle, grace: Grace) -> Task<'a, Exit> {
+    fn end<'a>(&'a self, handle: &'a RunHandle, grace: Grace) -> BoxFuture<'a, Exit> {
         Box::pin(self.end_run(handle, grace))
     }
 
-    fn forget<'a>(&'a self, handle: &'a RunHandle) -> Task<'a, ()> {
+    fn forget<'a>(&'a self, handle: &'a RunHandle) -> BoxFuture<'a, ()> {
         Box::pin(self.forget_run(handle))
     }
 }
 
-/// The run's folder under `root`, as the attach view needs it.
+/// The run's folder under `root`, for the attach view.
 pub(crate) fn folder_of(root: &Path, handle: &RunHandle) -> Result<Folder> {
     Ok(Folder::new(root, &Name::parse(handle)?))
 }
@@ -338,7 +336,7 @@ fn held(folder: &Folder) -> Result<bool> {
 }
 
 fn spec(folder: &Folder, name: &Name, launch: Launch) -> Result<Spec> {
-    // The holder stands in another folder.
+    // The holder has another working directory.
     let absolute =
         |path: &Path| std::path::absolute(path).map_err(|e| Error::io("cannot find", path, e));
     let failed = |e| Error::io("cannot use", folder.path(), e);
@@ -360,7 +358,7 @@ fn spec(folder: &Folder, name: &Name, launch: Launch) -> Result<Spec> {
     })
 }
 
-/// Has the holder end its run. Says whether it did, or is gone; false means that it does not answer.
+/// Asks the holder to end its run. True if it did or is gone, false if it does not answer.
 async fn ended_by_holder(folder: &Folder, grace: Grace) -> Result<bool> {
     let heard_by = Instant::now() + HEARD;
     let deadline = Instant::now() + grace.terminate + AFTERMATH;
@@ -378,13 +376,13 @@ async fn ended_by_holder(folder: &Folder, grace: Grace) -> Result<bool> {
     Ok(true)
 }
 
-/// Whether the holder took the order in time.
+/// Whether the holder accepted the request in time.
 async fn ask_to_end(folder: &Folder, grace: Grace, deadline: Instant) -> bool {
     let Ok(connection) = Connection::open(folder, deadline).await else {
         return false;
     };
     let grace_ms = u64::try_from(grace.terminate.as_millis()).unwrap_or(u64::MAX);
-    let end = |request| Ask::End { request, grace_ms };
+    let end = |request| ClientMessage::End { request, grace_ms };
     let patience = deadline.saturating_duration_since(Instant::now());
     connection.ask(end, &[], patience).await.is_ok()
 }
@@ -392,21 +390,25 @@ async fn ask_to_end(folder: &Folder, grace: Grace, deadline: Instant) -> bool {
 fn traces(name: &Name, folder: &Folder) -> Result<Option<Traces>> {
     match folder.traces(name) {
         Ok(traces) => Ok(Some(traces)),
-        // Without the folder of all runs there is none.
+        // Without the folder of all runs there is no run.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Error::unobserved(error.to_string())),
     }
 }
 
 /// Ends a run without its holder.
-async fn sweep(name: &Name, folder: &Folder, grace: Grace) -> Result<()> {
-    let Some(traces) = traces(name, folder)? else {
-        return Ok(());
-    };
+async fn sweep_run(name: &Name, folder: &Folder, grace: Grace) -> Result<()> {
+    match traces(name, folder)? {
+        Some(traces) => sweep(traces, grace).await,
+        None => Ok(()),
+    }
+}
+
+async fn sweep(traces: Traces, grace: Grace) -> Result<()> {
     let swept = tokio::task::spawn_blocking(move || traces.sweep(grace.terminate));
     match swept.await {
         Ok(true) => Ok(()),
-        Ok(false) => Err(Error::unobserved("processes of it cannot be ended")),
+        Ok(false) => Err(Error::unobserved("some of its processes cannot be killed")),
         Err(error) => Err(Error::unobserved(error.to_string())),
     }
 }
@@ -420,7 +422,7 @@ async fn is_swept(name: &Name, folder: &Folder) -> Result<bool> {
     looked.await.map_err(|e| Error::unobserved(e.to_string()))
 }
 
-/// The names in a folder; one that is not there has none.
+/// The names in a folder; none if it does not exist.
 fn names(path: &Path) -> Result<Vec<String>> {
     let entries = match fs::read_dir(path) {
         Ok(entries) => entries,

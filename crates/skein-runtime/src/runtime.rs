@@ -1,17 +1,17 @@
-//! What a runtime must do: hold an agent's process and its terminal, and outlive the daemon.
+//! The contract of a runtime: it holds an agent's process and its terminal, and outlives the daemon.
 //!
-//! The contract, checked by the conformance suite:
-//! - **Outlives.** A run goes on when every client is gone, and is found again by its handle.
-//! - **Repeatable.** `launch` of a run that was launched already finds it; `end` of one that is over says
-//!   how it ended; `forget` of one that is forgotten is fine.
-//! - **Inputs are numbered.** A run takes each number once and in growing order; a number it had is
-//!   answered `Before` and not written again. So whoever crashed between writing and recording writes again.
-//! - **Could not look is a value (L3).** [`Error::Missing`] means definitely not there. Anything else that
-//!   went wrong is [`Error::Unobserved`] and says nothing about the run.
-//! - **The whole tree.** `end` leaves no process of the run alive, also none that moved to another process
-//!   group or session.
-//! - **Nothing hostile gets through.** Screens and logs hold text and colours; titles, clipboard writes and
-//!   questions to the terminal stay inside.
+//! The conformance suite checks this contract:
+//! - **Outlives.** A run continues when every client is gone, and is found again by its handle.
+//! - **Repeatable.** `launch` of a launched run finds it; `end` of a run that is over returns its exit; `forget` of a
+//!   forgotten run succeeds.
+//! - **Inputs are numbered.** A run accepts each number once and in growing order; a repeated number is answered
+//!   `Before` and not written again. So a client that crashed between writing and recording can write again.
+//! - **Being unable to observe is a value (L3).** [`Error::Missing`] means definitely not there. Any other failure is
+//!   [`Error::Unobserved`] and says nothing about the run.
+//! - **The whole tree.** `end` leaves no process of the run alive, not even one that moved to another process group or
+//!   session.
+//! - **Nothing hostile gets through.** Screens and logs contain text and colours; titles, clipboard writes and
+//!   queries to the terminal stay inside.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,30 +20,29 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use skein_domain::{Exit, RunHandle, RuntimeKind, SessionId};
+use skein_domain::{Exit, RunHandle, SessionId};
 use tokio::sync::watch;
 
 use crate::error::Error;
 
 pub type Result<T> = std::result::Result<T, Error>;
-/// What async methods of a trait object return.
-pub type Task<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
+/// The result of async methods of a trait object.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
-/// What to start.
 #[derive(Clone, Debug)]
 pub struct Launch {
-    /// Whose run; with `tenant` and `run` it names the run on this machine.
+    /// Tenant, session and run number identify the run on this machine.
     pub tenant: String,
     pub session: SessionId,
     pub run: u64,
     pub argv: Vec<String>,
-    /// The whole environment, but for TERM and what the runtime adds.
+    /// The whole environment, except TERM and what the runtime adds.
     pub env: BTreeMap<String, String>,
     pub cwd: PathBuf,
     /// Standard input from this file instead of the terminal.
     pub stdin: Option<PathBuf>,
     pub size: Size,
-    /// Where the history is kept; bounded, survives the run.
+    /// The path of the log, which is bounded and survives the run.
     pub log: PathBuf,
 }
 
@@ -62,9 +61,9 @@ impl Default for Size {
     }
 }
 
-/// One run found on this machine.
+/// A run found on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundRun {
     pub handle: RunHandle,
     pub tenant: String,
     pub session: SessionId,
@@ -75,7 +74,7 @@ pub struct Found {
     pub exit: Option<Exit>,
 }
 
-/// How long the agent is given to go by itself.
+/// How long the agent may take to end by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grace {
     /// After SIGTERM to the tree.
@@ -91,85 +90,81 @@ impl Default for Grace {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Input {
-    /// Text as a bracketed paste when the program asked for such, else as typed.
+pub enum TerminalInput {
+    /// Text, as a bracketed paste if the program enabled that, else as typed.
     Paste(String),
-    /// Bytes as they are: Enter, Escape, Ctrl-C.
+    /// Raw bytes: Enter, Escape, Ctrl-C.
     Keys(Vec<u8>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
+pub enum InputResult {
     Now,
-    /// It had this number before.
+    /// The run had already accepted this number.
     Before,
 }
 
-/// What the terminal shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Screen {
-    /// One per row, trailing blanks cut.
+    /// One string per row, without trailing blanks.
     pub rows: Vec<String>,
     /// Row and column, from 0.
     pub cursor: (u16, u16),
     pub bracketed_paste: bool,
-    /// Output bytes so far; grows with every write of the program.
+    /// Output bytes so far.
     pub bytes: u64,
-    /// Grows when a person types at the terminal, before what it shows can have changed by that; 0 as long
-    /// as nobody has.
+    /// Grows when a person types at the terminal, before the screen can change because of it; 0 if no person has typed.
     pub typed: u64,
 }
 
-/// What changes while a run goes on. Kept up to date without being asked.
+/// The changing state of a run, updated without a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sight {
-    /// Output bytes so far, as told at most some times a second.
+pub struct RunObservation {
+    /// Output bytes so far, updated at most a few times a second.
     pub bytes: u64,
     /// Microseconds since the epoch of the last output.
     pub output_at: Option<i64>,
-    /// The highest input number taken.
+    /// The highest accepted input number.
     pub input: u64,
     pub pid: Option<u32>,
     pub exit: Option<Exit>,
-    /// The connection is gone; whether the run is, [`Runtime::connect`] tells.
+    /// The connection is closed; [`Runtime::connect`] tells whether the run is over.
     pub cut_off: bool,
 }
 
 pub trait Runtime: Send + Sync + fmt::Debug {
-    fn kind(&self) -> RuntimeKind;
-
-    /// The handle `launch` will give, so that it can be recorded before.
+    /// The handle that `launch` will return, so that the caller can record it first.
     fn handle(&self, tenant: &str, session: &SessionId, run: u64) -> RunHandle;
 
-    /// Starts the run; returns once the program was started, or with why it could not be.
-    fn launch(&self, launch: Launch) -> Task<'_, RunHandle>;
+    /// Starts the run; returns once the program has started, or with the reason why it could not.
+    fn launch(&self, launch: Launch) -> BoxFuture<'_, RunHandle>;
 
-    /// A connection to a run, living or over but not forgotten.
-    fn connect<'a>(&'a self, handle: &'a RunHandle) -> Task<'a, Arc<dyn Run>>;
+    /// Connects to a run, living or over but not forgotten.
+    fn connect<'a>(&'a self, handle: &'a RunHandle) -> BoxFuture<'a, Arc<dyn Run>>;
 
-    /// Every run of this home that was not forgotten. Costs no process per run.
-    fn list(&self) -> Task<'_, Vec<Found>>;
+    /// Every run of this home that is not forgotten. Starts no process per run.
+    fn list(&self) -> BoxFuture<'_, Vec<FoundRun>>;
 
-    /// Every run of one session that was not forgotten, also those that [`Self::list`] cannot tell anything of.
+    /// Every run of one session that is not forgotten, including those that [`Self::list`] omits.
     fn of_session<'a>(
         &'a self,
         tenant: &'a str,
         session: &'a SessionId,
-    ) -> Task<'a, Vec<RunHandle>>;
+    ) -> BoxFuture<'a, Vec<RunHandle>>;
 
-    /// Ends the whole tree: SIGTERM, the grace, SIGKILL. Says how the agent ended. Takes a bounded time: of a run
-    /// whose holder is gone or does not answer the processes are ended without it.
-    fn end<'a>(&'a self, handle: &'a RunHandle, grace: Grace) -> Task<'a, Exit>;
+    /// Ends the whole process tree: SIGTERM, the grace, SIGKILL. Returns the agent's exit. Takes a bounded time: if
+    /// the holder is gone or does not answer, the processes are ended without it.
+    fn end<'a>(&'a self, handle: &'a RunHandle, grace: Grace) -> BoxFuture<'a, Exit>;
 
-    /// Removes what the runtime keeps of a run that is over; the log stays.
-    fn forget<'a>(&'a self, handle: &'a RunHandle) -> Task<'a, ()>;
+    /// Removes the runtime's data of a run that is over; the log stays.
+    fn forget<'a>(&'a self, handle: &'a RunHandle) -> BoxFuture<'a, ()>;
 }
 
 pub trait Run: Send + Sync + fmt::Debug {
-    /// Returns once the terminal took all of it.
-    fn write(&self, number: u64, input: Input) -> Task<'_, Taken>;
-    fn screen(&self) -> Task<'_, Screen>;
-    fn resize(&self, size: Size) -> Task<'_, ()>;
-    /// Changes as they come; one connection serves all.
-    fn sight(&self) -> watch::Receiver<Sight>;
+    /// Returns once the terminal has accepted all of it.
+    fn write(&self, number: u64, input: TerminalInput) -> BoxFuture<'_, InputResult>;
+    fn screen(&self) -> BoxFuture<'_, Screen>;
+    fn resize(&self, size: Size) -> BoxFuture<'_, ()>;
+    /// Changes as they happen; one connection serves all receivers.
+    fn sight(&self) -> watch::Receiver<RunObservation>;
 }

@@ -1,395 +1,280 @@
-//! Runs held by tmux, in a server of our own that people may attach to with their own habits.
+//! Windows of a tmux server that belongs to one home.
 //!
-//! - **The server** has its own socket in the home, no settings of the user, and goes with its last run.
-//!   One client in control mode carries all commands; nothing is started per run or per look. That client
-//!   belongs to the **bridge** (`bridge`), which lives in the server and outlives us: tmux 3.3a crashes when
-//!   a client enters control mode while a session comes or goes, so it enters once, before the first run.
-//! - **The keeper** ([`keeper_main`]) is the pane's program: a small process between the pane and the agent,
-//!   which has a terminal of its own. It passes output on to the pane without what could hurt (clipboard,
-//!   titles, questions that nobody waits for), writes the log, counts bytes, ends the whole tree and writes
-//!   down how the agent ended. So nothing is missed while the daemon is down.
-//! - **The folder** of a run proves what the run is (`folder`): the keeper's lock is its life, `exit.json`
-//!   its end. Neither needs an answer from tmux, so a server that hangs hides no end and invents none. One
-//!   watcher reads all folders.
-//! - **Inputs** are paste buffers. The run's number for them is an option of the pane, tested, set and
-//!   followed by the paste in one step of the server, so a crash of ours cannot make it two.
-//! - **Screens** are `capture-pane` over the same connection; the keeper keeps the last one.
+//! Each session has its own tmux session of the same name, whose window 0 runs `skein attach` on the session's holder.
+//! tmux holds no agent: closing a window or killing the server only removes the view.
+//!
+//! - **The server** has a socket in the home, reads no settings of the user, and ends with its last window. It gets a
+//!   short list of variables, because every window inherits its environment (L14).
+//! - **Commands** are words of an argument list. No shell reads them, and `word` escapes the only character that tmux
+//!   itself interprets in a word (L15).
+//! - **The keyboard.** The window's viewer types only while no other viewer does, because it exists as long as the
+//!   run and often no one looks at it.
 
-mod bridge;
-mod control;
-mod folder;
-mod hub;
-mod keeper;
-mod launch;
-mod link;
-mod name;
-mod quote;
-mod run;
-mod server;
-
-use std::ffi::OsString;
-use std::fs;
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::process::{Output, Stdio};
 use std::time::Duration;
 
-use skein_domain::{Exit, RunHandle, RuntimeKind, SessionId};
+use skein_domain::{SessionId, TenantId};
+use tokio::process::Command;
+use tokio::sync::Mutex;
+use tokio::time::timeout;
 
 use crate::error::Error;
-use crate::process::Traces;
-use crate::runtime::{Found, Grace, Launch, Result, Run, Runtime, Task};
-use folder::{End, Folder, Identity, State};
-use hub::{Hub, Seen};
-use run::TmuxRun;
-use server::Server;
+use crate::runtime::{BoxFuture, Result, Size};
+use crate::window::{OpenMode, Windows};
 
-pub use keeper::keeper_main;
-
-/// How long tmux may take to answer before it counts as not answering.
+/// How long a caller waits for its window, including windows that others open before it.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// A server that loses its last window ends. A command that meets it then fails, and is repeated on a new server.
+const ATTEMPTS: u32 = 3;
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Set with every window, so that they apply to a server started by someone else too. An agent's output must not
+/// reach the clipboard, the title or the bare terminal of viewers.
+const SETTINGS: &[&[&str]] = &[
+    &["set-option", "-s", "exit-empty", "on"],
+    &["set-option", "-s", "exit-unattached", "off"],
+    &["set-option", "-s", "set-clipboard", "off"],
+    &["set-option", "-s", "escape-time", "20"],
+    &["set-option", "-g", "status", "off"],
+    &["set-option", "-g", "set-titles", "off"],
+    &["set-option", "-g", "detach-on-destroy", "on"],
+    &["set-option", "-g", "update-environment", ""],
+    &["set-option", "-g", "base-index", "0"],
+    &["set-option", "-gw", "allow-rename", "off"],
+    &["set-option", "-gw", "automatic-rename", "off"],
+    &["set-option", "-gw", "remain-on-exit", "off"],
+    // Versions before 3.3 do not know it and pass nothing through.
+    &["set-option", "-gwq", "allow-passthrough", "off"],
+    // `skein attach` offers these keys. When tmux detaches, the window stays; `skein attach` would close it.
+    &["bind-key", "-n", "C-q", "detach-client"],
+    &["bind-key", "t", "send-keys", "C-b", "t"],
+];
 
 #[derive(Clone, Debug)]
 pub struct TmuxOptions {
-    /// The words that start a keeper, such as `skein tmux-keeper`.
-    pub keeper: Vec<OsString>,
-    /// Where runs and socket are kept; made when absent, for this user alone.
-    pub root: PathBuf,
+    /// The `skein` program that windows run.
+    pub skein: PathBuf,
+    /// The home whose sessions are shown.
+    pub home: PathBuf,
+    /// The server's socket, in a folder that only this user can access.
+    pub socket: PathBuf,
+    /// The environment of the server and of every window. No secrets.
+    pub environment: BTreeMap<String, String>,
 }
 
-/// The tmux of one home.
 #[derive(Debug)]
-pub struct TmuxRuntime {
-    root: PathBuf,
-    keeper: Vec<OsString>,
-    patience: Duration,
-    server: Arc<Server>,
-    hub: OnceLock<Arc<Hub>>,
+pub struct TmuxWindows {
+    options: TmuxOptions,
+    /// Held while a window is opened, because looking for one and opening it are two commands.
+    opening: Mutex<()>,
 }
 
-/// How a person attaches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Attach {
-    /// Types if nobody else does, else looks on.
-    Join,
-    LookOn,
-    /// Types, and sends the others away with a message.
-    Take,
-}
-
-impl TmuxRuntime {
+impl TmuxWindows {
     pub fn new(options: TmuxOptions) -> Self {
-        Self::with_patience(options, PATIENCE)
-    }
-
-    /// With another limit for tmux's answers.
-    pub fn with_patience(options: TmuxOptions, patience: Duration) -> Self {
-        let TmuxOptions { keeper, root } = options;
-        let server = Server::new(root.clone(), keeper.clone(), patience);
         Self {
-            root,
-            keeper,
-            patience,
-            server: Arc::new(server),
-            hub: OnceLock::new(),
+            options,
+            opening: Mutex::default(),
         }
     }
 
-    /// The command that shows the run in the terminal it is started in.
-    pub fn attach_command(&self, handle: &RunHandle, attach: Attach) -> Result<Vec<OsString>> {
-        let name = self.name(handle)?;
+    async fn open_window(
+        &self,
+        tenant: &TenantId,
+        session: &SessionId,
+        mode: OpenMode,
+    ) -> Result<()> {
+        let _alone = self.opening.lock().await;
+        let name = name(tenant, session);
+        let mut why = String::new();
+        for attempt in 0..ATTEMPTS {
+            if attempt > 0 {
+                tokio::time::sleep(PAUSE).await;
+            }
+            let windows = self.windows_of(&name).await?;
+            let is_open = windows.iter().flatten().any(|index| index == "0");
+            if is_open && mode == OpenMode::IfMissing {
+                return Ok(());
+            }
+            let words = self.opening_words(tenant, session, &name, windows.is_some());
+            let output = self.run(&words).await?;
+            if output.status.success() {
+                return Ok(());
+            }
+            why = complaint(&output);
+        }
+        Err(Error::NoWindow { why })
+    }
+
+    /// The indexes of the windows in the tmux session; none without such a session or a server.
+    async fn windows_of(&self, name: &str) -> Result<Option<Vec<String>>> {
         let target = format!("={name}");
-        let mut command: Vec<OsString> = vec!["tmux".into(), "-S".into()];
-        command.push(self.server.socket().into_os_string());
-        command.extend(["-f".into(), "/dev/null".into()]);
-        let words: Vec<String> = match attach {
-            Attach::LookOn => vec!["attach-session".into(), "-r".into(), "-t".into(), target],
-            // Whether somebody is there and coming in are one step of the server.
-            Attach::Join => vec![
-                "if-shell".into(),
-                "-F".into(),
-                "-t".into(),
-                format!("{target}:"),
-                "#{session_attached}".into(),
-                format!("attach-session -r -t '{target}'"),
-                format!("attach-session -t '{target}'"),
-            ],
-            Attach::Take => vec![
-                "detach-client".into(),
-                "-s".into(),
-                target.clone(),
-                "-E".into(),
-                "echo '[skein: somebody else took the keyboard]'".into(),
-                ";".into(),
-                "attach-session".into(),
-                "-t".into(),
-                target,
-            ],
-        };
-        command.extend(words.into_iter().map(OsString::from));
-        Ok(command)
+        let words = ["list-windows", "-F", "#{window_index}", "-t", &target];
+        let output = self.run(&words.map(OsString::from)).await?;
+        let printed = String::from_utf8_lossy(&output.stdout);
+        let indexes = printed.lines().map(str::to_owned).collect();
+        Ok(output.status.success().then_some(indexes))
     }
 
-    /// The process that keeps a living run.
-    pub fn keeper_pid(&self, handle: &RunHandle) -> Option<u32> {
-        match self.folder(self.name(handle).ok()?).look() {
-            Ok(Some(State::Alive(started))) => Some(started.keeper.pid),
-            _ => None,
+    /// All commands that open the window, as one argument list.
+    fn opening_words(
+        &self,
+        tenant: &TenantId,
+        session: &SessionId,
+        name: &str,
+        has_session: bool,
+    ) -> Vec<OsString> {
+        let mut words = vec!["set-environment".into(), "-g".into(), "SKEIN_HOME".into()];
+        words.push(word(self.options.home.as_os_str()));
+        for setting in SETTINGS {
+            words.push(";".into());
+            words.extend(setting.iter().map(OsString::from));
         }
-    }
-
-    /// The process of the server; asked over the connection.
-    pub async fn server_pid(&self) -> Result<u32> {
-        let answer = self.server.request(b"display-message -p '#{pid}'".to_vec());
-        let answer = answer.await?;
-        let printed = answer.printed().map_err(Error::unobserved)?;
-        let pid = printed
-            .first()
-            .and_then(|l| std::str::from_utf8(l).ok()?.parse().ok());
-        pid.ok_or_else(|| Error::unobserved("tmux does not say which process it is"))
-    }
-
-    fn name<'a>(&self, handle: &'a RunHandle) -> Result<&'a str> {
-        name::from_handle(handle)
-            .ok_or_else(|| Error::refused(format!("`{handle}` is no run of the tmux runtime")))
-    }
-
-    fn runs(&self) -> PathBuf {
-        self.root.join("runs")
-    }
-
-    fn folder(&self, name: &str) -> Folder {
-        Folder::new(self.runs().join(name))
-    }
-
-    fn watch(&self, folder: &Folder) -> Result<Arc<Seen>> {
-        let failed = |error| Error::io("cannot watch", folder.path(), error);
-        let hub = match self.hub.get() {
-            Some(hub) => hub,
-            None => {
-                let made = Hub::start().map_err(failed)?;
-                self.hub.get_or_init(|| made)
-            }
-        };
-        match hub.watch(folder.clone()) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(Error::Missing),
-            other => other.map_err(failed),
+        words.push(";".into());
+        if has_session {
+            let target = format!("={name}:0");
+            words.extend(["new-window", "-d", "-k", "-t", &target].map(OsString::from));
+        } else {
+            // The viewer's status line needs one more row.
+            let Size { rows, cols } = Size::default();
+            let (cols, rows) = (cols.to_string(), (rows + 1).to_string());
+            words.extend(["new-session", "-d", "-s", name].map(OsString::from));
+            words.extend(["-x", &cols, "-y", &rows].map(OsString::from));
         }
+        // tmux expands formats in a window's name; a session id contains none.
+        words.extend(["-n", session.as_str(), "--"].map(OsString::from));
+        words.push(word(self.options.skein.as_os_str()));
+        words.extend(["--tenant", tenant.as_str()].map(OsString::from));
+        words.extend(["attach", "--yield", session.as_str()].map(OsString::from));
+        words
     }
 
-    fn look(&self, folder: &Folder) -> Result<State> {
-        match folder.look() {
-            Ok(state) => state.ok_or(Error::Missing),
-            Err(error) => {
-                let path = folder.path().display();
-                Err(Error::unobserved(format!("cannot read {path}: {error}")))
-            }
-        }
-    }
-
-    async fn connect_to(&self, name: &str) -> Result<Arc<dyn Run>> {
-        let folder = self.folder(name);
-        let seen = self.watch(&folder)?;
-        match self.look(&folder)? {
-            State::Gone(_) | State::Failed(_) => return Err(Error::Missing),
-            State::Launching => return Err(Error::unobserved("it is being launched")),
-            State::Alive(_) | State::Over(_) => {}
-        }
-        seen.look();
-        let run = TmuxRun {
-            name: name.to_owned(),
-            server: Arc::clone(&self.server),
-            seen,
-            typing: self::run::Typing::default(),
-        };
-        run.learn_input().await?;
-        Ok(Arc::new(run))
-    }
-
-    fn list_all(&self) -> Result<Vec<Found>> {
-        let runs = self.runs();
-        let unreadable = |error| Error::unobserved(format!("cannot read {runs:?}: {error}"));
-        let entries = match fs::read_dir(&runs) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(vec![]),
-            Err(error) => return Err(unreadable(error)),
-        };
-        let mut found = Vec::new();
-        for entry in entries {
-            let name = entry.map_err(unreadable)?.file_name();
-            let Some(name) = name.to_str().filter(|name| !name.starts_with('.')) else {
-                continue;
-            };
-            found.extend(self.found(name).map_err(unreadable)?);
-        }
-        found.sort_by(|a, b| a.handle.cmp(&b.handle));
-        Ok(found)
-    }
-
-    /// `None` for what was forgotten meanwhile or is no run.
-    fn found(&self, name: &str) -> std::io::Result<Option<Found>> {
-        let folder = self.folder(name);
-        let Some(Identity {
-            tenant,
-            session,
-            run,
-            ..
-        }) = folder.identity()?
-        else {
-            return Ok(None);
-        };
-        let (Ok(session), Some(state)) = (session.parse::<SessionId>(), folder.look()?) else {
-            return Ok(None);
-        };
-        let (pid, exit) = match state {
-            State::Alive(started) => (Some(started.agent.pid), None),
-            State::Over(last) => (None, Some(last.ending.into())),
-            State::Launching | State::Failed(_) | State::Gone(_) => (None, None),
-        };
-        let handle = name::to_handle(name);
-        Ok(Some(Found {
-            handle,
-            tenant,
-            session,
-            run,
-            pid,
-            exit,
-        }))
-    }
-
-    async fn end_run(&self, name: &str, grace: Grace) -> Result<Exit> {
-        let folder = self.folder(name);
-        let seen = self.watch(&folder)?;
-        let mut looks = seen.looks();
-        let state = self.look(&folder)?;
-        if let State::Alive(_) | State::Launching = state {
-            let grace_ms = u64::try_from(grace.terminate.as_millis()).unwrap_or(u64::MAX);
-            if let Err(error) = folder.write("end.json", &End { grace_ms }) {
-                tracing::warn!(name, %error, "a keeper cannot be told to end its run");
-                return self.force(name, &folder, grace).await;
-            }
-        }
-        // The keeper itself asks tmux for the last screen, and ends without it if it must.
-        let deadline = tokio::time::Instant::now() + grace.terminate + 3 * self.patience;
-        loop {
-            let state = self.look(&folder)?;
-            match state {
-                State::Over(last) => return Ok(last.ending.into()),
-                State::Failed(_) => return Ok(Exit::Unseen),
-                State::Gone(_) => {
-                    self.sweep(name, grace).await?;
-                    self.kill_session(name).await;
-                    return Ok(Exit::Unseen);
-                }
-                State::Alive(_) | State::Launching => {}
-            }
-            if tokio::time::timeout_at(deadline, looks.changed())
-                .await
-                .is_err()
-            {
-                return self.force(name, &folder, grace).await;
-            }
-        }
-    }
-
-    /// The keeper does not do it: it is stopped, or stuck.
-    async fn force(&self, name: &str, folder: &Folder, grace: Grace) -> Result<Exit> {
-        let State::Alive(_) = self.look(folder)? else {
-            return Err(Error::unobserved("its end was asked for and is not seen"));
-        };
-        self.sweep(name, grace).await?;
-        self.kill_session(name).await;
-        Ok(Exit::Unseen)
-    }
-
-    /// Ends a run without its keeper.
-    async fn sweep(&self, name: &str, grace: Grace) -> Result<()> {
-        let traces = Traces::new(self.mark(name), None);
-        let swept = tokio::task::spawn_blocking(move || traces.sweep(grace.terminate));
-        match swept.await {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(Error::unobserved("some of its processes do not end")),
-            Err(error) => Err(Error::unobserved(format!("looking for processes: {error}"))),
-        }
-    }
-
-    /// What the run's processes carry. Made from names, not read: agents can write the run's folder.
-    fn mark(&self, name: &str) -> String {
-        let home = name::hash(self.root.as_os_str().as_encoded_bytes());
-        format!("tmux/{home:016x}/{name}")
-    }
-
-    /// Best effort: the session goes with its pane, this is for windows that people added. Not worth starting
-    /// a server.
-    async fn kill_session(&self, name: &str) {
-        if self.server.socket().exists() {
-            let ask = format!("kill-session -t '={name}'");
-            if let Err(error) = self.server.request(ask.into()).await {
-                tracing::debug!(%error, name, "the tmux session of a run that ended was not looked for");
-            }
-        }
-    }
-
-    async fn forget_run(&self, name: &str) -> Result<()> {
-        let folder = self.folder(name);
-        match self.look(&folder) {
-            Err(Error::Missing) => return Ok(()),
-            Ok(State::Alive(_) | State::Launching) => {
-                return Err(Error::refused(
-                    "the run goes on: end it before it is forgotten",
-                ));
-            }
-            Ok(State::Over(_) | State::Failed(_) | State::Gone(_)) => {}
-            Err(error) => return Err(error),
-        }
-        folder
-            .remove()
-            .map_err(|error| Error::io("cannot remove", folder.path(), error))?;
-        let lives = |found: &Found| found.exit.is_none();
-        if self.list_all().is_ok_and(|all| !all.iter().any(lives)) {
-            self.server.disconnect().await;
-        }
-        Ok(())
+    async fn run(&self, words: &[OsString]) -> Result<Output> {
+        let output = Command::new("tmux")
+            .arg("-S")
+            .arg(&self.options.socket)
+            .args(["-f", "/dev/null", "-u"])
+            .args(words)
+            .env_clear()
+            .envs(&self.options.environment)
+            .env("SKEIN_HOME", &self.options.home)
+            .env("TERM", "dumb")
+            .current_dir("/")
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .output();
+        output.await.map_err(cannot_start)
     }
 }
 
-impl Runtime for TmuxRuntime {
-    fn kind(&self) -> RuntimeKind {
-        RuntimeKind::Tmux
+impl Windows for TmuxWindows {
+    fn check(&self) -> Result<()> {
+        let mut command = std::process::Command::new("tmux");
+        command
+            .arg("-V")
+            .env_clear()
+            .envs(&self.options.environment);
+        let output = command
+            .stdin(Stdio::null())
+            .output()
+            .map_err(cannot_start)?;
+        match output.status.success() {
+            true => Ok(()),
+            false => Err(cannot_start(io::Error::other(complaint(&output)))),
+        }
     }
 
-    fn handle(&self, tenant: &str, session: &SessionId, run: u64) -> RunHandle {
-        name::to_handle(&name::of(tenant, session, run))
+    fn command(&self, tenant: &TenantId, session: &SessionId) -> String {
+        let socket = self.options.socket.to_string_lossy();
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,@".contains(c);
+        let socket = match socket.chars().all(is_plain) {
+            true => socket.into_owned(),
+            false => format!("'{}'", socket.replace('\'', r"'\''")),
+        };
+        format!("tmux -S {socket} attach -t {}", name(tenant, session))
     }
 
-    fn launch(&self, launch: Launch) -> Task<'_, RunHandle> {
-        Box::pin(self.start(launch))
-    }
-
-    fn connect<'a>(&'a self, handle: &'a RunHandle) -> Task<'a, Arc<dyn Run>> {
-        Box::pin(async move { self.connect_to(self.name(handle)?).await })
-    }
-
-    fn list(&self) -> Task<'_, Vec<Found>> {
-        Box::pin(async { self.list_all() })
-    }
-
-    fn of_session<'a>(
+    fn open<'a>(
         &'a self,
-        tenant: &'a str,
+        tenant: &'a TenantId,
         session: &'a SessionId,
-    ) -> Task<'a, Vec<RunHandle>> {
+        mode: OpenMode,
+    ) -> BoxFuture<'a, ()> {
         Box::pin(async move {
-            let all = self.list_all()?.into_iter();
-            let runs = all.filter(|run| run.tenant == tenant && run.session == *session);
-            Ok(runs.map(|run| run.handle).collect())
+            let opened = timeout(PATIENCE, self.open_window(tenant, session, mode)).await;
+            let why = format!("no answer from it within {} s", PATIENCE.as_secs());
+            opened.map_err(|_| Error::NoWindow { why })?
         })
     }
+}
 
-    fn end<'a>(&'a self, handle: &'a RunHandle, grace: Grace) -> Task<'a, Exit> {
-        Box::pin(async move { self.end_run(self.name(handle)?, grace).await })
+/// The name of the session's tmux session. Ids of tenants and sessions contain only `a-z`, `0-9` and `-`, none of
+/// which is special to tmux.
+fn name(tenant: &TenantId, session: &SessionId) -> String {
+    match *tenant == TenantId::default_tenant() {
+        true => session.to_string(),
+        false => format!("{tenant}/{session}"),
+    }
+}
+
+/// Escapes a final semicolon, which would begin another tmux command.
+fn word(word: &OsStr) -> OsString {
+    let mut bytes = word.as_bytes().to_vec();
+    if bytes.last() == Some(&b';') {
+        bytes.insert(bytes.len() - 1, b'\\');
+    }
+    OsString::from_vec(bytes)
+}
+
+fn cannot_start(error: io::Error) -> Error {
+    Error::CannotStart {
+        program: "tmux".into(),
+        why: error.to_string(),
+    }
+}
+
+/// The last line of tmux's error output.
+fn complaint(output: &Output) -> String {
+    let printed = String::from_utf8_lossy(&output.stderr);
+    match printed.lines().last() {
+        Some(line) => line.to_owned(),
+        None => output.status.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn l15_no_word_ends_a_command() {
+        let check = |text: &str, expected: &str| assert_eq!(word(OsStr::new(text)), expected);
+        check("/a b;c", "/a b;c");
+        check("/home;", r"/home\;");
+        check(r"/home\;", r"/home\\;");
+        check(";", r"\;");
+        check("", "");
     }
 
-    fn forget<'a>(&'a self, handle: &'a RunHandle) -> Task<'a, ()> {
-        Box::pin(async move { self.forget_run(self.name(handle)?).await })
+    #[test]
+    fn the_command_for_people_names_one_socket_and_one_session() {
+        let check = |socket: &str, tenant: &str, expected: &str| {
+            let windows = TmuxWindows::new(TmuxOptions {
+                skein: "/bin/skein".into(),
+                home: "/h".into(),
+                socket: socket.into(),
+                environment: BTreeMap::new(),
+            });
+            let (tenant, session) = (tenant.parse().unwrap(), "api-7".parse().unwrap());
+            assert_eq!(windows.command(&tenant, &session), expected);
+        };
+        check("/h/s", "default", "tmux -S /h/s attach -t api-7");
+        check("/h/s", "acme", "tmux -S /h/s attach -t acme/api-7");
+        let quoted = r"tmux -S '/it'\''s; $HOME' attach -t api-7";
+        check("/it's; $HOME", "default", quoted);
     }
 }

@@ -1,7 +1,7 @@
-//! `attach`: a run in the terminal of whoever asks.
+//! `attach`: shows a run in the caller's terminal.
 //!
-//! The holder draws; this side puts the local terminal into raw mode, shows what it is sent, sends what is
-//! typed, and keeps a status line in the last row. The local terminal is restored however this ends.
+//! The holder draws; this side puts the local terminal into raw mode, shows the frames, sends the keys, and draws a
+//! status line in the last row. It always restores the local terminal.
 
 mod keys;
 mod terminal;
@@ -20,37 +20,42 @@ use self::keys::{Key, Keys};
 use self::terminal::Terminal;
 use crate::error::Error;
 use crate::folder::{Folder, State};
-use crate::frame::{Ask, Decoder, Tell, VERSION, encode};
+use crate::frame::{ClientMessage, Decoder, HolderMessage, VERSION, encode};
 use crate::log::acts;
 use crate::pty::{folder_of, state};
 use crate::runtime::{Result, Size};
 
 const ANSWER: Duration = Duration::from_secs(10);
-/// Drawn but not yet taken by the local terminal; beyond it the holder is not read from.
+/// Most bytes not yet accepted by the local terminal; with more, the holder is not read.
 const MOST_WAITING: usize = 1 << 20;
 
 #[derive(Clone, Debug)]
 pub struct AttachOptions {
-    /// What other viewers are shown.
+    /// Shown to other viewers.
     pub name: String,
-    /// Takes the keyboard from whoever has it.
+    /// Takes the keyboard from the present typist.
     pub take: bool,
-    /// Only looks.
+    /// Never types.
     pub read_only: bool,
+    /// Types only while no other viewer does.
+    pub yields: bool,
 }
 
-/// Why the view ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Left {
-    /// By key, or because this process was asked to end.
+pub enum DetachReason {
+    /// By key, or because this process received a signal to end.
     Detached,
     RunOver(Exit),
-    /// The holder is gone; whether the run is, [`crate::Runtime::connect`] tells.
+    /// The holder is gone; [`crate::Runtime::connect`] tells whether the run is over.
     CutOff,
 }
 
-/// Shows the run in the terminal that standard input is.
-pub async fn attach(root: &Path, handle: &RunHandle, options: AttachOptions) -> Result<Left> {
+/// Shows the run in the terminal of standard input.
+pub async fn attach(
+    root: &Path,
+    handle: &RunHandle,
+    options: AttachOptions,
+) -> Result<DetachReason> {
     attach_on(root, handle, options, Terminal::standard()?).await
 }
 
@@ -60,11 +65,11 @@ pub async fn attach_on(
     handle: &RunHandle,
     options: AttachOptions,
     terminal: OwnedFd,
-) -> Result<Left> {
+) -> Result<DetachReason> {
     let folder = folder_of(root, handle)?;
     let stream = match connect(&folder).await? {
         Ok(stream) => stream,
-        Err(exit) => return Ok(Left::RunOver(exit)),
+        Err(exit) => return Ok(DetachReason::RunOver(exit)),
     };
     let terminal = Terminal::enter(terminal)?;
     let mut view = View {
@@ -113,64 +118,65 @@ struct View {
 }
 
 impl View {
-    async fn run(&mut self, options: AttachOptions) -> Result<Left> {
+    async fn run(&mut self, options: AttachOptions) -> Result<DetachReason> {
         let failed = |e| Error::io("cannot watch signals for", "the terminal", e);
         let mut resized = signal(SignalKind::window_change()).map_err(failed)?;
         let mut terminated = signal(SignalKind::terminate()).map_err(failed)?;
         let mut hung_up = signal(SignalKind::hangup()).map_err(failed)?;
-        // Keys send neither in raw mode; whoever sends them from outside gets the terminal back as it was.
+        // In raw mode no key sends these; a signal from outside must restore the terminal.
         let mut interrupted = signal(SignalKind::interrupt()).map_err(failed)?;
         let mut quit = signal(SignalKind::quit()).map_err(failed)?;
         let room = self.room();
-        let hello = Ask::View {
+        let hello = ClientMessage::View {
             version: VERSION,
             name: options.name,
             take: options.take,
             read_only: options.read_only,
+            yields: options.yields,
             rows: room.rows,
             cols: room.cols,
         };
-        if !self.say(&hello, &[]).await {
+        if !self.send(&hello, &[]).await {
             return Ok(self.cut_off());
         }
         let mut buffer = vec![0; 16 << 10];
         loop {
             let room_left = self.terminal.waiting() < MOST_WAITING;
-            // Each arm is cancel-safe: reads take nothing unless they return, writes keep what is left.
+            // Each arm is cancel-safe: reads consume nothing unless they return, and writes keep the rest.
             tokio::select! {
                 read = self.stream.read(&mut buffer), if room_left => {
                     let count = read.unwrap_or(0);
-                    if let Some(left) = self.heard(&buffer[..count]) {
+                    if let Some(left) = self.receive(&buffer[..count]) {
                         return Ok(left);
                     }
                 }
                 typed = Terminal::read(&mut self.terminal.input) => {
-                    // A terminal that is gone is as good as a key.
-                    let Ok(bytes) = typed else { return Ok(Left::Detached) };
+                    // A closed terminal detaches.
+                    let Ok(bytes) = typed else { return Ok(DetachReason::Detached) };
                     if let Some(left) = self.typed(&bytes).await {
                         return Ok(left);
                     }
                 }
                 written = Terminal::write(&mut self.terminal.output, &self.terminal.out) => {
-                    let Ok(count) = written else { return Ok(Left::Detached) };
+                    let Ok(count) = written else { return Ok(DetachReason::Detached) };
                     self.terminal.written(count);
                 }
                 _ = resized.recv() => {
                     let Size { rows, cols } = self.room();
-                    if !self.say(&Ask::Viewport { rows, cols }, &[]).await {
+                    if !self.send(&ClientMessage::Viewport { rows, cols }, &[]).await {
                         return Ok(self.cut_off());
                     }
                     self.show_status();
                 }
-                _ = terminated.recv() => return Ok(Left::Detached),
-                _ = hung_up.recv() => return Ok(Left::Detached),
-                _ = interrupted.recv() => return Ok(Left::Detached),
-                _ = quit.recv() => return Ok(Left::Detached),
+                _ = terminated.recv() => return Ok(DetachReason::Detached),
+                _ = hung_up.recv() => return Ok(DetachReason::Detached),
+                _ = interrupted.recv() => return Ok(DetachReason::Detached),
+                _ = quit.recv() => return Ok(DetachReason::Detached),
             }
         }
     }
 
-    /// The last row is the status line's.
+    /// The size without the row of the status line.
     fn room(&self) -> Size {
         let size = self.terminal.size();
         Size {
@@ -179,7 +185,7 @@ impl View {
         }
     }
 
-    async fn say(&mut self, ask: &Ask, body: &[u8]) -> bool {
+    async fn send(&mut self, ask: &ClientMessage, body: &[u8]) -> bool {
         let Some(frame) = encode(ask, body) else {
             return true;
         };
@@ -189,22 +195,22 @@ impl View {
         )
     }
 
-    fn heard(&mut self, bytes: &[u8]) -> Option<Left> {
+    fn receive(&mut self, bytes: &[u8]) -> Option<DetachReason> {
         if bytes.is_empty() {
             return Some(self.cut_off());
         }
         self.decoder.feed(bytes);
         loop {
-            match self.decoder.next::<Tell>() {
-                Ok(Some((Tell::Draw, picture))) => {
+            match self.decoder.next::<HolderMessage>() {
+                Ok(Some((HolderMessage::Draw, picture))) => {
                     self.terminal.show(&picture);
-                    // A picture from scratch clears the last row too.
+                    // A full redraw clears the last row too.
                     if picture.windows(4).any(|w| w == b"\x1b[2J") {
                         self.show_status();
                     }
                 }
                 Ok(Some((
-                    Tell::State {
+                    HolderMessage::State {
                         typist,
                         typing,
                         viewers,
@@ -218,33 +224,35 @@ impl View {
                     self.status.note = note;
                     self.show_status();
                 }
-                Ok(Some((Tell::Ended { exit }, _))) => return Some(Left::RunOver(exit.into())),
+                Ok(Some((HolderMessage::Ended { exit }, _))) => {
+                    return Some(DetachReason::RunOver(exit.into()));
+                }
                 Ok(Some(_)) => {}
                 Ok(None) => return None,
-                Err(_) => return Some(Left::CutOff),
+                Err(_) => return Some(DetachReason::CutOff),
             }
         }
     }
 
-    async fn typed(&mut self, bytes: &[u8]) -> Option<Left> {
+    async fn typed(&mut self, bytes: &[u8]) -> Option<DetachReason> {
         for key in self.keys.read(bytes) {
-            let said = match key {
-                Key::Detach => return Some(Left::Detached),
-                Key::Take => self.say(&Ask::Take, &[]).await,
-                Key::Bytes(bytes) => self.say(&Ask::Keys, &bytes).await,
+            let sent = match key {
+                Key::Detach => return Some(DetachReason::Detached),
+                Key::Take => self.send(&ClientMessage::Take, &[]).await,
+                Key::Bytes(bytes) => self.send(&ClientMessage::Keys, &bytes).await,
             };
-            if !said {
+            if !sent {
                 return Some(self.cut_off());
             }
         }
         None
     }
 
-    /// The holder hung up: either the run is over, or something happened to the holder.
-    fn cut_off(&self) -> Left {
+    /// The holder closed the connection: the run is over, or the holder died.
+    fn cut_off(&self) -> DetachReason {
         match state(&self.folder) {
-            Ok(State::Over(record)) => Left::RunOver(record.exit.into()),
-            _ => Left::CutOff,
+            Ok(State::Over(record)) => DetachReason::RunOver(record.exit.into()),
+            _ => DetachReason::CutOff,
         }
     }
 
@@ -256,7 +264,6 @@ impl View {
     }
 }
 
-/// What the last row says.
 #[derive(Debug)]
 struct Status {
     typist: Option<String>,

@@ -1,10 +1,10 @@
-//! Bytes from the terminal as keys and pastes, whatever way they are cut into reads.
+//! Parses bytes from the terminal into keys and pastes, however reads split them.
 
-/// Begins and ends a bracketed paste.
+/// Start and end of a bracketed paste.
 const PASTE: &[u8] = b"\x1b[200~";
 const PASTE_END: &[u8] = b"\x1b[201~";
 
-/// One thing that was typed.
+/// One key press or paste.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Key {
     Text(String),
@@ -12,29 +12,29 @@ pub enum Key {
     /// A line break that does not submit.
     Newline,
     Backspace,
-    /// Ctrl-U: the box is emptied.
+    /// Ctrl-U: empties the input box.
     Clear,
     Escape,
     /// Ctrl-C.
     Interrupt,
     /// Ctrl-D.
     End,
-    /// A whole paste, line ends as `\n`.
+    /// A complete paste, with `\n` as line end.
     Paste(String),
 }
 
-/// Takes bytes, gives keys; holds what is not complete yet.
+/// Parses bytes into keys; buffers incomplete ones.
 #[derive(Debug, Default)]
-pub struct Keys {
+pub struct KeyParser {
     held: Vec<u8>,
-    /// What came of a paste that is not over.
+    /// The bytes so far of an unfinished paste.
     paste: Option<Vec<u8>>,
-    /// How much of it was searched for its end.
+    /// How far it was searched for the end of the paste.
     searched: usize,
 }
 
-impl Keys {
-    /// Takes what was read and gives the keys that are complete.
+impl KeyParser {
+    /// Adds bytes and returns the complete keys.
     pub fn push(&mut self, bytes: &[u8]) -> Vec<Key> {
         let mut keys = Vec::new();
         match &mut self.paste {
@@ -45,12 +45,12 @@ impl Keys {
         keys
     }
 
-    /// Bytes of an unfinished paste.
+    /// Number of bytes of an unfinished paste.
     pub fn pasted(&self) -> usize {
         self.paste.as_ref().map_or(0, Vec::len)
     }
 
-    /// How many bytes from an Escape on wait for what may follow them.
+    /// Number of buffered bytes of an incomplete escape sequence.
     pub fn torn(&self) -> usize {
         match (&self.paste, self.held.first()) {
             (None, Some(0x1b)) => self.held.len(),
@@ -58,7 +58,7 @@ impl Keys {
         }
     }
 
-    /// Nothing followed: the Escape was the key itself.
+    /// Called when no byte follows: the Escape was the key itself.
     pub fn settle(&mut self) -> Vec<Key> {
         let mut keys = Vec::new();
         if self.torn() > 0 {
@@ -69,7 +69,7 @@ impl Keys {
         keys
     }
 
-    /// Whether something was taken from what is held.
+    /// Consumes one key from the buffer; returns whether there was one.
     fn step(&mut self, keys: &mut Vec<Key>) -> bool {
         if let Some(paste) = &mut self.paste {
             let from = self.searched.min(paste.len());
@@ -107,7 +107,7 @@ impl Keys {
         taken > 0
     }
 
-    /// An escape sequence: a paste begins, or it is an arrow or a terminal's answer and means nothing.
+    /// An escape sequence: the start of a paste, or an arrow key or a terminal's reply, which is ignored.
     fn escape(&mut self, keys: &mut Vec<Key>) -> usize {
         if self.held.starts_with(PASTE) {
             self.paste = Some(self.held.split_off(PASTE.len()));
@@ -124,7 +124,7 @@ impl Keys {
                 None if self.held.len() > 64 => one(keys, Key::Escape),
                 None => 0,
             },
-            // Strings a terminal sends as answers end with ST or BEL.
+            // A terminal's replies end with ST or BEL.
             Some(b']' | b'P' | b'_' | b'^') => {
                 let end = self.held.iter().position(|b| *b == 0x07).map(|at| at + 1);
                 let st = find(&self.held[2..], b"\x1b\\").map(|at| at + 4);
@@ -140,7 +140,7 @@ impl Keys {
         }
     }
 
-    /// The text up to the next control character, as far as it is whole.
+    /// The text up to the next control character, without an incomplete last character.
     fn text(&mut self, keys: &mut Vec<Key>) -> usize {
         let end = self
             .held
@@ -158,7 +158,7 @@ impl Keys {
                 keys.push(Key::Text(text));
                 valid
             }
-            // The rest of the character is still to come, unless a control character follows.
+            // The rest of the character will follow, unless a control character does.
             Err(error) if error.error_len().is_none() && end == self.held.len() => 0,
             Err(error) => error.error_len().unwrap_or(end),
         }
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn keys_are_the_same_however_they_are_cut() {
         for size in [1, 2, 3, 5, 7, STREAM.len()] {
-            let mut keys = Keys::default();
+            let mut keys = KeyParser::default();
             let mut got = Vec::new();
             for chunk in STREAM.chunks(size) {
                 got.extend(keys.push(chunk));
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_lone_escape_is_a_key_once_nothing_follows() {
-        let mut keys = Keys::default();
+        let mut keys = KeyParser::default();
         assert_eq!(keys.push(b"\x1b"), []);
         assert_eq!(keys.torn(), 1);
         assert_eq!(keys.settle(), [Key::Escape]);
@@ -232,7 +232,7 @@ mod tests {
             chunks in proptest::collection::vec(proptest::collection::vec(0u8..=255, 0..40), 0..20),
             ends in 0usize..3,
         ) {
-            let mut keys = Keys::default();
+            let mut keys = KeyParser::default();
             for chunk in &chunks {
                 keys.push(chunk);
                 if ends == 0 {

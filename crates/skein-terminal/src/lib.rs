@@ -1,10 +1,10 @@
-//! The terminal seen from the program that runs in it: bytes as keys and pastes, raw mode, size.
+//! A program's own terminal: bytes as keys and pastes, raw mode, size.
 //!
-//! For the programs inside `skein` that draw a screen of their own: the scripted agent and the driver. Not for
-//! viewers of other programs' terminals, which is `skein-runtime`'s subject. Read [`Keys`] first.
+//! For programs inside `skein` that draw a screen: the scripted agent and the driver. `skein-runtime` shows terminals
+//! of other programs. Start with [`KeyParser`].
 
 mod keys;
 mod terminal;
 
-pub use keys::{Key, Keys};
-pub use terminal::{Input, Terminal};
+pub use keys::{Key, KeyParser};
+pub use terminal::{Terminal, TerminalEvent};

@@ -1,4 +1,4 @@
-//! The terminal a program of ours was started in: raw mode, waiting for input, size.
+//! The program's terminal: raw mode, waiting for input, size.
 
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
@@ -13,18 +13,17 @@ pub struct Terminal {
     before: Option<Termios>,
 }
 
-/// What waiting brought.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Input {
+pub enum TerminalEvent {
     Bytes(Vec<u8>),
-    /// The time is over.
+    /// The deadline passed.
     Nothing,
-    /// Nobody is at the other end any more.
+    /// The other end is closed.
     Gone,
 }
 
 impl Terminal {
-    /// Raw mode, unless standard input is no terminal.
+    /// Enables raw mode, if standard input is a terminal.
     pub fn open() -> Self {
         let stdin = io::stdin();
         let before = tcgetattr(&stdin).ok().filter(|_| stdin.is_terminal());
@@ -36,7 +35,7 @@ impl Terminal {
         Self { before }
     }
 
-    /// The mode it was in before.
+    /// Restores the previous mode.
     pub fn restore(&mut self) {
         if let Some(before) = self.before.take() {
             let _ = tcsetattr(io::stdin(), OptionalActions::Now, &before);
@@ -53,15 +52,15 @@ impl Terminal {
         }
     }
 
-    /// Waits for input, for ever when there is no deadline. At most `most` bytes are taken.
-    pub fn wait(&self, deadline: Option<Instant>, most: usize) -> io::Result<Input> {
+    /// Waits for up to `most` bytes of input, without a deadline for ever.
+    pub fn wait(&self, deadline: Option<Instant>, most: usize) -> io::Result<TerminalEvent> {
         let stdin = io::stdin();
         loop {
             let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
             let left = left.map(timespec);
             let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
             match poll(&mut fds, left.as_ref()) {
-                Ok(0) => return Ok(Input::Nothing),
+                Ok(0) => return Ok(TerminalEvent::Nothing),
                 Ok(_) => break,
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
@@ -70,10 +69,10 @@ impl Terminal {
         let mut buffer = vec![0; most];
         loop {
             match rustix::io::read(&stdin, &mut buffer) {
-                Ok(0) | Err(Errno::IO) => return Ok(Input::Gone),
+                Ok(0) | Err(Errno::IO) => return Ok(TerminalEvent::Gone),
                 Ok(n) => {
                     buffer.truncate(n);
-                    return Ok(Input::Bytes(buffer));
+                    return Ok(TerminalEvent::Bytes(buffer));
                 }
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
@@ -81,7 +80,7 @@ impl Terminal {
         }
     }
 
-    /// All of it at once, past the line buffer: half a frame looks like another screen.
+    /// Writes everything, past the line buffer: half a frame would look like another screen.
     pub fn write(&self, mut bytes: &[u8]) -> io::Result<()> {
         let stdout = io::stdout();
         while !bytes.is_empty() {

@@ -1,18 +1,18 @@
-//! Adds a linked worktree. Registering it is done by one at a time per repository, because git stumbles over
-//! registrations that are half-written; the checkout, which takes the time, is done by all at once.
+//! Adds a linked worktree. Callers register one at a time per repository, because git fails on half-written
+//! registrations; the checkout, which takes longer, runs concurrently.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::git::Said;
+use crate::git::GitOutput;
 use crate::lock::Lock;
 use crate::provider::Result;
 use crate::repo::Repo;
 use crate::root::Root;
 use crate::start::Head;
 
-/// Registering takes milliseconds; who holds it longer is not at work any more.
+/// Registration takes milliseconds; a process that holds the lock longer is not working any more.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(crate) enum Checkout {
     None,
 }
 
-/// `reason` is what the worktree is locked with from its first moment. `lock` is held by git as well.
+/// Locks the worktree with `reason` from its creation. git holds `lock` as well.
 pub(crate) fn add(
     root: &Root,
     repo: &Repo<'_>,
@@ -35,7 +35,7 @@ pub(crate) fn add(
         crate::root::make(parent).map_err(Error::io("make", parent))?;
     }
     let turn = registering(root, repo)?;
-    let registered = register(repo, folder, reason, head, lock);
+    let registered = register(repo, folder, reason, head, lock, REPEATS);
     turn.delete();
     registered?;
     if checkout == Checkout::Whole {
@@ -48,12 +48,23 @@ pub(crate) fn add(
     Ok(())
 }
 
-/// Held by whoever registers or clears registrations.
+/// How often git is run again when another worktree vanishes under it.
+const REPEATS: u32 = 20;
+const REPEAT_PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
+
+/// Held by the process that adds or removes registrations.
 pub(crate) fn registering(root: &Root, repo: &Repo<'_>) -> Result<Lock> {
     Lock::acquire(&lock_file(root, repo, "repo"), PATIENCE)
 }
 
-fn register(repo: &Repo<'_>, folder: &Path, reason: &str, head: &Head, lock: &Lock) -> Result<()> {
+fn register(
+    repo: &Repo<'_>,
+    folder: &Path,
+    reason: &str,
+    head: &Head,
+    lock: &Lock,
+    repeats: u32,
+) -> Result<()> {
     let call = repo
         .git
         .write(&repo.folder, "worktree")
@@ -68,29 +79,41 @@ fn register(repo: &Repo<'_>, folder: &Path, reason: &str, head: &Head, lock: &Lo
         Head::Branch(branch) => call.arg("--").arg(folder).arg(branch.as_str()),
         Head::Detached(at) => call.args(["--detach", "--"]).arg(folder).arg(at.as_str()),
     };
-    let said = call.said()?;
-    if said.code == Some(0) {
+    let output = call.output()?;
+    if output.code == Some(0) {
         return Ok(());
     }
-    match (refused(&said, head), head) {
-        // git makes the branch first; a try that then failed has left it there.
+    if is_vanished_registration(&output) && repeats > 0 {
+        std::thread::sleep(REPEAT_PAUSE);
+        return register(repo, folder, reason, head, lock, repeats - 1);
+    }
+    match (refused(&output, head), head) {
+        // git makes the branch first; an earlier attempt that then failed has left it there.
         (Some(Error::BranchExists { .. }), Head::New(branch, at))
             if repo.tip(branch)?.as_ref() == Some(at) && repo.user_of(branch)?.is_none() =>
         {
-            register(repo, folder, reason, &Head::Branch(branch.clone()), lock)
+            let branch = Head::Branch(branch.clone());
+            register(repo, folder, reason, &branch, lock, repeats)
         }
         (Some(refused), _) => Err(refused),
         (None, Head::New(branch, _)) => {
             repo.check_room(branch)?;
-            Err(said.failure("git worktree add".into()))
+            Err(output.failure("git worktree add".into()))
         }
-        (None, _) => Err(said.failure("git worktree add".into())),
+        (None, _) => Err(output.failure("git worktree add".into())),
     }
 }
 
-/// What git's refusal means.
-fn refused(said: &Said, head: &Head) -> Option<Error> {
-    let text = String::from_utf8_lossy(&said.stderr);
+/// Whether git gave up because the registration of another worktree went away while git read it: a command that
+/// the user or a second home runs in the repository does not take our lock.
+fn is_vanished_registration(output: &GitOutput) -> bool {
+    let text = String::from_utf8_lossy(&output.stderr);
+    text.contains("Invalid path '") && text.contains("/worktrees/")
+}
+
+/// Interprets git's refusal.
+fn refused(output: &GitOutput, head: &Head) -> Option<Error> {
+    let text = String::from_utf8_lossy(&output.stderr);
     let branch = match head {
         Head::New(branch, _) | Head::Branch(branch) => branch.to_string(),
         Head::Detached(_) => return None,
@@ -108,14 +131,14 @@ fn refused(said: &Said, head: &Head) -> Option<Error> {
     exists.then_some(Error::BranchExists { branch })
 }
 
-/// A lock for all of a repository's worktrees below a root.
+/// The lock file of a repository's worktrees below a root.
 pub(crate) fn lock_file(root: &Root, repo: &Repo<'_>, kind: &str) -> PathBuf {
     root.path()
         .join(".locks")
         .join(format!(".{kind}-{}", key(&repo.common)))
 }
 
-/// A short name for a repository (FNV-1a of its path): two with the same one would only share a lock.
+/// A short name for a repository (FNV-1a of its path); a collision only means a shared lock.
 pub(crate) fn key(path: &Path) -> String {
     let bytes = path.as_os_str().as_encoded_bytes().iter();
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {

@@ -1,8 +1,10 @@
-//! Takes over a worktree somebody made by hand. It stays theirs: it is never removed by us.
+//! Adopts a worktree that a person made. Skein never removes it.
 
 use std::path::Path;
 
-use skein_domain::{AbsPath, BranchName, Origin, Workspace, WorkspaceKind, WorkspaceState};
+use skein_domain::{
+    AbsPath, BranchName, Workspace, WorkspaceKind, WorkspaceOrigin, WorkspaceState,
+};
 
 use crate::base;
 use crate::error::Error;
@@ -57,7 +59,7 @@ pub fn adopt_with(git: &Git, project: &AbsPath, path: &AbsPath) -> Result<Worksp
         branch_made: false,
         base: None,
         base_commit,
-        origin: Origin::Adopted,
+        origin: WorkspaceOrigin::Adopted,
         state: WorkspaceState::Ready,
         backups: Vec::new(),
     })

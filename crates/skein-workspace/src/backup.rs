@@ -1,7 +1,7 @@
-//! Backups: snapshots under `refs/skein/backup/<session>/<n>` (L5), listed, dropped and got back.
+//! Backups: snapshots under `refs/skein/backup/<session>/<n>` (L5).
 //!
-//! Other homes and tenants may have sessions of the same id in the same repository. A backup is the session's
-//! own when its record names number and commit, or when it carries the saga that asks.
+//! Other homes and tenants may have sessions of the same id in the same repository. A backup belongs to the session if
+//! its record names number and commit, or if the backup carries the calling saga.
 
 use std::path::Path;
 
@@ -16,25 +16,25 @@ use crate::provider::{Removal, Result};
 use crate::repo::Repo;
 use crate::restore::{Kept, raw_files};
 use crate::root::Place;
-use crate::snapshot::{self, Order, Snapshot};
+use crate::snapshot::{self, Snapshot, SnapshotRequest};
 use crate::state::Refs;
 
 const ALL: &str = "refs/skein/backup/";
-/// How often another number is tried when somebody else was quicker.
+/// Attempts to find a free number while others use numbers too.
 const TRIES: usize = 20;
 
 /// Every backup in a repository, by session and number.
 pub fn backups(repo: &AbsPath) -> Result<Vec<(SessionId, u64, CommitId, Timestamp)>> {
     let git = Git::default();
     let all = list(&git, Path::new(repo.as_str()), ALL)?;
-    let flat = |found: Found| {
+    let flat = |found: BackupRef| {
         let Backup { n, commit, at } = found.backup;
         (found.session, n, commit, at)
     };
     Ok(all.into_iter().map(flat).collect())
 }
 
-/// Drops one backup, if it still is this commit; one that is gone already is fine.
+/// Deletes one backup if it still is this commit; succeeds also if it is gone.
 pub fn drop_backup(repo: &AbsPath, session: &SessionId, n: u64, commit: &CommitId) -> Result<()> {
     let git = Git::default();
     let folder = Path::new(repo.as_str());
@@ -43,7 +43,7 @@ pub fn drop_backup(repo: &AbsPath, session: &SessionId, n: u64, commit: &CommitI
         .args(["--format=%(objectname) %(refname)", "--"])
         .args([format!("{LEFT}{session}/"), backup_ref(session, n)])
         .text()?;
-    // By name: what was left goes before the backup it points to.
+    // A ref to a backup is deleted before the backup it points to.
     let mut lines: Vec<&str> = text.lines().collect();
     lines.sort_by_key(|line| !line.contains(LEFT));
     for line in lines {
@@ -58,7 +58,7 @@ pub fn drop_backup(repo: &AbsPath, session: &SessionId, n: u64, commit: &CommitI
     Ok(())
 }
 
-/// A command line that brings a backup's files back, in a folder beside the repository.
+/// A command line that checks a backup out beside the repository.
 pub fn how_to_get_back(session: &SessionId, backup: &Backup, repo: &AbsPath) -> String {
     let name = backup.name(session);
     let n = backup.n;
@@ -73,7 +73,7 @@ pub fn how_to_get_back(session: &SessionId, backup: &Backup, repo: &AbsPath) -> 
     line
 }
 
-/// Files a checkout would write with other bytes.
+/// Files that a checkout would write with other bytes.
 fn exact(repo: &AbsPath, commit: &CommitId) -> Result<Vec<(String, std::path::PathBuf)>> {
     let git = Git::default();
     let repo = Repo::open(&git, repo.as_str())?;
@@ -85,14 +85,14 @@ fn exact(repo: &AbsPath, commit: &CommitId) -> Result<Vec<(String, std::path::Pa
 
 const LEFT: &str = "refs/skein/left/";
 
-/// Points to the backup that holds what was in the workspace when it was removed, and so belongs back in it.
-/// Gone once it is back. Named after the place too, which is this home's and this tenant's alone.
+/// Names the backup with the content of a removed workspace, to restore when the workspace is made again; deleted
+/// after that. Its name contains the folder, which is unique to this home and tenant.
 pub(crate) fn left_ref(place: &Place) -> String {
     format!("{LEFT}{}/{}", place.session, key(&place.folder))
 }
 
-/// Remembers what belongs back into a folder that is about to go; none when nothing does.
-pub(crate) fn remember_left(repo: &Repo<'_>, place: &Place, kept: Option<&Backup>) -> Result<()> {
+/// Records the backup to restore into a folder that is about to be removed, or that there is none.
+pub(crate) fn record_left(repo: &Repo<'_>, place: &Place, kept: Option<&Backup>) -> Result<()> {
     let left = left_ref(place);
     match kept {
         Some(backup) => repo.set_ref(&left, &backup.commit),
@@ -100,7 +100,7 @@ pub(crate) fn remember_left(repo: &Repo<'_>, place: &Place, kept: Option<&Backup
     }
 }
 
-/// Refuses a removal that would lose work. `kept` is the backup that holds all of it.
+/// Refuses a removal that would lose work. `kept` is a backup of all of it.
 pub(crate) fn check_kept(
     place: &Place,
     removal: Removal,
@@ -121,15 +121,15 @@ pub(crate) fn check_kept(
     })
 }
 
-/// A backup ref as it is in the repository.
+/// A backup ref in the repository.
 #[derive(Debug)]
-struct Found {
+struct BackupRef {
     session: SessionId,
     backup: Backup,
     saga: Option<SagaId>,
 }
 
-fn list(git: &Git, folder: &Path, below: &str) -> Result<Vec<Found>> {
+fn list(git: &Git, folder: &Path, below: &str) -> Result<Vec<BackupRef>> {
     let text = git
         .read(folder, "for-each-ref")
         .args([
@@ -143,8 +143,8 @@ fn list(git: &Git, folder: &Path, below: &str) -> Result<Vec<Found>> {
     Ok(all)
 }
 
-/// Refs that are not of our making are passed over.
-fn parse(line: &str) -> Option<Found> {
+/// Skips refs that Skein did not make.
+fn parse(line: &str) -> Option<BackupRef> {
     let mut words = line.split(' ');
     let commit = words.next()?.parse().ok()?;
     let seconds: i64 = words.next()?.parse().ok()?;
@@ -154,14 +154,14 @@ fn parse(line: &str) -> Option<Found> {
         commit,
         at: Timestamp::from_micros(seconds.saturating_mul(1_000_000)),
     };
-    Some(Found {
+    Some(BackupRef {
         session: session.parse().ok()?,
         backup,
         saga: words.next().and_then(|saga| saga.parse().ok()),
     })
 }
 
-/// The newest backup of the record that is still there.
+/// The newest backup of the record that still exists.
 pub(crate) fn newest(
     repo: &Repo<'_>,
     session: &SessionId,
@@ -177,14 +177,14 @@ pub(crate) fn newest(
     Ok(None)
 }
 
-/// The newest backup under a session's id, which a crash may have kept out of its record. It may be of a session of
-/// another home, so it is only good to be shown.
+/// The newest backup under a session's id, which may be missing in its record after a crash. It may belong to another
+/// home's session, so it is only shown to the user.
 pub(crate) fn newest_ref(repo: &Repo<'_>, session: &SessionId) -> Result<Option<String>> {
     let all = list(repo.git, &repo.folder, &format!("{ALL}{session}/"))?;
     Ok(all.last().map(|found| found.backup.name(session)))
 }
 
-/// The backup an earlier call of the saga made.
+/// The backup that an earlier call of the saga made.
 pub(crate) fn find(repo: &Repo<'_>, session: &SessionId, saga: &SagaId) -> Result<Option<Backup>> {
     let all = list(repo.git, &repo.folder, &format!("{ALL}{session}/"))?;
     let own = all
@@ -193,7 +193,7 @@ pub(crate) fn find(repo: &Repo<'_>, session: &SessionId, saga: &SagaId) -> Resul
     Ok(own.map(|found| found.backup))
 }
 
-/// Puts a snapshot under the saga's own ref, or under one with a number nobody has used. Returns the number.
+/// Stores a snapshot under the saga's own ref, or under an unused number. Returns the number.
 pub(crate) fn store(
     repo: &Repo<'_>,
     session: &SessionId,
@@ -221,7 +221,7 @@ pub(crate) fn store(
     })
 }
 
-/// A snapshot of a work tree, not yet under any ref.
+/// A snapshot of a work tree, without a ref yet.
 pub(crate) fn snapshot(
     repo: &Repo<'_>,
     refs: Refs<'_>,
@@ -229,16 +229,16 @@ pub(crate) fn snapshot(
     saga: Option<&SagaId>,
     now: Timestamp,
 ) -> Result<Snapshot> {
-    let order = Order {
+    let request = SnapshotRequest {
         name: session.as_str(),
         seconds: now.as_micros().div_euclid(1_000_000),
         saga,
         project: Project::of(repo, refs),
     };
-    snapshot::take(repo, refs, &order)
+    snapshot::take(repo, refs, &request)
 }
 
-/// Keeps a work tree of the repository itself.
+/// Backs up a work tree of the repository itself.
 pub(crate) fn keep(
     repo: &Repo<'_>,
     session: &SessionId,
@@ -257,8 +257,8 @@ pub(crate) fn keep(
     }))
 }
 
-/// The newest backup of the record, if it holds exactly what is in the work tree now: a snapshot made in its
-/// name and at its time is the same commit, or something has changed since.
+/// The newest backup of the record, if it has exactly the present content of the work tree: a snapshot with the same
+/// name and time is then the same commit.
 pub(crate) fn matching(
     own: &Repo<'_>,
     refs: Refs<'_>,
@@ -274,7 +274,7 @@ pub(crate) fn matching(
     Ok((now.commit == backup.commit).then_some(backup))
 }
 
-pub(crate) fn check_there(folder: &Path) -> Result<()> {
+pub(crate) fn check_exists(folder: &Path) -> Result<()> {
     if folder.is_dir() {
         Ok(())
     } else {

@@ -1,4 +1,4 @@
-//! What a new branch starts from: what was asked for, else the remote's default branch, else the head.
+//! The start of a new branch: the requested revision, else the remote's default branch, else the head.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -9,26 +9,26 @@ use std::time::{Duration, Instant};
 use skein_domain::{CommitId, Revision};
 
 use crate::error::Error;
-use crate::git::Call;
-use crate::opened::Mark;
+use crate::git::GitCommand;
+use crate::opened::FileStamp;
 use crate::provider::Result;
 use crate::repo::Repo;
 
-/// How long an answer of the remote, or its silence, is good for: parallel spawns ask once.
+/// How long the answer of a remote, or its silence, is reused, so that parallel spawns ask once.
 const FRESH: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug)]
 pub(crate) struct Base {
     pub(crate) commit: CommitId,
-    /// Where it is from, for people.
+    /// Where it comes from, for people.
     pub(crate) note: String,
 }
 
-/// What may be the base, best first: the first that is there is it.
+/// Possible bases, best first; the first that exists is used.
 #[derive(Clone, Debug)]
 pub(crate) struct Candidates {
     asked: bool,
-    /// Revision, and where that is from, for people.
+    /// Revision, and its description for people.
     all: Vec<(String, String)>,
 }
 
@@ -37,7 +37,7 @@ impl Candidates {
         self.all.iter().map(|(revision, _)| revision.clone())
     }
 
-    /// `found` is what [`Candidates::revisions`] are.
+    /// `found` contains the commits of [`Candidates::revisions`].
     pub(crate) fn choose(
         self,
         repo: &Repo<'_>,
@@ -58,31 +58,30 @@ impl Candidates {
     }
 }
 
-/// Asks remotes, each once in a while.
+/// Asks remotes, at most once per interval.
 #[derive(Debug)]
 pub(crate) struct Remotes {
     limit: Duration,
     asked: Mutex<HashMap<PathBuf, Slot>>,
-    /// Where planned workspaces start from, in words, until they are made.
+    /// Descriptions of the bases of planned workspaces, until they are made.
     notes: Mutex<HashMap<PathBuf, String>>,
 }
 
 type Slot = Arc<Mutex<Option<Last>>>;
 
-/// What came of asking a remote.
 #[derive(Clone, Debug)]
 struct Answer {
     remote: String,
     fetched: bool,
-    /// Its default branch, as far as it is known.
+    /// Its default branch, if known.
     branch: Option<String>,
 }
 
-/// The last answer; none where there is no remote, as long as the settings stay as they were.
+/// The last answer; none without a remote, while the settings are unchanged.
 #[derive(Clone, Debug)]
 struct Last {
     at: Instant,
-    config: Option<Mark>,
+    config: Option<FileStamp>,
     answer: Option<Answer>,
 }
 
@@ -111,7 +110,7 @@ impl Remotes {
         candidates.choose(repo, repo.find_all(&revisions)?)
     }
 
-    /// What a new branch may start from. Asks the remote if nothing was asked for.
+    /// Possible starts of a new branch. Asks the remote unless a base was requested.
     pub(crate) fn candidates(
         &self,
         repo: &Repo<'_>,
@@ -146,20 +145,20 @@ impl Remotes {
         let note = if fetched {
             format!("from {remote}/{branch}, just fetched")
         } else {
-            format!("from {remote}/{branch} as last seen: the remote did not answer")
+            format!("from {remote}/{branch} as last fetched: the remote did not answer")
         };
         Ok(Some((format!("refs/remotes/{remote}/{branch}"), note)))
     }
 
-    /// None where there is no remote.
+    /// None without a remote.
     fn ask(&self, repo: &Repo<'_>) -> Result<Option<Answer>> {
         let slot = {
             let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(asked.entry(repo.common.clone()).or_default())
         };
-        // Held while the remote is asked, so that others wait for this answer instead of asking too.
+        // Held during the request, so that others wait for this answer instead of asking too.
         let mut last = slot.lock().unwrap_or_else(PoisonError::into_inner);
-        let config = Mark::of(&repo.common.join("config"));
+        let config = FileStamp::of(&repo.common.join("config"));
         let fresh = |last: &Last| last.at.elapsed() < FRESH && last.config == config;
         if let Some(last) = last.as_ref().filter(|last| fresh(last)) {
             return Ok(last.answer.clone());
@@ -176,7 +175,7 @@ impl Remotes {
         Ok(answer)
     }
 
-    /// Whether the remote's default branch is up to date now. A remote that cannot be asked is no error.
+    /// Fetches the remote's default branch. A remote that does not answer is no error.
     fn fetch(&self, repo: &Repo<'_>, remote: &str) -> Result<Answer> {
         let deadline = Instant::now() + self.limit;
         let known = default_branch(repo, remote)?;
@@ -202,12 +201,12 @@ impl Remotes {
             .git
             .read(&repo.folder, "ls-remote")
             .args(["--symref", "--", remote, "HEAD"]);
-        let said = match batch(call).limit(self.limit).find() {
-            Ok(said) => said.unwrap_or_default(),
+        let output = match batch(call).limit(self.limit).find() {
+            Ok(output) => output.unwrap_or_default(),
             Err(Error::TimedOut { .. }) => return Ok(None),
             Err(e) => return Err(e),
         };
-        let mut lines = said.lines();
+        let mut lines = output.lines();
         Ok(lines.find_map(|line| {
             let name = line.strip_prefix("ref: refs/heads/")?;
             Some(name.split_once('\t')?.0.to_owned())
@@ -215,7 +214,7 @@ impl Remotes {
     }
 }
 
-/// The remote that counts, if there is one.
+/// `origin`, or the first remote.
 fn default_remote(repo: &Repo<'_>) -> Result<Option<String>> {
     let remotes = repo.git.read(&repo.folder, "remote").text()?;
     let remote = remotes
@@ -235,15 +234,15 @@ fn fetch_branch(repo: &Repo<'_>, remote: &str, branch: &str, limit: Duration) ->
         .arg(format!(
             "+refs/heads/{branch}:refs/remotes/{remote}/{branch}"
         ));
-    match batch(call).limit(limit).said() {
-        Ok(said) => Ok(said.code == Some(0)),
+    match batch(call).limit(limit).output() {
+        Ok(output) => Ok(output.code == Some(0)),
         Err(Error::TimedOut { .. }) => Ok(false),
         Err(e) => Err(e),
     }
 }
 
-/// ssh must not ask either; a command of the user's own is left as it is.
-fn batch(call: Call<'_>) -> Call<'_> {
+/// Prevents ssh from asking; a command configured by the user stays unchanged.
+fn batch(call: GitCommand<'_>) -> GitCommand<'_> {
     let own = std::env::vars_os().any(|(name, _)| name == OsStr::new("GIT_SSH_COMMAND"));
     if own || call.sets_ssh() {
         call
@@ -252,7 +251,7 @@ fn batch(call: Call<'_>) -> Call<'_> {
     }
 }
 
-/// The remote's default branch, as far as it is known here.
+/// The remote's default branch, if known locally.
 fn default_branch(repo: &Repo<'_>, remote: &str) -> Result<Option<String>> {
     let prefix = format!("refs/remotes/{remote}/");
     let head = repo
@@ -271,7 +270,7 @@ fn default_branch(repo: &Repo<'_>, remote: &str) -> Result<Option<String>> {
     Ok(None)
 }
 
-/// The default base as it is known here, without asking anybody.
+/// The default base as known locally, without asking a remote.
 pub(crate) fn local(repo: &Repo<'_>) -> Result<Option<CommitId>> {
     if let Some(branch) = default_branch(repo, "origin")? {
         return repo.find_ref(&format!("refs/remotes/origin/{branch}"));

@@ -1,4 +1,4 @@
-//! Which branch a workspace is on and where it starts: an existing one is attached, never moved.
+//! Chooses the branch of a workspace and its start: an existing branch is checked out, never moved.
 
 use skein_domain::{BranchName, CommitId};
 
@@ -25,7 +25,7 @@ pub(crate) fn choose(repo: &Repo<'_>, remotes: &Remotes, plan: &Plan) -> Result<
     }
 }
 
-/// A branch of the session's own: asked for in one look, since nearly all sessions have one.
+/// The session's own branch, resolved with a single git call because nearly all sessions use one.
 fn own(repo: &Repo<'_>, remotes: &Remotes, plan: &Plan) -> Result<Choice> {
     let branch = BranchName::of_session(&plan.session);
     let candidates = remotes.candidates(repo, plan.base.as_ref())?;
@@ -38,7 +38,7 @@ fn own(repo: &Repo<'_>, remotes: &Remotes, plan: &Plan) -> Result<Choice> {
         .collect();
     let mut found = repo.find_all(&revisions)?.into_iter();
     if found.next().flatten().is_some() {
-        // Nobody asked for it, so it is not ours to continue.
+        // The caller did not ask to continue this branch.
         return Err(Error::BranchExists {
             branch: branch.to_string(),
         });
@@ -77,7 +77,7 @@ fn attach(
         .args([base.as_str(), tip.as_str()])
         .find()?;
     Ok(Choice {
-        note: format!("on branch {branch}, which was there"),
+        note: format!("on existing branch {branch}"),
         base: shared.and_then(|s| s.parse().ok()).unwrap_or(tip),
         branch,
         made: false,
@@ -90,7 +90,7 @@ fn begin(repo: &Repo<'_>, remotes: &Remotes, plan: &Plan, branch: BranchName) ->
         && let Some(base) = repo.find_ref(&format!("refs/remotes/origin/{branch}"))?
     {
         return Ok(Choice {
-            note: format!("from origin/{branch} as last seen"),
+            note: format!("from origin/{branch} as last fetched"),
             branch,
             made: true,
             base,

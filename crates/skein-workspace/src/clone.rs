@@ -1,11 +1,11 @@
-//! A clone that shares nothing with the project's repository. Its backups, and its branch, go into the
-//! project's repository, because the clone's own goes with the folder.
+//! A clone that shares nothing with the project's repository. Its backups and its branch go to the project's
+//! repository, because the clone is removed with its folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use skein_domain::{
-    Backup, Origin, SagaId, SessionId, Timestamp, Workspace, WorkspaceKind, WorkspaceState,
+    Backup, SagaId, SessionId, Timestamp, Workspace, WorkspaceKind, WorkspaceOrigin, WorkspaceState,
 };
 
 use crate::backup;
@@ -17,8 +17,10 @@ use crate::git::Git;
 use crate::lfs;
 use crate::lock::Lock;
 use crate::loose::{self, KNOWN_OF_PROJECT};
-use crate::options::Options;
-use crate::provider::{Contents, Furnishing, Made, Plan, Provider, Removal, Result};
+use crate::options::WorkspaceOptions;
+use crate::provider::{
+    Contents, CreatedWorkspace, Plan, Removal, Result, WorkspaceProvider, WorkspaceSetup,
+};
 use crate::repo::{Repo, folder_of};
 use crate::root::{Place, Root, abs, erase, move_to};
 use crate::snapshot::{self, fetch};
@@ -27,18 +29,18 @@ use crate::state::{self, Refs, head_branch};
 use crate::submodule;
 use crate::worktree::{forget, is_empty, remove_branch};
 
-/// The remote that is the project's folder.
+/// The remote for the project's folder.
 const SOURCE: &str = "skein-source";
 
 #[derive(Debug)]
 pub struct Clone {
     root: Root,
-    options: Options,
+    options: WorkspaceOptions,
     remotes: Remotes,
 }
 
 impl Clone {
-    pub fn new(root: PathBuf, options: Options) -> Self {
+    pub fn new(root: PathBuf, options: WorkspaceOptions) -> Self {
         Self {
             root: Root::new(root),
             remotes: Remotes::new(options.fetch),
@@ -54,10 +56,10 @@ impl Clone {
         Repo::open(self.git(), folder_of(workspace.repo.as_ref())?)
     }
 
-    /// The clone, knowing what the project's repository has by now.
+    /// Opens the clone and updates what it knows of the project's repository.
     fn open(&self, workspace: &Workspace) -> Result<Repo<'_>> {
         let folder = Path::new(workspace.path.as_str());
-        backup::check_there(folder)?;
+        backup::check_exists(folder)?;
         if fs::symlink_metadata(folder.join(".git")).is_err() {
             return Err(Error::NotARepository {
                 path: folder.into(),
@@ -107,7 +109,7 @@ impl Clone {
             .run()?;
         take_over(&own, home)?;
         if workspace.state != WorkspaceState::Planned {
-            // What went into the project's repository with the folder.
+            // Content that went to the project's repository when the folder was removed.
             lfs::share(home, &own)?;
         }
         sync(&own, home)?;
@@ -128,7 +130,7 @@ impl Clone {
             .args(["--quiet", "--no-guess"])
             .holding(lock);
         match branch {
-            // A fresh clone has no branch worth keeping: its own `main` is the project's.
+            // A fresh clone has no branch to protect: its `main` is the project's.
             Some(branch) => call
                 .args(["--no-track", "-C", branch.as_str(), at.as_str()])
                 .run()?,
@@ -146,7 +148,7 @@ impl Clone {
         Ok((!notes.is_empty()).then(|| notes.join("; ")))
     }
 
-    /// Gives the project's repository the clone's branch, unless it has another of that name.
+    /// Copies the clone's branch to the project's repository, unless a branch of that name exists there.
     fn hand_over(&self, own: &Repo<'_>, home: &Repo<'_>) -> Result<()> {
         let Some(branch) = head_branch(own)? else {
             return Ok(());
@@ -157,7 +159,7 @@ impl Clone {
         if !loose::is_loose(own, Refs::Cloned, &tip)? || home.find_ref(&branch)?.is_some() {
             return Ok(());
         }
-        // One that cannot be made there is kept by the backup.
+        // If the branch cannot be made there, the backup still contains it.
         match fetch(home, &own.common, &format!("{branch}:{branch}")) {
             Ok(()) | Err(Error::GitFailed { .. }) => sync(own, home),
             Err(e) => Err(e),
@@ -181,14 +183,14 @@ impl Clone {
             (Err(e), Removal::KeepWork | Removal::BackedUp) => {
                 return Err(Error::HoldsWork {
                     path: place.folder.clone(),
-                    what: format!("it cannot be looked at: {e}"),
+                    what: format!("it cannot be inspected: {e}"),
                 });
             }
         };
         let kept = backup::matching(&own, Refs::Cloned, home, &place.session, workspace)?;
         backup::check_kept(place, removal, &work, kept.as_ref())?;
         lfs::share(&own, home)?;
-        backup::remember_left(home, place, kept.as_ref())
+        backup::record_left(home, place, kept.as_ref())
     }
 }
 
@@ -199,12 +201,12 @@ fn unknown(repo: &Repo<'_>, base: &str) -> Error {
     }
 }
 
-/// Notes in the clone what the project's repository has.
+/// Records in the clone what the project's repository has.
 fn sync(own: &Repo<'_>, home: &Repo<'_>) -> Result<()> {
     fetch_refs(own, home, &KNOWN_OF_PROJECT)
 }
 
-/// What a clone begins with: the project's branches as a remote, and its remote's as last seen there.
+/// Gives a new clone the project's branches as a remote, and the remote branches that the project last fetched.
 fn bring_remotes(own: &Repo<'_>, home: &Repo<'_>) -> Result<()> {
     let source = format!("+refs/heads/*:refs/remotes/{SOURCE}/*");
     fetch_refs(own, home, &[&source])?;
@@ -235,7 +237,7 @@ fn fetch_refs(own: &Repo<'_>, home: &Repo<'_>, refspecs: &[&str]) -> Result<()> 
     Ok(())
 }
 
-/// The project's remote, and who its user is.
+/// Copies the project's remote and the identity of its user.
 fn take_over(own: &Repo<'_>, home: &Repo<'_>) -> Result<()> {
     let url = home
         .git
@@ -271,7 +273,7 @@ fn take_over(own: &Repo<'_>, home: &Repo<'_>) -> Result<()> {
     Ok(())
 }
 
-impl Provider for Clone {
+impl WorkspaceProvider for Clone {
     fn kind(&self) -> WorkspaceKind {
         WorkspaceKind::Clone
     }
@@ -289,13 +291,13 @@ impl Provider for Clone {
             branch_made: choice.made,
             base: plan.base.clone(),
             base_commit: Some(choice.base),
-            origin: Origin::Made,
+            origin: WorkspaceOrigin::Made,
             state: WorkspaceState::Planned,
             backups: Vec::new(),
         })
     }
 
-    fn make(&self, session: &SessionId, workspace: &Workspace) -> Result<Made> {
+    fn make(&self, session: &SessionId, workspace: &Workspace) -> Result<CreatedWorkspace> {
         let place = self.root.managed(&workspace.path)?;
         if place.session != *session {
             return Err(Error::Unmanaged { path: place.folder });
@@ -307,7 +309,7 @@ impl Provider for Clone {
         let ready = workspace.in_state(WorkspaceState::Ready);
         if place.folder.join(".git").is_dir() {
             forget(&home, &backup::left_ref(&place))?;
-            return Ok(Made {
+            return Ok(CreatedWorkspace {
                 workspace: ready,
                 anew: workspace.state != WorkspaceState::Ready,
                 note: None,
@@ -317,7 +319,7 @@ impl Provider for Clone {
             if !is_empty(&place.folder) {
                 return Err(Error::HoldsWork {
                     path: place.folder,
-                    what: "files of no repository stand where the clone is to be".into(),
+                    what: "files without a repository are in the clone's folder".into(),
                 });
             }
             fs::remove_dir(&place.folder).map_err(Error::io("remove", &place.folder))?;
@@ -325,7 +327,7 @@ impl Provider for Clone {
         let note = self.build(&home, &place, workspace, &lock)?;
         forget(&home, &backup::left_ref(&place))?;
         self.root.tidy(&place);
-        Ok(Made {
+        Ok(CreatedWorkspace {
             workspace: ready,
             anew: true,
             note,
@@ -335,14 +337,14 @@ impl Provider for Clone {
     fn furnish(
         &self,
         workspace: &Workspace,
-        furnishing: &Furnishing,
-        tell: &mut dyn FnMut(&str),
+        furnishing: &WorkspaceSetup,
+        progress: &mut dyn FnMut(&str),
     ) -> Result<()> {
         let folder = Path::new(workspace.path.as_str());
-        backup::check_there(folder)?;
+        backup::check_exists(folder)?;
         let project = folder_of(workspace.repo.as_ref())?;
-        furnish::bring(self.git(), project, folder, furnishing, tell)?;
-        furnish::set_up(folder, furnishing, tell)
+        furnish::bring(self.git(), project, folder, furnishing, progress)?;
+        furnish::set_up(folder, furnishing, progress)
     }
 
     fn look(&self, workspace: &Workspace) -> Result<Contents> {
@@ -370,7 +372,7 @@ impl Provider for Clone {
         }
         fetch(&home, &own.common, snapshot.commit.as_str())?;
         let n = backup::store(&home, session, workspace, saga, &snapshot.commit)?;
-        // If somebody deletes the folder now, this is what belongs back into it.
+        // If someone deletes the folder now, this backup must be restored into it.
         let place = self.root.managed(&workspace.path)?;
         home.set_ref(&backup::left_ref(&place), &snapshot.commit)?;
         Ok(Some(Backup {

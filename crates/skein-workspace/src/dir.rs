@@ -1,17 +1,20 @@
-//! The project's folder itself: nothing is made, and nothing is ever removed.
+//! The project's folder itself: Skein makes nothing and removes nothing.
 
 use std::path::{Path, PathBuf};
 
 use skein_domain::{
-    Backup, Invalid, Origin, SagaId, SessionId, Timestamp, Workspace, WorkspaceKind, WorkspaceState,
+    Backup, Invalid, SagaId, SessionId, Timestamp, Workspace, WorkspaceKind, WorkspaceOrigin,
+    WorkspaceState,
 };
 
 use crate::backup;
 use crate::error::Error;
 use crate::furnish;
 use crate::git::Git;
-use crate::options::Options;
-use crate::provider::{Contents, Furnishing, Made, Plan, Provider, Removal, Result};
+use crate::options::WorkspaceOptions;
+use crate::provider::{
+    Contents, CreatedWorkspace, Plan, Removal, Result, WorkspaceProvider, WorkspaceSetup,
+};
 use crate::repo::{Repo, folder_of};
 use crate::root::abs;
 use crate::snapshot;
@@ -23,11 +26,11 @@ pub struct Dir {
 }
 
 impl Dir {
-    pub fn new(options: Options) -> Self {
+    pub fn new(options: WorkspaceOptions) -> Self {
         Self { git: options.git }
     }
 
-    /// The repository the folder lies in, if it lies in one.
+    /// The repository that contains the folder, if any.
     fn find(&self, folder: &Path) -> Result<Option<Repo<'_>>> {
         let repo = match Repo::open(&self.git, folder) {
             Ok(repo) => repo,
@@ -46,14 +49,14 @@ impl Dir {
     }
 }
 
-impl Provider for Dir {
+impl WorkspaceProvider for Dir {
     fn kind(&self) -> WorkspaceKind {
         WorkspaceKind::Dir
     }
 
     fn plan(&self, plan: &Plan) -> Result<Workspace> {
         let folder = folder_of(plan.project.as_ref())?;
-        backup::check_there(folder)?;
+        backup::check_exists(folder)?;
         let asked = [
             plan.branch.as_ref().map(AsRef::<str>::as_ref),
             plan.base.as_ref().map(AsRef::as_ref),
@@ -75,36 +78,36 @@ impl Provider for Dir {
             branch_made: false,
             base: None,
             base_commit,
-            origin: Origin::Given,
+            origin: WorkspaceOrigin::Given,
             state: WorkspaceState::Planned,
             backups: Vec::new(),
         })
     }
 
-    fn make(&self, _session: &SessionId, workspace: &Workspace) -> Result<Made> {
-        backup::check_there(Path::new(workspace.path.as_str()))?;
-        Ok(Made {
+    fn make(&self, _session: &SessionId, workspace: &Workspace) -> Result<CreatedWorkspace> {
+        backup::check_exists(Path::new(workspace.path.as_str()))?;
+        Ok(CreatedWorkspace {
             workspace: workspace.in_state(WorkspaceState::Ready),
             anew: workspace.state != WorkspaceState::Ready,
             note: None,
         })
     }
 
-    /// What would be copied is here already.
+    /// Only runs the setup commands, because the files to copy are already here.
     fn furnish(
         &self,
         workspace: &Workspace,
-        furnishing: &Furnishing,
-        tell: &mut dyn FnMut(&str),
+        furnishing: &WorkspaceSetup,
+        progress: &mut dyn FnMut(&str),
     ) -> Result<()> {
         let folder = Path::new(workspace.path.as_str());
-        backup::check_there(folder)?;
-        furnish::set_up(folder, furnishing, tell)
+        backup::check_exists(folder)?;
+        furnish::set_up(folder, furnishing, progress)
     }
 
     fn look(&self, workspace: &Workspace) -> Result<Contents> {
         let folder = Path::new(workspace.path.as_str());
-        backup::check_there(folder)?;
+        backup::check_exists(folder)?;
         match self.find(folder)? {
             Some(repo) => Ok(state::look(&repo, Refs::Shared, "look")?.contents),
             None => Ok(Contents::default()),
@@ -119,7 +122,7 @@ impl Provider for Dir {
         now: Timestamp,
     ) -> Result<Option<Backup>> {
         let folder = Path::new(workspace.path.as_str());
-        backup::check_there(folder)?;
+        backup::check_exists(folder)?;
         match self.find(folder)? {
             Some(repo) => backup::keep(&repo, session, workspace, saga, now),
             None => Ok(None),
@@ -134,7 +137,7 @@ impl Provider for Dir {
 
     fn diff(&self, workspace: &Workspace, stat: bool) -> Result<String> {
         let folder = Path::new(workspace.path.as_str());
-        backup::check_there(folder)?;
+        backup::check_exists(folder)?;
         match self.find(folder)? {
             Some(repo) => snapshot::diff(
                 &self.git,

@@ -1,4 +1,4 @@
-//! What can go wrong with a workspace, as facts.
+//! Errors of workspaces.
 
 use std::io;
 use std::path::PathBuf;
@@ -16,27 +16,27 @@ pub enum Error {
     Bare { path: PathBuf },
     #[error("the project has no folder")]
     NoFolder,
-    #[error("`{path}` is not there")]
+    #[error("`{path}` does not exist")]
     Missing { path: PathBuf },
     #[error("branch `{branch}` is in use in `{path}`")]
     BranchInUse { branch: String, path: PathBuf },
-    /// A branch that would have to be ours is somebody else's.
-    #[error("branch `{branch}` exists already")]
+    /// The branch of this name does not belong to the session.
+    #[error("branch `{branch}` already exists")]
     BranchExists { branch: String },
     /// `a` and `a/b` cannot both be branches.
     #[error("branch `{branch}` cannot be made beside branch `{other}`")]
     BranchInTheWay { branch: String, other: String },
     #[error("`{base}` names no commit in `{path}`")]
     UnknownBase { base: String, path: PathBuf },
-    #[error("git's lock file `{file}` is in the way of {what}")]
+    #[error("git's lock file `{file}` prevents {what}")]
     Locked { what: String, file: PathBuf },
     #[error("{found} is too old")]
     GitTooOld { found: String },
     #[error("git failed: {what}: {stderr}")]
     GitFailed { what: String, stderr: String },
-    #[error("{what} did not end within {seconds} s")]
+    #[error("{what} did not finish within {seconds} s")]
     TimedOut { what: String, seconds: u64 },
-    #[error("set-up command `{command}` failed ({status}){}", said(tail))]
+    #[error("set-up command `{command}` failed ({status}){}", suffix(tail))]
     SetupFailed {
         command: String,
         status: String,
@@ -47,16 +47,16 @@ pub enum Error {
         pattern: String,
         reason: &'static str,
     },
-    #[error("`{path}` holds work that is nowhere else: {what}")]
+    #[error("`{path}` contains work that exists nowhere else: {what}")]
     HoldsWork { path: PathBuf, what: String },
-    /// What cannot be looked at cannot be kept.
-    #[error("`{path}` cannot be read, so nobody knows what work is in it")]
+    /// Skein cannot back up what it cannot read.
+    #[error("`{path}` cannot be read, so it may contain work")]
     Unreadable { path: PathBuf },
-    #[error("`{path}` was not made by Skein, so it is not removed")]
+    #[error("Skein did not make `{path}` and does not remove it")]
     Unmanaged { path: PathBuf },
-    #[error("`{path}` is being worked on by another process of ours")]
+    #[error("another process of Skein is working on `{path}`")]
     Busy { path: PathBuf },
-    #[error("`{path}` is no worktree of `{project}`{reason}")]
+    #[error("`{path}` is not a worktree of `{project}`{reason}")]
     NotAdoptable {
         path: PathBuf,
         project: PathBuf,
@@ -73,8 +73,8 @@ pub enum Error {
     Invalid(#[from] Invalid),
 }
 
-/// What a command said at last, if it said anything.
-fn said(tail: &str) -> String {
+/// The end of a command's output, as part of a message.
+fn suffix(tail: &str) -> String {
     match tail.trim() {
         "" => String::new(),
         tail => format!(": {tail}"),
@@ -113,26 +113,26 @@ impl Error {
                 quoted(path)
             ),
             Self::NoCommits { path } => format!(
-                "`git -C {} commit --allow-empty -m start` makes a first one",
+                    "`git -C {} commit --allow-empty -m start` makes a first commit",
                 quoted(path)
             ),
-            Self::Bare { .. } => "add a checkout of it as the project instead".into(),
+                Self::Bare { .. } => "add a checkout of it as the project instead".into(),
             Self::NoFolder => "`--workspace none` needs no folder".into(),
             Self::BranchInUse { .. } => {
                 "choose another with `--branch`; if that folder is gone, `git worktree prune` frees it"
                     .into()
             }
             Self::BranchExists { branch } => format!(
-                "`--branch {branch}` continues on it; `--branch NAME` begins another"
+                    "`--branch {branch}` continues on it; `--branch NAME` starts another"
             ),
             Self::BranchInTheWay { .. } => "choose another with `--branch`".into(),
-            Self::UnknownBase { .. } => "`git fetch` may bring it; `git branch -a` lists what is here".into(),
+                Self::UnknownBase { .. } => "`git fetch` may fetch it; `git branch -a` lists local and fetched branches".into(),
             Self::Locked { file, .. } => format!(
-                "if no git is at work there, remove it: `rm {}`",
+                    "if no git process is running there, remove it: `rm {}`",
                 quoted(file)
             ),
             Self::GitFailed { stderr, .. } if stderr.contains("dubious ownership") => {
-                "git refuses folders of other users; see `git help config`, safe.directory".into()
+                    "git refuses folders of other users; see `safe.directory` in `git help config`".into()
             }
             Self::GitTooOld { .. } => {
                 let (major, minor) = crate::git::OLDEST;
@@ -143,10 +143,10 @@ impl Error {
                 "see `setup` in skein.toml; its timeout can be raised there".into()
             }
             Self::HoldsWork { .. } => {
-                "commit it, or use `--discard` to drop it".into()
+                    "commit it, or use `--discard` to delete it".into()
             }
             Self::Unreadable { path } => format!(
-                "make it readable, as with `chmod -R u+rwX {}`, or move it away",
+                    "make it readable, for example with `chmod -R u+rwX {}`, or move it away",
                 quoted(path)
             ),
             Self::Unmanaged { path } => format!("remove it by hand: {}", quoted(path)),
@@ -182,7 +182,7 @@ pub(crate) fn quoted(path: impl AsRef<std::path::Path>) -> String {
     }
 }
 
-/// What git said, short enough to show and without the credentials of URLs.
+/// git's error output, shortened and without the credentials of URLs.
 pub(crate) fn shown(stderr: &[u8]) -> String {
     const MOST: usize = 2048;
     let text = String::from_utf8_lossy(stderr);
@@ -190,7 +190,7 @@ pub(crate) fn shown(stderr: &[u8]) -> String {
     if clean.len() <= MOST {
         return clean;
     }
-    // The end says most; begin at a whole character.
+    // The end matters most; start at a character boundary.
     let from = (clean.len() - MOST..clean.len())
         .find(|i| clean.is_char_boundary(*i))
         .unwrap_or(clean.len());
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn l14_credentials_in_urls_are_not_shown() {
-        for (said, shown_as) in [
+        for (output, shown_as) in [
             (
                 "fatal: unable to access 'https://me:secret@host/x.git/': no",
                 "fatal: unable to access 'https://***@host/x.git/': no",
@@ -238,14 +238,14 @@ mod tests {
             ("see https://host/a@b", "see https://host/a@b"),
             ("plain", "plain"),
         ] {
-            assert_eq!(shown(said.as_bytes()), shown_as);
+            assert_eq!(shown(output.as_bytes()), shown_as);
         }
     }
 
     #[test]
     fn long_output_keeps_its_end() {
-        let said = format!("{}ä end", "ä".repeat(5000));
-        let seen = shown(said.as_bytes());
+        let output = format!("{}ä end", "ä".repeat(5000));
+        let seen = shown(output.as_bytes());
         assert!(
             seen.len() <= 2060 && seen.ends_with("ä end"),
             "{}",

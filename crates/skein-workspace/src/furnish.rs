@@ -1,4 +1,4 @@
-//! Furnishes a workspace: copies and links of files git ignores.
+//! Copies and links ignored files into a workspace.
 
 mod setup;
 
@@ -11,13 +11,13 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::error::Error;
 use crate::git::{self, Git};
-use crate::provider::{Furnishing, Result};
+use crate::provider::{Result, WorkspaceSetup};
 use crate::repo::Repo;
 
 pub(crate) use setup::run as set_up;
 
-/// Which files were copied from where, kept in the work tree's git directory so that changed copies count as
-/// work: `<path> NUL <original> NUL …`.
+/// Records the original of each copied file, in the work tree's git directory, so that changed copies count as work:
+/// `<path> NUL <original> NUL …`.
 const MANIFEST: &str = "skein-copied";
 
 /// Copies and links from the project's folder into a work tree of the same repository.
@@ -25,8 +25,8 @@ pub(crate) fn bring(
     git: &Git,
     project: &Path,
     folder: &Path,
-    furnishing: &Furnishing,
-    tell: &mut dyn FnMut(&str),
+    furnishing: &WorkspaceSetup,
+    progress: &mut dyn FnMut(&str),
 ) -> Result<()> {
     if furnishing.copy.is_empty() && furnishing.symlink.is_empty() {
         return Ok(());
@@ -37,14 +37,14 @@ pub(crate) fn bring(
     for pattern in &furnishing.copy {
         let found = source.ignored(pattern, Depth::Files)?;
         if found.is_empty() {
-            tell(&format!("nothing to copy for `{pattern}`"));
+            progress(&format!("nothing to copy for `{pattern}`"));
         }
-        for path in target_ignores(&target, &source, found, tell)? {
+        for path in target_ignores(&target, &source, found, progress)? {
             let from = source.inside(&path, pattern)?;
             let to = source.prefix.join(&path);
             if place(folder, &to, pattern)? {
                 copy(&target, &from, &folder.join(&to))?;
-                tell(&format!("copied {}", to.display()));
+                progress(&format!("copied {}", to.display()));
             }
             copied.insert(to, from);
         }
@@ -54,23 +54,23 @@ pub(crate) fn bring(
     for pattern in &furnishing.symlink {
         let found = source.ignored(pattern, Depth::Folders)?;
         if found.is_empty() {
-            tell(&format!("nothing to link for `{pattern}`"));
+            progress(&format!("nothing to link for `{pattern}`"));
         }
-        let found = apart(&target, &source, found)?;
-        for path in target_ignores(&target, &source, found, tell)? {
+        let found = split_folders(&target, &source, found)?;
+        for path in target_ignores(&target, &source, found, progress)? {
             let from = source.inside(&path, pattern)?;
             let to = source.prefix.join(&path);
             if place(folder, &to, pattern)? {
                 let to = folder.join(&to);
                 symlink(&from, &to).map_err(Error::io("link", &to))?;
-                tell(&format!("linked {}", path.display()));
+                progress(&format!("linked {}", path.display()));
             }
         }
     }
     Ok(())
 }
 
-/// Copies that differ from their originals, as paths below the work tree.
+/// Copies that differ from their originals, relative to the work tree.
 pub(crate) fn changed_copies(repo: &Repo<'_>) -> Result<Vec<PathBuf>> {
     let changed = |(path, original): &(PathBuf, PathBuf)| {
         let copy = repo.folder.join(path);
@@ -81,11 +81,11 @@ pub(crate) fn changed_copies(repo: &Repo<'_>) -> Result<Vec<PathBuf>> {
     if paths.is_empty() {
         return Ok(paths);
     }
-    // One that was committed meanwhile, or is not ignored any more, is seen by git itself.
+    // git itself reports copies that were committed meanwhile or are no longer ignored.
     ignored_among(repo, paths)
 }
 
-/// Whether two files hold the same bytes; what cannot be read is not the same.
+/// Whether two files have the same content; unreadable files count as different.
 pub(crate) fn is_equal(one: &Path, other: &Path) -> bool {
     let compare = || -> io::Result<bool> {
         let (mut one, mut other) = (fs::File::open(one)?, fs::File::open(other)?);
@@ -107,17 +107,16 @@ pub(crate) fn is_equal(one: &Path, other: &Path) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Depth {
     Files,
-    /// A folder that is ignored as a whole counts as one.
+    /// A completely ignored folder counts as one.
     Folders,
 }
 
-/// The project's folder.
 #[derive(Debug)]
 struct Source<'a> {
     git: &'a Git,
     folder: PathBuf,
     real: PathBuf,
-    /// Where it is in its repository.
+    /// Its path in the repository.
     prefix: PathBuf,
 }
 
@@ -169,13 +168,13 @@ impl<'a> Source<'a> {
         if fs::symlink_metadata(self.folder.join(&path)).is_err() {
             return Ok(Vec::new());
         }
-        let said = self
+        let output = self
             .git
             .read(&self.folder, "check-ignore")
             .args(["--quiet", "--"])
             .arg(&path)
-            .said()?;
-        Ok(if said.code == Some(0) {
+            .output()?;
+        Ok(if output.code == Some(0) {
             vec![path]
         } else {
             Vec::new()
@@ -183,7 +182,7 @@ impl<'a> Source<'a> {
     }
 
     fn list(&self, pattern: &str, which: &[&str]) -> Result<Vec<PathBuf>> {
-        let said = self
+        let output = self
             .git
             .read(&self.folder, "ls-files")
             .args(which)
@@ -191,17 +190,17 @@ impl<'a> Source<'a> {
             .arg(format!(":(glob){pattern}"))
             .run()?;
         let whole = |p: &[u8]| git::path(p.strip_suffix(b"/").unwrap_or(p));
-        Ok(said.parts().map(whole).collect())
+        Ok(output.parts().map(whole).collect())
     }
 
-    /// The file itself; refuses one that a link leads out of the project.
+    /// The file itself; refuses one that a symlink places outside the project.
     fn inside(&self, path: &Path, pattern: &str) -> Result<PathBuf> {
         let from = self.folder.join(path);
         match from.canonicalize() {
             Ok(real) if real.starts_with(&self.real) => Ok(from),
             _ => Err(Error::Furnish {
                 pattern: pattern.to_owned(),
-                reason: "a link leads out of the project's folder, or nowhere",
+                reason: "a link leads out of the project's folder, or to nothing",
             }),
         }
     }
@@ -220,9 +219,13 @@ fn check(pattern: &str) -> Result<()> {
     Ok(())
 }
 
-/// A rule such as `node_modules/` ignores a folder and not a link of that name, which would end up in a
-/// commit. Such a folder is made, and what is in it is linked.
-fn apart(target: &Repo<'_>, source: &Source<'_>, found: Vec<PathBuf>) -> Result<Vec<PathBuf>> {
+/// A rule such as `node_modules/` ignores a folder but not a link of that name, which a commit would then include.
+/// Such a folder is made, and its entries are linked.
+fn split_folders(
+    target: &Repo<'_>,
+    source: &Source<'_>,
+    found: Vec<PathBuf>,
+) -> Result<Vec<PathBuf>> {
     let mut parts = Vec::new();
     for path in found {
         let from = source.folder.join(&path);
@@ -239,12 +242,12 @@ fn apart(target: &Repo<'_>, source: &Source<'_>, found: Vec<PathBuf>) -> Result<
     Ok(parts)
 }
 
-/// Only what git ignores in the workspace too: on another branch a copy could end up in a commit.
+/// Drops paths that git does not ignore in the workspace, because a commit on its branch might include them.
 fn target_ignores(
     target: &Repo<'_>,
     source: &Source<'_>,
     found: Vec<PathBuf>,
-    tell: &mut dyn FnMut(&str),
+    progress: &mut dyn FnMut(&str),
 ) -> Result<Vec<PathBuf>> {
     if found.is_empty() {
         return Ok(found);
@@ -255,8 +258,8 @@ fn target_ignores(
         .into_iter()
         .partition(|p| ignored.contains(&source.prefix.join(p)));
     for path in bad {
-        tell(&format!(
-            "left out {}: the branch does not ignore it",
+        progress(&format!(
+            "skipped {}: the branch does not ignore it",
             path.display()
         ));
     }
@@ -267,20 +270,20 @@ fn ignored_among(repo: &Repo<'_>, paths: Vec<PathBuf>) -> Result<Vec<PathBuf>> {
     let input = paths
         .iter()
         .flat_map(|p| p.as_os_str().as_bytes().iter().copied().chain([0]));
-    let said = repo
+    let output = repo
         .git
         .read(&repo.folder, "check-ignore")
         .args(["-z", "--stdin"])
         .input(input.collect())
-        .said()?;
-    match said.code {
-        // 1 means that none is ignored.
-        Some(0 | 1) => Ok(said.parts().map(git::path).collect()),
-        _ => Err(said.failure("git check-ignore".into())),
+        .output()?;
+    match output.code {
+        // Status 1 means that none is ignored.
+        Some(0 | 1) => Ok(output.parts().map(git::path).collect()),
+        _ => Err(output.failure("git check-ignore".into())),
     }
 }
 
-/// Makes room for a file; false when something stands there already, which is kept.
+/// Makes the parent folders of a file; false if something already exists at its path, which is kept.
 fn place(folder: &Path, to: &Path, pattern: &str) -> Result<bool> {
     let mut parent = folder.to_owned();
     for part in to.parent().into_iter().flat_map(Path::components) {
@@ -290,7 +293,7 @@ fn place(folder: &Path, to: &Path, pattern: &str) -> Result<bool> {
             Ok(_) => {
                 return Err(Error::Furnish {
                     pattern: pattern.to_owned(),
-                    reason: "a link or a file stands in the way in the workspace",
+                    reason: "a link or a file in the workspace is in the way",
                 });
             }
             Err(_) => fs::create_dir(&parent).map_err(Error::io("make", &parent))?,
@@ -299,7 +302,7 @@ fn place(folder: &Path, to: &Path, pattern: &str) -> Result<bool> {
     Ok(fs::symlink_metadata(folder.join(to)).is_err())
 }
 
-/// Whole or not at all: half a copy would be taken for somebody's change.
+/// Copies atomically, because a partial copy would count as a change.
 fn copy(target: &Repo<'_>, from: &Path, to: &Path) -> Result<()> {
     let part = target.dir.join("skein-copying");
     fs::copy(from, &part).map_err(Error::io("copy", from))?;

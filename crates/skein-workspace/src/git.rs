@@ -1,5 +1,5 @@
-//! The one place that runs git: never asks, never runs the user's hooks, takes no option from a name, is
-//! bounded in time and output, and does not see the caller's `GIT_…` environment.
+//! The one place that runs git. It never prompts, runs no hooks, takes no option from a name, limits time and output,
+//! and hides the caller's `GIT_…` environment from git.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -17,19 +17,19 @@ use crate::lock::Lock;
 use crate::process::{self, Leftovers, Stream};
 use crate::provider::Result;
 
-/// The first with all we use; `worktree list -z` was the last to come.
+/// The first version with all features that Skein uses; `worktree list -z` is the newest one.
 pub const OLDEST: (u32, u32) = (2, 36);
-/// Whether the git of our own PATH was found to be new enough.
+/// Whether the git of the daemon's own PATH is known to be new enough.
 static NEW_ENOUGH: AtomicBool = AtomicBool::new(false);
 
-/// Settings that hold for every run. Hooks and programs of the user belong to the user's own commits, not to
-/// our book-keeping; submodules are handled one by one, where their failures can be told.
+/// Settings for every call. The user's hooks and programs must not run for Skein's bookkeeping; submodules are handled
+/// one by one, so that failures can be reported.
 const SETTINGS: [&str; 14] = [
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
-    // A program that a fetch would run for each repository whose objects are borrowed.
+    // A program that a fetch would run for each repository with borrowed objects.
     "core.alternateRefsCommand=true",
-    // Would mark files as unchanged for good.
+    // Would mark files as unchanged permanently.
     "core.ignoreStat=false",
     "core.safecrlf=false",
     "core.editor=true",
@@ -43,8 +43,8 @@ const SETTINGS: [&str; 14] = [
     "advice.detachedHead=false",
 ];
 
-/// Of the caller's `GIT_…` variables these say how git is installed and how it reaches a remote; all others
-/// would point it to another repository or index.
+/// Variables of the caller that configure git's installation and its access to remotes; all other `GIT_…` variables
+/// would redirect git to another repository or index.
 const KEPT: [&str; 9] = [
     "GIT_CONFIG_GLOBAL",
     "GIT_CONFIG_SYSTEM",
@@ -59,17 +59,17 @@ const KEPT: [&str; 9] = [
 
 const OUTPUT: usize = 64 << 20;
 const STDERR: usize = 64 << 10;
-/// Another git may hold a lock for a moment; what lasts longer was left behind.
+/// Retry delays in milliseconds: another git may hold a lock briefly; a lock that stays longer is stale.
 const PATIENCE: [u64; 7] = [10, 20, 40, 80, 160, 320, 640];
 
-/// How git is run.
+/// Configures calls of git.
 #[derive(Clone, Debug)]
 pub struct Git {
-    /// Set on top of the caller's environment.
+    /// Added to the caller's environment.
     pub env: BTreeMap<String, String>,
-    /// For calls that only read.
+    /// Time limit of calls that read.
     pub read: Duration,
-    /// For calls that write: a checkout of a large repository takes its time.
+    /// Time limit of calls that write, such as the checkout of a large repository.
     pub write: Duration,
 }
 
@@ -84,7 +84,7 @@ impl Default for Git {
 }
 
 impl Git {
-    /// Refuses a git that would answer with its usage text.
+    /// Refuses a git that is too old.
     pub(crate) fn check(&self) -> Result<()> {
         let ours = !self.env.contains_key("PATH");
         if ours && NEW_ENOUGH.load(Ordering::Relaxed) {
@@ -93,7 +93,7 @@ impl Git {
         let found = self.read("/", "version").text()?;
         match version(&found) {
             Some(version) if version < OLDEST => Err(Error::GitTooOld { found }),
-            // What cannot be read is given a try.
+            // An unknown version is accepted.
             _ => {
                 NEW_ENOUGH.store(ours, Ordering::Relaxed);
                 Ok(())
@@ -101,19 +101,21 @@ impl Git {
         }
     }
 
-    /// A call that reads, in `folder`.
-    pub(crate) fn read<'a>(&'a self, folder: impl AsRef<Path>, subcommand: &str) -> Call<'a> {
-        let mut call = Call::new(self, folder.as_ref(), subcommand, self.read);
+    pub(crate) fn read<'a>(&'a self, folder: impl AsRef<Path>, subcommand: &str) -> GitCommand<'a> {
+        let mut call = GitCommand::new(self, folder.as_ref(), subcommand, self.read);
         call.env.push(("GIT_OPTIONAL_LOCKS".into(), "0".into()));
         call
     }
 
-    /// A call that writes, in `folder`.
-    pub(crate) fn write<'a>(&'a self, folder: impl AsRef<Path>, subcommand: &str) -> Call<'a> {
-        Call::new(self, folder.as_ref(), subcommand, self.write)
+    pub(crate) fn write<'a>(
+        &'a self,
+        folder: impl AsRef<Path>,
+        subcommand: &str,
+    ) -> GitCommand<'a> {
+        GitCommand::new(self, folder.as_ref(), subcommand, self.write)
     }
 
-    /// The commit a revision names, if it names one.
+    /// The commit of a revision, if it exists.
     pub(crate) fn commit(
         &self,
         folder: impl AsRef<Path>,
@@ -128,9 +130,8 @@ impl Git {
     }
 }
 
-/// One run of git being put together.
 #[derive(Debug)]
-pub(crate) struct Call<'a> {
+pub(crate) struct GitCommand<'a> {
     git: &'a Git,
     folder: PathBuf,
     what: String,
@@ -143,16 +144,15 @@ pub(crate) struct Call<'a> {
     most: usize,
 }
 
-/// What git said and how it ended.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct GitOutput {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: Vec<u8>,
     pub(crate) cut: bool,
 }
 
-impl<'a> Call<'a> {
+impl<'a> GitCommand<'a> {
     fn new(git: &'a Git, folder: &Path, subcommand: &str, limit: Duration) -> Self {
         Self {
             git,
@@ -189,7 +189,7 @@ impl<'a> Call<'a> {
         self
     }
 
-    /// Works with another index than the folder's own.
+    /// Uses another index than the folder's own.
     pub(crate) fn index(self, index: &Path) -> Self {
         self.env("GIT_INDEX_FILE", index)
     }
@@ -209,55 +209,55 @@ impl<'a> Call<'a> {
         self
     }
 
-    /// Keeps the session's lock for as long as this git lives, even if we do not.
+    /// Makes the git process hold the session's lock, also if the daemon dies.
     pub(crate) fn holding(mut self, lock: &'a Lock) -> Self {
         self.lock = Some(lock);
         self
     }
 
-    /// Whether the user has said how ssh is to be run.
+    /// Whether the user configured an ssh command.
     pub(crate) fn sets_ssh(&self) -> bool {
         let setting = self.git.read(&self.folder, "config");
         let found = setting.args(["--get", "core.sshCommand"]).find();
         self.git.env.contains_key("GIT_SSH_COMMAND") || found.is_ok_and(|f| f.is_some())
     }
 
-    /// Runs it; an error when it failed.
-    pub(crate) fn run(self) -> Result<Said> {
+    /// Runs it; a failure is an error.
+    pub(crate) fn run(self) -> Result<GitOutput> {
         let what = self.what.clone();
-        let said = self.said()?;
-        if said.code == Some(0) {
-            Ok(said)
+        let output = self.output()?;
+        if output.code == Some(0) {
+            Ok(output)
         } else {
-            Err(said.failure(what))
+            Err(output.failure(what))
         }
     }
 
-    /// What it printed, without the last line's end.
+    /// Its output without the final line break.
     pub(crate) fn text(self) -> Result<String> {
         Ok(self.run()?.text())
     }
 
-    /// What it printed; none when it failed.
+    /// Its output; none if it failed.
     pub(crate) fn find(self) -> Result<Option<String>> {
-        let said = self.said()?;
-        Ok((said.code == Some(0)).then(|| said.text()))
+        let output = self.output()?;
+        Ok((output.code == Some(0)).then(|| output.text()))
     }
 
-    /// Runs it and leaves it to the caller what its end means.
-    pub(crate) fn said(self) -> Result<Said> {
+    /// Runs it and leaves the status to the caller.
+    pub(crate) fn output(self) -> Result<GitOutput> {
         for pause in PATIENCE {
-            let said = self.once()?;
-            if said.code == Some(0) || !said.is_passing() {
-                return Ok(said);
+            let output = self.once()?;
+            if output.code == Some(0) || !output.is_transient() {
+                return Ok(output);
             }
             thread::sleep(Duration::from_millis(pause));
         }
         self.once()
     }
 
-    fn once(&self) -> Result<Said> {
-        let mut said = Said {
+    fn once(&self) -> Result<GitOutput> {
+        let mut output = GitOutput {
             code: None,
             stdout: Vec::new(),
             stderr: Vec::new(),
@@ -269,11 +269,11 @@ impl<'a> Call<'a> {
             self.limit,
             self.input.clone(),
             Leftovers::Leave,
-            &mut |stream, bytes| said.take(stream, bytes, self.most),
+            &mut |stream, bytes| output.take(stream, bytes, self.most),
         )
         .map_err(Error::io("run git in", &self.folder))?;
         match status {
-            Some(status) => said.code = status.code(),
+            Some(status) => output.code = status.code(),
             None => {
                 return Err(Error::TimedOut {
                     what: self.what.clone(),
@@ -281,7 +281,7 @@ impl<'a> Call<'a> {
                 });
             }
         }
-        Ok(said)
+        Ok(output)
     }
 
     fn command(&self) -> Result<Command> {
@@ -309,7 +309,7 @@ impl<'a> Call<'a> {
             command.arg("-c").arg(setting);
         }
         command.args(&self.args);
-        // The daemon's own folder may be gone; git only needs one that is there.
+        // The daemon's working directory may be gone; git only needs one that exists.
         command.current_dir("/");
         match self.lock {
             Some(lock) => command.stdin(lock.stdin()?),
@@ -319,7 +319,7 @@ impl<'a> Call<'a> {
     }
 }
 
-impl Said {
+impl GitOutput {
     fn take(&mut self, stream: Stream, bytes: &[u8], most: usize) {
         let (kept, most) = match stream {
             Stream::Out => (&mut self.stdout, most),
@@ -346,27 +346,27 @@ impl Said {
         if let Some(file) = self.lock_file() {
             return Error::Locked { what, file };
         }
-        let said = shown(&self.stderr);
-        let stderr = if said.is_empty() {
+        let output = shown(&self.stderr);
+        let stderr = if output.is_empty() {
             match self.code {
-                Some(code) => format!("it ended with status {code}"),
+                Some(code) => format!("it exited with status {code}"),
                 None => "it was killed".into(),
             }
         } else {
-            said
+            output
         };
         Error::GitFailed { what, stderr }
     }
 
-    /// Whether trying again may help: another git holds a lock, or is writing a registration right now.
-    fn is_passing(&self) -> bool {
+    /// Whether a retry may help: another git holds a lock, or is writing a registration.
+    fn is_transient(&self) -> bool {
         let text = String::from_utf8_lossy(&self.stderr);
         let half_written = text.contains("failed to read") && text.contains("worktrees/")
             || text.contains("bad object worktrees/");
         half_written || self.lock_file().is_some()
     }
 
-    /// The lock file that was in the way, if one was.
+    /// The lock file that caused the failure, if any.
     fn lock_file(&self) -> Option<PathBuf> {
         let text = String::from_utf8_lossy(&self.stderr);
         let line = text.lines().find(|l| l.contains("File exists"))?;
@@ -380,7 +380,7 @@ impl Said {
     }
 }
 
-/// Major and minor number out of `git version 2.43.0`.
+/// Major and minor version from `git version 2.43.0`.
 pub fn version(text: &str) -> Option<(u32, u32)> {
     let mut numbers = text
         .split_whitespace()
@@ -389,7 +389,7 @@ pub fn version(text: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// A path out of git's `-z` output.
+/// A path from git's `-z` output.
 pub(crate) fn path(bytes: &[u8]) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(bytes))
 }

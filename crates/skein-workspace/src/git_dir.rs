@@ -1,12 +1,12 @@
-//! What only a work tree's git directory and index know: operations in progress, conflict stages, flags of index
-//! entries, refs and settings of the worktree; and files no tree of git's can hold. A snapshot keeps all of it in
-//! one tree, its part `State`:
-//! - `git/…`: files of the git directory, as `rebase-merge/git-rebase-todo`; of a repository with a git directory of
-//!   its own also settings and hooks.
-//! - `odd/…`: files of the work tree with names that git refuses, as `.GIT`, escaped.
+//! The content of a work tree's git directory and index that no tree shows: operations in progress, conflict stages,
+//! flags of index entries, refs and settings of the worktree; and files that git cannot store in a tree. A snapshot
+//! stores all of it in one tree, its part `State`:
+//! - `git/…`: files of the git directory, such as `rebase-merge/git-rebase-todo`; of a repository with its own git
+//!   directory also settings and hooks.
+//! - `odd/…`: files of the work tree with names that git refuses, such as `.GIT`, escaped.
 //! - `objects/…`: contents that only conflict stages refer to.
 //! - `stages`, `assume-unchanged`, `skip-worktree`, `skip-worktree-present`, `intent-to-add`, `empty-directories`:
-//!   lists that end each entry with a NUL.
+//!   lists whose entries end with NUL.
 
 mod bring;
 
@@ -28,10 +28,10 @@ use crate::state::{Entries, nul_ended};
 
 pub(crate) use bring::State;
 
-/// Refs that belong to one worktree and go with it.
+/// Refs that belong to one worktree and are removed with it.
 const OWN_REFS: [&str; 3] = ["refs/worktree/", "refs/bisect/", "refs/rewritten/"];
 
-/// Kept in another way, made anew by git, or no work.
+/// Stored elsewhere, recreated by git, or not work.
 const PASSED_OVER: [&str; 19] = [
     "HEAD",
     "index",
@@ -54,13 +54,13 @@ const PASSED_OVER: [&str; 19] = [
     "gc.pid",
 ];
 
-/// What a repository made again has too, unless it is a work tree or submodule of another.
+/// Files that a recreated repository also has, unless it is a worktree or submodule of another.
 const OF_REPOSITORY: [&str; 2] = ["config", "hooks"];
 
-/// Settings that say which files are checked out, so they must be there before files are.
+/// Settings that select which files are checked out, so they must be restored before files.
 const SETTINGS: [&str; 2] = ["config.worktree", "info/sparse-checkout"];
 
-/// Lists in a state's tree.
+/// Names of the lists in the tree.
 const STAGES: &str = "stages";
 const ASSUMED: &str = "assume-unchanged";
 const SKIPPED: &str = "skip-worktree";
@@ -70,26 +70,26 @@ const EMPTY: &str = "empty-directories";
 
 /// What a snapshot found besides files that fit into a tree.
 #[derive(Debug, Default)]
-pub(crate) struct Besides {
+pub(crate) struct Extras {
     /// Files with names that git refuses.
     pub(crate) odd: Vec<PathBuf>,
     pub(crate) empty: Vec<PathBuf>,
-    /// Files that are only announced to the index.
+    /// Files marked with `git add --intent-to-add`.
     pub(crate) intended: Vec<Vec<u8>>,
 }
 
-/// A tree of what only the git directory and the index know; none when there is nothing.
+/// A tree with what only the git directory and the index contain; none if there is nothing.
 pub(crate) fn tree(
     repo: &Repo<'_>,
     name: &str,
     entries: &Entries,
-    besides: &Besides,
+    extras: &Extras,
 ) -> Result<Option<String>> {
     let mut contents = Contents::default();
     for path in files(repo)? {
         contents.add_file(&repo.dir, &path, Path::new("git").join(&path));
     }
-    for path in &besides.odd {
+    for path in &extras.odd {
         contents.add_file(&repo.folder, path, Path::new("odd").join(escape(path)));
     }
     for entry in entries.unmerged.iter().filter(|e| e.mode != "160000") {
@@ -97,14 +97,14 @@ pub(crate) fn tree(
         contents.objects.insert(path, entry.object.clone());
     }
     let stages: Vec<Vec<u8>> = entries.unmerged.iter().map(|e| e.line()).collect();
-    let empty = besides.empty.iter();
+    let empty = extras.empty.iter();
     let empty: Vec<Vec<u8>> = empty.map(|p| p.as_os_str().as_bytes().to_vec()).collect();
     for (list, paths) in [
         (STAGES, &stages),
         (ASSUMED, &entries.assumed),
         (SKIPPED, &entries.skipped),
         (SKIPPED_PRESENT, &entries.skipped_present),
-        (INTENDED, &besides.intended),
+        (INTENDED, &extras.intended),
         (EMPTY, &empty),
     ] {
         if !paths.is_empty() {
@@ -126,7 +126,7 @@ pub(crate) fn has_own_settings(repo: &Repo<'_>) -> bool {
 
 #[derive(Debug, Default)]
 struct Contents {
-    /// Where each file is, by its path in the tree.
+    /// The source of each file, by its path in the tree.
     files: BTreeMap<PathBuf, (PathBuf, &'static str)>,
     objects: BTreeMap<String, String>,
     lists: Vec<(&'static str, Vec<u8>)>,
@@ -161,13 +161,13 @@ impl Contents {
         let plain = |(_, (_, mode)): &(&PathBuf, &(PathBuf, &str))| *mode != "120000";
         let files: Vec<_> = self.files.iter().filter(plain).collect();
         let paths = files.iter().flat_map(|(_, (file, _))| quoted(file));
-        let said = scratch
+        let output = scratch
             .call(repo, "hash-object")
             .args(["-w", "--no-filters", "--stdin-paths"])
             .input(paths.collect())
             .most(1 << 30)
             .text()?;
-        for (object, (path, (_, mode))) in said.lines().zip(&files) {
+        for (object, (path, (_, mode))) in output.lines().zip(&files) {
             entry(mode, object, path.as_os_str().as_bytes());
         }
         let link = |(_, (_, mode)): &(&PathBuf, &(PathBuf, &str))| *mode == "120000";
@@ -199,7 +199,7 @@ fn blob(repo: &Repo<'_>, scratch: &Scratch, bytes: &[u8]) -> Result<String> {
         .text()
 }
 
-/// A path as git reads it from a line: in quotes, with every byte that means something escaped.
+/// A path in git's quoted form.
 fn quoted(path: &Path) -> Vec<u8> {
     let mut line = vec![b'"'];
     for byte in path.as_os_str().as_bytes() {
@@ -213,7 +213,7 @@ fn quoted(path: &Path) -> Vec<u8> {
     line
 }
 
-/// Files of the git directory that are kept.
+/// Files of the git directory to store.
 fn files(repo: &Repo<'_>) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(&repo.dir).map_err(Error::io("read", &repo.dir))? {
@@ -234,7 +234,7 @@ fn files(repo: &Repo<'_>) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Whether the repository is its folder's own, with its git directory in it.
+/// Whether the repository's git directory is inside its own folder.
 fn is_standing(repo: &Repo<'_>) -> bool {
     let own = fs::symlink_metadata(repo.folder.join(".git"));
     repo.dir == repo.common && own.is_ok_and(|m| m.is_dir())
@@ -246,7 +246,7 @@ fn is_of_repository(path: &Path) -> bool {
         .is_some_and(|first| OF_REPOSITORY.iter().any(|name| first == *name))
 }
 
-/// All files and links below a folder, as paths below `top`.
+/// All files and links below a folder, relative to `top`.
 pub(crate) fn files_below(top: &Path, below: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
     let path = top.join(below);
     let Ok(meta) = fs::symlink_metadata(&path) else {
@@ -266,7 +266,7 @@ pub(crate) fn files_below(top: &Path, below: &Path, found: &mut Vec<PathBuf>) ->
     Ok(())
 }
 
-/// Folders without anything in them, as paths below `top`.
+/// Empty folders, relative to `top`.
 pub(crate) fn empty_below(top: &Path, below: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
     let path = top.join(below);
     if !fs::symlink_metadata(&path).is_ok_and(|m| m.is_dir()) {
@@ -289,10 +289,10 @@ pub(crate) fn empty_below(top: &Path, below: &Path, found: &mut Vec<PathBuf>) ->
 pub(crate) fn loose_commits(repo: &Repo<'_>) -> Result<Vec<CommitId>> {
     let mut words = Vec::new();
     if repo.find_ref("HEAD")?.is_none() {
-        // Somebody deleted the branch: nothing but the log knows its commits.
+        // Someone deleted the branch: only the reflog knows its commits.
         let log = fs::read(repo.dir.join("logs/HEAD")).unwrap_or_default();
         let last = log.split(|b| *b == b'\n').rfind(|line| !line.is_empty());
-        // Where it was and where it went, which may be nowhere.
+        // The old and the new commit; the new one may be none.
         let both = last
             .into_iter()
             .flat_map(|line| line.split(|b| *b == b' ').take(2));
@@ -311,21 +311,21 @@ pub(crate) fn loose_commits(repo: &Repo<'_>) -> Result<Vec<CommitId>> {
     if words.is_empty() {
         return Ok(Vec::new());
     }
-    // What is not, or no longer, the name of a commit is passed over.
+    // Skips words that are not the name of a commit.
     let mut found: Vec<CommitId> = repo.find_all(&words)?.into_iter().flatten().collect();
     found.sort();
     found.dedup();
     if found.len() < 2 {
         return Ok(found);
     }
-    let said = repo
+    let output = repo
         .git
         .read(&repo.folder, "merge-base")
         .arg("--independent")
         .args(found.iter().map(CommitId::as_str))
         .find()?;
-    let mut tips: Vec<CommitId> = match said {
-        Some(said) => said.lines().filter_map(|id| id.parse().ok()).collect(),
+    let mut tips: Vec<CommitId> = match output {
+        Some(output) => output.lines().filter_map(|id| id.parse().ok()).collect(),
         None => found,
     };
     tips.sort();
@@ -340,7 +340,7 @@ fn ids(text: &[u8]) -> Vec<String> {
         .collect()
 }
 
-/// Refs that go with the worktree, with what they point to.
+/// Refs that are removed with the worktree, with their commits.
 pub(crate) fn own_refs(repo: &Repo<'_>) -> Result<Vec<(CommitId, Part)>> {
     let text = repo
         .git
@@ -358,7 +358,7 @@ pub(crate) fn own_refs(repo: &Repo<'_>) -> Result<Vec<(CommitId, Part)>> {
         .collect())
 }
 
-/// Names that git will not put into a tree, whatever its settings.
+/// Names that git refuses in a tree, whatever its settings.
 pub(crate) fn is_refused(folder: &Path, path: &Path) -> bool {
     let dot_git = |part: Component<'_>| part.as_os_str().eq_ignore_ascii_case(".git");
     let modules = path
@@ -368,7 +368,7 @@ pub(crate) fn is_refused(folder: &Path, path: &Path) -> bool {
         || modules && fs::symlink_metadata(folder.join(path)).is_ok_and(|m| m.is_symlink())
 }
 
-/// A path whose parts are no longer refused by git.
+/// A path that git does not refuse.
 fn escape(path: &Path) -> PathBuf {
     let part = |part: &std::ffi::OsStr| {
         let text = encode(part.as_bytes());

@@ -1,5 +1,5 @@
-//! Repositories inside a work tree, which go with its folder: wherever a `.git` is, and those of submodules that are
-//! not checked out any more. git itself lists only some of them: none in a folder with tracked files, for one.
+//! Repositories inside a work tree, which are removed with its folder: every `.git`, and the repositories of submodules
+//! that are no longer checked out. git lists only some of them, for example none in a folder with tracked files.
 
 use std::collections::HashSet;
 use std::fs;
@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
-use crate::git::{self, Git, Said};
+use crate::git::{self, Git, GitOutput};
 use crate::loose::Project;
 use crate::provider::Result;
 use crate::repo::Repo;
@@ -18,9 +18,9 @@ use crate::state::{Entries, Refs};
 #[derive(Debug)]
 pub(crate) enum Inside<'a> {
     Repository(Repo<'a>),
-    /// A git directory that git takes for no repository, or will not read.
+    /// A git directory that git does not accept as a repository.
     Unreadable,
-    /// No repository; a `.git` that leads nowhere is a file like any other.
+    /// No repository; a dangling `.git` is a file like any other.
     Nothing,
 }
 
@@ -31,7 +31,7 @@ pub(crate) fn open<'a>(repo: &Repo<'a>, path: &Path) -> Result<Inside<'a>> {
         return Ok(Inside::Nothing);
     }
     match Repo::open(repo.git, &folder) {
-        // git looks further up when it does not like what it finds.
+        // git searches the parent folders if it does not accept what it finds.
         Ok(inner) if !is_same(&inner.dir, &repo.dir) => Ok(Inside::Repository(inner)),
         Ok(_)
         | Err(Error::NotARepository { .. } | Error::Bare { .. } | Error::GitFailed { .. }) => {
@@ -44,19 +44,19 @@ pub(crate) fn open<'a>(repo: &Repo<'a>, path: &Path) -> Result<Inside<'a>> {
     }
 }
 
-/// A folder of a work tree with a `.git` in it.
+/// A folder of a work tree that contains a `.git`.
 #[derive(Debug)]
 pub(crate) struct DotGit<'a> {
     pub(crate) path: PathBuf,
-    pub(crate) inside: Found<'a>,
+    pub(crate) inside: Nested<'a>,
 }
 
 #[derive(Debug)]
-pub(crate) enum Found<'a> {
+pub(crate) enum Nested<'a> {
     Repository {
         inner: Repo<'a>,
         refs: Refs<'a>,
-        /// A submodule at another commit than the index records.
+        /// A submodule at another commit than the one in the index.
         moved: bool,
     },
     Unreadable,
@@ -64,7 +64,7 @@ pub(crate) enum Found<'a> {
     Files,
 }
 
-/// Every `.git` below a work tree, but for those below another repository, which finds its own.
+/// Every `.git` below a work tree, except those below another repository, which finds its own.
 pub(crate) fn find<'a>(
     repo: &Repo<'a>,
     entries: &Entries,
@@ -82,13 +82,13 @@ pub(crate) fn find<'a>(
             let inside = match open(repo, &path)? {
                 Inside::Repository(inner) => {
                     let recorded = entries.links.get(&path).map(String::as_str);
-                    Some(judge(repo, inner, recorded, is_ignored, project)?)
+                    Some(classify(repo, inner, recorded, is_ignored, project)?)
                 }
-                Inside::Unreadable => Some(Found::Unreadable),
+                Inside::Unreadable => Some(Nested::Unreadable),
                 Inside::Nothing if is_ignored => None,
-                Inside::Nothing => Some(Found::Files),
+                Inside::Nothing => Some(Nested::Files),
             };
-            let is_repository = !matches!(inside, None | Some(Found::Files));
+            let is_repository = !matches!(inside, None | Some(Nested::Files));
             if let Some(inside) = inside {
                 let path = path.clone();
                 found.push(DotGit { path, inside });
@@ -104,31 +104,31 @@ pub(crate) fn find<'a>(
     Ok(found)
 }
 
-/// Whose refs keep the commits of a repository inside, `recorded` being its commit in the index.
-fn judge<'a>(
+/// Decides whose refs keep the commits of a nested repository; `recorded` is its commit in the index.
+fn classify<'a>(
     repo: &Repo<'a>,
     inner: Repo<'a>,
     recorded: Option<&str>,
     is_ignored: bool,
     project: Project<'a>,
-) -> Result<Found<'a>> {
+) -> Result<Nested<'a>> {
     let head = inner.find_ref("HEAD")?;
     let moved = recorded.is_some() && recorded != head.as_ref().map(|head| head.as_str());
     let top = project.workspace;
     let goes = [&repo.folder, &repo.dir, &top.folder, &top.dir];
     let is_module = recorded.is_some() && is_below(&inner.common, &repo.dir.join("modules"));
     let refs = if !goes.iter().any(|goes| is_below(&inner.common, goes)) {
-        // A worktree of a repository elsewhere, which stays.
+        // A worktree of another repository, which stays.
         Refs::Shared
     } else if is_ignored || is_module && !moved {
         Refs::Remote
     } else {
         Refs::Nested(project)
     };
-    Ok(Found::Repository { inner, refs, moved })
+    Ok(Nested::Repository { inner, refs, moved })
 }
 
-/// The folders in a folder, and whether there is a `.git` too; none when the folder has gone meanwhile.
+/// The folders in a folder, and whether it contains a `.git`; none if the folder disappeared meanwhile.
 fn list(folder: &Path) -> Result<Option<(Vec<std::ffi::OsString>, bool)>> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -151,9 +151,9 @@ fn list(folder: &Path) -> Result<Option<(Vec<std::ffi::OsString>, bool)>> {
     Ok(Some((folders, has_dot_git)))
 }
 
-/// The topmost folders that git ignores. One with tracked files in it is none.
+/// The topmost ignored folders, without those that contain tracked files.
 fn ignored_folders(repo: &Repo<'_>) -> Result<HashSet<PathBuf>> {
-    let said = repo
+    let output = repo
         .git
         .read(&repo.folder, "ls-files")
         .setting("core.ignoreCase=false")
@@ -161,14 +161,14 @@ fn ignored_folders(repo: &Repo<'_>) -> Result<HashSet<PathBuf>> {
         .args(["--directory", "-z"])
         .most(1 << 30)
         .run()?;
-    check_seen(repo, &said)?;
-    let folders = said.parts().filter_map(|path| path.strip_suffix(b"/"));
+    check_seen(repo, &output)?;
+    let folders = output.parts().filter_map(|path| path.strip_suffix(b"/"));
     Ok(folders.map(git::path).collect())
 }
 
-/// git passes over folders it may not read, with a warning and without an error.
-pub(crate) fn check_seen(repo: &Repo<'_>, said: &Said) -> Result<()> {
-    let text = String::from_utf8_lossy(&said.stderr);
+/// Fails if git skipped an unreadable folder, which it reports only as a warning.
+pub(crate) fn check_seen(repo: &Repo<'_>, output: &GitOutput) -> Result<()> {
+    let text = String::from_utf8_lossy(&output.stderr);
     let mut lines = text.lines();
     match lines.find_map(|l| l.split_once("could not open directory '")) {
         Some((_, rest)) => {
@@ -181,10 +181,10 @@ pub(crate) fn check_seen(repo: &Repo<'_>, said: &Said) -> Result<()> {
     }
 }
 
-/// The repository of a submodule that is not checked out: commits may be in it that are nowhere else.
+/// The repository of a submodule that is not checked out; it may have commits that exist nowhere else.
 #[derive(Debug)]
 pub(crate) struct Module {
-    /// Its name, as `.gitmodules` had it.
+    /// Its name in `.gitmodules`.
     pub(crate) name: PathBuf,
     pub(crate) dir: PathBuf,
     git: Git,
@@ -195,7 +195,7 @@ impl Module {
     fn new(repo: &Repo<'_>, name: PathBuf, dir: PathBuf) -> Self {
         let mut git = repo.git.clone();
         let value = dir.to_string_lossy().into_owned();
-        // It says where it was checked out, and git will not work where that is gone.
+        // Its settings name the folder it was checked out in, and git fails if that is missing.
         for variable in ["GIT_DIR", "GIT_WORK_TREE"] {
             git.env.insert(variable.into(), value.clone());
         }
@@ -230,7 +230,7 @@ pub(crate) fn modules(repo: &Repo<'_>) -> Result<Vec<Module>> {
 fn modules_below(repo: &Repo<'_>, top: &Path, below: &Path, found: &mut Vec<Module>) -> Result<()> {
     let dir = top.join(below);
     if dir.join("HEAD").is_file() && dir.join("objects").is_dir() {
-        // One that is checked out is looked at where it is.
+        // A checked-out submodule is inspected in its folder.
         if checked_out(repo, &dir)? {
             return Ok(());
         }

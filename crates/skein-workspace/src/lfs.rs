@@ -1,5 +1,5 @@
-//! Large files (git LFS): their content lies beside a repository's objects, where git does not see it, and
-//! goes with the repository's folder.
+//! Large files (git LFS): their content is stored beside a repository's objects, invisible to git, and is removed with
+//! the repository's folder.
 
 use std::fs;
 use std::io;
@@ -9,8 +9,7 @@ use crate::error::Error;
 use crate::provider::Result;
 use crate::repo::Repo;
 
-/// Gives a repository the content another one has. What is there already is the same: it is named after its
-/// hash.
+/// Copies LFS content to another repository. Files are named after their hash, so an existing one is the same.
 pub(crate) fn share(from: &Repo<'_>, to: &Repo<'_>) -> Result<()> {
     let from = store(from)?;
     if !from.is_dir() {
@@ -45,11 +44,11 @@ fn link_all(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whole or not at all, as half of it would be taken for the file.
+/// Links or copies atomically, because a partial file would be taken for the whole one.
 fn link(source: &Path, target: &Path) -> io::Result<()> {
     match fs::hard_link(source, target) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        // Another disk, or one that knows no links.
+        // Another disk, or a file system without hard links.
         Err(_) => {
             let part = target.with_extension(format!("skein-{}", std::process::id()));
             fs::copy(source, &part)?;

@@ -1,13 +1,13 @@
-//! Where sessions' files are: git worktrees, clones, plain folders, or nowhere.
+//! Workspaces: git worktrees, clones, plain folders, or none.
 //!
-//! Everything here goes by L5: work is never lost. What would go with a folder is kept under a ref first,
-//! branches are never moved, and nothing outside the managed root is removed. git is run through the `git`
-//! program, so worktrees, filters and sparse checkouts behave as users expect.
+//! Law L5 governs everything here: work is never lost. Skein commits work to a ref before it removes a folder, never
+//! moves a branch, and removes nothing outside the managed root. It runs the `git` program, so that worktrees,
+//! filters and sparse checkouts behave as users expect.
 //!
-//! Not here: when a workspace is made or removed, and what is recorded of it; that is the engine's.
+//! Not here: when a workspace is made or removed, and its record; the engine does both.
 //!
-//! First places to read: [`provider`] (the contract), [`worktree`] (the default kind), then `snapshot` (how
-//! work is kept without touching it) with `lens` and `scratch` (how git is kept from hiding or running anything).
+//! Start with [`provider`] (the contract) and [`worktree`] (the default kind), then `snapshot` (commits work without
+//! touching it) with `strict_git` and `scratch` (prevent git from hiding files or running programs).
 
 mod add;
 pub mod adopt;
@@ -15,15 +15,12 @@ pub mod backup;
 mod base;
 mod branch;
 pub mod clone;
-#[cfg(feature = "conformance")]
-pub mod conformance;
 pub mod dir;
 pub mod error;
 mod furnish;
 pub mod git;
 mod git_dir;
 mod inside;
-mod lens;
 mod lfs;
 mod lock;
 mod loose;
@@ -43,6 +40,7 @@ mod snapshot;
 pub mod stale;
 mod start;
 mod state;
+mod strict_git;
 mod submodule;
 pub mod worktree;
 
@@ -53,7 +51,7 @@ pub use dir::Dir;
 pub use error::Error;
 pub use git::Git;
 pub use none::NoWorkspace;
-pub use options::Options;
+pub use options::WorkspaceOptions;
 pub use pool::Pool;
-pub use stale::{Stale, managed, stale, stale_with};
+pub use stale::{StaleWorktree, managed, stale, stale_with};
 pub use worktree::Worktree;

@@ -1,4 +1,4 @@
-//! One of ours at a time at work on a session's workspace, also across our own crashes.
+//! Ensures that one process of Skein works on a session's workspace, also across crashes.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::MetadataExt;
@@ -13,8 +13,8 @@ use rustix::io::Errno;
 use crate::error::Error;
 use crate::provider::Result;
 
-/// Held while it lives. A git that was given it as its standard input holds it too, so after a kill -9 of
-/// ours the next `make` waits for the checkout that is still running instead of working against it.
+/// Held until dropped. A git process that got it as standard input holds it too, so after a kill -9 of the daemon the
+/// next `make` waits for the running checkout instead of interfering with it.
 #[derive(Debug)]
 pub(crate) struct Lock {
     file: File,
@@ -37,7 +37,7 @@ impl Lock {
                 .open(path)
                 .map_err(Error::io("open", path))?;
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                // Whoever held it may have deleted it meanwhile; then this is a lock on nothing.
+                // The previous holder may have deleted the file meanwhile; this lock would then protect nothing.
                 Ok(()) if is_same(&file, path) => {
                     return Ok(Self {
                         file,
@@ -60,14 +60,14 @@ impl Lock {
         Ok(file.map_err(Error::io("share", &self.path))?.into())
     }
 
-    /// Ends it and leaves no file behind.
+    /// Releases the lock and deletes its file.
     pub(crate) fn delete(self) {
-        // A file that stays is found by the next one; it means nothing by itself.
+        // A file that remains is harmless.
         drop(fs::remove_file(&self.path));
     }
 }
 
-/// Registering takes milliseconds, a checkout may take minutes.
+/// Poll interval: short waits are for a registration, long ones for a checkout.
 fn pause(waited: Duration) -> Duration {
     (waited / 20).clamp(Duration::from_millis(1), Duration::from_millis(20))
 }

@@ -1,13 +1,13 @@
-//! Commits that go with a repository's folder, because no repository that stays has them.
+//! Commits that would be lost with a repository's folder, because no remaining repository has them.
 //!
-//! Anybody can write that a remote has a commit, and remotes drop commits, so only the project's repository
-//! counts. A clone of it fetches what it has into `refs/skein/known/` before each look. For other repositories
-//! inside a work tree [`Project`] answers.
+//! Any local program can claim that a remote has a commit, and remotes drop commits, so only the project's repository
+//! counts. Before each check, a clone fetches what that repository has into `refs/skein/known/`. [`Project`] answers
+//! for other repositories inside a work tree.
 //!
-//! Remotes are trusted in two cases ([`Refs::Remote`]): for submodules at the commit that the project records, and
-//! for repositories in ignored folders, whose files can be fetched again. What a remote has is then told by its
-//! branches as last seen, by the boundary of a shallow repository, and by `refs/skein/known/`: what Skein itself
-//! fetched, such as tags that are on no branch.
+//! Remotes count in two cases ([`Refs::Remote`]): for submodules at the commit that the project records, and for
+//! repositories in ignored folders, whose files can be fetched again. A remote is then assumed to have its branches as
+//! last fetched, the boundary of a shallow repository, and `refs/skein/known/`: what Skein itself fetched, such as tags
+//! that are on no branch.
 
 use std::collections::HashSet;
 use std::fs;
@@ -15,29 +15,29 @@ use std::fs;
 use skein_domain::CommitId;
 
 use crate::error::Error;
-use crate::git::Call;
+use crate::git::GitCommand;
 use crate::note::Part;
 use crate::provider::Result;
 use crate::repo::Repo;
 use crate::snapshot::fetch;
 use crate::state::Refs;
 
-/// What the repository a clone or submodule is of has, besides branches.
+/// What the origin of a clone or submodule has, besides branches.
 const KNOWN: &str = "refs/skein/known/";
-/// Where tags that came from elsewhere are noted.
+/// Records tags that came from elsewhere.
 pub(crate) const KNOWN_TAGS: &str = "+refs/tags/*:refs/skein/known/tags/*";
-/// What a clone of the project's repository brings anew before each look.
+/// What a clone of the project's repository fetches before each check.
 pub(crate) const KNOWN_OF_PROJECT: [&str; 3] = [
     "+refs/heads/*:refs/skein/known/heads/*",
     "+refs/remotes/*:refs/skein/known/remotes/*",
     KNOWN_TAGS,
 ];
 
-/// The repository that stays when a workspace goes, as the workspace sees it.
+/// The repository that remains after a workspace is removed, as seen from the workspace.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Project<'a> {
     pub(crate) workspace: &'a Repo<'a>,
-    /// The refs of the workspace that name what the project's repository has, as options of `rev-list`.
+    /// Options of `rev-list` for the refs of the workspace that name what the project's repository has.
     refs: &'static [&'static str],
 }
 
@@ -54,12 +54,12 @@ impl<'a> Project<'a> {
         Self { workspace, refs }
     }
 
-    /// Of some commits of another repository, those that the project's does not hold.
+    /// Those of the commits that the project's repository does not have.
     fn without(&self, commits: &[String]) -> Result<HashSet<String>> {
         let present = self.workspace.find_all(commits)?.into_iter().flatten();
         let present: Vec<CommitId> = present.collect();
         let input: String = present.iter().map(|id| format!("{id}\n")).collect();
-        let unreachable = asked_again(|| {
+        let unreachable = retry_bad_object(|| {
             self.workspace
                 .git
                 .read(&self.workspace.folder, "rev-list")
@@ -78,34 +78,34 @@ impl<'a> Project<'a> {
     }
 }
 
-/// How often git is asked again while other sessions' branches go.
+/// Retries while other sessions' branches are deleted.
 const TRIES: usize = 20;
 
-/// Asks again when another session's branch went between git's listing it and its looking it up.
-pub(crate) fn asked_again(ask: impl Fn() -> Result<String>) -> Result<String> {
-    let mut said = ask();
+/// Retries when a branch was deleted between git's listing it and reading it.
+pub(crate) fn retry_bad_object(ask: impl Fn() -> Result<String>) -> Result<String> {
+    let mut output = ask();
     for _ in 0..TRIES {
-        match &said {
-            Err(Error::GitFailed { stderr, .. }) if stderr.contains("bad object") => said = ask(),
+        match &output {
+            Err(Error::GitFailed { stderr, .. }) if stderr.contains("bad object") => output = ask(),
             _ => break,
         }
     }
-    said
+    output
 }
 
-/// Commits that refs, heads of worktrees included, point to.
+/// Commits of all refs, including heads of worktrees.
 fn tips(repo: &Repo<'_>) -> Result<Vec<String>> {
     let call = repo.git.read(&repo.folder, "rev-list");
-    let said = call
+    let output = call
         .args(["--no-walk", "--all"])
         .env("GIT_NO_REPLACE_OBJECTS", "1")
         .most(1 << 30)
         .text()?;
-    Ok(said.lines().map(str::to_owned).collect())
+    Ok(output.lines().map(str::to_owned).collect())
 }
 
-/// Refs that are nobody's work.
-fn passed_over(refs: Refs<'_>) -> &'static [&'static str] {
+/// Refs that do not count as work.
+fn ignored_refs(refs: Refs<'_>) -> &'static [&'static str] {
     match refs {
         Refs::Shared | Refs::Remote => &["refs/remotes/", KNOWN],
         Refs::Cloned => &[KNOWN],
@@ -113,7 +113,7 @@ fn passed_over(refs: Refs<'_>) -> &'static [&'static str] {
     }
 }
 
-/// Notes that everything in a repository, which was fetched just now, is at its remote too.
+/// Records that the remote has everything in a repository that was just fetched.
 pub(crate) fn mark_known(repo: &Repo<'_>) -> Result<()> {
     fetch(repo, &repo.common, KNOWN_TAGS)?;
     match repo.find_ref("HEAD")? {
@@ -122,11 +122,11 @@ pub(crate) fn mark_known(repo: &Repo<'_>) -> Result<()> {
     }
 }
 
-/// How many there are, on whatever ref, the stash and heads of other worktrees included.
+/// Number of such commits on any ref, including the stash and heads of other worktrees.
 pub(crate) fn count(repo: &Repo<'_>, refs: Refs<'_>) -> Result<u64> {
     let call = repo.git.read(&repo.folder, "rev-list").arg("--count");
     let Refs::Nested(project) = refs else {
-        return number(&all_but_known(repo, refs, call).text()?);
+        return number(&all_except_known(repo, refs, call).text()?);
     };
     let tips = tips(repo)?;
     let loose = project.without(&tips)?;
@@ -142,7 +142,7 @@ pub(crate) fn count(repo: &Repo<'_>, refs: Refs<'_>) -> Result<u64> {
     number(&call.env("GIT_NO_REPLACE_OBJECTS", "1").text()?)
 }
 
-/// Whether one commit is nowhere else.
+/// Whether no other place has the commit.
 pub(crate) fn is_loose(repo: &Repo<'_>, refs: Refs<'_>, commit: &CommitId) -> Result<bool> {
     if let Refs::Nested(project) = refs {
         return Ok(!project.without(&[commit.to_string()])?.is_empty());
@@ -151,24 +151,28 @@ pub(crate) fn is_loose(repo: &Repo<'_>, refs: Refs<'_>, commit: &CommitId) -> Re
         .git
         .read(&repo.folder, "rev-list")
         .args(["--max-count=1", commit.as_str()]);
-    Ok(!but_known(repo, refs, call).text()?.is_empty())
+    Ok(!except_known(repo, refs, call).text()?.is_empty())
 }
 
 pub(crate) fn number(text: &str) -> Result<u64> {
     text.trim().parse().map_err(|_| Error::GitFailed {
         what: "git rev-list".into(),
-        stderr: "it printed no number".into(),
+        stderr: "it did not print a number".into(),
     })
 }
 
-fn all_but_known<'a>(repo: &Repo<'a>, refs: Refs<'_>, mut call: Call<'a>) -> Call<'a> {
-    for prefix in passed_over(refs) {
+fn all_except_known<'a>(
+    repo: &Repo<'a>,
+    refs: Refs<'_>,
+    mut call: GitCommand<'a>,
+) -> GitCommand<'a> {
+    for prefix in ignored_refs(refs) {
         call = call.arg(format!("--exclude={prefix}*"));
     }
-    but_known(repo, refs, call.arg("--all"))
+    except_known(repo, refs, call.arg("--all"))
 }
 
-fn but_known<'a>(repo: &Repo<'_>, refs: Refs<'_>, call: Call<'a>) -> Call<'a> {
+fn except_known<'a>(repo: &Repo<'_>, refs: Refs<'_>, call: GitCommand<'a>) -> GitCommand<'a> {
     let shallow = fs::read_to_string(repo.common.join("shallow")).unwrap_or_default();
     let call = call.arg("--not");
     let call = match refs {
@@ -179,14 +183,14 @@ fn but_known<'a>(repo: &Repo<'_>, refs: Refs<'_>, call: Call<'a>) -> Call<'a> {
         .args(shallow.lines().filter(|id| id.parse::<CommitId>().is_ok()))
 }
 
-/// What must be kept so that none of them is lost, each with what it was.
+/// The parts of a snapshot that keep these commits.
 pub(crate) fn parts(repo: &Repo<'_>, refs: Refs<'_>) -> Result<Vec<(CommitId, Part)>> {
     let loose: HashSet<String> = match refs {
         Refs::Nested(project) => project.without(&tips(repo)?)?,
         Refs::Shared | Refs::Remote | Refs::Cloned => {
             let call = repo.git.read(&repo.folder, "rev-list").most(1 << 30);
-            let said = all_but_known(repo, refs, call).text()?;
-            said.lines().map(str::to_owned).collect()
+            let output = all_except_known(repo, refs, call).text()?;
+            output.lines().map(str::to_owned).collect()
         }
     };
     if loose.is_empty() {
@@ -214,7 +218,7 @@ pub(crate) fn parts(repo: &Repo<'_>, refs: Refs<'_>) -> Result<Vec<(CommitId, Pa
     Ok(parts)
 }
 
-/// Refs that may be work: what they point to, and their name.
+/// Refs that may be work: object and name.
 fn work_refs(repo: &Repo<'_>, refs: Refs<'_>) -> Result<Vec<(String, String)>> {
     let text = repo
         .git
@@ -229,7 +233,7 @@ fn work_refs(repo: &Repo<'_>, refs: Refs<'_>) -> Result<Vec<(String, String)>> {
             continue;
         };
         let other = |prefix: &&str| name.starts_with(*prefix);
-        let is_work = name != "refs/stash" && !passed_over(refs).iter().any(other);
+        let is_work = name != "refs/stash" && !ignored_refs(refs).iter().any(other);
         if is_work && symbolic.is_none_or(str::is_empty) {
             found.push((object.to_owned(), name.to_owned()));
         }
@@ -237,7 +241,7 @@ fn work_refs(repo: &Repo<'_>, refs: Refs<'_>) -> Result<Vec<(String, String)>> {
     Ok(found)
 }
 
-/// A tag with a message is an object of its own, which no commit refers to.
+/// An annotated tag is an object that no commit refers to.
 fn tag_text(repo: &Repo<'_>, object: &str) -> Result<Vec<u8>> {
     let call = repo.git.read(&repo.folder, "cat-file");
     Ok(call.args(["tag", object]).run()?.stdout)
@@ -254,17 +258,17 @@ fn stashes(repo: &Repo<'_>) -> Result<Vec<(CommitId, Part)>> {
     Ok(ids.map(|id| (id, Part::Ref("refs/stash".into()))).collect())
 }
 
-/// Worktrees of a repository that goes lose their heads with it.
+/// Heads of worktrees that are lost with their repository.
 fn heads_elsewhere(repo: &Repo<'_>, loose: &HashSet<String>) -> Result<Vec<(CommitId, Part)>> {
     if !repo.common.join("worktrees").is_dir() {
         return Ok(Vec::new());
     }
-    let said = repo
+    let output = repo
         .git
         .read(&repo.folder, "worktree")
         .args(["list", "--porcelain", "-z"])
         .run()?;
-    let heads = said.parts().filter_map(|part| {
+    let heads = output.parts().filter_map(|part| {
         let id = std::str::from_utf8(part.strip_prefix(b"HEAD ")?).ok()?;
         loose.contains(id).then(|| id.parse().ok())?
     });

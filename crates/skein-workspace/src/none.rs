@@ -1,16 +1,18 @@
-//! No files: an empty folder to stand in. What is put there all the same counts as work.
+//! No files: an empty working directory. Files put there count as work anyway.
 
 use std::fs;
 use std::path::PathBuf;
 
 use skein_domain::{
-    Backup, Origin, SagaId, SessionId, Timestamp, Workspace, WorkspaceKind, WorkspaceState,
+    Backup, SagaId, SessionId, Timestamp, Workspace, WorkspaceKind, WorkspaceOrigin, WorkspaceState,
 };
 
 use crate::backup;
 use crate::error::Error;
 use crate::furnish;
-use crate::provider::{Contents, Furnishing, Made, Plan, Provider, Removal, Result};
+use crate::provider::{
+    Contents, CreatedWorkspace, Plan, Removal, Result, WorkspaceProvider, WorkspaceSetup,
+};
 use crate::root::{Root, abs};
 use crate::worktree::is_empty;
 
@@ -27,7 +29,7 @@ impl NoWorkspace {
     }
 }
 
-impl Provider for NoWorkspace {
+impl WorkspaceProvider for NoWorkspace {
     fn kind(&self) -> WorkspaceKind {
         WorkspaceKind::None
     }
@@ -42,13 +44,13 @@ impl Provider for NoWorkspace {
             branch_made: false,
             base: None,
             base_commit: None,
-            origin: Origin::Made,
+            origin: WorkspaceOrigin::Made,
             state: WorkspaceState::Planned,
             backups: Vec::new(),
         })
     }
 
-    fn make(&self, session: &SessionId, workspace: &Workspace) -> Result<Made> {
+    fn make(&self, session: &SessionId, workspace: &Workspace) -> Result<CreatedWorkspace> {
         let place = self.root.managed(&workspace.path)?;
         if place.session != *session {
             return Err(Error::Unmanaged { path: place.folder });
@@ -56,7 +58,7 @@ impl Provider for NoWorkspace {
         self.root.empty_trash(&place)?;
         let there = place.folder.is_dir();
         crate::root::make(&place.folder).map_err(Error::io("make", &place.folder))?;
-        Ok(Made {
+        Ok(CreatedWorkspace {
             workspace: workspace.in_state(WorkspaceState::Ready),
             anew: !there || workspace.state != WorkspaceState::Ready,
             note: None,
@@ -66,24 +68,24 @@ impl Provider for NoWorkspace {
     fn furnish(
         &self,
         workspace: &Workspace,
-        furnishing: &Furnishing,
-        tell: &mut dyn FnMut(&str),
+        furnishing: &WorkspaceSetup,
+        progress: &mut dyn FnMut(&str),
     ) -> Result<()> {
         let place = self.root.managed(&workspace.path)?;
-        backup::check_there(&place.folder)?;
-        furnish::set_up(&place.folder, furnishing, tell)
+        backup::check_exists(&place.folder)?;
+        furnish::set_up(&place.folder, furnishing, progress)
     }
 
     fn look(&self, workspace: &Workspace) -> Result<Contents> {
         let place = self.root.managed(&workspace.path)?;
-        backup::check_there(&place.folder)?;
+        backup::check_exists(&place.folder)?;
         Ok(Contents {
             dirty: !is_empty(&place.folder),
             ..Contents::default()
         })
     }
 
-    /// There is no repository to keep anything in.
+    /// There is no repository for a backup.
     fn backup(
         &self,
         _session: &SessionId,

@@ -1,4 +1,4 @@
-//! The message of a snapshot's commit: which parent keeps what. Written and read here only.
+//! The message of a snapshot's commit, which names the purpose of each parent. Only this module writes and reads it.
 
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -9,15 +9,15 @@ use skein_domain::{CommitId, SagaId};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Note {
-    /// Who asked for it, told apart from everybody else.
+    /// The saga that made the snapshot.
     pub(crate) saga: Option<SagaId>,
-    /// The branch that was checked out, in full; none when the head was detached.
+    /// The full name of the checked-out branch; none if the head was detached.
     pub(crate) head: Option<String>,
-    /// The head's commit; none before the first one.
+    /// The head's commit; none before the first commit.
     pub(crate) commit: Option<CommitId>,
     pub(crate) in_progress: Option<String>,
-    /// Whether files that differ from what is staged are in the tree byte for byte. Backups of before have them
-    /// there as git would commit them.
+    /// Whether the tree contains changed files byte for byte. Backups of earlier builds contain them as git would
+    /// commit them.
     pub(crate) exact: bool,
     pub(crate) parts: Vec<(CommitId, Part)>,
 }
@@ -26,11 +26,11 @@ pub(crate) struct Note {
 pub(crate) enum Part {
     Index,
     Raw,
-    /// What only the git directory and the index know.
+    /// What only the git directory and the index contain.
     State,
     Nested(PathBuf),
     Ref(String),
-    /// A tag with a message, which is an object of its own: its name and its text.
+    /// An annotated tag, which is an object: its name and its text.
     Tag(String, Vec<u8>),
     /// The commits of a submodule that was not checked out, by its name.
     Module(PathBuf),
@@ -164,7 +164,7 @@ fn decode_path(text: &str) -> PathBuf {
     PathBuf::from(OsString::from_vec(decode(text)))
 }
 
-/// One line of plain characters for any bytes.
+/// Encodes any bytes as one line of plain characters.
 pub(crate) fn encode(bytes: &[u8]) -> String {
     let mut out = String::new();
     for byte in bytes {

@@ -1,7 +1,7 @@
-//! Where repositories were found, so that git need not be asked for it at every turn.
+//! Caches the locations of repositories, so that git need not be asked each time.
 //!
-//! What is remembered of a folder holds as long as the `.git` it was found by, and the settings that say what that
-//! is, are the same files as before. Everything else of a repository is asked anew each time.
+//! An entry is valid while the `.git` that led to it, and the settings that interpret it, are the same files.
+//! Everything else about a repository is read each time.
 
 use std::collections::HashMap;
 use std::fs;
@@ -13,22 +13,22 @@ use crate::git::Git;
 use crate::provider::Result;
 use crate::repo::Repo;
 
-/// How many folders are remembered; beyond that it begins anew.
+/// Most entries; a full cache is emptied.
 const MOST: usize = 1000;
 
 #[derive(Debug, Default)]
-pub(crate) struct Opened(Mutex<HashMap<PathBuf, Found>>);
+pub(crate) struct Opened(Mutex<HashMap<PathBuf, CachedRepo>>);
 
 #[derive(Clone, Debug)]
-struct Found {
+struct CachedRepo {
     dir: PathBuf,
     common: PathBuf,
     object_format: String,
-    marks: Marks,
+    stamps: Stamps,
 }
 
 impl Opened {
-    /// [`Repo::open`], without a git if it was opened before.
+    /// As [`Repo::open`], without running git for a known folder.
     pub(crate) fn open<'a>(&self, git: &'a Git, folder: &Path) -> Result<Repo<'a>> {
         if let Some(found) = self.find(folder).filter(|found| found.holds(folder)) {
             return Ok(Repo {
@@ -40,41 +40,41 @@ impl Opened {
             });
         }
         let repo = Repo::open(git, folder)?;
-        if let Some(marks) = Marks::of(folder, &repo.dir, &repo.common) {
+        if let Some(stamps) = Stamps::of(folder, &repo.dir, &repo.common) {
             let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             if all.len() >= MOST {
                 all.clear();
             }
-            let found = Found {
+            let found = CachedRepo {
                 dir: repo.dir.clone(),
                 common: repo.common.clone(),
                 object_format: repo.object_format.clone(),
-                marks,
+                stamps,
             };
             all.insert(folder.into(), found);
         }
         Ok(repo)
     }
 
-    fn find(&self, folder: &Path) -> Option<Found> {
+    fn find(&self, folder: &Path) -> Option<CachedRepo> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.get(folder).cloned()
     }
 }
 
-impl Found {
+impl CachedRepo {
     fn holds(&self, folder: &Path) -> bool {
         folder.is_dir()
-            && Marks::of(folder, &self.dir, &self.common).is_some_and(|now| now == self.marks)
+            && Stamps::of(folder, &self.dir, &self.common).is_some_and(|now| now == self.stamps)
     }
 }
 
-/// What tells one state of a repository's place from another.
+/// Detects changes of a repository's location.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Marks {
+struct Stamps {
     dot_git: DotGit,
-    config: Mark,
-    own_config: Option<Mark>,
+    config: FileStamp,
+    own_config: Option<FileStamp>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,12 +84,12 @@ enum DotGit {
         device: u64,
         inode: u64,
     },
-    /// Of a linked work tree or a submodule.
+    /// Of a linked worktree or a submodule.
     File { path: PathBuf, text: Vec<u8> },
 }
 
-impl Marks {
-    /// None where git goes by something else.
+impl Stamps {
+    /// None if git finds the repository in another way.
     fn of(folder: &Path, dir: &Path, common: &Path) -> Option<Self> {
         let dots = folder.ancestors().map(|f| f.join(".git"));
         let (path, meta) = dots
@@ -108,22 +108,22 @@ impl Marks {
         fs::metadata(dir.join("HEAD")).ok()?;
         Some(Self {
             dot_git,
-            config: Mark::of(&common.join("config"))?,
-            own_config: Mark::of(&dir.join("config.worktree")),
+            config: FileStamp::of(&common.join("config"))?,
+            own_config: FileStamp::of(&dir.join("config.worktree")),
         })
     }
 }
 
-/// A file as it was: written anew, it is another.
+/// Identifies one state of a file; writing the file changes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Mark {
+pub(crate) struct FileStamp {
     inode: u64,
     size: u64,
     written: (i64, i64),
     changed: (i64, i64),
 }
 
-impl Mark {
+impl FileStamp {
     pub(crate) fn of(file: &Path) -> Option<Self> {
         let meta = fs::metadata(file).ok()?;
         Some(Self {
@@ -141,8 +141,8 @@ mod tests {
 
     fn git(folder: &Path, args: &[&str]) {
         let call = Git::default();
-        let said = call.write(folder, args[0]).args(&args[1..]).run();
-        said.unwrap();
+        let output = call.write(folder, args[0]).args(&args[1..]).run();
+        output.unwrap();
     }
 
     #[test]

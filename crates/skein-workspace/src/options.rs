@@ -1,4 +1,4 @@
-//! What can be set about making workspaces.
+//! Options for making workspaces.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,17 +7,17 @@ use crate::git::Git;
 use crate::pool::Pool;
 
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct WorkspaceOptions {
     pub git: Git,
-    /// How long a remote may take to say what its default branch is at.
+    /// Time limit for a remote to report its default branch.
     pub fetch: Duration,
-    /// How long the submodules of a workspace may take.
+    /// Time limit for the submodules of a workspace.
     pub submodules: Duration,
-    /// Prepared worktrees to take from, if there are any.
+    /// A pool of prepared worktrees, if any.
     pub pool: Option<Arc<Pool>>,
 }
 
-impl Default for Options {
+impl Default for WorkspaceOptions {
     fn default() -> Self {
         Self {
             git: Git::default(),

@@ -1,8 +1,8 @@
-//! Prepared worktrees, so that making a workspace does not wait for a checkout in a large repository.
+//! Prepared worktrees, so that making a workspace does not wait for a checkout of a large repository.
 //!
-//! Members live in `<root>/.pool`, detached, and are locked with a reason of their own; a session takes one
-//! by moving it to its place. A member that is being made or taken says so in that reason, so a crash leaves
-//! nothing that could be mistaken for a session's work.
+//! Worktrees of the pool are in `<root>/.pool`, detached, and locked with a special reason; a session takes one by
+//! moving it to its folder. The reason also says that a worktree is being made or taken, so a crash leaves nothing
+//! that could be mistaken for a session's work.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ impl Pool {
         }
     }
 
-    /// Fills the pool of a project; called off the path of a spawn. Returns how many were made.
+    /// Fills the pool of a project, outside the path of a spawn. Returns the number of new worktrees.
     pub fn prepare(&self, project: &AbsPath) -> Result<usize> {
         let repo = Repo::open(&self.git, project.as_str())?;
         let Some(base) = base::local(&repo)? else {
@@ -80,7 +80,7 @@ impl Pool {
         Ok(made)
     }
 
-    /// Removes every member of a project's pool.
+    /// Removes every worktree of a project's pool.
     pub fn empty(&self, project: &AbsPath) -> Result<()> {
         let repo = Repo::open(&self.git, project.as_str())?;
         let lock = Lock::acquire(
@@ -91,14 +91,14 @@ impl Pool {
         while let Some(registration) = self.claim(&repo, BUILDING)? {
             self.remove(&registration)?;
         }
-        // It stays if members of other projects are in it.
+        // Fails if worktrees of other projects are in it.
         drop(fs::remove_dir(self.root.path().join(".pool")));
         lock.delete();
         Ok(())
     }
 
-    /// Moves a member to a session's place; false when there is none. What happens to it after a crash is
-    /// decided by its reason, which names the place before it is moved.
+    /// Moves a worktree to a session's folder; false if there is none. The reason names the folder before the move,
+    /// so that a crash can be cleaned up.
     pub(crate) fn take(&self, repo: &Repo<'_>, place: &Place) -> Result<bool> {
         let Some(registration) = self.claim(repo, &making(place))? else {
             return Ok(false);
@@ -111,7 +111,7 @@ impl Pool {
         Ok(true)
     }
 
-    /// Gives one ready member another reason, so that it is nobody else's.
+    /// Gives one ready worktree another reason, so that no other caller takes it.
     fn claim(&self, repo: &Repo<'_>, reason: &str) -> Result<Option<Registration>> {
         let lock = Lock::acquire(
             &lock_file(&self.root, repo, "claim"),
@@ -138,7 +138,7 @@ impl Pool {
         repo.registrations().into_iter().filter(ours).collect()
     }
 
-    /// Takes away what was not finished, and registrations without a folder.
+    /// Removes unfinished worktrees, and registrations without a folder.
     fn clear(&self, repo: &Repo<'_>) -> Result<()> {
         for registration in self.registrations(repo) {
             let gone = !registration.folder.as_deref().is_some_and(Path::is_dir);

@@ -1,4 +1,4 @@
-//! Runs one child process: bounded in time, in a process group of its own, with its output as it comes.
+//! Runs one child process with a time limit, in its own process group, and streams its output.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -18,44 +18,43 @@ pub(crate) enum Stream {
     Err,
 }
 
-/// What becomes of processes the child left in its group.
+/// What happens to processes that the child left in its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leftovers {
     End,
     Leave,
 }
 
-/// How long output may still come once the child itself is over, when something it left behind holds its
-/// pipes.
+/// How long to read after the child's end, if a process it left behind holds its pipes open.
 const GRACE: Duration = Duration::from_millis(300);
-/// Between two looks at whether the child is over although its pipes are open.
+/// Interval of checks whether the child has ended while its pipes are open.
 const MOMENT: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 50_000_000,
 };
-/// How long the group has to clean up after being asked to end: git removes its lock files then.
+/// Time for the group to clean up after SIGTERM; git removes its lock files then.
 const POLITE: Duration = Duration::from_secs(2);
 
-/// The first `most` bytes of what a command prints; none when it takes too long or cannot be started. Whatever
-/// it leaves in its group is ended.
+/// The first `most` bytes of a command's output; none if it takes too long or cannot be started. Kills what it leaves
+/// in its group.
 pub fn printed(command: &mut Command, limit: Duration, most: usize) -> Option<Vec<u8>> {
-    let mut said = vec![];
+    let mut output = vec![];
     let status = run(
         command,
         limit,
         None,
         Leftovers::End,
         &mut |stream, bytes| {
-            let room = most - said.len();
+            let room = most - output.len();
             if stream == Stream::Out {
-                said.extend_from_slice(&bytes[..bytes.len().min(room)]);
+                output.extend_from_slice(&bytes[..bytes.len().min(room)]);
             }
         },
     );
-    status.ok().flatten().map(|_| said)
+    status.ok().flatten().map(|_| output)
 }
 
-/// None when the time was up; the whole group is gone then.
+/// None after a timeout; the whole group is dead then.
 pub(crate) fn run(
     command: &mut Command,
     limit: Duration,
@@ -81,7 +80,7 @@ pub(crate) fn run(
             end(&mut child)?;
             return Ok(None);
         }
-        // Looked up before reading: what the child itself has said is read, however late we come.
+        // Checked before reading, so that the child's own output is complete, however late this runs.
         let late = over.is_some_and(|(_, since)| now >= since + GRACE);
         if over.is_none() {
             over = child.try_wait()?.map(|status| (status, now));
@@ -102,18 +101,18 @@ pub(crate) fn run(
     Ok(status)
 }
 
-/// On a thread of its own: a child that does not read must not hold us.
+/// Writes on a separate thread, because the child may not read.
 fn feed(child: &mut Child, input: Option<Vec<u8>>) -> io::Result<()> {
     if let (Some(input), Some(mut stdin)) = (input, child.stdin.take()) {
         thread::Builder::new()
             .name("child-input".into())
-            // A child that ends before it has read everything says so by its status.
+            // A child that ends before reading everything reports that by its status.
             .spawn(move || drop(stdin.write_all(&input)))?;
     }
     Ok(())
 }
 
-/// What the child says, as far as nobody has closed it.
+/// The child's open output pipes.
 struct Pipes {
     out: Option<ChildStdout>,
     err: Option<ChildStderr>,
@@ -140,7 +139,7 @@ impl Pipes {
         self.fds().next().is_none()
     }
 
-    /// Waits a moment for something to be there and reads all of it. Whether anything was.
+    /// Waits briefly for output and reads it; returns whether there was any.
     fn read(&mut self, on: &mut dyn FnMut(Stream, &[u8])) -> io::Result<bool> {
         let mut fds: Vec<PollFd<'_>> = self
             .fds()
@@ -156,7 +155,7 @@ impl Pipes {
     }
 }
 
-/// Reads what is there; closed at its end. Whether anything was there.
+/// Reads what is available and closes the pipe at its end; returns whether there was any.
 fn drain(pipe: &mut Option<impl Read>, on: &mut dyn FnMut(&[u8])) -> bool {
     let mut buffer = [0; 16 * 1024];
     let mut any = false;
@@ -194,14 +193,14 @@ fn end(child: &mut Child) -> io::Result<()> {
         signal(child, Signal::KILL);
         child.wait()?;
     }
-    // Members that outlived their leader.
+    // Kills members that outlived their leader.
     signal(child, Signal::KILL);
     Ok(())
 }
 
 fn signal(child: &Child, signal: Signal) {
     if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
-        // Gone already is what is wanted.
+        // A missing group is the goal.
         let _ = kill_process_group(group, signal);
     }
 }
@@ -211,31 +210,31 @@ mod tests {
     use super::*;
 
     fn shell(script: &str, limit: Duration, leftovers: Leftovers) -> (Option<ExitStatus>, String) {
-        let mut said = Vec::new();
+        let mut output = Vec::new();
         let mut command = Command::new("sh");
         command.arg("-c").arg(script).stdin(Stdio::null());
         let status = run(&mut command, limit, None, leftovers, &mut |_, bytes| {
-            said.extend_from_slice(bytes);
+            output.extend_from_slice(bytes);
         })
         .unwrap();
-        (status, String::from_utf8_lossy(&said).into_owned())
+        (status, String::from_utf8_lossy(&output).into_owned())
     }
 
     #[test]
     fn output_of_both_streams_arrives() {
-        let (status, said) = shell(
+        let (status, output) = shell(
             "echo a; echo b >&2",
             Duration::from_secs(60),
             Leftovers::Leave,
         );
         assert!(status.unwrap().success());
-        assert!(said.contains('a') && said.contains('b'));
+        assert!(output.contains('a') && output.contains('b'));
     }
 
     #[test]
     fn what_a_child_said_is_read_however_late_we_come() {
         let (sender, slow) = std::sync::mpsc::channel::<()>();
-        let mut said = Vec::new();
+        let mut output = Vec::new();
         let mut command = Command::new("sh");
         // Whoever holds the pipe ends with us, so that reading ends by its patience.
         let script = "sleep 600 & seq 1 30000; exit 0";
@@ -247,16 +246,16 @@ mod tests {
             None,
             Leftovers::End,
             &mut |_, bytes| {
-                said.extend_from_slice(bytes);
+                output.extend_from_slice(bytes);
                 // Held up at each piece for longer than output is waited for.
-                if said.len() < 40_000 {
+                if output.len() < 40_000 {
                     let _ = slow.recv_timeout(GRACE * 2);
                 }
             },
         )
         .unwrap();
         drop(sender);
-        assert!(said.ends_with(b"\n30000\n"), "{} bytes", said.len());
+        assert!(output.ends_with(b"\n30000\n"), "{} bytes", output.len());
     }
 
     #[test]
@@ -268,13 +267,13 @@ mod tests {
 
     #[test]
     fn what_a_child_leaves_behind_does_not_hold_us() {
-        let (status, said) = shell(
+        let (status, output) = shell(
             "sleep 600 & echo $!; exit 3",
             Duration::from_secs(60),
             Leftovers::End,
         );
         assert_eq!(status.unwrap().code(), Some(3));
-        let pid = Pid::from_raw(said.trim().parse().unwrap()).unwrap();
+        let pid = Pid::from_raw(output.trim().parse().unwrap()).unwrap();
         let deadline = Instant::now() + Duration::from_secs(60);
         // It is a zombie until its new parent collects it, so its state is read.
         let lives = || {

@@ -1,17 +1,16 @@
-//! What a workspace provider must do. Called by the engine's sagas; implemented once per
-//! [`WorkspaceKind`].
+//! The contract of workspace providers. The engine's sagas call it; there is one implementation per [`WorkspaceKind`].
 //!
-//! The contract, checked by the conformance suite:
-//! - **Planned before made.** [`Provider::plan`] touches nothing on the disk that a crash would leave
-//!   behind; everything a later call makes is named in the plan.
-//! - **Repeatable.** Every call may be cut short by kill -9 at any point and made again: `make` completes
-//!   what is there, `backup` finds its own ref, `remove` of what is gone is fine.
-//! - **Nothing is lost (L5).** `remove` refuses work that is neither committed nor backed up, unless told to
-//!   discard; branches that exist are attached, never moved; nothing outside the managed root is removed.
-//! - **Not alone.** Other homes and tenants use the same repository, and their sessions may have equal ids:
-//!   only refs that the record names, or that carry the caller's saga, are taken for the session's own.
-//! - **Blocking.** Calls run git and touch the disk; call them off the async threads. All git runs are
-//!   bounded in time, never ask, and take no option from a name.
+//! The conformance suite checks this contract:
+//! - **Planned before made.** [`WorkspaceProvider::plan`] changes nothing on disk that a crash would leave behind; the plan
+//!   names everything that a later call makes.
+//! - **Repeatable.** Every call may be interrupted by kill -9 at any point and repeated: `make` completes what exists,
+//!   `backup` finds its own ref, `remove` accepts what is gone.
+//! - **Nothing is lost (L5).** `remove` refuses work that is neither committed nor backed up, unless told to discard
+//!   it; existing branches are checked out, never moved; nothing outside the managed root is removed.
+//! - **Shared repositories.** Other homes and tenants use the same repository, and their sessions may have equal ids:
+//!   only refs that the record names, or that carry the calling saga, belong to the session.
+//! - **Blocking.** Calls run git and access the disk; run them outside the async threads. All git calls have a time
+//!   limit, never prompt, and take no option from a name.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,85 +24,81 @@ use crate::error::Error;
 
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Where a session is to work, as asked.
+/// The requested workspace of a session.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub session: SessionId,
-    /// The tenant's name; part of the managed path.
+    /// The tenant's name, a part of the managed path.
     pub tenant: String,
-    /// The project's folder; none for a project without one.
+    /// The project's folder, if it has one.
     pub project: Option<AbsPath>,
     pub branch: Option<BranchName>,
     pub base: Option<Revision>,
 }
 
-/// What a workspace is furnished with, from `skein.toml`.
+/// How to set a workspace up, from `skein.toml`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Furnishing {
-    /// Paths or globs below the project's folder that are copied in when git ignores them, as `.env`.
+pub struct WorkspaceSetup {
+    /// Paths or globs below the project's folder to copy if git ignores them, such as `.env`.
     pub copy: Vec<String>,
-    /// The same, linked instead.
+    /// The same, to link instead.
     pub symlink: Vec<String>,
     /// Command lines for `sh -c`, run in the workspace in order.
     pub setup: Vec<String>,
-    /// For all of `setup` together.
+    /// Time limit of all setup commands together.
     pub timeout: Option<Duration>,
-    /// For the setup commands: PATH and what the project sets.
+    /// Environment of the setup commands: PATH and the project's variables.
     pub env: BTreeMap<String, String>,
 }
 
-/// How a workspace is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Removal {
-    /// Refuse if it holds work.
+    /// Refuse if it contains work.
     KeepWork,
-    /// Refuse if it holds work, unless the newest backup of the record holds exactly that work.
+    /// Refuse if it contains work, unless the newest backup of the record has exactly that work.
     BackedUp,
-    /// People said to drop it.
+    /// The user asked to drop its work.
     Discard,
 }
 
-/// What is in a workspace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
-    /// Changed, staged, untracked or conflicted files, or an operation such as a rebase half-way.
+    /// Changed, staged, untracked or conflicted files, or an operation in progress such as a rebase.
     pub dirty: bool,
-    /// Commits on its head that no other branch, remote or backup holds.
+    /// Commits on its head that no other branch, remote or backup has.
     pub own_commits: u64,
-    /// Of those, here and in repositories inside, the ones that would go with the folder, since they are on
-    /// no branch that stays.
+    /// Those, here and in nested repositories, that would be lost with the folder, because no remaining branch has
+    /// them.
     pub loose_commits: u64,
-    /// What is half-way: `rebase`, `merge`, `cherry-pick`, `revert`, `bisect`.
+    /// The operation in progress: `rebase`, `merge`, `cherry-pick`, `revert`, `bisect`.
     pub in_progress: Option<String>,
 }
 
-pub trait Provider: Send + Sync + fmt::Debug {
+pub trait WorkspaceProvider: Send + Sync + fmt::Debug {
     fn kind(&self) -> WorkspaceKind;
 
-    /// Decides path, branch and base. Fetches the base from the remote if one answers within a bound, else
-    /// goes by what is here. Refuses what cannot work: no commits, bare, branch in use, unknown base.
+    /// Decides path, branch and base. Fetches the base if the remote answers in time, else uses local refs. Refuses
+    /// what cannot work: no commits, bare, branch in use, unknown base.
     fn plan(&self, plan: &Plan) -> Result<Workspace>;
 
-    /// Makes the workspace, or completes it; also brings one back whose folder is gone, from its branch,
-    /// or where the branch is gone too from its newest backup. Returns the record with what was learnt
-    /// (`base_commit`, `branch_made`, state `ready`).
-    fn make(&self, session: &SessionId, workspace: &Workspace) -> Result<Made>;
+    /// Makes or completes the workspace; also restores one whose folder is gone from its branch, or without a branch
+    /// from its newest backup. Returns the updated record (`base_commit`, `branch_made`, state `ready`).
+    fn make(&self, session: &SessionId, workspace: &Workspace) -> Result<CreatedWorkspace>;
 
-    /// Copies, links and runs the set-up. `tell` gets each line of output as it comes.
+    /// Copies and links files and runs the setup commands. `progress` receives each line of output.
     fn furnish(
         &self,
         workspace: &Workspace,
-        furnishing: &Furnishing,
-        tell: &mut dyn FnMut(&str),
+        furnishing: &WorkspaceSetup,
+        progress: &mut dyn FnMut(&str),
     ) -> Result<()>;
 
     fn look(&self, workspace: &Workspace) -> Result<Contents>;
 
-    /// Keeps everything that is not committed (and a detached head's commits) under
-    /// `refs/skein/backup/<session>/<n>`, leaving the folder and its index as they are. `n` is one that
-    /// neither the record nor the repository has used. `saga` is written into the backup, so a call that is
-    /// repeated in its name, after a crash or for what was written since, finds its own ref and moves only
-    /// that. None when there is nothing to keep, or no repository to keep it in.
+    /// Commits all uncommitted work (and a detached head's commits) to `refs/skein/backup/<session>/<n>`, without
+    /// changing the folder or its index. `n` is unused in the record and the repository. The backup contains `saga`,
+    /// so a repeated call of the saga, after a crash or for newer work, finds its own ref and moves only that. None
+    /// if there is nothing to back up, or no repository.
     fn backup(
         &self,
         session: &SessionId,
@@ -112,20 +107,19 @@ pub trait Provider: Send + Sync + fmt::Debug {
         now: Timestamp,
     ) -> Result<Option<Backup>>;
 
-    /// Removes the folder and what git knows of it; the branch too if it is ours and holds nothing of its
+    /// Removes the folder and its registration in git; also the branch, if Skein made it and it has no commits of its
     /// own. Refuses unmanaged folders.
     fn remove(&self, workspace: &Workspace, removal: Removal) -> Result<()>;
 
-    /// The difference between the base commit and the files as they are, untracked ones included.
+    /// The difference between the base commit and the present files, including untracked ones.
     fn diff(&self, workspace: &Workspace, stat: bool) -> Result<String>;
 }
 
-/// What [`Provider::make`] did.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Made {
+pub struct CreatedWorkspace {
     pub workspace: Workspace,
-    /// Whether the folder was made by this call (and so wants furnishing) rather than found.
+    /// Whether this call made the folder, which then needs its setup.
     pub anew: bool,
-    /// What people should know: fetched from the remote or not, rebuilt from a backup.
+    /// A notice for people: fetched from the remote or not, restored from a backup.
     pub note: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! What is known of a repository: where it is, its branches and its worktrees.
+//! A repository: its location, branches and worktrees.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,17 +10,17 @@ use crate::git::{self, Git};
 use crate::provider::Result;
 use crate::root::{erase, is_same};
 
-/// A repository, seen from a folder in it.
+/// A repository, as seen from one of its folders.
 #[derive(Clone, Debug)]
 pub(crate) struct Repo<'a> {
     pub(crate) git: &'a Git,
-    /// The folder it was opened by.
+    /// The folder it was opened from.
     pub(crate) folder: PathBuf,
     /// This folder's own git directory.
     pub(crate) dir: PathBuf,
-    /// The one all worktrees share.
+    /// The git directory shared by all worktrees.
     pub(crate) common: PathBuf,
-    /// The hash its objects are named by: `sha1` or `sha256`.
+    /// The hash function of its objects: `sha1` or `sha256`.
     pub(crate) object_format: String,
 }
 
@@ -33,7 +33,7 @@ impl<'a> Repo<'a> {
                 path: folder.into(),
             });
         }
-        let said = git
+        let output = git
             .read(folder, "rev-parse")
             .args(["--is-bare-repository", "--is-inside-work-tree"])
             .args([
@@ -42,20 +42,20 @@ impl<'a> Repo<'a> {
                 "--git-common-dir",
                 "--show-object-format",
             ])
-            .said()?;
-        if said.code != Some(0) {
-            let text = String::from_utf8_lossy(&said.stderr).to_lowercase();
+            .output()?;
+        if output.code != Some(0) {
+            let text = String::from_utf8_lossy(&output.stderr).to_lowercase();
             if text.contains("not a git repository") {
                 return Err(Error::NotARepository {
                     path: folder.into(),
                 });
             }
-            return Err(said.failure("git rev-parse".into()));
+            return Err(output.failure("git rev-parse".into()));
         }
-        let text = said.text();
+        let text = output.text();
         let lines: Vec<&str> = text.lines().collect();
         let [bare, inside, dir, common, object_format] = lines[..] else {
-            return Err(said.failure("git rev-parse".into()));
+            return Err(output.failure("git rev-parse".into()));
         };
         if bare == "true" {
             return Err(Error::Bare {
@@ -80,22 +80,22 @@ impl<'a> Repo<'a> {
         self.git.commit(&self.folder, name)
     }
 
-    /// The commits that revisions name, each if it names one, in one look.
+    /// The commits of revisions, in one call; `None` where there is none.
     pub(crate) fn find_all(&self, revisions: &[String]) -> Result<Vec<Option<CommitId>>> {
         let lines = revisions.iter().map(|name| format!("{name}^{{commit}}\n"));
-        let said = self
+        let output = self
             .git
             .read(&self.folder, "cat-file")
             .arg("--batch-check=%(objectname)")
             .input(lines.collect::<String>().into_bytes())
             .run()?;
-        // A line that is no commit says why there is none.
-        let text = said.text();
+        // A line that is not a commit id is an error message.
+        let text = output.text();
         let found: Vec<_> = text.lines().map(|line| line.parse().ok()).collect();
         if found.len() == revisions.len() {
             Ok(found)
         } else {
-            Err(said.failure("git cat-file".into()))
+            Err(output.failure("git cat-file".into()))
         }
     }
 
@@ -103,10 +103,10 @@ impl<'a> Repo<'a> {
         self.find_ref(&format!("refs/heads/{branch}"))
     }
 
-    /// Refuses a branch that cannot be made because of another one's name.
+    /// Refuses a branch whose name conflicts with another branch.
     pub(crate) fn check_room(&self, branch: &BranchName) -> Result<()> {
         let top = branch.as_str().split('/').next().unwrap_or_default();
-        let said = self
+        let output = self
             .git
             .read(&self.folder, "for-each-ref")
             .args(["--format=%(refname:lstrip=2)", "--"])
@@ -116,7 +116,7 @@ impl<'a> Repo<'a> {
             one.strip_prefix(other)
                 .is_some_and(|rest| rest.starts_with('/'))
         };
-        match said
+        match output
             .lines()
             .find(|other| beside(branch.as_str(), other) || beside(other, branch.as_str()))
         {
@@ -128,16 +128,16 @@ impl<'a> Repo<'a> {
         }
     }
 
-    /// Where a branch is checked out, if it is.
+    /// The folder that has the branch checked out.
     pub(crate) fn user_of(&self, branch: &BranchName) -> Result<Option<PathBuf>> {
-        let said = self
+        let output = self
             .git
             .read(&self.folder, "worktree")
             .args(["list", "--porcelain", "-z"])
             .run()?;
         let wanted = format!("branch refs/heads/{branch}");
         let mut folder = None;
-        for part in said.parts() {
+        for part in output.parts() {
             if let Some(path) = part.strip_prefix(b"worktree ") {
                 folder = Some(git::path(path));
             } else if part == wanted.as_bytes() {
@@ -158,7 +158,7 @@ impl<'a> Repo<'a> {
         }
     }
 
-    /// The worktrees git knows, read from their files: half-made ones are on no list of git's.
+    /// The registered worktrees, read from their files, because git does not list half-made ones.
     pub(crate) fn registrations(&self) -> Vec<Registration> {
         let entries = fs::read_dir(self.common.join("worktrees"));
         let entries = entries.into_iter().flatten().flatten();
@@ -167,7 +167,7 @@ impl<'a> Repo<'a> {
 
     pub(crate) fn registration(&self, folder: &Path) -> Option<Registration> {
         let names = |r: &Registration| r.folder.as_deref().is_some_and(|f| is_same(f, folder));
-        // A folder that is whole says itself which one is its own.
+        // A complete folder names its registration itself.
         if let Some(own) = self.named_by(folder).filter(names) {
             return Some(own);
         }
@@ -182,7 +182,7 @@ impl<'a> Repo<'a> {
         ours.then(|| Registration::read(dir))
     }
 
-    /// Deletes a ref if it still is what we saw.
+    /// Deletes a ref if it still has the expected value.
     pub(crate) fn delete_ref(&self, name: &str, seen: &CommitId) -> Result<()> {
         self.git
             .write(&self.folder, "update-ref")
@@ -191,7 +191,7 @@ impl<'a> Repo<'a> {
         Ok(())
     }
 
-    /// Moves a ref from what we saw, or makes it if we saw none; false when it is something else by now.
+    /// Moves a ref from the expected value, or creates it; false if it has another value.
     pub(crate) fn move_ref(
         &self,
         name: &str,
@@ -199,18 +199,18 @@ impl<'a> Repo<'a> {
         to: &CommitId,
     ) -> Result<bool> {
         let none = "0".repeat(to.as_str().len());
-        let said = self
+        let output = self
             .git
             .write(&self.folder, "update-ref")
             .setting("core.fsync=all")
             .args(["--no-deref", name, to.as_str()])
             .arg(seen.map_or(none.as_str(), CommitId::as_str))
-            .said()?;
-        if said.code == Some(0) {
+            .output()?;
+        if output.code == Some(0) {
             return Ok(true);
         }
         if self.find_ref(name)?.as_ref() == seen {
-            return Err(said.failure("git update-ref".into()));
+            return Err(output.failure("git update-ref".into()));
         }
         Ok(false)
     }
@@ -226,21 +226,21 @@ impl<'a> Repo<'a> {
 
     /// Whether one commit is part of another's history.
     pub(crate) fn is_ancestor(&self, one: &CommitId, of: &CommitId) -> Result<bool> {
-        let said = self
+        let output = self
             .git
             .read(&self.folder, "merge-base")
             .args(["--is-ancestor", one.as_str(), of.as_str()])
-            .said()?;
-        Ok(said.code == Some(0))
+            .output()?;
+        Ok(output.code == Some(0))
     }
 }
 
-/// What git keeps of one linked worktree, `.git/worktrees/<id>`.
+/// git's registration of one linked worktree, `.git/worktrees/<id>`.
 #[derive(Clone, Debug)]
 pub(crate) struct Registration {
     pub(crate) dir: PathBuf,
     pub(crate) folder: Option<PathBuf>,
-    /// Why it is locked, if it is.
+    /// The reason of its lock, if locked.
     pub(crate) lock: Option<String>,
 }
 
@@ -249,7 +249,7 @@ impl Registration {
         let text = |name| fs::read_to_string(dir.join(name)).ok();
         let folder = text("gitdir").and_then(|file| {
             let file = file.trim_end_matches('\n');
-            // May be written relative to the registration.
+            // May be relative to the registration.
             let file = dir.join(file);
             (!file.as_os_str().is_empty()).then(|| file.parent().map(Path::to_owned))?
         });
@@ -257,9 +257,9 @@ impl Registration {
         Self { dir, folder, lock }
     }
 
-    /// Removes this registration and no other; what `git worktree remove` does, for half-made ones too.
+    /// Removes only this registration, as `git worktree remove` does, but also half-made ones.
     pub(crate) fn remove(&self) -> Result<()> {
-        // Away at once, so that no git reads half of it.
+        // Renamed first, so that no git process reads a partial one.
         let trash = match (
             self.dir.parent().and_then(Path::parent),
             self.dir.file_name(),
@@ -276,7 +276,7 @@ impl Registration {
         }
         erase(&trash)?;
         if let Some(all) = self.dir.parent() {
-            // It stays if others are in it.
+            // Fails if others are in it.
             drop(fs::remove_dir(all));
         }
         Ok(())

@@ -1,17 +1,17 @@
-//! A folder that somebody deleted: what git's registration still holds of it, which goes with the registration.
+//! Rescues what git's registration still has of a folder that someone deleted, before the registration is removed.
 
 use skein_domain::{CommitId, SessionId};
 
-use crate::git::Call;
-use crate::git_dir::{self, Besides};
+use crate::git::GitCommand;
+use crate::git_dir::{self, Extras};
 use crate::inside;
 use crate::loose::Project;
 use crate::provider::Result;
 use crate::repo::{Registration, Repo};
-use crate::snapshot::{self, Order};
+use crate::snapshot::{self, SnapshotRequest};
 use crate::state::{Entries, Refs, in_progress};
 
-/// Keeps staged files, the commits of a detached head, those of submodules and an operation in progress, each under
+/// Stores staged files, the commits of a detached head, those of submodules and an operation in progress, each under
 /// `refs/skein/rescued/<session>/<commit>`. Returns the refs.
 pub(crate) fn keep(
     repo: &Repo<'_>,
@@ -35,7 +35,7 @@ fn submodules(
     registration: &Registration,
     session: &SessionId,
 ) -> Result<Vec<CommitId>> {
-    let order = Order {
+    let request = SnapshotRequest {
         name: session.as_str(),
         seconds: 0,
         saga: None,
@@ -47,7 +47,7 @@ fn submodules(
     };
     let mut kept = Vec::new();
     for module in inside::modules(&gone)? {
-        kept.extend(snapshot::keep_module(repo, &module, &order)?);
+        kept.extend(snapshot::keep_module(repo, &module, &request)?);
     }
     Ok(kept)
 }
@@ -57,7 +57,7 @@ fn staged(
     registration: &Registration,
     session: &SessionId,
 ) -> Result<Option<CommitId>> {
-    // A registration too broken to be read holds nothing that could be kept.
+    // An unreadable registration has nothing to rescue.
     let Some(head) = head(repo, registration)? else {
         return Ok(None);
     };
@@ -80,7 +80,7 @@ fn staged(
     Ok((!loose.is_empty()).then_some(head))
 }
 
-/// What an operation in progress had noted, with the commits it refers to.
+/// The files of an operation in progress, with the commits they refer to.
 fn operation(
     repo: &Repo<'_>,
     registration: &Registration,
@@ -94,7 +94,7 @@ fn operation(
         return Ok(None);
     };
     let name = session.as_str();
-    let Some(tree) = git_dir::tree(&gone, name, &Entries::default(), &Besides::default())? else {
+    let Some(tree) = git_dir::tree(&gone, name, &Entries::default(), &Extras::default())? else {
         return Ok(None);
     };
     let text = format!("skein: a {what} in {session} when its folder was deleted\n");
@@ -113,7 +113,7 @@ fn head(repo: &Repo<'_>, registration: &Registration) -> Result<Option<CommitId>
     Ok(id.and_then(|id| id.parse().ok()))
 }
 
-/// As seen from the worktree whose folder is gone.
-fn within<'a>(call: Call<'a>, registration: &Registration) -> Call<'a> {
+/// A call from the view of the worktree whose folder is gone.
+fn within<'a>(call: GitCommand<'a>, registration: &Registration) -> GitCommand<'a> {
     call.env("GIT_DIR", &registration.dir)
 }

@@ -1,4 +1,4 @@
-//! Brings a snapshot's files back into a work tree, uncommitted, as they were.
+//! Restores a snapshot's files into a work tree, uncommitted.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::root::erase;
 use crate::scratch::Scratch;
 use crate::snapshot::{fetch, tree_of};
 
-/// What a snapshot says of itself.
+/// A snapshot with its parsed message.
 #[derive(Clone, Debug)]
 pub(crate) struct Kept {
     pub(crate) commit: CommitId,
@@ -36,7 +36,7 @@ impl Kept {
         })
     }
 
-    /// The head's commit at the time; none when there was none yet.
+    /// The head's commit at the time; none if there was none.
     pub(crate) fn head(&self) -> Option<&CommitId> {
         self.note.commit.as_ref()
     }
@@ -63,7 +63,7 @@ pub(crate) fn apply(repo: &Repo<'_>, kept: &Kept, name: &str) -> Result<()> {
     let nested: Vec<(&Path, &CommitId)> = kept.note.nested().collect();
     let mut apart = Vec::new();
     for (path, _) in &nested {
-        // Beside tracked files of this repository, which are brought back here.
+        // A nested repository beside tracked files of this one, which are restored here.
         if !is_tree(repo, &staged, path)? {
             apart.push(*path);
         }
@@ -86,7 +86,7 @@ pub(crate) fn apply(repo: &Repo<'_>, kept: &Kept, name: &str) -> Result<()> {
     repo.git
         .write(&repo.folder, "update-index")
         .args(["-q", "--refresh"])
-        .said()?;
+        .output()?;
     if let Some(state) = &state {
         state.bring_operations(repo)?;
     }
@@ -94,17 +94,17 @@ pub(crate) fn apply(repo: &Repo<'_>, kept: &Kept, name: &str) -> Result<()> {
 }
 
 fn is_tree(repo: &Repo<'_>, tree: &str, path: &Path) -> Result<bool> {
-    let said = repo
+    let output = repo
         .git
         .read(&repo.folder, "ls-tree")
         .args(["-z", "--full-tree", tree, "--"])
         .arg(path)
         .env("GIT_LITERAL_PATHSPECS", "1")
         .run()?;
-    Ok(said.stdout.starts_with(b"040000 "))
+    Ok(output.stdout.starts_with(b"040000 "))
 }
 
-/// A branch that had no commit yet.
+/// Restores a branch without commits.
 fn set_head(repo: &Repo<'_>, kept: &Kept) -> Result<()> {
     if let (None, Some(branch)) = (kept.head(), &kept.note.head)
         && repo.find_ref(branch)?.is_none()
@@ -117,8 +117,7 @@ fn set_head(repo: &Repo<'_>, kept: &Kept) -> Result<()> {
     Ok(())
 }
 
-/// Files that differ from what is staged, and those that sparse checkouts leave out. git has checked out the
-/// others.
+/// Writes files that differ from what is staged, and those that sparse checkouts omit. git has checked out the others.
 fn write_files(
     repo: &Repo<'_>,
     kept: &Kept,
@@ -132,7 +131,7 @@ fn write_files(
         .call(repo, "read-tree")
         .arg(kept.commit.as_str())
         .run()?;
-    let said = repo
+    let output = repo
         .git
         .read(&repo.folder, "diff-tree")
         .args(["-r", "-z", "--no-renames", "--name-only", "--diff-filter=d"])
@@ -141,7 +140,7 @@ fn write_files(
         .most(1 << 30)
         .run()?;
     let mut input = skipped;
-    for path in said.parts().filter(|path| !within(&git::path(path))) {
+    for path in output.parts().filter(|path| !within(&git::path(path))) {
         input.extend(path.iter().copied().chain([0]));
     }
     let call = match kept.note.exact {
@@ -155,7 +154,7 @@ fn write_files(
     Ok(())
 }
 
-/// Files that were staged or committed, and deleted on the disk.
+/// Removes files that were staged or committed but deleted on disk.
 fn remove_files(
     repo: &Repo<'_>,
     staged: &str,
@@ -174,7 +173,7 @@ fn remove_files(
         if !file.is_dir() || file.is_symlink() {
             erase(&file)?;
         }
-        // git keeps no empty folders, so neither do we.
+        // git stores no empty folders, so they are removed too.
         while file.pop() && file != repo.folder && fs::remove_dir(&file).is_ok() {}
     }
     Ok(())
@@ -189,14 +188,14 @@ fn write_raw(repo: &Repo<'_>, raw: &CommitId) -> Result<()> {
             .most(4 << 30)
             .run()?;
         let file = repo.folder.join(path);
-        // Written in place, which keeps its mode.
+        // Written in place, which preserves its mode.
         fs::write(&file, bytes.stdout).map_err(Error::io("write", &file))?;
     }
     Ok(())
 }
 
 pub(crate) fn raw_files(repo: &Repo<'_>, raw: &CommitId) -> Result<Vec<(String, PathBuf)>> {
-    let said = repo
+    let output = repo
         .git
         .read(&repo.folder, "ls-tree")
         .args(["-r", "-z", "--full-tree", raw.as_str()])
@@ -209,10 +208,10 @@ pub(crate) fn raw_files(repo: &Repo<'_>, raw: &CommitId) -> Result<Vec<(String, 
             git::path(&line[tab + 1..]),
         ))
     };
-    Ok(said.parts().filter_map(entry).collect())
+    Ok(output.parts().filter_map(entry).collect())
 }
 
-/// A repository inside: there already as a submodule, or made again; then its own snapshot in it.
+/// A nested repository: an existing submodule, or a recreated repository; then its own snapshot in it.
 fn bring_nested(repo: &Repo<'_>, path: &Path, commit: &CommitId, name: &str) -> Result<()> {
     let folder = repo.folder.join(path);
     fs::create_dir_all(&folder).map_err(Error::io("make", &folder))?;
@@ -228,16 +227,16 @@ fn bring_nested(repo: &Repo<'_>, path: &Path, commit: &CommitId, name: &str) -> 
     apply(&inner, &kept, name)
 }
 
-/// Branches, tags and stashes that went with their repository.
+/// Branches, tags and stashes that were removed with their repository.
 pub(crate) fn bring_refs(repo: &Repo<'_>, kept: &Kept) -> Result<()> {
-    // Stashes are noted newest first and stored oldest first.
+    // Stashes are recorded newest first and stored oldest first.
     let refs: Vec<_> = kept.note.refs().collect();
     for (name, tip) in refs.into_iter().rev() {
         if name == "refs/stash" {
             repo.git
                 .write(&repo.folder, "stash")
                 .args(["store", "-q", tip.as_str()])
-                .said()?;
+                .output()?;
         } else if repo.find_ref(name)?.is_none() {
             repo.set_ref(name, tip)?;
         }
@@ -256,7 +255,7 @@ pub(crate) fn bring_refs(repo: &Repo<'_>, kept: &Kept) -> Result<()> {
     Ok(())
 }
 
-/// Puts the head of a repository of ours where it was.
+/// Restores the head of a nested repository.
 fn check_out(repo: &Repo<'_>, kept: &Kept) -> Result<()> {
     let Some(head) = kept.head() else {
         return Ok(());

@@ -1,7 +1,7 @@
-//! The managed root: which folders are ours, and how they are removed.
+//! The managed root: the folders that belong to Skein, and their removal.
 //!
-//! `<root>/<tenant>/<session>` are workspaces. Names that begin with `.` are our own book-keeping: `.locks`,
-//! `.making` (not finished), `.trash` (being removed), `.pool` (prepared worktrees).
+//! `<root>/<tenant>/<session>` are workspaces. Names that begin with `.` are for bookkeeping: `.locks`, `.making` (not
+//! finished), `.trash` (being removed), `.pool` (prepared worktrees).
 
 use std::fs;
 use std::io;
@@ -15,13 +15,13 @@ use crate::error::Error;
 use crate::lock::Lock;
 use crate::provider::Result;
 
-/// How long a lock is waited for: an interrupted checkout of ours may still be running.
+/// Time limit for a lock: an interrupted checkout may still be running.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 #[derive(Clone, Debug)]
 pub(crate) struct Root(PathBuf);
 
-/// A workspace's place below the root.
+/// A workspace's folder below the root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) tenant: TenantId,
@@ -48,7 +48,7 @@ impl Root {
         })
     }
 
-    /// The place a recorded path stands for; an error when it is not below this root.
+    /// Parses a recorded path; an error if it is not below this root.
     pub(crate) fn managed(&self, path: &AbsPath) -> Result<Place> {
         let unmanaged = || Error::Unmanaged {
             path: path.as_str().into(),
@@ -70,7 +70,7 @@ impl Root {
             .to_str()
             .and_then(|s| s.parse().ok())
             .ok_or_else(unmanaged)?;
-        // A link in the way would lead out of the root.
+        // A link here would lead out of the root.
         let parent = self.0.join(tenant.as_str());
         if fs::symlink_metadata(&parent).is_ok_and(|m| m.is_symlink()) {
             return Err(unmanaged());
@@ -82,7 +82,7 @@ impl Root {
         Lock::acquire(&self.own(".locks", place), PATIENCE)
     }
 
-    /// Where a workspace is put together before it is moved to its place.
+    /// Where a workspace is assembled before it is moved to its folder.
     pub(crate) fn making(&self, place: &Place) -> PathBuf {
         self.own(".making", place)
     }
@@ -93,8 +93,8 @@ impl Root {
             .join(format!("{}.{}", place.tenant, place.session))
     }
 
-    /// Removes a folder of ours: away from its place at once, then piece by piece, so that an interrupted
-    /// removal never leaves half a workspace that looks like work.
+    /// Removes a folder: first renames it, then deletes it, so that an interrupted removal never leaves a partial
+    /// workspace that looks like work.
     pub(crate) fn remove(&self, place: &Place, folder: &Path) -> Result<()> {
         self.put_away(place, folder)?;
         self.empty_trash(place)
@@ -107,34 +107,34 @@ impl Root {
         gone(move_to(folder, &trash)).map_err(Error::io("remove", folder))
     }
 
-    /// Whether a removal was cut short after its first half.
+    /// Whether a removal was interrupted after its first half.
     pub(crate) fn has_trash(&self, place: &Place) -> bool {
         fs::symlink_metadata(self.own(".trash", place)).is_ok()
     }
 
-    /// Completes a removal that was cut short.
+    /// Completes an interrupted removal.
     pub(crate) fn empty_trash(&self, place: &Place) -> Result<()> {
         erase(&self.own(".trash", place))
     }
 
-    /// Takes away what is empty: the tenant's folder and the book-keeping.
+    /// Removes empty folders: the tenant's and those for bookkeeping.
     pub(crate) fn tidy(&self, place: &Place) {
         for folder in [place.tenant.as_str(), ".trash", ".making"] {
-            // It stays if others are in it.
+            // Fails if others are in it.
             drop(fs::remove_dir(self.0.join(folder)));
         }
     }
 }
 
-/// How often a folder is made again that others tidy away.
+/// Attempts to make a folder that others concurrently remove.
 const TRIES: usize = 1000;
 
-/// Makes a folder of ours. Whoever removes a workspace at the same time may tidy an empty one away again.
+/// Makes a folder. A concurrent removal of a workspace may remove it again while it is empty.
 pub(crate) fn make(folder: &Path) -> io::Result<()> {
     let mut made = fs::create_dir_all(folder);
     for _ in 0..TRIES {
         match &made {
-            // It was there, and is there no longer.
+            // A parent existed and was removed meanwhile.
             Err(e)
                 if matches!(
                     e.kind(),
@@ -149,7 +149,7 @@ pub(crate) fn make(folder: &Path) -> io::Result<()> {
     made
 }
 
-/// Moves a folder into one of ours, which is made where it is missing.
+/// Moves a folder, making the target's parent if needed.
 pub(crate) fn move_to(folder: &Path, place: &Path) -> io::Result<()> {
     let mut moved = Ok(());
     for _ in 0..TRIES {
@@ -158,7 +158,7 @@ pub(crate) fn move_to(folder: &Path, place: &Path) -> io::Result<()> {
         }
         moved = fs::rename(folder, place);
         match &moved {
-            // Fails if it is the folder itself that is not there.
+            // Fails if the folder itself does not exist.
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 fs::symlink_metadata(folder)?;
             }
@@ -168,7 +168,7 @@ pub(crate) fn move_to(folder: &Path, place: &Path) -> io::Result<()> {
     moved
 }
 
-/// Removes a folder and everything in it, read-only folders too. Links are removed, not followed.
+/// Deletes a folder with its content, including read-only folders. Deletes links without following them.
 pub(crate) fn erase(folder: &Path) -> Result<()> {
     let remove = || match fs::symlink_metadata(folder) {
         Ok(m) if m.is_dir() => fs::remove_dir_all(folder),
@@ -186,7 +186,7 @@ pub(crate) fn erase(folder: &Path) -> Result<()> {
 
 fn gone(result: io::Result<()>) -> io::Result<()> {
     match result {
-        // A file where a folder of the path was means that it is gone too.
+        // A file in place of a parent folder means that the folder is gone too.
         Err(e)
             if matches!(
                 e.kind(),
@@ -199,7 +199,7 @@ fn gone(result: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Module caches are often read-only; what cannot be opened up is reported by the removal that follows.
+/// Makes folders writable, because module caches are often read-only; the next removal reports a failure.
 fn open_up(folder: &Path) {
     drop(fs::set_permissions(
         folder,
@@ -217,12 +217,12 @@ pub(crate) fn abs(path: &Path) -> Result<AbsPath> {
     Ok(path.to_string_lossy().parse()?)
 }
 
-/// Whether two paths name the same folder, existing or not; links above it do not matter.
+/// Whether two paths name the same folder, existing or not; symlinks above it are resolved.
 pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
     one == other || real(one) == real(other)
 }
 
-/// A folder that many are compared with.
+/// A folder to compare many others with.
 #[derive(Debug)]
 pub(crate) struct Real<'a> {
     given: &'a Path,

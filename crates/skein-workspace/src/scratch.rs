@@ -1,8 +1,8 @@
-//! A repository of our own around somebody's work tree, with a copy of its index.
+//! A scratch repository around a user's work tree, with a copy of its index.
 //!
-//! It has the objects of the repository and nothing else of it: no settings, attributes, hooks, filters, remotes
-//! or replacements, and none of the user's either. So git reads and writes bytes as they are, and the index of
-//! the work tree stays untouched.
+//! It uses the objects of the repository and nothing else: no settings, attributes, hooks, filters, remotes or
+//! replacements, neither the repository's nor the user's. So git reads and writes bytes unchanged, and the index of the
+//! work tree stays untouched.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
 use crate::error::Error;
-use crate::git::Call;
+use crate::git::GitCommand;
 use crate::provider::Result;
 use crate::repo::Repo;
 use crate::root::erase;
@@ -21,17 +21,16 @@ use crate::state::Entries;
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// A name for something of ours in a git directory that no other thread or process uses. [`sweep`] knows by it
-/// which process it was.
+/// A name in a git directory that is unique among threads and processes. [`sweep`] finds the process id in it.
 pub(crate) fn unique(name: &str, kind: &str) -> String {
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     format!("skein-{name}.{}.{number}.{kind}", std::process::id())
 }
 
-/// This file has the last word on attributes, so nothing is converted.
+/// This file overrides all attributes, so nothing is converted.
 const NO_CONVERSION: &str = "* -text !eol !crlf -ident !filter !working-tree-encoding\n";
 
-/// Removed when dropped; one left by a crash is removed by the next.
+/// Removed when dropped; a later one removes what a crash left.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     dir: PathBuf,
@@ -79,7 +78,7 @@ impl Scratch {
         Ok(scratch)
     }
 
-    /// A split index is of no use without the files it builds on.
+    /// A split index needs the shared files it builds on.
     fn copy_shared(&self, from: &Path) -> io::Result<()> {
         for entry in fs::read_dir(from)? {
             let name = entry?.file_name();
@@ -94,12 +93,12 @@ impl Scratch {
         self.dir.join("index")
     }
 
-    /// A folder in it, for files.
+    /// A folder for files.
     pub(crate) fn folder(&self) -> PathBuf {
         self.dir.join("files")
     }
 
-    pub(crate) fn call<'a>(&self, repo: &Repo<'a>, subcommand: &str) -> Call<'a> {
+    pub(crate) fn call<'a>(&self, repo: &Repo<'a>, subcommand: &str) -> GitCommand<'a> {
         repo.git
             .write(&repo.folder, subcommand)
             .setting("core.splitIndex=false")
@@ -121,7 +120,7 @@ impl Scratch {
             .index(&self.index())
     }
 
-    /// Makes git look at files it was told not to look at.
+    /// Clears flags that make git skip files.
     pub(crate) fn uncover(&self, repo: &Repo<'_>, entries: &Entries) -> Result<()> {
         let hidden = entries.hidden();
         if hidden.is_empty() {
@@ -137,19 +136,19 @@ impl Scratch {
     }
 
     pub(crate) fn write_tree(&self, repo: &Repo<'_>) -> Result<String> {
-        // What a partial clone has not fetched is at its remote.
+        // The remote has what a partial clone has not fetched.
         self.call(repo, "write-tree").arg("--missing-ok").text()
     }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What stays is removed by the next.
+        // A later one removes what remains.
         drop(erase(&self.dir));
     }
 }
 
-/// Removes what processes of ours that are gone left in a git directory.
+/// Removes what dead processes of Skein left in a git directory.
 fn sweep(dir: &Path) {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -165,7 +164,7 @@ fn sweep(dir: &Path) {
     }
 }
 
-/// With its time: git compares it with the files' to know which of them it must read again.
+/// Preserves the time, which git compares with the files' times to decide which ones it must read.
 fn copy_with_time(from: &Path, to: &Path) -> io::Result<()> {
     let time = fs::metadata(from)?.modified()?;
     fs::copy(from, to)?;

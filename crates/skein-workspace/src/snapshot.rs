@@ -1,18 +1,18 @@
-//! A commit of everything a work tree holds, made without touching its files or its index.
+//! A commit of the whole content of a work tree, made without touching its files or its index.
 //!
-//! Its tree is the files as they are, byte for byte: tracked, untracked, changed copies of ignored ones, and the
-//! files of repositories inside. Other ignored files are left out, since they can be made again. Its first parent
-//! is the head; the others keep what the tree cannot show, and the message says which is which:
+//! Its tree contains the files byte for byte: tracked, untracked, changed copies of ignored ones, and the files of
+//! nested repositories. Other ignored files are omitted, because they can be rebuilt. Its first parent is the head;
+//! the other parents keep what the tree cannot show, and the message names their purposes:
 //! - `Index`: the staged state.
 //! - `Raw`: files that a checkout by git would change (line ends, filters).
-//! - `State`: what only the git directory and the index know, see `git_dir`.
-//! - `Nested`: the snapshot of a repository inside, with the path it stands at.
-//! - `Ref`, `Tag`: a branch, stash or tag of a repository that goes with the folder, or a ref of the worktree.
+//! - `State`: what only the git directory and the index contain, see `git_dir`.
+//! - `Nested`: the snapshot of a nested repository, with its path.
+//! - `Ref`, `Tag`: a branch, stash or tag of a repository that is removed with the folder, or a ref of the worktree.
 //! - `Module`: what the repository of a submodule that is not checked out has and its remote has not.
 //! - `Loose`: what an operation in progress refers to.
 //!
-//! git compares the files through a [`Lens`] and reads them in a [`Scratch`] repository, so that neither settings
-//! hide anything nor programs of the repository run.
+//! git compares files through [`StrictGit`] and reads them in a [`Scratch`] repository, so that settings hide nothing
+//! and no program of the repository runs.
 
 mod files;
 mod raw;
@@ -25,7 +25,6 @@ use crate::error::Error;
 use crate::git::{self, Git};
 use crate::git_dir;
 use crate::inside::{self, Module};
-use crate::lens::Lens;
 use crate::lfs;
 use crate::loose::{self, Project};
 use crate::note::{Note, Part};
@@ -33,19 +32,19 @@ use crate::provider::Result;
 use crate::repo::Repo;
 use crate::scratch::Scratch;
 use crate::state::{Entries, Refs, head_branch, in_progress};
+use crate::strict_git::StrictGit;
 
 use files::add_files;
 use raw::raw;
 
-/// What a snapshot is made for.
 #[derive(Clone, Debug)]
-pub(crate) struct Order<'a> {
-    /// Tells its temporary files apart from others'; part of the message.
+pub(crate) struct SnapshotRequest<'a> {
+    /// Part of the message and of the names of temporary files.
     pub(crate) name: &'a str,
     pub(crate) seconds: i64,
-    /// Written into it, so that who asked finds it again.
+    /// Recorded in the snapshot, so that the saga finds it again.
     pub(crate) saga: Option<&'a SagaId>,
-    /// What stays when the workspace goes.
+    /// The repository that remains when the workspace is removed.
     pub(crate) project: Project<'a>,
 }
 
@@ -53,15 +52,19 @@ pub(crate) struct Order<'a> {
 pub(crate) struct Snapshot {
     pub(crate) commit: CommitId,
     pub(crate) tree: String,
-    /// Whether it keeps anything that would not stay without it.
+    /// Whether it keeps anything that would be lost without it.
     pub(crate) needed: bool,
 }
 
-pub(crate) fn take(repo: &Repo<'_>, refs: Refs<'_>, order: &Order<'_>) -> Result<Snapshot> {
+pub(crate) fn take(
+    repo: &Repo<'_>,
+    refs: Refs<'_>,
+    request: &SnapshotRequest<'_>,
+) -> Result<Snapshot> {
     let entries = Entries::read(repo)?;
     let head = repo.find_ref("HEAD")?;
     let mut note = Note {
-        saga: order.saga.cloned(),
+        saga: request.saga.cloned(),
         head: head_branch(repo)?,
         commit: head.clone(),
         in_progress: in_progress(repo),
@@ -72,27 +75,37 @@ pub(crate) fn take(repo: &Repo<'_>, refs: Refs<'_>, order: &Order<'_>) -> Result
         Some(head) => tree_of(repo, head)?,
         None => empty_tree(repo)?,
     };
-    let staged = staged_tree(repo, &entries, order)?;
-    let lens = Lens::of(repo)?;
-    let files = Scratch::copy(repo, order.name)?;
-    let found = add_files(repo, &lens, &files, &entries, &head_tree, &staged, order)?;
+    let staged = staged_tree(repo, &entries, request)?;
+    let strict = StrictGit::of(repo)?;
+    let files = Scratch::copy(repo, request.name)?;
+    let found = add_files(
+        repo, &strict, &files, &entries, &head_tree, &staged, request,
+    )?;
     let tree = files.write_tree(repo)?;
     let mut needed = tree != head_tree
         || note.in_progress.is_some()
-        || !found.besides.odd.is_empty()
+        || !found.extras.odd.is_empty()
         || git_dir::has_own_settings(repo);
     if staged != head_tree {
         needed = true;
         let parents: Vec<&CommitId> = head.iter().collect();
-        let commit = commit(repo, &staged, &parents, "skein: what was staged", order)?;
+        let commit = commit(repo, &staged, &parents, "skein: what was staged", request)?;
         note.parts.push((commit, Part::Index));
     }
-    if let Some(commit) = raw(repo, &lens, &files, &head_tree, &tree, &found.nested, order)? {
+    if let Some(commit) = raw(
+        repo,
+        &strict,
+        &files,
+        &head_tree,
+        &tree,
+        &found.nested,
+        request,
+    )? {
         note.parts.push((commit, Part::Raw));
     }
-    if let Some(tree) = git_dir::tree(repo, order.name, &entries, &found.besides)? {
+    if let Some(tree) = git_dir::tree(repo, request.name, &entries, &found.extras)? {
         let text = "skein: what only the git directory knows";
-        let commit = commit(repo, &tree, &[], text, order)?;
+        let commit = commit(repo, &tree, &[], text, request)?;
         note.parts.push((commit, Part::State));
     }
     for (path, commit) in found.nested {
@@ -103,7 +116,7 @@ pub(crate) fn take(repo: &Repo<'_>, refs: Refs<'_>, order: &Order<'_>) -> Result
         note.parts.push((commit, Part::Loose));
     }
     for module in inside::modules(repo)? {
-        if let Some(commit) = keep_module(repo, &module, order)? {
+        if let Some(commit) = keep_module(repo, &module, request)? {
             needed = true;
             note.parts.push((commit, Part::Module(module.name)));
         }
@@ -117,31 +130,35 @@ pub(crate) fn take(repo: &Repo<'_>, refs: Refs<'_>, order: &Order<'_>) -> Result
     if let Some(head) = &head {
         needed |= !is_kept(repo, refs, &note, head)?;
     }
-    let text = note.write(order.name);
+    let text = note.write(request.name);
     Ok(Snapshot {
-        commit: commit(repo, &tree, &parents(&head, &note), &text, order)?,
+        commit: commit(repo, &tree, &parents(&head, &note), &text, request)?,
         tree,
         needed,
     })
 }
 
-/// The tree of everything a work tree holds, for comparing.
-fn tree(repo: &Repo<'_>, order: &Order<'_>) -> Result<String> {
+/// The tree of the whole content of a work tree, for comparison.
+fn tree(repo: &Repo<'_>, request: &SnapshotRequest<'_>) -> Result<String> {
     let entries = Entries::read(repo)?;
-    let staged = staged_tree(repo, &entries, order)?;
-    let lens = Lens::of(repo)?;
-    let files = Scratch::copy(repo, order.name)?;
-    add_files(repo, &lens, &files, &entries, &staged, &staged, order)?;
+    let staged = staged_tree(repo, &entries, request)?;
+    let strict = StrictGit::of(repo)?;
+    let files = Scratch::copy(repo, request.name)?;
+    add_files(repo, &strict, &files, &entries, &staged, &staged, request)?;
     files.write_tree(repo)
 }
 
-fn staged_tree(repo: &Repo<'_>, entries: &Entries, order: &Order<'_>) -> Result<String> {
-    let staged = Scratch::copy(repo, order.name)?;
+fn staged_tree(
+    repo: &Repo<'_>,
+    entries: &Entries,
+    request: &SnapshotRequest<'_>,
+) -> Result<String> {
+    let staged = Scratch::copy(repo, request.name)?;
     if entries.unmerged.is_empty() {
         return staged.write_tree(repo);
     }
-    // A tree has no room for conflicts: our side stands for them, or theirs where we have none. The work
-    // tree's version is in the snapshot itself.
+    // A tree cannot contain conflicts, so it gets our side, or theirs if we have none. The snapshot itself contains
+    // the work tree's version.
     let mut input = Vec::new();
     for (i, entry) in entries.unmerged.iter().enumerate() {
         let others = &entries.unmerged[..i];
@@ -164,17 +181,17 @@ fn staged_tree(repo: &Repo<'_>, entries: &Entries, order: &Order<'_>) -> Result<
     staged.write_tree(repo)
 }
 
-/// A submodule that is not checked out has no files, but may have commits of its own.
+/// A submodule that is not checked out has no files, but may have commits.
 pub(crate) fn keep_module(
     repo: &Repo<'_>,
     module: &Module,
-    order: &Order<'_>,
+    request: &SnapshotRequest<'_>,
 ) -> Result<Option<CommitId>> {
     let inner = module.repo();
     if loose::count(&inner, Refs::Remote)? == 0 {
         return Ok(None);
     }
-    // Its history ends somewhere, so it cannot be given on.
+    // Its history is incomplete, so it cannot be fetched.
     if inner.common.join("shallow").exists() {
         return Err(Error::HoldsWork {
             path: inner.folder,
@@ -183,7 +200,7 @@ pub(crate) fn keep_module(
     }
     let head = inner.find_ref("HEAD")?;
     let note = Note {
-        saga: order.saga.cloned(),
+        saga: request.saga.cloned(),
         head: head_branch(&inner)?,
         commit: head.clone(),
         in_progress: None,
@@ -194,8 +211,8 @@ pub(crate) fn keep_module(
         Some(head) => tree_of(&inner, head)?,
         None => empty_tree(&inner)?,
     };
-    let text = note.write(order.name);
-    let kept = commit(&inner, &tree, &parents(&head, &note), &text, order)?;
+    let text = note.write(request.name);
+    let kept = commit(&inner, &tree, &parents(&head, &note), &text, request)?;
     fetch(repo, &inner.common, kept.as_str())?;
     lfs::share(&inner, repo)?;
     Ok(Some(kept))
@@ -211,15 +228,15 @@ fn parents<'a>(head: &'a Option<CommitId>, note: &'a Note) -> Vec<&'a CommitId> 
     parents
 }
 
-/// Brings a commit, or what a refspec names, from one repository on this disk into another.
+/// Fetches a commit, or a refspec, from another repository on this disk.
 pub(crate) fn fetch(into: &Repo<'_>, from: &Path, what: &str) -> Result<()> {
     into.git
         .write(&into.folder, "fetch")
         .setting("protocol.file.allow=always")
-        // Any commit may be asked for by its id, so none needs a ref for the way.
+        // Allows fetching any commit by its id, without a ref.
         .setting("protocol.version=2")
         .setting("core.fsync=all")
-        // What is odd about somebody's objects is no reason to lose them.
+        // Malformed objects must not be lost either.
         .setting("fetch.fsckObjects=false")
         .setting("transfer.fsckObjects=false")
         .args([
@@ -236,11 +253,11 @@ pub(crate) fn fetch(into: &Repo<'_>, from: &Path, what: &str) -> Result<()> {
     Ok(())
 }
 
-/// Reads history as it is, whatever stands for it, and from a submodule whose work tree is gone.
+/// Reads the real history, ignoring grafts and replacements, and works for a submodule without a work tree.
 const UPLOAD_PACK: &str = "--upload-pack=env GIT_WORK_TREE=/ GIT_GRAFT_FILE=/dev/null \
     GIT_NO_REPLACE_OBJECTS=1 git -c core.hooksPath=/dev/null -c advice.graftFileDeprecated=false -c uploadpack.allowAnySHA1InWant=true upload-pack";
 
-/// Whether the head's commit stays without a snapshot.
+/// Whether the head's commit remains without a snapshot.
 fn is_kept(repo: &Repo<'_>, refs: Refs<'_>, note: &Note, head: &CommitId) -> Result<bool> {
     if refs.is_shared() && note.head.is_some() {
         return Ok(true);
@@ -280,10 +297,10 @@ fn commit(
     tree: &str,
     parents: &[&CommitId],
     text: &str,
-    order: &Order<'_>,
+    request: &SnapshotRequest<'_>,
 ) -> Result<CommitId> {
     let call = repo.git.write(&repo.folder, "commit-tree");
-    let mut call = signed(call, order.seconds)
+    let mut call = signed(call, request.seconds)
         .setting("core.fsync=all")
         .arg(tree);
     for parent in parents {
@@ -292,8 +309,8 @@ fn commit(
     Ok(call.input(text.as_bytes().to_vec()).text()?.parse()?)
 }
 
-/// Our own name and time: the user may have none, and the time is the caller's.
-pub(crate) fn signed(call: git::Call<'_>, seconds: i64) -> git::Call<'_> {
+/// Sets Skein's own name and the caller's time, because the user may have no identity configured.
+pub(crate) fn signed(call: git::GitCommand<'_>, seconds: i64) -> git::GitCommand<'_> {
     let date = format!("@{} +0000", seconds.max(0));
     call.setting("i18n.commitEncoding=UTF-8")
         .env("GIT_AUTHOR_NAME", "Skein")
@@ -304,7 +321,7 @@ pub(crate) fn signed(call: git::Call<'_>, seconds: i64) -> git::Call<'_> {
         .env("GIT_COMMITTER_DATE", &date)
 }
 
-/// The difference between a commit and the files as they are.
+/// The difference between a commit and the present files.
 pub(crate) fn diff(
     git: &Git,
     repo: &Repo<'_>,
@@ -314,13 +331,13 @@ pub(crate) fn diff(
     stat: bool,
 ) -> Result<String> {
     const MOST: usize = 16 << 20;
-    let order = Order {
+    let request = SnapshotRequest {
         name,
         seconds: 0,
         saga: None,
         project: Project::of(repo, refs),
     };
-    let tree = tree(repo, &order)?;
+    let tree = tree(repo, &request)?;
     let base = match base {
         Some(base) => base.to_string(),
         None => match repo.find_ref("HEAD")? {
@@ -328,7 +345,7 @@ pub(crate) fn diff(
             None => empty_tree(repo)?,
         },
     };
-    let said = git
+    let output = git
         .read(&repo.folder, "diff-tree")
         .args([
             "-r",
@@ -342,9 +359,9 @@ pub(crate) fn diff(
         .args(["--end-of-options", &base, &tree])
         .most(MOST)
         .run()?;
-    let mut text = String::from_utf8_lossy(&said.stdout).into_owned();
-    if said.cut {
-        text.push_str("\n[the rest is left out]\n");
+    let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.cut {
+        text.push_str("\n[truncated]\n");
     }
     Ok(text)
 }

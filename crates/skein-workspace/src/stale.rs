@@ -1,4 +1,4 @@
-//! What is below the managed root, so that records and folders can be compared. Removes nothing.
+//! Lists what is below the managed root, to compare records with folders. Removes nothing.
 
 use std::fs;
 use std::io;
@@ -15,22 +15,21 @@ use crate::state::{self, Refs};
 
 /// A worktree of a project below the managed root.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stale {
+pub struct StaleWorktree {
     pub tenant: String,
     pub session: SessionId,
     pub path: AbsPath,
-    /// What it holds; none when only git's registration is left, or it cannot be looked at.
+    /// Its content; none if only git's registration is left, or it cannot be inspected.
     pub contents: Option<Contents>,
-    /// Whether the folder is there.
     pub present: bool,
 }
 
-/// The project's worktrees below the root. Which of them no record knows is for the caller to say.
-pub fn stale(root: &Path, project: &AbsPath) -> Result<Vec<Stale>> {
+/// The project's worktrees below the root. The caller decides which of them have no record.
+pub fn stale(root: &Path, project: &AbsPath) -> Result<Vec<StaleWorktree>> {
     stale_with(&Git::default(), root, project)
 }
 
-pub fn stale_with(git: &Git, root: &Path, project: &AbsPath) -> Result<Vec<Stale>> {
+pub fn stale_with(git: &Git, root: &Path, project: &AbsPath) -> Result<Vec<StaleWorktree>> {
     let repo = Repo::open(git, project.as_str())?;
     let real = root.canonicalize().unwrap_or_else(|_| root.to_owned());
     let mut found = Vec::new();
@@ -38,7 +37,7 @@ pub fn stale_with(git: &Git, root: &Path, project: &AbsPath) -> Result<Vec<Stale
         let Some(folder) = registration.folder else {
             continue;
         };
-        // git writes real paths; the record has the root as it was given.
+        // git stores real paths; the record has the root as configured.
         let Ok(rest) = folder
             .strip_prefix(&real)
             .or_else(|_| folder.strip_prefix(root))
@@ -57,7 +56,7 @@ pub fn stale_with(git: &Git, root: &Path, project: &AbsPath) -> Result<Vec<Stale
                 .map(|look| look.contents),
             false => None,
         };
-        found.push(Stale {
+        found.push(StaleWorktree {
             tenant: place.tenant.to_string(),
             session: place.session,
             path,
@@ -69,7 +68,7 @@ pub fn stale_with(git: &Git, root: &Path, project: &AbsPath) -> Result<Vec<Stale
     Ok(found)
 }
 
-/// Every workspace's folder below the root: tenant, session, path.
+/// Every workspace folder below the root: tenant, session, path.
 pub fn managed(root: &Path) -> Result<Vec<(String, SessionId, AbsPath)>> {
     let mut found = Vec::new();
     for tenant in names(root)? {
@@ -89,7 +88,7 @@ pub fn managed(root: &Path) -> Result<Vec<(String, SessionId, AbsPath)>> {
     Ok(found)
 }
 
-/// The folders in a folder, links not counted.
+/// The folders in a folder, without links.
 fn names(folder: &Path) -> Result<Vec<String>> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,

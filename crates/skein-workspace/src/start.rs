@@ -1,4 +1,4 @@
-//! What a workspace starts with: a new branch, its branch as it is, or a backup.
+//! The start of a workspace: a new branch, its existing branch, or a backup.
 
 use skein_domain::{BranchName, CommitId, Workspace, WorkspaceState};
 
@@ -10,7 +10,7 @@ use crate::restore::Kept;
 use crate::root::Place;
 use crate::state::Refs;
 
-/// What the head is to be.
+/// The intended head.
 #[derive(Clone, Debug)]
 pub(crate) enum Head {
     New(BranchName, CommitId),
@@ -21,16 +21,16 @@ pub(crate) enum Head {
 #[derive(Debug)]
 pub(crate) struct Start {
     pub(crate) head: Head,
-    /// Files to bring back, uncommitted.
+    /// Uncommitted files to restore.
     pub(crate) kept: Option<Kept>,
     pub(crate) note: Option<String>,
 }
 
-/// What is there of a workspace whose folder is not.
+/// The refs that exist for a workspace without a folder.
 #[derive(Debug)]
 pub(crate) struct Traces {
     tip: Option<CommitId>,
-    /// The backup that belongs back into the folder.
+    /// The backup to restore into the folder.
     pub(crate) left: Option<CommitId>,
     base: Option<CommitId>,
 }
@@ -59,8 +59,7 @@ fn branch_of<'a>(place: &Place, workspace: &'a Workspace) -> Result<&'a BranchNa
     })
 }
 
-/// `repo` is the project's. With other refs than [`Refs::Shared`] the workspace has branches of its own, which the project's do
-/// not bind.
+/// `repo` is the project's. Without [`Refs::Shared`] the workspace has its own branches, independent of the project's.
 pub(crate) fn start(
     repo: &Repo<'_>,
     refs: Refs<'_>,
@@ -94,7 +93,7 @@ pub(crate) fn start(
     }
 }
 
-/// Nothing says which backup belongs back into the folder, so none is applied; the user can look at the newest.
+/// No ref names the backup to restore, so none is applied; the note tells the user how to see the newest one.
 fn from_branch(repo: &Repo<'_>, place: &Place, branch: &BranchName) -> Result<String> {
     let mut note = format!("rebuilt from branch {branch}");
     if let Some(name) = backup::newest_ref(repo, &place.session)? {
@@ -114,7 +113,7 @@ fn first(
 ) -> Result<Start> {
     let head = match tip {
         None => Head::New(branch.clone(), base),
-        // Made by a call that was cut short; anybody else's would be somewhere else.
+        // Made by an interrupted call; another branch of that name would be at another commit.
         Some(tip) if !workspace.branch_made || tip == base => Head::Branch(branch.clone()),
         Some(_) => {
             return Err(Error::BranchExists {
@@ -168,11 +167,11 @@ fn from_left(
             Head::Branch(branch.clone())
         }
         (Some(head), _) => other_head(repo, was_on.as_deref(), head)?,
-        // It was on a branch without commits, which its head is set to once the files are back.
+        // It was on a branch without commits; its head is set after the files are restored.
         (None, Some(_)) => Head::Branch(branch.clone()),
         (None, None) => Head::Detached(base()?),
     };
-    let mut note = "uncommitted work is back from its backup".to_owned();
+    let mut note = "uncommitted work is restored from its backup".to_owned();
     if let Some(what) = &kept.note.in_progress {
         note.push_str(&format!("; a {what} is in progress, as it was"));
     }
@@ -183,7 +182,7 @@ fn from_left(
     })
 }
 
-/// It was not on its own branch: on another, if that is still as it was, else detached.
+/// It was not on its own branch: uses the other branch if that is unchanged, else a detached head.
 fn other_head(repo: &Repo<'_>, was_on: Option<&str>, head: &CommitId) -> Result<Head> {
     let branch = was_on.and_then(|name| name.strip_prefix("refs/heads/"));
     if let Some(branch) = branch.and_then(|b| b.parse::<BranchName>().ok())
@@ -195,7 +194,7 @@ fn other_head(repo: &Repo<'_>, was_on: Option<&str>, head: &CommitId) -> Result<
     Ok(Head::Detached(head.clone()))
 }
 
-/// The branch is gone: taken away by us because it held nothing, or by somebody.
+/// The branch is gone: Skein removed it because it was empty, or someone else did.
 fn without_branch(
     repo: &Repo<'_>,
     place: &Place,
@@ -224,6 +223,6 @@ fn without_branch(
     Ok(Start {
         head: Head::New(branch.clone(), base?),
         kept: None,
-        note: Some(format!("branch {branch} begins anew at its base")),
+        note: Some(format!("branch {branch} starts again at its base")),
     })
 }

@@ -1,5 +1,4 @@
-//! What a work tree holds: its index read entry by entry, what is half-way, what lies in repositories
-//! inside it.
+//! The content of a work tree: its index entry by entry, operations in progress, and nested repositories.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs;
@@ -7,23 +6,23 @@ use std::path::{Path, PathBuf};
 
 use crate::git;
 use crate::git_dir;
-use crate::inside::{self, DotGit, Found};
-use crate::lens::Lens;
+use crate::inside::{self, DotGit, Nested};
 use crate::loose::{self, Project};
 use crate::provider::{Contents, Result};
 use crate::repo::Repo;
 use crate::scratch::Scratch;
+use crate::strict_git::StrictGit;
 
-/// What of the index needs care.
+/// The index entries that need special care.
 #[derive(Debug, Default)]
 pub(crate) struct Entries {
-    /// Where other repositories are checked out, submodules for the most part, and at which commit.
+    /// Paths of submodules and other nested repositories, with their commits.
     pub(crate) links: BTreeMap<PathBuf, String>,
-    /// Files git was told to take for unchanged.
+    /// Files with the flag `assume-unchanged`.
     pub(crate) assumed: Vec<Vec<u8>>,
-    /// Files git was told not to look at, whether they are on the disk or not.
+    /// Files with the flag `skip-worktree`, whether they exist or not.
     pub(crate) skipped: Vec<Vec<u8>>,
-    /// Of those, the ones that are on the disk all the same.
+    /// Those of them that exist on disk.
     pub(crate) skipped_present: Vec<Vec<u8>>,
     pub(crate) unmerged: Vec<Unmerged>,
 }
@@ -38,7 +37,7 @@ pub(crate) struct Unmerged {
 }
 
 impl Unmerged {
-    /// As `update-index --index-info` reads it.
+    /// The input line of `update-index --index-info`.
     pub(crate) fn line(&self) -> Vec<u8> {
         let head = format!("{} {} {}\t", self.mode, self.object, self.stage);
         [head.as_bytes(), &self.path].concat()
@@ -47,14 +46,14 @@ impl Unmerged {
 
 impl Entries {
     pub(crate) fn read(repo: &Repo<'_>) -> Result<Self> {
-        let said = repo
+        let output = repo
             .git
             .read(&repo.folder, "ls-files")
             .args(["--stage", "-v", "-z"])
             .most(1 << 30)
             .run()?;
         let mut entries = Self::default();
-        for line in said.parts() {
+        for line in output.parts() {
             entries.take(line, &repo.folder);
         }
         Ok(entries)
@@ -97,7 +96,7 @@ impl Entries {
         }
     }
 
-    /// Paths on the disk that git does not look at, as `-z` input.
+    /// Existing paths that git skips, as `-z` input.
     pub(crate) fn hidden(&self) -> Vec<u8> {
         let absent: HashSet<&Vec<u8>> = self.skipped.iter().collect();
         let assumed = self.assumed.iter().filter(|path| !absent.contains(path));
@@ -108,13 +107,13 @@ impl Entries {
     }
 }
 
-/// Paths as git takes and gives them with `-z`.
+/// Paths in git's `-z` form.
 pub(crate) fn nul_ended<'a>(paths: impl IntoIterator<Item = &'a Vec<u8>>) -> Vec<u8> {
     let ended = |path: &'a Vec<u8>| path.iter().copied().chain([0]);
     paths.into_iter().flat_map(ended).collect()
 }
 
-/// Files of a git directory that mean an operation is half-way.
+/// Files of a git directory that indicate an operation in progress.
 const HALF_WAY: [(&str, &str); 7] = [
     ("rebase-merge", "rebase"),
     ("rebase-apply", "rebase"),
@@ -132,7 +131,7 @@ pub(crate) fn in_progress(repo: &Repo<'_>) -> Option<String> {
         .map(|(_, what)| (*what).to_owned())
 }
 
-/// The branch that is checked out; none when the head is detached.
+/// The checked-out branch; none if the head is detached.
 pub(crate) fn head_branch(repo: &Repo<'_>) -> Result<Option<String>> {
     repo.git
         .read(&repo.folder, "symbolic-ref")
@@ -140,17 +139,17 @@ pub(crate) fn head_branch(repo: &Repo<'_>) -> Result<Option<String>> {
         .find()
 }
 
-/// Whose refs a work tree's commits are kept by.
+/// Which refs keep a work tree's commits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Refs<'a> {
-    /// The project's repository: its branches outlive the folder.
+    /// Those of the project's repository, which outlive the folder.
     Shared,
-    /// Its own, which go with the folder; what its remotes have is safe.
+    /// Its own, which are removed with the folder; what its remotes have is safe.
     Remote,
-    /// Its own, which go with the folder: only what the project's repository has is safe.
+    /// Its own, which are removed with the folder; only what the project's repository has is safe.
     Nested(Project<'a>),
-    /// Its own, as a clone of the project's repository: only what that one has is safe. What the clone says of
-    /// other remotes may be stale or made up.
+    /// Its own, as a clone of the project's repository; only what that repository has is safe. Refs of other remotes
+    /// may be outdated or invented.
     Cloned,
 }
 
@@ -161,18 +160,23 @@ impl Refs<'_> {
 }
 
 #[derive(Debug)]
-pub(crate) struct Look {
+pub(crate) struct Inspection {
     pub(crate) contents: Contents,
-    /// What would be lost with the folder, in words.
+    /// Descriptions of what would be lost with the folder.
     pub(crate) work: Vec<String>,
 }
 
-/// Looks at a workspace and the repositories inside it.
-pub(crate) fn look(repo: &Repo<'_>, refs: Refs<'_>, name: &str) -> Result<Look> {
+/// Inspects a workspace and its nested repositories.
+pub(crate) fn look(repo: &Repo<'_>, refs: Refs<'_>, name: &str) -> Result<Inspection> {
     look_within(repo, refs, Project::of(repo, refs), name)
 }
 
-fn look_within(repo: &Repo<'_>, refs: Refs<'_>, project: Project<'_>, name: &str) -> Result<Look> {
+fn look_within(
+    repo: &Repo<'_>,
+    refs: Refs<'_>,
+    project: Project<'_>,
+    name: &str,
+) -> Result<Inspection> {
     let entries = Entries::read(repo)?;
     let mut work = Vec::new();
     let mut loose_commits = 0;
@@ -188,16 +192,18 @@ fn look_within(repo: &Repo<'_>, refs: Refs<'_>, project: Project<'_>, name: &str
     for DotGit { path, inside } in &inside {
         let shown = path.display();
         match inside {
-            Found::Repository { inner, refs, .. } => {
+            Nested::Repository { inner, refs, .. } => {
                 let found = look_within(inner, *refs, project, name)?;
                 loose_commits += found.contents.loose_commits;
                 let found = found.work.into_iter();
                 work.extend(found.map(|w| format!("{w} in `{shown}`")));
             }
-            Found::Unreadable => {
+            Nested::Unreadable => {
                 work.push(format!("a repository in `{shown}` that git cannot read"));
             }
-            Found::Files => work.push(format!("files in `{shown}/.git`, which is no repository")),
+            Nested::Files => work.push(format!(
+                "files in `{shown}/.git`, which is not a repository"
+            )),
         }
     }
     for path in entries.links.keys() {
@@ -205,7 +211,7 @@ fn look_within(repo: &Repo<'_>, refs: Refs<'_>, project: Project<'_>, name: &str
         let empty = fs::read_dir(&folder).map_or(true, |mut entries| entries.next().is_none());
         if !empty && fs::symlink_metadata(folder.join(".git")).is_err() {
             let path = path.display();
-            work.push(format!("files in `{path}`, where a submodule belongs"));
+            work.push(format!("files in `{path}`, the folder of a submodule"));
         }
     }
     for module in inside::modules(repo)? {
@@ -214,7 +220,7 @@ fn look_within(repo: &Repo<'_>, refs: Refs<'_>, project: Project<'_>, name: &str
             loose_commits += commits;
             let name = module.name.display();
             work.push(format!(
-                "{commits} commits that nothing else holds in submodule `{name}`, which is not checked out"
+                    "{commits} commits that exist nowhere else in submodule `{name}`, which is not checked out"
             ));
         }
     }
@@ -229,12 +235,12 @@ fn look_within(repo: &Repo<'_>, refs: Refs<'_>, project: Project<'_>, name: &str
     let dirty = !work.is_empty();
     let branch = head_branch(repo)?;
     let own_commits = own_commits(repo, refs, branch.as_deref())?;
-    // A branch of the project's repository keeps its commits when the folder goes.
+    // A branch of the project's repository keeps its commits when the folder is removed.
     if own_commits > 0 && (!refs.is_shared() || branch.is_none()) {
-        work.push(format!("{own_commits} commits that nothing else holds"));
+        work.push(format!("{own_commits} commits that exist nowhere else"));
         loose_commits += own_commits;
     }
-    Ok(Look {
+    Ok(Inspection {
         contents: Contents {
             dirty,
             own_commits,
@@ -245,13 +251,13 @@ fn look_within(repo: &Repo<'_>, refs: Refs<'_>, project: Project<'_>, name: &str
     })
 }
 
-/// Files that differ from the head. What is in repositories inside is looked at there.
+/// Files that differ from the head. Nested repositories are inspected separately.
 fn changes(repo: &Repo<'_>, entries: &Entries, inside: &[DotGit<'_>], name: &str) -> Result<usize> {
     let scratch = match entries.hidden().is_empty() {
         true => None,
         false => Some(Scratch::copy(repo, name)?),
     };
-    let mut call = Lens::of(repo)?
+    let mut call = StrictGit::of(repo)?
         .call(repo, "status")
         .args(["--porcelain", "-z", "--untracked-files=all"])
         .args(["--ignore-submodules=dirty", "--no-renames"]);
@@ -259,17 +265,17 @@ fn changes(repo: &Repo<'_>, entries: &Entries, inside: &[DotGit<'_>], name: &str
         scratch.uncover(repo, entries)?;
         call = call.index(&scratch.index());
     }
-    let said = call.run()?;
-    inside::check_seen(repo, &said)?;
+    let output = call.run()?;
+    inside::check_seen(repo, &output)?;
     let inside: BTreeSet<&Path> = inside.iter().map(|found| found.path.as_path()).collect();
     let is_inside = |line: &&[u8]| {
         let folder = line.strip_prefix(b"?? ").and_then(|l| l.strip_suffix(b"/"));
         folder.is_some_and(|path| inside.contains(git::path(path).as_path()))
     };
-    Ok(said.parts().filter(|line| !is_inside(line)).count())
+    Ok(output.parts().filter(|line| !is_inside(line)).count())
 }
 
-/// Commits no other ref that stays behind holds.
+/// Commits that no other remaining ref has.
 fn own_commits(repo: &Repo<'_>, refs: Refs<'_>, branch: Option<&str>) -> Result<u64> {
     if !refs.is_shared() {
         return loose::count(repo, refs);
@@ -292,5 +298,5 @@ fn own_commits(repo: &Repo<'_>, refs: Refs<'_>, branch: Option<&str>) -> Result<
         ]);
         call.text()
     };
-    loose::number(&loose::asked_again(count)?)
+    loose::number(&loose::retry_bad_object(count)?)
 }

@@ -1,4 +1,4 @@
-//! Submodules of a fresh workspace, as far as they can be had.
+//! Submodules of a new workspace, best effort.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,26 +15,26 @@ pub(crate) fn has_any(folder: &Path) -> bool {
     folder.join(".gitmodules").is_file()
 }
 
-/// Best effort: what is missing is a note, since many tasks do without.
+/// Missing submodules only cause a note, because many tasks do not need them.
 pub(crate) fn bring(repo: &Repo<'_>, limit: Duration, lock: &Lock) -> Result<Option<String>> {
     if !has_any(&repo.folder) {
         return Ok(None);
     }
-    let said = repo
+    let output = repo
         .git
         .write(&repo.folder, "submodule")
         .args(["--quiet", "update", "--init", "--recursive"])
         .limit(limit)
         .holding(lock)
-        .said();
-    // Without it more is taken for work than is, which loses nothing.
+        .output();
+    // Without it more commits count as work, which loses nothing.
     if let Err(error) = mark_known(repo) {
-        tracing::warn!(path = %repo.folder.display(), %error, "submodules could not be looked at");
+        tracing::warn!(path = %repo.folder.display(), %error, "cannot record what the remotes of submodules have");
     }
-    match said {
-        Ok(said) if said.code == Some(0) => Ok(None),
-        Ok(said) => {
-            let text = shown(&said.stderr);
+    match output {
+        Ok(output) if output.code == Some(0) => Ok(None),
+        Ok(output) => {
+            let text = shown(&output.stderr);
             let last = text.lines().last().unwrap_or_default();
             Ok(Some(format!("submodules are incomplete: {last}")))
         }
@@ -45,7 +45,7 @@ pub(crate) fn bring(repo: &Repo<'_>, limit: Duration, lock: &Lock) -> Result<Opt
     }
 }
 
-/// What they have now is from their remotes, even where no branch of those has it.
+/// Records that the remotes have everything in the submodules, even if it is on none of their branches.
 fn mark_known(repo: &Repo<'_>) -> Result<()> {
     for link in Entries::read(repo)?.links.keys() {
         if let Inside::Repository(inner) = inside::open(repo, link)? {

@@ -1,4 +1,4 @@
-//! The default: a git worktree with a branch of its own.
+//! The default: a git worktree with its own branch.
 
 pub(crate) mod half_made;
 
@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use skein_domain::{
-    Backup, CommitId, Origin, SagaId, SessionId, Timestamp, Workspace, WorkspaceKind,
+    Backup, CommitId, SagaId, SessionId, Timestamp, Workspace, WorkspaceKind, WorkspaceOrigin,
     WorkspaceState,
 };
 
@@ -19,8 +19,10 @@ use crate::furnish;
 use crate::git::Git;
 use crate::lock::Lock;
 use crate::opened::Opened;
-use crate::options::Options;
-use crate::provider::{Contents, Furnishing, Made, Plan, Provider, Removal, Result};
+use crate::options::WorkspaceOptions;
+use crate::provider::{
+    Contents, CreatedWorkspace, Plan, Removal, Result, WorkspaceProvider, WorkspaceSetup,
+};
 use crate::repo::{Registration, Repo, folder_of};
 use crate::root::{Place, Root, abs};
 use crate::snapshot;
@@ -33,21 +35,20 @@ use half_made::Loss;
 #[derive(Debug)]
 pub struct Worktree {
     root: Root,
-    options: Options,
+    options: WorkspaceOptions,
     remotes: Remotes,
     opened: Opened,
 }
 
-/// What came of making a folder.
 struct Built {
     note: Option<String>,
-    /// The backup that was to be brought back into it.
+    /// The backup that was restored into it.
     left: Option<CommitId>,
 }
 
 impl Worktree {
-    /// `root` is the managed root: whatever of the right shape is below it is ours.
-    pub fn new(root: PathBuf, options: Options) -> Self {
+    /// `root` is the managed root; all workspaces below it belong to Skein.
+    pub fn new(root: PathBuf, options: WorkspaceOptions) -> Self {
         Self {
             root: Root::new(root),
             remotes: Remotes::new(options.fetch),
@@ -67,9 +68,9 @@ impl Worktree {
 
     fn open(&self, workspace: &Workspace) -> Result<Repo<'_>> {
         let folder = Path::new(workspace.path.as_str());
-        backup::check_there(folder)?;
+        backup::check_exists(folder)?;
         let repo = Repo::open(self.git(), folder)?;
-        // Without its own `.git` the folder would be taken for a part of whatever repository it lies in.
+        // Without its own `.git` the folder would count as part of an enclosing repository.
         if fs::symlink_metadata(folder.join(".git")).is_err() {
             return Err(Error::NotARepository {
                 path: folder.into(),
@@ -78,7 +79,7 @@ impl Worktree {
         Ok(repo)
     }
 
-    /// Takes away what earlier calls that were cut short left behind. Says what it had to rescue.
+    /// Removes what interrupted calls left. Describes what it had to rescue.
     fn clear(
         &self,
         repo: &Repo<'_>,
@@ -93,11 +94,10 @@ impl Worktree {
         self.root.empty_trash(place)?;
         Ok((!rescued.is_empty()).then(|| {
             let names = rescued.join(", ");
-            format!("the folder was gone; what git still had of it is kept in {names}")
+            format!("the folder was gone; what git still had of it is in {names}")
         }))
     }
 
-    /// Makes the folder, which is not there.
     fn build(
         &self,
         repo: &Repo<'_>,
@@ -160,8 +160,8 @@ impl Worktree {
         Ok(true)
     }
 
-    /// A folder with files that git knows nothing of any more: registered again around the files.
-    fn salvage(
+    /// Registers a folder with files again that git no longer knows.
+    fn register_again(
         &self,
         repo: &Repo<'_>,
         place: &Place,
@@ -193,12 +193,12 @@ impl Worktree {
         })?;
         half_made::bind(&registration, &place.folder)?;
         crate::root::erase(&making)?;
-        settle(repo, place, lock)
+        complete_index(repo, place, lock)
     }
 }
 
-/// Gives files that are there already an index, and adds those that are missing.
-fn settle(repo: &Repo<'_>, place: &Place, lock: &Lock) -> Result<String> {
+/// Makes an index for existing files, and adds missing files.
+fn complete_index(repo: &Repo<'_>, place: &Place, lock: &Lock) -> Result<String> {
     repo.git
         .write(&place.folder, "read-tree")
         .arg("HEAD")
@@ -208,12 +208,12 @@ fn settle(repo: &Repo<'_>, place: &Place, lock: &Lock) -> Result<String> {
         .write(&place.folder, "checkout-index")
         .args(["--all", "--quiet"])
         .holding(lock)
-        // It says no for every file that is there, which is what is wanted.
-        .said()?;
-    Ok("git had forgotten the folder; its files are as they were".into())
+        // It fails for every existing file, as intended.
+        .output()?;
+    Ok("git had lost its registration of the folder; the files are unchanged".into())
 }
 
-impl Provider for Worktree {
+impl WorkspaceProvider for Worktree {
     fn kind(&self) -> WorkspaceKind {
         WorkspaceKind::Worktree
     }
@@ -223,7 +223,7 @@ impl Provider for Worktree {
         let project = folder_of(plan.project.as_ref())?;
         let repo = self.opened.open(self.git(), project)?;
         let choice = branch::choose(&repo, &self.remotes, plan)?;
-        // One of the session's own is not there yet, so nobody has it.
+        // The session's own branch does not exist yet, so it cannot be in use.
         if plan.branch.is_some() {
             repo.check_unused(&choice.branch, &place.folder)?;
         }
@@ -236,17 +236,17 @@ impl Provider for Worktree {
             branch_made: choice.made,
             base: plan.base.clone(),
             base_commit: Some(choice.base),
-            origin: Origin::Made,
+            origin: WorkspaceOrigin::Made,
             state: WorkspaceState::Planned,
             backups: Vec::new(),
         })
     }
 
-    fn make(&self, session: &SessionId, workspace: &Workspace) -> Result<Made> {
+    fn make(&self, session: &SessionId, workspace: &Workspace) -> Result<CreatedWorkspace> {
         let ready = workspace.in_state(WorkspaceState::Ready);
         if !workspace.is_managed() {
             self.open(workspace)?;
-            return Ok(Made {
+            return Ok(CreatedWorkspace {
                 workspace: ready,
                 anew: false,
                 note: None,
@@ -265,25 +265,27 @@ impl Provider for Worktree {
             Ok(Built { note, left })
         };
         let (anew, Built { note, left }) = match half_made::find(&repo, &place)? {
-            // Found, but nobody was told of it yet, so it may lack its furniture.
-            half_made::Found::Whole => (
+            // Found, but not recorded yet, so its setup may be incomplete.
+            half_made::FolderState::Whole => (
                 workspace.state != WorkspaceState::Ready,
                 found(self.remotes.recall(&place.folder))?,
             ),
-            half_made::Found::Unsettled => (true, found(Some(settle(&repo, &place, &lock)?))?),
-            half_made::Found::Nothing => (true, self.build(&repo, &place, workspace, &lock)?),
-            half_made::Found::Files => {
-                let note = self.salvage(&repo, &place, workspace, &lock)?;
+            half_made::FolderState::Unsettled => {
+                (true, found(Some(complete_index(&repo, &place, &lock)?))?)
+            }
+            half_made::FolderState::Nothing => (true, self.build(&repo, &place, workspace, &lock)?),
+            half_made::FolderState::Files => {
+                let note = self.register_again(&repo, &place, workspace, &lock)?;
                 (true, found(Some(note))?)
             }
         };
         half_made::finish(&repo, &place)?;
-        // Whatever was in the folder when it was left is in it now. Only who has the lock leaves anything.
+        // The folder now has its former content. Only the lock's holder records a new one.
         if let Some(left) = left {
             repo.delete_ref(&left_ref, &left)?;
         }
         let notes: Vec<String> = note.into_iter().chain(rescued).collect();
-        Ok(Made {
+        Ok(CreatedWorkspace {
             workspace: ready,
             anew,
             note: (!notes.is_empty()).then(|| notes.join("; ")),
@@ -293,14 +295,14 @@ impl Provider for Worktree {
     fn furnish(
         &self,
         workspace: &Workspace,
-        furnishing: &Furnishing,
-        tell: &mut dyn FnMut(&str),
+        furnishing: &WorkspaceSetup,
+        progress: &mut dyn FnMut(&str),
     ) -> Result<()> {
         let folder = Path::new(workspace.path.as_str());
         let project = folder_of(workspace.repo.as_ref())?;
-        backup::check_there(folder)?;
-        furnish::bring(self.git(), project, folder, furnishing, tell)?;
-        furnish::set_up(folder, furnishing, tell)
+        backup::check_exists(folder)?;
+        furnish::bring(self.git(), project, folder, furnishing, progress)?;
+        furnish::set_up(folder, furnishing, progress)
     }
 
     fn look(&self, workspace: &Workspace) -> Result<Contents> {
@@ -320,7 +322,7 @@ impl Provider for Worktree {
         }
         let own = self.open(workspace)?;
         let backup = backup::keep(&own, session, workspace, saga, now)?;
-        // If somebody deletes the folder now, this is what belongs back into it.
+        // If someone deletes the folder now, this backup must be restored into it.
         if let Some(backup) = backup.as_ref().filter(|_| workspace.is_managed()) {
             let place = self.root.managed(&workspace.path)?;
             own.set_ref(&backup::left_ref(&place), &backup.commit)?;
@@ -348,7 +350,7 @@ impl Provider for Worktree {
         if let Some(registration) = repo.registration(&place.folder) {
             registration.remove()?;
         }
-        // Last: as long as it is there, the registration's loss was meant.
+        // Last: while it exists, the missing folder of the registration is intentional.
         self.root.empty_trash(&place)?;
         remove_branch(&repo, workspace)?;
         crate::root::erase(&self.root.making(&place))?;
@@ -372,7 +374,7 @@ impl Provider for Worktree {
 }
 
 impl Worktree {
-    /// Refuses what would be lost, and remembers which backup belongs back into the folder.
+    /// Refuses a removal that loses work, and records which backup to restore into the folder.
     fn leave(
         &self,
         repo: &Repo<'_>,
@@ -383,29 +385,29 @@ impl Worktree {
         let own = match self.open(workspace) {
             Ok(own) => own,
             Err(e) if removal == Removal::Discard => {
-                tracing::warn!(path = %workspace.path, error = %e, "removed without a look");
+                tracing::warn!(path = %workspace.path, error = %e, "removed without inspection");
                 return Ok(());
             }
             Err(_) if is_empty(&place.folder) => return Ok(()),
             Err(_) => {
                 return Err(Error::HoldsWork {
                     path: place.folder.clone(),
-                    what: "files git knows nothing of".into(),
+                    what: "files that git does not know".into(),
                 });
             }
         };
         let found = state::look(&own, Refs::Shared, "look");
         let work = match (found, removal) {
             (Ok(look), _) => look.work,
-            // Whatever it is, it was to be dropped.
+            // Its content is to be dropped anyway.
             (Err(_), Removal::Discard) => return Ok(()),
             (Err(e), Removal::KeepWork | Removal::BackedUp) => return Err(e),
         };
-        // Also when nothing would be lost: a branch does not bring back a detached head, or file modes that the
-        // repository does not look at.
+        // Also if nothing would be lost: a branch restores neither a detached head nor file modes that the repository
+        // ignores.
         let kept = backup::matching(&own, Refs::Shared, repo, &place.session, workspace)?;
         backup::check_kept(place, removal, &work, kept.as_ref())?;
-        backup::remember_left(repo, place, kept.as_ref())
+        backup::record_left(repo, place, kept.as_ref())
     }
 }
 
@@ -420,7 +422,7 @@ pub(crate) fn is_empty(folder: &Path) -> bool {
     fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none())
 }
 
-/// Only a branch of ours that holds nothing of its own, and that nobody else uses by now.
+/// Deletes the branch only if Skein made it, it has no commits of its own, and no worktree uses it.
 pub(crate) fn remove_branch(repo: &Repo<'_>, workspace: &Workspace) -> Result<()> {
     let (true, Some(branch), Some(base)) = (
         workspace.branch_made,

@@ -1,4 +1,4 @@
-//! The holder on its own, for the tests; in the product it is a mode of `skein`.
+//! The holder as a separate program, for the tests; in the product it is a mode of `skein`.
 
 use std::ffi::OsString;
 

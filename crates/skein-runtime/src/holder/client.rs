@@ -1,21 +1,22 @@
-//! One connection to the holder, as the holder sees it.
+//! One client connection of the holder.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
 use super::draw::View;
-use crate::frame::{Ask, Decoder, Malformed, Tell, encode};
+use crate::frame::{ClientMessage, Decoder, HolderMessage, Malformed, encode};
 
-/// Waiting bytes beyond which a client that does not read is let go; it may come again.
+/// A client with more unread bytes is disconnected; it may connect again.
 const MOST_WAITING: usize = 4 << 20;
 
 #[derive(Debug)]
 pub(super) struct Viewer {
     pub(super) name: String,
     pub(super) read_only: bool,
+    pub(super) yields: bool,
     pub(super) view: View,
-    /// Changes of the terminal that it has been sent.
+    /// The terminal's change number that this viewer last received.
     pub(super) drawn: u64,
     pub(super) drawn_at: Option<Instant>,
 }
@@ -27,7 +28,7 @@ pub(super) struct Client {
     decoder: Decoder,
     out: Vec<u8>,
     at: usize,
-    /// It said hello, so it is told what changes.
+    /// It said hello, so it receives changes.
     pub(super) listens: bool,
     pub(super) viewer: Option<Viewer>,
     pub(super) gone: bool,
@@ -47,8 +48,8 @@ impl Client {
         }
     }
 
-    /// Reads what is there, up to a bound, so that nobody is kept waiting by one who talks.
-    pub(super) fn read(&mut self) -> Vec<(Ask, Vec<u8>)> {
+    /// Reads a bounded amount, so that one busy client does not delay others.
+    pub(super) fn read(&mut self) -> Vec<(ClientMessage, Vec<u8>)> {
         let mut buffer = [0; 16 << 10];
         for _ in 0..16 {
             match self.stream.read(&mut buffer) {
@@ -79,7 +80,7 @@ impl Client {
         asked
     }
 
-    pub(super) fn tell(&mut self, head: &Tell, body: &[u8]) {
+    pub(super) fn send(&mut self, head: &HolderMessage, body: &[u8]) {
         let Some(frame) = encode(head, body) else {
             return;
         };

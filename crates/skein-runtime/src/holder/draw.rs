@@ -1,19 +1,19 @@
-//! What a viewer's terminal is sent: rows drawn from cells, so nothing the program said gets there as it was.
+//! Output for a viewer's terminal: rows drawn from cells, so that nothing an agent printed reaches it unfiltered.
 
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use crate::log::acts;
 
-/// Undoes every mode that [`vt100::Screen::input_mode_formatted`] can set.
+/// Disables every mode that [`vt100::Screen::input_mode_formatted`] can enable.
 pub(crate) const MODES_OFF: &str = "\x1b[?1l\x1b>\x1b[?2004l\x1b[?9l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1005l\x1b[?1006l\x1b[0 q";
 
-/// How a viewer's terminal stands.
+/// The state of a viewer's terminal.
 #[derive(Debug, Default)]
 pub(super) struct View {
     pub(super) rows: u16,
     pub(super) cols: u16,
-    /// What each row was drawn as; none after a change of size, when everything is drawn again.
+    /// The hash of each drawn row; empty after a change of size, which redraws everything.
     drawn: Vec<u64>,
     modes: String,
 }
@@ -31,7 +31,7 @@ impl View {
         *self = Self::new(rows, cols);
     }
 
-    /// What brings the viewer's terminal to `screen`. Keys are only of use to one who types.
+    /// The output that makes the viewer's terminal show `screen`. Only a typing viewer gets the key modes.
     pub(super) fn draw(&mut self, screen: &vt100::Screen, typing: bool) -> String {
         let mut out = String::from("\x1b[?25l");
         if self.drawn.is_empty() {
@@ -81,7 +81,7 @@ fn line(screen: &vt100::Screen, row: u16, width: u16) -> String {
     let mut out = String::new();
     let mut attributes = String::new();
     let mut col = 0;
-    // Blanks at the end are not drawn; the rest of the row is cleared anyway.
+    // Trailing blanks are not drawn, because the rest of the row is cleared.
     let mut blanks = 0;
     while col < width {
         let Some(cell) = screen.cell(row, col) else {

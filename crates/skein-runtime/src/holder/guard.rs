@@ -1,7 +1,6 @@
-//! The guard: the holder's parent, which ends the agent's tree when the holder was killed.
+//! The guard: the holder's parent, which ends the agent's process tree if the holder is killed.
 //!
-//! It adopts what loses its parent, so whatever a killed holder leaves becomes its child, however it was started.
-//! It sleeps in `wait` until then.
+//! As a subreaper it becomes the parent of every process that a killed holder leaves. Until then it sleeps in `wait`.
 
 use std::ffi::OsStr;
 
@@ -9,14 +8,14 @@ use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, set_child_subreaper, setsid, wait};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::start::{Report, let_go_of_stdio, report};
+use super::start::{Report, release_stdio, report};
 use super::tree::Tree;
 use super::{HOLD, again};
 use crate::cgroup::{Group, Groups};
 use crate::runtime::Grace;
 
 pub(super) fn main(groups: &OsStr, mark: &OsStr, folder: &OsStr) -> i32 {
-    // Already a leader when started by hand; that is as good.
+    // Fails if it is already a session leader, which is fine.
     let _ = setsid();
     let _ = rustix::thread::set_name(c"skein-guard");
     if let Err(error) = prepare() {
@@ -39,25 +38,25 @@ pub(super) fn main(groups: &OsStr, mark: &OsStr, folder: &OsStr) -> i32 {
             });
         }
     };
-    let_go_of_stdio();
+    release_stdio();
     guard(holder, group);
     0
 }
 
-/// Waits until the process `holder`, our child, is over, and ends what it left.
-pub(crate) fn guard(holder: u32, group: Option<Group>) {
+/// Waits for the end of the process `holder`, our child, and ends what it left.
+fn guard(holder: u32, group: Option<Group>) {
     let holder = i32::try_from(holder).unwrap_or_default();
     until_over(holder);
-    // After a holder that ended by itself there is nothing.
+    // A holder that ended normally has left nothing.
     Tree::new(holder, group.clone()).end_within(Grace::default().terminate);
     if let Some(group) = group {
         group.remove();
     }
 }
 
-pub(crate) fn prepare() -> std::io::Result<()> {
+fn prepare() -> std::io::Result<()> {
     set_child_subreaper(Pid::from_raw(1))?;
-    // A machine that shuts down tells everybody at once. The holder decides when the run is over.
+    // A shutdown signals all processes at once, but the holder decides when the run is over.
     for signal in [SIGTERM, SIGINT, SIGHUP] {
         let ignored = std::sync::Arc::default();
         signal_hook::flag::register(signal, ignored)?;
@@ -65,7 +64,7 @@ pub(crate) fn prepare() -> std::io::Result<()> {
     Ok(())
 }
 
-/// A run without a cgroup is guarded all the same.
+/// A run without a cgroup is guarded too.
 fn make_group(groups: &OsStr, mark: &OsStr) -> Option<Group> {
     let parent = Groups::parse(groups.to_str()?).ok()?.find().ok()?;
     Group::create(&parent, mark.to_str()?).ok()

@@ -1,4 +1,4 @@
-//! The loop: output in, input out, clients served, until the tree is gone.
+//! The poll loop: reads output, writes input and serves clients until the process tree is gone.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -19,28 +19,28 @@ use super::terminal::Terminal;
 use super::tree::{LOOK, Tree};
 use crate::cgroup::Group;
 use crate::folder::{ExitRecord, Folder};
-use crate::frame::Tell;
+use crate::frame::HolderMessage;
 use crate::log::Log;
 use crate::presence::is_removed;
 use crate::runtime::Grace;
 
 mod serve;
 
-/// Changes are told at most so often.
-const TELL_EVERY: Duration = Duration::from_millis(250);
-/// After something was typed, its echo is waited for: for so long changes are told so often.
+/// Shortest interval between two messages about changes.
+const REPORT_EVERY: Duration = Duration::from_millis(250);
+/// For this long after typed input, whose echo is expected, the interval is [`REPORT_SOON`].
 const ATTENTIVE: Duration = Duration::from_secs(2);
-const TELL_SOON: Duration = Duration::from_millis(20);
-/// Viewers are drawn for at most so often.
+const REPORT_SOON: Duration = Duration::from_millis(20);
+/// Shortest interval between two frames for a viewer.
 const DRAW_EVERY: Duration = Duration::from_millis(30);
-/// After the agent's end: output may still be on its way for so long after the last piece, and in all.
+/// How long to read after the agent's end: since the last output, and in total.
 const DRAIN_QUIET: Duration = Duration::from_millis(200);
 const DRAIN_MOST: Duration = Duration::from_secs(1);
-/// How often a holder looks whether its folder is still there, and how soon after a client left: removing a
+/// How often a holder checks that its folder exists, and how soon after a client disconnects, since the removal of a
 /// folder takes a moment.
 const LOOK_FOR_FOLDER: Duration = Duration::from_secs(60);
 const LOOK_SOON: Duration = Duration::from_secs(2);
-/// Reads in one round, so that input and clients get their turn between megabytes.
+/// Reads per round, so that input and clients are served between megabytes of output.
 const READS: usize = 8;
 
 pub(super) struct Parts {
@@ -65,13 +65,12 @@ struct Draining {
 
 pub(super) struct Holder {
     folder: Folder,
-    /// Held until the process ends: it is the proof of life. When the file is removed the run cannot be found any
-    /// more.
+    /// Held until the process ends, as proof of life. If the file is removed, no one can find the run any more.
     lock: File,
     listener: UnixListener,
     signals: [UnixStream; 2],
     master: OwnedFd,
-    /// Kept open while the agent lives, so that the terminal stays even when nobody else has it open.
+    /// Open while the agent lives, so that the terminal exists even if no process has it open.
     pts: Option<Pts>,
     pid: i32,
     terminal: Terminal,
@@ -80,27 +79,26 @@ pub(super) struct Holder {
     clients: Vec<Client>,
     next_client: u64,
     typist: Option<u64>,
-    /// How often a viewer typed something.
+    /// Counts what viewers typed.
     typed: u64,
     tree: Tree,
-    /// Whether the daemon asked for the end.
     asked: bool,
-    /// Whether a signal from outside told us to end, before the daemon did.
+    /// Whether a signal from outside asked for the end before the daemon did.
     dismissed: bool,
     draining: Option<Draining>,
-    /// Set once its end was written down and told.
+    /// Set once the exit is recorded and sent.
     exit: Option<Exit>,
-    /// Nothing more can be read from the terminal.
+    /// The terminal has no more output.
     closed: bool,
     bytes: u64,
     output_at: Option<i64>,
-    /// Grows with everything that a sight tells.
+    /// Counts the changes of what a sight contains.
     changes: u64,
-    told: u64,
-    told_at: Option<Instant>,
-    /// When the daemon last had something typed.
+    reported: u64,
+    reported_at: Option<Instant>,
+    /// When the daemon last typed something.
     typed_at: Option<Instant>,
-    /// When the folder is looked for next.
+    /// When to check the folder next.
     look_at: Instant,
 }
 
@@ -130,8 +128,8 @@ impl Holder {
             bytes: 0,
             output_at: None,
             changes: 0,
-            told: 0,
-            told_at: None,
+            reported: 0,
+            reported_at: None,
             typed_at: None,
             look_at: Instant::now() + LOOK_FOR_FOLDER,
         }
@@ -142,7 +140,7 @@ impl Holder {
     }
 
     pub(super) fn hold(mut self) {
-        // It may have ended before anybody listened for that.
+        // The agent may have ended before the signal handler existed.
         self.reap();
         while !self.is_over() {
             self.round();
@@ -159,7 +157,7 @@ impl Holder {
             self.dismissed |= !self.asked;
             self.tree.end(Grace::default().terminate);
         }
-        self.mind_folder();
+        self.check_folder();
         if ready.output {
             self.read_output();
         }
@@ -170,21 +168,21 @@ impl Holder {
             self.serve(id);
         }
         if !self.input.is_empty() && !self.closed {
-            let told = self.input.write_to(&self.master);
-            self.tell_taken(&told);
+            let written = self.input.write_to(&self.master);
+            self.answer_writes(&written);
         }
         self.drain();
-        self.tell_sights();
+        self.send_sights();
         self.draw();
-        self.bury_clients();
+        self.remove_clients();
     }
 
-    /// With its folder a run goes: nobody can find it any more. A folder that was moved, with the home around it,
-    /// is still there.
+    /// Ends a run whose folder was removed, because no one can find it any more. A folder that was moved with its
+    /// home still exists.
     ///
-    /// The daemon watches the home and ends with it, so a client that leaves is a reason to look soon. A watch of
-    /// our own would cost one of the few inotify instances that a user has, for each session.
-    fn mind_folder(&mut self) {
+    /// The daemon watches the home and ends with it, so a client that disconnects is a reason to check soon. An own
+    /// watch would cost one of the user's few inotify instances per session.
+    fn check_folder(&mut self) {
         if self.tree.is_ending() || Instant::now() < self.look_at {
             return;
         }
@@ -203,7 +201,7 @@ impl Holder {
         if self.tree.is_empty() {
             return self.exit.is_some();
         }
-        !self.tree.press()
+        !self.tree.signal_all()
     }
 
     fn reap(&mut self) {
@@ -214,14 +212,14 @@ impl Holder {
                 since: now,
                 last: now,
             });
-            // With the last one that has it open, reading ends by itself.
+            // The last close of the terminal ends reading.
             self.pts = None;
-            // What it left running has nobody to report to any more.
+            // What the agent left running has no purpose any more.
             self.tree.end(Grace::default().terminate);
         }
     }
 
-    /// Waits for something to do, as long as nothing is due.
+    /// Waits for an event, or until something is due.
     fn wait(&mut self) -> Ready {
         let timeout = self.timeout();
         let mut master = PollFlags::empty();
@@ -274,17 +272,17 @@ impl Holder {
         }
     }
 
-    /// How long nothing is due.
+    /// Time until something is due.
     fn timeout(&self) -> Option<Duration> {
         let now = Instant::now();
         let mut due = vec![match self.tree.is_ending() {
             true => LOOK,
             false => self.look_at.saturating_duration_since(now),
         }];
-        if self.told < self.changes
-            && let Some(at) = self.told_at
+        if self.reported < self.changes
+            && let Some(at) = self.reported_at
         {
-            due.push((at + self.tell_every()).saturating_duration_since(now));
+            due.push((at + self.report_every()).saturating_duration_since(now));
         }
         for client in &self.clients {
             if let Some(viewer) = &client.viewer
@@ -295,15 +293,15 @@ impl Holder {
                 due.push(at.saturating_duration_since(now));
             }
         }
-        // A timer that fires early would find nothing due and come again.
+        // A timer that fires early would find nothing due and fire again.
         due.into_iter().min().map(|d| d + Duration::from_millis(1))
     }
 
-    /// How long to wait between two tellings of changes.
-    fn tell_every(&self) -> Duration {
+    /// The interval between two messages about changes.
+    fn report_every(&self) -> Duration {
         match self.typed_at {
-            Some(at) if at.elapsed() < ATTENTIVE => TELL_SOON,
-            _ => TELL_EVERY,
+            Some(at) if at.elapsed() < ATTENTIVE => REPORT_SOON,
+            _ => REPORT_EVERY,
         }
     }
 
@@ -315,7 +313,7 @@ impl Holder {
                 Ok(count) => self.take_output(&buffer[..count]),
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return,
-                // Nobody has the terminal open any more.
+                // No process has the terminal open any more.
                 Err(_) => self.closed = true,
             }
             if self.closed {
@@ -331,7 +329,7 @@ impl Holder {
         self.terminal.process(output);
         self.log.write(output);
         let answers = self.terminal.answers();
-        // Asked by a program that reads keys one by one. To any other the answer would be typed text.
+        // Only a program that reads single keys expects answers; another one would take them for typed text.
         if !answers.is_empty() && self.reads_keys() {
             self.input.answer(&answers);
         }
@@ -349,7 +347,7 @@ impl Holder {
         })
     }
 
-    /// Once the last words are in, the end is written down and told.
+    /// Records and sends the exit once the last output is read.
     fn drain(&mut self) {
         let Some(draining) = &self.draining else {
             return;
@@ -359,8 +357,8 @@ impl Holder {
         if self.exit.is_some() || !(self.closed || quiet || enough) {
             return;
         }
-        // A machine that shuts down tells everybody at once, and the agent may be quicker than we are.
-        let waits = was_told(draining.exit) && !self.asked && !self.dismissed;
+        // A shutdown signals all processes at once, and the agent may end before the holder gets its signal.
+        let waits = was_terminated(draining.exit) && !self.asked && !self.dismissed;
         if waits && draining.since.elapsed() < DRAIN_QUIET {
             return;
         }
@@ -374,14 +372,14 @@ impl Holder {
             .folder
             .write_screen(&self.terminal.shown(self.bytes, self.typed));
         self.write_exit(exit, false);
-        for waiter in self.input.give_up() {
-            let over = Tell::Over {
+        for waiter in self.input.drop_waiters() {
+            let over = HolderMessage::Over {
                 request: waiter.request,
                 exit: exit.into(),
             };
-            self.tell(waiter.client, &over);
+            self.send(waiter.client, &over);
         }
-        self.told_at = None;
+        self.reported_at = None;
     }
 
     fn write_exit(&self, exit: Exit, swept: bool) {
@@ -395,14 +393,14 @@ impl Holder {
         let _ = self.folder.write_exit(&record);
     }
 
-    fn tell_taken(&mut self, waiters: &[Waiter]) {
+    fn answer_writes(&mut self, waiters: &[Waiter]) {
         for waiter in waiters {
             self.changes += 1;
-            let taken = Tell::Taken {
+            let taken = HolderMessage::Taken {
                 request: waiter.request,
                 before: waiter.before,
             };
-            self.tell(waiter.client, &taken);
+            self.send(waiter.client, &taken);
         }
     }
 
@@ -410,14 +408,14 @@ impl Holder {
         let exit = self.exit.unwrap_or(Exit::Unseen);
         self.write_exit(exit, self.tree.is_empty());
         self.folder.remove_socket();
-        let ended = Tell::Ended { exit: exit.into() };
+        let ended = HolderMessage::Ended { exit: exit.into() };
         for client in &mut self.clients {
-            // The last words may wait a little for one who reads slowly.
+            // Waits briefly for slow readers.
             let _ = client.stream.set_nonblocking(false);
             let _ = client
                 .stream
                 .set_write_timeout(Some(Duration::from_millis(200)));
-            client.tell(&ended, &[]);
+            client.send(&ended, &[]);
         }
     }
 }
@@ -429,17 +427,17 @@ struct Ready {
     clients: Vec<u64>,
 }
 
-/// Whether it ended as one does who is told to, by itself or by a shell above it.
-fn was_told(exit: Exit) -> bool {
-    let told = [Signal::TERM, Signal::HUP, Signal::INT].map(Signal::as_raw);
+/// Whether it ended as after a signal to terminate, directly or through a shell.
+fn was_terminated(exit: Exit) -> bool {
+    let terminating = [Signal::TERM, Signal::HUP, Signal::INT].map(Signal::as_raw);
     match exit {
-        Exit::Signal(signal) => told.contains(&signal),
-        Exit::Code(code) => told.contains(&(code - 128)),
+        Exit::Signal(signal) => terminating.contains(&signal),
+        Exit::Code(code) => terminating.contains(&(code - 128)),
         Exit::Dismissed | Exit::Unseen => false,
     }
 }
 
-/// Whether anything was in it.
+/// Drains the stream; returns whether it contained anything.
 fn empty(stream: &mut UnixStream) -> bool {
     let mut buffer = [0; 64];
     let mut any = false;

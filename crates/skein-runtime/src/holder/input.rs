@@ -1,4 +1,4 @@
-//! What waits to be typed: numbered, in order, as fast as the terminal takes it.
+//! The queue of input: numbered, in order, at the speed of the terminal.
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
@@ -7,16 +7,16 @@ use rustix::io::{Errno, write};
 
 use crate::log::acts;
 
-/// More than this does not wait; a paste of 16 MB still fits.
+/// Most queued bytes; a paste of 16 MB fits.
 const MOST: usize = 32 << 20;
-/// Nobody types that much; whoever pastes it by hand waits for the program to read.
+/// Most queued bytes of viewers' keys; more is dropped.
 const MOST_KEYS: usize = 1 << 20;
-/// One write; a pty takes about this much at once.
+/// Bytes of one write; a pty accepts about this much at once.
 const PIECE: usize = 4096;
-/// So many pieces in one round, that others get their turn.
+/// Writes per round, so that others are served too.
 const ROUND: usize = 64;
 
-/// Whom to tell that something was taken.
+/// The client that waits for an input to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Waiter {
     pub(super) client: u64,
@@ -34,7 +34,7 @@ struct Job {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Accepted {
-    /// The waiter is told once all of it was written.
+    /// The waiter gets its answer once all of it is written.
     Waits,
     Before,
     Full,
@@ -45,14 +45,14 @@ pub(super) struct Queue {
     jobs: VecDeque<Job>,
     answers: Vec<u8>,
     pending: usize,
-    /// Highest number in the queue or written.
+    /// Highest number queued or written.
     accepted: u64,
-    /// Highest number that was written whole.
+    /// Highest number written completely.
     pub(super) written: u64,
 }
 
 impl Queue {
-    /// `bytes` under a number; each number once, in growing order.
+    /// Queues `bytes` under a number; each number once, in growing order.
     pub(super) fn push(&mut self, number: u64, bytes: Vec<u8>, waiter: Waiter) -> Accepted {
         if number <= self.accepted {
             let under_way = self.jobs.iter_mut().find(|job| job.number == number);
@@ -73,14 +73,14 @@ impl Queue {
         Accepted::Waits
     }
 
-    /// What a viewer typed; dropped when too much waits already.
+    /// Queues a viewer's keys; drops them if too much is queued.
     pub(super) fn keys(&mut self, bytes: Vec<u8>) {
         if self.pending + bytes.len() <= MOST_KEYS {
             self.add(0, bytes, vec![]);
         }
     }
 
-    /// Answers to the program's questions; they never come in the middle of a paste.
+    /// Queues answers to the program's queries; they never interrupt a paste.
     pub(super) fn answer(&mut self, bytes: &[u8]) {
         if self.answers.len() + bytes.len() <= PIECE {
             self.answers.extend_from_slice(bytes);
@@ -91,9 +91,9 @@ impl Queue {
         self.jobs.is_empty() && self.answers.is_empty()
     }
 
-    /// Writes what the terminal takes now; gives who is to be told.
+    /// Writes what the terminal accepts now; returns the finished waiters.
     pub(super) fn write_to(&mut self, terminal: impl AsFd) -> Vec<Waiter> {
-        let mut told = vec![];
+        let mut done = vec![];
         for _ in 0..ROUND {
             let between = self.jobs.front().is_none_or(|job| job.at == 0);
             if between && !self.answers.is_empty() {
@@ -114,21 +114,21 @@ impl Queue {
                         self.pending -= taken;
                     }
                     Err(Errno::INTR) => {}
-                    // Full, or nobody is there any more; the end of the run is told elsewhere.
+                    // Full, or closed; the exit is reported elsewhere.
                     Err(_) => break,
                 }
             }
             if job.at == job.bytes.len() {
                 self.written = self.written.max(job.number);
-                told.append(&mut job.waiters);
+                done.append(&mut job.waiters);
                 self.jobs.pop_front();
             }
         }
-        told
+        done
     }
 
-    /// Everybody who still waits; what they wait for will not be written.
-    pub(super) fn give_up(&mut self) -> Vec<Waiter> {
+    /// All remaining waiters; their input will not be written.
+    pub(super) fn drop_waiters(&mut self) -> Vec<Waiter> {
         self.answers.clear();
         self.pending = 0;
         self.jobs.drain(..).flat_map(|job| job.waiters).collect()
@@ -145,7 +145,8 @@ impl Queue {
     }
 }
 
-/// A text as a terminal pastes it. Nothing in it acts: it can neither close its own bracket nor press a key.
+/// A text as a terminal pastes it. It contains no control characters, so it can neither end its bracket nor press a
+/// key.
 pub(super) fn paste(text: &str, bracketed: bool) -> Vec<u8> {
     let text = text.replace("\r\n", "\n");
     let mut bytes = Vec::with_capacity(text.len() + 12);
@@ -155,7 +156,7 @@ pub(super) fn paste(text: &str, bracketed: bool) -> Vec<u8> {
     let mut buffer = [0; 4];
     for c in text.chars() {
         match c {
-            // Enter on a keyboard sends a carriage return, and so does a terminal that pastes.
+            // Enter sends a carriage return, and so does a terminal on paste.
             '\n' | '\r' => bytes.push(b'\r'),
             '\t' => bytes.push(b'\t'),
             c if acts(c) && c.is_control() => {}
@@ -189,19 +190,19 @@ mod tests {
         assert_eq!(queue.write_to(&writer), []);
         assert_eq!(queue.push(1, big, waiter(2)), Accepted::Waits);
         queue.answer(b"answer");
-        let mut told = vec![];
+        let mut done = vec![];
         let mut got = vec![];
         let mut buffer = vec![0; 1 << 16];
         while !queue.is_empty() {
             let count = rustix::io::read(&reader, &mut buffer[..]).unwrap();
             got.extend_from_slice(&buffer[..count]);
-            told.extend(queue.write_to(&writer));
+            done.extend(queue.write_to(&writer));
         }
         let again = Waiter {
             before: true,
             ..waiter(2)
         };
-        assert_eq!(told, [waiter(1), again]);
+        assert_eq!(done, [waiter(1), again]);
         while let Ok(count) = rustix::io::read(&reader, &mut buffer[..]) {
             got.extend_from_slice(&buffer[..count]);
         }

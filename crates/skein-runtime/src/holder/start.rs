@@ -1,4 +1,4 @@
-//! From a specification to a started agent.
+//! Starts an agent from a specification.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -27,10 +27,9 @@ use crate::log::Log;
 use crate::process::{MARK, Process, Traces, token_name};
 use crate::runtime::Size;
 
-/// The lowest number of the token's descriptor.
+/// Lowest descriptor number of the token.
 const TOKEN: i32 = 200;
 
-/// What to start, as the runtime says it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Spec {
     pub(crate) folder: PathBuf,
@@ -41,18 +40,17 @@ pub(crate) struct Spec {
     pub(crate) rows: u16,
     pub(crate) cols: u16,
     pub(crate) log: PathBuf,
-    /// What the run's processes are known by: see [`Folder::mark`], with something random after it.
+    /// Identifies the run's processes: [`Folder::mark`] with a random suffix.
     pub(crate) mark: String,
 }
 
-/// How it went.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Report {
     Started {
         pid: i32,
     },
-    /// Somebody else holds this run.
+    /// Another process holds this run.
     Running,
     /// It was started before and is over.
     Over,
@@ -73,7 +71,7 @@ impl Report {
     }
 }
 
-/// Says how it went; the exit code for it.
+/// Prints the report; returns the exit code.
 pub(super) fn report(report: &Report) -> i32 {
     let mut line = serde_json::to_vec(report).unwrap_or_default();
     line.push(b'\n');
@@ -85,13 +83,13 @@ pub(super) fn report(report: &Report) -> i32 {
 pub(super) fn main(group: &OsStr) -> i32 {
     let spec = match read() {
         Ok(spec) => spec,
-        Err(error) => return report(&Report::failed("no specification", error)),
+        Err(error) => return report(&Report::failed("cannot read the specification", error)),
     };
     let group = Group::recorded(Path::new(group), &spec.mark);
     match start(&spec, group) {
         Ok(holder) => {
             let code = report(&Report::Started { pid: holder.pid() });
-            let_go_of_stdio();
+            release_stdio();
             holder.hold();
             code
         }
@@ -105,7 +103,7 @@ fn read() -> io::Result<Spec> {
     Ok(serde_json::from_str(&text)?)
 }
 
-pub(super) fn let_go_of_stdio() {
+pub(super) fn release_stdio() {
     if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
         let _ = rustix::stdio::dup2_stdin(&null);
         let _ = rustix::stdio::dup2_stdout(&null);
@@ -114,11 +112,11 @@ pub(super) fn let_go_of_stdio() {
 }
 
 fn start(spec: &Spec, group: Option<Group>) -> Result<Holder, Report> {
-    // Already a leader when started by hand; that is as good.
+    // Fails if it is already a session leader, which is fine.
     let _ = setsid();
     let _ = rustix::thread::set_name(c"skein-holder");
     set_child_subreaper(rustix::process::Pid::from_raw(1))
-        .map_err(|e| Report::failed("cannot become the tree's reaper", e))?;
+        .map_err(|e| Report::failed("cannot become a subreaper", e))?;
     let folder = Folder::at(spec.folder.clone());
     folder
         .create()
@@ -126,7 +124,7 @@ fn start(spec: &Spec, group: Option<Group>) -> Result<Holder, Report> {
     let Some(lock) = lock(&folder).map_err(|e| Report::failed("cannot lock the run", e))? else {
         return Err(Report::Running);
     };
-    let before = |e| Report::failed("cannot read what was before", e);
+    let before = |e| Report::failed("cannot read the earlier record of the run", e);
     if folder.exit().map_err(before)?.is_some() {
         return Err(Report::Over);
     }
@@ -134,8 +132,8 @@ fn start(spec: &Spec, group: Option<Group>) -> Result<Holder, Report> {
         if record.agent.is_some() {
             return Err(Report::Over);
         }
-        // A holder died while it started its agent; nobody was told of that one.
-        // By its own mark: what begins like it is us as well.
+        // An earlier holder died while it started its agent, so no client knows that agent. It is found by its exact
+        // mark, because the prefix matches this process too.
         let own = |mark: &str| mark.len() - mark.rsplit('.').next().unwrap_or(mark).len();
         if record.mark.get(..own(&record.mark)) == spec.mark.get(..own(&spec.mark)) {
             let group = record.group(&record.mark);
@@ -153,7 +151,7 @@ fn start(spec: &Spec, group: Option<Group>) -> Result<Holder, Report> {
     })
 }
 
-/// Those who only look hold the lock for an instant; a holder holds it for good.
+/// Observers hold the lock only for an instant; a holder keeps it.
 fn lock(folder: &Folder) -> io::Result<Option<File>> {
     for _ in 0..20 {
         if let Some(lock) = folder.lock()? {
@@ -173,7 +171,7 @@ fn begin(
     let Some(program) = spec.argv.first() else {
         return Err(Report::CannotStart {
             program: String::new(),
-            why: "no program was given".into(),
+            why: "no program is given".into(),
         });
     };
     let cannot = |why: String| Report::CannotStart {
@@ -181,12 +179,15 @@ fn begin(
         why,
     };
     if !spec.cwd.is_dir() {
-        return Err(cannot(format!("no folder `{}`", spec.cwd.display())));
+        return Err(cannot(format!(
+            "folder `{}` does not exist",
+            spec.cwd.display()
+        )));
     }
     let log =
         Log::open(&spec.log).map_err(|e| cannot(format!("log `{}`: {e}", spec.log.display())))?;
     let failed = |what: &'static str| move |e: io::Error| Report::failed(what, e);
-    let listener = listen(folder).map_err(failed("cannot listen"))?;
+    let listener = listen(folder).map_err(failed("cannot listen on the socket"))?;
     let signals = signals().map_err(failed("cannot watch signals"))?;
 
     let mut record = RunRecord {
@@ -197,24 +198,24 @@ fn begin(
     };
     folder
         .write_record(&record)
-        .map_err(failed("cannot write the run down"))?;
+        .map_err(failed("cannot record the run"))?;
 
     let inside = group.as_ref().and_then(|group| group.enter().ok());
     if inside.is_none() {
-        // Then the guard and the run's other traces have to do.
+        // The guard and the run's other evidence must suffice then.
         group = None;
         record.group = None;
     }
     let spawned = spawn(spec);
     drop(inside);
     let (master, pts, pid) = spawned.map_err(cannot)?;
-    // None when it ended at once; its id cannot be another's before we have waited for it.
+    // None if it ended at once; its id cannot be reused before we wait for it.
     let start = Process::find(pid).map_or(0, |process| process.start);
     record.agent = Some(AgentRecord { pid, start });
     if let Err(error) = folder.write_record(&record) {
-        // Nobody could find it again, so it must not go on.
+        // No one could find it again, so it must not continue.
         Tree::new(pid, group).end_within(Duration::ZERO);
-        return Err(Report::failed("cannot write the run down", error));
+        return Err(Report::failed("cannot record the run", error));
     }
     Ok(Holder::new(Parts {
         folder: folder.clone(),
@@ -246,7 +247,7 @@ fn listen(folder: &Folder) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Two ends that become readable: a child ended; somebody wants us to end.
+/// Two streams that become readable on SIGCHLD, and on a signal to terminate.
 fn signals() -> io::Result<[UnixStream; 2]> {
     let (child, child_writer) = UnixStream::pair()?;
     let (end, end_writer) = UnixStream::pair()?;
@@ -259,7 +260,7 @@ fn signals() -> io::Result<[UnixStream; 2]> {
     Ok([child, end])
 }
 
-/// The agent in a session of its own, with the pty as its controlling terminal.
+/// Starts the agent in its own session, with the pty as its controlling terminal.
 fn spawn(spec: &Spec) -> Result<(OwnedFd, pty_process::blocking::Pts, i32), String> {
     let (pty, pts) = pty_process::blocking::open().map_err(|e| format!("no terminal: {e}"))?;
     let master = OwnedFd::from(pty);
@@ -275,7 +276,7 @@ fn spawn(spec: &Spec) -> Result<(OwnedFd, pty_process::blocking::Pts, i32), Stri
         .and_then(|flags| fcntl_setfl(&master, flags | OFlags::NONBLOCK))
         .map_err(|e| format!("no terminal: {e}"))?;
     let [program, arguments @ ..] = spec.argv.as_slice() else {
-        return Err("no program was given".into());
+        return Err("no program is given".into());
     };
     let mut command = pty_process::blocking::Command::new(program)
         .args(arguments)
@@ -289,7 +290,7 @@ fn spawn(spec: &Spec) -> Result<(OwnedFd, pty_process::blocking::Pts, i32), Stri
         let file = File::open(stdin).map_err(|e| format!("`{}`: {e}", stdin.display()))?;
         command = command.stdin(file);
     }
-    // Without it the run is known by the rest of its traces.
+    // Without it the other evidence identifies the run.
     let _token = token(&spec.mark);
     let child = command.spawn_borrowed(&pts).map_err(|e| match e {
         pty_process::Error::Io(e) if e.kind() == io::ErrorKind::NotFound => {
@@ -301,8 +302,7 @@ fn spawn(spec: &Spec) -> Result<(OwnedFd, pty_process::blocking::Pts, i32), Stri
     Ok((master, pts, pid))
 }
 
-/// A file in memory that the agent and all it starts inherit. Its number is high, out of the way of those that
-/// scripts use.
+/// A file in memory that the agent and its descendants inherit. Its number is high, to avoid those that scripts use.
 fn token(mark: &str) -> rustix::io::Result<OwnedFd> {
     let made = memfd_create(token_name(mark), MemfdFlags::CLOEXEC)?;
     let token = fcntl_dupfd_cloexec(made, TOKEN)?;

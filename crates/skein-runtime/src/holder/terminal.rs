@@ -1,4 +1,4 @@
-//! The terminal that the agent believes to have: its screen, and answers to its questions.
+//! The agent's terminal: its screen, and answers to its queries.
 
 use std::num::NonZeroU16;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,14 +7,14 @@ use crate::frame::Shown;
 use crate::log::acts;
 use crate::runtime::Size;
 
-/// Answers that wait to be written; a program that asks without reading gets no more.
+/// Most bytes of unread answers; a program that queries without reading gets no more.
 const MOST_ANSWERS: usize = 4096;
-/// Beyond this nobody has a terminal, and a cell costs 32 bytes.
+/// No terminal is larger, and a cell costs 32 bytes.
 const LARGEST: u16 = 1000;
 
 pub(super) struct Terminal {
     parser: vt100::Parser<Answers>,
-    /// Grows with every change, so that viewers know whether to look.
+    /// Counts changes, so that viewers know whether to draw.
     pub(super) changes: u64,
 }
 
@@ -27,7 +27,7 @@ impl Terminal {
         }
     }
 
-    /// Takes output; what it asks is kept for [`Self::answers`].
+    /// Processes output; answers to its queries are kept for [`Self::answers`].
     pub(super) fn process(&mut self, output: &[u8]) {
         self.changes += 1;
         self.guarded(|parser| parser.process(output));
@@ -73,7 +73,7 @@ impl Terminal {
         }
     }
 
-    /// Output is hostile: should the parser ever trip over it, the screen is lost, not the agent.
+    /// Output is untrusted: if the parser ever panics, only the screen is lost, not the agent.
     fn guarded(&mut self, act: impl FnOnce(&mut vt100::Parser<Answers>)) {
         let parser = &mut self.parser;
         if catch_unwind(AssertUnwindSafe(|| act(parser))).is_err() {
@@ -90,14 +90,14 @@ fn bounds(size: Size) -> (NonZeroU16, NonZeroU16) {
     (bound(size.rows), bound(size.cols))
 }
 
-/// Programs wait for these. None of them holds anything that the program said.
+/// Answers to queries that programs wait for. None contains anything that the program printed.
 #[derive(Debug, Default)]
 struct Answers {
     bytes: Vec<u8>,
 }
 
 impl Answers {
-    fn say(&mut self, answer: &str) {
+    fn push(&mut self, answer: &str) {
         if self.bytes.len() + answer.len() <= MOST_ANSWERS {
             self.bytes.extend(answer.as_bytes());
         }
@@ -117,16 +117,16 @@ impl vt100::Callbacks for Answers {
         let (row, col) = screen.cursor_position();
         let (row, col) = (u32::from(row) + 1, u32::from(col) + 1);
         match (i1, i2, c, first) {
-            (None, None, 'n', 5) => self.say("\x1b[0n"),
-            (None, None, 'n', 6) => self.say(&format!("\x1b[{row};{col}R")),
-            (Some(b'?'), None, 'n', 6) => self.say(&format!("\x1b[?{row};{col}R")),
+            (None, None, 'n', 5) => self.push("\x1b[0n"),
+            (None, None, 'n', 6) => self.push(&format!("\x1b[{row};{col}R")),
+            (Some(b'?'), None, 'n', 6) => self.push(&format!("\x1b[?{row};{col}R")),
             // A VT220 with colours.
-            (None, None, 'c', 0) => self.say("\x1b[?62;22c"),
-            (Some(b'>'), None, 'c', 0) => self.say("\x1b[>1;10;0c"),
-            (Some(b'?'), Some(b'$'), 'p', mode) => self.say(&format!("\x1b[?{mode};0$y")),
+            (None, None, 'c', 0) => self.push("\x1b[?62;22c"),
+            (Some(b'>'), None, 'c', 0) => self.push("\x1b[>1;10;0c"),
+            (Some(b'?'), Some(b'$'), 'p', mode) => self.push(&format!("\x1b[?{mode};0$y")),
             (None, None, 't', 18) => {
                 let (rows, cols) = screen.size();
-                self.say(&format!("\x1b[8;{rows};{cols}t"));
+                self.push(&format!("\x1b[8;{rows};{cols}t"));
             }
             _ => {}
         }
@@ -134,8 +134,8 @@ impl vt100::Callbacks for Answers {
 
     fn unhandled_osc(&mut self, _: &mut vt100::Screen, params: &[&[u8]]) {
         match params {
-            [b"10", b"?"] => self.say("\x1b]10;rgb:d0d0/d0d0/d0d0\x1b\\"),
-            [b"11", b"?"] => self.say("\x1b]11;rgb:0000/0000/0000\x1b\\"),
+            [b"10", b"?"] => self.push("\x1b]10;rgb:d0d0/d0d0/d0d0\x1b\\"),
+            [b"11", b"?"] => self.push("\x1b]11;rgb:0000/0000/0000\x1b\\"),
             _ => {}
         }
     }

@@ -1,4 +1,4 @@
-//! The agent and everything below it, and their end.
+//! The process tree of the agent, and how it is ended.
 
 use std::collections::HashSet;
 use std::thread;
@@ -11,20 +11,20 @@ use skein_domain::Exit;
 use crate::cgroup::Group;
 use crate::process::{Process, STUBBORN, ask_to_end};
 
-/// While something is to end, how often to look whether it did.
+/// How often to check while processes are ending.
 pub(super) const LOOK: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
 struct Ending {
     kill_at: Instant,
-    told: HashSet<Process>,
+    signalled: HashSet<Process>,
 }
 
 #[derive(Debug)]
 pub(super) struct Tree {
     agent: i32,
     ending: Option<Ending>,
-    /// Whether a child may still be there.
+    /// Whether a child may still exist.
     populated: bool,
     group: Option<Group>,
 }
@@ -39,7 +39,7 @@ impl Tree {
         }
     }
 
-    /// Buries whoever died; says how the agent ended when it is among them.
+    /// Reaps dead children; returns the agent's exit if it is among them.
     pub(super) fn reap(&mut self) -> Option<Exit> {
         let mut exit = None;
         loop {
@@ -53,7 +53,7 @@ impl Tree {
                 }
                 Ok(Some(_)) | Err(Errno::INTR) => {}
                 Ok(None) => break,
-                // Nobody is below us any more: whoever loses its parent becomes our child.
+                // No descendants are left: as a subreaper this process would be their parent.
                 Err(_) => {
                     self.populated = false;
                     break;
@@ -67,13 +67,13 @@ impl Tree {
     pub(super) fn end_within(mut self, grace: Duration) {
         self.end(grace);
         self.reap();
-        while !self.is_empty() && self.press() {
+        while !self.is_empty() && self.signal_all() {
             thread::sleep(LOOK);
             self.reap();
         }
     }
 
-    /// From now on everything is to end; the shorter grace counts.
+    /// From now on everything shall end; the shorter grace counts.
     pub(super) fn end(&mut self, grace: Duration) {
         let kill_at = Instant::now() + grace;
         match &mut self.ending {
@@ -81,7 +81,7 @@ impl Tree {
             None => {
                 self.ending = Some(Ending {
                     kill_at,
-                    told: HashSet::new(),
+                    signalled: HashSet::new(),
                 });
             }
         }
@@ -95,8 +95,8 @@ impl Tree {
         !self.populated
     }
 
-    /// Tells everybody who has not been told; kills when the grace is over. Says whether to go on trying.
-    pub(super) fn press(&mut self) -> bool {
+    /// Sends SIGTERM once to every process, and SIGKILL after the grace. Returns whether to keep trying.
+    pub(super) fn signal_all(&mut self) -> bool {
         let Some(ending) = &mut self.ending else {
             return true;
         };
@@ -105,13 +105,13 @@ impl Tree {
         if now >= ending.kill_at
             && let Some(group) = &self.group
         {
-            // In one step, so that not even one that forks all the time gets away.
+            // Kills all at once, so that not even a process that keeps forking escapes.
             group.kill();
         }
         for process in Process::descendants(me) {
             if now >= ending.kill_at {
                 process.signal(Signal::KILL);
-            } else if ending.told.insert(process) {
+            } else if ending.signalled.insert(process) {
                 ask_to_end(process);
             }
         }

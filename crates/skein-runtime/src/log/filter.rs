@@ -1,10 +1,10 @@
-//! Lets text, colours and line ends through and nothing else.
+//! Keeps text, colours and line ends, and drops everything else.
 //!
-//! A state machine over what a terminal would read: sequences are recognised whole, also when they come in
-//! pieces, and dropped, so that no part of one is ever taken for text. Two kinds leave a trace because a
-//! history would be unreadable without: moving right becomes spaces, moving to another row a line end.
+//! A state machine over a terminal's input: it recognises complete sequences, also when they arrive in pieces, and
+//! drops them, so that no part of one becomes text. Two kinds leave a trace, without which a log would be unreadable:
+//! a move to the right becomes spaces, a move to another row a line end.
 
-/// Longest run of colour parameters that is kept; real ones are short.
+/// Most bytes of colour parameters; real ones are short.
 const LONGEST: usize = 64;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -12,7 +12,7 @@ enum State {
     #[default]
     Text,
     Escape,
-    /// After `ESC (` and its like, one more byte belongs to it.
+    /// After `ESC (` and similar, one more byte follows.
     EscapeMore,
     Control,
     /// Title, clipboard, device strings: until BEL, ST or a cancel.
@@ -21,16 +21,16 @@ enum State {
 }
 
 #[derive(Debug, Default)]
-pub struct Filter {
+pub struct EscapeFilter {
     state: State,
     parameters: Vec<u8>,
-    /// Bytes of a character that has not come whole yet.
+    /// Bytes of an incomplete character.
     partial: Vec<u8>,
     mid_line: bool,
 }
 
-impl Filter {
-    /// What is left of `output`. Call it with the output in order, cut anywhere.
+impl EscapeFilter {
+    /// The kept part of `output`, which the caller passes in order, split anywhere.
     pub fn text(&mut self, output: &[u8]) -> String {
         let mut kept = String::with_capacity(output.len());
         for byte in output {
@@ -148,7 +148,7 @@ impl Filter {
         }
     }
 
-    /// One byte of a character that takes several.
+    /// One byte of a multi-byte character.
     fn piece(&mut self, byte: u8, kept: &mut String) {
         self.partial.push(byte);
         match std::str::from_utf8(&self.partial) {
@@ -169,7 +169,7 @@ impl Filter {
         }
     }
 
-    /// What was begun is not going to be a character.
+    /// The bytes so far are not a character.
     fn broken(&mut self, kept: &mut String) {
         if !self.partial.is_empty() {
             self.partial.clear();
@@ -178,7 +178,7 @@ impl Filter {
     }
 }
 
-/// Characters that do something instead of being seen: controls, and those that turn the direction of text.
+/// Characters that act instead of being displayed: controls, and those that change the direction of text.
 pub(crate) fn acts(c: char) -> bool {
     c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
@@ -214,9 +214,9 @@ mod tests {
             ("a\u{202e}b\u{2066}c", "abc"),
             ("\x1b[99999999999999999999Ca", " a"),
         ] {
-            let whole = Filter::default().text(output.as_bytes());
+            let whole = EscapeFilter::default().text(output.as_bytes());
             assert_eq!(whole, expected, "{output:?}");
-            let mut filter = Filter::default();
+            let mut filter = EscapeFilter::default();
             let pieces: String = output.bytes().map(|b| filter.text(&[b])).collect();
             assert_eq!(pieces, expected, "{output:?} byte by byte");
         }
@@ -231,13 +231,13 @@ mod tests {
             (b"\xe6\xc3\xb6", "\u{fffd}ö"),
             (b"\xe6\x1b[31mx", "\u{fffd}\x1b[31mx"),
         ] {
-            assert_eq!(Filter::default().text(output), expected, "{output:?}");
+            assert_eq!(EscapeFilter::default().text(output), expected, "{output:?}");
         }
     }
 
     #[test]
     fn a_long_run_of_parameters_is_dropped() {
         let long = format!("\x1b[{}ma", "1;".repeat(1000));
-        assert_eq!(Filter::default().text(long.as_bytes()), "a");
+        assert_eq!(EscapeFilter::default().text(long.as_bytes()), "a");
     }
 }

@@ -1,4 +1,4 @@
-//! A connection to a living holder: questions with numbers, and changes as they come.
+//! A connection to a living holder: numbered requests, and changes as they happen.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,26 +13,28 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::error::Error;
 use crate::folder::Folder;
-use crate::frame::{Ask, Decoder, Tell, VERSION, encode};
-use crate::runtime::{Input, Result, Run, Screen, Sight, Size, Taken, Task};
+use crate::frame::{ClientMessage, Decoder, HolderMessage, VERSION, encode};
+use crate::runtime::{
+    BoxFuture, InputResult, Result, Run, RunObservation, Screen, Size, TerminalInput,
+};
 
 const ANSWER: Duration = Duration::from_secs(10);
-/// A program takes what is typed when it reads it, which may be late.
+/// A program may read typed input late.
 const TAKE: Duration = Duration::from_secs(60);
 
-/// Questions that wait to be sent; whoever asks more waits for room.
+/// Most unsent requests; further callers wait.
 const WAITING_FRAMES: usize = 16;
 
-/// Those who wait for an answer; none once the connection is gone.
-type Waiting = Arc<Mutex<Option<HashMap<u64, oneshot::Sender<Tell>>>>>;
+/// Callers that wait for an answer; none once the connection is closed.
+type Waiting = Arc<Mutex<Option<HashMap<u64, oneshot::Sender<HolderMessage>>>>>;
 
 #[derive(Debug)]
 pub(super) struct Connection {
-    /// Frames go out whole, also when whoever asked has lost interest half-way.
+    /// Frames are sent completely, even if the caller drops its future meanwhile.
     frames: mpsc::Sender<Vec<u8>>,
     waiting: Waiting,
     next: std::sync::atomic::AtomicU64,
-    sight: watch::Sender<Sight>,
+    sight: watch::Sender<RunObservation>,
     tasks: [JoinHandle<()>; 2],
 }
 
@@ -45,7 +47,7 @@ impl Drop for Connection {
 }
 
 impl Connection {
-    /// Connects and waits for the first sight; else why not.
+    /// Connects and waits for the first sight; the error says why it failed.
     pub(super) async fn open(
         folder: &Folder,
         deadline: Instant,
@@ -60,10 +62,10 @@ impl Connection {
             .map_err(|e| format!("its holder's socket: {e}"))?;
         let (reader, writer) = stream.into_split();
         let (frames, outgoing) = mpsc::channel(WAITING_FRAMES);
-        let hello = encode(&Ask::Hello { version: VERSION }, &[]).unwrap_or_default();
+        let hello = encode(&ClientMessage::Hello { version: VERSION }, &[]).unwrap_or_default();
         let _ = frames.try_send(hello);
         let waiting = Arc::new(Mutex::new(Some(HashMap::new())));
-        let sight = watch::Sender::new(Sight::default());
+        let sight = watch::Sender::new(RunObservation::default());
         let (greeted, greeting) = oneshot::channel();
         let reading = read(reader, Arc::clone(&waiting), sight.clone(), greeted);
         let connection = Self {
@@ -75,21 +77,21 @@ impl Connection {
         };
         match timeout_at(deadline, greeting).await {
             Ok(Ok(())) => Ok(connection),
-            Ok(Err(_)) => Err("its holder hung up".into()),
+            Ok(Err(_)) => Err("its holder closed the connection".into()),
             Err(_) => Err("its holder does not answer".into()),
         }
     }
 
-    /// Asks and waits for the answer.
+    /// Sends a request and waits for the answer.
     pub(super) async fn ask(
         &self,
-        ask: impl FnOnce(u64) -> Ask,
+        ask: impl FnOnce(u64) -> ClientMessage,
         body: &[u8],
         patience: Duration,
-    ) -> Result<Tell> {
+    ) -> Result<HolderMessage> {
         let request = self.next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let frame = encode(&ask(request), body)
-            .ok_or_else(|| Error::refused("the text is longer than a terminal takes"))?;
+            .ok_or_else(|| Error::refused("the text is longer than a terminal accepts"))?;
         let (answer, answered) = oneshot::channel();
         match &mut *lock(&self.waiting) {
             Some(waiting) => drop(waiting.insert(request, answer)),
@@ -104,8 +106,8 @@ impl Connection {
             waiting.remove(&request);
         }
         match outcome {
-            Ok(Ok(Tell::Refused { why, .. })) => Err(Error::refused(why)),
-            Ok(Ok(Tell::Over { exit, .. })) => Err(Error::Over { exit: exit.into() }),
+            Ok(Ok(HolderMessage::Refused { why, .. })) => Err(Error::refused(why)),
+            Ok(Ok(HolderMessage::Over { exit, .. })) => Err(Error::Over { exit: exit.into() }),
             Ok(answer) => answer,
             Err(_) => Err(Error::unobserved("its holder has not answered yet")),
         }
@@ -113,40 +115,40 @@ impl Connection {
 }
 
 impl Run for Connection {
-    fn write(&self, number: u64, input: Input) -> Task<'_, Taken> {
+    fn write(&self, number: u64, input: TerminalInput) -> BoxFuture<'_, InputResult> {
         Box::pin(async move {
             let (paste, body) = match input {
-                Input::Paste(text) => (true, text.into_bytes()),
-                Input::Keys(bytes) => (false, bytes),
+                TerminalInput::Paste(text) => (true, text.into_bytes()),
+                TerminalInput::Keys(bytes) => (false, bytes),
             };
-            let write = |request| Ask::Write {
+            let write = |request| ClientMessage::Write {
                 request,
                 number,
                 paste,
             };
             match self.ask(write, &body, TAKE).await? {
-                Tell::Taken { before: false, .. } => Ok(Taken::Now),
-                Tell::Taken { before: true, .. } => Ok(Taken::Before),
+                HolderMessage::Taken { before: false, .. } => Ok(InputResult::Now),
+                HolderMessage::Taken { before: true, .. } => Ok(InputResult::Before),
                 other => Err(strange(&other)),
             }
         })
     }
 
-    fn screen(&self) -> Task<'_, Screen> {
+    fn screen(&self) -> BoxFuture<'_, Screen> {
         Box::pin(async {
             match self
-                .ask(|request| Ask::Screen { request }, &[], ANSWER)
+                .ask(|request| ClientMessage::Screen { request }, &[], ANSWER)
                 .await?
             {
-                Tell::Screen { screen, .. } => Ok(screen.into()),
+                HolderMessage::Screen { screen, .. } => Ok(screen.into()),
                 other => Err(strange(&other)),
             }
         })
     }
 
-    fn resize(&self, size: Size) -> Task<'_, ()> {
+    fn resize(&self, size: Size) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            let resize = |request| Ask::Resize {
+            let resize = |request| ClientMessage::Resize {
                 request,
                 rows: size.rows,
                 cols: size.cols,
@@ -155,7 +157,7 @@ impl Run for Connection {
         })
     }
 
-    fn sight(&self) -> watch::Receiver<Sight> {
+    fn sight(&self) -> watch::Receiver<RunObservation> {
         self.sight.subscribe()
     }
 }
@@ -171,17 +173,17 @@ fn start(task: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
 async fn write(mut stream: OwnedWriteHalf, mut frames: mpsc::Receiver<Vec<u8>>) {
     while let Some(frame) = frames.recv().await {
         if stream.write_all(&frame).await.is_err() {
-            // The reader notices too, and tells.
+            // The reader notices it too and reports it.
             return;
         }
     }
 }
 
-/// Reads until the holder is gone. Whoever waits then is told by its sender being dropped.
+/// Reads until the holder is gone. Dropping the senders wakes the waiting callers.
 async fn read(
     mut stream: OwnedReadHalf,
     waiting: Waiting,
-    sight: watch::Sender<Sight>,
+    sight: watch::Sender<RunObservation>,
     greeted: oneshot::Sender<()>,
 ) {
     let mut greeted = Some(greeted);
@@ -193,8 +195,8 @@ async fn read(
             _ => break,
         }
         loop {
-            match decoder.next::<Tell>() {
-                Ok(Some((tell, _))) => take(tell, &waiting, &sight, &mut greeted),
+            match decoder.next::<HolderMessage>() {
+                Ok(Some((message, _))) => take(message, &waiting, &sight, &mut greeted),
                 Ok(None) => break,
                 Err(_) => break 'connection,
             }
@@ -208,20 +210,20 @@ async fn read(
 }
 
 fn take(
-    tell: Tell,
+    message: HolderMessage,
     waiting: &Waiting,
-    sight: &watch::Sender<Sight>,
+    sight: &watch::Sender<RunObservation>,
     greeted: &mut Option<oneshot::Sender<()>>,
 ) {
-    let request = match &tell {
-        Tell::Sight {
+    let request = match &message {
+        HolderMessage::Sight {
             bytes,
             output_at,
             input,
             pid,
             exit,
         } => {
-            sight.send_replace(Sight {
+            sight.send_replace(RunObservation {
                 bytes: *bytes,
                 output_at: *output_at,
                 input: *input,
@@ -234,23 +236,23 @@ fn take(
             }
             return;
         }
-        Tell::Ended { exit } => {
+        HolderMessage::Ended { exit } => {
             sight.send_modify(|sight| {
                 sight.exit = Some((*exit).into());
                 sight.pid = None;
             });
             return;
         }
-        Tell::Taken { request, .. }
-        | Tell::Screen { request, .. }
-        | Tell::Done { request }
-        | Tell::Refused { request, .. }
-        | Tell::Over { request, .. } => *request,
-        Tell::Draw | Tell::State { .. } => return,
+        HolderMessage::Taken { request, .. }
+        | HolderMessage::Screen { request, .. }
+        | HolderMessage::Done { request }
+        | HolderMessage::Refused { request, .. }
+        | HolderMessage::Over { request, .. } => *request,
+        HolderMessage::Draw | HolderMessage::State { .. } => return,
     };
     let waiter = lock(waiting).as_mut().and_then(|w| w.remove(&request));
     if let Some(waiter) = waiter {
-        let _ = waiter.send(tell);
+        let _ = waiter.send(message);
     }
 }
 
@@ -259,9 +261,9 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 fn hung_up() -> Error {
-    Error::unobserved("its holder hung up")
+    Error::unobserved("its holder closed the connection")
 }
 
-fn strange(tell: &Tell) -> Error {
-    Error::unobserved(format!("its holder gave a strange answer: {tell:?}"))
+fn strange(message: &HolderMessage) -> Error {
+    Error::unobserved(format!("its holder sent an unexpected answer: {message:?}"))
 }

@@ -5,20 +5,20 @@ use tokio::sync::watch;
 
 use crate::error::Error;
 use crate::folder::{ExitRecord, Folder};
-use crate::runtime::{Input, Run, Screen, Sight, Size, Taken, Task};
+use crate::runtime::{BoxFuture, InputResult, Run, RunObservation, Screen, Size, TerminalInput};
 
 #[derive(Debug)]
 pub(super) struct Over {
     folder: Folder,
     exit: Exit,
     input: u64,
-    sight: watch::Sender<Sight>,
+    sight: watch::Sender<RunObservation>,
 }
 
 impl Over {
     pub(super) fn new(folder: Folder, record: ExitRecord) -> Self {
         let exit = record.exit.into();
-        let sight = Sight {
+        let sight = RunObservation {
             bytes: record.bytes,
             output_at: record.output_at,
             input: record.input,
@@ -36,18 +36,18 @@ impl Over {
 }
 
 impl Run for Over {
-    fn write(&self, number: u64, _: Input) -> Task<'_, Taken> {
+    fn write(&self, number: u64, _: TerminalInput) -> BoxFuture<'_, InputResult> {
         Box::pin(async move {
             if number <= self.input {
-                Ok(Taken::Before)
+                Ok(InputResult::Before)
             } else {
                 Err(Error::Over { exit: self.exit })
             }
         })
     }
 
-    /// What it showed last.
-    fn screen(&self) -> Task<'_, Screen> {
+    /// The last screen.
+    fn screen(&self) -> BoxFuture<'_, Screen> {
         Box::pin(async {
             match self.folder.screen() {
                 Ok(screen) => Ok(screen.unwrap_or_default().into()),
@@ -56,11 +56,11 @@ impl Run for Over {
         })
     }
 
-    fn resize(&self, _: Size) -> Task<'_, ()> {
+    fn resize(&self, _: Size) -> BoxFuture<'_, ()> {
         Box::pin(async { Err(Error::Over { exit: self.exit }) })
     }
 
-    fn sight(&self) -> watch::Receiver<Sight> {
+    fn sight(&self) -> watch::Receiver<RunObservation> {
         self.sight.subscribe()
     }
 }

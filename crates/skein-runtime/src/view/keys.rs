@@ -1,4 +1,4 @@
-//! What is typed: keys for the run, and a few for the view itself.
+//! Typed input: keys for the run, and a few for the view itself.
 
 const DETACH: u8 = 0x11; // Ctrl-q
 const PREFIX: u8 = 0x02; // Ctrl-b
@@ -14,11 +14,11 @@ pub(super) enum Key {
 
 #[derive(Debug, Default)]
 pub(super) struct Keys {
-    /// Ctrl-b came; the next key says what it meant.
+    /// After Ctrl-b, the next key is a command.
     prefixed: bool,
-    /// What is pasted is text, whatever it holds.
+    /// Pasted input is text and contains no commands.
     pasting: bool,
-    /// The last bytes, to see where a paste begins and ends.
+    /// The last bytes, to detect the start and end of a paste.
     tail: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! The local terminal: raw while the view lasts, and as it was afterwards.
+//! The local terminal: raw during the view, restored afterwards.
 
 use std::fs::File;
 use std::io;
@@ -26,7 +26,7 @@ pub(super) struct Terminal {
 }
 
 impl Terminal {
-    /// Standard input's terminal, opened anew: making our own opening non-blocking disturbs nobody.
+    /// Opens standard input's terminal again, because a non-blocking shared descriptor would disturb other processes.
     pub(super) fn standard() -> Result<OwnedFd> {
         if !isatty(io::stdin()) {
             return Err(Error::refused("standard input is not a terminal"));
@@ -46,7 +46,7 @@ impl Terminal {
         raw.make_raw();
         let input = fd.try_clone().and_then(Receiver::from_owned_fd_unchecked);
         let output = fd.try_clone().and_then(Sender::from_owned_fd_unchecked);
-        // From here on dropping it puts everything back.
+        // From here on dropping it restores everything.
         let mut terminal = Self {
             fd,
             before,
@@ -77,7 +77,7 @@ impl Terminal {
         self.out.len()
     }
 
-    /// Some bytes that were typed.
+    /// Reads some typed bytes.
     pub(super) async fn read(input: &mut Receiver) -> io::Result<Vec<u8>> {
         let mut buffer = [0; 4096];
         match input.read(&mut buffer).await? {
@@ -86,7 +86,7 @@ impl Terminal {
         }
     }
 
-    /// Writes some of what waits; never returns while nothing does.
+    /// Writes some waiting bytes; pending while there are none.
     pub(super) async fn write(output: &mut Sender, waiting: &[u8]) -> io::Result<usize> {
         if waiting.is_empty() {
             return std::future::pending().await;

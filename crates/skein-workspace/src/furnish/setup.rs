@@ -1,4 +1,4 @@
-//! Runs the set-up commands of a workspace, with their output as it comes.
+//! Runs the setup commands of a workspace and streams their output.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -9,15 +9,15 @@ use skein_domain::Redaction;
 
 use crate::error::{Error, shown};
 use crate::process::{self, Leftovers};
-use crate::provider::{Furnishing, Result};
+use crate::provider::{Result, WorkspaceSetup};
 
 const LIMIT: Duration = Duration::from_secs(600);
-/// Longer lines are told in pieces.
+/// Longer lines are split.
 const LINE: usize = 8 << 10;
-/// What of the output is kept for an error message.
+/// Size of the output kept for an error message.
 const TAIL: usize = 4 << 10;
 
-/// What a build needs of our own environment; the rest may hold secrets (L14).
+/// The variables a build needs from the daemon's environment; others may contain secrets (L14).
 const PASSED_ON: [&str; 12] = [
     "HOME",
     "USER",
@@ -35,16 +35,16 @@ const PASSED_ON: [&str; 12] = [
 
 pub(crate) fn run(
     folder: &Path,
-    furnishing: &Furnishing,
-    tell: &mut dyn FnMut(&str),
+    furnishing: &WorkspaceSetup,
+    progress: &mut dyn FnMut(&str),
 ) -> Result<()> {
     let redaction = Redaction::of(&furnishing.env);
-    let tell = &mut |line: &str| tell(&redaction.apply(line));
+    let progress = &mut |line: &str| progress(&redaction.apply(line));
     let limit = furnishing.timeout.unwrap_or(LIMIT);
     let deadline = Instant::now() + limit;
     for line in &furnishing.setup {
-        tell(&format!("$ {line}"));
-        let mut lines = Lines::new(tell);
+        progress(&format!("$ {line}"));
+        let mut lines = Lines::new(progress);
         let left = deadline.saturating_duration_since(Instant::now());
         let mut command = command(folder, line, furnishing);
         let status = process::run(&mut command, left, None, Leftovers::End, &mut |_, bytes| {
@@ -72,7 +72,7 @@ pub(crate) fn run(
     Ok(())
 }
 
-fn command(folder: &Path, line: &str, furnishing: &Furnishing) -> Command {
+fn command(folder: &Path, line: &str, furnishing: &WorkspaceSetup) -> Command {
     let passed_on = std::env::vars_os()
         .filter(|(name, _)| PASSED_ON.iter().any(|p| p.as_bytes() == name.as_bytes()));
     let mut command = Command::new("sh");
@@ -94,17 +94,17 @@ fn in_words(status: ExitStatus) -> String {
     }
 }
 
-/// Cuts what comes into lines.
+/// Splits output into lines.
 struct Lines<'a> {
-    tell: &'a mut dyn FnMut(&str),
+    progress: &'a mut dyn FnMut(&str),
     part: Vec<u8>,
     tail: Vec<u8>,
 }
 
 impl<'a> Lines<'a> {
-    fn new(tell: &'a mut dyn FnMut(&str)) -> Self {
+    fn new(progress: &'a mut dyn FnMut(&str)) -> Self {
         Self {
-            tell,
+            progress,
             part: Vec::new(),
             tail: Vec::new(),
         }
@@ -126,7 +126,7 @@ impl<'a> Lines<'a> {
 
     fn flush(&mut self) {
         let line = String::from_utf8_lossy(&self.part);
-        (self.tell)(line.trim_end_matches('\r'));
+        (self.progress)(line.trim_end_matches('\r'));
         self.part.clear();
     }
 

@@ -1,4 +1,4 @@
-//! Brings a state's tree back into a git directory, its index and its work tree.
+//! Restores a state tree into a git directory, its index and its work tree.
 
 use std::ffi::OsString;
 use std::fs;
@@ -18,7 +18,7 @@ use crate::repo::Repo;
 use crate::root::erase;
 use crate::scratch::Scratch;
 
-/// A state's tree, written into a folder of ours to be put in its places.
+/// A state tree, checked out into a scratch folder.
 #[derive(Debug)]
 pub(crate) struct State {
     scratch: Scratch,
@@ -43,12 +43,12 @@ impl State {
         fs::read(self.scratch.folder().join(name)).unwrap_or_default()
     }
 
-    /// Paths that are present although git was told not to look at them.
+    /// Paths that exist although git was told to skip them.
     pub(crate) fn skipped_present(&self) -> Vec<u8> {
         self.list(SKIPPED_PRESENT)
     }
 
-    /// Settings that must be there before files are checked out.
+    /// Settings that must exist before files are checked out.
     pub(crate) fn bring_settings(&self, repo: &Repo<'_>) -> Result<()> {
         for file in SETTINGS {
             let kept = self.scratch.folder().join("git").join(file);
@@ -56,7 +56,7 @@ impl State {
                 put(&kept, &repo.dir, Path::new(file))?;
             }
         }
-        // A repository that was made again does not look at them yet.
+        // A recreated repository does not use worktree settings yet.
         if repo.dir == repo.common && repo.dir.join("config.worktree").is_file() {
             repo.git
                 .write(&repo.folder, "config")
@@ -66,7 +66,7 @@ impl State {
         Ok(())
     }
 
-    /// Files with names that git refuses, and folders without files.
+    /// Files with names that git refuses, and empty folders.
     pub(crate) fn bring_files(&self, repo: &Repo<'_>) -> Result<()> {
         let top = self.scratch.folder().join("odd");
         for path in listed(&top)? {
@@ -85,7 +85,7 @@ impl State {
         Ok(())
     }
 
-    /// Conflict stages and flags of the index, once it has everything else.
+    /// Conflict stages and index flags; called when the index has everything else.
     pub(crate) fn bring_index(&self, repo: &Repo<'_>) -> Result<()> {
         let stages = self.list(STAGES);
         if !stages.is_empty() {
@@ -121,7 +121,7 @@ impl State {
         Ok(())
     }
 
-    /// Operations in progress go on where they were. Last, since git looks at them at every turn.
+    /// Restores operations in progress; called last, because every git command reacts to them.
     pub(crate) fn bring_operations(&self, repo: &Repo<'_>) -> Result<()> {
         let top = self.scratch.folder().join("git");
         for path in listed(&top)? {
@@ -138,7 +138,7 @@ impl State {
     }
 }
 
-/// Whether settings say how the repository is stored, which may be otherwise now that it was made again.
+/// Whether settings contain the storage format, which may differ in a recreated repository.
 fn has_format(config: &Path) -> bool {
     let text = fs::read(config).unwrap_or_default();
     let text = String::from_utf8_lossy(&text).to_lowercase();
@@ -171,7 +171,7 @@ fn is_straight(path: &Path) -> bool {
     parts.peek().is_some() && parts.all(|part| matches!(part, Component::Normal(_)))
 }
 
-/// Whether no link or file on the way leads somewhere else.
+/// Whether no link or file on the path leads elsewhere.
 fn is_free(top: &Path, path: &Path) -> bool {
     let mut folder = top.to_owned();
     path.iter().all(|part| {
@@ -180,14 +180,14 @@ fn is_free(top: &Path, path: &Path) -> bool {
     })
 }
 
-/// Moves a file of ours to its place below `top`; what stands there is replaced, and no link is followed.
+/// Moves a file to its path below `top`, replacing a file there; follows no link.
 fn put(from: &Path, top: &Path, path: &Path) -> Result<()> {
     let to = top.join(path);
     let parent = path.parent().unwrap_or(Path::new(""));
     if !is_free(top, parent) {
         return Err(Error::HoldsWork {
             path: to,
-            what: "something stands in the way of what is to be restored there".into(),
+            what: "something is in the way of a file to restore".into(),
         });
     }
     let folder = top.join(parent);

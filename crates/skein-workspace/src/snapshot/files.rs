@@ -1,4 +1,4 @@
-//! Brings an index to the state of a work tree, the repositories inside it included.
+//! Updates an index to the state of a work tree, including nested repositories.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,52 +7,52 @@ use std::path::{Path, PathBuf};
 
 use skein_domain::CommitId;
 
-use super::{Order, Snapshot, fetch, take};
+use super::{Snapshot, SnapshotRequest, fetch, take};
 use crate::error::Error;
 use crate::furnish;
 use crate::git;
-use crate::git_dir::{self, Besides};
-use crate::inside::{self, DotGit, Found as InsideFound};
-use crate::lens::Lens;
+use crate::git_dir::{self, Extras};
+use crate::inside::{self, DotGit, Nested};
 use crate::lfs;
 use crate::provider::Result;
 use crate::repo::Repo;
 use crate::scratch::Scratch;
 use crate::state::{Entries, Refs, nul_ended};
+use crate::strict_git::StrictGit;
 
-/// What was found in a work tree besides files that fit into its tree.
+/// What a work tree contains besides files that fit into its tree.
 #[derive(Debug, Default)]
-pub(super) struct Found {
-    /// The repositories inside that had to be kept, each with its snapshot.
+pub(super) struct Findings {
+    /// The nested repositories that need a backup, with their snapshots.
     pub(super) nested: Vec<(PathBuf, CommitId)>,
-    pub(super) besides: Besides,
+    pub(super) extras: Extras,
 }
 
-/// Brings the index to the state of the files.
+/// Updates the index to the state of the files.
 pub(super) fn add_files(
     repo: &Repo<'_>,
-    lens: &Lens,
+    strict: &StrictGit,
     files: &Scratch,
     entries: &Entries,
     head_tree: &str,
     staged: &str,
-    order: &Order<'_>,
-) -> Result<Found> {
-    let mut found = Found::default();
+    request: &SnapshotRequest<'_>,
+) -> Result<Findings> {
+    let mut found = Findings::default();
     files.uncover(repo, entries)?;
-    let mut changed = changed(repo, lens, files, entries, &mut found.besides)?;
-    // What is staged may have been converted on its way into the index.
+    let mut changed = changed(repo, strict, files, entries, &mut found.extras)?;
+    // git may have converted what is staged.
     changed.extend(changed_between(repo, head_tree, staged)?);
     changed.extend(entries.skipped_present.iter().map(|p| git::path(p)));
     changed.extend(furnish::changed_copies(repo)?);
     let others = ["--others", "--exclude-standard", "-z"];
-    let untracked = lens
+    let untracked = strict
         .call(repo, "ls-files")
         .args(others)
         .index(&files.index())
         .run()?;
     inside::check_seen(repo, &untracked)?;
-    // Folders that git takes for other repositories, submodules included.
+    // Folders that git treats as other repositories, including submodules.
     let mut opaque: BTreeSet<PathBuf> = entries.links.keys().cloned().collect();
     for path in untracked.parts() {
         match path.strip_suffix(b"/") {
@@ -62,78 +62,78 @@ pub(super) fn add_files(
     }
     let mut kept = Vec::new();
     let mut repositories = BTreeSet::new();
-    for DotGit { path, inside } in inside::find(repo, entries, order.project)? {
+    for DotGit { path, inside } in inside::find(repo, entries, request.project)? {
         match inside {
-            InsideFound::Repository { inner, refs, moved } => {
+            Nested::Repository { inner, refs, moved } => {
                 repositories.insert(path.clone());
                 kept.push((path, inner, refs, moved));
             }
-            InsideFound::Unreadable => {
+            Nested::Unreadable => {
                 repositories.insert(path.clone());
                 verbatim(repo, &path, &mut changed, &mut found)?;
             }
-            InsideFound::Files => {
-                let odd = &mut found.besides.odd;
+            Nested::Files => {
+                let odd = &mut found.extras.odd;
                 git_dir::files_below(&repo.folder, &path.join(".git"), odd)?;
             }
         }
     }
-    // No repository after all: every file in it. What is below a repository is kept with that.
+    // Folders without a repository: add every file. A repository keeps what is below it.
     let within = |path: &PathBuf| path.ancestors().any(|above| repositories.contains(above));
     for path in opaque.iter().filter(|path| !within(path)) {
         verbatim(repo, path, &mut changed, &mut found)?;
     }
-    let folders = lens
+    let folders = strict
         .call(repo, "ls-files")
         .args(others)
         .arg("--directory")
         .index(&files.index())
         .run()?;
     for folder in folders.parts().filter_map(|p| p.strip_suffix(b"/")) {
-        let empty = &mut found.besides.empty;
+        let empty = &mut found.extras.empty;
         empty_folders(repo, &git::path(folder), &repositories, empty)?;
     }
     let mut nested = Vec::new();
     for (path, inner, refs, moved) in kept {
-        match keep_nested(repo, &inner, refs, moved, order)? {
+        match keep_nested(repo, &inner, refs, moved, request)? {
             Kept::Nothing => {}
             Kept::Snapshot { commit, tree } => nested.push((path, commit, tree)),
             Kept::Verbatim => verbatim(repo, &path, &mut changed, &mut found)?,
         }
     }
-    update(repo, files, changed, &mut found.besides)?;
+    update(repo, files, changed, &mut found.extras)?;
     for (path, commit, tree) in nested {
         graft(repo, files, &path, &tree)?;
         found.nested.push((path, commit));
     }
-    found.besides.odd.sort();
-    found.besides.odd.dedup();
-    found.besides.empty.sort();
-    found.besides.empty.dedup();
+    found.extras.odd.sort();
+    found.extras.odd.dedup();
+    found.extras.empty.sort();
+    found.extras.empty.dedup();
     Ok(found)
 }
 
-/// Tracked files that may differ from the index. git compares contents only where times leave it in doubt.
+/// Tracked files that may differ from the index. git compares contents only if the times leave doubt.
 fn changed(
     repo: &Repo<'_>,
-    lens: &Lens,
+    strict: &StrictGit,
     files: &Scratch,
     entries: &Entries,
-    besides: &mut Besides,
+    extras: &mut Extras,
 ) -> Result<BTreeSet<PathBuf>> {
-    let said = lens
+    let output = strict
         .call(repo, "diff-files")
         .args(["--raw", "-z", "--no-renames", "--ignore-submodules=dirty"])
         .index(&files.index())
         .run()?;
     let mut found = BTreeSet::new();
-    let mut parts = said.parts();
+    let mut parts = output.parts();
     while let (Some(head), Some(path)) = (parts.next(), parts.next()) {
         if head.ends_with(b"A") {
-            besides.intended.push(path.to_vec());
+            extras.intended.push(path.to_vec());
         }
         let path = git::path(path);
-        // A submodule that is there is kept as a repository; one that is not may have given way to a file.
+        // An existing submodule is backed up as a repository; a missing one may have been replaced by a file.
         let is_folder = || {
             repo.folder
                 .join(&path)
@@ -151,7 +151,7 @@ pub(super) fn changed_between(repo: &Repo<'_>, one: &str, other: &str) -> Result
     if one == other {
         return Ok(Vec::new());
     }
-    let said = repo
+    let output = repo
         .git
         .read(&repo.folder, "diff-tree")
         .args(["-r", "-z", "--no-renames", "--name-only", "--diff-filter=d"])
@@ -159,31 +159,31 @@ pub(super) fn changed_between(repo: &Repo<'_>, one: &str, other: &str) -> Result
         .env("GIT_NO_REPLACE_OBJECTS", "1")
         .most(1 << 30)
         .run()?;
-    Ok(said.parts().map(git::path).collect())
+    Ok(output.parts().map(git::path).collect())
 }
 
-/// Puts files as they are on the disk into the index, and takes out those that are no longer there.
+/// Adds files as they are on disk to the index, and removes missing ones.
 fn update(
     repo: &Repo<'_>,
     files: &Scratch,
     changed: BTreeSet<PathBuf>,
-    besides: &mut Besides,
+    extras: &mut Extras,
 ) -> Result<()> {
     let (mut here, mut gone) = (Vec::new(), Vec::new());
     for path in changed {
         let meta = fs::symlink_metadata(repo.folder.join(&path));
-        // Pipes and sockets hold nothing that could be kept.
+        // Pipes and sockets have no content.
         let is_kept = meta.is_ok_and(|m| m.is_file() || m.is_symlink());
-        // A link on the way to it means that it is elsewhere.
+        // A link in its path means that the file is elsewhere.
         match is_kept && !behind_link(&repo.folder, &path) {
-            true if git_dir::is_refused(&repo.folder, &path) => besides.odd.push(path),
+            true if git_dir::is_refused(&repo.folder, &path) => extras.odd.push(path),
             true => here.push(path.into_os_string().into_encoded_bytes()),
             false => gone.push(path.into_os_string().into_encoded_bytes()),
         }
     }
-    // git updates no entry that it was told to skip, so all are made anew.
+    // git does not update entries with the skip flag, so all are created again.
     gone.extend(here.iter().cloned());
-    // A file that goes while it is looked at is one that is gone.
+    // Also handles a file that disappears meanwhile.
     let add: &[&str] = &["--add", "--replace", "--remove"];
     for (options, paths) in [(&["--force-remove"][..], gone), (add, here)] {
         if !paths.is_empty() {
@@ -204,23 +204,23 @@ fn behind_link(top: &Path, path: &Path) -> bool {
     above.any(|p| fs::symlink_metadata(top.join(p)).is_ok_and(|m| m.is_symlink()))
 }
 
-/// A folder whose repository cannot be given on: every file in it, its git directory included.
+/// Adds every file of a folder, with its git directory, because its repository cannot be fetched.
 fn verbatim(
     repo: &Repo<'_>,
     path: &Path,
     changed: &mut BTreeSet<PathBuf>,
-    found: &mut Found,
+    found: &mut Findings,
 ) -> Result<()> {
     let mut all = Vec::new();
     if fs::symlink_metadata(repo.folder.join(path)).is_ok_and(|m| m.is_dir()) {
         git_dir::files_below(&repo.folder, path, &mut all)?;
-        git_dir::empty_below(&repo.folder, path, &mut found.besides.empty)?;
+        git_dir::empty_below(&repo.folder, path, &mut found.extras.empty)?;
     }
     changed.extend(all);
     Ok(())
 }
 
-/// Folders without files in an untracked folder, but for those of repositories inside.
+/// Empty folders in an untracked folder, without those of nested repositories.
 fn empty_folders(
     repo: &Repo<'_>,
     below: &Path,
@@ -248,35 +248,35 @@ fn empty_folders(
     Ok(())
 }
 
-/// How the work in a repository inside is kept.
+/// How the work in a nested repository is kept.
 enum Kept {
     Nothing,
     Snapshot {
         commit: CommitId,
         tree: String,
     },
-    /// By its files, since this repository cannot hold its commits.
+    /// As files, because this repository cannot contain its commits.
     Verbatim,
 }
 
-/// A repository inside goes away with the folder, so its work is kept here: its files in our tree, its
-/// commits by being our parents.
+/// A nested repository is removed with the folder, so this repository keeps its work: its files in the tree, its
+/// commits as parents.
 fn keep_nested(
     repo: &Repo<'_>,
     inner: &Repo<'_>,
     refs: Refs<'_>,
     moved: bool,
-    order: &Order<'_>,
+    request: &SnapshotRequest<'_>,
 ) -> Result<Kept> {
     let Snapshot {
         commit,
         tree,
         needed,
-    } = take(inner, refs, order)?;
+    } = take(inner, refs, request)?;
     if !needed && !moved {
         return Ok(Kept::Nothing);
     }
-    // The history of a shallow repository ends somewhere, and other hashes name nothing here.
+    // The history of a shallow repository is incomplete, and commits with another hash function cannot be fetched.
     let foreign = inner.object_format != repo.object_format;
     if foreign || inner.common.join("shallow").exists() {
         return Ok(Kept::Verbatim);
@@ -284,7 +284,7 @@ fn keep_nested(
     match fetch(repo, &inner.common, commit.as_str()) {
         // Objects are missing, as in a partial clone.
         Err(Error::GitFailed { stderr, .. }) => {
-            tracing::warn!(path = %inner.folder.display(), stderr, "kept file by file");
+            tracing::warn!(path = %inner.folder.display(), stderr, "cannot fetch a nested repository, so its files are backed up one by one");
             return Ok(Kept::Verbatim);
         }
         fetched => fetched?,
@@ -293,9 +293,9 @@ fn keep_nested(
     Ok(Kept::Snapshot { commit, tree })
 }
 
-/// Puts the files of a repository inside where its link or nothing was, or beside tracked files of this one.
+/// Adds the files of a nested repository in place of its link, or beside tracked files of this one.
 fn graft(repo: &Repo<'_>, files: &Scratch, path: &Path, tree: &str) -> Result<()> {
-    let said = files
+    let output = files
         .call(repo, "ls-tree")
         .args(["-r", "-z", "--full-tree", tree])
         .most(1 << 30)
@@ -303,7 +303,7 @@ fn graft(repo: &Repo<'_>, files: &Scratch, path: &Path, tree: &str) -> Result<()
     let path = path.as_os_str().as_bytes();
     let mut input = format!("0 {}\t", "0".repeat(tree.len())).into_bytes();
     input.extend(path.iter().copied().chain([0]));
-    for line in said.parts() {
+    for line in output.parts() {
         if let Some(tab) = line.iter().position(|b| *b == b'\t') {
             input.extend([&line[..=tab], path, b"/", &line[tab + 1..], b"\0"].concat());
         }

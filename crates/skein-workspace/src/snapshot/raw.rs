@@ -1,4 +1,4 @@
-//! Files that a checkout by git would change, so that people who check a backup out can be told.
+//! Files that a checkout by git would change, so that users who check a backup out can be warned.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs;
@@ -8,16 +8,16 @@ use std::path::{Path, PathBuf};
 use skein_domain::CommitId;
 
 use super::files::changed_between;
-use super::{Order, commit};
+use super::{SnapshotRequest, commit};
 use crate::furnish;
 use crate::git;
-use crate::lens::Lens;
 use crate::provider::Result;
 use crate::repo::Repo;
 use crate::scratch::Scratch;
 use crate::state::nul_ended;
+use crate::strict_git::StrictGit;
 
-/// What git may do to a file between the index and the disk.
+/// The conversions that git may apply to a file.
 const ATTRIBUTES: [&str; 6] = [
     "text",
     "eol",
@@ -27,15 +27,15 @@ const ATTRIBUTES: [&str; 6] = [
     "filter",
 ];
 
-/// Files that a checkout of `tree` would write with other bytes than they have.
+/// Files that a checkout of `tree` would write with other bytes.
 pub(super) fn raw(
     repo: &Repo<'_>,
-    lens: &Lens,
+    strict: &StrictGit,
     files: &Scratch,
     head_tree: &str,
     tree: &str,
     nested: &[(PathBuf, CommitId)],
-    order: &Order<'_>,
+    request: &SnapshotRequest<'_>,
 ) -> Result<Option<CommitId>> {
     let is_plain = |path: &PathBuf| {
         let on_disk = fs::symlink_metadata(repo.folder.join(path));
@@ -43,19 +43,19 @@ pub(super) fn raw(
     };
     let changed = changed_between(repo, head_tree, tree)?;
     let changed: Vec<PathBuf> = changed.into_iter().filter(is_plain).collect();
-    let converted = converted(repo, lens, files, changed)?;
+    let converted = converted(repo, strict, files, changed)?;
     if converted.is_empty() {
         return Ok(None);
     }
-    let said = files
+    let output = files
         .call(repo, "ls-files")
         .args(["--stage", "-z"])
         .most(1 << 30)
         .run()?;
-    // The paths may be more than fit into the arguments of a program.
+    // The paths may exceed the limit for arguments.
     let converted: HashSet<&Path> = converted.iter().map(PathBuf::as_path).collect();
     let mut input = Vec::new();
-    for line in said.parts() {
+    for line in output.parts() {
         let path = line
             .iter()
             .position(|b| *b == b'\t')
@@ -64,20 +64,20 @@ pub(super) fn raw(
             input.extend(line.iter().copied().chain([0]));
         }
     }
-    let exact = Scratch::empty(repo, order.name)?;
+    let exact = Scratch::empty(repo, request.name)?;
     exact
         .call(repo, "update-index")
         .args(["-z", "--index-info"])
         .input(input)
         .run()?;
     let tree = exact.write_tree(repo)?;
-    commit(repo, &tree, &[], "skein: bytes as on the disk", order).map(Some)
+    commit(repo, &tree, &[], "skein: bytes as on the disk", request).map(Some)
 }
 
-/// Of some files, those that git would convert on their way to the disk.
+/// The files that git would convert on checkout.
 fn converted(
     repo: &Repo<'_>,
-    lens: &Lens,
+    strict: &StrictGit,
     files: &Scratch,
     paths: Vec<PathBuf>,
 ) -> Result<Vec<PathBuf>> {
@@ -88,14 +88,14 @@ fn converted(
         let bytes = paths.iter().map(|p| p.as_os_str().as_bytes().to_vec());
         nul_ended(&bytes.collect::<Vec<_>>())
     };
-    let said = lens
+    let output = strict
         .call(repo, "check-attr")
         .args(["-z", "--stdin"])
         .args(ATTRIBUTES)
         .input(lines(&paths))
         .run()?;
     let (mut any, mut filtered) = (BTreeSet::new(), BTreeSet::new());
-    let parts: Vec<&[u8]> = said.parts().collect();
+    let parts: Vec<&[u8]> = output.parts().collect();
     for triple in parts.chunks_exact(3) {
         if triple[2] != b"unspecified" {
             any.insert(git::path(triple[0]));
@@ -104,7 +104,7 @@ fn converted(
             }
         }
     }
-    let doubtful = |p: &PathBuf| lens.converts_line_ends || any.contains(p);
+    let doubtful = |p: &PathBuf| strict.converts_line_ends || any.contains(p);
     let (sure, doubtful): (Vec<_>, Vec<_>) = paths
         .into_iter()
         .filter(doubtful)
@@ -117,13 +117,14 @@ fn converted(
     let mut prefix = std::ffi::OsString::from("--prefix=");
     prefix.push(&folder);
     prefix.push("/");
-    lens.call(repo, "checkout-index")
+    strict
+        .call(repo, "checkout-index")
         .args(["--force", "-z", "--stdin"])
         .arg(prefix)
         .index(&files.index())
         .input(lines(&doubtful))
-        // What git cannot convert is not there to be compared.
-        .said()?;
+        // A file that git cannot convert is missing and so counts as different.
+        .output()?;
     let differs = |p: &PathBuf| !furnish::is_equal(&repo.folder.join(p), &folder.join(p));
     Ok(sure
         .into_iter()

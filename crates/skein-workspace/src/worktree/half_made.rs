@@ -1,7 +1,7 @@
-//! What a kill -9 in the middle of making a worktree leaves behind, and how it is told from finished ones.
+//! Recognises and removes worktrees that a kill -9 left half-made.
 //!
-//! From its first moment until it is finished a worktree of ours is locked with a reason that says so. What
-//! carries that reason was never handed to anybody, so it holds no work and is made again from nothing.
+//! From its creation until it is finished, a worktree is locked with a reason that says so. A worktree with that reason
+//! was never handed to an agent, so it contains no work and is made again.
 
 use std::fs;
 use std::path::Path;
@@ -16,40 +16,40 @@ use crate::rescue;
 use crate::root::{Place, Real, Root, erase, is_below};
 use crate::worktree::{is_empty, lock_reason, write_lock};
 
-/// The reason a worktree is locked with until it is finished.
+/// The lock reason until a worktree is finished.
 pub(crate) fn making(place: &Place) -> String {
     let reason = lock_reason(&place.session);
     format!("{reason}: being made for {}", place.folder.display())
 }
 
-/// The reason while a folder with files in it is registered again. It does hold work.
+/// The lock reason while a folder with files is registered again. It does contain work.
 pub(crate) fn salvaging(place: &Place) -> String {
     let reason = lock_reason(&place.session);
     format!("{reason}: being registered for {}", place.folder.display())
 }
 
-/// What git writes while it adds a worktree, should our own reason not be there yet.
+/// The lock reason that git writes while it adds a worktree, before ours.
 const GITS_OWN: &str = "initializing";
 
-pub(crate) enum Found {
+pub(crate) enum FolderState {
     Nothing,
     Whole,
-    /// Registered again around its files, but not to the end.
+    /// Registered again around its files, but not completely.
     Unsettled,
-    /// Files, but git knows nothing of them.
+    /// Files that git does not know.
     Files,
 }
 
-/// Why a registered folder is not there.
+/// Why a registered folder is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loss {
-    /// A removal of ours was cut short; it had seen to what was in it.
+    /// A removal by Skein was interrupted; it had backed the content up.
     Ours,
     Unexpected,
 }
 
-/// Removes what is half-made for this place, and nothing else. Returns the refs under which it kept what a
-/// folder that somebody deleted had left behind.
+/// Removes what is half-made for this folder, and nothing else. Returns the refs of what it rescued from a folder that
+/// someone deleted.
 pub(crate) fn clear(
     root: &Root,
     repo: &Repo<'_>,
@@ -87,8 +87,8 @@ pub(crate) fn clear(
     Ok(rescued)
 }
 
-/// By its name it may be that of another session as well, as `api-12` is what git makes of a second `api-1`.
-/// Whoever registers holds the repository's lock, so one that is still empty then is nobody's any more.
+/// The name may belong to another session too: git calls a second `api-1` `api-12`. The repository's lock is held, so a
+/// registration that is still empty belongs to no living process.
 fn remove_begun(root: &Root, repo: &Repo<'_>, registration: &Registration) -> Result<()> {
     let turn = registering(root, repo)?;
     if is_empty(&registration.dir) {
@@ -99,7 +99,7 @@ fn remove_begun(root: &Root, repo: &Repo<'_>, registration: &Registration) -> Re
 }
 
 fn remove(root: &Root, place: &Place, registration: &Registration) -> Result<()> {
-    // A prepared worktree is moved first and told so afterwards.
+    // A pooled worktree is moved before its registration is updated.
     let dot_git = fs::read_to_string(place.folder.join(".git")).unwrap_or_default();
     if dot_git.trim_end() == points_to(registration) {
         root.remove(place, &place.folder)?;
@@ -111,17 +111,17 @@ fn remove(root: &Root, place: &Place, registration: &Registration) -> Result<()>
     registration.remove()
 }
 
-/// The very first thing git makes is an empty registration named after the folder.
+/// git first makes an empty registration named after the folder.
 fn is_of(registration: &Registration, place: &Place) -> bool {
     let name = registration.dir.file_name().and_then(|n| n.to_str());
-    // While files are registered again it is named after another folder.
+    // During re-registration it is named after another folder.
     let tenant = format!("{}.", place.tenant);
     name.map(|n| n.strip_prefix(&tenant).unwrap_or(n))
         .and_then(|n| n.strip_prefix(place.session.as_str()))
         .is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// The lock of a branch that only we make, left by a git of ours: the session's lock is held, so none lives.
+/// Removes the stale lock of a branch that only Skein makes: the session's lock is held, so no git process uses it.
 fn clear_ref_lock(repo: &Repo<'_>, place: &Place, workspace: &Workspace) -> Result<()> {
     let own = BranchName::of_session(&place.session);
     let ours = workspace.branch_made && workspace.branch.as_ref() == Some(&own);
@@ -131,10 +131,10 @@ fn clear_ref_lock(repo: &Repo<'_>, place: &Place, workspace: &Workspace) -> Resu
     Ok(())
 }
 
-pub(crate) fn find(repo: &Repo<'_>, place: &Place) -> Result<Found> {
+pub(crate) fn find(repo: &Repo<'_>, place: &Place) -> Result<FolderState> {
     let folder = &place.folder;
     if fs::symlink_metadata(folder).is_err() {
-        return Ok(Found::Nothing);
+        return Ok(FolderState::Nothing);
     }
     if let Some(registration) = repo.registration(folder) {
         if fs::symlink_metadata(folder.join(".git")).is_err() {
@@ -142,23 +142,23 @@ pub(crate) fn find(repo: &Repo<'_>, place: &Place) -> Result<Found> {
         }
         let unsettled = registration.lock.as_deref() == Some(&salvaging(place));
         return Ok(if unsettled {
-            Found::Unsettled
+            FolderState::Unsettled
         } else {
-            Found::Whole
+            FolderState::Whole
         });
     }
     if is_empty(folder) {
         fs::remove_dir(folder).map_err(Error::io("remove", folder))?;
-        return Ok(Found::Nothing);
+        return Ok(FolderState::Nothing);
     }
-    Ok(Found::Files)
+    Ok(FolderState::Files)
 }
 
 fn points_to(registration: &Registration) -> String {
     format!("gitdir: {}", registration.dir.display())
 }
 
-/// Makes a folder and a registration name each other.
+/// Makes a folder and a registration refer to each other.
 pub(crate) fn bind(registration: &Registration, folder: &Path) -> Result<()> {
     let dot_git = folder.join(".git");
     let there = format!("{}\n", points_to(registration));
@@ -168,7 +168,7 @@ pub(crate) fn bind(registration: &Registration, folder: &Path) -> Result<()> {
     fs::write(&back, here).map_err(Error::io("write", back))
 }
 
-/// Locked against `git worktree prune`, and thereby finished. Somebody else's lock is left as it is.
+/// Locks the worktree against `git worktree prune`, which also marks it as finished. Keeps a lock of someone else.
 pub(crate) fn finish(repo: &Repo<'_>, place: &Place) -> Result<()> {
     let Some(registration) = repo.registration(&place.folder) else {
         return Err(Error::Missing {

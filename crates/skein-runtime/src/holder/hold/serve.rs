@@ -1,4 +1,4 @@
-//! What clients ask of the holder, and what it tells them by itself.
+//! Requests of clients, and messages that the holder sends by itself.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use rustix::process::getuid;
 use rustix::termios::{Winsize, tcsetwinsize};
 
 use super::{DRAW_EVERY, Holder, LOOK_SOON};
-use crate::frame::{Ask, Tell, VERSION};
+use crate::frame::{ClientMessage, HolderMessage, VERSION};
 use crate::holder::client::{Client, Viewer};
 use crate::holder::draw::View;
 use crate::holder::input::{Accepted, Waiter, paste};
@@ -15,7 +15,7 @@ use crate::log::acts;
 use crate::runtime::Size;
 
 const MOST_CLIENTS: usize = 64;
-/// Longest name of a viewer that others are shown.
+/// Longest displayed name of a viewer.
 const LONGEST_NAME: usize = 40;
 
 impl Holder {
@@ -42,63 +42,65 @@ impl Holder {
         }
     }
 
-    pub(super) fn tell(&mut self, id: u64, what: &Tell) {
+    pub(super) fn send(&mut self, id: u64, what: &HolderMessage) {
         if let Some(client) = self.clients.iter_mut().find(|c| c.id == id) {
-            client.tell(what, &[]);
+            client.send(what, &[]);
         }
     }
 
-    fn answer(&mut self, id: u64, ask: Ask, body: Vec<u8>) {
+    fn answer(&mut self, id: u64, ask: ClientMessage, body: Vec<u8>) {
         match ask {
-            Ask::Hello { version } => self.greet(id, version),
-            Ask::Write {
+            ClientMessage::Hello { version } => self.greet(id, version),
+            ClientMessage::Write {
                 request,
                 number,
                 paste,
             } => self.write(id, request, number, paste, body),
-            Ask::Screen { request } => {
+            ClientMessage::Screen { request } => {
                 let screen = self.terminal.shown(self.bytes, self.typed);
-                self.tell(id, &Tell::Screen { request, screen });
+                self.send(id, &HolderMessage::Screen { request, screen });
             }
-            Ask::Resize {
+            ClientMessage::Resize {
                 request,
                 rows,
                 cols,
             } => {
                 self.resize(Size { rows, cols });
-                self.tell(id, &Tell::Done { request });
+                self.send(id, &HolderMessage::Done { request });
             }
-            Ask::End { request, grace_ms } => {
+            ClientMessage::End { request, grace_ms } => {
                 self.asked = true;
                 self.tree
                     .end(Duration::from_millis(grace_ms.min(3_600_000)));
-                self.tell(id, &Tell::Done { request });
+                self.send(id, &HolderMessage::Done { request });
             }
-            Ask::View {
+            ClientMessage::View {
                 version,
                 name,
                 take,
                 read_only,
+                yields,
                 rows,
                 cols,
             } => {
                 let viewer = Viewer {
                     name: shown_name(&name),
                     read_only,
+                    yields,
                     view: View::new(rows, cols),
                     drawn: 0,
                     drawn_at: None,
                 };
                 self.view(id, version, viewer, take);
             }
-            Ask::Keys => {
+            ClientMessage::Keys => {
                 if self.typist == Some(id) && !self.is_ended() {
                     self.typed += 1;
                     self.input.keys(body);
                 }
             }
-            Ask::Viewport { rows, cols } => self.viewport(id, rows, cols),
-            Ask::Take => self.take(id),
+            ClientMessage::Viewport { rows, cols } => self.viewport(id, rows, cols),
+            ClientMessage::Take => self.take(id),
         }
     }
 
@@ -109,10 +111,10 @@ impl Holder {
     fn greet(&mut self, id: u64, version: u32) {
         let sight = self.sight();
         if let Some(client) = self.clients.iter_mut().find(|c| c.id == id) {
-            // A later version would have to be understood by us; there is none yet.
+            // There is no later version yet.
             client.gone |= version != VERSION;
             client.listens = true;
-            client.tell(&sight, &[]);
+            client.send(&sight, &[]);
         }
     }
 
@@ -125,7 +127,7 @@ impl Holder {
         if self.is_ended() && number > self.input.written {
             let exit = self.exit.or(self.draining.as_ref().map(|d| d.exit));
             let exit = exit.unwrap_or(skein_domain::Exit::Unseen).into();
-            return self.tell(id, &Tell::Over { request, exit });
+            return self.send(id, &HolderMessage::Over { request, exit });
         }
         let bytes = if is_paste {
             let text = String::from_utf8_lossy(&body);
@@ -135,18 +137,18 @@ impl Holder {
         };
         match self.input.push(number, bytes, waiter) {
             Accepted::Waits => self.typed_at = Some(Instant::now()),
-            Accepted::Before => self.tell(
+            Accepted::Before => self.send(
                 id,
-                &Tell::Taken {
+                &HolderMessage::Taken {
                     request,
                     before: true,
                 },
             ),
-            Accepted::Full => self.tell(
+            Accepted::Full => self.send(
                 id,
-                &Tell::Refused {
+                &HolderMessage::Refused {
                     request,
-                    why: "too much waits to be typed already".into(),
+                    why: "too much input is waiting already".into(),
                 },
             ),
         }
@@ -155,7 +157,7 @@ impl Holder {
     fn resize(&mut self, size: Size) {
         self.terminal.resize(size);
         let size = self.terminal.size();
-        // The kernel tells the program.
+        // The kernel notifies the program.
         let _ = tcsetwinsize(
             &self.master,
             Winsize {
@@ -168,19 +170,22 @@ impl Holder {
     }
 
     fn view(&mut self, id: u64, version: u32, viewer: Viewer, take: bool) {
+        let typist = self.clients.iter().find(|c| Some(c.id) == self.typist);
+        let typist_yields = typist.is_some_and(|c| c.viewer.as_ref().is_some_and(|v| v.yields));
+        let is_free = self.typist.is_none() || (typist_yields && !viewer.yields);
         let may_type = !viewer.read_only;
         if let Some(client) = self.clients.iter_mut().find(|c| c.id == id) {
             client.gone |= version != VERSION;
             client.viewer = Some(viewer);
         }
-        if may_type && (take || self.typist.is_none()) {
+        if may_type && (take || is_free) {
             self.take(id);
         } else {
-            self.tell_viewers(None);
+            self.notify_viewers(None);
         }
     }
 
-    /// Gives the keyboard to `id`, for all to see.
+    /// Gives the keyboard to `id` and notifies all viewers.
     fn take(&mut self, id: u64) {
         let viewer = |client: &Client| {
             client
@@ -196,7 +201,7 @@ impl Holder {
         }
         let note = self.typist.map(|_| format!("{name} took over"));
         self.typist = Some(id);
-        // Modes that help to type are set for the typist only.
+        // Only the typist's terminal gets the key modes.
         for client in &mut self.clients {
             if let Some(viewer) = &mut client.viewer {
                 viewer.drawn = 0;
@@ -204,7 +209,7 @@ impl Holder {
         }
         self.terminal.changes += 1;
         self.fit();
-        self.tell_viewers(note.as_deref());
+        self.notify_viewers(note.as_deref());
     }
 
     fn viewport(&mut self, id: u64, rows: u16, cols: u16) {
@@ -219,7 +224,7 @@ impl Holder {
         }
     }
 
-    /// The terminal is as large as the typist's.
+    /// Resizes the terminal to the typist's.
     fn fit(&mut self) {
         let typist = self.clients.iter().find(|c| Some(c.id) == self.typist);
         if let Some(viewer) = typist.and_then(|c| c.viewer.as_ref()) {
@@ -233,7 +238,7 @@ impl Holder {
         }
     }
 
-    fn tell_viewers(&mut self, note: Option<&str>) {
+    fn notify_viewers(&mut self, note: Option<&str>) {
         let viewers = self.clients.iter().filter(|c| c.viewer.is_some()).count();
         let typist = self.clients.iter().find(|c| Some(c.id) == self.typist);
         let typist = typist
@@ -241,19 +246,19 @@ impl Holder {
             .map(|v| v.name.clone());
         for client in &mut self.clients {
             if client.viewer.is_some() {
-                let state = Tell::State {
+                let state = HolderMessage::State {
                     typist: typist.clone(),
                     typing: Some(client.id) == self.typist,
                     viewers: u32::try_from(viewers).unwrap_or(u32::MAX),
                     note: note.map(ToOwned::to_owned),
                 };
-                client.tell(&state, &[]);
+                client.send(&state, &[]);
             }
         }
     }
 
-    fn sight(&self) -> Tell {
-        Tell::Sight {
+    fn sight(&self) -> HolderMessage {
+        HolderMessage::Sight {
             bytes: self.bytes,
             output_at: self.output_at,
             input: self.input.written,
@@ -265,23 +270,23 @@ impl Holder {
         }
     }
 
-    /// Tells those who listen, not more often than they need to know.
-    pub(super) fn tell_sights(&mut self) {
+    /// Sends changes to observers, at most once per interval.
+    pub(super) fn send_sights(&mut self) {
         let due = self
-            .told_at
-            .is_none_or(|at| at.elapsed() >= self.tell_every());
-        if self.told == self.changes || !due {
+            .reported_at
+            .is_none_or(|at| at.elapsed() >= self.report_every());
+        if self.reported == self.changes || !due {
             return;
         }
-        self.told = self.changes;
-        self.told_at = Some(Instant::now());
+        self.reported = self.changes;
+        self.reported_at = Some(Instant::now());
         let sight = self.sight();
         for client in self.clients.iter_mut().filter(|c| c.listens) {
-            client.tell(&sight, &[]);
+            client.send(&sight, &[]);
         }
     }
 
-    /// Draws for each viewer that has taken what it was sent before; a slow one sees fewer pictures.
+    /// Draws for each viewer that has received the previous frame; a slow one gets fewer frames.
     pub(super) fn draw(&mut self) {
         for client in &mut self.clients {
             let typing = self.typist == Some(client.id);
@@ -296,11 +301,11 @@ impl Holder {
             let picture = viewer.view.draw(self.terminal.screen(), typing);
             viewer.drawn = self.terminal.changes;
             viewer.drawn_at = Some(Instant::now());
-            client.tell(&Tell::Draw, picture.as_bytes());
+            client.send(&HolderMessage::Draw, picture.as_bytes());
         }
     }
 
-    pub(super) fn bury_clients(&mut self) {
+    pub(super) fn remove_clients(&mut self) {
         let gone = |c: &Client| c.gone && c.viewer.is_some();
         let viewer_left = self.clients.iter().any(gone);
         let typist_left = self
@@ -313,17 +318,20 @@ impl Holder {
         self.clients.retain(|c| !c.gone);
         if typist_left {
             self.typist = None;
-            // Whoever has looked on for longest types next.
-            let next = self
+            // The longest-attached viewer types next; one that yields comes last.
+            let viewers = self
                 .clients
                 .iter()
-                .find(|c| c.viewer.as_ref().is_some_and(|v| !v.read_only));
-            if let Some(id) = next.map(|c| c.id) {
+                .filter_map(|c| Some((c.id, c.viewer.as_ref()?)));
+            let next = viewers
+                .filter(|(_, v)| !v.read_only)
+                .min_by_key(|(_, v)| v.yields);
+            if let Some((id, _)) = next {
                 return self.take(id);
             }
         }
         if viewer_left {
-            self.tell_viewers(None);
+            self.notify_viewers(None);
         }
     }
 }
