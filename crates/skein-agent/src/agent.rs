@@ -1,39 +1,37 @@
-//! What Skein knows of an agent program. Called by the engine; implemented once per program.
+//! What Skein knows of an agent program. The engine calls it; there is one implementation per program.
 //!
-//! An implementation knows how to start its program, how to read what it does, and which keys mean what.
-//! It starts nothing itself and keeps no state: what it needs to remember is in the session's record. What
-//! a program cannot do is said in [`Abilities`]; the engine asks there before it calls.
+//! An implementation knows how to start its program, how to read what the program does, and which keys mean what. It
+//! starts nothing and keeps no state: what it must remember is in the session's record. [`Abilities`] lists what a
+//! program can do; the engine checks it before it calls.
 //!
 //! # Who does what
-//! The engine writes [`Start::files`], adds to [`Start::env`] the variables people set and Skein's own, takes
-//! those of [`Abilities::inherits`] from the user's environment, and launches. It believes hooks over files
-//! over screens. It asks for [`Agent::sources`] again once the native id is known.
+//! The engine writes [`Start::files`], adds the user's and Skein's own variables to [`Start::env`], takes those of
+//! [`Abilities::inherits`] from the user's environment, and launches. It prefers hooks over files over screens. It
+//! calls [`Agent::sources`] again once the native id is known.
 //!
-//! # A program of its own file
-//! How the programs people use fill this in; each is one more implementation and nothing else:
+//! # The known programs
+//! How the adapters of well-known programs implement the trait:
 //!
 //! | | Claude Code | Codex | opencode | Gemini CLI | aider |
 //! |---|---|---|---|---|---|
 //! | `start` | `claude --session-id UUID --settings FILE -- PROMPT` | `codex --no-daemon … -- PROMPT` | `opencode --prompt PROMPT` | `gemini --session-id UUID -i PROMPT` | `aider …` |
 //! | `prompt` | argv, typed | argv, typed | argv, typed | argv, typed | typed |
-//! | `Start::native` | chosen: [`crate::launch::native_of`] | told by the `SessionStart` hook | told by its log | chosen | chosen, names its history file |
+//! | `Start::native` | chosen: [`crate::launch::native_of`] | from the `SessionStart` hook | from its log | chosen | chosen, names its history file |
 //! | `resume` | `--resume ID` | `resume ID` | `--session ID` | `--resume ID` | `--restore-chat-history` |
-//! | `fork` | `--resume ID --fork-session` | `fork ID` | `--session ID --fork` | no | no |
 //! | `Start::files` | settings with hooks that call `$SKEIN_BIN hook NAME` | settings, where a folder must be lent | none | none | none |
-//! | `sources` | `sessions/{pid}.json`, [`Reach::Whole`]; the transcript, [`Reach::Added`] | rollout, `Added`, named by the hook | its log, `Added`; its database, [`Reach::Rows`] | chat file, `Added` | analytics log, `Added` |
+//! | `sources` | `sessions/{pid}.json`, [`ReadRange::Whole`]; the transcript, [`ReadRange::Added`] | rollout, `Added`, named by the hook | its log, `Added`; its database, [`ReadRange::Rows`] | chat file, `Added` | analytics log, `Added` |
 //! | `reader` | `busy`, `idle`, `waiting`; usage per message | turns, limits, `token_count` as [`Reading::ConversationTotal`] | names; tokens, cost | tokens | tokens, cost |
 //! | `read_screen` | rules: a spinner, «Do you want to proceed?» | rules: a status line of our choice | rules | rules: «esc to cancel», boxes | where the cursor is |
-//! | [`DuringTurn`] | queues | steers | queues | queues | unsafe |
+//! | [`TurnMessagePolicy`] | queues | steers | queues | queues | unsafe |
 //! | `enter_after` | 300 ms | 300 ms | 300 ms | 300 ms | 100 ms |
 //! | `interrupt` | Esc | Esc | Esc twice | Esc | Ctrl-C |
 //! | `answer` | digits | digits | arrows | digits | `y`, `n` and Enter |
 //! | `protocols` | `acp`, its own | `acp`, its own | `acp`, its own | `acp` | none |
 //! | `inherits` | `ANTHROPIC_API_KEY`, … | `OPENAI_API_KEY`, … | as its providers | `GEMINI_API_KEY`, … | as its models |
 //!
-//! First-run dialogs (trust, login) are questions like others: a rule names them with
-//! [`Wanted::Permission`], so that nothing is typed into them. A limit is [`Reading::Limited`] with what the
-//! program says of its end. Where a program reports totals, [`Reading::UsageTotal`] keeps them from being
-//! counted twice.
+//! First-run dialogs (trust, login) are questions too: a rule marks them with [`AnswerTarget::Permission`], so that nothing
+//! is typed into them. A limit is [`Reading::Limited`] with the end that the program states. For programs that report
+//! totals, [`Reading::UsageTotal`] prevents double counting.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -48,157 +46,153 @@ use skein_domain::{
 use skein_transcript::MessageId;
 
 use crate::error::Error;
-use crate::known::Known;
+use crate::known::KnownAgent;
+use crate::turns::TurnEvent;
 
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What the program can do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Abilities {
-    /// The ways its task can reach it; the first is the default.
+    /// The ways to pass its task; the first is the default.
     pub prompt: Vec<PromptVia>,
     /// Whether an earlier conversation can be continued.
     pub resume: bool,
-    /// Whether a conversation can be copied natively.
-    pub fork: bool,
-    /// Whether it calls `skein hook`.
     pub hooks: bool,
-    /// Whether its screens tell what it does.
+    /// Whether its screens show what it does.
     pub screens: bool,
-    /// Whether files it writes tell what it does; see [`Agent::sources`].
+    /// Whether its files show what it does; see [`Agent::sources`].
     pub files: bool,
-    /// Whether it reports tokens or cost.
     pub usage: bool,
-    /// Protocols it can be driven by instead of a terminal; see [`Agent::speak`].
+    /// Protocols that can drive it instead of a terminal; see [`Agent::speak`].
     pub protocols: Vec<Via>,
     /// What it does with a message submitted while a turn runs.
-    pub during_turn: DuringTurn,
+    pub during_turn: TurnMessagePolicy,
     /// How long after a paste the submit key counts as a key and not as part of the paste.
     pub enter_after: Duration,
-    /// Variables of the user's environment it needs, by name: credentials, its own settings.
+    /// Names of variables it needs from the user's environment: credentials, its own settings.
     pub inherits: Vec<String>,
 }
 
-/// What becomes of a message that is submitted while a turn runs.
+/// What happens to a message that is submitted during a turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum DuringTurn {
-    /// Not known, or it gets lost: nothing is to be sent then.
+pub enum TurnMessagePolicy {
+    /// Unknown, or lost: do not send one.
     #[default]
     Unsafe,
-    /// Kept by the program and taken after the turn.
+    /// The program queues it until the turn ends.
     Queues,
-    /// Cuts into the running turn.
+    /// It changes the running turn.
     Steers,
 }
 
 impl Abilities {
-    /// Whether anything tells what the agent does.
+    /// Whether any source shows what the agent does.
     pub fn has_signal(&self) -> bool {
         self.hooks || self.screens || self.files || !self.protocols.is_empty()
     }
 }
 
-/// Everything a launch may need to know.
+/// All parameters of a launch.
 #[derive(Clone, Debug)]
-pub struct Order {
+pub struct LaunchRequest {
     pub session: SessionId,
     pub run: u64,
     pub task: Message,
     pub settings: LaunchSettings,
-    /// Where it starts.
+    /// The working directory.
     pub workspace: PathBuf,
-    /// A private folder of this session for settings files; exists, survives runs.
+    /// A private folder of this session for settings files; it exists and survives runs.
     pub private: PathBuf,
-    /// The program to be called for hooks, as `SKEIN hook …`.
+    /// The program to call for hooks, as `SKEIN hook …`.
     pub skein: PathBuf,
-    /// PATH as the agent will have it.
+    /// The agent's PATH.
     pub path: String,
-    /// The environment as the agent will have it, but for [`Start::env`] and Skein's own variables.
+    /// The agent's environment, without [`Start::env`] and Skein's own variables.
     pub env: BTreeMap<String, String>,
-    /// The agent's own name for the conversation, if it is known.
+    /// The agent's own id of the conversation, if known.
     pub native: Option<NativeId>,
 }
 
-/// How to start the program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Start {
     pub argv: Vec<String>,
     pub env: BTreeMap<String, String>,
-    /// Files to be written below `Order::private` before: relative path and content, mode 0600.
+    /// Files to write below `LaunchRequest::private` first: relative path and content, mode 0600.
     pub files: Vec<(PathBuf, Vec<u8>)>,
-    /// Relative path below `Order::private` of the file that is its standard input.
+    /// Path of the file for standard input, relative to `LaunchRequest::private`.
     pub stdin: Option<PathBuf>,
-    /// How the task gets in; `Typed` leaves it to the courier.
+    /// How the task is passed; `Typed` leaves it to the courier.
     pub prompt: Option<PromptVia>,
-    /// Known already, because we chose it.
+    /// Set if the adapter chooses the id.
     pub native: Option<NativeId>,
 }
 
-/// How a program is started to be driven by a protocol.
+/// How to start a program that a protocol drives.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Spoken {
-    /// The name of the protocol, as `skein drive` knows it: `acp`, `claude`, `codex` or `opencode`.
+pub struct ProtocolLaunch {
+    /// The protocol's name for `skein drive`: `acp`, `claude`, `codex` or `opencode`.
     pub dialect: &'static str,
-    /// The program itself; its task comes later.
+    /// The program itself; its task follows later.
     pub start: Start,
-    /// When it may be started at the earliest. A fact of the conversation and not of the clock, so it may be long
-    /// past: the same order gives the same launch.
+    /// The earliest start. It derives from the conversation and not from the clock, so it may be in the past: the
+    /// same order gives the same launch.
     pub not_before: Option<Timestamp>,
 }
 
-/// What the terminal shows, as rules see it.
+/// The content of the terminal, as input of rules.
 #[derive(Clone, Copy, Debug)]
-pub struct Picture<'a> {
+pub struct ScreenView<'a> {
     pub rows: &'a [String],
     /// Row and column, from 0.
     pub cursor: (u16, u16),
-    /// The window's title where the runtime knows it: some programs tell their state there.
+    /// The window's title, if the runtime knows it: some programs show their state there.
     pub title: Option<&'a str>,
 }
 
-/// Something an agent was seen to do.
+/// One observation of an agent.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reading {
     Activity {
         activity: Activity,
-        /// The rule or hook that says so.
+        /// The rule or hook that matched.
         rule: String,
         detail: Option<String>,
     },
-    /// It took a prompt; the beginning of the text if it is known.
+    /// It accepted a prompt; the beginning of the text, if known.
     PromptTaken {
         text: Option<String>,
     },
-    /// A turn is over.
     TurnEnded,
-    /// It has begun to work on a prompt, perhaps for a moment only that nothing else shows.
+    /// It has begun to work on a prompt, perhaps too briefly for any other source.
     Worked,
     Asks(Question),
-    /// What the question asked in the same reading is for; comes right before it.
-    Wants(Wanted),
-    /// It may not go on before its quota is renewed; comes with an activity of `blocked`.
+    /// The purpose of the question in the same reading; comes directly before it.
+    Wants(AnswerTarget),
+    /// It cannot continue before its quota is renewed; comes with an activity of `blocked`.
     Limited {
-        resets: Option<Resets>,
+        resets: Option<QuotaReset>,
     },
-    /// The question is no longer asked.
+    /// The question is closed.
     AnswerTaken,
+    /// What became of a call; see [`crate::turns`].
+    Turn(TurnEvent),
     Native(NativeId),
     /// Tokens and cost since the last reading of this kind.
     Usage(Usage),
-    /// Totals of this run so far, which begin at nothing with each launch; what was counted of them before,
-    /// also piece by piece, is not counted again.
+    /// Totals of this run, which start at zero with each launch; amounts counted before, also as increments, are not
+    /// counted again.
     UsageTotal(Usage),
-    /// Totals of the conversation so far, which a resumed run goes on with.
+    /// Totals of the conversation, which a resumed run continues.
     ConversationTotal(Usage),
-    /// A message of its conversation, once it is whole. The same one always has the same id.
+    /// A complete message of its conversation. The same message always has the same id.
     Said(Box<skein_transcript::Message>),
-    /// The conversation went back to just after this message; what came later is no part of it any more.
+    /// The conversation went back to directly after this message.
     Rewound {
         to: MessageId,
     },
-    /// Where more is to be read, from now on.
-    Watch(Source),
-    /// It says it is done for good and how; the process may still live a moment, and is ended if it stays.
+    /// Another source to read from now on.
+    Watch(WatchedFile),
+    /// It says that it is done for good; the engine ends the process if it stays.
     Finished {
         failed: bool,
         reason: Option<Reason>,
@@ -206,8 +200,7 @@ pub enum Reading {
 }
 
 impl Reading {
-    /// Whether it tells what was used.
-    pub fn is_spending(&self) -> bool {
+    pub fn is_usage(&self) -> bool {
         matches!(
             self,
             Self::Usage(_) | Self::UsageTotal(_) | Self::ConversationTotal(_)
@@ -215,30 +208,28 @@ impl Reading {
     }
 }
 
-/// What an answer is for.
+/// The purpose of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Wanted {
-    /// To allow or deny something it wants to do. Never answered by text.
+pub enum AnswerTarget {
+    /// To allow or deny an action. Never answered by text.
     Permission,
-    /// One of its options.
     Choice,
-    /// Any text.
     Text,
 }
 
 /// When a quota is renewed, as far as the program says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Resets {
+pub enum QuotaReset {
     At(Timestamp),
     In {
         seconds: u64,
     },
-    /// In words for people, which [`crate::moment::moment`] may understand.
+    /// In words, which [`crate::moment::moment`] may understand.
     Said(String),
 }
 
-impl Resets {
-    /// The part of a text that speaks of it.
+impl QuotaReset {
+    /// Extracts the part of a text about the renewal.
     pub fn said(text: &str) -> Option<Self> {
         let at = text.find("resets ")?;
         let words = text[at..].trim().trim_end_matches('.');
@@ -246,69 +237,68 @@ impl Resets {
     }
 }
 
-/// What is in the program's input box.
+/// The content of the program's input box.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Draft {
-    /// How its input box looks is not known, if it has one.
+    /// The adapter does not know what its input box looks like.
     Unknown,
-    /// It is known, and none is to be seen: something else has the keys. Nothing is typed there.
+    /// The adapter knows the box, and it is not visible: something else has the keyboard. Nothing is typed then.
     Unseen,
     Empty,
-    /// Something is in it; shown as far as it can be read.
+    /// It contains this text, as far as it is readable.
     Holds(String),
 }
 
-/// A file the engine watches for the agent.
+/// A file that the engine watches for the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Source {
-    /// May hold [`Source::PID`] for the process id of the run's program; see [`Source::at`].
+pub struct WatchedFile {
+    /// May contain [`WatchedFile::PID`] for the process id of the run's program; see [`WatchedFile::at`].
     pub path: PathBuf,
     /// For [`Agent::reader`].
     pub kind: String,
-    pub reach: Reach,
+    pub reach: ReadRange,
 }
 
-/// The run's program: a process id alone may belong to somebody else by now.
+/// The run's program. A process id alone may belong to another process by now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process {
     pub pid: u32,
-    /// When it was started, in the system's clock ticks since it was booted.
+    /// Its start time in clock ticks since boot.
     pub started: u64,
 }
 
-/// Understands one [`Source`] of one run. Keeps what it must remember from one reading to the next; what was
-/// read before a restart of the daemon it is given once more, and nothing is made of its readings then.
+/// Reads one [`WatchedFile`] of one run and remembers what it needs between readings. After a restart of the daemon it
+/// gets the earlier text again, and its readings of that are dropped.
 ///
-/// What it tells does not depend on how the text is cut into readings, and messages are the same ones when
-/// the same text is read again.
+/// Its readings do not depend on how the text is split, and the same text gives the same messages.
 pub trait Reader: Send + Sync + fmt::Debug {
-    /// What was added, in whole lines, or all there is; see [`Reach`].
+    /// The added text in whole lines, or the whole content; see [`ReadRange`].
     fn read(&mut self, text: &str) -> Vec<Reading>;
-    /// Where in its file the text begins that is read next; called when that is not where the last one ended.
+    /// The position in the file of the next text; called if that is not where the last one ended.
     fn begins(&mut self, _position: u64) {}
-    /// Up to where the rows of a database are known: `?2` of the next question. Nothing at first.
+    /// How far the rows of a database are known: `?2` of the next query. None at first.
     fn mark(&self) -> Option<String> {
         None
     }
 }
 
-/// How much of a watched file is read when it changes.
+/// How much of a watched file to read when it changes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Reach {
-    /// It grows: the whole lines that were added since the last time.
+pub enum ReadRange {
+    /// It grows: read the whole lines added since the last time.
     Added,
-    /// It is replaced: all of it, each time.
+    /// It is replaced: read all of it each time.
     Whole,
-    /// It is a SQLite database: what `statement` finds there, the first column of every row as a line. `?1` in it
-    /// is `of`, and `?2`, where it has one, is the reader's [`Reader::mark`], so that nobody asks for a whole
-    /// conversation each time. Asked whenever the database changes; only the latest `of` of a kind counts.
+    /// It is a SQLite database: run `statement` and read the first column of every row as a line. `?1` is `of`, and
+    /// `?2`, if present, is the reader's [`Reader::mark`], so that not the whole conversation is read each time. Runs
+    /// whenever the database changes; only the latest `of` of a kind counts.
     Rows { statement: &'static str, of: String },
 }
 
-impl Source {
+impl WatchedFile {
     pub const PID: &'static str = "{pid}";
 
-    /// The path for a program with this process id; `None` when one is needed and none is known.
+    /// The path for a program with this process id; `None` if an id is needed and unknown.
     pub fn at(&self, pid: Option<u32>) -> Option<PathBuf> {
         let path = self.path.to_string_lossy();
         if !path.contains(Self::PID) {
@@ -318,92 +308,87 @@ impl Source {
     }
 }
 
-/// What was found of the program on this machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct InstalledProgram {
     pub program: Option<PathBuf>,
     pub version: Option<String>,
     /// Whether it is built in or configured rather than installed.
     pub built_in: bool,
-    /// Whether somebody has logged in, where that can be told without asking the program.
+    /// Whether the user has logged in, if that is known without running the program.
     pub logged_in: Option<bool>,
     /// What is missing, and the command that installs it.
     pub missing: Option<String>,
     pub install: Option<String>,
 }
 
-/// What is to be known of a program that people install themselves.
+/// Facts about a program that users install themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Profile {
     pub program: &'static str,
     /// The command that installs it.
     pub install: &'static str,
-    /// What makes it print its version.
+    /// The arguments that print its version.
     pub version: &'static [&'static str],
-    /// The oldest and the newest version that Skein was tested with.
+    /// The oldest and the newest tested version.
     pub tested: (&'static str, &'static str),
-    /// What people type to log in.
+    /// The command to log in.
     pub login: &'static str,
 }
 
 pub trait Agent: Send + Sync + fmt::Debug {
-    fn known(&self) -> &Known;
+    fn known(&self) -> &KnownAgent;
     fn name(&self) -> &AgentName {
         &self.known().name
     }
     fn abilities(&self) -> &Abilities {
         &self.known().abilities
     }
-    /// Looks for the program in `path`, and for its login in the files and variables that `env` leads to.
-    /// Runs nothing.
-    fn find(&self, path: &str, env: &BTreeMap<String, String>) -> Found;
+    /// Looks for the program in `path`, and for its login in files and variables of `env`. Runs nothing.
+    fn find(&self, path: &str, env: &BTreeMap<String, String>) -> InstalledProgram;
 
     /// The first launch, or one where nothing can be resumed.
-    fn start(&self, order: &Order) -> Result<Start>;
+    fn start(&self, order: &LaunchRequest) -> Result<Start>;
     /// Continues the conversation; `Err(CannotResume)` says why it must start fresh.
-    fn resume(&self, order: &Order) -> Result<Start>;
-    /// Whether a resume reads what earlier runs left in [`Order::private`], so that it must outlast them. What is
-    /// there otherwise can be made again.
+    fn resume(&self, order: &LaunchRequest) -> Result<Start>;
+    /// Whether a resume reads files of earlier runs in [`LaunchRequest::private`], which must then be kept. Otherwise the
+    /// files there can be rebuilt.
     fn resumes_from_private(&self) -> bool {
         false
     }
-    /// Starts in a copy of another's conversation; only with `abilities().fork`.
-    fn fork(&self, order: &Order, from: &NativeId) -> Result<Start>;
-    /// A launch that speaks one of `abilities().protocols` on its standard input and output. `resume` continues
-    /// the conversation of `order.native`.
-    fn speak(&self, order: &Order, via: Via, resume: bool) -> Result<Spoken>;
+    /// A launch that speaks one of `abilities().protocols` on standard input and output. `resume` continues the
+    /// conversation of `order.native`.
+    fn speak(&self, order: &LaunchRequest, via: Via, resume: bool) -> Result<ProtocolLaunch>;
 
-    /// What a hook's call says. `event` and `payload` are as the program gave them.
+    /// Interprets a hook's call; `event` and `payload` are as the program gave them.
     fn read_hook(&self, _event: &str, _payload: &str) -> Vec<Reading> {
         vec![]
     }
-    /// What the screen says; empty when nothing is recognised.
-    fn read_screen(&self, picture: Picture<'_>) -> Vec<Reading> {
+    /// Interprets the screen; empty if no rule matches.
+    fn read_screen(&self, picture: ScreenView<'_>) -> Vec<Reading> {
         self.known().rules.read(picture)
     }
-    /// What is in the input box.
-    fn draft(&self, picture: Picture<'_>) -> Draft {
+    fn draft(&self, picture: ScreenView<'_>) -> Draft {
         self.known().rules.draft(picture)
     }
-    /// Files to watch while it runs; asked again once the native id is known, for it may be in the path.
-    fn sources(&self, _order: &Order) -> Vec<Source> {
+    /// Files to watch while it runs; called again once the native id is known, which may be part of a path.
+    fn sources(&self, _order: &LaunchRequest) -> Vec<WatchedFile> {
         vec![]
     }
-    /// Kinds of those sources that tell what was used however it is driven, and better than its protocols do. A
-    /// driver tells the rest.
+    /// The kinds of sources that report usage with every protocol, and better than the protocols do. A driver reports
+    /// the rest.
     fn accounts(&self) -> &'static [&'static str] {
         &[]
     }
-    /// What understands a source of this kind, from one of these or from [`Reading::Watch`].
+    /// The reader of a kind of source, from [`Agent::sources`] or [`Reading::Watch`].
     fn reader(&self, _kind: &str, _process: Option<Process>) -> Box<dyn Reader> {
         crate::launch::no_reader()
     }
 
-    /// Keys that submit what is in the input box.
+    /// Keys that submit the content of the input box.
     fn submit(&self) -> Vec<u8> {
         b"\r".to_vec()
     }
-    /// Keys that stop a running turn.
+    /// Keys that interrupt a turn.
     fn interrupt(&self) -> Vec<u8> {
         b"\x1b".to_vec()
     }
@@ -413,13 +398,12 @@ pub trait Agent: Send + Sync + fmt::Debug {
     }
 }
 
-/// How a question is answered at the terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     Keys(Vec<u8>),
     /// Pasted and submitted like a message.
     Text(Message),
-    /// No key means this answer, and text would be taken for another one.
+    /// No key gives this answer, and text would mean another one.
     Cannot {
         why: String,
     },
@@ -431,10 +415,10 @@ mod tests {
 
     #[test]
     fn paths_with_a_process_id_wait_for_it() {
-        let source = |path: &str| Source {
+        let source = |path: &str| WatchedFile {
             path: path.into(),
             kind: "state".into(),
-            reach: Reach::Whole,
+            reach: ReadRange::Whole,
         };
         let by_pid = source("/sessions/{pid}.json");
         assert_eq!(by_pid.at(None), None);

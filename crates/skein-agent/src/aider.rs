@@ -1,12 +1,11 @@
-//! aider, which talks on a terminal line by line.
+//! aider, which works in a terminal line by line.
 //!
-//! It has no tools, no hooks that tell what it waits for, and no conversations with names: what it remembers is
-//! a file, which is kept in the session's folder and called after a name that we choose. What was said stands there.
-//! Whether it is ready is told by where its cursor is, what it used by its analytics log, which it writes although
-//! nothing is sent.
+//! It has no tools, no hooks that say what it waits for, and no named conversations: its memory is a history file,
+//! which Skein puts into the session's folder under a chosen name, and which also contains the messages. The cursor's
+//! position shows whether it is ready; its analytics log, which it writes although it sends nothing, shows its usage.
 //!
-//! It changes files that are in its chat without asking, whatever it may do; it asks before it makes new ones,
-//! adds some to the chat or runs a command.
+//! It changes files in its chat without asking, whatever its permission; it asks before it creates files, adds files
+//! to the chat or runs a command.
 
 mod history;
 mod screen;
@@ -19,22 +18,21 @@ use serde::Deserialize;
 use skein_domain::{Activity, NativeId, Permission, PromptVia, Question, Reason, Usage, Via};
 
 use crate::agent::{
-    Abilities, Agent, Draft, DuringTurn, Found, Order, Picture, Process, Profile, Reach, Reader,
-    Reading, Reply, Result, Source, Spoken, Start, Wanted,
+    Abilities, Agent, AnswerTarget, Draft, InstalledProgram, LaunchRequest, Process, Profile,
+    ProtocolLaunch, ReadRange, Reader, Reading, Reply, Result, ScreenView, Start,
+    TurnMessagePolicy, WatchedFile,
 };
-use crate::error::Error;
 use crate::installed::{self, Before};
-use crate::known::Known;
+use crate::known::KnownAgent;
 use crate::launch::{self, Prompt};
 use crate::rules::meant;
 
 use screen::{ANSWERS, asked, prompt, taken_one};
 
-/// What its screens mean.
 const RULES: &str = include_str!("../data/aider.toml");
-/// What its analytics log is called as a source.
+/// The source kind of its analytics log.
 const ANALYTICS: &str = "analytics";
-/// And its history.
+/// The source kind of its history.
 const HISTORY: &str = "history";
 
 const PROFILE: Profile = Profile {
@@ -45,8 +43,8 @@ const PROFILE: Profile = Profile {
     login: "aider --api-key PROVIDER=KEY",
 };
 
-/// Questions of a first start and notices are answered beforehand, and nothing is sent to anybody. The repository
-/// keeps its `.gitignore`.
+/// Answers the questions of a first start in advance, and prevents that data is sent. The repository keeps its
+/// `.gitignore`.
 const FLAGS: &[&str] = &[
     "--no-analytics",
     "--no-check-update",
@@ -56,15 +54,15 @@ const FLAGS: &[&str] = &[
     "--disable-playwright",
 ];
 
-/// Becomes the program. It keeps a cache in the repository, and nothing says another place for it: a folder that
-/// ignores itself is nobody's work, and the user's own `.gitignore` stays as it is.
+/// Runs the program. It keeps a cache in the repository, whose path cannot be configured: a folder that ignores
+/// itself does not count as work, and the user's `.gitignore` stays unchanged.
 const TIDY: &str = r#"if root=$(git rev-parse --show-toplevel 2>/dev/null); then
   cache=$root/.aider.tags.cache.v4
   [ -e "$cache" ] || { mkdir "$cache" && echo '*' >"$cache/.gitignore"; }
 fi
 exec "$@""#;
 
-/// Variables with a login, the first ones, and others that change what it talks to.
+/// Variables with a login, then others that change its provider.
 const LOGINS: &[&str] = &[
     "ANTHROPIC_API_KEY",
     "OPENAI_API_KEY",
@@ -99,7 +97,7 @@ const OTHERS: &[&str] = &[
 
 #[derive(Clone, Debug)]
 pub struct Aider {
-    known: Known,
+    known: KnownAgent,
 }
 
 impl Aider {
@@ -109,24 +107,23 @@ impl Aider {
         let abilities = Abilities {
             prompt: vec![PromptVia::Typed],
             resume: true,
-            fork: false,
             hooks: false,
             screens: true,
             files: true,
             usage: true,
             protocols: vec![],
-            // What is typed meanwhile would answer its next question.
-            during_turn: DuringTurn::Unsafe,
+            // Text typed meanwhile would answer its next question.
+            during_turn: TurnMessagePolicy::Unsafe,
             enter_after: Duration::from_millis(100),
             inherits: installed::names([LOGINS, OTHERS]),
         };
-        let known = Known::own(Self::NAME, 200, RULES, abilities).installed_as(PROFILE);
+        let known = KnownAgent::own(Self::NAME, 200, RULES, abilities).installed_as(PROFILE);
         Self { known }
     }
 
     fn launch(
         &self,
-        order: &Order,
+        order: &LaunchRequest,
         native: NativeId,
         how: &[&str],
         prompt: Prompt,
@@ -172,54 +169,48 @@ impl Default for Aider {
     }
 }
 
-/// What it remembers of a conversation.
-fn history(order: &Order, native: &NativeId) -> PathBuf {
-    // A name is only a name: nothing outside of the private folder is meant by it.
+/// The history file of a conversation.
+fn history(order: &LaunchRequest, native: &NativeId) -> PathBuf {
+    // The id must not lead out of the private folder.
     let name = native.as_str().replace(['/', '\0'], "_");
     order.private.join(format!("aider-{name}.md"))
 }
 
-/// Each run has its own: what is counted of it begins at nothing.
-fn analytics(order: &Order) -> PathBuf {
+/// Each run has its own log, so that counting starts at zero.
+fn analytics(order: &LaunchRequest) -> PathBuf {
     order.private.join(format!("aider-{}.jsonl", order.run))
 }
 
 impl Agent for Aider {
-    fn known(&self) -> &Known {
+    fn known(&self) -> &KnownAgent {
         &self.known
     }
 
-    fn find(&self, path: &str, env: &BTreeMap<String, String>) -> Found {
+    fn find(&self, path: &str, env: &BTreeMap<String, String>) -> InstalledProgram {
         installed::find(&PROFILE, path, logged_in(env))
     }
 
-    fn start(&self, order: &Order) -> Result<Start> {
+    fn start(&self, order: &LaunchRequest) -> Result<Start> {
         self.launch(order, launch::native_of(order), &[], Prompt::Task)
     }
 
-    fn resume(&self, order: &Order) -> Result<Start> {
+    fn resume(&self, order: &LaunchRequest) -> Result<Start> {
         let kept = |native: &NativeId| history(order, native).exists();
         let native = installed::conversation(order, kept)?;
         let how = ["--restore-chat-history"];
         self.launch(order, native, &how, Prompt::Nothing)
     }
 
-    /// Its conversations lie there.
+    /// Its conversations are there.
     fn resumes_from_private(&self) -> bool {
         true
     }
 
-    fn fork(&self, _order: &Order, _from: &NativeId) -> Result<Start> {
-        Err(Error::CannotFork {
-            agent: self.known.name.to_string(),
-        })
-    }
-
-    fn speak(&self, _order: &Order, via: Via, _resume: bool) -> Result<Spoken> {
+    fn speak(&self, _order: &LaunchRequest, via: Via, _resume: bool) -> Result<ProtocolLaunch> {
         Err(launch::no_protocol(&self.known.name, via))
     }
 
-    fn read_screen(&self, picture: Picture<'_>) -> Vec<Reading> {
+    fn read_screen(&self, picture: ScreenView<'_>) -> Vec<Reading> {
         let does = |activity, rule: &str| Reading::Activity {
             activity,
             rule: rule.to_owned(),
@@ -229,7 +220,7 @@ impl Agent for Aider {
         if let Some(question) = asked(picture) {
             let mut readings = vec![does(Activity::WaitingInput, "confirm")];
             readings.extend(taken_one(picture).then(taken));
-            readings.push(Reading::Wants(Wanted::Permission));
+            readings.push(Reading::Wants(AnswerTarget::Permission));
             readings.push(Reading::Asks(question));
             return readings;
         }
@@ -246,7 +237,7 @@ impl Agent for Aider {
         readings
     }
 
-    fn draft(&self, picture: Picture<'_>) -> Draft {
+    fn draft(&self, picture: ScreenView<'_>) -> Draft {
         let Some(lines) = prompt(picture).filter(|_| asked(picture).is_none()) else {
             return Draft::Unseen;
         };
@@ -256,11 +247,11 @@ impl Agent for Aider {
         }
     }
 
-    fn sources(&self, order: &Order) -> Vec<Source> {
-        let added = |path, kind: &str| Source {
+    fn sources(&self, order: &LaunchRequest) -> Vec<WatchedFile> {
+        let added = |path, kind: &str| WatchedFile {
             path,
             kind: kind.to_owned(),
-            reach: Reach::Added,
+            reach: ReadRange::Added,
         };
         let native = order.native.as_ref();
         let history = native.map(|native| added(history(order, native), HISTORY));
@@ -286,7 +277,7 @@ impl Agent for Aider {
             if question.options.is_empty() {
                 return Reply::Text(text.into());
             }
-            let why = "that is none of its options".into();
+            let why = "that is not one of its options".into();
             return Reply::Cannot { why };
         };
         match ANSWERS.iter().find(|(name, ..)| *name == chosen.as_str()) {
@@ -296,8 +287,8 @@ impl Agent for Aider {
     }
 }
 
-/// Whether there is a key for some provider: in a variable, or in the files it reads at its start. Local models
-/// need none, so nothing means that nobody can tell.
+/// Whether there is a key for some provider: in a variable, or in the files it reads at its start. Local models need
+/// none, so `None` means unknown.
 fn logged_in(env: &BTreeMap<String, String>) -> Option<bool> {
     if installed::has_any(env, LOGINS) {
         return Some(true);
@@ -306,7 +297,7 @@ fn logged_in(env: &BTreeMap<String, String>) -> Option<bool> {
     keys.exists().then_some(true)
 }
 
-/// One JSON object per line, of which those about questions to the model and its answers count.
+/// Reads one JSON object per line; only requests to the model and their answers count.
 #[derive(Debug)]
 struct Analytics;
 
@@ -327,8 +318,8 @@ struct Sent {
 
 impl Reader for Analytics {
     fn read(&mut self, text: &str) -> Vec<Reading> {
-        let told = |line: Line| match line.event.as_str() {
-            // An answer may come between two looks at the screen.
+        let reading = |line: Line| match line.event.as_str() {
+            // A turn may be too short to be seen on the screen.
             "message_send_starting" => Some(Reading::Worked),
             "message_send" => Some(Reading::Usage(Usage {
                 input_tokens: line.properties.prompt_tokens,
@@ -339,7 +330,7 @@ impl Reader for Analytics {
         };
         text.lines()
             .filter(|line| line.contains("\"message_send"))
-            .filter_map(|line| told(serde_json::from_str(line).ok()?))
+            .filter_map(|line| reading(serde_json::from_str(line).ok()?))
             .collect()
     }
 }

@@ -1,21 +1,21 @@
 //! Claude Code: the program `claude`.
 //!
 //! # How it is started
-//! `claude --session-id ID --settings FILE --permission-mode MODE [--model M] -- TASK`. The settings file is the
-//! session's own and is added to those of the user, which stay as they are. That the folder may be trusted is
-//! said by `CLAUDE_CODE_SANDBOXED`, so that no dialog asks and nothing is noted in the user's files.
+//! `claude --session-id ID --settings FILE --permission-mode MODE [--model M] -- TASK`. The settings file belongs to
+//! the session and is used in addition to the user's settings. `CLAUDE_CODE_SANDBOXED` marks the folder as trusted,
+//! so that no dialog asks and nothing is written to the user's files.
 //!
-//! # What is believed
-//! | source | tells |
+//! # Sources
+//! | source | reports |
 //! |---|---|
 //! | `sessions/PID.json` below its config folder | busy, idle, waiting; also after an interrupt, which fires no hook |
-//! | hooks `SessionStart`, `UserPromptSubmit`, `SubagentStart`, `StopFailure` | the conversation's name, the prompt it took, a helper, a limit |
-//! | the transcript | what was said; tokens, by message |
-//! | its status line | what the conversation cost so far |
-//! | the screen | what a dialog asks and offers, limits, the input box |
+//! | hooks `SessionStart`, `UserPromptSubmit`, `SubagentStart`, `StopFailure` | the conversation's id, an accepted prompt, a sub-agent, a limit |
+//! | the transcript | messages; tokens per message |
+//! | its status line | the cost of the conversation |
+//! | the screen | questions and options of dialogs, limits, the input box |
 //!
-//! The hooks `Stop` and `PermissionRequest` are left out: a `Stop` hook of the user's may make it go on, which the
-//! state file knows, and what a dialog offers is only on the screen. Every hook is a process the agent waits for.
+//! The hooks `Stop` and `PermissionRequest` are not used: a `Stop` hook of the user may make it continue, which the
+//! state file shows, and only the screen has the options of a dialog. The agent waits for every hook's process.
 
 mod hook;
 mod said;
@@ -31,11 +31,11 @@ use std::time::Duration;
 use skein_domain::{NativeId, Permission, PromptVia, Via};
 
 use crate::agent::{
-    Abilities, Agent, Draft, DuringTurn, Found, Order, Picture, Process, Profile, Reach, Reader,
-    Reading, Result, Source, Spoken, Start,
+    Abilities, Agent, Draft, InstalledProgram, LaunchRequest, Process, Profile, ProtocolLaunch,
+    ReadRange, Reader, Reading, Result, ScreenView, Start, TurnMessagePolicy, WatchedFile,
 };
 use crate::installed::{self, Before};
-use crate::known::Known;
+use crate::known::KnownAgent;
 use crate::launch::{self, Prompt};
 
 const RULES: &str = include_str!("../data/claude-code.toml");
@@ -54,7 +54,7 @@ const ACP: (&str, &str) = (
     "npm install -g @agentclientprotocol/claude-agent-acp",
 );
 
-/// Any of these logs it in without a file.
+/// Each of these logs it in without a file.
 const CREDENTIALS: &[&str] = &[
     "ANTHROPIC_API_KEY",
     "ANTHROPIC_AUTH_TOKEN",
@@ -64,7 +64,7 @@ const CREDENTIALS: &[&str] = &[
     "CLAUDE_CODE_USE_FOUNDRY",
 ];
 
-/// What it takes from the user's environment besides its credentials.
+/// Other variables of the user's environment that it needs.
 const INHERITS: &[&str] = &[
     "ANTHROPIC_BASE_URL",
     "ANTHROPIC_BEDROCK_BASE_URL",
@@ -103,10 +103,9 @@ const INHERITS: &[&str] = &[
 const STATE: &str = "state";
 const TRANSCRIPT: &str = "transcript";
 
-/// Claude Code, as the engine knows it.
 #[derive(Clone, Debug)]
 pub struct ClaudeCode {
-    known: Known,
+    known: KnownAgent,
 }
 
 impl ClaudeCode {
@@ -116,23 +115,22 @@ impl ClaudeCode {
         let abilities = Abilities {
             prompt: vec![PromptVia::Argv, PromptVia::Typed],
             resume: true,
-            fork: true,
             hooks: true,
             screens: true,
             files: true,
             usage: true,
             protocols: vec![Via::Acp, Via::Native],
-            during_turn: DuringTurn::Queues,
+            during_turn: TurnMessagePolicy::Queues,
             enter_after: Duration::from_millis(300),
             inherits: installed::names([CREDENTIALS, INHERITS]),
         };
-        let known = Known::own(Self::NAME, 300, RULES, abilities).installed_as(PROFILE);
+        let known = KnownAgent::own(Self::NAME, 300, RULES, abilities).installed_as(PROFILE);
         Self { known }
     }
 
     fn launch(
         &self,
-        order: &Order,
+        order: &LaunchRequest,
         how: Vec<String>,
         prompt: Prompt,
         native: NativeId,
@@ -156,7 +154,7 @@ impl ClaudeCode {
     }
 
     /// Its own protocol: JSON lines on standard input and output.
-    fn native(&self, order: &Order, resume: bool) -> Result<Start> {
+    fn native(&self, order: &LaunchRequest, resume: bool) -> Result<Start> {
         let (how, native) = match resume {
             true => continued(order)?,
             false => named(order),
@@ -194,20 +192,20 @@ impl Default for ClaudeCode {
     }
 }
 
-/// A conversation of a name that we choose.
-fn named(order: &Order) -> (Vec<String>, NativeId) {
+/// A new conversation with a chosen id.
+fn named(order: &LaunchRequest) -> (Vec<String>, NativeId) {
     let native = launch::native_of(order);
     (vec!["--session-id".into(), native.to_string()], native)
 }
 
-/// The conversation there is. The program refuses one that has no message in it.
-fn continued(order: &Order) -> Result<(Vec<String>, NativeId)> {
+/// The existing conversation. The program refuses one without messages.
+fn continued(order: &LaunchRequest) -> Result<(Vec<String>, NativeId)> {
     let kept = |native: &NativeId| transcript::is_there(order, native.as_str());
     let native = installed::conversation(order, kept)?;
     Ok((vec!["--resume".into(), native.to_string()], native))
 }
 
-fn modes(order: &Order) -> Vec<String> {
+fn modes(order: &LaunchRequest) -> Vec<String> {
     let mode = match order.settings.permission {
         Permission::Ask => "default",
         Permission::Edits => "acceptEdits",
@@ -220,17 +218,17 @@ fn modes(order: &Order) -> Vec<String> {
     modes
 }
 
-fn presets(order: &Order) -> BTreeMap<String, String> {
+fn presets(order: &LaunchRequest) -> BTreeMap<String, String> {
     let mut env = BTreeMap::new();
     let mut set = |name: &str, value: &str| env.insert(name.to_owned(), value.to_owned());
-    // The folder is one that somebody chose to let an agent work in.
+    // The user chose this folder for an agent.
     set("CLAUDE_CODE_SANDBOXED", "1");
-    // A new version comes when people install it, not below a running session.
+    // New versions must not be installed during a running session.
     set("DISABLE_AUTOUPDATER", "1");
-    // The whole conversation goes on: nobody is there to be asked whether a summary would do.
+    // Resumes the whole conversation, because no user is there to accept a summary.
     set("CLAUDE_CODE_RESUME_THRESHOLD_MINUTES", "52560000");
     if order.settings.permission == Permission::Full && rustix::process::geteuid().is_root() {
-        // It refuses to work as root without questions, unless it is told that this is meant.
+        // As root it refuses to work without questions, unless this is set.
         set("IS_SANDBOX", "1");
     }
     env
@@ -240,13 +238,13 @@ fn config_folder(env: &BTreeMap<String, String>) -> Option<PathBuf> {
     installed::folder(env, "CLAUDE_CONFIG_DIR", ".claude")
 }
 
-/// Whether a login is in its files: `None` if it is not known where they are.
+/// Whether its files contain a login; `None` if their location is unknown.
 fn logged_in(env: &BTreeMap<String, String>) -> Option<bool> {
     if installed::has_any(env, CREDENTIALS) {
         return Some(true);
     }
     let config = config_folder(env)?;
-    // Where the system keeps secrets itself there is no such file, but the account's name is.
+    // Where the system stores secrets there is no such file, but the account's name is in this one.
     let state = installed::folder(env, "CLAUDE_CONFIG_DIR", "")?.join(".claude.json");
     let says = |path: &Path, word: &str| {
         std::fs::read_to_string(path).is_ok_and(|text| text.contains(word))
@@ -259,40 +257,33 @@ fn logged_in(env: &BTreeMap<String, String>) -> Option<bool> {
 }
 
 impl Agent for ClaudeCode {
-    fn known(&self) -> &Known {
+    fn known(&self) -> &KnownAgent {
         &self.known
     }
 
-    fn find(&self, path: &str, env: &BTreeMap<String, String>) -> Found {
+    fn find(&self, path: &str, env: &BTreeMap<String, String>) -> InstalledProgram {
         installed::find(&PROFILE, path, logged_in(env))
     }
 
-    fn start(&self, order: &Order) -> Result<Start> {
+    fn start(&self, order: &LaunchRequest) -> Result<Start> {
         let (how, native) = named(order);
         self.launch(order, how, Prompt::Task, native)
     }
 
-    fn resume(&self, order: &Order) -> Result<Start> {
+    fn resume(&self, order: &LaunchRequest) -> Result<Start> {
         let (how, native) = continued(order)?;
         self.launch(order, how, Prompt::Nothing, native)
     }
 
-    fn fork(&self, order: &Order, from: &NativeId) -> Result<Start> {
-        let (named, native) = named(order);
-        let mut how = vec!["--resume".into(), from.to_string(), "--fork-session".into()];
-        how.extend(named);
-        self.launch(order, how, Prompt::Task, native)
-    }
-
-    fn speak(&self, order: &Order, via: Via, resume: bool) -> Result<Spoken> {
+    fn speak(&self, order: &LaunchRequest, via: Via, resume: bool) -> Result<ProtocolLaunch> {
         match via {
             Via::Terminal => Err(launch::no_protocol(&self.known.name, via)),
-            Via::Native => Ok(Spoken {
+            Via::Native => Ok(ProtocolLaunch {
                 dialect: "claude",
                 start: self.native(order, resume)?,
                 not_before: None,
             }),
-            Via::Acp => Ok(Spoken {
+            Via::Acp => Ok(ProtocolLaunch {
                 dialect: "acp",
                 start: Start {
                     argv: vec![installed::locate(&self.known, ACP.0, ACP.1, order)?],
@@ -308,24 +299,24 @@ impl Agent for ClaudeCode {
         hook::read(event, payload)
     }
 
-    fn read_screen(&self, picture: Picture<'_>) -> Vec<Reading> {
+    fn read_screen(&self, picture: ScreenView<'_>) -> Vec<Reading> {
         screen::read(&self.known.rules, picture)
     }
 
-    fn draft(&self, picture: Picture<'_>) -> Draft {
+    fn draft(&self, picture: ScreenView<'_>) -> Draft {
         screen::draft(&self.known.rules, picture)
     }
 
-    fn sources(&self, order: &Order) -> Vec<Source> {
+    fn sources(&self, order: &LaunchRequest) -> Vec<WatchedFile> {
         let Some(config) = config_folder(&order.env) else {
             return vec![];
         };
-        let mut sources = vec![Source {
+        let mut sources = vec![WatchedFile {
             path: config
                 .join("sessions")
-                .join(format!("{}.json", Source::PID)),
+                .join(format!("{}.json", WatchedFile::PID)),
             kind: STATE.into(),
-            reach: Reach::Whole,
+            reach: ReadRange::Whole,
         }];
         let transcript = order
             .native

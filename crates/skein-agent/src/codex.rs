@@ -1,12 +1,12 @@
-//! Codex, as OpenAI's `codex` on a terminal.
+//! Codex: OpenAI's program `codex`, in a terminal.
 //!
-//! Everything a session needs reaches it by flags: `-c KEY=VALUE` puts settings over the user's own. Only one
-//! thing cannot be preset so, and then `codex/home.rs` lends it a folder of its own. It never runs with its background
+//! A session's settings are passed by flags: `-c KEY=VALUE` overrides the user's settings. One setting cannot be
+//! passed this way; for it `codex/home.rs` gives the session its own folder. Skein never lets it start its background
 //! server, which would outlive the session.
 //!
-//! What it does is told, best source first, by its rollout (one file per conversation, see `codex/rollout.rs`), by two
-//! hooks that say which conversation that is and that a prompt was taken, and by the first word of its status
-//! line, which we choose. Questions are read from the screen alone: nothing else has their options.
+//! Sources, best first: its rollout (one file per conversation, see `codex/rollout.rs`), two hooks that report the
+//! conversation and an accepted prompt, and the first word of its status line, which we configure. Questions are read
+//! from the screen, because only it has their options.
 
 mod home;
 mod rollout;
@@ -22,17 +22,16 @@ use serde_json::{Value, json};
 use skein_domain::{NativeId, Permission, PromptVia, Reason, Via};
 
 use crate::agent::{
-    Abilities, Agent, DuringTurn, Found, Order, Picture, Process, Profile, Reach, Reader, Reading,
-    Result, Source, Spoken, Start,
+    Abilities, Agent, InstalledProgram, LaunchRequest, Process, Profile, ProtocolLaunch, ReadRange,
+    Reader, Reading, Result, ScreenView, Start, TurnMessagePolicy, WatchedFile,
 };
 use crate::installed::{self, Before};
-use crate::known::Known;
+use crate::known::KnownAgent;
 use crate::launch::{self, Prompt};
 use crate::program;
 
-/// What its screens mean.
 const RULES: &str = include_str!("../data/codex.toml");
-/// What its rollouts are called as sources.
+/// The source kind of its rollouts.
 const ROLLOUT: &str = "rollout";
 /// Speaks ACP for it.
 const ACP: &str = "codex-acp";
@@ -46,8 +45,8 @@ const PROFILE: Profile = Profile {
     login: "codex login",
 };
 
-/// Settings of every session, whatever it may do. Dialogs and notices are preset, so that nothing waits for a
-/// key and nothing is written to the user's settings; animations would redraw idle screens.
+/// Settings of every session. They answer dialogs and notices in advance, so that nothing waits for a key and nothing
+/// is written to the user's settings; animations would redraw idle screens.
 const SETTINGS: &[&str] = &[
     "features.daemon_auto_start=false",
     "check_for_update_on_startup=false",
@@ -59,8 +58,8 @@ const SETTINGS: &[&str] = &[
     "tui.status_line=[\"run-state\",\"model-with-reasoning\",\"current-dir\"]",
 ];
 
-/// The hooks: its name, its name in a key, and what Codex makes of a command that is trusted. The commands are
-/// the same for everybody, and so are these; only they are trusted, and not what a repository brings along.
+/// The hooks: name, name in a key, and Codex's hash of the trusted command. The commands are the same for all users,
+/// and so are the hashes; only these are trusted, not the hooks of a repository.
 const HOOKS: &[(&str, &str, &str)] = &[
     (
         "SessionStart",
@@ -74,7 +73,7 @@ const HOOKS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Variables with a login, the first ones, and others that change what it talks to.
+/// Variables with a login, then others that change its provider.
 const LOGINS: &[&str] = &["OPENAI_API_KEY", "CODEX_API_KEY", "CODEX_ACCESS_TOKEN"];
 const OTHERS: &[&str] = &[
     "OPENAI_BASE_URL",
@@ -96,7 +95,7 @@ const OTHERS: &[&str] = &[
 
 #[derive(Clone, Debug)]
 pub struct Codex {
-    known: Known,
+    known: KnownAgent,
 }
 
 impl Codex {
@@ -106,26 +105,25 @@ impl Codex {
         let abilities = Abilities {
             prompt: vec![PromptVia::Argv, PromptVia::Typed],
             resume: true,
-            fork: true,
             hooks: true,
             screens: true,
             files: false,
             usage: true,
             protocols: vec![Via::Acp, Via::Native],
-            during_turn: DuringTurn::Steers,
+            during_turn: TurnMessagePolicy::Steers,
             enter_after: Duration::from_millis(300),
             inherits: installed::names([LOGINS, OTHERS]),
         };
-        let known = Known::own(Self::NAME, 220, RULES, abilities).installed_as(PROFILE);
+        let known = KnownAgent::own(Self::NAME, 220, RULES, abilities).installed_as(PROFILE);
         Self { known }
     }
 
-    fn program(&self, order: &Order) -> Result<String> {
+    fn program(&self, order: &LaunchRequest) -> Result<String> {
         installed::program(&self.known, &PROFILE, order)
     }
 
-    /// `how` is what it is to do besides starting fresh: `resume ID`, `fork ID`.
-    fn launch(&self, order: &Order, how: &[&str], prompt: Prompt) -> Result<Start> {
+    /// `how` is `resume ID`, or empty for a fresh start.
+    fn launch(&self, order: &LaunchRequest, how: &[&str], prompt: Prompt) -> Result<Start> {
         let mut argv = vec![self.program(order)?, "--no-daemon".into()];
         settings(order, &mut argv)?;
         argv.extend(["-c".into(), hooks()]);
@@ -148,8 +146,8 @@ impl Default for Codex {
     }
 }
 
-/// Settings over the user's own. Whoever starts a session in a folder trusts it.
-fn settings(order: &Order, argv: &mut Vec<String>) -> Result<()> {
+/// Settings on top of the user's. The user who starts a session in a folder trusts it.
+fn settings(order: &LaunchRequest, argv: &mut Vec<String>) -> Result<()> {
     for setting in SETTINGS {
         argv.extend(["-c".into(), (*setting).to_owned()]);
     }
@@ -178,13 +176,13 @@ fn hooks() -> String {
     format!("hooks={{{}}}", parts.join(","))
 }
 
-/// A text as TOML writes it.
+/// A text in TOML form.
 fn quoted(text: &str) -> String {
     toml::Value::from(text).to_string()
 }
 
-/// Codex asks when its sandbox is in the way: how far that reaches is what it may do without asking. That it asks
-/// before every command can no longer be set for a terminal.
+/// Codex asks when its sandbox forbids something, so the sandbox defines what it may do without asking. Asking before
+/// every command can no longer be configured for a terminal.
 fn permission(permission: Permission) -> impl Iterator<Item = &'static str> {
     let words: &[&str] = match permission {
         Permission::Ask => &["-s", "read-only", "-a", "on-request"],
@@ -194,7 +192,7 @@ fn permission(permission: Permission) -> impl Iterator<Item = &'static str> {
     words.iter().copied()
 }
 
-/// The same as a mode of the program that speaks ACP. By its own protocol the driver says it for each conversation.
+/// The mode of the ACP program. With Codex's own protocol the driver sets it for each conversation.
 fn mode(permission: Permission) -> &'static str {
     match permission {
         Permission::Ask => "read-only",
@@ -204,32 +202,25 @@ fn mode(permission: Permission) -> &'static str {
 }
 
 impl Agent for Codex {
-    fn known(&self) -> &Known {
+    fn known(&self) -> &KnownAgent {
         &self.known
     }
 
-    fn find(&self, path: &str, env: &BTreeMap<String, String>) -> Found {
+    fn find(&self, path: &str, env: &BTreeMap<String, String>) -> InstalledProgram {
         installed::find(&PROFILE, path, home::logged_in(env, LOGINS))
     }
 
-    fn start(&self, order: &Order) -> Result<Start> {
+    fn start(&self, order: &LaunchRequest) -> Result<Start> {
         self.launch(order, &[], Prompt::Task)
     }
 
-    fn resume(&self, order: &Order) -> Result<Start> {
+    fn resume(&self, order: &LaunchRequest) -> Result<Start> {
         let native = installed::conversation(order, |_| true)?;
         self.launch(order, &["resume", native.as_str()], Prompt::Nothing)
     }
 
-    fn fork(&self, order: &Order, from: &NativeId) -> Result<Start> {
-        // Else it asks whether to go on where the other conversation was.
-        let here = launch::text(&order.workspace, "workspace")?;
-        self.launch(order, &["fork", from.as_str(), "--cd", &here], Prompt::Task)
-    }
-
-    /// No terminal is written to in these, so nothing has to be lent: they run in the user's own home, but for their
-    /// databases.
-    fn speak(&self, order: &Order, via: Via, _resume: bool) -> Result<Spoken> {
+    /// These do not use a terminal, so they run in the user's own home, except for their databases.
+    fn speak(&self, order: &LaunchRequest, via: Via, _resume: bool) -> Result<ProtocolLaunch> {
         let (dialect, start) = match via {
             Via::Terminal => return Err(launch::no_protocol(&self.known.name, via)),
             Via::Native => {
@@ -250,10 +241,10 @@ impl Agent for Codex {
                         mode(order.settings.permission).to_owned(),
                     ),
                     ("CODEX_CONFIG".to_owned(), config(order)?),
-                    // Those settings are a conversation's, and this is needed before there is one.
+                    // The settings above apply to a conversation, and this one is needed before there is one.
                     ("CODEX_SQLITE_HOME".to_owned(), home::databases(order)?),
                 ]);
-                // It brings a Codex of its own; the user's is the one that was chosen.
+                // It includes its own Codex; the user's is to be used.
                 if let Some(codex) = program::find(PROFILE.program, &order.path, None) {
                     env.insert("CODEX_PATH".into(), launch::text(&codex, "PATH")?);
                 }
@@ -265,7 +256,7 @@ impl Agent for Codex {
                 ("acp", start)
             }
         };
-        Ok(Spoken {
+        Ok(ProtocolLaunch {
             dialect,
             start,
             not_before: None,
@@ -279,7 +270,7 @@ impl Agent for Codex {
         read_hook(event, &payload)
     }
 
-    fn read_screen(&self, picture: Picture<'_>) -> Vec<Reading> {
+    fn read_screen(&self, picture: ScreenView<'_>) -> Vec<Reading> {
         let mut readings = self.known.rules.read(picture);
         for reading in &mut readings {
             if let Reading::Asks(question) = reading
@@ -299,8 +290,8 @@ impl Agent for Codex {
     }
 }
 
-/// The settings that matter without a terminal, for the program that speaks ACP.
-fn config(order: &Order) -> Result<String> {
+/// The settings that matter without a terminal, for the ACP program.
+fn config(order: &LaunchRequest) -> Result<String> {
     let folder = launch::text(&order.workspace, "workspace")?;
     let config = json!({
         "features": {"daemon_auto_start": false},
@@ -310,8 +301,8 @@ fn config(order: &Order) -> Result<String> {
     Ok(config.to_string())
 }
 
-/// Every hook names the conversation and its rollout. Those of helpers that it starts itself, which have
-/// conversations of their own, are not the session's.
+/// Every hook names the conversation and its rollout. Hooks of sub-agents, which have their own conversations, are
+/// ignored.
 fn read_hook(event: &str, payload: &Value) -> Vec<Reading> {
     let text = |key: &str| payload.get(key).and_then(Value::as_str);
     if !HOOKS.iter().any(|(name, ..)| *name == event) || text("agent_id").is_some() {
@@ -322,10 +313,10 @@ fn read_hook(event: &str, payload: &Value) -> Vec<Reading> {
         readings.push(Reading::Native(native));
     }
     if let Some(path) = text("transcript_path").map(real) {
-        readings.push(Reading::Watch(Source {
+        readings.push(Reading::Watch(WatchedFile {
             path,
             kind: ROLLOUT.into(),
-            reach: Reach::Added,
+            reach: ReadRange::Added,
         }));
     }
     if event == "UserPromptSubmit" {
@@ -336,7 +327,8 @@ fn read_hook(event: &str, payload: &Value) -> Vec<Reading> {
     readings
 }
 
-/// The one name of a file that a lent home leads to, too: read under two names, it would be read twice.
+/// The canonical name of a file that is also reachable through a session's own home: under two names it would be read
+/// twice.
 fn real(path: &str) -> PathBuf {
     let path = PathBuf::from(path);
     let folder = path.parent().and_then(|f| fs::canonicalize(f).ok());
@@ -346,7 +338,7 @@ fn real(path: &str) -> PathBuf {
     }
 }
 
-/// A permission with what it is for: the command or the reason stands between the question and its options.
+/// A permission with its subject: the command or the reason is between the question and its options.
 fn asked(rows: &[String], question: &str) -> Option<Reason> {
     let start = rows.iter().rposition(|row| row.contains(question))?;
     let option = |row: &&String| {

@@ -1,8 +1,8 @@
 //! Any command as an agent: `--agent custom --command CMD`, or `[agents.NAME]` in `skein.toml`.
 //!
-//! The command is a line for `sh -c`. Nothing that comes from elsewhere is ever put into its text: a prompt
-//! is an argument of its own (`"$@"`), a conversation's id a variable of the shell. Events a program may
-//! tell by `$SKEIN_BIN hook` are those of [`crate::hooks`].
+//! The command is a line for `sh -c`. No other text is ever inserted into it: a prompt is a separate argument
+//! (`"$@"`), a conversation's id a shell variable. A program may report the events of [`crate::hooks`] by `$SKEIN_BIN
+//! hook`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,22 +12,25 @@ use std::time::Duration;
 
 use skein_domain::{AgentName, CommandLine, EnvVar, NativeId, PromptVia, Via};
 
-use crate::agent::{Abilities, Agent, DuringTurn, Found, Order, Reading, Result, Spoken, Start};
+use crate::agent::{
+    Abilities, Agent, InstalledProgram, LaunchRequest, ProtocolLaunch, Reading, Result, Start,
+    TurnMessagePolicy,
+};
 use crate::error::Error;
-use crate::known::Known;
+use crate::known::KnownAgent;
 use crate::launch::{self, Prompt};
 use crate::program;
 use crate::rules::Rules;
-use crate::settings::{AgentSettings, KeyNames, RulesFrom};
+use crate::settings::{AgentSettings, KeyNames, RulesSource};
 
-/// Stands in commands for the conversation's id.
+/// Placeholder for the conversation's id in commands.
 const NATIVE: &str = "{native}";
-/// What one is expected to take when nobody says.
+/// Assumed memory if the settings do not say.
 const MEMORY_MB: u64 = 256;
 
 #[derive(Clone, Debug)]
 pub struct Custom {
-    known: Known,
+    known: KnownAgent,
     command: Option<CommandLine>,
     resume: Option<CommandLine>,
     separator: Option<String>,
@@ -36,14 +39,14 @@ pub struct Custom {
     submit: Vec<u8>,
     interrupt: Vec<u8>,
     install: Option<String>,
-    /// Of `[agents.NAME]`, rather than known by `--command` alone.
+    /// From `[agents.NAME]`, not only from `--command`.
     configured: bool,
 }
 
 impl Custom {
     pub const NAME: &'static str = "custom";
 
-    /// The agent that is nothing but its `--command`.
+    /// The agent that consists only of its `--command`.
     pub fn bare() -> Self {
         Self::build(
             AgentName::from_str(Self::NAME).expect("a plain word"),
@@ -53,16 +56,16 @@ impl Custom {
         .expect("nothing is set that could be wrong")
     }
 
-    /// From `[agents.NAME]`; a rules file is looked for below `folder`.
+    /// From `[agents.NAME]`; a rules file is relative to `folder`.
     pub fn configured(name: AgentName, settings: AgentSettings, folder: &Path) -> Result<Self> {
         if settings.command.is_none() {
-            return Err(bad(&name, "command", "it is needed"));
+            return Err(bad(&name, "command", "it is required"));
         }
         let place = format!("agents.{name}.rules");
         let rules = match &settings.rules {
             None => Rules::default(),
-            Some(RulesFrom::Inline(table)) => Rules::from_table(&place, table.clone())?,
-            Some(RulesFrom::File(file)) => {
+            Some(RulesSource::Inline(table)) => Rules::from_table(&place, table.clone())?,
+            Some(RulesSource::File(file)) => {
                 let path = folder.join(file);
                 let text = fs::read_to_string(&path)
                     .map_err(|e| bad(&name, "rules", format!("`{}`: {e}", path.display())))?;
@@ -84,7 +87,7 @@ impl Custom {
             None => Ok(default.to_vec()),
             Some(names) => names
                 .bytes()
-                .map_err(|name| bad(key, format!("`{name}` is no key's name"))),
+                .map_err(|name| bad(key, format!("`{name}` is not the name of a key"))),
         };
         let mut env = BTreeMap::new();
         for (variable, value) in &settings.env {
@@ -104,13 +107,12 @@ impl Custom {
         let abilities = Abilities {
             prompt,
             resume: settings.resume.is_some(),
-            fork: false,
             hooks: settings.hooks,
             screens: !rules.is_empty(),
             files: false,
-            usage: settings.hooks || rules.tells_usage(),
+            usage: settings.hooks || rules.reads_usage(),
             protocols: vec![],
-            during_turn: DuringTurn::Unsafe,
+            during_turn: TurnMessagePolicy::Unsafe,
             enter_after: Duration::from_millis(settings.enter_after_ms.unwrap_or(0)),
             inherits: settings.inherit.clone(),
         };
@@ -124,7 +126,7 @@ impl Custom {
             interrupt: keys("interrupt", settings.interrupt.as_ref(), b"\x1b")?,
             install: settings.install.clone(),
             configured: false,
-            known: Known {
+            known: KnownAgent {
                 name,
                 abilities,
                 rules,
@@ -136,7 +138,7 @@ impl Custom {
 
     fn launch(
         &self,
-        order: &Order,
+        order: &LaunchRequest,
         command: &CommandLine,
         native: Option<&NativeId>,
         prompt: Prompt,
@@ -147,7 +149,7 @@ impl Custom {
             let flag = self
                 .model_flag
                 .as_ref()
-                .ok_or_else(|| bad(&self.known.name, "model_flag", "needed to choose a model"))?;
+                .ok_or_else(|| bad(&self.known.name, "model_flag", "required to choose a model"))?;
             words.extend([flag.clone(), model.to_string()]);
         }
         let via = match prompt {
@@ -185,7 +187,7 @@ impl Custom {
         takes: bool,
     ) -> Result<Vec<String>> {
         let text = command.as_str().trim();
-        // Behind one of these the arguments would be a command of their own, in a comment they would be lost.
+        // After one of these the arguments would be a separate command, in a comment they would be lost.
         if takes && (text.ends_with([';', '&', '|', '\\']) || text.contains(" #")) {
             let why = format!("`{text}` cannot take arguments at its end");
             return Err(bad(&self.known.name, "command", why));
@@ -195,7 +197,7 @@ impl Custom {
             line.push_str(" \"$@\"");
         }
         if program::of(text).is_some() {
-            // The shell need not stay between us and the agent.
+            // The shell need not remain between Skein and the agent.
             line = format!("exec {line}");
         }
         let mut argv: Vec<String> = vec!["sh".into(), "-c".into()];
@@ -215,13 +217,14 @@ impl Custom {
             place: format!("agents.{}.separator", self.known.name),
             why: "the prompt begins with `-` and would be taken for an option".into(),
             hints: vec![
-                "`separator = \"--\"` is put before a prompt, if the program knows it".into(),
-                "`--prompt-via typed` does without arguments".into(),
+                "`separator = \"--\"` is inserted before a prompt, if the program supports it"
+                    .into(),
+                "`--prompt-via typed` avoids arguments".into(),
             ],
         }
     }
 
-    fn check_installed(&self, order: &Order, command: &CommandLine) -> Result<()> {
+    fn check_installed(&self, order: &LaunchRequest, command: &CommandLine) -> Result<()> {
         match program::of(command.as_str()) {
             Some(name) if program::find(name, &order.path, Some(&order.workspace)).is_none() => {
                 Err(Error::NotInstalled {
@@ -233,7 +236,7 @@ impl Custom {
         }
     }
 
-    fn command<'a>(&'a self, order: &'a Order) -> Result<&'a CommandLine> {
+    fn command<'a>(&'a self, order: &'a LaunchRequest) -> Result<&'a CommandLine> {
         let command = order.settings.command.as_ref().or(self.command.as_ref());
         command.ok_or_else(|| Error::NoCommand {
             agent: self.known.name.to_string(),
@@ -242,15 +245,15 @@ impl Custom {
 }
 
 impl Agent for Custom {
-    fn known(&self) -> &Known {
+    fn known(&self) -> &KnownAgent {
         &self.known
     }
 
-    fn find(&self, path: &str, _env: &BTreeMap<String, String>) -> Found {
+    fn find(&self, path: &str, _env: &BTreeMap<String, String>) -> InstalledProgram {
         let name = self.command.as_ref().and_then(|c| program::of(c.as_str()));
         let found = name.and_then(|name| program::find(name, path, None));
         let missing = name.filter(|name| found.is_none() && !name.starts_with('.'));
-        Found {
+        InstalledProgram {
             missing: missing.map(|name| format!("`{name}` is not in PATH")),
             install: missing.and(self.install.clone()),
             program: found,
@@ -260,7 +263,7 @@ impl Agent for Custom {
         }
     }
 
-    fn start(&self, order: &Order) -> Result<Start> {
+    fn start(&self, order: &LaunchRequest) -> Result<Start> {
         let command = self.command(order)?;
         let chosen = command
             .as_str()
@@ -269,29 +272,25 @@ impl Agent for Custom {
         self.launch(order, command, chosen.as_ref(), Prompt::Task)
     }
 
-    fn resume(&self, order: &Order) -> Result<Start> {
+    fn resume(&self, order: &LaunchRequest) -> Result<Start> {
         let cannot = |why: &str| Error::CannotResume { why: why.into() };
         let Some(resume) = &self.resume else {
             return Err(cannot("no `resume` command is set for this agent"));
         };
         if order.settings.command.is_some() {
             return Err(cannot(
-                "it was started by `--command`, which `resume` does not know",
+                "it was started by `--command`, which `resume` does not support",
             ));
         }
         if resume.as_str().contains(NATIVE) && order.native.is_none() {
-            return Err(cannot("the agent never told the name of its conversation"));
+            return Err(cannot(
+                "the agent never reported the id of its conversation",
+            ));
         }
         self.launch(order, resume, order.native.as_ref(), Prompt::Nothing)
     }
 
-    fn fork(&self, _order: &Order, _from: &NativeId) -> Result<Start> {
-        Err(Error::CannotFork {
-            agent: self.known.name.to_string(),
-        })
-    }
-
-    fn speak(&self, _order: &Order, via: Via, _resume: bool) -> Result<Spoken> {
+    fn speak(&self, _order: &LaunchRequest, via: Via, _resume: bool) -> Result<ProtocolLaunch> {
         Err(launch::no_protocol(&self.known.name, via))
     }
 

@@ -1,40 +1,41 @@
-//! An agent that is driven by a protocol instead of its own terminal.
+//! An agent that a protocol drives instead of its own terminal.
 //!
-//! What runs in the session's terminal is `skein drive`, which starts the agent, speaks with it, shows what
-//! happens, and takes what is typed. What happens it also writes to a journal, one line per event, with the
-//! events of [`crate::hooks`]: `{"at": …, "event": …, "payload": {…}}`. The journal is a file like others that
-//! agents write, so nothing is lost while no daemon reads it.
+//! The session's terminal runs `skein drive`, which starts the agent, speaks with it, shows what happens, and takes
+//! what people type. The daemon's prompts, answers and interrupts reach it as calls in a file ([`crate::turns`]). The
+//! driver writes what happens to a journal, one line per event, with the events of [`crate::hooks`] and of calls:
+//! `{"at": …, "event": …, "payload": {…}}`. Both are files, so nothing is lost while the other end is down.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use skein_domain::{Message, NativeId, PromptVia, Question, Reason, Timestamp, Via};
+use skein_domain::{PromptVia, Timestamp, Via};
 use skein_transcript::json;
 
 use crate::agent::{
-    Abilities, Agent, DuringTurn, Found, Order, Process, Reach, Reader, Reading, Reply, Resets,
-    Result, Source, Spoken, Start,
+    Abilities, Agent, InstalledProgram, LaunchRequest, Process, ProtocolLaunch, QuotaReset,
+    ReadRange, Reader, Reading, Result, Start, TurnMessagePolicy, WatchedFile,
 };
 use crate::error::Error;
-use crate::known::Known;
-use crate::rules::{Rules, meant};
+use crate::known::KnownAgent;
+use crate::rules::Rules;
+use crate::turns::{TurnEvent, calls_file};
 use crate::{hooks, launch};
 
-/// What its files are called.
+/// The source kind of its journal.
 const JOURNAL: &str = "journal";
 
 #[derive(Clone, Debug)]
-pub struct Driven {
+pub struct DrivenAgent {
     inner: Arc<dyn Agent>,
     via: Via,
-    known: Known,
+    known: KnownAgent,
 }
 
-impl Driven {
-    /// Refuses protocols that the agent does not speak.
+impl DrivenAgent {
+    /// Refuses protocols that the agent does not support.
     pub fn new(inner: Arc<dyn Agent>, via: Via) -> Result<Self> {
         let known = inner.known();
         let able = &known.abilities;
@@ -44,18 +45,17 @@ impl Driven {
         let abilities = Abilities {
             prompt: vec![PromptVia::Typed],
             resume: able.resume,
-            fork: false,
             hooks: false,
             screens: false,
             files: true,
             usage: true,
             protocols: able.protocols.clone(),
-            during_turn: DuringTurn::Queues,
+            during_turn: TurnMessagePolicy::Queues,
             enter_after: Duration::ZERO,
             inherits: able.inherits.clone(),
         };
-        // What is shown is the driver's; its screens need no reading.
-        let known = Known {
+        // The screen is the driver's and needs no rules.
+        let known = KnownAgent {
             abilities,
             rules: Rules::default(),
             ..known.clone()
@@ -63,8 +63,8 @@ impl Driven {
         Ok(Self { inner, via, known })
     }
 
-    fn launch(&self, order: &Order, resume: bool) -> Result<Start> {
-        let Spoken {
+    fn launch(&self, order: &LaunchRequest, resume: bool) -> Result<Start> {
+        let ProtocolLaunch {
             dialect,
             start,
             not_before,
@@ -75,6 +75,8 @@ impl Driven {
             dialect.to_owned(),
             "--journal".to_owned(),
             launch::text(&journal(order), "private")?,
+            "--calls".to_owned(),
+            launch::text(&calls_file(&order.private, order.run), "private")?,
             "--permission".to_owned(),
             order.settings.permission.as_str().to_owned(),
         ];
@@ -105,27 +107,36 @@ fn seconds(moment: Timestamp) -> i64 {
     micros / 1_000_000 + i64::from(micros % 1_000_000 > 0)
 }
 
-fn journal(order: &Order) -> PathBuf {
-    order.private.join(format!("journal-{}.jsonl", order.run))
+fn journal(order: &LaunchRequest) -> PathBuf {
+    journal_source(&order.private, order.run).path
 }
 
-impl Agent for Driven {
-    fn known(&self) -> &Known {
+/// The journal of one run's driver: where it reports what becomes of calls.
+pub fn journal_source(private: &Path, run: u64) -> WatchedFile {
+    WatchedFile {
+        path: private.join(format!("journal-{run}.jsonl")),
+        kind: JOURNAL.into(),
+        reach: ReadRange::Added,
+    }
+}
+
+impl Agent for DrivenAgent {
+    fn known(&self) -> &KnownAgent {
         &self.known
     }
 
-    fn find(&self, path: &str, env: &BTreeMap<String, String>) -> Found {
+    fn find(&self, path: &str, env: &BTreeMap<String, String>) -> InstalledProgram {
         self.inner.find(path, env)
     }
 
-    fn start(&self, order: &Order) -> Result<Start> {
+    fn start(&self, order: &LaunchRequest) -> Result<Start> {
         self.launch(order, false)
     }
 
-    fn resume(&self, order: &Order) -> Result<Start> {
+    fn resume(&self, order: &LaunchRequest) -> Result<Start> {
         if order.native.is_none() {
             return Err(Error::CannotResume {
-                why: "the agent never told the name of its conversation".into(),
+                why: "the agent never reported the id of its conversation".into(),
             });
         }
         self.launch(order, true)
@@ -135,22 +146,12 @@ impl Agent for Driven {
         self.inner.resumes_from_private()
     }
 
-    fn fork(&self, _order: &Order, _from: &NativeId) -> Result<Start> {
-        Err(Error::CannotFork {
-            agent: self.name().to_string(),
-        })
-    }
-
-    fn speak(&self, order: &Order, via: Via, resume: bool) -> Result<Spoken> {
+    fn speak(&self, order: &LaunchRequest, via: Via, resume: bool) -> Result<ProtocolLaunch> {
         self.inner.speak(order, via, resume)
     }
 
-    fn sources(&self, order: &Order) -> Vec<Source> {
-        let journal = Source {
-            path: journal(order),
-            kind: JOURNAL.into(),
-            reach: Reach::Added,
-        };
+    fn sources(&self, order: &LaunchRequest) -> Vec<WatchedFile> {
+        let journal = journal_source(&order.private, order.run);
         let mut accounts = self.inner.sources(order);
         accounts.retain(|source| self.inner.accounts().contains(&source.kind.as_str()));
         [vec![journal], accounts].concat()
@@ -164,25 +165,12 @@ impl Agent for Driven {
             other => self.inner.reader(other, process),
         }
     }
-
-    fn answer(&self, question: &Question, option: Option<usize>, text: &Reason) -> Reply {
-        if question.options.is_empty() {
-            return Reply::Text(Message::from(text));
-        }
-        match option.or_else(|| meant(question, text)) {
-            Some(chosen @ 0..9) => Reply::Keys((chosen + 1).to_string().into_bytes()),
-            Some(chosen) => Reply::Keys(format!("{}\r", chosen + 1).into_bytes()),
-            None => Reply::Cannot {
-                why: "that is none of its options".into(),
-            },
-        }
-    }
 }
 
-/// Understands journals, of drivers and of others that write lines like theirs.
+/// Reads journals of drivers, and files of the same form.
 #[derive(Debug)]
 pub(crate) struct Journal {
-    /// Whether what it says of tokens and cost is taken.
+    /// Whether to use its reports of tokens and cost.
     pub(crate) counts: bool,
 }
 
@@ -192,8 +180,11 @@ impl Reader for Journal {
             .filter_map(|line| json::read::<Value>(line).ok())
             .filter_map(|line| {
                 let event = line.get("event")?.as_str()?.to_owned();
-                let payload = line.get("payload").map(ToString::to_string);
-                let mut readings = hooks::read(&event, &payload.unwrap_or_default());
+                let payload = line.get("payload");
+                let text = payload.map(ToString::to_string).unwrap_or_default();
+                let mut readings = hooks::read(&event, &text);
+                let of_call = payload.and_then(|payload| TurnEvent::read(&event, payload));
+                readings.extend(of_call.map(Reading::Turn));
                 for reading in &mut readings {
                     if let Reading::Limited { resets } = reading {
                         *resets = ends(&line).or_else(|| resets.take());
@@ -202,14 +193,14 @@ impl Reader for Journal {
                 Some(readings)
             })
             .flatten()
-            .filter(|reading| self.counts || !reading.is_spending())
+            .filter(|reading| self.counts || !reading.is_usage())
             .collect()
     }
 }
 
-/// When a limit ends that a line tells of. The line may be read long after it was written, so seconds that it
-/// names count from then.
-fn ends(line: &Value) -> Option<Resets> {
+/// The end of a limit that a line reports. The line may be read long after it was written, so its seconds count from
+/// its own time.
+fn ends(line: &Value) -> Option<QuotaReset> {
     let payload = line.get("payload")?;
     let number = |of: &Value, key: &str| i64::try_from(of.get(key)?.as_u64()?).ok();
     let micros = match number(payload, "resets_at") {
@@ -221,7 +212,7 @@ fn ends(line: &Value) -> Option<Resets> {
                 .checked_add(seconds)?
         }
     };
-    Some(Resets::At(Timestamp::from_micros(micros)))
+    Some(QuotaReset::At(Timestamp::from_micros(micros)))
 }
 
 #[cfg(test)]
@@ -239,7 +230,7 @@ mod tests {
     const NOTHING: &str = r#"{"$set":{"messages":[{"id":"c1","type":"user","content":[]}]}}"#;
 
     /// An order to resume a conversation that left chats of these minutes.
-    fn resumed(folder: &TempDir, chats: &[(&str, &str)]) -> Order {
+    fn resumed(folder: &TempDir, chats: &[(&str, &str)]) -> LaunchRequest {
         let at = |name: &str| folder.path().join(name);
         fs::create_dir_all(at("bin")).unwrap();
         std::os::unix::fs::symlink("/bin/sh", at("bin/gemini")).unwrap();
@@ -248,7 +239,7 @@ mod tests {
             let name = format!(".gemini/tmp/api/chats/session-{minute}-41111111.jsonl");
             fs::write(at(&name), text).unwrap();
         }
-        Order {
+        LaunchRequest {
             session: "api-7".parse().unwrap(),
             run: 2,
             task: "fix it".parse().unwrap(),
@@ -270,7 +261,7 @@ mod tests {
 
     #[test]
     fn l4_gemini_is_not_started_in_the_minute_its_conversation_was_begun() {
-        let agent = Driven::new(Arc::new(Gemini::new()), Via::Acp).unwrap();
+        let agent = DrivenAgent::new(Arc::new(Gemini::new()), Via::Acp).unwrap();
         let folder = TempDir::new().unwrap();
         let chats = [("2026-11-17T03-48", HELLO), ("2026-11-17T03-50", NOTHING)];
         let order = resumed(&folder, &chats);
@@ -285,7 +276,7 @@ mod tests {
 
     #[test]
     fn what_left_no_chat_is_not_waited_for() {
-        let agent = Driven::new(Arc::new(Gemini::new()), Via::Acp).unwrap();
+        let agent = DrivenAgent::new(Arc::new(Gemini::new()), Via::Acp).unwrap();
         let folder = TempDir::new().unwrap();
         let order = resumed(&folder, &[("2026-11-17T03-50", NOTHING)]);
         assert_eq!(not_before(&agent.resume(&order).unwrap()), None);
@@ -304,7 +295,7 @@ mod tests {
             [_, Reading::Limited { resets }] => resets.clone(),
             other => panic!("{other:?}"),
         };
-        let at = |seconds: i64| Some(Resets::At(Timestamp::from_micros(seconds * 1_000_000)));
+        let at = |seconds: i64| Some(QuotaReset::At(Timestamp::from_micros(seconds * 1_000_000)));
         for (line, expected) in [
             (
                 r#"{"at":5000,"event":"limit","payload":{"resets_at":90,"resets_in":85}}"#,
@@ -316,7 +307,7 @@ mod tests {
             ),
             (
                 r#"{"event":"limit","payload":{"resets_in":60}}"#,
-                Some(Resets::In { seconds: 60 }),
+                Some(QuotaReset::In { seconds: 60 }),
             ),
             (r#"{"at":5000,"event":"limit","payload":{}}"#, None),
         ] {
@@ -366,12 +357,12 @@ mod tests {
                 false,
             ),
         ] {
-            let driven = Driven::new(inner, Via::Acp).unwrap();
+            let driven = DrivenAgent::new(inner, Via::Acp).unwrap();
             let sources = driven.sources(&order);
             let named: Vec<&str> = sources.iter().map(|s| s.kind.as_str()).collect();
             assert_eq!(named, kinds);
             let readings = driven.reader(JOURNAL, None).read(spent);
-            assert_eq!(readings.iter().any(Reading::is_spending), told);
+            assert_eq!(readings.iter().any(Reading::is_usage), told);
             assert!(readings.contains(&Reading::TurnEnded), "{readings:?}");
         }
     }

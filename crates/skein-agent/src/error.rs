@@ -1,4 +1,4 @@
-//! What can go wrong between Skein and an agent program, before anything was started.
+//! Errors between Skein and an agent program, before anything is started.
 
 use skein_domain::{Kind, PromptVia};
 use thiserror::Error;
@@ -13,8 +13,6 @@ pub enum Error {
     },
     #[error("cannot resume: {why}")]
     CannotResume { why: String },
-    #[error("agent `{agent}` cannot copy a conversation")]
-    CannotFork { agent: String },
     /// `place` is the agent's name and the key, as in `agents.qwen.rules`.
     #[error("invalid settings in `{place}`: {why}")]
     BadSettings {
@@ -24,7 +22,7 @@ pub enum Error {
     },
     #[error("agent `{agent}` needs a command")]
     NoCommand { agent: String },
-    #[error("agent `{agent}` takes no prompt by {}", .via.as_str())]
+    #[error("agent `{agent}` does not accept a prompt by {}", .via.as_str())]
     NoPrompt {
         agent: String,
         via: PromptVia,
@@ -34,7 +32,7 @@ pub enum Error {
     PromptTooLong {
         agent: String,
         bytes: usize,
-        /// The ways that take longer ones.
+        /// The ways that accept longer prompts.
         can: Vec<PromptVia>,
     },
     #[error("agent `{agent}` does not speak `{protocol}`")]
@@ -51,7 +49,7 @@ impl Error {
     pub fn kind(&self) -> Kind {
         match self {
             Self::NotInstalled { .. } => Kind::Unavailable,
-            Self::CannotResume { .. } | Self::CannotFork { .. } => Kind::Refused,
+            Self::CannotResume { .. } => Kind::Refused,
             Self::BadSettings { .. }
             | Self::NoCommand { .. }
             | Self::NoPrompt { .. }
@@ -61,7 +59,6 @@ impl Error {
         }
     }
 
-    /// What to type next.
     pub fn hints(&self) -> Vec<String> {
         match self {
             Self::NotInstalled { install, .. } => install
@@ -69,13 +66,13 @@ impl Error {
                 .map(|command| format!("`{command}` installs it"))
                 .collect(),
             Self::BadSettings { hints, .. } => hints.clone(),
-            Self::NoCommand { .. } => vec!["`--command CMD` says what to start".into()],
+            Self::NoCommand { .. } => vec!["`--command CMD` sets the command".into()],
             Self::NoPrompt { can, .. } => {
                 let can: Vec<_> = can
                     .iter()
                     .map(|via| format!("`{}`", via.as_str()))
                     .collect();
-                vec![format!("it takes prompts by {}", can.join(", "))]
+                vec![format!("it accepts prompts by {}", can.join(", "))]
             }
             Self::PromptTooLong { can, .. } if can.is_empty() => {
                 vec!["put it into a file, and name the file in a short task".into()]
@@ -85,7 +82,7 @@ impl Error {
                     .iter()
                     .map(|via| format!("`--prompt-via {}`", via.as_str()));
                 let can: Vec<_> = can.collect();
-                vec![format!("{} takes longer ones", can.join(" or "))]
+                vec![format!("{} accepts longer ones", can.join(" or "))]
             }
             Self::Unknown {
                 nearest: Some(name),
@@ -95,7 +92,7 @@ impl Error {
                 let known: Vec<_> = known.iter().map(|name| format!("`{name}`")).collect();
                 vec![format!("the known agents are {}", known.join(", "))]
             }
-            Self::CannotResume { .. } | Self::CannotFork { .. } | Self::NoProtocol { .. } => vec![],
+            Self::CannotResume { .. } | Self::NoProtocol { .. } => vec![],
         }
     }
 }

@@ -1,13 +1,13 @@
 //! Gemini CLI: the program `gemini`.
 //!
 //! # How it is started
-//! `gemini --session-id ID --approval-mode MODE [--model M] -i TASK`, with the folder trusted by
-//! `GEMINI_CLI_TRUST_WORKSPACE`, so that no dialog asks and nothing is noted in the user's files.
+//! `gemini --session-id ID --approval-mode MODE [--model M] -i TASK`. `GEMINI_CLI_TRUST_WORKSPACE` marks the folder as
+//! trusted, so that no dialog asks and nothing is written to the user's files.
 //!
-//! # What is believed
-//! Its screen tells what it does; its chat files tell the tokens. It has hooks, but no place for those of one
-//! session: settings of the system are read only when they and all folders above are root's, and every other
-//! place is the user's or the repository's.
+//! # Sources
+//! Its screen shows what it does; its chat files contain the tokens. It has hooks, but no place to configure them for
+//! one session: it reads system settings only if they and all parent folders belong to root, and every other place
+//! belongs to the user or the repository.
 
 mod chat;
 mod said;
@@ -20,12 +20,11 @@ use std::time::Duration;
 use skein_domain::{Activity, NativeId, Permission, PromptVia, Question, Reason, Via};
 
 use crate::agent::{
-    Abilities, Agent, Draft, DuringTurn, Found, Order, Picture, Process, Profile, Reader, Reading,
-    Resets, Result, Source, Spoken, Start,
+    Abilities, Agent, Draft, InstalledProgram, LaunchRequest, Process, Profile, ProtocolLaunch,
+    QuotaReset, Reader, Reading, Result, ScreenView, Start, TurnMessagePolicy, WatchedFile,
 };
-use crate::error::Error;
 use crate::installed::{self, Before};
-use crate::known::Known;
+use crate::known::KnownAgent;
 use crate::launch::{self, Prompt};
 
 const RULES: &str = include_str!("../data/gemini.toml");
@@ -38,7 +37,7 @@ const PROFILE: Profile = Profile {
     login: "gemini",
 };
 
-/// Any of these logs it in without a file.
+/// Each of these logs it in without a file.
 const CREDENTIALS: &[&str] = &[
     "GEMINI_API_KEY",
     "GOOGLE_API_KEY",
@@ -46,7 +45,7 @@ const CREDENTIALS: &[&str] = &[
     "GOOGLE_GENAI_USE_VERTEXAI",
 ];
 
-/// What it takes from the user's environment besides its credentials.
+/// Other variables of the user's environment that it needs.
 const INHERITS: &[&str] = &[
     "GEMINI_CLI_HOME",
     "GEMINI_MODEL",
@@ -64,13 +63,12 @@ const INHERITS: &[&str] = &[
     "NO_PROXY",
 ];
 
-/// What a dialog with a question of the model's own is called.
+/// The heading of a dialog with a question of the model.
 const QUESTIONS: &str = "Answer Questions";
 
-/// Gemini CLI, as the engine knows it.
 #[derive(Clone, Debug)]
 pub struct Gemini {
-    known: Known,
+    known: KnownAgent,
 }
 
 impl Gemini {
@@ -80,23 +78,22 @@ impl Gemini {
         let abilities = Abilities {
             prompt: vec![PromptVia::Argv, PromptVia::Typed],
             resume: true,
-            fork: false,
             hooks: false,
             screens: true,
             files: true,
             usage: true,
             protocols: vec![Via::Acp],
-            during_turn: DuringTurn::Queues,
+            during_turn: TurnMessagePolicy::Queues,
             enter_after: Duration::from_millis(300),
             inherits: installed::names([CREDENTIALS, INHERITS]),
         };
-        let known = Known::own(Self::NAME, 400, RULES, abilities).installed_as(PROFILE);
+        let known = KnownAgent::own(Self::NAME, 400, RULES, abilities).installed_as(PROFILE);
         Self { known }
     }
 
     fn launch(
         &self,
-        order: &Order,
+        order: &LaunchRequest,
         how: [String; 2],
         prompt: Prompt,
         native: NativeId,
@@ -123,7 +120,7 @@ impl Default for Gemini {
     }
 }
 
-fn modes(order: &Order) -> Vec<String> {
+fn modes(order: &LaunchRequest) -> Vec<String> {
     let mode = match order.settings.permission {
         Permission::Ask => "default",
         Permission::Edits => "auto_edit",
@@ -136,7 +133,7 @@ fn modes(order: &Order) -> Vec<String> {
     modes
 }
 
-/// The folder is one that somebody chose to let an agent work in.
+/// The user chose this folder for an agent.
 fn presets() -> BTreeMap<String, String> {
     [("GEMINI_CLI_TRUST_WORKSPACE".into(), "true".into())].into()
 }
@@ -145,7 +142,7 @@ fn config_folder(env: &BTreeMap<String, String>) -> Option<PathBuf> {
     Some(installed::folder(env, "GEMINI_CLI_HOME", "")?.join(".gemini"))
 }
 
-/// A key may also be in the system's own store of secrets: then it cannot be told.
+/// A key may also be in the system's secret store; then the answer is unknown.
 fn logged_in(env: &BTreeMap<String, String>) -> Option<bool> {
     if installed::has_any(env, CREDENTIALS) {
         return Some(true);
@@ -164,34 +161,28 @@ fn logged_in(env: &BTreeMap<String, String>) -> Option<bool> {
 }
 
 impl Agent for Gemini {
-    fn known(&self) -> &Known {
+    fn known(&self) -> &KnownAgent {
         &self.known
     }
 
-    fn find(&self, path: &str, env: &BTreeMap<String, String>) -> Found {
+    fn find(&self, path: &str, env: &BTreeMap<String, String>) -> InstalledProgram {
         installed::find(&PROFILE, path, logged_in(env))
     }
 
-    fn start(&self, order: &Order) -> Result<Start> {
+    fn start(&self, order: &LaunchRequest) -> Result<Start> {
         let native = launch::native_of(order);
         let how = ["--session-id".into(), native.to_string()];
         self.launch(order, how, Prompt::Task, native)
     }
 
-    fn resume(&self, order: &Order) -> Result<Start> {
+    fn resume(&self, order: &LaunchRequest) -> Result<Start> {
         let kept = |native: &NativeId| chat::is_there(order, native.as_str());
         let native = installed::conversation(order, kept)?;
         let how = ["--resume".into(), native.to_string()];
         self.launch(order, how, Prompt::Nothing, native)
     }
 
-    fn fork(&self, _order: &Order, _from: &NativeId) -> Result<Start> {
-        Err(Error::CannotFork {
-            agent: self.known.name.to_string(),
-        })
-    }
-
-    fn speak(&self, order: &Order, via: Via, resume: bool) -> Result<Spoken> {
+    fn speak(&self, order: &LaunchRequest, via: Via, resume: bool) -> Result<ProtocolLaunch> {
         if via != Via::Acp {
             return Err(launch::no_protocol(&self.known.name, via));
         }
@@ -200,11 +191,11 @@ impl Agent for Gemini {
         argv.extend(modes(order));
         let resumed = order.native.as_ref().filter(|_| resume);
         if let Some(native) = resumed {
-            // Not what loads it. Every start throws away chats without messages and all others of the same id, but
-            // for its own id; and a load leaves a chat without messages.
+            // This does not load it. Every start deletes chats without messages and other chats of the same id,
+            // except for its own id; and a load leaves a chat without messages.
             argv.extend(["--resume".into(), native.to_string()]);
         }
-        Ok(Spoken {
+        Ok(ProtocolLaunch {
             dialect: "acp",
             start: Start {
                 argv,
@@ -215,7 +206,7 @@ impl Agent for Gemini {
         })
     }
 
-    fn read_screen(&self, picture: Picture<'_>) -> Vec<Reading> {
+    fn read_screen(&self, picture: ScreenView<'_>) -> Vec<Reading> {
         let mut readings = match shows_box(picture.rows) {
             true => self.known.rules.read_above_box(picture),
             false => self.known.rules.read(picture),
@@ -244,14 +235,14 @@ impl Agent for Gemini {
         readings
     }
 
-    fn draft(&self, picture: Picture<'_>) -> Draft {
+    fn draft(&self, picture: ScreenView<'_>) -> Draft {
         match shows_box(picture.rows) {
             true => self.known.rules.draft_in_box(picture),
             false => Draft::Unseen,
         }
     }
 
-    fn sources(&self, order: &Order) -> Vec<Source> {
+    fn sources(&self, order: &LaunchRequest) -> Vec<WatchedFile> {
         chat::sources(order)
     }
 
@@ -260,7 +251,7 @@ impl Agent for Gemini {
     }
 }
 
-/// Prompts that were taken look like the input box. Only the box has a line above it, with a row of hints between.
+/// Accepted prompts look like the input box. Only the box has a line above it, with a row of hints between.
 fn shows_box(rows: &[String]) -> bool {
     let last = |signs: &str, before: usize| {
         let rows = &rows[..before];
@@ -273,7 +264,7 @@ fn shows_box(rows: &[String]) -> bool {
     })
 }
 
-/// `Shell: touch a` for a permission, and the model's own words for its questions.
+/// `Shell: touch a` for a permission, and the model's text for its questions.
 fn words(question: &Question, rows: &[String]) -> Option<Reason> {
     let text = question.text.as_str();
     if text != QUESTIONS {
@@ -290,10 +281,10 @@ fn words(question: &Question, rows: &[String]) -> Option<Reason> {
     Reason::from_str(&asked.join(" ")).ok()
 }
 
-/// It says at which hour of the day, in words, or not at all.
+/// It states the hour of the day in words, or nothing.
 fn limit(said: &str) -> Reading {
     Reading::Limited {
-        resets: Resets::said(said),
+        resets: QuotaReset::said(said),
     }
 }
 
@@ -304,7 +295,7 @@ mod tests {
     #[test]
     fn l6_a_prompt_of_before_is_not_the_input_box() {
         let rows = ["✦ ok", "▄▄▄▄▄▄", " > fix it", "▀▀▀▀▀▀", ""].map(str::to_owned);
-        let picture = Picture {
+        let picture = ScreenView {
             rows: &rows,
             cursor: (0, 0),
             title: None,

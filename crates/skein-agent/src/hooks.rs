@@ -1,38 +1,39 @@
-//! The events `scripted` and `custom` agents tell Skein by `$SKEIN_BIN hook EVENT`, payload on standard input.
+//! The events that `scripted` and `custom` agents report by `$SKEIN_BIN hook EVENT`, with the payload on standard
+//! input.
 //!
 //! | event | payload | means |
 //! |---|---|---|
-//! | `prompt` | `{"text": …}` | it took a prompt; a turn begins |
+//! | `prompt` | `{"text": …}` | it accepted a prompt; a turn begins |
 //! | `turn-end` | `{}` | the turn is over |
 //! | `ready` | `{}` | it can take its first prompt |
-//! | `ask` | `{"text": …, "options": […], "kinds": […], "wants": "permission"\|"choice"\|"text"}` | it asks; kinds are those of [`OptionKind`] |
-//! | `answered` | `{}` | it asks no more |
+//! | `ask` | `{"text": …, "options": […], "kinds": […], "wants": "permission"\|"choice"\|"text"}` | it asks; kinds are those of [`OptionKind`]; a driver adds the `id` of the request |
+//! | `answered` | `{}` | the question is closed |
 //! | `usage` | `{"input_tokens": …, "output_tokens": …, "cost_usd": …}` | used since the last call |
 //! | `usage-total` | the same, and `"scope": "run"\|"conversation"` | used in all since the launch, or since the conversation began |
 //! | `limit` | `{"text": …, "resets_in": seconds}` | a quota is used up |
-//! | `native` | `{"id": …}` | its own name for the conversation |
+//! | `native` | `{"id": …}` | its own id of the conversation |
 //! | `finished` | `{"failed": …, "reason": …}` | done for good |
 //! | `message` | `{"id": …, "role": "user"\|"assistant"\|"tool", "text": …}` | a message of its conversation; see below |
 //!
-//! Keys may be left out but for `id` and the `text` of `ask`. What cannot be read says nothing.
+//! All keys but `id` and the `text` of `ask` are optional. An unreadable payload is ignored.
 //!
-//! A message with an id counts once, however often it is told; one without counts each time. Instead of `text` it may
-//! have `blocks`: `{"type": "text"\|"thinking", "text": …}`, `{"type": "call", "id": …, "name": …, "input": …}` and
-//! `{"type": "result", "call": …, "text": …, "failed": …}`. `at` is its time in milliseconds since 1970.
+//! A message with an id counts once, however often it is reported; one without counts each time. Instead of `text` it
+//! may have `blocks`: `{"type": "text"\|"thinking", "text": …}`, `{"type": "call", "id": …, "name": …, "input": …}`
+//! and `{"type": "result", "call": …, "text": …, "failed": …}`. `at` is its time in milliseconds since 1970.
 
 use std::str::FromStr;
 
 use serde_json::Value;
 use skein_domain::{Activity, NativeId, OptionKind, Question, Reason, Usage};
-use skein_transcript::{Block, Message, MessageId, Role, json};
+use skein_transcript::{Block, Message, MessageId, MessageRole, json};
 
-use crate::agent::{Reading, Resets, Wanted};
+use crate::agent::{AnswerTarget, QuotaReset, Reading};
 use crate::said;
 
-/// How the ids of messages begin whose teller gave them none: each telling is one of its own.
+/// Prefix of ids of messages that were reported without one; each report counts.
 pub const UNNAMED: &str = "unnamed-";
 
-/// What a call says; nothing when the event is unknown or the payload is not what it should be.
+/// The readings of a call; none if the event is unknown or the payload invalid.
 pub fn read(event: &str, payload: &str) -> Vec<Reading> {
     let payload = match payload.trim() {
         "" => Value::Null,
@@ -75,8 +76,8 @@ pub fn read(event: &str, payload: &str) -> Vec<Reading> {
             does(Activity::Blocked, text("text")),
             Reading::Limited {
                 resets: number("resets_in")
-                    .map(|seconds| Resets::In { seconds })
-                    .or_else(|| Resets::said(text("text")?)),
+                    .map(|seconds| QuotaReset::In { seconds })
+                    .or_else(|| QuotaReset::said(text("text")?)),
             },
         ],
         "native" => text("id")
@@ -98,9 +99,9 @@ pub fn read(event: &str, payload: &str) -> Vec<Reading> {
 
 fn message(payload: &Value) -> Option<Message> {
     let role = match payload["role"].as_str()? {
-        "user" => Role::User,
-        "assistant" => Role::Assistant,
-        "tool" => Role::Tool,
+        "user" => MessageRole::User,
+        "assistant" => MessageRole::Assistant,
+        "tool" => MessageRole::Tool,
         _ => return None,
     };
     let id = match payload["id"].as_str() {
@@ -144,7 +145,7 @@ fn usage(payload: &Value) -> Usage {
     }
 }
 
-fn question(payload: &Value) -> Option<(Wanted, Question)> {
+fn question(payload: &Value) -> Option<(AnswerTarget, Question)> {
     let text = Reason::from_str(payload.get("text")?.as_str()?).ok()?;
     let options: Vec<Reason> = payload
         .get("options")
@@ -154,11 +155,11 @@ fn question(payload: &Value) -> Option<(Wanted, Question)> {
         .filter_map(|option| Reason::from_str(option.as_str()?).ok())
         .collect();
     let wanted = match payload.get("wants").and_then(Value::as_str) {
-        Some("permission") => Wanted::Permission,
-        Some("choice") => Wanted::Choice,
-        Some("text") => Wanted::Text,
-        _ if options.is_empty() => Wanted::Text,
-        _ => Wanted::Choice,
+        Some("permission") => AnswerTarget::Permission,
+        Some("choice") => AnswerTarget::Choice,
+        Some("text") => AnswerTarget::Text,
+        _ if options.is_empty() => AnswerTarget::Text,
+        _ => AnswerTarget::Choice,
     };
     let kinds: Vec<OptionKind> = payload
         .get("kinds")
@@ -171,7 +172,7 @@ fn question(payload: &Value) -> Option<(Wanted, Question)> {
                 .unwrap_or(OptionKind::Other)
         })
         .collect();
-    // A list that does not fit the options tells nothing of any of them.
+    // A list of another length says nothing about any option.
     let kinds = if kinds.len() == options.len() {
         kinds
     } else {
@@ -181,11 +182,15 @@ fn question(payload: &Value) -> Option<(Wanted, Question)> {
         text,
         options,
         kinds,
+        id: payload
+            .get("id")
+            .and_then(Value::as_str)
+            .and_then(|id| id.parse().ok()),
     };
     Some((wanted, question))
 }
 
-/// An amount of dollars in millionths, to the nearest: `0.25` is 250,000. Nothing for what is no such amount.
+/// Dollars in millionths, rounded: `0.25` is 250,000. None for an invalid amount.
 pub(crate) fn micros(dollars: &str) -> Option<u64> {
     let written = |b: u8| b.is_ascii_digit() || b".eE-".contains(&b);
     let text = dollars.trim();
@@ -213,11 +218,12 @@ mod tests {
         assert_eq!(
             says("ask", r#"{"text":"a?","options":["yes","no"]}"#)[1..],
             [
-                Reading::Wants(Wanted::Choice),
+                Reading::Wants(AnswerTarget::Choice),
                 Reading::Asks(Question {
                     text: "a?".parse().unwrap(),
                     options: vec!["yes".parse().unwrap(), "no".parse().unwrap()],
                     kinds: vec![],
+                    id: None,
                 }),
             ]
         );
@@ -246,7 +252,7 @@ mod tests {
         assert_eq!(
             says("limit", r#"{"resets_in":5}"#)[1],
             Reading::Limited {
-                resets: Some(Resets::In { seconds: 5 })
+                resets: Some(QuotaReset::In { seconds: 5 })
             }
         );
     }
@@ -262,7 +268,7 @@ mod tests {
         let words = vec![Block::Text("do it".into())];
         assert_eq!(
             plain,
-            Message::new("m1".parse().unwrap(), Role::User, words, at)
+            Message::new("m1".parse().unwrap(), MessageRole::User, words, at)
         );
         let tool = said(
             r#"{"role":"tool","blocks":[{"type":"result","call":"c1","text":"no","failed":true},{"type":"?"}]}"#,

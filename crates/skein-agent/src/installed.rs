@@ -1,36 +1,45 @@
-//! What is alike for programs that people install themselves.
+//! Common parts of the adapters of installed programs.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use skein_domain::{NativeId, PromptVia};
 
-use crate::agent::{Found, Order, Profile, Result, Start};
+use crate::agent::{InstalledProgram, LaunchRequest, Profile, Result, Start};
 use crate::error::Error;
-use crate::known::Known;
+use crate::known::KnownAgent;
 use crate::{launch, program};
 
-/// What stands before a task in the arguments.
+/// What precedes a task in the arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Before {
     /// `--`, after which nothing is an option.
     Separator,
-    /// An option whose value it is.
+    /// An option with the task as its value.
     Flag(&'static str),
 }
 
-/// Where the program is, as an argument; the command that installs it if it is not there.
-pub(crate) fn program(known: &Known, profile: &Profile, order: &Order) -> Result<String> {
+/// The program's path as an argument; the error contains the command that installs it.
+pub(crate) fn program(
+    known: &KnownAgent,
+    profile: &Profile,
+    order: &LaunchRequest,
+) -> Result<String> {
     locate(known, profile.program, profile.install, order)
 }
 
 /// The same for a program beside the agent's own.
-pub(crate) fn locate(known: &Known, name: &str, install: &str, order: &Order) -> Result<String> {
-    // A command line of somebody's own cannot be told from the program's.
+pub(crate) fn locate(
+    known: &KnownAgent,
+    name: &str,
+    install: &str,
+    order: &LaunchRequest,
+) -> Result<String> {
+    // A custom command line cannot be combined with the adapter's.
     if order.settings.command.is_some() {
         return Err(Error::BadSettings {
             place: "--command".into(),
-            why: format!("agent `{}` has a command of its own", known.name),
+            why: format!("agent `{}` has its own command", known.name),
             hints: vec!["`--agent custom` starts any command".into()],
         });
     }
@@ -43,10 +52,10 @@ pub(crate) fn locate(known: &Known, name: &str, install: &str, order: &Order) ->
     }
 }
 
-pub(crate) fn find(profile: &Profile, path: &str, logged_in: Option<bool>) -> Found {
+pub(crate) fn find(profile: &Profile, path: &str, logged_in: Option<bool>) -> InstalledProgram {
     let program = program::find(profile.program, path, None);
     let missing = program.is_none();
-    Found {
+    InstalledProgram {
         missing: missing.then(|| format!("`{}` is not in PATH", profile.program)),
         install: missing.then(|| profile.install.to_owned()),
         program,
@@ -56,9 +65,9 @@ pub(crate) fn find(profile: &Profile, path: &str, logged_in: Option<bool>) -> Fo
     }
 }
 
-/// The conversation to go on with, if it is known and still there.
+/// The conversation to continue, if it is known and still exists.
 pub(crate) fn conversation(
-    order: &Order,
+    order: &LaunchRequest,
     is_there: impl FnOnce(&NativeId) -> bool,
 ) -> Result<NativeId> {
     let why = match order.native.clone() {
@@ -69,8 +78,13 @@ pub(crate) fn conversation(
     Err(Error::CannotResume { why })
 }
 
-/// Adds the task to a start, as ordered or as the program likes it.
-pub(crate) fn task(known: &Known, order: &Order, start: &mut Start, before: Before) -> Result<()> {
+/// Adds the task to a start, in the ordered way or the program's default one.
+pub(crate) fn task(
+    known: &KnownAgent,
+    order: &LaunchRequest,
+    start: &mut Start,
+    before: Before,
+) -> Result<()> {
     let via = launch::via(&known.name, &known.abilities, order)?;
     match before {
         _ if via != PromptVia::Argv => {}
@@ -79,7 +93,7 @@ pub(crate) fn task(known: &Known, order: &Order, start: &mut Start, before: Befo
             return Err(Error::BadSettings {
                 place: "--prompt-via".into(),
                 why: "the task begins with `-` and would be taken for an option".into(),
-                hints: vec!["`--prompt-via typed` does without arguments".into()],
+                hints: vec!["`--prompt-via typed` avoids arguments".into()],
             });
         }
         Before::Flag(flag) => start.argv.push(flag.into()),
@@ -93,7 +107,7 @@ pub(crate) fn names(lists: [&[&str]; 2]) -> Vec<String> {
     lists.concat().into_iter().map(str::to_owned).collect()
 }
 
-/// A folder that a variable names, or one below the home that the environment leads to.
+/// A folder that a variable names, or one below `HOME`.
 pub(crate) fn folder(
     env: &BTreeMap<String, String>,
     variable: &str,
@@ -105,7 +119,7 @@ pub(crate) fn folder(
         .or_else(|| Some(PathBuf::from(named("HOME")?).join(below_home)))
 }
 
-/// Whether one of these variables holds something.
+/// Whether one of these variables is not empty.
 pub(crate) fn has_any(env: &BTreeMap<String, String>, names: &[&str]) -> bool {
     names
         .iter()

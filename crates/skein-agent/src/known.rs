@@ -8,18 +8,18 @@ use crate::agent::{Abilities, Profile};
 use crate::rules::Rules;
 
 #[derive(Clone, Debug)]
-pub struct Known {
+pub struct KnownAgent {
     pub name: AgentName,
     pub abilities: Abilities,
-    /// What its screens mean.
+    /// Its screen rules.
     pub rules: Rules,
-    /// Megabytes one of it is expected to take.
+    /// Expected memory of one agent in megabytes.
     pub memory_mb: u64,
-    /// Of a program that is neither built in nor configured.
+    /// For programs that are neither built in nor configured.
     pub profile: Option<Profile>,
 }
 
-impl Known {
+impl KnownAgent {
     /// A program that this crate knows; `rules` is the text of its file in `data`.
     pub(crate) fn own(name: &str, memory_mb: u64, rules: &str, abilities: Abilities) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! What every implementation does alike when it says how to start its program.
+//! Common parts of launches.
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
@@ -7,34 +7,34 @@ use std::str::FromStr;
 
 use skein_domain::{AgentName, Message, NativeId, PromptVia, Via};
 
-use crate::agent::{Abilities, Order, Reader, Reading, Result, Start};
+use crate::agent::{Abilities, LaunchRequest, Reader, Reading, Result, Start};
 use crate::error::Error;
 
-/// Longest argument the system takes is 128 KiB with its end.
+/// Longest argument of the system: 128 KiB with its terminator.
 pub const LONGEST_ARGUMENT: usize = 128 * 1024 - 1;
-/// How much arguments and variables may be together. Systems take 1 MiB to 6 MiB, as the stack is limited; some is
-/// left for what stands beside them.
+/// Most bytes of arguments and variables together. Systems accept 1 MiB to 6 MiB, depending on the stack limit; some
+/// room is left for the rest.
 pub const LONGEST_TOGETHER: usize = 1024 * 1024 - 64 * 1024;
 
-/// The name of the file, below the private folder, that carries a prompt for standard input.
+/// The file in the private folder with a prompt for standard input.
 const PROMPT_FILE: &str = "prompt.txt";
 
 /// Whether a launch carries the task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Prompt {
     Task,
-    /// The conversation goes on as it is.
+    /// The conversation continues without a prompt.
     Nothing,
 }
 
-/// The way the task is to go in: as ordered, else the agent's own.
-pub fn via(agent: &AgentName, abilities: &Abilities, order: &Order) -> Result<PromptVia> {
+/// How to pass the task: as ordered, else the agent's default.
+pub fn via(agent: &AgentName, abilities: &Abilities, order: &LaunchRequest) -> Result<PromptVia> {
     let asked = order.settings.prompt_via;
     choose(agent, abilities, asked, &order.task, room_of(&order.env))
 }
 
-/// The same before there is an order. `env` is how much room the variables take. Of an agent's own way that cannot
-/// carry the task another one takes the place; what somebody asked for is done or refused.
+/// The same without an order. `env` is the size of the variables. If the agent's default way cannot carry the task,
+/// another one replaces it; a requested way is used or refused.
 pub fn choose(
     agent: &AgentName,
     abilities: &Abilities,
@@ -63,12 +63,12 @@ pub fn choose(
     match (via, asked) {
         (PromptVia::Typed | PromptVia::Stdin, _) => Ok(via),
         (PromptVia::Argv, Some(_)) if bytes > LONGEST_ARGUMENT => Err(too_long()),
-        // Whether all of it is too much, the system may see otherwise.
+        // The system may accept a total size that is above our limit.
         (PromptVia::Argv, Some(_)) => Ok(via),
         (PromptVia::Argv, None) if bytes <= LONGEST_ARGUMENT && bytes + env <= LONGEST_TOGETHER => {
             Ok(via)
         }
-        // Who takes an argument has a terminal; a file as standard input would take it away.
+        // A program that takes an argument uses a terminal, which a file as standard input would replace.
         (PromptVia::Argv, None) => [PromptVia::Typed, PromptVia::Stdin]
             .into_iter()
             .find(|other| can.contains(other))
@@ -76,17 +76,17 @@ pub fn choose(
     }
 }
 
-/// How much room variables take when a program is started.
+/// The size of variables when a program is started.
 pub fn room_of(env: &BTreeMap<String, String>) -> usize {
-    // `NAME=VALUE`, its end, and a pointer to it.
+    // `NAME=VALUE`, its terminator, and a pointer to it.
     let each = |(name, value): (&String, &String)| {
         name.len() + value.len() + 2 + std::mem::size_of::<usize>()
     };
     env.iter().map(each).sum()
 }
 
-/// Puts the task where it belongs: last in the arguments, into a file for standard input, or nowhere, when
-/// it is typed later. `via` is from [`via`] or [`choose`]. Never into the text of a shell command.
+/// Adds the task: as the last argument, as a file for standard input, or not at all if it is typed later. `via` comes
+/// from [`via`] or [`choose`]. Never inserts it into a shell command.
 pub fn deliver(start: &mut Start, via: PromptVia, task: &Message) {
     let text = task.as_str();
     match via {
@@ -101,17 +101,17 @@ pub fn deliver(start: &mut Start, via: PromptVia, task: &Message) {
     start.prompt = Some(via);
 }
 
-/// A name for the conversation: a UUID that is the same for the same run, and another for the same session id
-/// of another home or tenant, whose programs may keep their conversations in the same place.
-pub fn native_of(order: &Order) -> NativeId {
+/// An id for the conversation: a UUID that is the same for the same run, and different for the same session id of
+/// another home or tenant, whose programs may store conversations in the same folder.
+pub fn native_of(order: &LaunchRequest) -> NativeId {
     let private = order.private.as_os_str().as_bytes();
     let seed = format!("{}/{}/", order.session, order.run).into_bytes();
-    // FNV-1a of 128 bits: stable for ever, and no secret hangs on it.
+    // FNV-1a of 128 bits: stable for ever, and not security-relevant.
     let hash = seed.iter().chain(private).fold(
         0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128,
         |hash, byte| (hash ^ u128::from(*byte)).wrapping_mul(0x0100_0000_0000_0000_0000_013b),
     );
-    // Programs that check the form want one of the known versions.
+    // Programs that check the form require a known UUID version.
     let version = 0x4000_u128 << 64;
     let variant = 0x8000_u128 << 48;
     let hash = hash & !(0xf000_u128 << 64) & !(0xc000_u128 << 48) | version | variant;
@@ -143,7 +143,7 @@ pub(crate) fn no_protocol(agent: &AgentName, via: Via) -> Error {
     }
 }
 
-/// Reads nothing, for kinds that nobody gave out.
+/// Reads nothing, for unknown kinds.
 pub(crate) fn no_reader() -> Box<dyn Reader> {
     #[derive(Debug)]
     struct Nothing;
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn conversation_names_stay_the_same() {
-        let order = |run| Order {
+        let order = |run| LaunchRequest {
             session: "api-7".parse().unwrap(),
             run,
             task: "x".parse().unwrap(),

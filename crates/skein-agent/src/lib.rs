@@ -1,20 +1,17 @@
-//! Agents: what Skein knows of the programs it runs.
+//! Adapters: what Skein knows of the agent programs it runs.
 //!
-//! Purpose: one trait, [`agent::Agent`], says how a program is started and resumed, what its screens, hooks
-//! and files mean, and which keys do what. [`scripted`], [`custom`] and one module per program people use implement it;
-//! [`registry`] finds them.
+//! One trait, [`agent::Agent`], describes how to start and resume a program, what its screens, hooks and files mean,
+//! and which keys do what. [`scripted`], [`custom`] and one module per well-known program implement it; [`registry`]
+//! finds them.
 //!
 //! Non-goals: nothing here starts an agent, watches one, or keeps state; the engine and the runtimes do.
-//! The one program in here is the scripted agent itself, which `skein scripted` runs.
 //!
-//! Read first: [`agent`], then [`custom`]; [`rules`] for screens, [`hooks`] for events.
+//! Start with [`agent`] and [`custom`]; [`rules`] for screens, [`hooks`] for events, [`turns`] for calls.
 
 pub mod agent;
 pub mod aider;
 pub mod claude_code;
 pub mod codex;
-#[cfg(feature = "conformance")]
-pub mod conformance;
 pub mod custom;
 pub mod driven;
 pub mod error;
@@ -31,21 +28,24 @@ pub mod rules;
 mod said;
 pub mod scripted;
 pub mod settings;
+pub mod turns;
 
 pub use agent::{
-    Abilities, Agent, Draft, DuringTurn, Found, Order, Picture, Process, Profile, Reach, Reader,
-    Reading, Reply, Resets, Result, Source, Spoken, Start, Wanted,
+    Abilities, Agent, AnswerTarget, Draft, InstalledProgram, LaunchRequest, Process, Profile,
+    ProtocolLaunch, QuotaReset, ReadRange, Reader, Reading, Reply, Result, ScreenView, Start,
+    TurnMessagePolicy, WatchedFile,
 };
 pub use aider::Aider;
 pub use claude_code::ClaudeCode;
 pub use codex::Codex;
 pub use custom::Custom;
-pub use driven::Driven;
+pub use driven::DrivenAgent;
 pub use error::Error;
 pub use gemini::Gemini;
-pub use known::Known;
+pub use known::KnownAgent;
 pub use opencode::OpenCode;
 pub use registry::Registry;
 pub use rules::Rules;
 pub use scripted::Scripted;
 pub use settings::AgentSettings;
+pub use turns::{CallId, TurnAnswer, TurnCall, TurnEvent, TurnRequest, Turns};

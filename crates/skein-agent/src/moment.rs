@@ -1,7 +1,7 @@
-//! Moments that programs tell in words for people: `resets 4:30am (Europe/Berlin)`, `resets Oct 9 at 5am`.
+//! Parses times that programs state for people: `resets 4:30am (Europe/Berlin)`, `resets Oct 9 at 5am`.
 //!
-//! What is told is a time of the day, with a date when it is more than a day ahead, in a zone that is named or else
-//! the machine's. Which moment that is depends on when it is read, so the clock and the zone are given.
+//! Such a text contains a time of the day, with a date if it is more than a day ahead, in a stated zone or the
+//! machine's. Its meaning depends on when it is read, so the caller passes the clock and the zone.
 
 use std::sync::LazyLock;
 
@@ -11,7 +11,7 @@ use jiff::{SignedDuration, ToSpan as _, Zoned};
 use regex::{Captures, Regex};
 use skein_domain::Timestamp;
 
-/// The zone that a machine's people live in.
+/// The machine's time zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Zone(TimeZone);
 
@@ -27,7 +27,7 @@ impl Zone {
 
 const MINUTE: SignedDuration = SignedDuration::from_mins(1);
 
-/// For so long a program may go on to show a time that has come. To take it for tomorrow's would cost a day.
+/// A program may show a time for this long after it has passed. Taking it for tomorrow's would cost a day.
 const SHOWN: SignedDuration = SignedDuration::from_hours(1);
 
 const MONTHS: [&str; 12] = [
@@ -43,13 +43,13 @@ static WORDS: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(&format!(r"(?i)\bresets?\s+(?:at\s+)?{when}(?:{zone})?")).expect("a constant")
 });
 
-/// The same groups under other names, for a regex has each but once.
+/// The same groups under other names, because a regex may contain each name only once.
 fn unnamed(time: &str) -> String {
     time.replace("(?<", "(?<only_")
 }
 
-/// The end of the next minute that `said` speaks of: seconds are cut off where it is told. None when it speaks of
-/// none, or of one that is over.
+/// The end of the minute that `said` states, because programs cut off the seconds. None if it states no time, or one
+/// that is over.
 pub fn moment(said: &str, now: Timestamp, here: &Zone) -> Option<Timestamp> {
     let words = WORDS.captures(said)?;
     let zone = zone(&words, here)?;
@@ -68,12 +68,12 @@ fn zone(words: &Captures<'_>, here: &Zone) -> Option<TimeZone> {
     match name.map(|name| name.as_str().trim()) {
         None => Some(here.0.clone()),
         Some("UTC" | "GMT") => Some(TimeZone::UTC),
-        // One that this machine does not know is not to be guessed.
+        // An unknown zone is not guessed.
         Some(name) => TimeZone::get(name).ok(),
     }
 }
 
-/// The date, if one is told. A year that is left out is the one that makes it nearest.
+/// The date, if stated. Without a year the nearest one counts.
 fn date(words: &Captures<'_>, now: &Zoned) -> Option<Option<Date>> {
     let Some(month) = words.name("month") else {
         return Some(None);
@@ -105,7 +105,7 @@ fn time(words: &Captures<'_>, group: &str) -> Option<Time> {
     let minute = part("minute");
     let half = part("half").map(str::to_ascii_lowercase);
     let hour = match half.as_deref() {
-        // A lonely number is no time of the day.
+        // A number alone is not a time of the day.
         None => minute.and(Some(hour))?,
         Some(_) if !(1..=12).contains(&hour) => return None,
         Some("am") => hour % 12,
@@ -115,7 +115,7 @@ fn time(words: &Captures<'_>, group: &str) -> Option<Time> {
     Time::new(hour, minute, 0, 0).ok()
 }
 
-/// An hour that a clock leaps over in spring comes as much later.
+/// A time that daylight saving skips is moved forward.
 fn at(date: Date, time: Time, now: &Zoned) -> Option<Zoned> {
     date.to_datetime(time)
         .to_zoned(now.time_zone().clone())

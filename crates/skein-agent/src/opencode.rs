@@ -1,9 +1,8 @@
 //! OpenCode's terminal program.
 //!
-//! Settings reach it by flags and variables of its own, which are laid over the user's. What it does is read
-//! from its screen, which always says so. The name of its conversation is nowhere on it: OpenCode prints its log
-//! for us, into a file of the session, and the log names every conversation it begins. What was said in a conversation
-//! and what it used is in its database.
+//! Settings are passed by flags and variables, which override the user's. Its screen always shows what it does, but
+//! not the id of its conversation: that is in its log, which OpenCode prints into a file of the session. Its database
+//! contains messages and usage.
 
 mod said;
 
@@ -16,20 +15,19 @@ use serde::Deserialize;
 use skein_domain::{NativeId, Permission, PromptVia, Reason, Usage, Via};
 
 use crate::agent::{
-    Abilities, Agent, Draft, DuringTurn, Found, Order, Picture, Process, Profile, Reach, Reader,
-    Reading, Result, Source, Spoken, Start,
+    Abilities, Agent, Draft, InstalledProgram, LaunchRequest, Process, Profile, ProtocolLaunch,
+    ReadRange, Reader, Reading, Result, ScreenView, Start, TurnMessagePolicy, WatchedFile,
 };
 use crate::installed::{self, Before};
-use crate::known::Known;
+use crate::known::KnownAgent;
 use crate::launch::{self, Prompt};
 
-/// What its screens mean.
 const RULES: &str = include_str!("../data/opencode.toml");
-/// Asks its database what a conversation has used.
+/// The query for the usage of a conversation.
 const USED: &str = include_str!("../data/opencode.sql");
-/// Asks its database what was said in a conversation since the last time.
+/// The query for new messages of a conversation.
 const SAID: &str = include_str!("../data/opencode_said.sql");
-/// What its log and its database are called as sources.
+/// The source kinds of its log and its database.
 const LOG: &str = "log";
 const DATABASE: &str = "database";
 const MESSAGES: &str = "messages";
@@ -42,13 +40,13 @@ const PROFILE: Profile = Profile {
     login: "opencode auth login",
 };
 
-/// Becomes the program, whose errors are its log.
+/// Runs the program with its standard error as the log.
 const LOGGED: &str = r#"log=$1; shift; exec "$@" 2>>"$log""#;
 
-/// What stands at the end of a row of options.
+/// The end of a row of options.
 const CONFIRM: &str = "enter confirm";
 
-/// Variables with a login, the first ones, and others that change what it talks to.
+/// Variables with a login, then others that change its provider.
 const LOGINS: &[&str] = &[
     "OPENCODE_API_KEY",
     "OPENCODE_AUTH_CONTENT",
@@ -89,7 +87,7 @@ const OTHERS: &[&str] = &[
 
 #[derive(Clone, Debug)]
 pub struct OpenCode {
-    known: Known,
+    known: KnownAgent,
 }
 
 impl OpenCode {
@@ -99,26 +97,25 @@ impl OpenCode {
         let abilities = Abilities {
             prompt: vec![PromptVia::Argv, PromptVia::Typed],
             resume: true,
-            fork: true,
             hooks: false,
             screens: true,
             files: true,
             usage: true,
             protocols: vec![Via::Acp, Via::Native],
-            during_turn: DuringTurn::Queues,
+            during_turn: TurnMessagePolicy::Queues,
             enter_after: Duration::from_millis(300),
             inherits: installed::names([LOGINS, OTHERS]),
         };
-        let known = Known::own(Self::NAME, 880, RULES, abilities).installed_as(PROFILE);
+        let known = KnownAgent::own(Self::NAME, 880, RULES, abilities).installed_as(PROFILE);
         Self { known }
     }
 
-    fn program(&self, order: &Order) -> Result<String> {
+    fn program(&self, order: &LaunchRequest) -> Result<String> {
         installed::program(&self.known, &PROFILE, order)
     }
 
-    /// `how` is what it is to do besides starting fresh: the conversation to go on with.
-    fn launch(&self, order: &Order, how: &[&str], prompt: Prompt) -> Result<Start> {
+    /// `how` names the conversation to continue; empty for a fresh start.
+    fn launch(&self, order: &LaunchRequest, how: &[&str], prompt: Prompt) -> Result<Start> {
         let program = self.program(order)?;
         let log = launch::text(&log_of(order), "private")?;
         let before = ["sh", "-c", LOGGED, "sh", &log, &program, "--print-logs"];
@@ -148,12 +145,12 @@ impl Default for OpenCode {
     }
 }
 
-/// Each run has its own, for a log that is over says nothing of the next run.
-fn log_of(order: &Order) -> PathBuf {
+/// Each run has its own log, because an old log says nothing about the next run.
+fn log_of(order: &LaunchRequest) -> PathBuf {
     order.private.join(format!("opencode-{}.log", order.run))
 }
 
-/// What it may do without asking is laid over the user's own settings. It must not replace itself while it runs.
+/// Permissions override the user's settings. It must not update itself while it runs.
 fn environment(permission: Permission) -> BTreeMap<String, String> {
     let may = match permission {
         Permission::Ask => r#"{"edit":"ask","bash":"ask","webfetch":"ask"}"#,
@@ -171,34 +168,24 @@ fn environment(permission: Permission) -> BTreeMap<String, String> {
 }
 
 impl Agent for OpenCode {
-    fn known(&self) -> &Known {
+    fn known(&self) -> &KnownAgent {
         &self.known
     }
 
-    fn find(&self, path: &str, env: &BTreeMap<String, String>) -> Found {
+    fn find(&self, path: &str, env: &BTreeMap<String, String>) -> InstalledProgram {
         installed::find(&PROFILE, path, logged_in(env))
     }
 
-    fn start(&self, order: &Order) -> Result<Start> {
+    fn start(&self, order: &LaunchRequest) -> Result<Start> {
         self.launch(order, &[], Prompt::Task)
     }
 
-    fn resume(&self, order: &Order) -> Result<Start> {
+    fn resume(&self, order: &LaunchRequest) -> Result<Start> {
         let native = installed::conversation(order, |_| true)?;
         self.launch(order, &["--session", native.as_str()], Prompt::Nothing)
     }
 
-    fn fork(&self, order: &Order, from: &NativeId) -> Result<Start> {
-        let how = ["--session", from.as_str(), "--fork"];
-        let start = self.launch(order, &how, Prompt::Nothing)?;
-        // It shows the conversation then, and takes no prompt from its arguments.
-        Ok(Start {
-            prompt: Some(PromptVia::Typed),
-            ..start
-        })
-    }
-
-    fn speak(&self, order: &Order, via: Via, _resume: bool) -> Result<Spoken> {
+    fn speak(&self, order: &LaunchRequest, via: Via, _resume: bool) -> Result<ProtocolLaunch> {
         let (dialect, words): (_, &[&str]) = match via {
             Via::Terminal => return Err(launch::no_protocol(&self.known.name, via)),
             Via::Acp => ("acp", &["acp"]),
@@ -214,14 +201,14 @@ impl Agent for OpenCode {
             env: environment(order.settings.permission),
             ..Start::default()
         };
-        Ok(Spoken {
+        Ok(ProtocolLaunch {
             dialect,
             start,
             not_before: None,
         })
     }
 
-    fn read_screen(&self, picture: Picture<'_>) -> Vec<Reading> {
+    fn read_screen(&self, picture: ScreenView<'_>) -> Vec<Reading> {
         let mut readings = self.known.rules.read(picture);
         for reading in &mut readings {
             if let Reading::Asks(question) = reading
@@ -233,21 +220,21 @@ impl Agent for OpenCode {
         readings
     }
 
-    fn draft(&self, picture: Picture<'_>) -> Draft {
+    fn draft(&self, picture: ScreenView<'_>) -> Draft {
         draft(picture.rows).unwrap_or(Draft::Unseen)
     }
 
-    fn sources(&self, order: &Order) -> Vec<Source> {
-        let log = Source {
+    fn sources(&self, order: &LaunchRequest) -> Vec<WatchedFile> {
+        let log = WatchedFile {
             path: log_of(order),
             kind: LOG.into(),
-            reach: Reach::Added,
+            reach: ReadRange::Added,
         };
         let asked = |kind: &str, statement| {
-            Some(Source {
+            Some(WatchedFile {
                 path: database(&order.env)?,
                 kind: kind.to_owned(),
-                reach: Reach::Rows {
+                reach: ReadRange::Rows {
                     statement,
                     of: order.native.as_ref()?.to_string(),
                 },
@@ -258,7 +245,7 @@ impl Agent for OpenCode {
         [log].into_iter().chain(database).collect()
     }
 
-    /// By ACP it tells the tokens of a turn's last request only, and by no protocol those of its helpers.
+    /// With ACP it reports only the tokens of a turn's last request, and with no protocol those of sub-agents.
     fn accounts(&self) -> &'static [&'static str] {
         &[LOG, DATABASE]
     }
@@ -272,14 +259,14 @@ impl Agent for OpenCode {
         }
     }
 
-    /// Escape twice. Two plain ones at once would be another key; in this form each is one of its own.
+    /// Escape twice. Two plain escapes would be another key; in this form each counts separately.
     fn interrupt(&self) -> Vec<u8> {
         b"\x1b[27u\x1b[27u".to_vec()
     }
 }
 
-/// Whether somebody has logged in: by a variable, or by the file that a login leaves. Without one there are still
-/// free models and providers of the user's settings, so nothing means that nobody can tell.
+/// Whether the user has logged in: by a variable, or by the login file. Without one there may still be free models and
+/// providers from the user's settings, so `None` means unknown.
 fn logged_in(env: &BTreeMap<String, String>) -> Option<bool> {
     if installed::has_any(env, LOGINS) {
         return Some(true);
@@ -291,13 +278,13 @@ fn data_folder(env: &BTreeMap<String, String>) -> Option<PathBuf> {
     Some(installed::folder(env, "XDG_DATA_HOME", ".local/share")?.join("opencode"))
 }
 
-/// Where it keeps its conversations.
+/// The database of its conversations.
 fn database(env: &BTreeMap<String, String>) -> Option<PathBuf> {
     let name = env.get("OPENCODE_DB").map_or("opencode.db", String::as_str);
     Some(data_folder(env)?.join(name))
 }
 
-/// What [`USED`] says: all of it, also of earlier runs.
+/// Reads the result of [`USED`]: totals, including earlier runs.
 #[derive(Debug)]
 struct Used;
 
@@ -322,7 +309,7 @@ impl Reader for Used {
     }
 }
 
-/// Names the conversations that are begun: `… message=created id=ses_… … parentID=undefined …`.
+/// Finds new conversations in the log: `… message=created id=ses_… … parentID=undefined …`.
 #[derive(Debug)]
 struct Log;
 
@@ -330,7 +317,7 @@ impl Reader for Log {
     fn read(&mut self, text: &str) -> Vec<Reading> {
         let begun = |line: &str| {
             let (_, rest) = line.split_once(" message=created id=")?;
-            // Those with a parent are helpers' that it starts itself.
+            // Conversations with a parent belong to sub-agents.
             let own = rest.contains(" parentID=undefined");
             let id = rest.split(' ').next().filter(|id| id.starts_with("ses_"))?;
             let id = NativeId::from_str(id).ok()?;
@@ -340,8 +327,8 @@ impl Reader for Log {
     }
 }
 
-/// What a permission is for stands below its title and above its options. What is beside the dialog, on a wide
-/// screen, begins where the row of options ends.
+/// The subject of a permission is below its title and above its options. On a wide screen, what is beside the dialog
+/// begins where the row of options ends.
 fn asked(rows: &[String], title: &str) -> Option<Reason> {
     let start = rows.iter().rposition(|row| row.contains(title))?;
     let choices = |row: &String| row.contains(CONFIRM);
@@ -358,7 +345,7 @@ fn asked(rows: &[String], title: &str) -> Option<Reason> {
     Reason::from_str(&said.join(" ")).ok()
 }
 
-/// The box is a bar on the left with a foot; its last row names the model. What is beside it is not its content.
+/// The box is a bar on the left with a foot; its last row names the model. What is beside it does not belong to it.
 fn draft(rows: &[String]) -> Option<Draft> {
     let foot = rows
         .iter()

@@ -1,10 +1,10 @@
-//! Which program a command line starts, and where it is.
+//! Finds the program of a command line.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Words that the shell itself understands, so no program of that name is looked for.
+/// Words that the shell interprets, so no program of that name is searched.
 const SHELL: &[&str] = &[
     "!", ".", ":", "break", "case", "cd", "command", "continue", "do", "done", "elif", "else",
     "esac", "eval", "exec", "exit", "export", "false", "fi", "for", "function", "if", "local",
@@ -12,7 +12,7 @@ const SHELL: &[&str] = &[
     "umask", "unset", "until", "while", "{", "}",
 ];
 
-/// The program of a command line that is one plain call of it; `None` when only the shell can tell.
+/// The program of a command line that is one plain call; `None` if only the shell can tell.
 pub fn of(command: &str) -> Option<&str> {
     let command = command.trim();
     if command.contains([';', '|', '&', '(', ')', '`', '\n', '#', '\\']) {
@@ -24,7 +24,7 @@ pub fn of(command: &str) -> Option<&str> {
     (word.bytes().all(plain) && !SHELL.contains(&word)).then_some(word)
 }
 
-/// Where the program is: in `path`, or for a name with a `/` below `folder`.
+/// The program's path: in `path`, or for a name with a `/` below `folder`.
 pub fn find(name: &str, path: &str, folder: Option<&Path>) -> Option<PathBuf> {
     if name.contains('/') {
         let place = Path::new(name);

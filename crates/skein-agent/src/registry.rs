@@ -1,4 +1,4 @@
-//! All agents there are: those built in and those of `[agents.NAME]`.
+//! All agents: built-in ones and those of `[agents.NAME]`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,14 +19,14 @@ use crate::rules::nearest;
 use crate::scripted::Scripted;
 use crate::settings::AgentSettings;
 
-/// Cheap to copy; never changes once it is made.
+/// Cheap to clone; immutable.
 #[derive(Clone, Debug)]
 pub struct Registry {
     agents: BTreeMap<AgentName, Arc<dyn Agent>>,
 }
 
 impl Registry {
-    /// Made once: their rules are compiled then, and all sessions share them.
+    /// Made once, because it compiles the rules; all sessions share it.
     pub fn built_in() -> Self {
         static BUILT_IN: OnceLock<Registry> = OnceLock::new();
         let make = || {
@@ -45,7 +45,7 @@ impl Registry {
         BUILT_IN.get_or_init(make).clone()
     }
 
-    /// With the agents of a settings file; `folder` is where the file is. Names that are taken stay taken.
+    /// Adds the agents of a settings file in `folder`. Built-in names cannot be redefined.
     pub fn with(
         mut self,
         configured: &BTreeMap<String, AgentSettings>,
@@ -67,12 +67,11 @@ impl Registry {
         Ok(self)
     }
 
-    /// Adds an agent, or puts another in its place.
     pub fn add(&mut self, agent: Arc<dyn Agent>) {
         self.agents.insert(agent.name().clone(), agent);
     }
 
-    /// `none` is a name and no agent: it is not found here.
+    /// `none` is a name without an agent, so it is not found.
     pub fn get(&self, name: &AgentName) -> Result<Arc<dyn Agent>> {
         self.agents
             .get(name)

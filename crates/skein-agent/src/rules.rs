@@ -1,13 +1,13 @@
-//! Screen rules: what a terminal's picture says about the program in it, as data.
+//! Screen rules: what a terminal's content says about its program, as data.
 //!
-//! A rules file is TOML. Its rules are tried from the top; the first one that fits says what the agent
-//! does. Rules that say `usage` are read besides.
+//! A rules file is TOML. Rules are tried from the top; the first that matches decides what the agent does. Rules that
+//! say `usage` are read in addition.
 //!
 //! ```toml
 //! [[rule]]
 //! name = "permission"              # shown by `skein why`
 //! says = "question"                # active, ready, waiting_input, blocked, question or usage
-//! in = "bottom 20"                 # any (default), cursor, or the last N rows that hold text
+//! in = "bottom 20"                 # any (default), cursor, or the last N rows with text
 //! all = ["Do you want to proceed?"]            # every one of these is there
 //! any = ["Esc to cancel", { regex = "^ *❯" }]  # and at least one of these
 //! not = ["esc to interrupt"]                   # and none of these
@@ -17,14 +17,14 @@
 //! # Or, where the options are always the same, with the keys that choose them:
 //! # options = ["yes", "no"]
 //! # keys = ["y", "n"]
-//! # kinds = ["allow_once", "reject_once"]      # what they mean; told from their words when left out
+//! # kinds = ["allow_once", "reject_once"]      # their meanings; derived from their words if absent
 //!
 //! [[rule]]
 //! name = "limit"
 //! says = "blocked"
 //! all = ["limit reached"]
-//! detail = 'limit reached.*'       # what people are told
-//! resets_in = 'in (\d+) s'         # seconds until it goes on
+//! detail = 'limit reached.*'       # shown to people
+//! resets_in = 'in (\d+) s'         # seconds until it can continue
 //!
 //! [[rule]]
 //! name = "cost"
@@ -33,38 +33,43 @@
 //! output = '(\d+) out'
 //! cost = '\$(\d+\.\d+)'
 //!
-//! [box]                            # where the draft is
+//! [box]                            # the input box
 //! in = "bottom 12"
 //! prompt = '^> ?'                  # the last row that begins like this is the box
 //! more = '^  '                     # how further rows of the box begin
-//! trim = "│"                       # signs at the ends of a row that are only decoration
-//! empty = ["Type your message"]    # texts that mean that nothing is in it
-//! hidden_by = ["permission"]       # while one of these rules fits there is no box
+//! trim = "│"                       # decoration at the ends of a row
+//! empty = ["Type your message"]    # texts that mean an empty box
+//! hidden_by = ["permission"]       # while one of these rules matches there is no box
 //!
 //! [answer]
 //! by = "number"                    # number, number_enter, arrows or text
-//! reject = "esc"                   # the key that rejects a permission, if it has one of its own
+//! reject = "esc"                   # the key that rejects a permission, if there is one
 //! ```
 //!
-//! Texts are found inside a row, as they are; a `{ regex = "…" }` is matched against each row.
+//! Texts are matched inside a row; a `{ regex = "…" }` is matched against each row. The runtime cuts trailing blanks
+//! of a row, but a terminal shows them: in `all`, `any`, `not` and the `prompt` of the box, a row with text continues
+//! with blanks. So `'^> '` matches a prompt `> ` as well as `'^>'` does. An end (`$`) is after the last visible
+//! character, at the cursor, or after the blanks, whichever makes the pattern match.
 
+mod explain;
 mod matching;
 mod parse;
 mod reader;
 
+pub use explain::{NearestRow, RuleTrial, UnmetCondition};
 pub(crate) use reader::nearest;
 use regex::Regex;
 use skein_domain::{Activity, Message, OptionKind, Question, Reason};
 
-use crate::agent::{Reply, Wanted};
+use crate::agent::{AnswerTarget, Reply};
 
-/// What a program's screens mean.
+/// The meanings of a program's screens.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
     rules: Vec<Rule>,
     input_box: Option<InputBox>,
     answer: AnswerBy,
-    /// What rejects a permission, where that is a key of its own.
+    /// The keys that reject a permission, if there are special ones.
     reject: Option<Vec<u8>>,
 }
 
@@ -95,7 +100,7 @@ enum Says {
 
 #[derive(Clone, Debug)]
 struct Asked {
-    wants: Option<Wanted>,
+    wants: Option<AnswerTarget>,
     text: Option<Regex>,
     option: Option<Regex>,
     options: Vec<Reason>,
@@ -103,19 +108,23 @@ struct Asked {
     kinds: Vec<OptionKind>,
 }
 
-/// Which rows a rule looks at.
+/// The rows that a rule looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Region {
     Any,
     Cursor,
-    /// The last so many rows that hold text: programs that draw inline do not reach the bottom.
+    /// The last rows with text: programs that draw inline do not reach the bottom.
     Bottom(usize),
 }
 
 #[derive(Clone, Debug)]
 enum Pattern {
     Text(String),
-    Regex(Regex),
+    Regex {
+        regex: Regex,
+        /// Whether it may depend on the end of the row, so that each possible end must be tried.
+        sees_end: bool,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -128,7 +137,7 @@ struct InputBox {
     hidden_by: Vec<String>,
 }
 
-/// How one of several options is chosen.
+/// How to choose one of several options.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum AnswerBy {
     #[default]
@@ -139,19 +148,17 @@ enum AnswerBy {
 }
 
 impl Rules {
-    /// Whether any rule could ever say something about the agent.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// Whether any rule reads tokens or cost.
-    pub fn tells_usage(&self) -> bool {
+    pub fn reads_usage(&self) -> bool {
         let usage = |rule: &Rule| matches!(rule.says, Says::Usage { .. });
         self.rules.iter().any(usage)
     }
 
-    /// How the answer is given at the terminal. `option` counts from 0; without it `text` may be the
-    /// words or the number of one.
+    /// How to give the answer at the terminal. `option` counts from 0; without it `text` may be the text or the
+    /// number of an option.
     pub fn answer(&self, question: &Question, option: Option<usize>, text: &Reason) -> Reply {
         let typed = || Reply::Text(Message::from(text));
         if question.options.is_empty() {
@@ -162,7 +169,7 @@ impl Rules {
                 AnswerBy::Text => typed(),
                 _ => Reply::Cannot {
                     why: format!(
-                        "`{}` is none of the {} options",
+                        "`{}` is not one of the {} options",
                         short(text.as_str()),
                         question.options.len()
                     ),
@@ -198,7 +205,7 @@ impl Rules {
         }
     }
 
-    /// The key of an option that a rule names itself.
+    /// The key of an option that a rule defines.
     fn fixed_keys(&self, question: &Question, chosen: usize) -> Option<Vec<u8>> {
         self.rules.iter().find_map(|rule| match &rule.says {
             Says::Question(asked) if asked.options == question.options => asked
@@ -211,7 +218,7 @@ impl Rules {
     }
 }
 
-/// The option that a text means: its words, or its number.
+/// The option with this text or number.
 pub(crate) fn meant(question: &Question, text: &Reason) -> Option<usize> {
     let text = text.as_str().trim();
     let same = |option: &Reason| option.as_str().trim().eq_ignore_ascii_case(text);

@@ -1,31 +1,31 @@
-//! What programs write, as messages of a transcript.
+//! Converts what programs write into messages of a transcript.
 //!
-//! Every message has an id that the text alone decides, so that reading the text again says nothing new.
+//! The id of every message derives from its text alone, so that reading the text again adds nothing.
 
 use std::collections::VecDeque;
 use std::str::FromStr;
 
 use serde_json::Value;
 use skein_domain::Timestamp;
-use skein_transcript::message::{Image, Native, Outcome, Part, ToolCall, ToolResult};
-use skein_transcript::{Block, Message, MessageId, Role, Usage, json};
+use skein_transcript::message::{Image, Native, Part, ToolCall, ToolOutcome, ToolResult};
+use skein_transcript::{Block, Message, MessageId, MessageRole, TokenUsage, json};
 
 use crate::agent::Reading;
 
-/// Longest form of a program's own that is kept beside its message.
+/// Longest native payload that is stored with its message.
 const LONGEST_NATIVE: usize = 1 << 20;
-/// Longest text of a block; the rest is left out, and that it is, is said.
+/// Longest text of a block. Longer text is truncated with a marker.
 const LONGEST_TEXT: usize = 4 << 20;
-/// How many messages are remembered by readers that must know what came before.
+/// Number of messages that readers remember.
 const REMEMBERED: usize = 512;
 
-/// The moment of a message whose program does not say it: whoever appends it knows better.
-pub(crate) const UNTOLD: Timestamp = Timestamp::from_micros(0);
+/// The time of a message whose program states none; the caller that appends it sets a better one.
+pub(crate) const UNKNOWN_TIME: Timestamp = Timestamp::from_micros(0);
 
-/// A message; none without anything in it.
+/// A message; none without content.
 pub(crate) fn message(
     id: MessageId,
-    role: Role,
+    role: MessageRole,
     blocks: impl IntoIterator<Item = Block>,
     at: Timestamp,
 ) -> Option<Message> {
@@ -37,12 +37,12 @@ pub(crate) fn reading(message: Message) -> Reading {
     Reading::Said(Box::new(message))
 }
 
-/// A program's own name for a message. One that cannot be a name is told by its hash.
+/// A program's own id of a message; an invalid one is hashed.
 pub(crate) fn id(text: &str) -> MessageId {
     MessageId::from_str(text).unwrap_or_else(|_| hashed("id", &[text]))
 }
 
-/// A name for what has none: of where it stands and what it says.
+/// An id for a message without one, from its position and text.
 pub(crate) fn hashed(kind: &str, parts: &[&str]) -> MessageId {
     let mut hasher = blake3::Hasher::new();
     for part in parts {
@@ -53,7 +53,7 @@ pub(crate) fn hashed(kind: &str, parts: &[&str]) -> MessageId {
     MessageId::from_str(&format!("{kind}-{}", &hash[..32])).expect("letters and digits are a name")
 }
 
-/// What the program wrote, verbatim, unless it is very long.
+/// The program's text, verbatim, unless it is very long.
 pub(crate) fn native(provider: &str, payload: &str) -> Option<Native> {
     (payload.len() <= LONGEST_NATIVE).then(|| Native {
         provider: provider.to_owned(),
@@ -61,19 +61,19 @@ pub(crate) fn native(provider: &str, payload: &str) -> Option<Native> {
     })
 }
 
-/// A moment as programs write it: `2026-11-17T11:01:01.627Z`.
+/// Parses a time such as `2026-11-17T11:01:01.627Z`.
 pub(crate) fn at(text: Option<&str>) -> Timestamp {
     let moment = text.and_then(|text| text.parse::<jiff::Timestamp>().ok());
-    moment.map_or(UNTOLD, |m| Timestamp::from_micros(m.as_microsecond()))
+    moment.map_or(UNKNOWN_TIME, |m| Timestamp::from_micros(m.as_microsecond()))
 }
 
 /// The same in milliseconds since 1970.
 pub(crate) fn at_millis(millis: Option<u64>) -> Timestamp {
     let micros = millis.and_then(|ms| i64::try_from(ms).ok()?.checked_mul(1_000));
-    micros.map_or(UNTOLD, Timestamp::from_micros)
+    micros.map_or(UNKNOWN_TIME, Timestamp::from_micros)
 }
 
-/// A text; none when it is blank.
+/// A text; none if it is blank.
 pub(crate) fn text(text: &str) -> Option<Block> {
     (!text.trim().is_empty()).then(|| Block::Text(bounded(text)))
 }
@@ -93,7 +93,7 @@ pub(crate) fn call(id: &str, name: &str, input: Value) -> Block {
     })
 }
 
-/// Arguments that a program keeps as text.
+/// Arguments that a program stores as text.
 pub(crate) fn arguments(text: &str) -> Value {
     json::read(text).unwrap_or_else(|_| Value::String(bounded(text)))
 }
@@ -103,9 +103,9 @@ pub(crate) fn result(call: &str, content: Vec<Part>, failed: bool) -> Block {
         call: call.to_owned(),
         content,
         outcome: if failed {
-            Outcome::Failed
+            ToolOutcome::Failed
         } else {
-            Outcome::Done
+            ToolOutcome::Done
         },
     })
 }
@@ -114,7 +114,7 @@ pub(crate) fn part(text: &str) -> Part {
     Part::Text(bounded(text))
 }
 
-/// A picture by reference: where it is, or the hash of what it is.
+/// An image by reference: its address, or the hash of its content.
 pub(crate) fn image(media_type: &str, source: &str) -> Image {
     let source = match source.len() {
         0..=2_048 if !source.starts_with("data:") => source.to_owned(),
@@ -132,12 +132,12 @@ pub(crate) fn bounded(text: &str) -> String {
     }
     let end = text.floor_char_boundary(LONGEST_TEXT);
     let left = text.len() - end;
-    format!("{}\n[{left} more bytes were left out]", &text[..end])
+    format!("{}\n[truncated: {left} more bytes]", &text[..end])
 }
 
-/// What of `all` is not in `counted`.
-pub(crate) fn minus(all: Usage, counted: Usage) -> Usage {
-    Usage {
+/// The part of `all` that is not in `counted`.
+pub(crate) fn minus(all: TokenUsage, counted: TokenUsage) -> TokenUsage {
+    TokenUsage {
         input: all.input.saturating_sub(counted.input),
         output: all.output.saturating_sub(counted.output),
         cache_read: all.cache_read.saturating_sub(counted.cache_read),
@@ -147,7 +147,7 @@ pub(crate) fn minus(all: Usage, counted: Usage) -> Usage {
     }
 }
 
-/// The latest of what was told, in order.
+/// The latest items, in order.
 #[derive(Debug)]
 pub(crate) struct Latest<T>(VecDeque<T>);
 
@@ -192,7 +192,7 @@ mod tests {
         let long = "é".repeat(LONGEST_TEXT);
         let cut = bounded(&long);
         assert!(cut.len() < LONGEST_TEXT + 100);
-        assert!(cut.ends_with("more bytes were left out]"));
+        assert!(cut.ends_with("more bytes]"));
         assert_eq!(native("x", &long), None);
     }
 
@@ -201,7 +201,7 @@ mod tests {
         let moment = Timestamp::from_micros(1_794_913_261_627_000);
         assert_eq!(at(Some("2026-11-17T11:01:01.627Z")), moment);
         assert_eq!(at_millis(Some(1_794_913_261_627)), moment);
-        assert_eq!(at(Some("yesterday")), UNTOLD);
-        assert_eq!(at_millis(Some(u64::MAX)), UNTOLD);
+        assert_eq!(at(Some("yesterday")), UNKNOWN_TIME);
+        assert_eq!(at_millis(Some(u64::MAX)), UNKNOWN_TIME);
     }
 }

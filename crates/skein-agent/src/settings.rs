@@ -4,29 +4,29 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// How to start and understand a program. Only `command` is needed; a program of which nothing else is
-/// known is started, held and typed to, and its status is `no_signal`.
+/// How to start and understand a program. Only `command` is required; without further settings the program is
+/// started, held and typed to, and its status is `no_signal`.
 ///
 /// ```toml
 /// [agents.qwen]
-/// command = "qwen --verbose"          # for `sh -c`; `{native}` is a conversation id we choose
+/// command = "qwen --verbose"          # for `sh -c`; `{native}` is a conversation id that Skein chooses
 /// prompt = "typed"                    # typed (default), argv or stdin
-/// separator = "--"                    # put before a prompt in the arguments
+/// separator = "--"                    # inserted before a prompt in the arguments
 /// resume = "qwen --resume {native}"   # continues a conversation
 /// model_flag = "--model"              # carries `--model M`
 /// rules = "qwen-rules.toml"           # a file beside this one, or a table `[agents.qwen.rules]`
 /// hooks = true                        # it calls `$SKEIN_BIN hook EVENT` itself
-/// memory_mb = 400                     # what one of it takes
+/// memory_mb = 400                     # expected memory of one agent
 /// inherit = ["QWEN_API_KEY"]          # variables of your environment it needs
-/// env = { NO_COLOR = "1" }            # and variables of its own
+/// env = { NO_COLOR = "1" }            # additional variables
 /// submit = "enter"                    # keys: enter, esc, tab, ctrl-c, alt-enter, or several: ["esc", "enter"]
 /// interrupt = "esc"
-/// enter_after_ms = 100                # how long after a paste Enter is a key again
-/// install = "npm install -g qwen"     # told when it is missing
+/// enter_after_ms = 100                # how long after a paste Enter counts as a key
+/// install = "npm install -g qwen"     # shown when it is missing
 /// ```
 ///
-/// A prompt in the arguments is one argument of its own, never part of the command's text. When the program
-/// takes a prompt that begins with `-` for an option, set `separator`; without it such a prompt is refused.
+/// A prompt in the arguments is one separate argument, never part of the command's text. If the program takes a
+/// prompt that begins with `-` for an option, set `separator`; without it such a prompt is refused.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AgentSettings {
@@ -41,7 +41,7 @@ pub struct AgentSettings {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_flag: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rules: Option<RulesFrom>,
+    pub rules: Option<RulesSource>,
     #[serde(default)]
     pub hooks: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -80,15 +80,15 @@ impl AgentSettings {
     ];
 }
 
-/// Where screen rules are; their form is that of [`crate::rules`].
+/// The location of screen rules, in the form of [`crate::rules`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum RulesFrom {
+pub enum RulesSource {
     File(String),
     Inline(toml::Table),
 }
 
-/// One key or several, pressed one after the other.
+/// One key or several, pressed in sequence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum KeyNames {
@@ -97,7 +97,7 @@ pub enum KeyNames {
 }
 
 impl KeyNames {
-    /// The bytes a terminal sends for them, or the name that is none.
+    /// The bytes that a terminal sends for them; the error is the invalid name.
     pub fn bytes(&self) -> Result<Vec<u8>, String> {
         let names = match self {
             Self::One(name) => std::slice::from_ref(name),

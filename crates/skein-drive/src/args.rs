@@ -8,6 +8,8 @@ use std::path::PathBuf;
 pub(crate) struct Order {
     pub(crate) speaks: Speaks,
     pub(crate) journal: PathBuf,
+    /// The file that prompts, answers and interrupts come in as calls.
+    pub(crate) calls: Option<PathBuf>,
     pub(crate) begin: Begin,
     pub(crate) permission: Permission,
     pub(crate) model: Option<String>,
@@ -62,7 +64,6 @@ pub(crate) enum Begin {
         native: Option<String>,
     },
     Resume(String),
-    Fork(String),
 }
 
 /// What the program may do without asking.
@@ -74,7 +75,7 @@ pub(crate) enum Permission {
     Full,
 }
 
-const USAGE: &str = "usage: skein drive PROTOCOL --journal FILE [--resume ID | --fork ID] [--native ID] \
+const USAGE: &str = "usage: skein drive PROTOCOL --journal FILE [--calls FILE] [--resume ID] [--native ID] \
      [--permission ask|edits|full] [--model M] [--not-before SECONDS] -- PROGRAM ARG…";
 
 /// Reads the words after `skein drive`.
@@ -88,8 +89,8 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<Order, String> {
         Some(other) => return Err(format!("no protocol `{other}`; {USAGE}")),
         None => return Err(USAGE.into()),
     };
-    let (mut journal, mut model, mut native) = (None, None, None);
-    let (mut resume, mut fork) = (None, None);
+    let (mut journal, mut calls, mut model, mut native) = (None, None, None, None);
+    let mut resume = None;
     let (mut permission, mut not_before) = (Permission::Ask, None);
     loop {
         let word = words.next().ok_or(USAGE)?;
@@ -102,20 +103,18 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<Order, String> {
             .ok_or_else(|| format!("{name} needs a value"))?;
         match name {
             "--journal" => journal = Some(PathBuf::from(value)),
+            "--calls" => calls = Some(PathBuf::from(value)),
             "--model" => model = Some(text(name, value)?),
             "--native" => native = Some(text(name, value)?),
             "--resume" => resume = Some(text(name, value)?),
-            "--fork" => fork = Some(text(name, value)?),
             "--permission" => permission = level(value)?,
             "--not-before" => not_before = Some(seconds(value)?),
             _ => return Err(format!("no option `{name}`; {USAGE}")),
         }
     }
-    let begin = match (resume, fork) {
-        (Some(_), Some(_)) => return Err("--resume and --fork exclude each other".into()),
-        (Some(id), None) => Begin::Resume(id),
-        (None, Some(id)) => Begin::Fork(id),
-        (None, None) => Begin::New { native },
+    let begin = match resume {
+        Some(id) => Begin::Resume(id),
+        None => Begin::New { native },
     };
     let program = words.next().cloned().ok_or(USAGE)?;
     let mut arguments: Vec<OsString> = words.cloned().collect();
@@ -123,6 +122,7 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<Order, String> {
     Ok(Order {
         speaks,
         journal: journal.ok_or("--journal FILE is missing")?,
+        calls,
         begin,
         permission,
         model,
@@ -207,7 +207,6 @@ mod tests {
             ("acp --journal j --", "usage"),
             ("acp --journal j --permission all -- x", "not `all`"),
             ("acp --journal j --not-before noon -- x", "not `noon`"),
-            ("acp --journal j --resume a --fork b -- x", "exclude"),
             ("acp --journal", "needs a value"),
         ] {
             let said = parsed(line).unwrap_err();

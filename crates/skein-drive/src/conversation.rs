@@ -1,11 +1,13 @@
 //! The conversation: ties protocol, keys, journal and transcript together. Decides everything, touches nothing.
 
+mod calls;
 mod keys;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
+use skein_agent::turns::{self, CallId};
 
 use crate::input::Draft;
 use crate::journal::Event;
@@ -22,6 +24,9 @@ use crate::view::{Block, Size};
 const QUEUED: usize = 3;
 /// A question of more rows is shown in part; the journal has it whole.
 const QUESTION_LINES: usize = 12;
+/// Why a question that was asked takes no answer.
+const ANSWERED: &str = "question already answered";
+const WITHDRAWN: &str = "question no longer asked";
 
 /// What is to be done outside.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,7 +55,11 @@ pub(crate) struct Conversation {
     said: Said,
     draft: Draft,
     /// Prompts that wait for their turn.
-    queue: VecDeque<String>,
+    queue: VecDeque<Prompt>,
+    /// The ids of all calls so far: each is acted on once.
+    calls: HashSet<String>,
+    /// What became of questions that are no longer asked, by id.
+    settled: HashMap<String, &'static str>,
     ready: bool,
     /// What is waited for before the program is started, in words.
     awaits: Option<String>,
@@ -65,8 +74,16 @@ pub(crate) struct Conversation {
 }
 
 #[derive(Debug)]
+struct Prompt {
+    text: String,
+    /// The call that carried it; none when a person typed it at the terminal.
+    call: Option<CallId>,
+}
+
+#[derive(Debug)]
 struct Turn {
     prompt: String,
+    call: Option<CallId>,
     since: Instant,
     taken: bool,
     interrupted: bool,
@@ -88,6 +105,8 @@ impl Conversation {
             said: Said::default(),
             draft: Draft::default(),
             queue: VecDeque::new(),
+            calls: HashSet::new(),
+            settled: HashMap::new(),
             ready: false,
             awaits: None,
             turn: None,
@@ -120,12 +139,17 @@ impl Conversation {
 
     /// The last words before everything ends: the turn is cancelled, and the journal says that it is over.
     pub(crate) fn stop(&mut self, reason: &str, now: Instant) -> Vec<Act> {
-        if self.turn.is_some() {
+        // First: the end of a turn would begin the next.
+        self.queue.clear();
+        if let Some(turn) = &mut self.turn {
+            if !turn.taken {
+                // The driver cannot know whether the turn would have begun.
+                turn.call = None;
+            }
             let effects = self.protocol.interrupt();
             self.apply(effects, now);
             self.over(Over::Failed(reason.to_owned()), now);
         }
-        self.queue.clear();
         self.done()
     }
 
@@ -150,7 +174,7 @@ impl Conversation {
                 Effect::Ask(question) => self.ask(question, now),
                 Effect::Withdrawn(ticket) => {
                     if let Some(at) = self.questions.iter().position(|q| q.ticket == ticket) {
-                        self.settled(at, json!({}));
+                        self.settled(at, WITHDRAWN, json!({}));
                     }
                 }
                 Effect::Used(used) => self.spend(used),
@@ -195,10 +219,15 @@ impl Conversation {
         let Some(prompt) = self.queue.pop_front() else {
             return;
         };
-        self.transcript.you(&prompt);
-        let effects = self.protocol.submit(&prompt);
+        let Prompt { text, call } = prompt;
+        if let Some(call) = &call {
+            self.accept(call);
+        }
+        self.transcript.you(&text);
+        let effects = self.protocol.submit(&text);
         self.turn = Some(Turn {
-            prompt,
+            prompt: text,
+            call,
             since: now,
             taken: false,
             interrupted: false,
@@ -211,7 +240,8 @@ impl Conversation {
             turn.taken = true;
             let text = std::mem::take(&mut turn.prompt);
             let words = vec![said::text(&text)];
-            self.journal("prompt", json!({"text": text}));
+            let payload = with_call(json!({"text": text}), turn.call.as_ref());
+            self.journal("prompt", payload);
             self.tell(vec![said::message("user", words)]);
         }
     }
@@ -225,7 +255,7 @@ impl Conversation {
     fn over(&mut self, over: Over, now: Instant) {
         let Some(turn) = self.turn.take() else { return };
         while !self.questions.is_empty() {
-            self.settled(self.questions.len() - 1, json!({}));
+            self.settled(self.questions.len() - 1, WITHDRAWN, json!({}));
         }
         self.transcript.end_turn();
         let messages = self.said.end_turn();
@@ -243,7 +273,7 @@ impl Conversation {
         let summary = self.summary(now.duration_since(turn.since));
         self.transcript.note(&summary);
         self.used = Used::default();
-        self.journal("turn-end", payload);
+        self.journal("turn-end", with_call(payload, turn.call.as_ref()));
         self.next(now);
     }
 
@@ -293,7 +323,8 @@ impl Conversation {
             Wants::Choice { .. } => ("choice", false),
             Wants::Text => ("text", false),
         };
-        let mut payload = json!({"text": question.text, "options": names, "wants": wants});
+        let mut payload =
+            json!({"id": question.id(), "text": question.text, "options": names, "wants": wants});
         if has_kinds {
             let kinds: Vec<&str> = question.options.iter().map(|o| o.kind.as_str()).collect();
             payload["kinds"] = kinds.into();
@@ -301,8 +332,18 @@ impl Conversation {
         self.journal("ask", payload);
     }
 
-    /// Gives people's answer to the question that is asked.
-    fn answer(&mut self, answer: Answer, now: Instant) {
+    /// Asks for the end of the running turn.
+    fn interrupt(&mut self, now: Instant) {
+        let Some(turn) = self.turn.as_mut() else {
+            return;
+        };
+        turn.interrupted = true;
+        let effects = self.protocol.interrupt();
+        self.apply(effects, now);
+    }
+
+    /// Gives the agent an answer to its question: from a call, or typed by a person at the terminal.
+    fn answer(&mut self, answer: Answer, call: Option<&CallId>, now: Instant) {
         let Some(question) = self.questions.front() else {
             return;
         };
@@ -323,13 +364,18 @@ impl Conversation {
         self.transcript.note(&format!("{asked} → {said}"));
         let effects = self.protocol.answer(ticket, &answer);
         self.apply(effects, now);
-        self.settled(0, payload.into());
+        self.settled(0, ANSWERED, with_call(payload.into(), call));
     }
 
-    fn settled(&mut self, at: usize, payload: Value) {
-        if self.questions.remove(at).is_none() || at > 0 {
+    fn settled(&mut self, at: usize, how: &'static str, mut payload: Value) {
+        let Some(question) = self.questions.remove(at) else {
+            return;
+        };
+        self.settled.insert(question.id(), how);
+        if at > 0 {
             return;
         }
+        payload["question"] = question.id().into();
         self.journal("answered", payload);
         self.tell_question();
     }
@@ -389,7 +435,10 @@ impl Conversation {
             }
         }
         for prompt in self.queue.iter().take(QUEUED) {
-            let text = cut(&first_line(prompt), size.width().saturating_sub(8).max(4));
+            let text = cut(
+                &first_line(&prompt.text),
+                size.width().saturating_sub(8).max(4),
+            );
             above.push(line("queued: ", &text));
         }
         Block {
@@ -437,6 +486,14 @@ impl Conversation {
         let next = (passed.as_secs() / step + 1) * step;
         Some(turn.since + Duration::from_secs(next))
     }
+}
+
+/// A payload that names the call it is about, if there is one.
+fn with_call(mut payload: Value, call: Option<&CallId>) -> Value {
+    if let Some(call) = call {
+        payload[turns::CALL] = call.as_str().into();
+    }
+    payload
 }
 
 /// Without what cannot be stored or shown. No option is without a name: readers count them.

@@ -10,12 +10,13 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, WaitStatus};
 use serde_json::json;
-use skein_terminal::{Keys, Terminal};
+use skein_terminal::{KeyParser, Terminal};
 
 use crate::args::{Order, Speaks};
+use crate::calls::Calls;
 use crate::child::Child;
 use crate::conversation::{Act, Conversation, Why};
-use crate::journal::{Event, Journal};
+use crate::journal::{self, Event, Journal};
 use crate::protocol::acp::Acp;
 use crate::protocol::claude::Claude;
 use crate::protocol::codex::Codex;
@@ -59,12 +60,13 @@ struct Driver {
     terminal: Terminal,
     signals: Signals,
     journal: Journal,
+    calls: Option<Calls>,
     conversation: Conversation,
     /// The program, while it is not started.
     later: Option<Later>,
     child: Child,
     web: Option<Web>,
-    keys: Keys,
+    keys: KeyParser,
     torn_at: Option<Instant>,
     view: View,
     drawn_at: Option<Instant>,
@@ -86,18 +88,21 @@ pub(crate) fn run(order: Order) -> i32 {
         }
     };
     match begin(&order) {
-        Ok((signals, later, web, setting)) => {
-            let conversation = Conversation::new(protocol(order.speaks, setting.clone()), setting);
+        Ok((signals, later, web, calls, setting)) => {
+            let mut conversation =
+                Conversation::new(protocol(order.speaks, setting.clone()), setting);
+            conversation.remember_calls(journal::settled_calls(&order.journal));
             let serves = web.is_some();
             let mut driver = Driver {
                 terminal: Terminal::open(),
                 signals,
                 journal,
+                calls,
                 conversation,
                 later: Some(later),
                 child: Child::default(),
                 web,
-                keys: Keys::default(),
+                keys: KeyParser::default(),
                 torn_at: None,
                 view: View::default(),
                 drawn_at: None,
@@ -122,8 +127,11 @@ pub(crate) fn run(order: Order) -> i32 {
     }
 }
 
-fn begin(order: &Order) -> io::Result<(Signals, Later, Option<Web>, Setting)> {
+type Begun = (Signals, Later, Option<Web>, Option<Calls>, Setting);
+
+fn begin(order: &Order) -> io::Result<Begun> {
     let signals = Signals::register()?;
+    let calls = order.calls.as_deref().map(Calls::open).transpose()?;
     let setting = Setting {
         cwd: std::env::current_dir()?,
         begin: order.begin.clone(),
@@ -144,7 +152,7 @@ fn begin(order: &Order) -> io::Result<(Signals, Later, Option<Web>, Setting)> {
         command,
         not_before: order.not_before,
     };
-    Ok((signals, later, web, setting))
+    Ok((signals, later, web, calls, setting))
 }
 
 fn not_started(program: &OsStr, error: &io::Error) -> String {
@@ -163,6 +171,8 @@ fn protocol(speaks: Speaks, setting: Setting) -> Box<dyn Protocol> {
 impl Driver {
     fn live(&mut self) -> i32 {
         self.write(b"\x1b[?2004h");
+        // Calls may have been written before this process was there.
+        self.take_calls(Instant::now());
         let status = loop {
             self.start_when_due();
             if self.later.is_some() && self.ending.is_some() {
@@ -173,6 +183,7 @@ impl Driver {
                 &self.child,
                 &self.signals,
                 self.web.as_ref(),
+                self.calls.as_ref(),
                 self.blind,
                 self.deadline(),
             );
@@ -224,6 +235,9 @@ impl Driver {
             let lines = self.web.as_mut().map(Web::take).unwrap_or_default();
             self.hear(&lines, now);
         }
+        if woken.calls {
+            self.take_calls(now);
+        }
         if woken.terminal {
             self.typed(now);
         }
@@ -245,6 +259,22 @@ impl Driver {
         for line in lines.iter().filter(|line| !line.trim().is_empty()) {
             let acts = self.conversation.hear(line, now);
             self.act(acts);
+        }
+    }
+
+    fn take_calls(&mut self, now: Instant) {
+        match self.calls.as_mut().map(Calls::read) {
+            None => {}
+            Some(Ok(calls)) => {
+                for call in calls {
+                    let acts = self.conversation.call(call, now);
+                    self.act(acts);
+                }
+            }
+            Some(Err(error)) => {
+                let why = format!("cannot read the calls: {error}");
+                self.end(End::By(Why::Failed(why)), now);
+            }
         }
     }
 
@@ -302,20 +332,29 @@ impl Driver {
                     if event.is_shown() {
                         self.draw_now(Instant::now());
                     }
-                    self.journal(&event);
+                    let written = self.journal(&event);
+                    if let Err(error) = written
+                        && event.must_last()
+                    {
+                        // The driver does not act on a call whose acceptance is not on disk: the daemon would make the call again.
+                        let why = format!("cannot record that a call is accepted: {error}");
+                        return self.end(End::By(Why::Failed(why)), Instant::now());
+                    }
                 }
                 Act::End(why) => self.end(End::By(why), Instant::now()),
             }
         }
     }
 
-    fn journal(&mut self, event: &Event) {
-        if let Err(error) = self.journal.write(event) {
+    fn journal(&mut self, event: &Event) -> io::Result<()> {
+        let written = self.journal.write(event);
+        if let Err(error) = &written {
             // Kept, and written with the next.
             self.conversation
                 .note(&format!("the journal cannot be written: {error}"));
             self.dirty = true;
         }
+        written
     }
 
     /// Begins to end: the turn is cancelled and the program's input closed.
@@ -417,7 +456,7 @@ impl Driver {
         if let Some((failed, reason)) = told {
             self.conversation.note(&reason);
             let payload = json!({"failed": failed, "reason": reason});
-            self.journal(&Event {
+            let _ = self.journal(&Event {
                 name: "finished",
                 payload,
             });

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::UNIX_EPOCH;
 
 use serde_json::{Value, json};
+use skein_agent::turns;
 
 #[derive(Debug)]
 pub(crate) struct Journal {
@@ -16,6 +17,20 @@ pub(crate) struct Journal {
     messages: u64,
 }
 
+/// Which calls an earlier process of this run accepted or refused, by its journal.
+pub(crate) fn settled_calls(path: &Path) -> Vec<String> {
+    let text = std::fs::read(path).unwrap_or_default();
+    let lines = text.split(|byte| *byte == b'\n');
+    let events = lines.filter_map(|line| serde_json::from_slice::<Value>(line).ok());
+    let settled = events.filter(|line| {
+        let event = line["event"].as_str();
+        event.is_some_and(|event| [turns::ACCEPTED, turns::REFUSED].contains(&event))
+    });
+    settled
+        .filter_map(|line| Some(line["payload"][turns::CALL].as_str()?.to_owned()))
+        .collect()
+}
+
 /// One thing that happened.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Event {
@@ -24,9 +39,17 @@ pub(crate) struct Event {
 }
 
 impl Event {
-    /// Whether the screen shows it too: all but names and numbers.
+    /// Whether the screen shows it too: all but ids and numbers.
     pub(crate) fn is_shown(&self) -> bool {
-        !matches!(self.name, "native" | "usage" | "usage-total" | "message")
+        !matches!(
+            self.name,
+            "native" | "usage" | "usage-total" | "message" | turns::ACCEPTED | turns::REFUSED
+        )
+    }
+
+    /// Whether it must be on disk before anything else is done.
+    pub(crate) fn must_last(&self) -> bool {
+        self.name == turns::ACCEPTED
     }
 }
 
@@ -67,15 +90,35 @@ impl Journal {
             (payload["id"], payload["at"]) = (id.into(), at.into());
         }
         let line = json!({"at": at, "event": event.name, "payload": payload});
-        self.late.extend_from_slice(format!("{line}\n").as_bytes());
+        let line = format!("{line}\n");
+        self.late.extend_from_slice(line.as_bytes());
         while !self.late.is_empty() {
             match self.file.write(&self.late) {
                 Ok(written) => drop(self.late.drain(..written)),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+                Err(error) => {
+                    if event.must_last() {
+                        self.forget(line.len());
+                    }
+                    return Err(error);
+                }
             }
         }
+        if event.must_last() {
+            self.file.sync_data()?;
+        }
         Ok(())
+    }
+}
+
+impl Journal {
+    /// Drops the last line, of that length, from what is still to be written: what it says is not done now.
+    fn forget(&mut self, length: usize) {
+        match self.late.len().checked_sub(length) {
+            Some(rest) => self.late.truncate(rest),
+            // A part of the line is written: end the line there, so that readers skip it.
+            None => self.late = b"\n".to_vec(),
+        }
     }
 }
 
@@ -92,6 +135,44 @@ pub(crate) fn now() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn l6_calls_of_an_earlier_process_are_found_in_the_journal() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        assert_eq!(settled_calls(&path), [""; 0]);
+        let mut journal = Journal::open(&path).unwrap();
+        for (name, call) in [("accepted", "a"), ("prompt", "b"), ("refused", "c")] {
+            let payload = json!({"call": call});
+            journal.write(&Event { name, payload }).unwrap();
+        }
+        assert_eq!(settled_calls(&path), ["a", "c"]);
+    }
+
+    #[test]
+    fn l6_an_acceptance_that_was_not_written_is_not_written_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        let mut journal = Journal::open(&path).unwrap();
+        let event = |name| Event {
+            name,
+            payload: json!({"call": "a"}),
+        };
+        // A disk that is always full.
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let file = std::mem::replace(&mut journal.file, full);
+        journal.write(&event("prompt")).unwrap_err();
+        journal.write(&event("accepted")).unwrap_err();
+        journal.file = file;
+        journal.write(&event("finished")).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let lines: Vec<Value> = text
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        let names: Vec<&str> = lines.iter().filter_map(|l| l["event"].as_str()).collect();
+        assert_eq!(names, ["prompt", "finished"]);
+    }
 
     #[test]
     fn a_torn_line_spoils_only_itself() {

@@ -76,6 +76,7 @@ mod tests {
         };
         Question {
             ticket: Ticket(1),
+            request: "r1".into(),
             text: "may I?".into(),
             options: vec![
                 option(Kind::AllowAlways),

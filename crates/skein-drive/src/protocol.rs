@@ -119,12 +119,33 @@ impl Used {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Question {
     pub(crate) ticket: Ticket,
+    /// The program's own id of its request.
+    pub(crate) request: String,
     /// As the program put it.
     pub(crate) text: String,
     pub(crate) options: Vec<Choice>,
     pub(crate) wants: Wants,
     /// The files it would change, when that is all it would do.
     pub(crate) edits: Vec<PathBuf>,
+}
+
+impl Question {
+    /// What answers name. The program's id alone may repeat: one request may ask several questions.
+    pub(crate) fn id(&self) -> String {
+        let request: String = self
+            .request
+            .chars()
+            .filter(char::is_ascii_graphic)
+            .take(200)
+            .collect();
+        format!("{}.{request}", self.ticket.0)
+    }
+}
+
+/// The id of a JSON-RPC request as text.
+pub(crate) fn id_text(id: &Value) -> String {
+    id.as_str()
+        .map_or_else(|| id.to_string(), ToOwned::to_owned)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,24 +1,31 @@
 //! HTTP to a program that serves on loopback: a thread for its events and a thread for requests, whose results come
 //! to the one loop as lines.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
-use ureq::Agent;
 
 use crate::protocol::Call;
 
 /// The name that goes with the password.
 const USER: &str = "opencode";
+/// Most bytes of one event.
+const EVENT: usize = 64 << 20;
 /// A request that takes longer has failed. Prompts are not waited for.
 const LONGEST: Duration = Duration::from_secs(60);
 /// Most bytes of an answer, which may be a whole conversation.
-const ANSWER: u64 = 256 << 20;
+const ANSWER: usize = 256 << 20;
 /// The threads do little.
 const STACK: usize = 256 * 1024;
 
@@ -92,13 +99,16 @@ impl Web {
         let port: u16 = port
             .and_then(|port| port.trim_end_matches('/').parse().ok())
             .ok_or_else(|| io::Error::other("it is not on this machine alone"))?;
-        let base = format!("http://{USER}:{}@127.0.0.1:{port}", self.password);
+        let server = Server {
+            address: (Ipv4Addr::LOCALHOST, port).into(),
+            authorization: basic(&self.password),
+        };
         let (calls, todo) = channel();
         self.calls = Some(calls);
-        let (mouth, at) = (self.mouth.again()?, base.clone());
+        let (mouth, at) = (self.mouth.again()?, server.clone());
         start("events", move || listen(mouth, &at))?;
         let mouth = self.mouth.again()?;
-        start("requests", move || serve(mouth, &todo, &base))
+        start("requests", move || serve(mouth, &todo, &server))
     }
 
     pub(crate) fn call(&self, call: Call) {
@@ -114,44 +124,124 @@ fn start(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     thread.spawn(work).map(drop)
 }
 
-/// No proxy stands between two programs of one machine, whatever the environment says.
-fn agent(limit: Option<Duration>) -> Agent {
-    Agent::config_builder()
-        .proxy(None)
-        .http_status_as_error(false)
-        .timeout_global(limit)
-        .build()
-        .into()
+/// Where the program serves, and what it lets us in by. The connection is ours: no proxy stands between two
+/// programs of one machine, whatever the environment says.
+#[derive(Clone, Debug)]
+struct Server {
+    address: SocketAddr,
+    authorization: String,
+}
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+fn basic(password: &str) -> String {
+    format!("Basic {}", base64(format!("{USER}:{password}").as_bytes()))
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for chunk in bytes.chunks(3) {
+        let group = chunk
+            .iter()
+            .fold(0u32, |sum, byte| sum << 8 | u32::from(*byte));
+        let group = group << (8 * (3 - chunk.len()));
+        for n in 0..4 {
+            let digit = (group >> (18 - 6 * n)) & 63;
+            let letter = ALPHABET[digit as usize];
+            text.push(if n > chunk.len() {
+                '='
+            } else {
+                char::from(letter)
+            });
+        }
+    }
+    text
+}
+
+impl Server {
+    /// Makes one request on a connection of its own and lets `read` have the response.
+    async fn request<T>(
+        &self,
+        path: &str,
+        body: Option<String>,
+        read: impl AsyncFnOnce(Response<Incoming>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let stream = tokio::net::TcpStream::connect(self.address).await?;
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+        let request = match body {
+            Some(_) => Request::post(path).header(CONTENT_TYPE, "application/json"),
+            None => Request::get(path),
+        };
+        let request = request
+            .header(HOST, self.address.to_string())
+            .header(AUTHORIZATION, &self.authorization)
+            .body(Full::new(Bytes::from(body.unwrap_or_default())))?;
+        let answer = async { read(sender.send_request(request).await?).await };
+        let mut connection = std::pin::pin!(connection);
+        let mut answer = std::pin::pin!(answer);
+        tokio::select! {
+            biased;
+            answer = &mut answer => answer,
+            closed = &mut connection => {
+                closed?;
+                // What had come by then may still be read.
+                answer.await
+            }
+        }
+    }
+}
+
+/// Runs the work on this thread.
+fn run<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = { runtime }.enable_all().build()?;
+    runtime.block_on(work)
 }
 
 /// Gives every event as a line, and says when there are no more.
-fn listen(mut mouth: Mouth, base: &str) {
-    let why = match events(&mut mouth, base) {
+fn listen(mut mouth: Mouth, server: &Server) {
+    let why = match run(events(&mut mouth, server)) {
         Ok(()) => "it was closed".to_owned(),
         Err(error) => error.to_string(),
     };
     mouth.say(json!({"closed": why}).to_string());
 }
 
-fn events(mouth: &mut Mouth, base: &str) -> Result<(), ureq::Error> {
-    let response = agent(None).get(format!("{base}/event")).call()?;
-    let status = response.status().as_u16();
-    if status != 200 {
-        return Err(ureq::Error::StatusCode(status));
-    }
-    for line in BufReader::new(response.into_body().into_reader()).lines() {
-        if let Some(data) = line?.strip_prefix("data:") {
-            mouth.say(data.trim().to_owned());
+async fn events(mouth: &mut Mouth, server: &Server) -> Result<(), Failure> {
+    let read = async |response: Response<Incoming>| {
+        let status = response.status();
+        if status != 200 {
+            return Err(format!("http status: {}", status.as_u16()).into());
         }
+        let mut body = response.into_body();
+        let mut line = vec![];
+        while let Some(frame) = body.frame().await {
+            let frame = frame?;
+            for byte in frame.data_ref().into_iter().flatten() {
+                match *byte {
+                    b'\n' => tell_event(mouth, &std::mem::take(&mut line)),
+                    _ if line.len() >= EVENT => return Err("an event is too long".into()),
+                    byte => line.push(byte),
+                }
+            }
+        }
+        Ok(())
+    };
+    server.request("/event", None, read).await
+}
+
+fn tell_event(mouth: &mut Mouth, line: &[u8]) {
+    if let Some(data) = String::from_utf8_lossy(line).strip_prefix("data:") {
+        mouth.say(data.trim().to_owned());
     }
-    Ok(())
 }
 
 /// Makes the requests one after the other, so that they arrive in their order.
-fn serve(mut mouth: Mouth, todo: &Receiver<Call>, base: &str) {
-    let agent = agent(Some(LONGEST));
+fn serve(mut mouth: Mouth, todo: &Receiver<Call>, server: &Server) {
     for call in todo {
-        let (status, body) = match request(&agent, base, &call) {
+        let (status, body) = match run(request(server, &call)) {
             Ok((status, text)) => (
                 status,
                 serde_json::from_str(&text).unwrap_or(Value::String(text)),
@@ -162,17 +252,33 @@ fn serve(mut mouth: Mouth, todo: &Receiver<Call>, base: &str) {
     }
 }
 
-fn request(agent: &Agent, base: &str, call: &Call) -> Result<(u16, String), ureq::Error> {
-    let address = format!("{base}{}", call.path);
-    let response = match &call.body {
-        Some(body) => agent
-            .post(address)
-            .header("content-type", "application/json")
-            .send(body.to_string())?,
-        None => agent.get(address).call()?,
+async fn request(server: &Server, call: &Call) -> Result<(u16, String), Failure> {
+    let read = async |response: Response<Incoming>| {
+        let status = response.status().as_u16();
+        let body = Limited::new(response.into_body(), ANSWER).collect().await?;
+        Ok((
+            status,
+            String::from_utf8_lossy(&body.to_bytes()).into_owned(),
+        ))
     };
-    let status = response.status().as_u16();
-    let mut body = response.into_body();
-    let text = body.with_config().limit(ANSWER).read_to_string()?;
-    Ok((status, text))
+    let body = call.body.as_ref().map(ToString::to_string);
+    tokio::time::timeout(LONGEST, server.request(&call.path, body, read)).await?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_password_is_sent_as_the_program_expects_it() {
+        for (plain, coded) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foobar", "Zm9vYmFy"),
+        ] {
+            assert_eq!(base64(plain.as_bytes()), coded);
+        }
+        assert_eq!(basic("open sesame"), "Basic b3BlbmNvZGU6b3BlbiBzZXNhbWU=");
+    }
 }

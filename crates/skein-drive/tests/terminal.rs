@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Longer than anything here takes; only a failure waits for it.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -33,7 +33,10 @@ struct Session {
 
 impl Session {
     fn start(options: &[&str]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        Self::start_in(tempfile::tempdir().unwrap(), options)
+    }
+
+    fn start_in(folder: tempfile::TempDir, options: &[&str]) -> Self {
         let master =
             openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&master).unwrap();
@@ -57,6 +60,8 @@ impl Session {
             .args(["--ctty", env!("CARGO_BIN_EXE_skein-drive")])
             .args(["acp", "--journal"])
             .arg(folder.path().join("journal"))
+            .arg("--calls")
+            .arg(folder.path().join("calls"))
             .args(options)
             .args(["--", env!("CARGO_BIN_EXE_skein-fake-agent")])
             .current_dir(folder.path())
@@ -139,6 +144,11 @@ impl Session {
         }
     }
 
+    /// What the daemon does to make a call.
+    fn calls(&self, call: &Value) {
+        append_call(self.folder.path(), call);
+    }
+
     fn pastes(&mut self, text: &str) {
         self.types(&format!("\x1b[200~{text}\x1b[201~"));
     }
@@ -153,6 +163,15 @@ impl Session {
     fn events(&self) -> Vec<String> {
         let name = |line: &Value| line["event"].as_str().unwrap().to_owned();
         self.journal().iter().map(name).collect()
+    }
+
+    /// The payloads of these events.
+    fn journal_of(&self, event: &str) -> Vec<Value> {
+        let lines = self.journal().into_iter();
+        lines
+            .filter(|line| line["event"] == event)
+            .map(|line| line["payload"].clone())
+            .collect()
     }
 
     fn journals(&mut self, event: &str) -> Value {
@@ -220,6 +239,15 @@ impl Session {
     }
 }
 
+fn append_call(folder: &std::path::Path, call: &Value) {
+    let mut file = File::options()
+        .create(true)
+        .append(true)
+        .open(folder.join("calls"))
+        .unwrap();
+    file.write_all(format!("\n{call}\n").as_bytes()).unwrap();
+}
+
 impl Drop for Session {
     fn drop(&mut self) {
         let _ = self.child.kill();
@@ -243,6 +271,63 @@ fn a_prompt_is_journalled_when_it_was_taken_and_the_turn_when_it_is_over() {
     );
     assert_eq!(session.journals("prompt")["text"], "hello there");
     assert_eq!(session.journals("native")["id"], "fake-1");
+}
+
+#[test]
+fn l6_calls_become_prompts_answers_and_interrupts_beside_what_is_typed() {
+    let mut session = Session::ready();
+    session.calls(&json!({"id": "a", "call": "prompt", "text": "ask"}));
+    session.sees("? rm -r everything");
+    let asked = session.journals("ask");
+    session.calls(&json!({"id": "b", "call": "answer", "question": asked["id"], "choice": 1}));
+    session.sees("chosen: ever");
+    session.journals("turn-end");
+    // Asked again by somebody at the terminal, who answers it too: the call comes too late.
+    session.types("ask\r");
+    session.sees("? rm -r everything");
+    session.until("another question", |s| s.journal_of("ask").len() == 2);
+    let asked = session.journals("ask");
+    session.types("3");
+    session.sees("chosen: no");
+    session.calls(&json!({"id": "c", "call": "answer", "question": asked["id"], "choice": 0}));
+    assert_eq!(
+        session.journals("refused"),
+        json!({"call": "c", "reason": "question already answered (2.p1)"})
+    );
+    session.calls(&json!({"id": "d", "call": "prompt", "text": "slow"}));
+    session.sees("beginning");
+    session.calls(&json!({"id": "e", "call": "interrupt"}));
+    session.until("the end", |s| s.journal_of("turn-end").len() == 3);
+    assert_eq!(
+        session.journals("turn-end"),
+        json!({"reason": "interrupted", "call": "d"})
+    );
+    let accepted: Vec<Value> = session.journal_of("accepted");
+    let ids: Vec<&str> = accepted.iter().filter_map(|a| a["call"].as_str()).collect();
+    assert_eq!(ids, ["a", "b", "d", "e"]);
+}
+
+#[test]
+fn l6_calls_that_were_made_before_the_driver_was_started_are_taken_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let call = json!({"id": "a", "call": "prompt", "text": "hello"});
+    append_call(folder.path(), &call);
+    append_call(folder.path(), &call);
+    let done = r#"{"at":1,"event":"accepted","payload":{"call":"z"}}"#;
+    std::fs::write(folder.path().join("journal"), format!("{done}\n")).unwrap();
+    append_call(
+        folder.path(),
+        &json!({"id": "z", "call": "prompt", "text": "of an earlier process"}),
+    );
+    let mut session = Session::start_in(folder, &[]);
+    session.sees("5 bytes, 1 lines");
+    session.journals("turn-end");
+    session.calls(&call);
+    session.calls(&json!({"id": "b", "call": "prompt", "text": "twice"}));
+    session.until("the end", |s| s.journal_of("turn-end").len() == 2);
+    let prompts = session.journal_of("prompt");
+    let texts: Vec<&str> = prompts.iter().filter_map(|p| p["text"].as_str()).collect();
+    assert_eq!(texts, ["hello", "twice"]);
 }
 
 #[test]
@@ -282,7 +367,7 @@ fn a_question_is_answered_by_an_option_and_by_nothing_else() {
     let answered = session.journals("answered");
     assert_eq!(
         answered,
-        serde_json::json!({"option": 1, "kind": "allow_always"})
+        serde_json::json!({"option": 1, "kind": "allow_always", "question": "1.p1"})
     );
     // What was queued follows.
     session.sees("15 bytes, 1 lines");

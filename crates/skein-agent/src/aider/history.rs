@@ -1,4 +1,4 @@
-//! The history of a chat: Markdown, in which each line says by its form whose it is.
+//! The history of a chat: Markdown, in which the form of each line shows its author.
 //!
 //! ```text
 //! # aider chat started at 2026-11-17 11:02:16
@@ -13,10 +13,10 @@
 //! > Tokens: 616 sent, 4 received.␠␠
 //! ```
 //!
-//! What the program writes ends with two spaces; what the model writes begins after an empty line. A message is whole
-//! when a line of another kind follows, and is called after where it begins and what it says.
+//! Lines of the program end with two spaces; text of the model begins after an empty line. A message is complete when a
+//! line of another kind follows; its id derives from its position and its text.
 
-use skein_transcript::Role;
+use skein_transcript::MessageRole;
 
 use crate::agent::{Reader, Reading};
 use crate::said;
@@ -24,21 +24,21 @@ use crate::said;
 const STARTED: &str = "# aider chat started at ";
 const PROMPT: &str = "#### ";
 const NOTICE: &str = "> ";
-/// How lines of the program end.
+/// The end of the program's lines.
 const END: &str = "  ";
 
 #[derive(Debug, Default)]
 pub(super) struct History {
-    /// Where the next line begins.
+    /// The position of the next line.
     position: u64,
     growing: Option<Growing>,
-    /// Whether the line before was one of the program's, which may have more that do not look like it.
+    /// Whether the previous line was the program's, which may continue in lines of another form.
     notice: bool,
 }
 
 #[derive(Debug)]
 struct Growing {
-    role: Role,
+    role: MessageRole,
     from: u64,
     text: String,
 }
@@ -62,38 +62,38 @@ impl Reader for History {
 }
 
 impl History {
-    /// What the line ends.
+    /// Reads a line; returns the message that it completes.
     fn line(&mut self, line: &str) -> Option<Reading> {
         let programs = |start| line.strip_prefix(start).filter(|_| line.ends_with(END));
         if let Some(prompt) = programs(PROMPT) {
             self.notice = false;
             // Commands are for the program.
-            if prompt.starts_with('/') && self.role() != Some(Role::User) {
+            if prompt.starts_with('/') && self.role() != Some(MessageRole::User) {
                 self.notice = true;
                 return self.end();
             }
-            return self.grow(Role::User, prompt.trim_end());
+            return self.grow(MessageRole::User, prompt.trim_end());
         }
         if programs(NOTICE).is_some() || line.starts_with(STARTED) {
             self.notice = true;
             return self.end();
         }
         match (self.role(), line.trim().is_empty()) {
-            (Some(Role::Assistant), _) => self.grow(Role::Assistant, line),
+            (Some(MessageRole::Assistant), _) => self.grow(MessageRole::Assistant, line),
             (_, true) => {
                 self.notice = false;
                 self.end()
             }
             (_, false) if self.notice => None,
-            (_, false) => self.grow(Role::Assistant, line),
+            (_, false) => self.grow(MessageRole::Assistant, line),
         }
     }
 
-    fn role(&self) -> Option<Role> {
+    fn role(&self) -> Option<MessageRole> {
         self.growing.as_ref().map(|growing| growing.role)
     }
 
-    fn grow(&mut self, role: Role, line: &str) -> Option<Reading> {
+    fn grow(&mut self, role: MessageRole, line: &str) -> Option<Reading> {
         if let Some(growing) = self.growing.as_mut().filter(|g| g.role == role) {
             growing.text.push('\n');
             growing.text.push_str(line);
@@ -112,7 +112,7 @@ impl History {
         let Growing { role, from, text } = self.growing.take()?;
         let text = text.trim_end();
         let id = said::hashed("aider", &[&from.to_string(), text]);
-        let message = said::message(id, role, said::text(text), said::UNTOLD)?;
+        let message = said::message(id, role, said::text(text), said::UNKNOWN_TIME)?;
         Some(said::reading(message))
     }
 }
@@ -130,7 +130,7 @@ mod tests {
         > Tokens: 616 sent, 4 received.  \n\n#### /tokens  \n\n> Approximate context window usage  \nmore of it\n\n\
         #### two  \n\ndone two\n\n> Tokens: 637 sent, 2 received.  \n";
 
-    fn told(readings: Vec<Reading>) -> Vec<(Role, String, String)> {
+    fn told(readings: Vec<Reading>) -> Vec<(MessageRole, String, String)> {
         readings
             .into_iter()
             .map(|reading| match reading {
@@ -146,20 +146,21 @@ mod tests {
     #[test]
     fn prompts_and_replies_are_told_and_notices_are_not() {
         let told = told(History::default().read(WRITTEN));
-        let texts: Vec<(Role, &str)> = told.iter().map(|(r, _, t)| (*r, t.as_str())).collect();
+        let texts: Vec<(MessageRole, &str)> =
+            told.iter().map(|(r, _, t)| (*r, t.as_str())).collect();
         assert_eq!(
             texts,
             [
                 (
-                    Role::User,
+                    MessageRole::User,
                     r#"[Text("first line\nsecond line [[say hello]]")]"#
                 ),
                 (
-                    Role::Assistant,
+                    MessageRole::Assistant,
                     r##"[Text("# Hello\n\n> a quote\n\nfrom the model")]"##
                 ),
-                (Role::User, r#"[Text("two")]"#),
-                (Role::Assistant, r#"[Text("done two")]"#),
+                (MessageRole::User, r#"[Text("two")]"#),
+                (MessageRole::Assistant, r#"[Text("done two")]"#),
             ]
         );
     }

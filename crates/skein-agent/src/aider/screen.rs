@@ -1,4 +1,4 @@
-//! What aider's screen says by where its cursor is.
+//! Reads aider's screen by the position of its cursor.
 
 use std::str::FromStr;
 use std::sync::OnceLock;
@@ -6,12 +6,12 @@ use std::sync::OnceLock;
 use regex::Regex;
 use skein_domain::{OptionKind, Question, Reason};
 
-use crate::agent::Picture;
+use crate::agent::ScreenView;
 
-/// What may stand before its prompt.
+/// Words that may precede its prompt.
 const MODES: &[&str] = &["ask", "architect", "code", "context", "help", "multi"];
 
-/// The answers it knows, the letter that gives each, and what it means.
+/// Its known answers, with their keys and meanings.
 pub(super) const ANSWERS: &[(&str, &str, OptionKind)] = &[
     ("Yes", "y\r", OptionKind::AllowOnce),
     ("No", "n\r", OptionKind::RejectOnce),
@@ -20,7 +20,7 @@ pub(super) const ANSWERS: &[(&str, &str, OptionKind)] = &[
     ("Don't ask again", "d\r", OptionKind::RejectAlways),
 ];
 
-/// How a line of input begins: `> `, or with the mode before it, as in `ask> `.
+/// The text of a line of input, which begins with `> `, or with the mode, as in `ask> `.
 fn begins(row: &str) -> Option<&str> {
     let (mode, rest) = row.split_once('>')?;
     let rest = rest.strip_prefix(' ').or(rest.is_empty().then_some(rest))?;
@@ -30,14 +30,13 @@ fn begins(row: &str) -> Option<&str> {
         .then_some(rest)
 }
 
-/// The lines of input that the cursor is in, if it is in any: nothing is typed into what was submitted. A long
-/// line goes on in rows that begin with anything.
-pub(super) fn prompt<'a>(picture: Picture<'a>) -> Option<Vec<&'a str>> {
+/// The lines of input at the cursor, if it is in any. A long line continues in rows that begin with anything.
+pub(super) fn prompt<'a>(picture: ScreenView<'a>) -> Option<Vec<&'a str>> {
     let cursor = usize::from(picture.cursor.0);
     let rows = picture.rows.get(..=cursor)?;
     let mut lines: Vec<&str> = vec![];
     let mut rest = rows.iter().rev();
-    // Up to the row the line begins in …
+    // Up to the first row of the line …
     loop {
         let row = rest.next()?.trim_end();
         match begins(row) {
@@ -55,14 +54,14 @@ pub(super) fn prompt<'a>(picture: Picture<'a>) -> Option<Vec<&'a str>> {
     Some(lines)
 }
 
-/// Whether something stands below the last input, which was taken then. An empty row is between them, so that
-/// what is drawn while somebody types is not mistaken for it.
-pub(super) fn taken_one(picture: Picture<'_>) -> bool {
+/// Whether output follows the last input, which was accepted then. An empty row separates them, so that what is drawn
+/// while a user types is not mistaken for output.
+pub(super) fn taken_one(picture: ScreenView<'_>) -> bool {
     let Some(rows) = picture.rows.get(..=usize::from(picture.cursor.0)) else {
         return false;
     };
-    let said = |row: &String| begins(row.trim_end()).is_some_and(|text| !text.is_empty());
-    let Some(last) = rows.iter().rposition(said) else {
+    let is_input = |row: &String| begins(row.trim_end()).is_some_and(|text| !text.is_empty());
+    let Some(last) = rows.iter().rposition(is_input) else {
         return false;
     };
     let blank = |row: &&String| row.trim().is_empty();
@@ -70,8 +69,8 @@ pub(super) fn taken_one(picture: Picture<'_>) -> bool {
     below.any(|row| !blank(&row))
 }
 
-/// A question stands in the row of the cursor: `Create new file? (Y)es/(N)o [Yes]: `, what it is about above.
-pub(super) fn asked(picture: Picture<'_>) -> Option<Question> {
+/// A question is in the row of the cursor, `Create new file? (Y)es/(N)o [Yes]: `, and its subject above.
+pub(super) fn asked(picture: ScreenView<'_>) -> Option<Question> {
     static CONFIRM: OnceLock<Option<Regex>> = OnceLock::new();
     let pattern = r"^(.*\S) (\(Y\)es/\(N\)o(?:/\([A-Z]\)[A-Za-z' ]+)*) \[[A-Za-z]+\]:";
     let regex = CONFIRM.get_or_init(|| Regex::new(pattern).ok()).as_ref()?;
@@ -93,6 +92,7 @@ pub(super) fn asked(picture: Picture<'_>) -> Option<Question> {
     Some(Question {
         text: Reason::from_str(text.trim()).ok()?,
         kinds: names.iter().map(kind).collect(),
+        id: None,
         options: names
             .iter()
             .map(|name| Reason::from_str(name))
@@ -107,8 +107,8 @@ mod tests {
     use super::*;
     use crate::agent::{Agent as _, Draft, Reply};
 
-    fn picture(rows: &[String], row: u16) -> Picture<'_> {
-        Picture {
+    fn picture(rows: &[String], row: u16) -> ScreenView<'_> {
+        ScreenView {
             rows,
             cursor: (row, 0),
             title: None,

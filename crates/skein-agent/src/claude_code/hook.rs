@@ -1,6 +1,6 @@
-//! What Claude Code's hooks say.
+//! Reads Claude Code's hooks.
 //!
-//! Their payloads have `session_id` and `transcript_path`, and what is the event's own beside them.
+//! Their payloads contain `session_id`, `transcript_path` and the event's own fields.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -66,7 +66,7 @@ fn watch(payload: &Payload) -> Option<Reading> {
         .then(|| Reading::Watch(transcript::source(path)))
 }
 
-/// What an agent below this one uses stands only in a file of its own.
+/// Only the sub-agent's own file contains its usage.
 fn watch_below(payload: &Payload) -> Option<Reading> {
     let path = payload.transcript_path.as_deref()?;
     let agent = payload.agent_id.as_deref()?;
@@ -77,27 +77,27 @@ fn watch_below(payload: &Payload) -> Option<Reading> {
         .then(|| Reading::Watch(transcript::source(transcript::below(path, agent))))
 }
 
-/// A turn that ended by an error. What only time or a person can mend blocks the agent; after any other error it
-/// can be told to go on.
+/// A turn that ended with an error. An error that only time or a person can fix blocks the agent; after any other
+/// error it can continue.
 fn failure(payload: &Payload) -> Vec<Reading> {
-    let said = payload.last_assistant_message.clone().unwrap_or_default();
-    // The same error is told of requests that came too fast, which has no end to wait for.
-    let limited = said.to_lowercase().contains("limit") && !said.starts_with("API Error");
+    let text = payload.last_assistant_message.clone().unwrap_or_default();
+    // Too frequent requests cause the same error, but have no end to wait for.
+    let limited = text.to_lowercase().contains("limit") && !text.starts_with("API Error");
     let blocked = |detail: &str| Reading::Activity {
         activity: Activity::Blocked,
         rule: "hook StopFailure".into(),
         detail: Some(detail.to_owned()),
     };
     match payload.error.as_deref() {
-        Some("rate_limit") if limited => vec![blocked(&said), screen::limit(&said)],
+        Some("rate_limit") if limited => vec![blocked(&text), screen::limit(&text)],
         Some("authentication_failed" | "oauth_org_not_allowed" | "billing_error") => {
-            vec![blocked(&said)]
+            vec![blocked(&text)]
         }
         _ => vec![Reading::TurnEnded],
     }
 }
 
-/// A resumed conversation goes on with the sum it had.
+/// A resumed conversation continues with its former sum.
 fn cost(payload: &Payload) -> Option<Reading> {
     let dollars = payload.cost.as_ref()?.total_cost_usd.to_string();
     Some(Reading::ConversationTotal(Usage {
@@ -111,7 +111,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::agent::Resets;
+    use crate::agent::QuotaReset;
 
     #[test]
     fn hooks_name_the_conversation_and_where_it_is_written() {
@@ -155,7 +155,7 @@ mod tests {
                     detail: Some(said.into()),
                 },
                 Reading::Limited {
-                    resets: Some(Resets::Said("resets 4:30am (UTC)".into()))
+                    resets: Some(QuotaReset::Said("resets 4:30am (UTC)".into()))
                 },
             ]
         );

@@ -1,23 +1,23 @@
-//! What the screen of Claude Code says beyond its rules: where the present begins, and what a permission is for.
+//! Reads from Claude Code's screen what rules cannot: where the present turn begins, and what a permission is for.
 
 use std::borrow::Cow;
 use std::str::FromStr;
 
 use skein_domain::{Activity, Question, Reason};
 
-use crate::agent::{Draft, Picture, Reading, Resets};
+use crate::agent::{Draft, QuotaReset, Reading, ScreenView};
 use crate::rules::Rules;
 
-/// As much of a command as a question may hold.
+/// Longest text of a command in a question.
 const LONGEST: usize = 2_000;
 
-/// Words that say nothing of what is asked.
+/// Questions without any detail.
 const GENERAL: &[&str] = &["Do you want to proceed?", "Would you like to proceed?"];
 
-pub(super) fn read(rules: &Rules, picture: Picture<'_>) -> Vec<Reading> {
+pub(super) fn read(rules: &Rules, picture: ScreenView<'_>) -> Vec<Reading> {
     let rows = without_pane(picture.rows);
     let rows = rows.as_ref();
-    let picture = now(Picture { rows, ..picture });
+    let picture = now(ScreenView { rows, ..picture });
     let mut readings = match below_box(picture.rows) {
         Some(below) => beside_box(rules, picture, below),
         None => rules.read(picture),
@@ -42,23 +42,22 @@ pub(super) fn read(rules: &Rules, picture: Picture<'_>) -> Vec<Reading> {
     readings
 }
 
-/// What is in its input box.
-pub(super) fn draft(rules: &Rules, picture: Picture<'_>) -> Draft {
+pub(super) fn draft(rules: &Rules, picture: ScreenView<'_>) -> Draft {
     let rows = without_pane(picture.rows);
     let rows = rows.as_ref();
-    let picture = now(Picture { rows, ..picture });
+    let picture = now(ScreenView { rows, ..picture });
     match below_box(picture.rows) {
         Some(_) => rules.draft_in_box(picture),
         None => rules.draft(picture),
     }
 }
 
-/// How it says that its login was refused. It looks like the model's words, so all of this must be there.
+/// The message of a refused login. It looks like the model's text, so all of it must match.
 const REFUSED: &str = "● Please run /login · API Error: ";
 
-/// While its box is on the screen it asks nothing, and what holds it up it says only in places of its own: below the
-/// box, right below the prompt that it could not take, and as the last of its turn.
-fn beside_box(rules: &Rules, picture: Picture<'_>, below: usize) -> Vec<Reading> {
+/// While the input box is visible it asks nothing, and it reports a blocking problem only in certain places: below
+/// the box, directly below a prompt that it could not accept, and at the end of its turn.
+fn beside_box(rules: &Rules, picture: ScreenView<'_>, below: usize) -> Vec<Reading> {
     let rows = picture.rows;
     let first = |row: &&String| row.starts_with("  ⎿") || row.starts_with(|c: char| c != ' ');
     let untaken = rows.iter().find(first).filter(|row| row.starts_with(' '));
@@ -66,19 +65,18 @@ fn beside_box(rules: &Rules, picture: Picture<'_>, below: usize) -> Vec<Reading>
     let refused = last.filter(|row| row.starts_with(REFUSED));
     let own = untaken.into_iter().chain(refused).chain(&rows[below..]);
     let own: Vec<String> = own.cloned().collect();
-    let said = rules.read(Picture {
+    let readings = rules.read(ScreenView {
         rows: &own,
         ..picture
     });
     let blocked = |r: &Reading| matches!(r, Reading::Activity { activity, .. } if *activity == Activity::Blocked);
-    match said.iter().any(blocked) {
-        true => said,
+    match readings.iter().any(blocked) {
+        true => readings,
         false => rules.read_above_box(picture),
     }
 }
 
-/// The row below its input box, which stands between two lines, if that is on the screen. What others say never
-/// begins at the left edge.
+/// The row below its input box, which is between two lines, if it is visible. Output never begins at the left edge.
 fn below_box(rows: &[String]) -> Option<usize> {
     let begins = |index: &usize| {
         let draft = rows[*index].strip_prefix('❯');
@@ -89,19 +87,19 @@ fn below_box(rows: &[String]) -> Option<usize> {
     Some(top + height + 1)
 }
 
-/// A limit, whether or not it says when it is over.
+/// A limit, with or without its end.
 pub(super) fn limit(said: &str) -> Reading {
     until(said).unwrap_or(Reading::Limited { resets: None })
 }
 
-/// It says at which hour of the day, in words.
+/// It states the hour of the day in words.
 fn until(said: &str) -> Option<Reading> {
-    let resets = Some(Resets::said(said)?);
+    let resets = Some(QuotaReset::said(said)?);
     Some(Reading::Limited { resets })
 }
 
-/// What is left of the pane that shows changed files, which opens on the right of a wide screen once there are some.
-/// Its first row has nothing but the button that closes it.
+/// Removes the pane with changed files, which opens on the right of a wide screen. Its first row contains only the
+/// button that closes it.
 fn without_pane(rows: &[String]) -> Cow<'_, [String]> {
     let border = rows.first().and_then(|first| {
         let (left, pane) = first.rsplit_once('│')?;
@@ -111,7 +109,7 @@ fn without_pane(rows: &[String]) -> Cow<'_, [String]> {
         return Cow::Borrowed(rows);
     };
     let left = |row: &String| {
-        // Wide characters take two columns and are one here, so it may come earlier than above, never later.
+        // Wide characters take two columns but count as one, so the border may come earlier than above, never later.
         let places = row.char_indices().take(border + 1);
         let found = places.filter(|(_, c)| *c == '│').last();
         let end = found.map_or(row.len(), |(at, _)| at);
@@ -120,19 +118,19 @@ fn without_pane(rows: &[String]) -> Cow<'_, [String]> {
     Cow::Owned(rows.iter().map(left).collect())
 }
 
-/// What came after the last prompt: an error of an earlier turn is no longer true.
-fn now(picture: Picture<'_>) -> Picture<'_> {
+/// The part after the last prompt: an error of an earlier turn no longer applies.
+fn now(picture: ScreenView<'_>) -> ScreenView<'_> {
     let rows = picture.rows;
     let prompt = (1..rows.len()).rev().find(|&index| {
         let row = rows[index].as_str();
-        // The input box stands between two lines; options are further in, or have numbers.
+        // The input box is between two lines; options are indented, or have numbers.
         row.strip_prefix("❯ ")
             .is_some_and(|text| !text.trim().is_empty() && !is_option(text))
             && !is_line(&rows[index - 1])
     });
     let begin = prompt.map_or(0, |index| index + 1);
     let row = usize::from(picture.cursor.0).saturating_sub(begin);
-    Picture {
+    ScreenView {
         rows: &rows[begin..],
         cursor: (u16::try_from(row).unwrap_or(u16::MAX), picture.cursor.1),
         title: picture.title,
@@ -152,7 +150,7 @@ fn is_dashes(row: &str) -> bool {
     row.trim_start().starts_with("╌╌╌╌")
 }
 
-/// `Bash: touch a` instead of «Do you want to proceed?»: the dialog's heading and what it shows.
+/// `Bash: touch a` instead of «Do you want to proceed?»: the dialog's heading and its content.
 fn wish(question: &Question, rows: &[String]) -> Option<Reason> {
     let asked = question.text.as_str();
     if !GENERAL.contains(&asked) {
@@ -166,7 +164,7 @@ fn wish(question: &Question, rows: &[String]) -> Option<Reason> {
         .map(|row| row.trim())
         .find(|r| !r.is_empty())?;
     let heading = heading.strip_suffix(" command").unwrap_or(heading);
-    // What is to be run stands between dashes; where there are none all of it counts.
+    // The command is between dashed lines; without them everything counts.
     let mut dashes = dialog.iter().enumerate().filter(|(_, row)| is_dashes(row));
     let body = match (dashes.next(), dashes.next_back()) {
         (Some((first, _)), Some((last, _))) => &dialog[first + 1..last],
@@ -177,7 +175,7 @@ fn wish(question: &Question, rows: &[String]) -> Option<Reason> {
         .map(|row| row.trim())
         .filter(|row| !row.is_empty() && !is_dashes(row) && !row.starts_with("Tip:"))
         .collect();
-    // One line, in which the ends of others are seen: what is asked for may be several commands.
+    // One line with marks for line ends, because the content may be several commands.
     let text = format!("{heading}: {}", shown.join(" ⏎ "));
     Reason::from_str(&text.chars().take(LONGEST).collect::<String>()).ok()
 }

@@ -1,5 +1,5 @@
-//! The settings file of one session. It is read besides the user's own, which win nothing and lose nothing by it:
-//! hooks of both are called, and a status line of theirs is called by ours.
+//! The settings file of one session, used in addition to the user's: hooks of both run, and our status line runs the
+//! user's.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,9 +8,9 @@ use serde_json::{Map, Value, json};
 use skein_domain::Permission;
 
 use super::config_folder;
-use crate::agent::Order;
+use crate::agent::LaunchRequest;
 
-/// Its name below the private folder.
+/// Its name in the private folder.
 pub(super) const FILE: &str = "claude-settings.json";
 
 const EVENTS: &[&str] = &[
@@ -23,7 +23,7 @@ const EVENTS: &[&str] = &[
 /// The agent waits for its hooks.
 const SECONDS: u64 = 5;
 
-pub(super) fn content(order: &Order) -> Vec<u8> {
+pub(super) fn content(order: &LaunchRequest) -> Vec<u8> {
     let mut hooks = Map::new();
     for &event in EVENTS {
         let command = json!({"type": "command", "command": call(event), "timeout": SECONDS});
@@ -38,13 +38,13 @@ pub(super) fn content(order: &Order) -> Vec<u8> {
     bytes
 }
 
-/// A hook that fails would stop the agent or be shown to people.
+/// The exit status is always 0, because a failing hook would stop the agent or be shown to the user.
 fn call(event: &str) -> String {
     format!("\"$SKEIN_BIN\" hook {event} || true")
 }
 
-/// Tells what was spent, and shows what the user wants to be shown.
-fn status_line(order: &Order) -> Value {
+/// Reports the cost, and shows the user's own status line.
+fn status_line(order: &LaunchRequest) -> Value {
     let theirs = their_status_line(order);
     let shown = theirs.as_ref().and_then(|line| line["command"].as_str());
     let command = match shown {
@@ -60,8 +60,8 @@ fn status_line(order: &Order) -> Value {
     line
 }
 
-/// As the program would find it: nearer files win.
-fn their_status_line(order: &Order) -> Option<Value> {
+/// As the program would find it: nearer files take precedence.
+fn their_status_line(order: &LaunchRequest) -> Option<Value> {
     let project = order.workspace.join(".claude");
     let files: [Option<PathBuf>; 3] = [
         Some(project.join("settings.local.json")),

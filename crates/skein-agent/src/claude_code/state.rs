@@ -1,7 +1,7 @@
-//! `sessions/PID.json`: what a running Claude Code says of itself.
+//! `sessions/PID.json`: the state that a running Claude Code reports.
 //!
-//! It is removed when the program ends, but stays as it was after a kill. The process id alone may be somebody
-//! else's by then, so the time the process was started must be the one in the file.
+//! The program removes it at its end, but not after a kill. The process id may then belong to another process, so the
+//! start time must match too.
 
 use std::str::FromStr;
 
@@ -13,8 +13,8 @@ use crate::agent::{Process, Reader, Reading};
 #[derive(Debug)]
 pub(super) struct State {
     process: Option<Process>,
-    /// What was told last: the file is also written when nothing of this changed.
-    told: Option<(String, Option<u64>)>,
+    /// The last reported state: the file is also written without a change of it.
+    reported: Option<(String, Option<u64>)>,
     native: Option<String>,
 }
 
@@ -33,7 +33,7 @@ impl State {
     pub(super) fn new(process: Option<Process>) -> Self {
         Self {
             process,
-            told: None,
+            reported: None,
             native: None,
         }
     }
@@ -66,14 +66,14 @@ impl Reader for State {
             Some("waiting") => Activity::WaitingInput,
             _ => return readings,
         };
-        let told = (file.status.unwrap_or_default(), file.status_updated_at);
-        if self.told.as_ref() != Some(&told) {
+        let reported = (file.status.unwrap_or_default(), file.status_updated_at);
+        if self.reported.as_ref() != Some(&reported) {
             readings.push(Reading::Activity {
                 activity,
-                rule: format!("state {}", told.0),
+                rule: format!("state {}", reported.0),
                 detail: file.waiting_for,
             });
-            self.told = Some(told);
+            self.reported = Some(reported);
         }
         readings
     }

@@ -27,8 +27,8 @@ impl Place {
         self.folder.path().join(name)
     }
 
-    fn order(&self, permission: Permission) -> Order {
-        Order {
+    fn order(&self, permission: Permission) -> LaunchRequest {
+        LaunchRequest {
             session: "api-7".parse().unwrap(),
             run: 1,
             task: "fix it".parse().unwrap(),
@@ -106,7 +106,7 @@ fn a_conversation_without_messages_is_not_resumed() {
 fn a_status_line_of_the_users_is_shown_and_theirs_stays_as_it_is() {
     let place = Place::new();
     let order = place.order(Permission::Ask);
-    let line = |order: &Order| {
+    let line = |order: &LaunchRequest| {
         let start = ClaudeCode::new().start(order).unwrap();
         settings(&start)["statusLine"].clone()
     };
@@ -162,7 +162,7 @@ fn its_files_are_where_its_config_folder_is() {
 #[test]
 fn l6_a_prompt_of_before_is_not_the_input_box() {
     let rows = ["❯ earlier", "● done", "", "❯ fix it", ""].map(str::to_owned);
-    let picture = Picture {
+    let picture = ScreenView {
         rows: &rows,
         cursor: (0, 0),
         title: None,

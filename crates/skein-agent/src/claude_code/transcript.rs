@@ -1,7 +1,7 @@
-//! `projects/FOLDER/ID.jsonl`: the conversation as Claude Code keeps it, read for its messages and tokens.
+//! `projects/FOLDER/ID.jsonl`: Claude Code's record of the conversation, read for messages and tokens.
 //!
-//! A message of the model stands there once per block of its content, each time with what it used so far.
-//! Agents below it have files of their own beside it, `ID/subagents/agent-AGENT.jsonl`, and are counted like itself.
+//! A message of the model occurs once per block of its content, each time with its usage so far. Sub-agents have
+//! separate files, `ID/subagents/agent-AGENT.jsonl`, and count like the agent itself.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -11,32 +11,32 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use skein_domain::Usage;
 
-use skein_transcript::Usage as Tokens;
+use skein_transcript::TokenUsage as Tokens;
 
 use super::said::Said;
 use super::{TRANSCRIPT, config_folder};
-use crate::agent::{Order, Reach, Reader, Reading, Source};
+use crate::agent::{LaunchRequest, ReadRange, Reader, Reading, WatchedFile};
 use crate::said::minus;
 
-/// How many messages are remembered: those of agents that work side by side are mixed.
+/// Number of remembered messages: messages of parallel agents are interleaved.
 const REMEMBERED: usize = 128;
 
-pub(super) fn source(path: PathBuf) -> Source {
-    Source {
+pub(super) fn source(path: PathBuf) -> WatchedFile {
+    WatchedFile {
         path,
         kind: TRANSCRIPT.into(),
-        reach: Reach::Added,
+        reach: ReadRange::Added,
     }
 }
 
-/// Where an agent below the one of this transcript writes its own.
+/// The transcript of a sub-agent.
 pub(super) fn below(transcript: &Path, agent: &str) -> PathBuf {
     let folder = transcript.with_extension("").join("subagents");
     folder.join(format!("agent-{agent}.jsonl"))
 }
 
-/// Where the program will write it. Its name for the folder is the path with all but letters and digits replaced.
-pub(super) fn path(config: &Path, order: &Order, native: &str) -> Option<PathBuf> {
+/// The path the program will use. Its folder is the workspace's path with everything but letters and digits replaced.
+pub(super) fn path(config: &Path, order: &LaunchRequest, native: &str) -> Option<PathBuf> {
     let workspace = fs::canonicalize(&order.workspace).ok()?;
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
     let folder: String = workspace.to_str()?.chars().map(plain).collect();
@@ -44,8 +44,8 @@ pub(super) fn path(config: &Path, order: &Order, native: &str) -> Option<PathBuf
     Some(config.join("projects").join(folder).join(file))
 }
 
-/// Whether there is a conversation of this name to go on with. Not being able to look is no reason to doubt it.
-pub(super) fn is_there(order: &Order, native: &str) -> bool {
+/// Whether a conversation with this id exists. If that cannot be checked, it is assumed.
+pub(super) fn is_there(order: &LaunchRequest, native: &str) -> bool {
     let Some(config) = config_folder(&order.env) else {
         return true;
     };
@@ -69,7 +69,7 @@ fn holds_messages(path: &Path) -> bool {
     })
 }
 
-/// What was counted of the latest messages, and where they stand.
+/// What is counted of the latest messages, and their places.
 #[derive(Debug, Default)]
 pub(super) struct Transcript {
     counted: VecDeque<(String, Tokens)>,
@@ -100,7 +100,7 @@ struct Used {
 }
 
 impl Transcript {
-    /// What a message used beyond what was counted of it.
+    /// The usage of a message beyond what is already counted.
     fn count(&mut self, id: String, usage: Tokens) -> Tokens {
         if let Some((_, counted)) = self.counted.iter_mut().find(|(known, _)| *known == id) {
             let more = minus(usage, *counted);
@@ -114,11 +114,11 @@ impl Transcript {
         usage
     }
 
-    /// What a reply of the model used that is not counted yet.
+    /// The uncounted usage of a reply of the model.
     fn used(&mut self, line: &str) -> Option<Tokens> {
         let Line { kind, message } = serde_json::from_str(line).ok()?;
         let used = message.usage;
-        // Some providers have no number, or `null`, for what they do not know.
+        // Some providers omit unknown numbers, or send `null`.
         let usage = Tokens {
             input: used.input_tokens.unwrap_or(0),
             cache_write: used.cache_creation_input_tokens.unwrap_or(0),
@@ -130,8 +130,7 @@ impl Transcript {
     }
 }
 
-/// Whether a line may be one of the conversation. Most are of other kinds, and long; what is said is in few of them,
-/// but others stand between those.
+/// Whether a line may belong to the conversation. Most lines are of other kinds, and long.
 fn may_count(line: &str) -> bool {
     line.contains("\"uuid\":\"")
 }

@@ -1,9 +1,9 @@
-//! The folder Codex keeps its settings, its login and its conversations in.
+//! The folder of Codex's settings, login and conversations.
 //!
-//! On its first start on a terminal Codex looks for a screen reader, and writes to the user's `config.toml` that
-//! it did; a setting from elsewhere does not keep it from that. So unless the note is there already, the session
-//! gets a folder of its own: a copy of the settings with the note, and links to everything else, so that logins,
-//! refreshed tokens and conversations stay where they were.
+//! On its first start in a terminal Codex looks for a screen reader, and records that in the user's `config.toml`,
+//! even if the setting is passed in another way. So unless the record exists, the session gets its own folder: a copy
+//! of the settings with the record, and links to everything else, so that logins, refreshed tokens and conversations
+//! stay in place.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,17 +11,17 @@ use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
-use crate::agent::{Order, Result, Start};
+use crate::agent::{LaunchRequest, Result, Start};
 use crate::{installed, launch};
 
 const SETTINGS: &str = "config.toml";
-/// The lent folder, below the private one; with a lent home or without, its databases are there. Codexes that are
-/// started at the same time fall over each other's new tables, and what is in these can be made anew.
+/// The session's own folder, below the private one; its databases are always there. Concurrently started Codex
+/// processes conflict when they create tables, and the databases can be rebuilt.
 const LENT: &str = "codex";
 const NOTE: &str = "screen_reader_detection_done";
 
-/// Links what the user's folder holds into the lent one, and becomes the program. What is written through a link
-/// to a login that is not there yet lands in the user's folder.
+/// Links the content of the user's folder into the session's, and runs the program. Writing through the link to a
+/// missing login creates it in the user's folder.
 const LINK: &str = r#"own=$1 user=$2; shift 2
 mkdir -p "$own" "$user/sessions"
 for entry in "$user/auth.json" "$user"/* "$user"/.[!.]*; do
@@ -31,13 +31,13 @@ for entry in "$user/auth.json" "$user"/* "$user"/.[!.]*; do
 done
 exec "$@""#;
 
-/// Where the session's Codex keeps its databases.
-pub(super) fn databases(order: &Order) -> Result<String> {
+/// The folder of the session's databases.
+pub(super) fn databases(order: &LaunchRequest) -> Result<String> {
     launch::text(&order.private.join(LENT), "private")
 }
 
-/// A start of `argv` with the user's folder, or with a lent one.
-pub(super) fn lend(order: &Order, argv: Vec<String>) -> Result<Start> {
+/// Starts `argv` with the user's folder, or with the session's own.
+pub(super) fn lend(order: &LaunchRequest, argv: Vec<String>) -> Result<Start> {
     let plain = |argv| Start {
         argv,
         ..Start::default()
@@ -61,8 +61,8 @@ pub(super) fn lend(order: &Order, argv: Vec<String>) -> Result<Start> {
     })
 }
 
-/// The user's settings with the note in them; `None` when it is there, or when they cannot be read, of which
-/// Codex itself says more.
+/// The user's settings with the record added; `None` if it exists, or if the settings are unreadable, which Codex
+/// itself reports.
 fn noted(user: &Path) -> Option<String> {
     let text = match fs::read_to_string(user.join(SETTINGS)) {
         Ok(text) => text,
@@ -81,8 +81,8 @@ fn noted(user: &Path) -> Option<String> {
     toml::to_string(&settings).ok()
 }
 
-/// Whether somebody has logged in: by a variable, or by the file that `codex login` leaves. Other providers
-/// have logins of their own, which only they know of.
+/// Whether the user has logged in: by a variable, or by the file of `codex login`. Logins of other providers are
+/// unknown.
 pub(super) fn logged_in(env: &BTreeMap<String, String>, variables: &[&str]) -> Option<bool> {
     if installed::has_any(env, variables) {
         return Some(true);
@@ -93,7 +93,7 @@ pub(super) fn logged_in(env: &BTreeMap<String, String>, variables: &[&str]) -> O
     }
     let text = fs::read_to_string(folder.join(SETTINGS)).unwrap_or_default();
     let settings: Table = toml::from_str(&text).ok()?;
-    // A keyring tells nothing to those who do not ask it, and another provider is not asked for a login.
+    // A keyring cannot be checked, and another provider may need no login.
     let own = |key: &str| settings.contains_key(key);
     (!own("model_provider") && !own("cli_auth_credentials_store")).then_some(false)
 }

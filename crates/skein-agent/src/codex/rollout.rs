@@ -1,21 +1,21 @@
 //! Codex's own record of a conversation, which grows line by line: `{timestamp, ordinal, type, payload}`.
 //!
-//! Of its many lines only those count that tell what was said, when a turn begins and ends, and what was used; the
-//! others may be long and are not parsed. Waiting for an approval is not told here.
+//! Only lines with messages, the start and end of turns, and usage count; others may be long and are not parsed. The
+//! file does not show that Codex waits for an approval.
 
 use serde::Deserialize;
 use skein_domain::{Activity, Timestamp, Usage};
 
 use super::said::Said;
-use crate::agent::{Reader, Reading, Resets};
+use crate::agent::{QuotaReset, Reader, Reading};
 
-/// How the lines begin that may count, after their time and number.
+/// Beginnings of relevant lines, after their time and number.
 const ITEM: &str = "\"type\":\"response_item\",\"payload\":{";
 const EVENT: &str = "\"type\":\"event_msg\",\"payload\":{\"type\":\"";
 
 #[derive(Debug, Default)]
 pub(super) struct Rollout {
-    /// When the quota that is used up is renewed, in seconds since 1970; told before the turn's end.
+    /// When the exhausted quota is renewed, in seconds since 1970; reported before the turn's end.
     resets: Option<i64>,
     said: Said,
 }
@@ -80,7 +80,7 @@ impl Reader for Rollout {
 
 impl Rollout {
     fn line(&mut self, line: &str) -> Option<Vec<Reading>> {
-        // Text that somebody wrote may look alike, but stands inside of another line.
+        // Similar text of a user is further inside a line.
         let begins = |with: &str| line.split_once(with).filter(|(b, _)| b.len() <= 100);
         if begins(ITEM).is_some() {
             return self.said.item(line).map(|said| vec![said]);
@@ -103,7 +103,7 @@ impl Rollout {
         }
     }
 
-    /// The totals are those of the conversation, and stay so when it is resumed.
+    /// The totals belong to the conversation, also when it is resumed.
     fn count(&mut self, payload: Payload) -> Option<Vec<Reading>> {
         if let Some(limits) = payload.rate_limits {
             let used_up = |window: &Window| window.used_percent >= 100.0;
@@ -124,11 +124,12 @@ impl Rollout {
             return vec![Reading::TurnEnded, does(Activity::Ready, kind, None)];
         };
         if error.codex_error_info.as_str() != Some("usage_limit_exceeded") {
-            let said = does(Activity::Ready, kind, Some(error.message));
-            return vec![Reading::TurnEnded, said];
+            let ready = does(Activity::Ready, kind, Some(error.message));
+            return vec![Reading::TurnEnded, ready];
         }
-        let at =
-            |seconds: i64| Resets::At(Timestamp::from_micros(seconds.saturating_mul(1_000_000)));
+        let at = |seconds: i64| {
+            QuotaReset::At(Timestamp::from_micros(seconds.saturating_mul(1_000_000)))
+        };
         vec![
             Reading::TurnEnded,
             does(Activity::Blocked, kind, Some(error.message)),

@@ -1,18 +1,18 @@
-//! What the items of a rollout say.
+//! Reads messages from the items of a rollout.
 
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use skein_transcript::message::Part;
-use skein_transcript::{Block, Message, MessageId, Role, json};
+use skein_transcript::{Block, Message, MessageId, MessageRole, json};
 
 use crate::agent::Reading;
 use crate::said::{self, Latest};
 
 const PROVIDER: &str = "openai";
 
-/// How prompts begin that Codex itself writes. Newer ones also say whose they are.
-const NOT_SAID: [&str; 7] = [
+/// Beginnings of prompts that Codex itself writes. Newer versions also mark their author.
+const NOT_MESSAGES: [&str; 7] = [
     "<environment_context>",
     "<user_instructions>",
     "# AGENTS.md instructions",
@@ -30,7 +30,7 @@ struct Line<'a> {
     payload: &'a RawValue,
 }
 
-/// What was said last before each of the latest prompts.
+/// The last message before each of the latest prompts.
 #[derive(Debug, Default)]
 pub(super) struct Said {
     last: Option<MessageId>,
@@ -39,26 +39,26 @@ pub(super) struct Said {
 
 impl Said {
     pub(super) fn item(&mut self, line: &str) -> Option<Reading> {
-        let told: Line<'_> = serde_json::from_str(line).ok()?;
-        let item: Value = json::read(told.payload.get()).ok()?;
+        let line_fields: Line<'_> = serde_json::from_str(line).ok()?;
+        let item: Value = json::read(line_fields.payload.get()).ok()?;
         let (role, blocks) = read(&item)?;
-        // Older ones have no name; with its moment a line is like no other.
+        // Older items have no id; the line with its time is unique.
         let id = match item["id"].as_str() {
             Some(id) => said::id(id),
             None => said::hashed("codex", &[line]),
         };
-        let at = said::at(told.timestamp.as_deref());
+        let at = said::at(line_fields.timestamp.as_deref());
         let mut message: Message = said::message(id.clone(), role, blocks, at)?;
         let pictures = item.to_string().contains("data:image/");
-        message.native = said::native(PROVIDER, told.payload.get()).filter(|_| !pictures);
-        if role == Role::User {
+        message.native = said::native(PROVIDER, line_fields.payload.get()).filter(|_| !pictures);
+        if role == MessageRole::User {
             self.prompts.push(self.last.clone());
         }
         self.last = Some(id);
         Some(said::reading(message))
     }
 
-    /// The latest turns were taken back.
+    /// The latest turns were undone.
     pub(super) fn rolled_back(&mut self, turns: u64) -> Option<Reading> {
         let left = usize::try_from(turns).ok().filter(|turns| *turns > 0)?;
         let kept = self.prompts.iter().len().checked_sub(left)?;
@@ -69,35 +69,35 @@ impl Said {
     }
 }
 
-fn read(item: &Value) -> Option<(Role, Vec<Block>)> {
+fn read(item: &Value) -> Option<(MessageRole, Vec<Block>)> {
     let text = |key: &str| item[key].as_str().unwrap_or_default();
     let calls = |input: Value| {
         let call = said::call(text("call_id"), text("name"), input);
-        Some((Role::Assistant, vec![call]))
+        Some((MessageRole::Assistant, vec![call]))
     };
     match item["type"].as_str()? {
         "message" => spoken(item),
-        "reasoning" => Some((Role::Assistant, thoughts(item))),
+        "reasoning" => Some((MessageRole::Assistant, thoughts(item))),
         "function_call" => calls(said::arguments(text("arguments"))),
         "custom_tool_call" => calls(Value::String(said::bounded(text("input")))),
         "local_shell_call" => {
             let id = item["call_id"].as_str().unwrap_or(text("id"));
             let call = said::call(id, "local_shell", item["action"].clone());
-            Some((Role::Assistant, vec![call]))
+            Some((MessageRole::Assistant, vec![call]))
         }
         "function_call_output" | "custom_tool_call_output" => {
             let result = said::result(text("call_id"), parts(&item["output"]), failed(item));
-            Some((Role::Tool, vec![result]))
+            Some((MessageRole::Tool, vec![result]))
         }
         _ => None,
     }
 }
 
-/// Whose words these are. What is said by developers is said by the program.
-fn spoken(item: &Value) -> Option<(Role, Vec<Block>)> {
+/// A message of the user or the model. Messages of developers are the program's.
+fn spoken(item: &Value) -> Option<(MessageRole, Vec<Block>)> {
     let role = match item["role"].as_str()? {
-        "user" => Role::User,
-        "assistant" => Role::Assistant,
+        "user" => MessageRole::User,
+        "assistant" => MessageRole::Assistant,
         _ => return None,
     };
     let content = item["content"].as_array()?;
@@ -106,11 +106,11 @@ fn spoken(item: &Value) -> Option<(Role, Vec<Block>)> {
     let mut blocks: Vec<Block> = content
         .iter()
         .enumerate()
-        .filter(|(n, _)| role != Role::User || own(*n))
+        .filter(|(n, _)| role != MessageRole::User || own(*n))
         .filter_map(|(_, part)| block(part))
         .collect();
-    if role == Role::User {
-        let by_program = |text: &String| NOT_SAID.iter().any(|start| text.starts_with(start));
+    if role == MessageRole::User {
+        let by_program = |text: &String| NOT_MESSAGES.iter().any(|start| text.starts_with(start));
         blocks.retain(|block| !matches!(block, Block::Text(text) if by_program(text)));
     }
     Some((role, blocks))
@@ -136,7 +136,7 @@ fn thoughts(item: &Value) -> Vec<Block> {
         .collect()
 }
 
-/// A text, a list of parts, or an object that holds either.
+/// A text, a list of parts, or an object that contains either.
 fn parts(output: &Value) -> Vec<Part> {
     if let Some(text) = output.as_str() {
         return vec![said::part(text)];

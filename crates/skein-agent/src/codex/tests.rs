@@ -4,9 +4,9 @@ use skein_domain::{Activity, LaunchSettings, Timestamp, Usage};
 use tempfile::TempDir;
 
 use super::*;
-use crate::agent::Resets;
+use crate::agent::QuotaReset;
 
-fn order(folder: &TempDir) -> Order {
+fn order(folder: &TempDir) -> LaunchRequest {
     let bin = folder.path().join("bin");
     fs::create_dir_all(&bin).unwrap();
     for name in [PROFILE.program, ACP] {
@@ -14,7 +14,7 @@ fn order(folder: &TempDir) -> Order {
     }
     let home = folder.path().join("home");
     fs::create_dir_all(home.join(".codex")).unwrap();
-    Order {
+    LaunchRequest {
         session: "api-7".parse().unwrap(),
         run: 1,
         task: "fix it".parse().unwrap(),
@@ -184,10 +184,10 @@ fn logins_are_seen_where_they_can_be() {
 fn hooks_name_the_conversation_and_the_prompt() {
     let payload = r#"{"session_id":"one","transcript_path":"/nowhere/r.jsonl","prompt":"do it"}"#;
     let readings = Codex::new().read_hook("UserPromptSubmit", payload);
-    let source = Source {
+    let source = WatchedFile {
         path: "/nowhere/r.jsonl".into(),
         kind: ROLLOUT.into(),
-        reach: Reach::Added,
+        reach: ReadRange::Added,
     };
     assert_eq!(
         readings,
@@ -282,7 +282,9 @@ fn a_turn_that_fails_is_over_and_a_used_up_quota_blocks() {
                 Some("try again at 3:30 AM.")
             ),
             Reading::Limited {
-                resets: Some(Resets::At(Timestamp::from_micros(1_794_886_243_000_000)))
+                resets: Some(QuotaReset::At(Timestamp::from_micros(
+                    1_794_886_243_000_000
+                )))
             },
         ]
     );

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use skein_domain::{Kind, LaunchSettings};
 
 use super::*;
-use crate::agent::{Draft, Picture};
+use crate::agent::{Draft, ScreenView};
 
-fn order(task: &str) -> Order {
-    Order {
+fn order(task: &str) -> LaunchRequest {
+    LaunchRequest {
         session: "api-7".parse().unwrap(),
         run: 1,
         task: task.parse().unwrap(),
@@ -27,7 +27,7 @@ fn configured(settings: &str) -> Custom {
     Custom::configured("stub".parse().unwrap(), settings, Path::new("/")).unwrap()
 }
 
-fn argv(agent: &Custom, order: &Order) -> Vec<String> {
+fn argv(agent: &Custom, order: &LaunchRequest) -> Vec<String> {
     agent.start(order).unwrap().argv
 }
 
@@ -98,7 +98,7 @@ fn the_bare_command_says_nothing_of_itself() {
     order.settings.command = Some("cd / && exec sh".parse().unwrap());
     assert_eq!(argv(&agent, &order), ["sh", "-c", "cd / && exec sh", "sh"]);
     let rows = vec!["> hello".to_owned()];
-    let picture = Picture {
+    let picture = ScreenView {
         rows: &rows,
         cursor: (0, 0),
         title: None,
@@ -149,7 +149,7 @@ fn why_it_cannot_be_resumed_is_told() {
             .resume(&order)
             .unwrap_err()
             .to_string()
-            .contains("never told")
+            .contains("never reported")
     );
     order.settings.command = Some("sh".parse().unwrap());
     assert!(

@@ -1,8 +1,8 @@
-//! Where Gemini CLI keeps its conversations, what was said in them, and what they say of tokens.
+//! Gemini CLI's files: its conversations, their messages and their tokens.
 //!
-//! `projects.json` names the folder of a workspace below `tmp/`. There `logs.json` is written with every prompt, and
-//! `chats/session-TIME-ID8.jsonl` holds the conversation. None of these names is known before it runs, so one leads
-//! to the next. A resumed conversation goes on in its first file and leaves another one that is empty.
+//! `projects.json` names the folder of a workspace below `tmp/`. There it writes `logs.json` with every prompt, and
+//! `chats/session-TIME-ID8.jsonl` contains the conversation. None of these names is known before it runs, so one file
+//! leads to the next. A resumed conversation continues in its first file and leaves another one that is empty.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -15,27 +15,27 @@ use skein_domain::{Timestamp, Usage};
 
 use super::config_folder;
 use super::said::Said;
-use crate::agent::{Order, Reach, Reader, Reading, Source};
+use crate::agent::{LaunchRequest, ReadRange, Reader, Reading, WatchedFile};
 
-/// The kinds of its files; what else a reader must know stands behind.
+/// The kinds of its files; parameters of a reader follow.
 const PROJECTS: &str = "projects ";
 const LOGS: &str = "logs ";
 const CHAT: &str = "chat";
 
-/// How many messages are remembered.
+/// Number of remembered messages.
 const REMEMBERED: usize = 128;
 
-pub(super) fn sources(order: &Order) -> Vec<Source> {
+pub(super) fn sources(order: &LaunchRequest) -> Vec<WatchedFile> {
     let Some(config) = config_folder(&order.env) else {
         return vec![];
     };
     let native = order.native.as_ref().map_or("", |native| native.as_str());
     let workspace = fs::canonicalize(&order.workspace).unwrap_or(order.workspace.clone());
     let config_text = config.display();
-    vec![Source {
+    vec![WatchedFile {
         kind: format!("{PROJECTS}{native}\n{config_text}\n{}", workspace.display()),
         path: config.join("projects.json"),
-        reach: Reach::Whole,
+        reach: ReadRange::Whole,
     }]
 }
 
@@ -58,9 +58,8 @@ pub(super) fn reader(kind: &str) -> Option<Box<dyn Reader>> {
     (kind == CHAT).then(|| Box::new(Chat::default()) as Box<dyn Reader>)
 }
 
-/// Whether there is a conversation of this name with a message in it. Not being able to look is no reason to
-/// doubt it.
-pub(super) fn is_there(order: &Order, native: &str) -> bool {
+/// Whether a conversation with this id exists and has a message. If that cannot be checked, it is assumed.
+pub(super) fn is_there(order: &LaunchRequest, native: &str) -> bool {
     let Some(config) = config_folder(&order.env) else {
         return true;
     };
@@ -73,12 +72,12 @@ pub(super) fn is_there(order: &Order, native: &str) -> bool {
     }
 }
 
-/// From when on the conversation can be loaded by ACP: not in the minute it was begun.
+/// The earliest time at which ACP can load the conversation: not in the minute of its start.
 ///
 /// `session/load` first begins a chat under the same id and then looks for the one to load. A chat's file is named
-/// after the minute, so in that minute both have one file, and the new chat's empty list of messages is put in
-/// place of the old one. In any other minute it gets a file of its own, which never holds a message.
-pub(super) fn loadable(order: &Order, native: &str) -> Option<Timestamp> {
+/// after the minute, so within that minute both use one file, and the new chat's empty list of messages replaces the
+/// old one. In any other minute the new chat gets its own file, which never contains a message.
+pub(super) fn loadable(order: &LaunchRequest, native: &str) -> Option<Timestamp> {
     let folders = fs::read_dir(config_folder(&order.env)?.join("tmp")).ok()?;
     folders
         .flatten()
@@ -89,7 +88,7 @@ pub(super) fn loadable(order: &Order, native: &str) -> Option<Timestamp> {
         .map(|begun| begun.plus_seconds(60))
 }
 
-/// The minute in the name of a chat's file, which is UTC: `session-2026-11-17T03-48-41111111.jsonl`.
+/// The minute in the name of a chat's file, in UTC: `session-2026-11-17T03-48-41111111.jsonl`.
 fn minute(name: &str) -> Option<Timestamp> {
     let (date, time) = name.strip_prefix("session-")?.get(..16)?.split_once('T')?;
     let numbers = |text: &str| -> Option<Vec<i64>> {
@@ -104,7 +103,7 @@ fn minute(name: &str) -> Option<Timestamp> {
     else {
         return None;
     };
-    // Years that begin in March have their leap day last.
+    // With years that begin in March the leap day is the last one.
     let (year, month) = if month < 3 {
         (year - 1, month + 9)
     } else {
@@ -116,7 +115,7 @@ fn minute(name: &str) -> Option<Timestamp> {
     Some(Timestamp::from_micros(minutes * 60_000_000))
 }
 
-/// The files of a conversation: their names end with the beginning of its own.
+/// The files of a conversation: their names end with the beginning of its id.
 fn chats(folder: &Path, native: &str) -> Vec<PathBuf> {
     let Some(short) = native.get(..8) else {
         return vec![];
@@ -157,15 +156,15 @@ impl Reader for Projects {
         let Some(name) = projects["projects"][&self.workspace].as_str() else {
             return vec![];
         };
-        // A name, and not a way out of the folder.
+        // The name must not lead out of the folder.
         if name.is_empty() || name.starts_with('.') || name.contains('/') {
             return vec![];
         }
         let folder = self.config.join("tmp").join(name);
-        vec![Reading::Watch(Source {
+        vec![Reading::Watch(WatchedFile {
             kind: format!("{LOGS}{}\n{}", self.native, folder.display()),
             path: folder.join("logs.json"),
-            reach: Reach::Whole,
+            reach: ReadRange::Whole,
         })]
     }
 }
@@ -179,10 +178,10 @@ struct Logs {
 impl Reader for Logs {
     fn read(&mut self, _text: &str) -> Vec<Reading> {
         let watch = |path| {
-            Reading::Watch(Source {
+            Reading::Watch(WatchedFile {
                 path,
                 kind: CHAT.into(),
-                reach: Reach::Added,
+                reach: ReadRange::Added,
             })
         };
         chats(&self.folder, &self.native)
@@ -192,7 +191,7 @@ impl Reader for Logs {
     }
 }
 
-/// A message is written again when its tools have answered.
+/// The program writes a message again when its tools have answered.
 #[derive(Debug, Default)]
 struct Chat {
     counted: VecDeque<String>,
@@ -236,9 +235,10 @@ impl Chat {
 impl Reader for Chat {
     fn read(&mut self, text: &str) -> Vec<Reading> {
         let mut readings = Vec::new();
-        // Lines that set the whole list anew are long, and tell nothing new.
-        let tells = |line: &&str| line.starts_with("{\"id\"") || line.starts_with("{\"$rewindTo\"");
-        for line in text.lines().filter(tells) {
+        // Lines that set the whole list are long, and contain nothing new.
+        let relevant =
+            |line: &&str| line.starts_with("{\"id\"") || line.starts_with("{\"$rewindTo\"");
+        for line in text.lines().filter(relevant) {
             if line.contains("\"tokens\"") {
                 readings.extend(self.count(line));
             }
@@ -275,7 +275,7 @@ mod tests {
         let [Reading::Watch(found)] = &readings[..] else {
             panic!("{readings:?}")
         };
-        assert_eq!((&found.path, &found.reach), (&chat, &Reach::Added));
+        assert_eq!((&found.path, &found.reach), (&chat, &ReadRange::Added));
     }
 
     #[test]

@@ -1,128 +1,159 @@
-//! What the lines of a chat say.
+//! Reads messages from the lines of a chat.
 //!
-//! A reply is written when it is whole, and again with the calls it made once their tools have answered; what the
-//! tools answered follows as a line of its own. A line that sets the list of messages anew repeats what was said.
+//! The program writes a reply when it is complete, and again with its calls once their tools have answered; a
+//! separate line with the answers follows. A line that sets the whole list of messages repeats them.
 
 use serde_json::Value;
 use skein_transcript::message::Part;
-use skein_transcript::{Block, MessageId, Role, Usage, json};
+use skein_transcript::{Block, MessageId, MessageRole, TokenUsage, json};
 
 use crate::agent::Reading;
 use crate::said::{self, Latest};
 
 const PROVIDER: &str = "google";
 
-/// How prompts begin that the program itself writes.
-const NOT_SAID: [&str; 2] = ["<session_context>", "<hook_context>"];
+/// Beginnings of prompts that the program itself writes.
+const NOT_MESSAGES: [&str; 2] = ["<session_context>", "<hook_context>"];
 
-/// The latest messages: the line's own id, and the message's.
+/// The latest messages: the line's id, and the message's.
 #[derive(Debug, Default)]
 pub(super) struct Said {
-    told: Latest<(String, MessageId)>,
+    known: Latest<(String, MessageId)>,
 }
 
 impl Said {
     pub(super) fn line(&mut self, line: &str) -> Vec<Reading> {
-        let Ok(told) = json::read::<Value>(line) else {
+        let Ok(line_fields) = json::read::<Value>(line) else {
             return vec![];
         };
-        if let Some(from) = told["$rewindTo"].as_str() {
+        if let Some(from) = line_fields["$rewindTo"].as_str() {
             return self.rewound(from).into_iter().collect();
         }
-        let Some(id) = told["id"].as_str() else {
+        let Some(id) = line_fields["id"].as_str() else {
             return vec![];
         };
-        match told["type"].as_str() {
-            Some("user") => self.user(id, &told, line).into_iter().collect(),
+        match line_fields["type"].as_str() {
+            Some("user") => self.user(id, &line_fields, line).into_iter().collect(),
             Some("gemini") => {
-                let words = self.reply(id, &told, line);
-                let calls = told["toolCalls"].as_array().into_iter().flatten();
-                let calls: Vec<Reading> = calls.filter_map(|c| self.call(id, &told, c)).collect();
+                let words = self.reply(id, &line_fields, line);
+                let calls = line_fields["toolCalls"].as_array().into_iter().flatten();
+                let calls: Vec<Reading> = calls
+                    .filter_map(|c| self.call(id, &line_fields, c))
+                    .collect();
                 words.into_iter().chain(calls).collect()
             }
             _ => vec![],
         }
     }
 
-    /// Everything from this line on is taken back.
+    /// Everything from this line on is undone.
     fn rewound(&mut self, from: &str) -> Option<Reading> {
-        let first = self.told.iter().position(|(line, _)| line == from)?;
-        let (_, to) = self.told.iter().nth(first.checked_sub(1)?)?.clone();
-        self.told.truncate(first);
+        let first = self.known.iter().position(|(line, _)| line == from)?;
+        let (_, to) = self.known.iter().nth(first.checked_sub(1)?)?.clone();
+        self.known.truncate(first);
         Some(Reading::Rewound { to })
     }
 
-    fn user(&mut self, id: &str, told: &Value, line: &str) -> Option<Reading> {
-        let content = &told["content"];
+    fn user(&mut self, id: &str, line_fields: &Value, line: &str) -> Option<Reading> {
+        let content = &line_fields["content"];
         let results: Vec<Block> = parts(content).filter_map(result).collect();
         if !results.is_empty() {
-            return self.tell(id, said::id(id), Role::Tool, results, told, Some(line));
+            return self.add(
+                id,
+                said::id(id),
+                MessageRole::Tool,
+                results,
+                line_fields,
+                Some(line),
+            );
         }
         let mut words: Vec<Block> = text(content).collect();
-        let by_program = |text: &String| NOT_SAID.iter().any(|start| text.starts_with(start));
+        let by_program = |text: &String| NOT_MESSAGES.iter().any(|start| text.starts_with(start));
         words.retain(|block| !matches!(block, Block::Text(text) if by_program(text)));
-        self.tell(id, said::id(id), Role::User, words, told, Some(line))
+        self.add(
+            id,
+            said::id(id),
+            MessageRole::User,
+            words,
+            line_fields,
+            Some(line),
+        )
     }
 
-    fn reply(&mut self, id: &str, told: &Value, line: &str) -> Option<Reading> {
-        let thoughts = told["thoughts"].as_array().into_iter().flatten();
+    fn reply(&mut self, id: &str, line_fields: &Value, line: &str) -> Option<Reading> {
+        let thoughts = line_fields["thoughts"].as_array().into_iter().flatten();
         let thoughts = thoughts.filter_map(|thought| {
             let part = |key: &str| thought[key].as_str().unwrap_or_default();
             let both = [part("subject"), part("description")].join("\n");
             said::thinking(both.trim(), None)
         });
-        let blocks: Vec<Block> = thoughts.chain(text(&told["content"])).collect();
-        self.tell(id, said::id(id), Role::Assistant, blocks, told, Some(line))
+        let blocks: Vec<Block> = thoughts.chain(text(&line_fields["content"])).collect();
+        self.add(
+            id,
+            said::id(id),
+            MessageRole::Assistant,
+            blocks,
+            line_fields,
+            Some(line),
+        )
     }
 
-    fn call(&mut self, id: &str, told: &Value, call: &Value) -> Option<Reading> {
+    fn call(&mut self, id: &str, line_fields: &Value, call: &Value) -> Option<Reading> {
         let name = call["id"].as_str()?;
         let block = said::call(name, call["name"].as_str()?, call["args"].clone());
         let own = said::id(&format!("{id}:{name}"));
-        self.tell(id, own, Role::Assistant, vec![block], told, None)
+        self.add(
+            id,
+            own,
+            MessageRole::Assistant,
+            vec![block],
+            line_fields,
+            None,
+        )
     }
 
-    fn tell(
+    fn add(
         &mut self,
         line_id: &str,
         id: MessageId,
-        role: Role,
+        role: MessageRole,
         blocks: Vec<Block>,
-        told: &Value,
+        line_fields: &Value,
         line: Option<&str>,
     ) -> Option<Reading> {
-        if self.told.iter().any(|(_, known)| *known == id) {
+        if self.known.iter().any(|(_, known)| *known == id) {
             return None;
         }
-        let first = !self.told.iter().any(|(known, _)| known == line_id);
-        let at = said::at(told["timestamp"].as_str());
+        let first = !self.known.iter().any(|(known, _)| known == line_id);
+        let at = said::at(line_fields["timestamp"].as_str());
         let mut message = said::message(id.clone(), role, blocks, at)?;
-        if role == Role::Assistant && first {
-            message.usage = used(&told["tokens"]);
+        if role == MessageRole::Assistant && first {
+            message.usage = used(&line_fields["tokens"]);
         }
-        // With its calls it is not what the model said, but what became of it.
-        let whole = line.filter(|_| told["toolCalls"].is_null() && !line_has_pictures(told));
+        // With its calls the line is no longer the model's own message.
+        let whole =
+            line.filter(|_| line_fields["toolCalls"].is_null() && !line_has_pictures(line_fields));
         message.native = whole.and_then(|line| said::native(PROVIDER, line));
-        self.told.push((line_id.to_owned(), id));
+        self.known.push((line_id.to_owned(), id));
         Some(said::reading(message))
     }
 }
 
-fn line_has_pictures(told: &Value) -> bool {
-    parts(&told["content"]).any(|part| part["inlineData"].is_object())
+fn line_has_pictures(line_fields: &Value) -> bool {
+    parts(&line_fields["content"]).any(|part| part["inlineData"].is_object())
 }
 
-fn used(tokens: &Value) -> Usage {
+fn used(tokens: &Value) -> TokenUsage {
     let number = |key: &str| tokens[key].as_u64().unwrap_or(0);
     let cached = number("cached");
-    Usage {
+    TokenUsage {
         input: number("input")
             .saturating_add(number("tool"))
             .saturating_sub(cached),
         cache_read: cached,
         output: number("output").saturating_add(number("thoughts")),
         reasoning: number("thoughts"),
-        ..Usage::default()
+        ..TokenUsage::default()
     }
 }
 
@@ -146,14 +177,14 @@ fn text(content: &Value) -> impl Iterator<Item = Block> {
 fn result(part: &Value) -> Option<Block> {
     let answer = part.get("functionResponse")?;
     let response = &answer["response"];
-    let (told, failed) = match (&response["output"], &response["error"]) {
+    let (line_fields, failed) = match (&response["output"], &response["error"]) {
         (Value::Null, Value::Null) => (response, false),
         (Value::Null, error) => (error, true),
         (output, _) => (output, false),
     };
-    let told = told
+    let line_fields = line_fields
         .as_str()
-        .map_or_else(|| told.to_string(), str::to_owned);
-    let content: Vec<Part> = vec![said::part(&told)];
+        .map_or_else(|| line_fields.to_string(), str::to_owned);
+    let content: Vec<Part> = vec![said::part(&line_fields)];
     Some(said::result(answer["id"].as_str()?, content, failed))
 }

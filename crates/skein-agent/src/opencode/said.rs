@@ -1,12 +1,12 @@
-//! What was said in a conversation, by its database.
+//! Reads messages from its database.
 //!
-//! A row is a message with all of its parts. A reply holds the calls that it made and what the tools answered; the
-//! answers become a message of their own.
+//! A row is a message with all its parts. A reply contains its calls and the tools' answers; the answers become a
+//! separate message.
 
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use skein_transcript::{Block, Role, Usage, json};
+use skein_transcript::{Block, MessageRole, TokenUsage, json};
 
 use crate::agent::{Reader, Reading};
 use crate::said;
@@ -24,7 +24,7 @@ struct Row<'a> {
 
 #[derive(Debug, Default)]
 pub(super) struct Messages {
-    /// The latest that was told.
+    /// The id of the latest message.
     mark: Option<String>,
 }
 
@@ -48,21 +48,21 @@ impl Reader for Messages {
 fn read(row: &Row<'_>) -> Vec<Reading> {
     let parts: Vec<Value> = json::read(row.parts.get()).unwrap_or_default();
     let role = match row.message["role"].as_str() {
-        Some("user") => Role::User,
-        Some("assistant") => Role::Assistant,
+        Some("user") => MessageRole::User,
+        Some("assistant") => MessageRole::Assistant,
         _ => return vec![],
     };
     let (id, at) = (said::id(&row.id), said::at_millis(row.at));
     let mut spoken = said::message(id, role, parts.iter().filter_map(block), at);
     if let Some(message) = &mut spoken {
-        // What else is in the row goes on to change.
+        // The rest of the row still changes.
         let pictures = row.parts.get().contains("\"data:");
         message.native = said::native(PROVIDER, row.parts.get()).filter(|_| !pictures);
         message.usage = used(&row.message);
     }
     let results = said::id(&format!("{}:results", row.id));
     let answers = parts.iter().filter_map(result);
-    let answers = said::message(results, Role::Tool, answers, at);
+    let answers = said::message(results, MessageRole::Tool, answers, at);
     let both = spoken.into_iter().chain(answers);
     both.map(said::reading).collect()
 }
@@ -70,7 +70,7 @@ fn read(row: &Row<'_>) -> Vec<Reading> {
 fn block(part: &Value) -> Option<Block> {
     let text = |key: &str| part[key].as_str().unwrap_or_default();
     match part["type"].as_str()? {
-        // What the program adds to a prompt, or leaves out of what is sent.
+        // Added to a prompt by the program, or not sent to the model.
         "text" if part["synthetic"] == true || part["ignored"] == true => None,
         "text" => said::text(text("text")),
         "reasoning" => said::thinking(text("text"), None),
@@ -93,21 +93,21 @@ fn result(part: &Value) -> Option<Block> {
     let failed = match state["status"].as_str()? {
         "completed" => false,
         "error" => true,
-        // It was ended meanwhile, and will not be answered.
+        // It was interrupted and will get no answer.
         _ => return None,
     };
-    let told = [&state["output"], &state["error"]];
-    let told = told.iter().find_map(|value| value.as_str());
-    let content = vec![said::part(told.unwrap_or_default())];
+    let output = [&state["output"], &state["error"]];
+    let output = output.iter().find_map(|value| value.as_str());
+    let content = vec![said::part(output.unwrap_or_default())];
     Some(said::result(part["callID"].as_str()?, content, failed))
 }
 
-fn used(info: &Value) -> Usage {
+fn used(info: &Value) -> TokenUsage {
     let tokens = &info["tokens"];
     let number = |value: &Value| value.as_u64().unwrap_or(0);
     let reasoning = number(&tokens["reasoning"]);
     let cost = info["cost"].as_f64().map(|cost| cost.to_string());
-    Usage {
+    TokenUsage {
         input: number(&tokens["input"]),
         output: number(&tokens["output"]).saturating_add(reasoning),
         cache_read: number(&tokens["cache"]["read"]),
@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(told[1].blocks.len(), 5);
         assert_eq!(told[1].usage.output, 20);
         assert_eq!(told[1].usage.cost_micros, 23_307);
-        assert_eq!(told[2].role, Role::Tool);
+        assert_eq!(told[2].role, MessageRole::Tool);
         assert_eq!(told[2].results().count(), 2);
         assert_eq!(reader.mark().as_deref(), Some("msg_2"));
     }

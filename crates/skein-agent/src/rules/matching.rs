@@ -1,4 +1,4 @@
-//! Applies rules to a picture.
+//! Applies rules to a screen.
 
 use std::ops::Range;
 use std::str::FromStr;
@@ -7,62 +7,65 @@ use regex::Regex;
 use skein_domain::{Activity, OptionKind, Question, Reason, Usage};
 
 use super::{Asked, InputBox, Pattern, Region, Rule, Rules, Says};
-use crate::agent::{Draft, Picture, Reading, Resets, Wanted};
+use crate::agent::{AnswerTarget, Draft, QuotaReset, Reading, ScreenView};
 
 impl Rules {
-    /// What the picture says: the first rule that fits, and all that tell usage.
-    pub fn read(&self, picture: Picture<'_>) -> Vec<Reading> {
+    /// The readings of the first rule that matches, and of all rules about usage.
+    pub fn read(&self, picture: ScreenView<'_>) -> Vec<Reading> {
         self.read_by(picture, |_| true)
     }
 
-    /// The same of a picture that surely shows the input box. A program that asks shows its question instead, so words
-    /// like those of a question, a login or a limit are somebody's: the model may quote anything.
-    pub(crate) fn read_above_box(&self, picture: Picture<'_>) -> Vec<Reading> {
-        self.read_by(picture, |rule| !rule.says.holds_up())
+    /// The same for a screen that certainly shows the input box. A program that asks shows its question instead, so
+    /// text that looks like a question, a login or a limit is a quotation.
+    pub(crate) fn read_above_box(&self, picture: ScreenView<'_>) -> Vec<Reading> {
+        self.read_by(picture, |rule| !rule.says.blocks_input())
     }
 
-    fn read_by(&self, picture: Picture<'_>, counts: impl Fn(&Rule) -> bool) -> Vec<Reading> {
+    fn read_by(&self, picture: ScreenView<'_>, counts: impl Fn(&Rule) -> bool) -> Vec<Reading> {
         let mut readings = Vec::new();
-        let speaks = |rule: &&Rule| !matches!(rule.says, Says::Usage { .. });
+        let shown = ShownRows::new(picture);
+        let decides = |rule: &&Rule| !matches!(rule.says, Says::Usage { .. });
         if let Some(rule) = self
             .rules
             .iter()
-            .filter(speaks)
+            .filter(decides)
             .filter(|rule| counts(rule))
-            .find(|rule| rule.fits(picture))
+            .find(|rule| rule.fits(&shown))
         {
-            rule.tell(picture, &mut readings);
+            rule.add_readings(picture, &mut readings);
         }
-        for rule in self.rules.iter().filter(|rule| !speaks(rule)) {
-            if rule.fits(picture) {
-                rule.tell(picture, &mut readings);
+        for rule in self.rules.iter().filter(|rule| !decides(rule)) {
+            if rule.fits(&shown) {
+                rule.add_readings(picture, &mut readings);
             }
         }
         readings
     }
 
-    /// What is in the input box.
-    pub fn draft(&self, picture: Picture<'_>) -> Draft {
+    pub fn draft(&self, picture: ScreenView<'_>) -> Draft {
         let Some(input_box) = &self.input_box else {
             return Draft::Unknown;
         };
         let hidden = |rule: &&Rule| input_box.hidden_by.contains(&rule.name);
-        if self.rules.iter().filter(hidden).any(|r| r.fits(picture)) {
-            return Draft::Unseen;
+        if !input_box.hidden_by.is_empty() {
+            let shown = ShownRows::new(picture);
+            if self.rules.iter().filter(hidden).any(|r| r.fits(&shown)) {
+                return Draft::Unseen;
+            }
         }
         input_box.draft(picture)
     }
 
-    /// The same of a picture that surely shows the box, whatever is quoted above it.
-    pub(crate) fn draft_in_box(&self, picture: Picture<'_>) -> Draft {
+    /// The same for a screen that certainly shows the box, whatever is quoted above it.
+    pub(crate) fn draft_in_box(&self, picture: ScreenView<'_>) -> Draft {
         let input_box = self.input_box.as_ref();
         input_box.map_or(Draft::Unknown, |input_box| input_box.draft(picture))
     }
 }
 
 impl Says {
-    /// Whether the agent waits for something else than a message.
-    fn holds_up(&self) -> bool {
+    /// Whether the agent waits for something other than a message.
+    fn blocks_input(&self) -> bool {
         match self {
             Self::Question(_) => true,
             Self::Activity { activity, .. } => {
@@ -73,10 +76,76 @@ impl Says {
     }
 }
 
+/// Blanks that a terminal shows after the last visible character of a row. This many are enough for any practical
+/// pattern, and keep rows short.
+const BLANKS: &str = "                ";
+
+/// The rows of a screen as a terminal shows them.
+pub(super) struct ShownRows<'a> {
+    picture: ScreenView<'a>,
+    rows: Vec<ShownRow>,
+}
+
+pub(super) struct ShownRow {
+    /// The text, and blanks after it if there is any text.
+    filled: String,
+    /// Possible ends of the row, in bytes of `filled`.
+    text_end: usize,
+    cursor_end: usize,
+}
+
+impl<'a> ShownRows<'a> {
+    pub(super) fn new(picture: ScreenView<'a>) -> Self {
+        let (cursor_row, column) = picture.cursor;
+        let shown = |(index, text): (usize, &String)| {
+            let text_end = text.trim_end().len();
+            let mut filled = text[..text_end].to_owned();
+            let mut cursor_end = text_end;
+            if text_end > 0 {
+                if index == usize::from(cursor_row) {
+                    // Wide characters take two columns.
+                    let width = unicode_width::UnicodeWidthStr::width(filled.as_str());
+                    let gap = usize::from(column).saturating_sub(width);
+                    cursor_end += gap.min(BLANKS.len());
+                }
+                filled.push_str(BLANKS);
+            }
+            ShownRow {
+                filled,
+                text_end,
+                cursor_end,
+            }
+        };
+        Self {
+            picture,
+            rows: picture.rows.iter().enumerate().map(shown).collect(),
+        }
+    }
+
+    pub(super) fn of(&self, region: Region) -> &[ShownRow] {
+        &self.rows[region.range(self.picture)]
+    }
+
+    pub(super) fn range_of(&self, region: Region) -> Range<usize> {
+        region.range(self.picture)
+    }
+}
+
+impl ShownRow {
+    /// Without trailing blanks.
+    pub(super) fn text(&self) -> &str {
+        &self.filled[..self.text_end]
+    }
+}
+
 impl Region {
-    fn rows(self, picture: Picture<'_>) -> &[String] {
+    fn rows(self, picture: ScreenView<'_>) -> &[String] {
+        &picture.rows[self.range(picture)]
+    }
+
+    fn range(self, picture: ScreenView<'_>) -> Range<usize> {
         let rows = picture.rows;
-        let range: Range<usize> = match self {
+        match self {
             Self::Any => 0..rows.len(),
             Self::Cursor => {
                 let row = usize::from(picture.cursor.0);
@@ -89,30 +158,53 @@ impl Region {
                     .map_or(0, |last| last + 1);
                 end.saturating_sub(n)..end
             }
-        };
-        &rows[range]
+        }
     }
 }
 
 impl Pattern {
-    fn is_in(&self, row: &str) -> bool {
+    pub(super) fn regex(regex: Regex) -> Self {
+        let source = regex.as_str();
+        let sees_end = ["$", "\\z", "\\b", "\\B"]
+            .iter()
+            .any(|end| source.contains(end));
+        Self::Regex { regex, sees_end }
+    }
+
+    /// Whether the row matches with one of its ends.
+    pub(super) fn fits(&self, row: &ShownRow) -> bool {
         match self {
-            Self::Text(text) => row.contains(text.as_str()),
-            Self::Regex(regex) => regex.is_match(row),
+            Self::Text(text) => row.filled.contains(text.as_str()),
+            // A pattern that ignores the end and matches a row also matches the longer one.
+            Self::Regex {
+                regex,
+                sees_end: false,
+            } => regex.is_match(&row.filled),
+            Self::Regex { regex, .. } => {
+                let ends = [row.text_end, row.cursor_end, row.filled.len()];
+                ends.iter().any(|end| regex.is_match(&row.filled[..*end]))
+            }
+        }
+    }
+
+    fn is_in(&self, text: &str) -> bool {
+        match self {
+            Self::Text(wanted) => text.contains(wanted.as_str()),
+            Self::Regex { regex, .. } => regex.is_match(text),
         }
     }
 }
 
 impl Rule {
-    fn fits(&self, picture: Picture<'_>) -> bool {
-        let rows = self.region.rows(picture);
-        let there = |pattern: &Pattern| rows.iter().any(|row| pattern.is_in(row));
+    pub(super) fn fits(&self, shown: &ShownRows<'_>) -> bool {
+        let rows = shown.of(self.region);
+        let there = |pattern: &Pattern| rows.iter().any(|row| pattern.fits(row));
         self.all.iter().all(there)
             && (self.any.is_empty() || self.any.iter().any(there))
             && !self.not.iter().any(there)
     }
 
-    fn tell(&self, picture: Picture<'_>, readings: &mut Vec<Reading>) {
+    fn add_readings(&self, picture: ScreenView<'_>, readings: &mut Vec<Reading>) {
         let rows = self.region.rows(picture);
         match &self.says {
             Says::Activity {
@@ -128,7 +220,7 @@ impl Rule {
                 if let Some(resets_in) = resets_in {
                     let seconds = last(resets_in, rows).and_then(|text| text.parse().ok());
                     readings.push(Reading::Limited {
-                        resets: seconds.map(|seconds| Resets::In { seconds }),
+                        resets: seconds.map(|seconds| QuotaReset::In { seconds }),
                     });
                 }
             }
@@ -166,36 +258,37 @@ impl Asked {
             }
             None => self.options.clone(),
         };
-        // A screen can hold what a question may not; then there is a question nobody can read.
+        // A screen may contain characters that a question must not; then the question is unreadable.
         let kinds = self.kinds(&options);
         Some(Question {
             text: Reason::from_str(text).ok()?,
             options,
             kinds,
+            id: None,
         })
     }
 
-    /// What the options of a permission mean: as the rule says, else as their words do.
+    /// The meanings of a permission's options: from the rule, else from their words.
     fn kinds(&self, options: &[Reason]) -> Vec<OptionKind> {
         if !self.kinds.is_empty() && self.kinds.len() == options.len() {
             return self.kinds.clone();
         }
-        if self.wants != Some(Wanted::Permission) {
+        if self.wants != Some(AnswerTarget::Permission) {
             return vec![];
         }
         options.iter().map(|o| meaning(o.as_str())).collect()
     }
 
-    fn wants(&self, question: &Question) -> Wanted {
+    fn wants(&self, question: &Question) -> AnswerTarget {
         match self.wants {
             Some(wanted) => wanted,
-            None if question.options.is_empty() => Wanted::Text,
-            None => Wanted::Choice,
+            None if question.options.is_empty() => AnswerTarget::Text,
+            None => AnswerTarget::Choice,
         }
     }
 }
 
-/// What programs mean by the words of an option.
+/// The usual meaning of an option's words.
 fn meaning(option: &str) -> OptionKind {
     let words = option.trim().to_lowercase();
     let begins = |list: &[&str]| list.iter().any(|word| words.starts_with(word));
@@ -222,15 +315,17 @@ fn meaning(option: &str) -> OptionKind {
 }
 
 impl InputBox {
-    fn draft(&self, picture: Picture<'_>) -> Draft {
+    fn draft(&self, picture: ScreenView<'_>) -> Draft {
         let rows = self.region.rows(picture);
         let bare: Vec<&str> = rows
             .iter()
             .map(|row| row.trim_matches(|c: char| self.trim.contains(c)).trim_end())
             .collect();
         let Some((start, held)) = bare.iter().enumerate().rev().find_map(|(index, row)| {
-            let found = self.prompt.find(row)?;
-            Some((index, &row[found.end()..]))
+            let begins = |row: &str| self.prompt.find(row).map(|found| found.end());
+            let blank = || begins(&format!("{row}{BLANKS}")).filter(|_| !row.is_empty());
+            let end = begins(row).or_else(blank)?;
+            Some((index, row.get(end..).unwrap_or_default()))
         }) else {
             return Draft::Unseen;
         };
@@ -251,7 +346,7 @@ impl InputBox {
     }
 }
 
-/// The part of a row that counts: the last group that took part, or all that matched.
+/// The relevant part of a row: the last group that matched, or the whole match.
 fn captured<'a>(regex: &Regex, row: &'a str) -> Option<&'a str> {
     let groups = regex.captures(row)?;
     let whole = groups.get(0)?;
@@ -259,13 +354,13 @@ fn captured<'a>(regex: &Regex, row: &'a str) -> Option<&'a str> {
     Some(group.unwrap_or(whole).as_str())
 }
 
-/// The options below a question. A row below one that stands where its text begins goes on with it if its first word
-/// had no room left; other rows there explain the option.
+/// The options below a question. A row that is indented like an option's text continues it if its first word did not
+/// fit in the row above; other rows there explain the option.
 fn offered(regex: &Regex, rows: &[String], below: usize) -> Vec<String> {
     let length = |text: &str| text.chars().count();
     let width = rows.iter().map(|row| length(row.trim_end())).max();
     let mut all: Vec<String> = vec![];
-    // Where the text of the option above begins, and how long the row above is.
+    // The column of the option's text, and the length of the row above.
     let mut above: Option<(usize, usize)> = None;
     for row in &rows[below..] {
         let row = row.trim_end();
@@ -293,7 +388,7 @@ fn offered(regex: &Regex, rows: &[String], below: usize) -> Vec<String> {
     all
 }
 
-/// What stands nearest to the bottom: older output may look alike.
+/// The match nearest to the bottom, because older output may look alike.
 fn last(regex: &Regex, rows: &[String]) -> Option<String> {
     rows.iter()
         .rev()
@@ -301,7 +396,7 @@ fn last(regex: &Regex, rows: &[String]) -> Option<String> {
         .map(|text| text.trim().to_owned())
 }
 
-/// The last rows in a row that match, as one text, for a long question is wrapped; and the row after them.
+/// The last consecutive matching rows as one text, because a long question is wrapped; and the row after them.
 fn last_run(regex: &Regex, rows: &[String]) -> Option<(String, usize)> {
     let end = rows.iter().rposition(|row| regex.is_match(row))? + 1;
     let run = rows[..end]

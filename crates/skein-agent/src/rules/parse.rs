@@ -1,4 +1,4 @@
-//! Rules from TOML. What is wrong is named by its place, and an unknown key by the nearest known one.
+//! Parses rules from TOML. Errors name the place, and for an unknown key the nearest known one.
 
 use std::str::FromStr;
 
@@ -7,12 +7,12 @@ use toml::{Table, Value};
 
 use super::reader::Reader;
 use super::{AnswerBy, Asked, InputBox, Region, Rule, Rules, Says};
-use crate::agent::Wanted;
+use crate::agent::AnswerTarget;
 use crate::error::Error;
 use crate::settings::KeyNames;
 
 impl Rules {
-    /// `place` is what errors call the file or table.
+    /// `place` is the name of the file or table in errors.
     pub fn parse(place: &str, text: &str) -> Result<Self, Error> {
         let table = Table::from_str(text).map_err(|error| Error::BadSettings {
             place: place.to_owned(),
@@ -65,10 +65,7 @@ fn rule(place: &str, table: Table) -> Result<Rule, Error> {
     let not = reader.patterns("not")?;
     let says = says(&mut reader)?;
     if all.is_empty() && any.is_empty() && !matches!(says, Says::Usage { .. }) {
-        return Err(reader.bad(
-            "all",
-            "a rule needs something to look for in `all` or `any`",
-        ));
+        return Err(reader.bad("all", "a rule needs a pattern in `all` or `any`"));
     }
     reader.finish()?;
     Ok(Rule {
@@ -84,7 +81,7 @@ fn rule(place: &str, table: Table) -> Result<Rule, Error> {
 fn says(reader: &mut Reader) -> Result<Says, Error> {
     let says = reader
         .text("says")?
-        .ok_or_else(|| reader.bad("says", "a rule must say something"))?;
+        .ok_or_else(|| reader.bad("says", "a rule needs `says`"))?;
     match says.as_str() {
         "question" => Ok(Says::Question(asked(reader)?)),
         "usage" => Ok(Says::Usage {
@@ -109,9 +106,9 @@ fn says(reader: &mut Reader) -> Result<Says, Error> {
 fn asked(reader: &mut Reader) -> Result<Asked, Error> {
     let wants = match reader.text("wants")?.as_deref() {
         None => None,
-        Some("permission") => Some(Wanted::Permission),
-        Some("choice") => Some(Wanted::Choice),
-        Some("text") => Some(Wanted::Text),
+        Some("permission") => Some(AnswerTarget::Permission),
+        Some("choice") => Some(AnswerTarget::Choice),
+        Some("text") => Some(AnswerTarget::Text),
         Some(_) => return Err(reader.bad("wants", "expected permission, choice or text")),
     };
     let text = reader.regex("text")?;
@@ -133,13 +130,13 @@ fn asked(reader: &mut Reader) -> Result<Asked, Error> {
         kinds.push(kind);
     }
     if !kinds.is_empty() && !options.is_empty() && kinds.len() != options.len() {
-        return Err(reader.bad("kinds", "as many kinds as options are needed"));
+        return Err(reader.bad("kinds", "expected as many kinds as options"));
     }
     if option.is_some() && !options.is_empty() {
-        return Err(reader.bad("option", "either `option` or `options`, not both"));
+        return Err(reader.bad("option", "expected either `option` or `options`, not both"));
     }
     if !keys.is_empty() && keys.len() != options.len() {
-        return Err(reader.bad("keys", "as many keys as options are needed"));
+        return Err(reader.bad("keys", "expected as many keys as options"));
     }
     Ok(Asked {
         wants,
@@ -156,7 +153,7 @@ fn input_box(place: &str, table: Table, rules: &[Rule]) -> Result<InputBox, Erro
     let region = region(&mut reader)?;
     let prompt = reader
         .regex("prompt")?
-        .ok_or_else(|| reader.bad("prompt", "how does the box begin?"))?;
+        .ok_or_else(|| reader.bad("prompt", "expected a pattern for the beginning of the box"))?;
     let more = reader.regex("more")?;
     let trim = reader.text("trim")?.unwrap_or_default();
     let empty = reader.patterns("empty")?;
@@ -190,7 +187,7 @@ fn answer(place: &str, table: Table) -> Result<(AnswerBy, Option<Vec<u8>>), Erro
     let reject = match reader.text("reject")? {
         Some(name) => match KeyNames::One(name).bytes() {
             Ok(keys) => Some(keys),
-            Err(name) => return Err(reader.bad("reject", format!("`{name}` is no key"))),
+            Err(name) => return Err(reader.bad("reject", format!("`{name}` is not a key"))),
         },
         None => None,
     };

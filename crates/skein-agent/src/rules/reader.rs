@@ -1,4 +1,4 @@
-//! Takes the keys of a TOML table one by one, and says which of the rest nobody knows.
+//! Takes the keys of a TOML table one by one, and reports unknown ones.
 
 use regex::{Regex, RegexBuilder};
 use toml::{Table, Value};
@@ -6,7 +6,7 @@ use toml::{Table, Value};
 use super::Pattern;
 use crate::error::Error;
 
-/// Compiled regexes larger than this are refused, so that a settings file cannot take the memory.
+/// Larger compiled regexes are refused, so that a settings file cannot take the memory.
 const LARGEST: usize = 1 << 20;
 
 pub(super) struct Reader {
@@ -88,7 +88,7 @@ impl Reader {
                 let regex = inner.regex("regex")?;
                 inner.finish()?;
                 regex
-                    .map(Pattern::Regex)
+                    .map(Pattern::regex)
                     .ok_or_else(|| self.bad(key, "expected `{ regex = \"…\" }`"))
             }
             other => Err(self.bad(
@@ -117,7 +117,7 @@ impl Reader {
         }
     }
 
-    /// Refuses what was not taken.
+    /// Refuses keys that were not taken.
     pub(super) fn finish(self) -> Result<(), Error> {
         let Some(unknown) = self.table.keys().next() else {
             return Ok(());
@@ -140,7 +140,7 @@ pub(super) fn compile(text: &str) -> Result<Regex, String> {
         .build()
         .map_err(|error| match error {
             regex::Error::CompiledTooBig(_) => "this regex is too large".into(),
-            // The message spans lines and draws a picture; its last line says what is wrong.
+            // The message spans lines and points at the regex; its last line states the error.
             other => {
                 let text = other.to_string();
                 let last = text.lines().last().unwrap_or_default();
@@ -149,7 +149,7 @@ pub(super) fn compile(text: &str) -> Result<Regex, String> {
         })
 }
 
-/// The known word most like this one, if it is like it at all.
+/// The most similar known word, if any is similar.
 pub(crate) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     known
         .map(|k| (strsim::jaro_winkler(word, k), k))

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use skein_terminal::Key;
 
-use super::{Act, Conversation, Why};
+use super::{Act, Conversation, Prompt, Why};
 use crate::permission;
 use crate::protocol::{Answer, Question, Wants};
 
@@ -20,7 +20,9 @@ impl Conversation {
         }
         match key {
             Key::Text(text) => match self.questions.front().and_then(|q| digit(q, &text)) {
-                Some(option) if self.draft.is_empty() => self.answer(Answer::Option(option), now),
+                Some(option) if self.draft.is_empty() => {
+                    self.answer(Answer::Option(option), None, now);
+                }
                 _ => self.draft.add(&text),
             },
             Key::Paste(text) => self.draft.add(&text),
@@ -42,24 +44,19 @@ impl Conversation {
         let typed = self.draft.as_str().trim();
         if let Some(answer) = self.questions.front().and_then(|q| answer(q, typed)) {
             self.draft.clear();
-            return self.answer(answer, now);
+            return self.answer(answer, None, now);
         }
-        let prompt = self.draft.take();
-        self.queue.push_back(prompt);
+        let text = self.draft.take();
+        self.queue.push_back(Prompt { text, call: None });
         self.next(now);
     }
 
     fn escape(&mut self, now: Instant) {
         if let Some(question) = self.questions.front() {
             let answer = permission::rejecting(question).map(Answer::Option);
-            return self.answer(answer.unwrap_or(Answer::Dismissed), now);
+            return self.answer(answer.unwrap_or(Answer::Dismissed), None, now);
         }
-        let Some(turn) = self.turn.as_mut() else {
-            return;
-        };
-        turn.interrupted = true;
-        let effects = self.protocol.interrupt();
-        self.apply(effects, now);
+        self.interrupt(now);
     }
 
     fn control_c(&mut self, now: Instant) {

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use skein_agent::turns::{TurnAnswer, TurnCall, TurnRequest};
 use skein_terminal::Key;
 
 use super::*;
@@ -70,6 +71,31 @@ impl Played {
     fn key(&mut self, key: Key) {
         let acts = self.conversation.key(key, self.now);
         self.tell(acts);
+    }
+
+    fn call(&mut self, id: &str, request: TurnRequest) {
+        let id = id.parse().unwrap();
+        let acts = self.conversation.call(TurnCall { id, request }, self.now);
+        self.tell(acts);
+    }
+
+    fn prompt(&mut self, id: &str, text: &str) {
+        let text = text.to_owned();
+        self.call(id, TurnRequest::Prompt { text });
+    }
+
+    fn choose(&mut self, id: &str, question: &str, option: usize) {
+        let request = TurnRequest::Answer {
+            question: question.parse().unwrap(),
+            answer: TurnAnswer::Choice(option),
+        };
+        self.call(id, request);
+    }
+
+    /// What was journalled of calls.
+    fn of_calls(&self) -> Vec<&str> {
+        let lines = self.out.lines().filter_map(|line| line.strip_prefix("= "));
+        lines.filter(|line| line.contains(r#""call":"#)).collect()
     }
 
     fn play(&mut self, recording: &str) {
@@ -171,6 +197,121 @@ fn l6_a_prompt_is_taken_when_the_program_shows_it_and_not_when_it_is_sent() {
     assert_eq!(played.events(), ["native", "ready", "prompt"]);
 }
 
+const TURN_OVER: &str = r#"{"id":3,"result":{"stopReason":"end_turn"}}"#;
+
+#[test]
+fn l6_a_call_is_accepted_before_it_is_acted_on_and_acted_on_once() {
+    let mut played = acp();
+    played.prompt("a", "do it");
+    let accepted = played.out.find(r#"= accepted {"call":"a"}"#).unwrap();
+    assert!(accepted < played.out.find("session/prompt").unwrap());
+    played.prompt("a", "do it");
+    played.hear(TURN_OVER);
+    played.prompt("a", "do it");
+    assert_eq!(played.out.matches("session/prompt").count(), 1);
+    assert_eq!(
+        played.of_calls(),
+        [
+            r#"accepted {"call":"a"}"#,
+            r#"prompt {"call":"a","text":"do it"}"#,
+            r#"turn-end {"call":"a"}"#,
+        ]
+    );
+    let mut again = acp();
+    again.conversation.remember_calls(["a".to_owned()]);
+    again.prompt("a", "do it");
+    assert_eq!(again.of_calls(), [""; 0]);
+}
+
+#[test]
+fn l6_a_prompt_that_waits_for_its_turn_is_not_accepted_yet() {
+    let mut played = Played::new(Box::new(Acp::new(asks())), asks());
+    played.prompt("a", "do it");
+    played.prompt("b", "and that");
+    assert_eq!(played.of_calls(), [""; 0], "the program is not ready");
+    played.hear(INITIALIZED);
+    played.hear(OPENED);
+    assert_eq!(played.of_calls(), [r#"accepted {"call":"a"}"#]);
+    let acts = played.conversation.stop("stopped", played.now);
+    played.tell(acts);
+    // The program never showed that it had the first, and the second was not given to it.
+    assert_eq!(played.of_calls(), [r#"accepted {"call":"a"}"#]);
+}
+
+#[test]
+fn l6_an_answer_goes_to_the_question_it_names_and_to_no_other() {
+    let mut played = acp();
+    played.prompt("a", "do it");
+    played.hear(&ask(1));
+    played.hear(&ask(2));
+    played.choose("b", "2.q2", 0);
+    played.choose("c", "1.q1", 1);
+    played.choose("d", "1.q1", 0);
+    played.choose("e", "2.q2", 7);
+    played.choose("f", "2.q2", 0);
+    let of_answers: Vec<&str> = played
+        .of_calls()
+        .into_iter()
+        .filter(|line| !line.contains(r#""call":"a""#))
+        .collect();
+    assert_eq!(
+        of_answers,
+        [
+            r#"refused {"call":"b","reason":"the agent asks no question 2.q2"}"#,
+            r#"accepted {"call":"c"}"#,
+            r#"answered {"call":"c","kind":"reject_once","option":1,"question":"1.q1"}"#,
+            r#"refused {"call":"d","reason":"question already answered (1.q1)"}"#,
+            r#"refused {"call":"e","reason":"question 2.q2 does not take this answer: it is none of its options"}"#,
+            r#"accepted {"call":"f"}"#,
+            r#"answered {"call":"f","kind":"allow_once","option":0,"question":"2.q2"}"#,
+        ]
+    );
+}
+
+#[test]
+fn l6_a_question_that_was_answered_at_the_terminal_takes_no_call() {
+    let mut played = acp();
+    played.prompt("a", "do it");
+    played.hear(&ask(1));
+    played.key(Key::Text("1".into()));
+    played.choose("b", "1.q1", 1);
+    played.hear(&ask(2));
+    played.hear(TURN_OVER);
+    played.choose("c", "2.q2", 0);
+    let refused: Vec<&str> = played
+        .of_calls()
+        .into_iter()
+        .filter(|line| line.starts_with("refused"))
+        .collect();
+    assert_eq!(
+        refused,
+        [
+            r#"refused {"call":"b","reason":"question already answered (1.q1)"}"#,
+            r#"refused {"call":"c","reason":"question no longer asked (2.q2)"}"#,
+        ]
+    );
+    let rejected = r#""id":"q1","jsonrpc":"2.0","result":{"outcome":{"optionId":"n""#;
+    assert!(!played.out.contains(rejected), "{}", played.out);
+}
+
+#[test]
+fn an_interrupt_stops_the_turn_and_nothing_when_none_runs() {
+    let mut played = acp();
+    played.call("a", TurnRequest::Interrupt);
+    assert!(!played.out.contains("session/cancel"));
+    played.prompt("b", "do it");
+    played.call("c", TurnRequest::Interrupt);
+    assert!(played.out.contains("session/cancel"));
+    assert_eq!(
+        played.of_calls(),
+        [
+            r#"accepted {"call":"a"}"#,
+            r#"accepted {"call":"b"}"#,
+            r#"accepted {"call":"c"}"#,
+        ]
+    );
+}
+
 #[test]
 fn tokens_of_a_part_of_a_turn_are_not_told_as_those_of_the_turn() {
     for (program, told) in [
@@ -243,7 +384,7 @@ fn options_keep_their_places_whatever_they_are_called() {
     played.hear(
         r#"{"id":"q","method":"session/request_permission","params":{"toolCall":{"title":"\u001b[31mrm\u0007"},"options":[{"optionId":"a","name":"","kind":"allow_once"},{"optionId":"b","name":"N\u001bo","kind":"reject_once"}]}}"#,
     );
-    let asked = r#"= ask {"kinds":["allow_once","reject_once"],"options":["option 1","No"],"text":"rm","wants":"permission"}"#;
+    let asked = r#"= ask {"id":"1.q","kinds":["allow_once","reject_once"],"options":["option 1","No"],"text":"rm","wants":"permission"}"#;
     assert!(played.out.contains(asked), "{}", played.out);
 }
 
@@ -266,11 +407,14 @@ fn an_interrupt_answers_what_is_open_as_the_protocol_wants_it() {
 
 #[test]
 fn a_conversation_that_cannot_be_opened_ends_it_with_the_reason() {
-    let fork = setting(Begin::Fork("s".into()), Permission::Ask);
-    let mut played = Played::new(Box::new(Acp::new(fork.clone())), fork);
-    played.hear(INITIALIZED);
-    assert!(played.out.contains("the program cannot fork conversations"));
     let resume = setting(Begin::Resume("s".into()), Permission::Ask);
+    let mut played = Played::new(Box::new(Acp::new(resume.clone())), resume.clone());
+    played.hear(r#"{"id":1,"result":{"agentCapabilities":{}}}"#);
+    assert!(
+        played
+            .out
+            .contains("the program cannot resume conversations")
+    );
     let mut played = Played::new(Box::new(Codex::new(resume.clone())), resume);
     played.hear(r#"{"id":1,"result":{}}"#);
     played.hear(r#"{"id":2,"error":{"code":-32600,"message":"no rollout found"}}"#);

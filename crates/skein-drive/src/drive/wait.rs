@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGWINCH};
 use signal_hook::low_level::pipe;
 
+use crate::calls::Calls;
 use crate::child::Child;
 use crate::web::Web;
 
@@ -30,6 +31,7 @@ pub(super) struct Signals {
 pub(super) struct Woken {
     pub(super) terminal: bool,
     pub(super) web: bool,
+    pub(super) calls: bool,
     pub(super) stdin: bool,
     pub(super) stdout: bool,
     pub(super) stderr: bool,
@@ -60,6 +62,7 @@ pub(super) fn wait(
     child: &Child,
     signals: &Signals,
     web: Option<&Web>,
+    calls: Option<&Calls>,
     blind: bool,
     deadline: Option<Instant>,
 ) -> Woken {
@@ -73,6 +76,9 @@ pub(super) fn wait(
     }
     if let Some(web) = web {
         sources.push((Source::Web, web.as_fd(), PollFlags::IN));
+    }
+    if let Some(calls) = calls {
+        sources.push((Source::Calls, calls.as_fd(), PollFlags::IN));
     }
     if !blind {
         sources.push((Source::Terminal, stdin.as_fd(), PollFlags::IN));
@@ -111,6 +117,7 @@ pub(super) fn wait(
                 woken.end = Some(*signal);
             }
             Source::Web => woken.web = true,
+            Source::Calls => woken.calls = true,
             Source::Terminal => woken.terminal = true,
             Source::Stdin => woken.stdin = true,
             Source::Stdout => woken.stdout = true,
@@ -126,6 +133,7 @@ enum Source {
     Resize,
     End(usize),
     Web,
+    Calls,
     Terminal,
     Stdin,
     Stdout,

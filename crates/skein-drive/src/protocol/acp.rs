@@ -11,7 +11,9 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::rpc::{Heard, Requests, told};
-use super::{Answer, Choice, Effect, Kind, Over, Protocol, Question, Setting, Ticket, Wants};
+use super::{
+    Answer, Choice, Effect, Kind, Over, Protocol, Question, Setting, Ticket, Wants, id_text,
+};
 use crate::args::{Begin, Permission};
 use crate::protocol::limit;
 use update::{edits, read_update, shows_work, used};
@@ -89,8 +91,6 @@ impl Acp {
             Begin::Resume(id) if can["loadSession"] == true => ("session/load", Some(id)),
             Begin::Resume(id) if offers("resume") => ("session/resume", Some(id)),
             Begin::Resume(_) => return stop("the program cannot resume conversations"),
-            Begin::Fork(id) if offers("fork") => ("session/fork", Some(id)),
-            Begin::Fork(_) => return stop("the program cannot fork conversations"),
         };
         if let Some(id) = id {
             params["sessionId"] = id.into();
@@ -103,7 +103,7 @@ impl Acp {
         let id = match (named, &self.setting.begin) {
             (Some(id), _) => id,
             (None, Begin::Resume(id)) => id.clone(),
-            (None, Begin::New { .. } | Begin::Fork(_)) => {
+            (None, Begin::New { .. }) => {
                 return stop("the program opened a conversation without a name");
             }
         };
@@ -229,6 +229,7 @@ impl Acp {
             .iter()
             .map(|option| text(&option["optionId"]))
             .collect();
+        let request = id_text(&id);
         self.questions.insert(ticket, (id, ids));
         let options = offered
             .iter()
@@ -241,6 +242,7 @@ impl Acp {
         let mut out = self.took();
         out.push(Effect::Ask(Question {
             ticket,
+            request,
             text: question(call),
             options,
             wants: Wants::Permission,

@@ -244,13 +244,14 @@ impl Claude {
             .filter(|f| !f.is_empty());
         if let Some(fields) = form {
             let form = Form::new(asked, fields);
-            out.extend(form.question(ticket));
+            out.extend(form.question(ticket, &form.to.id));
             self.open.insert(ticket, Open::Form(form));
             return out;
         }
         let (kinds, choices) = options(&asked.suggestions);
         out.push(Effect::Ask(Question {
             ticket,
+            request: asked.id.clone(),
             text: title(&name, &asked.input),
             options: choices,
             wants: Wants::Permission,
@@ -339,7 +340,7 @@ impl Protocol for Claude {
             Some(Open::Form(form)) => match form.answer(answer) {
                 Next::Ask(form) => {
                     let ticket = self.ticket();
-                    let out = form.question(ticket).into_iter().collect();
+                    let out = form.question(ticket, &form.to.id).into_iter().collect();
                     self.open.insert(ticket, Open::Form(form));
                     out
                 }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use super::rpc::{Heard, Requests, told};
-use super::{Answer, Effect, Over, Protocol, Resets, Setting, Shown, Ticket, Used, limit};
+use super::{Answer, Effect, Over, Protocol, Resets, Setting, Shown, Ticket, Used, id_text, limit};
 use crate::args::{Begin, Permission};
 use request::Open;
 
@@ -78,7 +78,6 @@ impl Codex {
         let (method, thread) = match &self.setting.begin {
             Begin::New { .. } => ("thread/start", None),
             Begin::Resume(id) => ("thread/resume", Some(id)),
-            Begin::Fork(id) => ("thread/fork", Some(id)),
         };
         if let Some(id) = thread {
             params["threadId"] = id.as_str().into();
@@ -294,7 +293,8 @@ impl Protocol for Codex {
             request::Next::Ask(form) => {
                 self.tickets += 1;
                 let ticket = Ticket(self.tickets);
-                let out = form.question(ticket).into_iter().collect();
+                let request = id_text(&form.to);
+                let out = form.question(ticket, &request).into_iter().collect();
                 self.open.insert(ticket, Open::Form(form));
                 out
             }

@@ -67,7 +67,6 @@ impl OpenCode {
                 post("open", "/api/session".into(), json!({"id": id}))
             }
             Begin::Resume(id) => get("open", format!("/session/{id}")),
-            Begin::Fork(id) => post("open", format!("/session/{id}/fork"), json!({})),
         }]
     }
 
@@ -103,7 +102,7 @@ impl OpenCode {
         let mut out = vec![Effect::Native(id.clone())];
         match self.setting.begin {
             Begin::New { .. } => out.push(Effect::Ready),
-            Begin::Resume(_) | Begin::Fork(_) => {
+            Begin::Resume(_) => {
                 out.push(get("history", format!("/session/{id}/message")));
             }
         }
@@ -207,6 +206,7 @@ impl OpenCode {
         };
         vec![Effect::Ask(Question {
             ticket,
+            request: id.to_owned(),
             text: part::question(told),
             options: vec![
                 option("Allow once", Kind::AllowOnce),
@@ -241,7 +241,7 @@ impl OpenCode {
 
     fn ask(&mut self, form: Form<String>) -> Vec<Effect> {
         let ticket = self.ticket();
-        let out = form.question(ticket).into_iter().collect();
+        let out = form.question(ticket, &form.to).into_iter().collect();
         self.open.insert(ticket, Open::Form(form));
         out
     }

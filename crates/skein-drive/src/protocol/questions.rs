@@ -40,7 +40,7 @@ impl<T> Form<T> {
     }
 
     /// The question that is to be asked now, if there is one left.
-    pub(super) fn question(&self, ticket: Ticket) -> Option<Effect> {
+    pub(super) fn question(&self, ticket: Ticket, request: &str) -> Option<Effect> {
         let field = self.fields.get(self.answers.len())?;
         let option = |name: &String| Choice {
             name: name.clone(),
@@ -48,6 +48,7 @@ impl<T> Form<T> {
         };
         Some(Effect::Ask(Question {
             ticket,
+            request: request.to_owned(),
             text: field.text.clone(),
             options: field.options.iter().map(option).collect(),
             wants: match field.options.is_empty() {

@@ -22,7 +22,7 @@ fn main() {
         let (id, params) = (&message["id"], &message["params"]);
         match message["method"].as_str() {
             Some("initialize") => {
-                let can = json!({"loadSession": true, "sessionCapabilities": {"fork": {}}});
+                let can = json!({"loadSession": true});
                 reply(id, &json!({"protocolVersion": 1, "agentCapabilities": can}));
             }
             Some("session/new") => reply(id, &json!({"sessionId": "fake-1"})),

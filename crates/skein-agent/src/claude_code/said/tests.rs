@@ -15,7 +15,9 @@ fn prompt(uuid: &str, parent: &str) -> String {
 /// What a reader tells, in short.
 fn read(lines: &[String]) -> Vec<String> {
     let mut said = Said::default();
-    let told = lines.iter().flat_map(|l| said.line(l, Usage::default()));
+    let told = lines
+        .iter()
+        .flat_map(|l| said.line(l, TokenUsage::default()));
     told.map(|reading| match reading {
         Reading::Said(message) => format!("{:?} {}", message.role, message.id),
         Reading::Rewound { to } => format!("back to {to}"),
@@ -117,7 +119,7 @@ fn what_is_not_said_by_anybody_is_left_out() {
 fn pictures_are_kept_by_reference() {
     let content = r#"[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"aGVsbG8="}},{"type":"text","text":"look"}]"#;
     let mut said = Said::default();
-    let told = said.line(&line("user", "u1", "null", content), Usage::default());
+    let told = said.line(&line("user", "u1", "null", content), TokenUsage::default());
     let [Reading::Said(message)] = &told[..] else {
         panic!("{told:?}")
     };

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::item::command;
 use crate::protocol::questions::{self, Field, Form};
-use crate::protocol::{Answer, Choice, Effect, Kind, Question, Ticket, Wants};
+use crate::protocol::{Answer, Choice, Effect, Kind, Question, Ticket, Wants, id_text};
 
 /// A question that is not answered yet.
 #[derive(Debug)]
@@ -101,7 +101,7 @@ pub(super) fn read(
         "item/permissions/requestApproval" => Some(permissions(ticket, id, params, reason)),
         "item/tool/requestUserInput" => {
             let form = Form::new(id.clone(), fields(params));
-            let question = form.question(ticket)?;
+            let question = form.question(ticket, &id_text(id))?;
             Some((Open::Form(form), question))
         }
         _ => None,
@@ -199,6 +199,7 @@ fn choice(
 ) -> (Open, Effect) {
     let question = Question {
         ticket,
+        request: id_text(id),
         text,
         options,
         wants: Wants::Permission,

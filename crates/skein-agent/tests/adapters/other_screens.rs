@@ -1,12 +1,7 @@
 //! What the recorded screens of Codex, OpenCode and aider mean.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
-
-#[path = "common/recorded.rs"]
-mod recorded;
-
-use recorded::{Asking, AtWork, check_all_are_read, check_asking, check_at_work, look};
-use skein_agent::{Agent, Aider, Codex, OpenCode, Reply, Wanted};
+use crate::recorded::{Asking, AtWork, check_all_are_read, check_asking, check_at_work, look};
+use skein_agent::{Agent, Aider, AnswerTarget, Codex, OpenCode, Reply};
 use skein_domain::Activity::{Active, Blocked, Ready};
 use skein_domain::OptionKind::{self, AllowAlways, AllowOnce, Other, RejectOnce};
 
@@ -52,7 +47,7 @@ fn l6_screens_of_codex_say_what_people_see() {
         (
             "permission",
             "permission",
-            Wanted::Permission,
+            AnswerTarget::Permission,
             "Would you like to run the following command? Reason: The script asks for it. $ touch b",
             &[
                 "Yes, proceed",
@@ -63,7 +58,7 @@ fn l6_screens_of_codex_say_what_people_see() {
         (
             "trust",
             "trust",
-            Wanted::Permission,
+            AnswerTarget::Permission,
             "Trust this folder? Codex can read, edit, and run files here, subject to your permission settings. \
              Folder settings can run code automatically, even without a model request. Continue only if you trust \
              these files. Your trust decision will be saved.",
@@ -72,7 +67,7 @@ fn l6_screens_of_codex_say_what_people_see() {
         (
             "hooks",
             "hooks",
-            Wanted::Permission,
+            AnswerTarget::Permission,
             "8 hooks are new or changed. Hooks can run outside the sandbox after you trust them.",
             &[
                 "Review hooks",
@@ -83,7 +78,7 @@ fn l6_screens_of_codex_say_what_people_see() {
         (
             "login",
             "login",
-            Wanted::Permission,
+            AnswerTarget::Permission,
             "Choose how you want to use Codex.",
             &[
                 "Sign in with ChatGPT",
@@ -95,7 +90,7 @@ fn l6_screens_of_codex_say_what_people_see() {
         (
             "choice",
             "choice",
-            Wanted::Permission,
+            AnswerTarget::Permission,
             "Switch to gpt-6-luna for lower credit usage?",
             &[
                 "Switch to gpt-6-luna",
@@ -145,7 +140,7 @@ fn l6_screens_of_opencode_say_what_people_see() {
     ];
     let may = |name, text| -> Asking {
         let options = &["Allow once", "Allow always", "Reject"];
-        (name, "permission", Wanted::Permission, text, options)
+        (name, "permission", AnswerTarget::Permission, text, options)
     };
     let command = "Permission required # Shell command $ touch ocb";
     let asking = [
@@ -158,14 +153,14 @@ fn l6_screens_of_opencode_say_what_people_see() {
         (
             "always",
             "always",
-            Wanted::Permission,
+            AnswerTarget::Permission,
             "Always allow This will allow the following patterns until OpenCode is restarted - touch *",
             &["Confirm", "Cancel"],
         ),
         (
             "question",
             "question",
-            Wanted::Choice,
+            AnswerTarget::Choice,
             "which?",
             &["red", "blue", "Type your own answer"],
         ),
@@ -196,7 +191,7 @@ fn l6_screens_of_aider_say_what_people_see() {
     let asking: [Asking; 1] = [(
         "confirm",
         "confirm",
-        Wanted::Permission,
+        AnswerTarget::Permission,
         "Create new file? g.txt",
         &["Yes", "No"],
     )];

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
-use skein_agent::{Agent, Draft, Picture, Reading, Resets, Wanted};
+use skein_agent::{Agent, AnswerTarget, Draft, QuotaReset, Reading, ScreenView};
 use skein_domain::{Activity, Question};
 
 /// What is read from a screen: the rule with its detail, what is asked, the input box.
@@ -12,9 +12,9 @@ use skein_domain::{Activity, Question};
 pub(crate) struct Seen {
     pub(crate) activity: Option<(Activity, String, Option<String>)>,
     pub(crate) question: Option<Question>,
-    pub(crate) wants: Option<Wanted>,
+    pub(crate) wants: Option<AnswerTarget>,
     /// Whether it is a limit, and until when if it says so.
-    pub(crate) limited: Option<Option<Resets>>,
+    pub(crate) limited: Option<Option<QuotaReset>>,
     pub(crate) draft: Draft,
 }
 
@@ -35,7 +35,7 @@ pub(crate) fn look_at(agent: &dyn Agent, name: &str, text: &str) -> Seen {
     let rows: Vec<String> = text.lines().map(str::to_owned).collect();
     // All of them leave the cursor in the last row that holds text, or say nothing by it.
     let last = rows.iter().rposition(|row| !row.is_empty()).unwrap();
-    let picture = Picture {
+    let picture = ScreenView {
         rows: &rows,
         cursor: (u16::try_from(last).unwrap(), 0),
         title: None,
@@ -93,7 +93,7 @@ pub(crate) fn check_at_work(agent: &dyn Agent, screens: &[AtWork]) {
 pub(crate) type Asking = (
     &'static str,
     &'static str,
-    Wanted,
+    AnswerTarget,
     &'static str,
     &'static [&'static str],
 );

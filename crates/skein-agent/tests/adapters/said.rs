@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use skein_agent::{Agent, Aider, ClaudeCode, Codex, Gemini, Reader, Reading, Scripted};
-use skein_transcript::{Block, Message, Role};
+use skein_transcript::{Block, Message, MessageRole};
 
-const CLAUDE: &str = include_str!("recorded/claude.jsonl");
-const CODEX: &str = include_str!("recorded/codex.jsonl");
-const GEMINI: &str = include_str!("recorded/gemini.jsonl");
-const AIDER: &str = include_str!("recorded/aider.md");
+const CLAUDE: &str = include_str!("../recorded/claude.jsonl");
+const CODEX: &str = include_str!("../recorded/codex.jsonl");
+const GEMINI: &str = include_str!("../recorded/gemini.jsonl");
+const AIDER: &str = include_str!("../recorded/aider.md");
 
 fn reader(agent: &dyn Agent, kind: &str) -> Box<dyn Reader> {
     agent.reader(kind, None)
@@ -173,7 +173,7 @@ fn l10_ids_are_unique_and_the_same_when_read_again() {
         let ids: BTreeSet<_> = told.iter().map(|m| m.id.clone()).collect();
         assert_eq!(ids.len(), told.len(), "{name}");
         assert_eq!(messages(fresh().read(&text)), told, "{name}");
-        assert!(told.iter().any(|m| m.role == Role::User), "{name}");
+        assert!(told.iter().any(|m| m.role == MessageRole::User), "{name}");
     }
 }
 

@@ -1,11 +1,12 @@
 //! What rules read from recorded screens.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
-
 use std::fs;
 use std::path::PathBuf;
 
-use skein_agent::{Agent, Draft, Picture, Reading, Reply, Resets, Rules, Scripted, Wanted};
+use skein_agent::rules::{NearestRow, RuleTrial, UnmetCondition};
+use skein_agent::{
+    Agent, AnswerTarget, Draft, QuotaReset, Reading, Reply, Rules, ScreenView, Scripted,
+};
 use skein_domain::{Activity, OptionKind, Question, Usage};
 
 fn folder() -> PathBuf {
@@ -23,9 +24,9 @@ fn sample() -> Rules {
 }
 
 /// The cursor in the last row that holds text.
-fn picture(rows: &[String]) -> Picture<'_> {
+fn picture(rows: &[String]) -> ScreenView<'_> {
     let last = rows.iter().rposition(|row| !row.trim().is_empty());
-    Picture {
+    ScreenView {
         rows,
         cursor: (u16::try_from(last.unwrap_or(0)).unwrap(), 0),
         title: None,
@@ -45,6 +46,7 @@ fn question(text: &str, options: &[&str]) -> Question {
         text: text.parse().unwrap(),
         options: options.iter().map(|o| o.parse().unwrap()).collect(),
         kinds: vec![],
+        id: None,
     }
 }
 
@@ -86,13 +88,14 @@ fn samples_say_what_people_see() {
             "permission",
             vec![
                 does(Activity::WaitingInput, "permission", None),
-                Reading::Wants(Wanted::Permission),
+                Reading::Wants(AnswerTarget::Permission),
                 Reading::Asks(Question {
                     kinds: vec![
                         OptionKind::AllowOnce,
                         OptionKind::AllowAlways,
                         OptionKind::RejectOnce,
                     ],
+                    id: None,
                     ..question("Do you want to proceed?", &permission)
                 }),
             ],
@@ -102,7 +105,7 @@ fn samples_say_what_people_see() {
             "yes-no",
             vec![
                 does(Activity::WaitingInput, "yes or no", None),
-                Reading::Wants(Wanted::Choice),
+                Reading::Wants(AnswerTarget::Choice),
                 Reading::Asks(question("Add src/lib.rs to the chat?", &["Yes", "No"])),
             ],
             Draft::Unseen,
@@ -112,7 +115,7 @@ fn samples_say_what_people_see() {
             vec![
                 does(Activity::Blocked, "limit", Some(limit)),
                 Reading::Limited {
-                    resets: Some(Resets::In { seconds }),
+                    resets: Some(QuotaReset::In { seconds }),
                 },
             ],
             Draft::Empty,
@@ -187,10 +190,7 @@ fn l13_mistakes_in_rules_are_named() {
             "[[rule]]\nname = 'a'\nsays = 'unknown'\nall = ['x']",
             "says",
         ),
-        (
-            "[[rule]]\nname = 'a'\nsays = 'ready'",
-            "something to look for",
-        ),
+        ("[[rule]]\nname = 'a'\nsays = 'ready'", "needs a pattern"),
         (&format!("{rule}{rule}"), "two rules are named `a`"),
         (&format!("{rule}in = 'bottom 0'"), "r.rule[1].in"),
         // Nobody reads titles, so nobody is told that a rule could.
@@ -233,10 +233,130 @@ fn a_permission_is_rejected_by_its_own_key_where_there_is_one() {
     let rules = Rules::parse("r", "[answer]\nby = 'number'\nreject = 'esc'").unwrap();
     let asked = Question {
         kinds: vec![OptionKind::AllowOnce, OptionKind::RejectOnce],
+        id: None,
         ..question("go on?", &["Yes", "No"])
     };
     let answer = |option| rules.answer(&asked, Some(option), &"x".parse().unwrap());
     assert_eq!(answer(0), Reply::Keys(b"1".to_vec()));
     assert_eq!(answer(1), Reply::Keys(b"\x1b".to_vec()));
     assert!(Rules::parse("r", "[answer]\nreject = 'hyper'").is_err());
+}
+
+/// Rules with one rule `prompt` for `ready` in the row of the cursor, and a box that begins with the same.
+fn rules_for(condition: &str, prompt: &str) -> Rules {
+    let text = format!(
+        "[[rule]]\nname = 'prompt'\nsays = 'ready'\nin = 'cursor'\n{condition}\n[box]\nin = 'cursor'\nprompt = '{prompt}'"
+    );
+    Rules::parse("rules", &text).unwrap()
+}
+
+#[test]
+fn blanks_at_the_end_of_a_pattern_fit_as_a_terminal_shows_them() {
+    // What the program printed; the runtime gives rows without the blanks at their end.
+    for (printed, pattern, fits) in [
+        ("> ", "{ regex = '^> ' }", true),
+        ("> ", "{ regex = '^> $' }", true),
+        ("> ", "{ regex = '^>\\s$' }", true),
+        ("> ", "{ regex = '^>$' }", true),
+        ("> ", "{ regex = '^>' }", true),
+        ("> ", "'> '", true),
+        (">", "{ regex = '^> ' }", true),
+        (">>> ", "{ regex = '>>> $' }", true),
+        ("日本 > ", "{ regex = '^日本 > $' }", true),
+        ("> ls", "{ regex = '^> $' }", false),
+        ("> ls", "'>  '", false),
+        ("", "{ regex = '^ ' }", false),
+        ("", "{ regex = '^$' }", true),
+        ("done", "{ regex = '^ +done' }", false),
+    ] {
+        let rules = rules_for(&format!("all = [{pattern}]"), "^> ");
+        let rows = [
+            "older".to_owned(),
+            printed.trim_end().to_owned(),
+            String::new(),
+        ];
+        let column = unicode_width::UnicodeWidthStr::width(printed);
+        let picture = ScreenView {
+            rows: &rows,
+            cursor: (1, u16::try_from(column).unwrap()),
+            title: None,
+        };
+        let expected = fits.then(|| does(Activity::Ready, "prompt", None));
+        let read = rules.read(picture);
+        assert_eq!(read, Vec::from_iter(expected), "{printed:?} {pattern}");
+        let trials = rules.explain(picture);
+        assert_eq!(trials[0].fits(), fits, "{printed:?} {pattern}: {trials:?}");
+    }
+    for (printed, draft) in [
+        ("> ", Draft::Empty),
+        ("> ls", Draft::Holds("ls".into())),
+        ("$ ", Draft::Unseen),
+    ] {
+        let rows = [printed.trim_end().to_owned()];
+        let rules = rules_for("all = ['x']", "^> ");
+        assert_eq!(rules.draft(picture(&rows)), draft, "{printed:?}");
+    }
+}
+
+#[test]
+fn a_rule_that_does_not_fit_names_its_nearest_miss() {
+    let text = r#"
+        [[rule]]
+        name = "permission"
+        says = "question"
+        in = "bottom 2"
+        all = ["Do you want to proceed?"]
+        any = ["Esc to cancel", { regex = '^❯ \d\.' }]
+
+        [[rule]]
+        name = "prompt"
+        says = "ready"
+        in = "cursor"
+        all = [{ regex = '^>> $' }, { regex = '^\$' }]
+        not = ["> "]
+
+        [[rule]]
+        name = "busy"
+        says = "active"
+        all = ["Do you"]
+    "#;
+    let rules = Rules::parse("rules", text).unwrap();
+    let rows = ["Do you like tea?", "❯ none", ">"].map(str::to_owned);
+    let row = |number: usize, part: &str| {
+        Some(NearestRow {
+            number,
+            text: rows[number - 1].clone(),
+            part: part.to_owned(),
+        })
+    };
+    let miss = |condition, pattern: &str, row| UnmetCondition {
+        condition,
+        pattern: pattern.to_owned(),
+        row,
+    };
+    let trial = |rule: &str, says, region: &str, rows, misses| RuleTrial {
+        rule: rule.to_owned(),
+        says,
+        region: region.to_owned(),
+        rows: Some(rows),
+        misses,
+    };
+    let permission = vec![
+        miss("all", "Do you want to proceed?", None),
+        miss("any", "Esc to cancel", None),
+        miss("any", r"^❯ \d\.", row(2, "^❯ ")),
+    ];
+    let prompt = vec![
+        miss("all", "^>> $", row(3, "^>")),
+        miss("all", r"^\$", None),
+        miss("not", "> ", row(3, "> ")),
+    ];
+    assert_eq!(
+        rules.explain(picture(&rows)),
+        [
+            trial("permission", "question", "bottom 2", (2, 3), permission),
+            trial("prompt", "ready", "cursor", (3, 3), prompt),
+            trial("busy", "active", "any", (1, 3), vec![]),
+        ]
+    );
 }

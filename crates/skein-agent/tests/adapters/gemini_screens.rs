@@ -1,14 +1,9 @@
 //! What the recorded screens of Gemini CLI mean.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
-
-#[path = "common/recorded.rs"]
-mod recorded;
-
-use recorded::{
+use crate::recorded::{
     Asking, AtWork, check_all_are_read, check_asking, check_at_work, look, look_at, recorded,
 };
-use skein_agent::{Agent, Draft, Gemini, Reply, Resets, Wanted};
+use skein_agent::{Agent, AnswerTarget, Draft, Gemini, QuotaReset, Reply};
 use skein_domain::{Activity, OptionKind};
 
 const AT_WORK: &[AtWork] = &[
@@ -41,7 +36,7 @@ const ASKING: &[Asking] = &[
     (
         "permission",
         "permission",
-        Wanted::Permission,
+        AnswerTarget::Permission,
         "Shell: touch ga",
         &[
             "Allow once",
@@ -52,7 +47,7 @@ const ASKING: &[Asking] = &[
     (
         "permission-write",
         "permission",
-        Wanted::Permission,
+        AnswerTarget::Permission,
         "WriteFile: Writing to gb.txt",
         &[
             "Allow once",
@@ -64,14 +59,14 @@ const ASKING: &[Asking] = &[
     (
         "question",
         "question",
-        Wanted::Choice,
+        AnswerTarget::Choice,
         "which colour",
         &["red", "blue", "Enter a custom value"],
     ),
     (
         "trust",
         "trust",
-        Wanted::Permission,
+        AnswerTarget::Permission,
         "Do you trust the files in this folder?",
         &[
             "Trust folder (repo)",
@@ -82,7 +77,7 @@ const ASKING: &[Asking] = &[
     (
         "login",
         "login",
-        Wanted::Permission,
+        AnswerTarget::Permission,
         "How would you like to authenticate for this project?",
         &[],
     ),
@@ -104,7 +99,7 @@ fn a_limit_blocks_and_says_until_when() {
     let detail = Some("Access resets at 4:49 AM UTC.".to_owned());
     let expected = Some((Activity::Blocked, "limit".to_owned(), detail));
     assert_eq!(seen.activity, expected);
-    let said = Resets::Said("resets at 4:49 AM UTC".into());
+    let said = QuotaReset::Said("resets at 4:49 AM UTC".into());
     assert_eq!(seen.limited, Some(Some(said)));
     assert_eq!(seen.draft, Draft::Unseen, "it is a dialog");
 }

@@ -1,14 +1,15 @@
-//! What every implementation of [`crate::agent::Agent`] must hold, as one suite.
+//! The suite that every [`Agent`] passes. It owns the list of its cases, so no adapter can omit one.
 //!
-//! `agent_conformance!(fresh)` makes one test per case; `fresh` is a function that gives a [`Subject`]. The
-//! suite owns the list of cases, so no implementation can leave one out.
+//! `agent_conformance!(fresh)` makes one test per case; `fresh` is a function that returns a [`Subject`].
+//!
+//! Not here: anything that product code uses. Other crates have this one as a dev-dependency only.
 
 pub mod cases;
 mod stub;
 
 use std::sync::Arc;
 
-use crate::agent::{Agent, Order};
+use skein_agent::{Agent, LaunchRequest};
 
 /// An implementation under test.
 pub struct Subject {
@@ -17,7 +18,7 @@ pub struct Subject {
     /// down its arguments and its standard input; `Order::skein` is such a program too.
     pub program: &'static str,
     /// Leaves behind in `Order::private` what a first run would have left, so that it can be resumed.
-    pub first_run: fn(&Order),
+    pub first_run: fn(&LaunchRequest),
 }
 
 impl std::fmt::Debug for Subject {
@@ -41,7 +42,6 @@ macro_rules! agent_conformance {
             a_prompt_too_long_for_an_argument_goes_another_way,
             resume_works_exactly_when_it_is_declared,
             l5_a_resume_needs_its_private_folder_exactly_when_it_is_declared,
-            fork_works_exactly_when_it_is_declared,
             protocols_are_spoken_exactly_when_declared,
             the_same_order_gives_the_same_start,
             keys_are_never_empty,
@@ -55,7 +55,7 @@ macro_rules! agent_conformance {
         $(
             #[test]
             fn $case() {
-                $crate::conformance::cases::$case(&$fresh());
+                $crate::cases::$case(&$fresh());
             }
         )+
     };

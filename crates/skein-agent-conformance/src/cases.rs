@@ -8,13 +8,13 @@ use std::path::Component;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use skein_domain::{NativeId, PromptVia, Question, Reason, Via};
+use skein_domain::{PromptVia, Question, Reason, Via};
 
-use super::Subject;
-use super::stub::Place;
-use crate::agent::{Draft, Picture, Reading, Reply, Start};
-use crate::error::Error;
-use crate::launch::LONGEST_ARGUMENT;
+use crate::Subject;
+use crate::stub::Place;
+use skein_agent::agent::{Draft, Reading, Reply, ScreenView, Start};
+use skein_agent::error::Error;
+use skein_agent::launch::LONGEST_ARGUMENT;
 
 /// Prompts that would do harm in a shell, or be something else than a prompt.
 fn hostile() -> Vec<String> {
@@ -213,22 +213,6 @@ pub fn l5_a_resume_needs_its_private_folder_exactly_when_it_is_declared(subject:
     );
 }
 
-pub fn fork_works_exactly_when_it_is_declared(subject: &Subject) {
-    let place = Place::new(subject);
-    let order = place.order("hello", None);
-    let from: NativeId = "conv-1".parse().unwrap();
-    match subject.agent.fork(&order, &from) {
-        Ok(start) => {
-            assert!(subject.agent.abilities().fork);
-            assert_ne!(start.native, Some(from), "the copy has a name of its own");
-        }
-        Err(error) => {
-            assert!(!subject.agent.abilities().fork, "{error}");
-            assert!(matches!(error, Error::CannotFork { .. }), "{error}");
-        }
-    }
-}
-
 pub fn protocols_are_spoken_exactly_when_declared(subject: &Subject) {
     let place = Place::new(subject);
     let order = place.order("hello", None);
@@ -272,6 +256,7 @@ fn question(options: &[&str]) -> Question {
         text: "which?".parse().unwrap(),
         options: options.iter().map(|o| o.parse().unwrap()).collect(),
         kinds: vec![],
+        id: None,
     }
 }
 
@@ -317,7 +302,7 @@ pub fn l13_no_screen_makes_it_panic(subject: &Subject) {
     });
     runner
         .run(&pictures, |(rows, cursor, title)| {
-            let picture = Picture {
+            let picture = ScreenView {
                 rows: &rows,
                 cursor,
                 title: title.as_deref(),
@@ -335,7 +320,7 @@ pub fn l13_no_screen_makes_it_panic(subject: &Subject) {
         .unwrap();
     if !subject.agent.abilities().screens {
         let rows = vec!["> hello".to_owned(), "[ready]".to_owned()];
-        let picture = Picture {
+        let picture = ScreenView {
             rows: &rows,
             cursor: (0, 0),
             title: None,

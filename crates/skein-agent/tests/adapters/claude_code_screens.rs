@@ -1,14 +1,9 @@
 //! What the recorded screens of Claude Code mean.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
-
-#[path = "common/recorded.rs"]
-mod recorded;
-
-use recorded::{
+use crate::recorded::{
     Asking, AtWork, check_all_are_read, check_asking, check_at_work, look, look_at, recorded,
 };
-use skein_agent::{Agent, ClaudeCode, Reply, Resets, Wanted};
+use skein_agent::{Agent, AnswerTarget, ClaudeCode, QuotaReset, Reply};
 use skein_domain::{Activity, OptionKind};
 
 const AT_WORK: &[AtWork] = &[
@@ -57,7 +52,7 @@ const ASKING: &[Asking] = &[
     (
         "permission",
         "permission",
-        Wanted::Permission,
+        AnswerTarget::Permission,
         "Bash: touch a",
         &[
             "Yes",
@@ -69,7 +64,7 @@ const ASKING: &[Asking] = &[
     (
         "permission-2.1.197",
         "permission",
-        Wanted::Permission,
+        AnswerTarget::Permission,
         "Bash: touch a ⏎ Runs a scripted command",
         &[
             "Yes",
@@ -80,7 +75,7 @@ const ASKING: &[Asking] = &[
     (
         "permission-write",
         "permission",
-        Wanted::Permission,
+        AnswerTarget::Permission,
         "Do you want to create b.txt?",
         &[
             "Yes",
@@ -91,7 +86,7 @@ const ASKING: &[Asking] = &[
     (
         "permission-beside-pane",
         "permission",
-        Wanted::Permission,
+        AnswerTarget::Permission,
         "Do you want to create b.txt?",
         &[
             "Yes",
@@ -102,7 +97,7 @@ const ASKING: &[Asking] = &[
     (
         "command-beside-pane",
         "permission",
-        Wanted::Permission,
+        AnswerTarget::Permission,
         "Bash: touch c",
         &[
             "Yes",
@@ -114,42 +109,42 @@ const ASKING: &[Asking] = &[
     (
         "question",
         "question",
-        Wanted::Choice,
+        AnswerTarget::Choice,
         "which colour?",
         &["red", "blue", "Type something.", "Chat about this"],
     ),
     (
         "trust",
         "trust",
-        Wanted::Permission,
+        AnswerTarget::Permission,
         "Is this a project you created or one you trust?",
         &["No, exit", "Yes, I trust this folder"],
     ),
     (
         "api-key",
         "api key",
-        Wanted::Permission,
+        AnswerTarget::Permission,
         "Do you want to use this API key?",
         &["Yes", "No (recommended)"],
     ),
     (
         "bypass-warning",
         "bypass warning",
-        Wanted::Permission,
+        AnswerTarget::Permission,
         "Claude Code running in Bypass Permissions mode",
         &["No, exit", "Yes, I accept"],
     ),
     (
         "first-run",
         "first run",
-        Wanted::Permission,
+        AnswerTarget::Permission,
         "Choose the text style that looks best with your terminal",
         &[],
     ),
     (
         "login-method",
         "first run",
-        Wanted::Permission,
+        AnswerTarget::Permission,
         "Select login method:",
         &[],
     ),
@@ -188,7 +183,7 @@ fn options_mean_yes_and_no_and_are_chosen_by_their_keys() {
 
 #[test]
 fn a_limit_says_until_when() {
-    let said = Resets::Said("resets 4:30am".into());
+    let said = QuotaReset::Said("resets 4:30am".into());
     assert_eq!(look(&ClaudeCode::new(), "limit").limited, Some(Some(said)));
 }
 

@@ -10,25 +10,25 @@ use std::process::{Command, Stdio};
 use skein_domain::{LaunchSettings, Message, PromptVia};
 use tempfile::TempDir;
 
-use super::Subject;
-use crate::agent::{Order, Start};
+use crate::Subject;
+use skein_agent::agent::{LaunchRequest, Start};
 
 /// Linked, not written: a file just written may still be open for writing in a process another test
 /// started, and could not be run then.
 const STUB: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/data/stub.sh");
 
-pub(super) struct Place {
+pub(crate) struct Place {
     folder: TempDir,
 }
 
 /// What a program saw.
-pub(super) struct Saw {
-    pub(super) args: Vec<Vec<u8>>,
-    pub(super) input: Vec<u8>,
+pub(crate) struct Saw {
+    pub(crate) args: Vec<Vec<u8>>,
+    pub(crate) input: Vec<u8>,
 }
 
 impl Place {
-    pub(super) fn new(subject: &Subject) -> Self {
+    pub(crate) fn new(subject: &Subject) -> Self {
         let place = Self {
             folder: TempDir::new().unwrap(),
         };
@@ -42,16 +42,16 @@ impl Place {
         place
     }
 
-    pub(super) fn at(&self, name: &str) -> PathBuf {
+    pub(crate) fn at(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    pub(super) fn path(&self) -> String {
+    pub(crate) fn path(&self) -> String {
         format!("{}:/usr/local/bin:/usr/bin:/bin", self.at("bin").display())
     }
 
-    pub(super) fn order(&self, task: &str, via: Option<PromptVia>) -> Order {
-        Order {
+    pub(crate) fn order(&self, task: &str, via: Option<PromptVia>) -> LaunchRequest {
+        LaunchRequest {
             session: "api-7".parse().unwrap(),
             run: 1,
             task: task.parse::<Message>().unwrap(),
@@ -69,7 +69,7 @@ impl Place {
     }
 
     /// Starts it as a runtime would, and waits for its end.
-    pub(super) fn run(&self, start: &Start) -> Saw {
+    pub(crate) fn run(&self, start: &Start) -> Saw {
         for (file, content) in &start.files {
             let file = self.at("private").join(file);
             fs::create_dir_all(file.parent().unwrap()).unwrap();

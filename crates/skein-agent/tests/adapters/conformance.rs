@@ -1,24 +1,23 @@
 //! The agents of this crate hold what every agent must hold.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
-
 use std::path::Path;
 use std::sync::Arc;
 
-use skein_agent::conformance::Subject;
 use skein_agent::{
-    Agent, AgentSettings, Aider, ClaudeCode, Codex, Custom, Gemini, OpenCode, Order, Scripted,
+    Agent, AgentSettings, Aider, ClaudeCode, Codex, Custom, Gemini, LaunchRequest, OpenCode,
+    Scripted,
 };
+use skein_agent_conformance::Subject;
 
 fn custom(settings: &str) -> Arc<dyn Agent> {
     let settings: AgentSettings = toml::from_str(settings).unwrap();
     Arc::new(Custom::configured("stub".parse().unwrap(), settings, Path::new("/")).unwrap())
 }
 
-fn nothing(_order: &Order) {}
+fn nothing(_order: &LaunchRequest) {}
 
 /// What a first run of the scripted program leaves.
-fn conversation(order: &Order) {
+fn conversation(order: &LaunchRequest) {
     let native = Scripted::new().start(order).unwrap().native.unwrap();
     let line = format!("{{\"native\":\"{native}\"}}\n");
     std::fs::write(order.private.join("conversation.jsonl"), line).unwrap();
@@ -34,7 +33,7 @@ mod scripted {
             first_run: conversation,
         }
     }
-    skein_agent::agent_conformance!(fresh);
+    skein_agent_conformance::agent_conformance!(fresh);
 }
 
 mod scripted_with_hooks {
@@ -47,7 +46,7 @@ mod scripted_with_hooks {
             first_run: conversation,
         }
     }
-    skein_agent::agent_conformance!(fresh);
+    skein_agent_conformance::agent_conformance!(fresh);
 }
 
 mod a_bare_command {
@@ -60,7 +59,7 @@ mod a_bare_command {
             first_run: nothing,
         }
     }
-    skein_agent::agent_conformance!(fresh);
+    skein_agent_conformance::agent_conformance!(fresh);
 }
 
 mod a_command_with_everything {
@@ -93,7 +92,7 @@ mod a_command_with_everything {
             first_run: nothing,
         }
     }
-    skein_agent::agent_conformance!(fresh);
+    skein_agent_conformance::agent_conformance!(fresh);
 }
 
 mod a_shell_line {
@@ -108,14 +107,14 @@ mod a_shell_line {
             first_run: nothing,
         }
     }
-    skein_agent::agent_conformance!(fresh);
+    skein_agent_conformance::agent_conformance!(fresh);
 }
 
 mod claude_code {
     use super::*;
 
     /// The transcript of a first run.
-    fn transcript(order: &Order) {
+    fn transcript(order: &LaunchRequest) {
         let native = ClaudeCode::new().start(order).unwrap().native.unwrap();
         let home = Path::new(&order.env["HOME"]);
         let folder = home.join(".claude/projects/-work");
@@ -131,7 +130,7 @@ mod claude_code {
             first_run: transcript,
         }
     }
-    skein_agent::agent_conformance!(fresh);
+    skein_agent_conformance::agent_conformance!(fresh);
 }
 
 mod codex {
@@ -144,14 +143,14 @@ mod codex {
             first_run: nothing,
         }
     }
-    skein_agent::agent_conformance!(fresh);
+    skein_agent_conformance::agent_conformance!(fresh);
 }
 
 mod gemini {
     use super::*;
 
     /// The chat of a first run.
-    fn chat(order: &Order) {
+    fn chat(order: &LaunchRequest) {
         let native = Gemini::new().start(order).unwrap().native.unwrap();
         let folder = Path::new(&order.env["HOME"]).join(".gemini/tmp/api/chats");
         std::fs::create_dir_all(&folder).unwrap();
@@ -167,7 +166,7 @@ mod gemini {
             first_run: chat,
         }
     }
-    skein_agent::agent_conformance!(fresh);
+    skein_agent_conformance::agent_conformance!(fresh);
 }
 
 mod opencode {
@@ -180,11 +179,11 @@ mod opencode {
             first_run: nothing,
         }
     }
-    skein_agent::agent_conformance!(fresh);
+    skein_agent_conformance::agent_conformance!(fresh);
 }
 
 /// What a first run of aider leaves.
-fn chat_history(order: &Order) {
+fn chat_history(order: &LaunchRequest) {
     let native = Aider::new().start(order).unwrap().native.unwrap();
     std::fs::write(order.private.join(format!("aider-{native}.md")), "").unwrap();
 }
@@ -199,5 +198,5 @@ mod aider {
             first_run: chat_history,
         }
     }
-    skein_agent::agent_conformance!(fresh);
+    skein_agent_conformance::agent_conformance!(fresh);
 }

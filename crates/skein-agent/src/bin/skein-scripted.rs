@@ -1,6 +1,0 @@
-//! The scripted agent as a program of its own, for tests of this crate; users have `skein scripted`.
-
-fn main() {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    std::process::exit(skein_agent::scripted::main(&args));
-}
