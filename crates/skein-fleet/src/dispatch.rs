@@ -1,0 +1,384 @@
+//! Who begins when: sagas wait in the order they were accepted for a place in their project and on the
+//! machine, and for memory.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use skein_domain::observed::SagaObservation;
+use skein_domain::{
+    Project, ProjectId, Saga, SagaKind, SagaRequest, SagaState, SagaStep, Session, SessionId,
+    TenantId,
+};
+use skein_runtime::runtime::Grace;
+use skein_store::backend::RowFilter;
+use skein_store::{Reader, RecordPage};
+
+use super::commands::AgentCommands;
+use super::equip::agent_named;
+use super::via_of;
+use super::{Fleet, SessionKey};
+use crate::error::Error;
+use skein_ledger::LedgerRequests;
+use skein_ledger::ledger::warn_of_damage;
+use skein_ledger::saga::Interpreter;
+
+/// How often the queue is looked at while something waits for memory, which nobody announces.
+const FOR_MEMORY: Duration = Duration::from_secs(2);
+
+/// What keeps a saga waiting.
+enum Wait {
+    /// The project is full; others may go.
+    Project(String),
+    /// Nobody may go.
+    Machine(String),
+    Memory(String),
+}
+
+/// What one round over the queue has found so far.
+#[derive(Default)]
+struct Queue {
+    /// Of the last one that waits.
+    place: u64,
+    /// Why nobody may go any more.
+    closed: Option<String>,
+    full: HashSet<ProjectId>,
+    /// When to look again without being rung for.
+    again: Option<Duration>,
+}
+
+impl Queue {
+    fn look_after(&mut self, pause: Duration) {
+        self.again = Some(self.again.map_or(pause, |again| again.min(pause)));
+    }
+}
+
+impl Fleet {
+    /// Finds everything that runs and everything half-done, and goes on with it. CallFuture once, before the
+    /// first request is served.
+    pub async fn start(self: &Arc<Self>) -> Result<(), Error> {
+        for tenant in self.ledger.tenants()? {
+            self.take_up(&tenant).await?;
+        }
+        let fleet = self.clone();
+        self.ledger.tasks().start("forget runs", async move {
+            if let Err(error) = fleet.forget_runs().await {
+                tracing::warn!(%error, "runs that are over could not be forgotten");
+            }
+        });
+        let (fleet, stopping) = (self.clone(), self.ledger.tasks().stopping());
+        self.ledger.tasks().start("dispatch", async move {
+            tokio::pin!(stopping);
+            let mut again = None;
+            loop {
+                tokio::select! {
+                    () = fleet.bell.notified() => {}
+                    () = pause(again) => {}
+                    () = &mut stopping => return,
+                }
+                again = fleet.dispatch().await;
+            }
+        });
+        self.ring();
+        Ok(())
+    }
+
+    /// Sagas that rest because something failed are taken up again.
+    pub fn retry_sagas(&self) {
+        self.ring();
+    }
+
+    /// Whoever has a run, or is being given one, has a place; runs are watched from now on.
+    async fn take_up(self: &Arc<Self>, tenant: &TenantId) -> Result<(), Error> {
+        let desk = self.ledger.system_desk(tenant.clone());
+        let live = RowFilter {
+            live: Some(true),
+            ..RowFilter::default()
+        };
+        let sessions: RecordPage<Session> = desk.store().read(move |r| r.readable(&live)).await?;
+        warn_of_damage(tenant, &sessions.damaged);
+        for session in sessions.items.iter().filter(|s| s.has_run()) {
+            let member = SessionKey {
+                tenant: tenant.clone(),
+                session: session.id.clone(),
+            };
+            self.places.take(&member, &session.project, 0);
+            // A saga watches its run itself, once it is there.
+            if session.check_free().is_ok() {
+                self.supervise(&desk, session);
+            }
+        }
+        Ok(())
+    }
+
+    /// A crash between an end's record and the removal of what is left of the run leaves the latter to us.
+    /// Runs of sessions that no record knows are left to a clean-up that somebody asks for.
+    async fn forget_runs(&self) -> Result<(), Error> {
+        let runtime = &self.runtime;
+        for run in runtime.list().await? {
+            let Ok(tenant) = run.tenant.parse::<TenantId>() else {
+                continue;
+            };
+            let id = run.session.clone();
+            let desk = self.ledger.system_desk(tenant);
+            let session = desk.store().read(move |r| r.find::<Session>(id.as_str()));
+            let session = match session.await {
+                // Nothing is known of what it runs.
+                Err(skein_store::Error::Damaged { .. }) => continue,
+                other => other?,
+            };
+            let stale = session.is_some_and(|s| {
+                let handle = s.gear.as_ref().and_then(|g| g.handle.as_ref());
+                s.check_free().is_ok() && handle != Some(&run.handle)
+            });
+            if stale {
+                // One that is over cannot be ended; it can be forgotten.
+                let _ = runtime.end(&run.handle, Grace::default()).await;
+                runtime.forget(&run.handle).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One round over all sagas. Returns when to look again without being rung for.
+    async fn dispatch(self: &Arc<Self>) -> Option<Duration> {
+        let mut again = None;
+        let tenants = match self.ledger.tenants() {
+            Ok(tenants) => tenants,
+            Err(error) => {
+                tracing::warn!(%error, "the queue could not be read");
+                return Some(FOR_MEMORY);
+            }
+        };
+        for tenant in tenants {
+            match self.dispatch_tenant(&tenant).await {
+                Ok(pause) => again = [again, pause].into_iter().flatten().min(),
+                Err(error) => {
+                    tracing::warn!(%tenant, %error, "the queue could not be looked after");
+                    again = Some(FOR_MEMORY);
+                }
+            }
+        }
+        again
+    }
+
+    async fn dispatch_tenant(
+        self: &Arc<Self>,
+        tenant: &TenantId,
+    ) -> Result<Option<Duration>, Error> {
+        let desk = self.ledger.system_desk(tenant.clone());
+        let sagas: RecordPage<Saga> = desk
+            .store()
+            .read(|r| r.readable(&RowFilter::default()))
+            .await?;
+        let mut sagas = sagas.items;
+        sagas.retain(|saga| saga.kind().is_of_agent());
+        let mut queue = Queue::default();
+        let above = self.above_endings(&desk, &sagas).await?;
+        for saga in sagas {
+            // Children are told to end before their parents; the last of them rings.
+            let is_first = saga.step() == Some(SagaStep::Stop);
+            if is_first && above.contains(&saga.session) {
+                continue;
+            }
+            if let Some(left) = self.ledger.claims().waits(&saga) {
+                queue.look_after(left);
+                continue;
+            }
+            let member = SessionKey {
+                tenant: tenant.clone(),
+                session: saga.session.clone(),
+            };
+            // The task that has it rings when it is free.
+            let Some(claim) = self.ledger.claims().claim(&member) else {
+                continue;
+            };
+            let agents = AgentCommands {
+                desk: desk.clone(),
+                fleet: self.clone(),
+                member,
+            };
+            let interpreter = Interpreter::new(&desk, agents.clone());
+            let begun = match saga.state {
+                SagaState::Queued => self.next_in(&mut queue, &agents, &interpreter, &saga).await,
+                _ => go_on_with(&agents, &interpreter, &saga).await,
+            };
+            let begun = match begun {
+                Err(error) if error.is_of_damaged_record() => {
+                    tracing::warn!(%tenant, session = %saga.session, %error, "a saga cannot go on");
+                    continue;
+                }
+                other => other?,
+            };
+            if let Some(begun) = begun {
+                self.ledger
+                    .tasks()
+                    .start("saga", interpreter.run(claim, begun));
+            }
+        }
+        Ok(queue.again)
+    }
+
+    /// Sessions with somebody below them who is on the way out. Who cannot be ended holds nobody up.
+    async fn above_endings(
+        &self,
+        desk: &LedgerRequests,
+        sagas: &[Saga],
+    ) -> Result<HashSet<SessionId>, Error> {
+        let ends =
+            |s: &&Saga| s.kind() == SagaKind::Kill || matches!(s.state, SagaState::Undoing { .. });
+        let ending: Vec<SessionId> = sagas
+            .iter()
+            .filter(ends)
+            .filter(|s| self.ledger.claims().waits(s).is_none())
+            .map(|s| s.session.clone())
+            .collect();
+        let look = move |r: &Reader<'_>| {
+            let mut above = HashSet::new();
+            for id in ending {
+                let mut next = Some(id);
+                while let Some(id) = next.take() {
+                    next = match r.get::<Session>(id.as_str()) {
+                        // Who is above one that cannot be read is not known.
+                        Err(skein_store::Error::Damaged { .. }) => None,
+                        other => other?.parent,
+                    };
+                    above.extend(next.clone());
+                }
+            }
+            Ok(above)
+        };
+        Ok(desk.store().read(look).await?)
+    }
+
+    /// Lets a saga that waits begin, if there is a place for it; says what it waits for otherwise.
+    async fn next_in(
+        &self,
+        queue: &mut Queue,
+        agents: &AgentCommands,
+        interpreter: &Interpreter<AgentCommands>,
+        saga: &Saga,
+    ) -> Result<Option<Saga>, Error> {
+        let member = &agents.member;
+        let session = agents.session().await?;
+        let wait = match &queue.closed {
+            Some(why) => Err(Wait::Machine(why.clone())),
+            None if queue.full.contains(&session.project) => {
+                Err(Wait::Project("its project is full".into()))
+            }
+            None => self.waits(agents, saga, &session).await?,
+        };
+        let wait = match wait {
+            Ok(megabytes) => {
+                self.places.take(member, &session.project, megabytes);
+                let begun = interpreter.admit(saga).await;
+                if !matches!(begun, Ok(Some(_))) {
+                    self.places.leave(member);
+                }
+                return Ok(begun?);
+            }
+            Err(wait) => wait,
+        };
+        queue.place += 1;
+        let why = match wait {
+            Wait::Project(why) => {
+                queue.full.insert(session.project.clone());
+                why
+            }
+            Wait::Machine(why) => {
+                queue.closed = Some(why.clone());
+                why
+            }
+            Wait::Memory(why) => {
+                queue.look_after(FOR_MEMORY);
+                queue.closed = Some(why.clone());
+                why
+            }
+        };
+        let seen = SagaObservation {
+            kind: saga.kind(),
+            step: None,
+            place: Some(queue.place),
+            why: Some(why),
+        };
+        self.board.saga(member, Some(seen));
+        Ok(None)
+    }
+
+    /// What keeps the saga waiting; else how much memory is set aside for its agent.
+    async fn waits(
+        &self,
+        agents: &AgentCommands,
+        saga: &Saga,
+        session: &Session,
+    ) -> Result<Result<u64, Wait>, Error> {
+        let project: Project = agents.project(session).await?;
+        let machine = self.settings.machine();
+        // Settings that cannot be read now hold nobody back; the saga's own steps will say what is wrong.
+        let settings = self.settings_of(&project).ok();
+        let limit = settings.as_ref().and_then(|s| s.concurrency);
+        let taken = self.places.taken(&session.project);
+        if let Some(limit) = limit.filter(|limit| taken.project >= *limit) {
+            let why = format!(
+                "{limit} may run at once in this project, and {} do, idle ones too; `skein kill` frees a place",
+                taken.project
+            );
+            return Ok(Err(Wait::Project(why)));
+        }
+        if let Some(limit) = machine.concurrency.filter(|limit| taken.machine >= *limit) {
+            let why = format!(
+                "{limit} may run at once on this machine, and {} do, idle ones too; `skein kill` frees a place",
+                taken.machine
+            );
+            return Ok(Err(Wait::Machine(why)));
+        }
+        // A restore was ordered without a look at the agent's settings.
+        let expected = settings.and_then(|s| {
+            Some(
+                agent_named(&s, &session.agent, via_of(session))
+                    .ok()?
+                    .known()
+                    .memory_mb,
+            )
+        });
+        let asked = match &saga.request {
+            SagaRequest::Spawn { memory_mb, .. } => *memory_mb,
+            _ => 0,
+        };
+        let expected = asked.max(expected.unwrap_or(0));
+        let one = self.appetites.of(&session.agent, expected);
+        let needed = one + taken.starting_mb + machine.memory_reserve_mb;
+        match self.memory.free_mb() {
+            // An empty machine takes whoever comes; waiting would help nobody.
+            Some(free) if free < needed && taken.machine > 0 => {
+                let why = format!("{needed} MB of memory are needed, {free} MB are free");
+                Ok(Err(Wait::Memory(why)))
+            }
+            _ => Ok(Ok(one)),
+        }
+    }
+}
+
+async fn pause(again: Option<Duration>) {
+    match again {
+        Some(duration) => tokio::time::sleep(duration).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Where a saga is that is to go on; none when it ended since it was listed. An agent that is being started or
+/// undone has a place.
+async fn go_on_with(
+    agents: &AgentCommands,
+    interpreter: &Interpreter<AgentCommands>,
+    saga: &Saga,
+) -> Result<Option<Saga>, Error> {
+    let Some(saga) = interpreter.current(saga).await? else {
+        return Ok(None);
+    };
+    if saga.kind().queues() && !matches!(saga.state, SagaState::Leftover { .. }) {
+        let session = agents.session().await?;
+        agents.fleet.places.keep(&agents.member, &session.project);
+    }
+    Ok(Some(saga))
+}

@@ -1,0 +1,151 @@
+//! What a caller may do: decided by one [`Access`] entry per request, before anything else happens (L15).
+
+use skein_domain::{Actor, Refused, Right, Role, RunScope, Session};
+use skein_store::Reader;
+
+use crate::desk::LedgerRequests;
+use crate::error::Error;
+
+/// Who may make a request. One entry per route; see the server's table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// Completes "may not …" in refusals and audit events.
+    pub op: &'static str,
+    /// The narrowest role; `None` if only a run's credential will do.
+    pub role: Option<Role>,
+    pub run: RunAccess,
+    /// The right that widens what the request may do. A request without one is served without rights,
+    /// whoever makes it.
+    pub right: Option<Right>,
+}
+
+/// What the credential of a run may do with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunAccess {
+    Nothing,
+    /// On any record of its own project.
+    InProject,
+    /// On its own session and those below it.
+    AtOrBelow,
+    /// On exactly its own session.
+    OwnSession,
+}
+
+impl RunAccess {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Nothing => "-",
+            Self::InProject => "project",
+            Self::AtOrBelow => "at or below",
+            Self::OwnSession => "own session",
+        }
+    }
+}
+
+impl LedgerRequests {
+    /// Checks a request against its entry and gives a desk that can do no more than the entry says.
+    /// `session` is the session the request's path names.
+    pub async fn authorize(
+        mut self,
+        access: &Access,
+        session: Option<String>,
+    ) -> Result<Self, Error> {
+        if let Some(scope) = self.caller.scope.clone() {
+            self.authorize_run(access, &scope, session).await?;
+        } else if let Err(refused) = self.authorize_role(access) {
+            return Err(self.refused(access.op, refused.into()).await);
+        }
+        let held = |right: &Right| self.caller.rights.contains(*right);
+        self.caller.rights = access.right.filter(held).into_iter().collect();
+        Ok(self)
+    }
+
+    fn authorize_role(&self, access: &Access) -> Result<(), Refused> {
+        match access.role {
+            Some(role) => self.caller.role.require(role, access.op),
+            None => Err(Refused::RunOnly { op: access.op }),
+        }
+    }
+
+    async fn authorize_run(
+        &self,
+        access: &Access,
+        scope: &RunScope,
+        session: Option<String>,
+    ) -> Result<(), Error> {
+        let refused = match (access.run, session) {
+            (RunAccess::InProject, _) | (RunAccess::AtOrBelow | RunAccess::OwnSession, None) => {
+                None
+            }
+            (RunAccess::Nothing, _) => Some(Refused::RunMay {
+                caller: scope.session.clone(),
+                op: access.op,
+            }),
+            (reach, Some(reference)) => {
+                let scope = scope.clone();
+                let op = access.op;
+                self.look(move |reader| {
+                    let session: Session = reader.resolve(&reference)?;
+                    let reached = match reach {
+                        RunAccess::OwnSession => session.id == scope.session,
+                        _ => is_at_or_below(reader, &scope, &session)?,
+                    };
+                    Ok((!reached).then(|| Refused::NotBelow {
+                        caller: scope.session.clone(),
+                        session: session.id,
+                        op,
+                    }))
+                })
+                .await?
+            }
+        };
+        match refused {
+            Some(refused) => Err(self.refused(access.op, refused.into()).await),
+            None => Ok(()),
+        }
+    }
+
+    /// The actor a request acts as: the one it names, if the caller may name it.
+    pub fn acting_as(&self, named: Option<Actor>) -> Result<Option<Actor>, Refused> {
+        let only_own = self.caller.bound || self.caller.scope.is_some();
+        match named {
+            Some(named) if only_own && named != self.caller.actor => Err(Refused::OtherActor {
+                actor: self.caller.actor.clone(),
+                named,
+            }),
+            named => Ok(named),
+        }
+    }
+}
+
+/// Whether `session` is the scope's own or has it among its ancestors. Parents never change, so the answer
+/// holds for good.
+pub(crate) fn is_at_or_below(
+    reader: &Reader<'_>,
+    scope: &RunScope,
+    session: &Session,
+) -> Result<bool, skein_store::Error> {
+    let mut current = session.clone();
+    // No line of parents is longer; one that is, is damaged.
+    for _ in 0..=MOST_ANCESTORS {
+        if current.id == scope.session {
+            return Ok(true);
+        }
+        match &current.parent {
+            Some(parent) => current = reader.get(parent.as_str())?,
+            None => return Ok(false),
+        }
+    }
+    Err(endless(session))
+}
+
+/// Far above any depth that a project can set.
+pub(crate) const MOST_ANCESTORS: usize = 1000;
+
+pub(crate) fn endless(session: &Session) -> skein_store::Error {
+    skein_store::Error::Damaged {
+        what: "session",
+        id: session.id.to_string(),
+        reason: "its line of parents has no end".into(),
+    }
+}

@@ -1,0 +1,468 @@
+//! Ends of sessions, and beginnings anew.
+
+use skein_domain::fact::{SagaChange, SessionChange};
+use skein_domain::saga::SagaEvent;
+use skein_domain::{
+    BroadcastReport, Conflict, Gear, Invalid, Outcome as End, Phase, Reason, ReceiptId, Refused,
+    Role, RuntimeKind, Saga, SagaId, SagaKind, SagaRequest, SagaState, Session, Step, capacity,
+};
+use skein_store::backend::RowFilter;
+use skein_store::{Reader, Writer};
+
+use crate::caller::{Answer, RequestOutcome};
+use crate::desk::LedgerRequests;
+use crate::error::Error;
+use crate::saga::{apply, begin_saga, new_saga, tell};
+use crate::session::SessionKey;
+use crate::spawn::{check_delegates, live_children};
+use crate::turn::{Fence, refuse_agents, require_open_thread};
+
+type StoreResult<T> = Result<T, skein_store::Error>;
+
+/// Most sessions one `kill --tree` takes.
+const MOST_TREE: usize = 10_000;
+
+impl LedgerRequests {
+    /// Ends a session for good, as far as its driver is concerned; it can be restored.
+    pub async fn end(
+        &self,
+        reference: String,
+        mut fence: Fence,
+        outcome: End,
+        reason: Option<Reason>,
+    ) -> Result<Answer, Error> {
+        const OP: &str = "end a session";
+        if !matches!(outcome, End::Done | End::Failed) {
+            return Err(Invalid::new(
+                "outcome",
+                outcome.as_str(),
+                "a session ends itself as `done` or `failed`",
+            )
+            .into());
+        }
+        let reason = reason.map(|reason| reason.redacted());
+        fence.owner = self.must_own_as(OP, fence.owner).await?;
+        self.change(OP, Role::Operate, move |writer| {
+            let session: Session = writer.reader().resolve(&reference)?;
+            fence.check(&session)?;
+            refuse_agents(&session)?;
+            Ok(RequestOutcome::Session(Box::new(end_session(
+                writer,
+                &session,
+                outcome,
+                reason.clone(),
+            )?)))
+        })
+        .await
+    }
+
+    /// Ends a session from outside; with `tree` its live descendants too, deepest first.
+    ///
+    /// A session with an agent ends when its process is gone and its work is safe; the answer comes when
+    /// that is journalled.
+    pub async fn kill(&self, reference: String, order: KillOptions) -> Result<Answer, Error> {
+        const OP: &str = "kill a session";
+        if let (Some(scope), true) = (&self.caller.scope, order.discard) {
+            let caller = scope.session.clone();
+            let op = "discard work";
+            return Err(self
+                .refused(OP, Refused::RunMay { caller, op }.into())
+                .await);
+        }
+        let order = KillOptions {
+            reason: order.reason.as_ref().map(Reason::redacted),
+            ..order
+        };
+        let must_own = self.must_own();
+        let ids = self.ledger.ids.clone();
+        self.change(OP, Role::Operate, move |writer| {
+            let session: Session = writer.reader().resolve(&reference)?;
+            session.check_owner(must_own.as_ref())?;
+            if order.tree {
+                let below = live_descendants(&writer.reader(), &session)?;
+                for descendant in below.iter().rev() {
+                    // Read again: a child's end may have changed it.
+                    let current: Session = writer.reader().get(descendant.id.as_str())?;
+                    current.check_owner(must_own.as_ref())?;
+                    kill_one(writer, &current, &order, SagaId::from_random(ids.bits()))?;
+                }
+                if !session.phase.is_live() && !below.is_empty() {
+                    // It had ended already; taking what it left at work was all there was to do.
+                    let current = writer.reader().get(session.id.as_str())?;
+                    return Ok(RequestOutcome::Session(Box::new(current)));
+                }
+            }
+            let current: Session = writer.reader().get(session.id.as_str())?;
+            let killed = kill_one(writer, &current, &order, SagaId::from_random(ids.bits()))?;
+            Ok(RequestOutcome::Session(Box::new(killed)))
+        })
+        .await
+    }
+
+    /// Brings an ended session back, on its next run. It needs a place with its parent again, and the rest
+    /// of its budget.
+    ///
+    /// A session with an agent is `spawning` until its agent runs again. One whose agent runs and that is shown in a
+    /// window stays as it is, and gets a window that is missing.
+    pub async fn restore(&self, reference: String) -> Result<Answer, Error> {
+        let must_own = self.must_own();
+        let ids = self.ledger.ids.clone();
+        let (claims, tenant) = (self.ledger.claims.clone(), self.tenant().clone());
+        if let Ok(session) = self.get_session(reference.clone()).await {
+            // A clean-up of what is left of it is over in a moment; it is refused only if it is not.
+            claims.until_free(&self.member(&session.id)).await;
+        }
+        let answer = self
+            .change("restore a session", Role::Operate, move |writer| {
+                let before: Session = writer.reader().resolve(&reference)?;
+                before.check_owner(must_own.as_ref())?;
+                before.check_free()?;
+                if has_window(&before) {
+                    return Ok(RequestOutcome::Session(Box::new(before)));
+                }
+                let step = match &before.gear {
+                    Some(_) => Step::Relaunch,
+                    None => Step::Restore,
+                };
+                let after = before.step(step, writer.now())?;
+                require_open_thread(&writer.reader(), &before)?;
+                let member = SessionKey {
+                    tenant: tenant.clone(),
+                    session: before.id.clone(),
+                };
+                take_over(writer, &before, claims.is_claimed(&member))?;
+                if let Some(parent) = &before.parent {
+                    let parent: Session = writer.reader().get(parent.as_str())?;
+                    rejoin(writer, &parent, &before, &after)?;
+                }
+                if let (Some(gear), Phase::Ended { outcome, reason }) = (&after.gear, &before.phase)
+                {
+                    let request = SagaRequest::Restore {
+                        receipt: ReceiptId::from_random(ids.bits()),
+                        outcome: *outcome,
+                        reason: reason.clone(),
+                    };
+                    let saga = SagaId::from_random(ids.bits());
+                    let mut gear = gear.clone();
+                    gear.saga = Some((saga.clone(), SagaKind::Restore));
+                    gear.note = None;
+                    let after = Session {
+                        gear: Some(gear),
+                        ..after
+                    };
+                    writer.update(&after)?;
+                    let saga = new_saga(writer, saga, &after, request);
+                    begin_saga(writer, &saga, &after)?;
+                    return Ok(RequestOutcome::Session(Box::new(after)));
+                }
+                let after = Session {
+                    run: after.run + 1,
+                    ..after
+                };
+                writer.update(&after)?;
+                writer.tell(&SessionChange::Restored { run: after.run }.of(&after))?;
+                Ok(RequestOutcome::Session(Box::new(after)))
+            })
+            .await?;
+        if let Some(session) = restored_without_agent(&answer) {
+            self.fence_and_close(session).await;
+        }
+        Ok(answer)
+    }
+}
+
+/// The session, if its new run has begun with its restore. One with an agent has its run when that is launched.
+fn restored_without_agent(answer: &Answer) -> Option<&Session> {
+    match answer {
+        Answer::Fresh(RequestOutcome::Session(session)) if session.gear.is_none() => Some(session),
+        _ => None,
+    }
+}
+
+/// Whether the session has a run that a window shows.
+pub fn has_window(session: &Session) -> bool {
+    let is_tmux = |gear: &Gear| gear.runtime == RuntimeKind::Tmux;
+    session.phase.is_live() && session.has_run() && session.gear.as_deref().is_some_and(is_tmux)
+}
+
+/// How a session is to be killed.
+#[derive(Clone, Debug, Default)]
+pub struct KillOptions {
+    pub reason: Option<Reason>,
+    /// Its live descendants too, deepest first.
+    pub tree: bool,
+    /// Drop uncommitted work with its folder.
+    pub discard: bool,
+}
+
+/// Ends one session: at once without an agent, by a saga with one.
+pub fn kill_one(
+    writer: &mut Writer<'_>,
+    session: &Session,
+    order: &KillOptions,
+    saga: SagaId,
+) -> StoreResult<Session> {
+    let Some(gear) = session.gear.as_deref() else {
+        return end_session(writer, session, End::Killed, order.reason.clone());
+    };
+    // Ends here if it cannot end at all: ended already, or being handed over.
+    session
+        .phase
+        .on(&session.id, Step::End(End::Killed, order.reason.clone()))?;
+    if let Some((running, kind)) = &gear.saga {
+        return kill_saga(writer, session, running, *kind, order);
+    }
+    let mut gear = gear.clone();
+    gear.saga = Some((saga.clone(), SagaKind::Kill));
+    let after = session.with_gear(gear, writer.now());
+    writer.update(&after)?;
+    let request = SagaRequest::Kill {
+        discard: order.discard,
+        reason: order.reason.clone(),
+    };
+    let saga = new_saga(writer, saga, &after, request);
+    begin_saga(writer, &saga, &after)?;
+    Ok(after)
+}
+
+/// A session that is still being set up is killed by turning its saga round.
+fn kill_saga(
+    writer: &mut Writer<'_>,
+    session: &Session,
+    saga: &SagaId,
+    kind: SagaKind,
+    order: &KillOptions,
+) -> StoreResult<Session> {
+    let saga: Saga = writer.reader().get(saga.as_str())?;
+    let (true, SagaState::Doing { .. } | SagaState::Queued) = (kind.queues(), &saga.state) else {
+        // On its way out already.
+        session.check_free()?;
+        return Ok(session.clone());
+    };
+    let reason = order.reason.clone();
+    apply(writer, &saga, session, SagaEvent::Cancelled { reason })?;
+    Ok(session.clone())
+}
+
+/// A restore takes over what the undo of an earlier saga could not remove: it works in the folder again. While
+/// that is being removed, or a run is left that would go on beside the new one, there is nothing to take over
+/// yet.
+fn take_over(writer: &mut Writer<'_>, session: &Session, is_claimed: bool) -> StoreResult<()> {
+    let of_session = RowFilter {
+        parent: Some(session.id.to_string()),
+        ..RowFilter::default()
+    };
+    for saga in writer.reader().all::<Saga>(&of_session)? {
+        let SagaState::Leftover { steps, .. } = &saga.state else {
+            continue;
+        };
+        if !saga.kind().is_of_agent() {
+            continue;
+        }
+        if session.has_run() || is_claimed {
+            return Err(Conflict::Busy {
+                session: session.id.clone(),
+                saga: saga.kind().as_str(),
+            }
+            .into());
+        }
+        for step in steps.iter().copied() {
+            let why = Reason::from_text("the session was restored and has it again");
+            tell(writer, &saga, session, SagaChange::LeftOut { step, why })?;
+        }
+        writer.delete(&saga)?;
+    }
+    Ok(())
+}
+
+/// Takes a place and the budget's rest with the parent again. A parent that has ended takes nobody in, but
+/// holds nobody back either, unless it gave the budget back that the child would need.
+fn rejoin(
+    writer: &mut Writer<'_>,
+    parent: &Session,
+    before: &Session,
+    after: &Session,
+) -> StoreResult<()> {
+    if parent.phase.is_live() {
+        check_delegates(parent)?;
+        let project: skein_domain::Project = writer.reader().get(parent.project.as_str())?;
+        let live = live_children(writer, parent)?;
+        capacity::check(&project.limits, &parent.id, parent.depth, live, 1)?;
+    } else if parent.budget.is_limited() {
+        return Err(Refused::ParentEnded {
+            session: before.id.clone(),
+            parent: parent.id.clone(),
+        }
+        .into());
+    }
+    parent
+        .budget
+        .take_back(&parent.id, &parent.usage, before.weight(), after.weight())?;
+    carry_up(writer, before, after)
+}
+
+/// Live sessions below `session`, parents before children.
+pub fn live_descendants(reader: &Reader<'_>, session: &Session) -> StoreResult<Vec<Session>> {
+    let mut found: Vec<Session> = vec![];
+    let mut queue = vec![session.id.clone()];
+    while let Some(next) = queue.pop() {
+        // Ended children may still have live ones below them, so the walk goes through them.
+        let filter = RowFilter {
+            parent: Some(next.to_string()),
+            ..RowFilter::default()
+        };
+        let children = reader.readable::<Session>(&filter)?;
+        // One that cannot be read cannot be ended; those below it can.
+        let damaged = children.damaged.iter();
+        queue.extend(damaged.filter_map(|record| record.id.parse().ok()));
+        for child in children.items {
+            queue.push(child.id.clone());
+            if child.phase.is_live() {
+                found.push(child);
+            }
+        }
+        if found.len() > MOST_TREE {
+            return Err(Invalid::new(
+                "tree",
+                session.id.as_str(),
+                format!("more than {MOST_TREE} live sessions"),
+            )
+            .into());
+        }
+    }
+    found.sort_by_key(|s| s.depth);
+    Ok(found)
+}
+
+/// Ends one session: frees its place and its budget with the parent, and the broadcast it was the last of.
+pub fn end_session(
+    writer: &mut Writer<'_>,
+    session: &Session,
+    outcome: End,
+    reason: Option<Reason>,
+) -> StoreResult<Session> {
+    let after = session.step(Step::End(outcome, reason.clone()), writer.now())?;
+    let live_children = u64::from(live_children(writer, session)?);
+    writer.update(&after)?;
+    writer.tell(
+        &SessionChange::Ended {
+            outcome,
+            reason,
+            live_children,
+        }
+        .of(&after),
+    )?;
+    settle(writer, session, &after)?;
+    Ok(after)
+}
+
+/// What the parent learns of a child's end: its budget's rest, and that a broadcast is over.
+fn settle(writer: &mut Writer<'_>, before: &Session, after: &Session) -> StoreResult<()> {
+    let Some(parent) = &after.parent else {
+        return Ok(());
+    };
+    let parent: Session = writer.reader().get(parent.as_str())?;
+    carry_up(writer, before, after)?;
+    if parent.budget.is_limited() {
+        let unspent = after.budget.unspent(&after.usage);
+        let child = after.id.clone();
+        writer.tell(&SessionChange::BudgetReturned { child, unspent }.of(&parent))?;
+    }
+    if let Some((broadcast, report)) = finished_broadcast(writer, &parent, after)? {
+        let parent: Session = writer.reader().get(parent.id.as_str())?;
+        // It waited and did not lie idle: retention counts from here, so this is activity of its own.
+        let idle = parent.step(Step::MergeDone, writer.now())?;
+        writer.update(&idle)?;
+        let handoff = broadcast;
+        writer.tell(&SessionChange::BroadcastFinished { handoff, report }.of(&idle))?;
+    }
+    Ok(())
+}
+
+/// Passes a change of a session's weight on to its parent's budget, and on from there as far as it is felt:
+/// a parent that has ended, or took more than its share, weighs differently for it.
+pub fn carry_up(writer: &mut Writer<'_>, before: &Session, after: &Session) -> StoreResult<()> {
+    let (mut before, mut after) = (before.clone(), after.clone());
+    while let Some(parent) = &after.parent
+        && before.weight() != after.weight()
+    {
+        let parent: Session = writer.reader().get(parent.as_str())?;
+        let budget = parent.budget.carry(Some(before.weight()), after.weight());
+        if budget == parent.budget {
+            return Ok(());
+        }
+        let carried = Session {
+            budget,
+            ..parent.next(writer.now())
+        };
+        writer.update(&carried)?;
+        (before, after) = (parent, carried);
+    }
+    Ok(())
+}
+
+/// The report of a broadcast if `child` was the last of its recipients to end.
+fn finished_broadcast(
+    writer: &Writer<'_>,
+    parent: &Session,
+    child: &Session,
+) -> StoreResult<Option<(SagaId, BroadcastReport)>> {
+    let Phase::AwaitingMerge(broadcast) = &parent.phase else {
+        return Ok(None);
+    };
+    if child.broadcast.as_ref() != Some(broadcast) {
+        return Ok(None);
+    }
+    let report = report(writer, parent, broadcast)?;
+    let all_ended = report
+        .recipients
+        .iter()
+        .all(|(_, _, outcome)| outcome.is_some());
+    Ok(all_ended.then(|| (broadcast.clone(), report)))
+}
+
+/// How the recipients of a broadcast stand; `None` for those still at work.
+pub(crate) fn report(
+    writer: &Writer<'_>,
+    source: &Session,
+    broadcast: &SagaId,
+) -> StoreResult<BroadcastReport> {
+    let filter = RowFilter {
+        parent: Some(source.id.to_string()),
+        ..RowFilter::default()
+    };
+    let recipients = writer
+        .reader()
+        .readable::<Session>(&filter)?
+        // One that cannot be read will never end, and is not waited for.
+        .items
+        .into_iter()
+        .filter(|s| s.broadcast.as_ref() == Some(broadcast))
+        .map(|s| {
+            let outcome = match s.phase {
+                Phase::Ended { outcome, .. } => Some(outcome),
+                // Archived while idle: it did what it did.
+                Phase::Archived { outcome } => Some(outcome.unwrap_or(End::Done)),
+                _ => None,
+            };
+            (s.id, s.owner, outcome)
+        })
+        .collect();
+    Ok(BroadcastReport { recipients })
+}
+
+/// Puts a session away for good; an idle one is settled with its parent first.
+pub(crate) fn archive_session(
+    writer: &mut Writer<'_>,
+    session: &Session,
+    why: &'static str,
+) -> StoreResult<Session> {
+    let was_live = session.phase.is_live();
+    let after = session.quiet_step(Step::Archive, writer.now())?;
+    writer.update(&after)?;
+    writer.tell(&SessionChange::Archived { why }.of(&after))?;
+    if was_live {
+        settle(writer, session, &after)?;
+    }
+    Ok(after)
+}

@@ -1,0 +1,141 @@
+//! Reading, following, verifying and sealing the event log.
+
+use std::sync::Arc;
+
+use skein_domain::{Role, Session};
+use skein_store::{ChainReport, Event, RecordPage, Subscription, Writer};
+
+use crate::caller::{Answer, RequestOutcome};
+use crate::desk::LedgerRequests;
+use crate::error::Error;
+
+/// One reader of the log, from its cursor on.
+#[derive(Debug)]
+pub struct Follower {
+    desk: LedgerRequests,
+    subscription: Subscription,
+    session: Option<String>,
+    cursor: u64,
+}
+
+/// Events fetched at a time.
+const BATCH: usize = 256;
+
+impl LedgerRequests {
+    pub async fn events(
+        &self,
+        since: u64,
+        session: Option<String>,
+        limit: usize,
+    ) -> Result<RecordPage<Event>, Error> {
+        self.look(move |reader| {
+            let session = match session {
+                Some(reference) => Some(reader.resolve::<Session>(&reference)?.id),
+                None => None,
+            };
+            reader.events_page(since, session.as_ref(), limit)
+        })
+        .await
+    }
+
+    /// Follows the log from `since` on; `None` begins with the next event.
+    pub async fn follow(
+        &self,
+        since: Option<u64>,
+        session: Option<String>,
+    ) -> Result<Follower, Error> {
+        let subscription = self.store.subscribe();
+        let (session, head) = self
+            .look(move |reader| {
+                let session = match session {
+                    Some(reference) => Some(reader.resolve::<Session>(&reference)?.id.to_string()),
+                    None => None,
+                };
+                Ok((session, reader.head()?.seq))
+            })
+            .await?;
+        Ok(Follower {
+            desk: self.clone(),
+            subscription,
+            session,
+            cursor: since.unwrap_or(head),
+        })
+    }
+
+    /// One at a time: it reads the whole log, and readers of other things must not wait for it.
+    pub async fn verify_events(&self) -> Result<ChainReport, Error> {
+        let _turn = self
+            .ledger
+            .audit
+            .verifying
+            .acquire()
+            .await
+            .map_err(|_| Error::Stopped)?;
+        self.look(|reader| reader.verify()).await
+    }
+
+    /// Packs all but the newest `keep` events away; with `drop` their bodies are forgotten.
+    pub async fn seal_events(&self, keep: u64, drop: bool) -> Result<Answer, Error> {
+        let op = "seal events";
+        if let Err(refused) = self.caller.role.require(Role::Admin, op) {
+            return Err(self.refused(op, refused.into()).await);
+        }
+        let through = self
+            .look(move |r| Ok(r.head()?.seq.saturating_sub(keep)))
+            .await?;
+        let mut sealed = 0;
+        loop {
+            // In steps, so that others' writes come in between.
+            let job = move |writer: &mut Writer<'_>| writer.seal_events(through);
+            match self
+                .store
+                .write(&self.caller.actor, self.now(), job)
+                .await?
+            {
+                0 => break,
+                some => sealed += some,
+            }
+        }
+        let answer = self
+            .change(op, Role::Admin, move |writer| {
+                let dropped = if drop {
+                    writer.drop_sealed_events(through)?
+                } else {
+                    0
+                };
+                Ok(RequestOutcome::Sealed { sealed, dropped })
+            })
+            .await?;
+        if drop {
+            self.store.forget_recent_events();
+        }
+        Ok(answer)
+    }
+}
+
+impl Follower {
+    /// The next events, as soon as there are any; empty when the store is closed.
+    ///
+    /// Cancel-safe: the cursor moves only when events are returned.
+    pub async fn next(&mut self) -> Result<Vec<Arc<Event>>, Error> {
+        loop {
+            let events = self.desk.store.events_after(self.cursor, BATCH).await?;
+            match events.last() {
+                Some(last) => {
+                    self.cursor = last.seq;
+                    let project = self.desk.caller.scope.as_ref().map(|s| s.project.as_str());
+                    let wanted = |e: &Arc<Event>| {
+                        (self.session.is_none() || e.session == self.session)
+                            && (project.is_none() || e.project.as_deref() == project)
+                    };
+                    let events: Vec<_> = events.into_iter().filter(wanted).collect();
+                    if !events.is_empty() {
+                        return Ok(events);
+                    }
+                }
+                None if !self.subscription.beyond(self.cursor).await => return Ok(vec![]),
+                None => {}
+            }
+        }
+    }
+}

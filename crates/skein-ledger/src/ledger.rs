@@ -1,0 +1,165 @@
+//! The ledger: what the composition root builds. Serves callers and does the work that belongs to no caller.
+
+use std::sync::Arc;
+
+use skein_domain::TenantId;
+use skein_store::{DamagedRecord, Store};
+
+use crate::audit::Audit;
+use crate::caller::Caller;
+use crate::credential::CredentialKey;
+use crate::desk::LedgerRequests;
+use crate::error::Error;
+use crate::managed::ManagedRoots;
+use crate::saga::Claims;
+use crate::source::{Clock, FaultPoints, IdSource, NoFaultPoints, SystemClock, SystemIds};
+use crate::tasks::TaskGroup;
+use crate::transcript::{SessionTranscripts, TranscriptParts};
+
+/// What the composition root picks.
+#[derive(Debug)]
+pub struct LedgerParts {
+    pub store: Store,
+    pub tasks: TaskGroup,
+    pub clock: Arc<dyn Clock>,
+    pub ids: Arc<dyn IdSource>,
+    pub points: Arc<dyn FaultPoints>,
+    /// None: sessions have no transcripts.
+    pub transcripts: Option<TranscriptParts>,
+    /// Verifies the credentials of runs.
+    pub credentials: CredentialKey,
+    pub managed: ManagedRoots,
+}
+
+impl LedgerParts {
+    /// The system's clock and ids, a key of its own, and nothing beyond the records.
+    pub fn new(store: Store, tasks: TaskGroup) -> Self {
+        Self {
+            store,
+            tasks,
+            clock: Arc::new(SystemClock),
+            ids: Arc::new(SystemIds),
+            points: Arc::new(NoFaultPoints),
+            transcripts: None,
+            credentials: CredentialKey::new(SystemIds.secret(), "none".into()),
+            managed: ManagedRoots::default(),
+        }
+    }
+}
+
+/// All records of all tenants, and the requests on them. Clones share everything.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    store: Store,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) ids: Arc<dyn IdSource>,
+    pub(crate) points: Arc<dyn FaultPoints>,
+    pub(crate) tasks: TaskGroup,
+    pub(crate) claims: Arc<Claims>,
+    pub(crate) audit: Arc<Audit>,
+    pub(crate) books: Option<Arc<SessionTranscripts>>,
+    pub(crate) credentials: Arc<CredentialKey>,
+    pub(crate) managed: Arc<ManagedRoots>,
+}
+
+impl Ledger {
+    pub fn new(parts: LedgerParts) -> Self {
+        let audit = Audit::new(parts.store.clone(), parts.clock.clone(), &parts.tasks);
+        Self {
+            store: parts.store,
+            clock: parts.clock,
+            ids: parts.ids,
+            points: parts.points,
+            tasks: parts.tasks,
+            claims: Arc::default(),
+            audit: Arc::new(audit),
+            books: parts
+                .transcripts
+                .map(|parts| Arc::new(SessionTranscripts::new(parts))),
+            credentials: Arc::new(parts.credentials),
+            managed: Arc::new(parts.managed),
+        }
+    }
+
+    /// Serves one request of `caller`.
+    pub fn desk(&self, caller: Caller) -> LedgerRequests {
+        let store = self.store.tenant(caller.tenant.clone());
+        LedgerRequests::new(store, caller, self.clone())
+    }
+
+    /// Serves the daemon's own work on a tenant.
+    pub fn system_desk(&self, tenant: TenantId) -> LedgerRequests {
+        self.desk(Caller::local(tenant, skein_domain::Actor::System))
+    }
+
+    pub fn tenants(&self) -> Result<Vec<TenantId>, Error> {
+        Ok(self.store.tenants()?)
+    }
+
+    pub fn tasks(&self) -> &TaskGroup {
+        &self.tasks
+    }
+
+    pub fn claims(&self) -> &Arc<Claims> {
+        &self.claims
+    }
+
+    /// Undoes every handoff, broadcast and fork that a crash left half-done. Called before the first request is
+    /// served, and by the sweep for those whose undo failed; what is at work in this process is left alone. One
+    /// that cannot be undone does not keep the others waiting; the first error is returned when all were tried.
+    /// Returns how many are over now.
+    pub async fn recover(&self) -> Result<usize, Error> {
+        let mut over = 0;
+        let mut failed = None;
+        for tenant in self.tenants()? {
+            match self.recover_tenant(&tenant, &mut failed).await {
+                Ok(count) => over += count,
+                Err(error) => drop(failed.get_or_insert(error)),
+            }
+        }
+        failed.map_or(Ok(over), Err)
+    }
+
+    async fn recover_tenant(
+        &self,
+        tenant: &TenantId,
+        failed: &mut Option<Error>,
+    ) -> Result<usize, Error> {
+        let desk = self.system_desk(tenant.clone());
+        desk.recover_sagas(failed).await
+    }
+
+    /// Archives what retention says, forgets old replies, in every tenant. Errors of one tenant do not keep
+    /// the others waiting.
+    pub async fn sweep(&self) -> Result<(), Error> {
+        for tenant in self.tenants()? {
+            let desk = self.system_desk(tenant.clone());
+            if let Err(error) = desk.sweep().await {
+                tracing::warn!(%tenant, %error, "retention sweep failed");
+            }
+        }
+        Ok(())
+    }
+
+    /// Flushes the transcripts that nobody has used for long, in every tenant. May take as long as the cold
+    /// tier does.
+    pub async fn flush_idle(&self) -> Result<(), Error> {
+        for tenant in self.tenants()? {
+            let desk = self.system_desk(tenant.clone());
+            if let Err(error) = desk.flush_idle().await {
+                tracing::warn!(%tenant, %error, "idle transcripts could not be flushed");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Damaged records keep nothing else from going on; the log tells of them, and `doctor`.
+pub fn warn_of_damage(tenant: &TenantId, damaged: &[DamagedRecord]) {
+    for DamagedRecord {
+        what, id, reason, ..
+    } in damaged
+    {
+        tracing::warn!(%tenant, what, id, reason, "a record cannot be read and is left as it is");
+    }
+}

@@ -1,0 +1,50 @@
+//! Requests on records: projects, threads, sessions, ownership, budgets, gates, tokens and the rules of
+//! transcripts. Works through the store's traits and names no backend.
+//!
+//! A [`LedgerRequests`] serves one caller of one tenant: every method is one request, checked against the caller's role,
+//! decided by `skein-domain`, and written with its events in one transaction. What takes several steps is a
+//! saga: journalled in that transaction, then interpreted ([`saga`]). The ledger interprets handoffs,
+//! broadcasts and forks; sagas of sessions with agents are interpreted by `skein-fleet`.
+//!
+//! First places to read: [`desk`] (what a request goes through), [`spawn`], [`handoff`], [`transcript`].
+
+pub mod access;
+mod audit;
+pub mod caller;
+pub mod credential;
+pub mod desk;
+pub mod ending;
+pub mod error;
+pub mod events;
+pub mod handoff;
+pub mod ledger;
+mod managed;
+mod merge;
+pub mod project;
+pub mod receipt;
+mod recent;
+mod retention;
+pub mod saga;
+pub mod session;
+pub mod source;
+pub mod spawn;
+pub mod summary;
+pub mod tasks;
+pub mod thread;
+pub mod token;
+pub mod transcript;
+mod tree;
+pub mod turn;
+
+pub use access::{Access, RunAccess};
+pub use caller::{Answer, Caller, Idempotency, RequestOutcome};
+pub use credential::CredentialKey;
+pub use desk::LedgerRequests;
+pub use ending::KillOptions;
+pub use error::{DomainPart, Error};
+pub use ledger::{Ledger, LedgerParts};
+pub use managed::ManagedRoots;
+pub use session::SessionKey;
+pub use source::{Clock, FaultPoints, IdSource, NoFaultPoints, SystemClock, SystemIds};
+pub use tasks::TaskGroup;
+pub use tree::{Node, Tree};

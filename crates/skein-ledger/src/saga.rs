@@ -1,0 +1,442 @@
+//! The interpreter of sagas: performs the command of a saga's state, records what it came to and what follows,
+//! and goes on until the saga is over (L4). What follows is decided by [`skein_domain::saga`].
+//!
+//! One task of this process interprets a saga at a time. After a crash the next process finds the journal row
+//! and performs the row's command again. Other requests change a saga only by cancelling it (a kill); its
+//! interpreter notices by the version.
+//!
+//! Sagas of sessions with agents are begun by the fleet's dispatcher when there is room. The caller of a
+//! handoff, a broadcast or a fork waits for its saga; after a crash [`recover`](crate::Ledger::recover) undoes
+//! those.
+
+mod apply;
+mod claims;
+
+use skein_domain::saga::{CommandResult, SagaCommand, SagaEvent, UndoCommand, UndoResult};
+use skein_domain::{Kind, Reason, RunHandle, Saga, SagaState, Session};
+use skein_transcript::TranscriptId;
+
+pub use apply::{SagaProgress, apply, begin_saga, check_fork_place, new_saga, tell};
+pub use claims::{Claim, Claims, SagaWaiter};
+
+use crate::caller::{Answer, Idempotency, RequestOutcome};
+use crate::desk::LedgerRequests;
+use crate::error::Error;
+use crate::ledger::warn_of_damage;
+
+/// Why a command was not performed.
+#[derive(Debug)]
+pub enum CommandError {
+    /// It was refused, or failed: the saga turns round or goes on without it.
+    Failed(Error),
+    /// The store did not work, or the daemon stops: the saga stays where it is.
+    Interrupted(Error),
+}
+
+impl From<Error> for CommandError {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Store(skein_store::Error::Domain(_)) => Self::Failed(error),
+            Error::Store(_) | Error::Stopped => Self::Interrupted(error),
+            other => Self::Failed(other),
+        }
+    }
+}
+
+/// A command that did not work for a reason of the session's own.
+pub fn failed(kind: Kind, text: impl std::fmt::Display) -> CommandError {
+    CommandError::Failed(Error::Step {
+        kind,
+        text: text.to_string(),
+        hints: vec![],
+    })
+}
+
+/// What people read of an error, with what helps.
+fn text_of(error: &Error) -> Reason {
+    let mut text = error.to_string();
+    for hint in error.hints() {
+        text.push_str("; ");
+        text.push_str(&hint);
+    }
+    Reason::from_text(&text)
+}
+
+/// The points of a saga's state where tests end the process: before and after its command, and once what
+/// follows is recorded.
+fn points(saga: &Saga) -> [String; 3] {
+    let kind = saga.kind().as_str();
+    let step = saga.step().map_or("", |step| step.as_str());
+    let names = match &saga.state {
+        SagaState::Queued | SagaState::Doing { .. } => ["begin", "done", "recorded"],
+        SagaState::Undoing { .. } => ["undo", "undone", "undo_recorded"],
+        SagaState::Leftover { .. } => ["clear", "cleared", "clear_recorded"],
+    };
+    names.map(|name| format!("{kind}.{step}.{name}"))
+}
+
+/// Performs the commands of sagas outside the ledger, and shows what they are at.
+pub trait Performer: Send + Sync + 'static {
+    /// Can be repeated: after a crash the next process performs the same command again.
+    fn perform(
+        &self,
+        saga: &Saga,
+        session: &Session,
+        command: SagaCommand,
+    ) -> impl Future<Output = Result<CommandResult, CommandError>> + Send;
+
+    /// Where the next run of the session will be found.
+    fn next_handle(&self, _session: &Session) -> Option<RunHandle> {
+        None
+    }
+
+    /// Shows people what the saga is at, or why it waits.
+    fn show(&self, _saga: &Saga, _why: Option<String>) {}
+
+    /// The saga is over, or waits to be tried again.
+    fn ended(&self, _saga: &Saga, _applied: &SagaProgress) -> impl Future<Output = ()> + Send {
+        async {}
+    }
+
+    /// The session's claim is free again.
+    fn released(&self) {}
+}
+
+/// Performs what handoffs, broadcasts and forks do: the ledger and its transcripts are all they touch.
+#[derive(Clone, Debug)]
+struct LedgerPerformer(LedgerRequests);
+
+impl Performer for LedgerPerformer {
+    async fn perform(
+        &self,
+        saga: &Saga,
+        _session: &Session,
+        command: SagaCommand,
+    ) -> Result<CommandResult, CommandError> {
+        match command {
+            SagaCommand::ForkTranscript {
+                source,
+                target,
+                after,
+            } => {
+                let shared = self.0.fork_transcript(&source, &target, after).await?;
+                Ok(CommandResult::TranscriptForked { shared })
+            }
+            SagaCommand::Undo { undo } => {
+                self.undo_fork(saga, undo).await?;
+                let undone = UndoResult::Nothing;
+                Ok(CommandResult::Undone { undone })
+            }
+            SagaCommand::UndoLeftover { undos } => {
+                for (_, undo) in undos {
+                    self.undo_fork(saga, undo).await?;
+                }
+                Ok(CommandResult::LeftoverUndone {
+                    undone: vec![],
+                    left: vec![],
+                })
+            }
+            _ => Ok(CommandResult::Committed),
+        }
+    }
+}
+
+impl LedgerPerformer {
+    async fn undo_fork(&self, saga: &Saga, undo: UndoCommand) -> Result<(), CommandError> {
+        if undo == UndoCommand::RemoveForkedTranscript {
+            let removed = self.0.remove_fork(&saga.session, saga.subject());
+            removed.await?;
+        }
+        Ok(())
+    }
+}
+
+/// Interprets one saga.
+#[derive(Clone, Debug)]
+pub struct Interpreter<P> {
+    desk: LedgerRequests,
+    performer: P,
+    /// Whose answer the result is.
+    request: Option<Idempotency>,
+}
+
+impl<P: Performer> Interpreter<P> {
+    pub fn new(desk: &LedgerRequests, performer: P) -> Self {
+        Self {
+            desk: desk.clone(),
+            performer,
+            request: None,
+        }
+    }
+
+    /// Interprets the saga until it is over, or until something fails that is tried again later; the journal
+    /// row stays then.
+    pub async fn run(self, claim: Claim, mut saga: Saga) {
+        let why = loop {
+            match self.advance(&saga).await {
+                Ok(SagaProgress::Go(next)) => saga = *next,
+                Ok(SagaProgress::Over(_)) => break None,
+                Ok(SagaProgress::Retry(next, why)) => {
+                    saga = *next;
+                    break Some(why.to_string());
+                }
+                Err(error) => break Some(error.to_string()),
+            }
+        };
+        let claims = &self.desk.ledger.claims;
+        match why {
+            None => claims.forget(&saga.id),
+            Some(why) => {
+                let seconds = claims.retry_later(&saga).as_secs();
+                tracing::warn!(saga = %saga.id, session = %saga.session, why, seconds, "a saga waits");
+                let why = format!("{why}; it is tried again after {seconds} s");
+                self.performer.show(&saga, Some(why));
+            }
+        }
+        drop(claim);
+        self.performer.released();
+    }
+
+    /// Interprets a saga whose caller waits, to its end. The first error is what the caller is answered with;
+    /// by then the saga is undone, unless that fails too: then recovery does it.
+    pub async fn answer(
+        mut self,
+        _awaited: SagaWaiter,
+        mut saga: Saga,
+        request: Option<Idempotency>,
+    ) -> Result<RequestOutcome, Error> {
+        self.request = request;
+        let mut first = None;
+        loop {
+            let error = match self.advance_awaited(&saga).await {
+                Ok((SagaProgress::Go(next), error)) => {
+                    saga = *next;
+                    if let Some(error) = error {
+                        first.get_or_insert(error);
+                    }
+                    continue;
+                }
+                Ok((SagaProgress::Over(Some(outcome)), _)) => return Ok(outcome),
+                Ok((SagaProgress::Over(None), error)) => error,
+                Ok((SagaProgress::Retry(_, why), error)) => {
+                    tracing::error!(saga = %saga.id, %why, "a saga could not be undone yet");
+                    error
+                }
+                Err(error) => {
+                    tracing::error!(saga = %saga.id, %error, "a saga could not be undone yet");
+                    Some(error)
+                }
+            };
+            return Err(first.or(error).unwrap_or(Error::Stopped));
+        }
+    }
+
+    /// One command of a saga whose caller waits: whatever fails turns it round, with the error.
+    async fn advance_awaited(&self, saga: &Saga) -> Result<(SagaProgress, Option<Error>), Error> {
+        let is_undone = !matches!(saga.state, SagaState::Doing { .. });
+        let (event, error) = match self.perform(saga).await {
+            Ok(event) => match self.record(saga, event).await {
+                Ok(applied) => return Ok((applied, None)),
+                // Undone as far as the record says; recovery goes on from there.
+                Err(error) if is_undone => return Err(error),
+                Err(error) => (failure(&error), error),
+            },
+            Err(CommandError::Failed(error) | CommandError::Interrupted(error)) => {
+                (failure(&error), error)
+            }
+        };
+        Ok((self.record(saga, event).await?, Some(error)))
+    }
+
+    /// Performs the command of the saga's state and records what follows.
+    async fn advance(&self, saga: &Saga) -> Result<SagaProgress, Error> {
+        self.performer.show(saga, None);
+        let event = match self.perform(saga).await {
+            Ok(event) => event,
+            Err(CommandError::Failed(error)) => failure(&error),
+            Err(CommandError::Interrupted(error)) => return Err(error),
+        };
+        let applied = match self.record(saga, event).await {
+            // The ledger refuses what the command came to: then the command was in vain.
+            Err(error) if error.domain().is_some() => self.record(saga, failure(&error)).await?,
+            applied => applied?,
+        };
+        if let SagaProgress::Over(_) | SagaProgress::Retry(..) = &applied {
+            self.performer.ended(saga, &applied).await;
+        }
+        Ok(applied)
+    }
+
+    async fn perform(&self, saga: &Saga) -> Result<SagaEvent, CommandError> {
+        let session = self.session(saga).await?;
+        if let Some(why) = saga.waits(&session) {
+            return Err(CommandError::Interrupted(Error::Saga {
+                why: why.to_string(),
+            }));
+        }
+        let Some(command) = saga.command() else {
+            return Ok(SagaEvent::Orphaned);
+        };
+        let [before, after, _] = points(saga);
+        self.desk.reach(&before);
+        let result = self.performer.perform(saga, &session, command).await;
+        self.desk.reach(&after);
+        Ok(SagaEvent::Performed {
+            result: result?,
+            handle: self.performer.next_handle(&session),
+        })
+    }
+
+    async fn session(&self, saga: &Saga) -> Result<Session, Error> {
+        let id = saga.session.clone();
+        self.desk.look(move |r| r.get(id.as_str())).await
+    }
+
+    /// Records what follows from `event`, if the saga is still where we left it; else says where it is now.
+    async fn record(&self, saga: &Saga, event: SagaEvent) -> Result<SagaProgress, Error> {
+        let (expected, actor) = (saga.clone(), saga.actor.clone());
+        let request = self.request.clone();
+        let books = self.desk.ledger.books.as_deref();
+        let recording = books.map(|books| books.beginnings.recording());
+        let applied = self
+            .desk
+            .store
+            .write(&actor, self.desk.now(), move |writer| {
+                let Some(current) = writer.reader().find::<Saga>(expected.id.as_str())? else {
+                    return Ok(SagaProgress::Over(None));
+                };
+                if current.version != expected.version {
+                    return Ok(SagaProgress::Go(Box::new(current)));
+                }
+                let session: Session = writer.reader().get(expected.session.as_str())?;
+                let applied = apply(writer, &current, &session, event.clone())?;
+                if let (SagaProgress::Over(Some(outcome)), Some(request)) = (&applied, &request) {
+                    let body = (request.render)(outcome);
+                    writer.keep_reply(&request.key, &request.fingerprint, body)?;
+                }
+                Ok(applied)
+            })
+            .await?;
+        if let (Some(recording), SagaProgress::Over(Some(RequestOutcome::Sessions(children)))) =
+            (recording, &applied)
+        {
+            for child in children {
+                recording.made(self.desk.tenant(), TranscriptId::from(&child.id));
+            }
+        }
+        self.desk.reach(&points(saga)[2]);
+        Ok(applied)
+    }
+
+    /// Where the saga is now; none when it is over. Asked of the writer: what was decided before the session was
+    /// claimed is done then, and what is decided later sees the claim.
+    pub async fn current(&self, saga: &Saga) -> Result<Option<Saga>, Error> {
+        let id = saga.id.clone();
+        let found = self
+            .desk
+            .store
+            .write(&saga.actor.clone(), self.desk.now(), move |writer| {
+                writer.reader().find::<Saga>(id.as_str())
+            })
+            .await?;
+        Ok(found)
+    }
+
+    /// Takes a saga out of the queue; none when it was cancelled meanwhile.
+    pub async fn admit(&self, saga: &Saga) -> Result<Option<Saga>, Error> {
+        let begun = match self.record(saga, SagaEvent::Admitted).await? {
+            SagaProgress::Go(begun) if begun.version == saga.version + 1 => Some(*begun),
+            _ => None,
+        };
+        self.desk
+            .reach(&format!("{}.queued.recorded", saga.kind().as_str()));
+        Ok(begun)
+    }
+}
+
+fn failure(error: &Error) -> SagaEvent {
+    SagaEvent::Failed {
+        kind: error.kind(),
+        text: text_of(error),
+    }
+}
+
+impl LedgerRequests {
+    /// Lets tests end the daemon between any two steps.
+    pub fn reach(&self, point: &str) {
+        self.ledger.points.reach(point);
+    }
+
+    /// Interprets a saga and waits for its result. The saga goes on when the caller hangs up: half a handoff is
+    /// worse than an answer that no one hears.
+    pub async fn answer_with(
+        &self,
+        op: &'static str,
+        awaited: SagaWaiter,
+        saga: Saga,
+    ) -> Result<Answer, Error> {
+        let interpreter = Interpreter::new(self, LedgerPerformer(self.clone()));
+        let request = self.caller.idempotency.clone();
+        let answer = interpreter.answer(awaited, saga, request);
+        let answer = self.ledger.tasks.run("saga", answer).await;
+        match answer.map_err(|_| Error::Stopped)? {
+            Ok(outcome) => Ok(Answer::Fresh(outcome)),
+            Err(error) => Err(self.refused(op, error).await),
+        }
+    }
+
+    /// Undoes the sagas whose callers went with a daemon that is gone. Returns how many are over now; the first
+    /// error is told when all were tried.
+    pub async fn recover_sagas(&self, failed: &mut Option<Error>) -> Result<usize, Error> {
+        let rows: skein_store::RecordPage<Saga> = self
+            .store
+            .read(|r| r.readable(&skein_store::backend::RowFilter::default()))
+            .await?;
+        warn_of_damage(self.tenant(), &rows.damaged);
+        let mut over = 0;
+        for saga in rows.items {
+            if !saga.kind().answers_when_over() || self.ledger.claims.is_awaited(&saga.id) {
+                continue;
+            }
+            let id = saga.id.clone();
+            match self.undo_orphan(saga).await {
+                Ok(()) => over += 1,
+                Err(error) => {
+                    tracing::warn!(tenant = %self.tenant(), saga = %id, %error, "a saga could not be undone yet");
+                    // Neither a record that cannot be read nor half a fork, which no caller sees, is a reason
+                    // not to start.
+                    if !error.is_of_damaged_record() && !matches!(error, Error::Transcript(_)) {
+                        failed.get_or_insert(error);
+                    }
+                }
+            }
+        }
+        Ok(over)
+    }
+
+    pub async fn undo_orphan(&self, saga: Saga) -> Result<(), Error> {
+        let interpreter = Interpreter::new(self, LedgerPerformer(self.clone()));
+        let mut saga = saga;
+        loop {
+            let event = match &saga.state {
+                SagaState::Doing { .. } => SagaEvent::Orphaned,
+                // What fails is tried again as it is: the row says what is left.
+                _ => match interpreter.perform(&saga).await {
+                    Ok(event) => event,
+                    Err(CommandError::Failed(error) | CommandError::Interrupted(error)) => {
+                        return Err(error);
+                    }
+                },
+            };
+            match interpreter.record(&saga, event).await? {
+                SagaProgress::Go(next) => saga = *next,
+                SagaProgress::Retry(_, why) => {
+                    return Err(Error::Saga {
+                        why: why.to_string(),
+                    });
+                }
+                SagaProgress::Over(_) => return Ok(()),
+            }
+        }
+    }
+}

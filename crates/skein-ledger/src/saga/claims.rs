@@ -1,0 +1,191 @@
+//! Which sessions and sagas this process is at work on, and which sagas wait to be tried again.
+//!
+//! One task at a time works on what belongs to a session: the interpreter of its saga, or a clean-up that takes
+//! what no saga owns. It reads the record after it has the claim, so it never acts on what was true before.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use skein_domain::{Saga, SagaId};
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
+
+use crate::session::SessionKey;
+
+/// The longest pause of a saga that fails again and again.
+const LONGEST: Duration = Duration::from_secs(60);
+/// How long a request waits for a session that another task works on.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+#[derive(Debug, Default)]
+pub struct Claims {
+    sessions: Mutex<HashSet<SessionKey>>,
+    /// Sagas whose callers wait for them in this process.
+    awaited: Mutex<HashSet<SagaId>>,
+    retries: Mutex<HashMap<SagaId, Retry>>,
+    freed: Notify,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Retry {
+    /// A saga that moved on has something new to try.
+    version: u64,
+    tries: u32,
+    until: Instant,
+}
+
+/// A session that only the holder of this works on.
+#[derive(Debug)]
+pub struct Claim {
+    claims: Arc<Claims>,
+    member: SessionKey,
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        lock(&self.claims.sessions).remove(&self.member);
+        self.claims.freed.notify_waiters();
+    }
+}
+
+/// A saga that recovery must leave alone, because its caller waits for it. Ends also when the task that is at
+/// work on it panics or is aborted: from then on the saga is recovery's.
+#[derive(Debug)]
+pub struct SagaWaiter {
+    claims: Arc<Claims>,
+    saga: SagaId,
+}
+
+impl Drop for SagaWaiter {
+    fn drop(&mut self) {
+        lock(&self.claims.awaited).remove(&self.saga);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Claims {
+    /// Claims a session; none while another task has it.
+    pub fn claim(self: &Arc<Self>, member: &SessionKey) -> Option<Claim> {
+        lock(&self.sessions).insert(member.clone()).then(|| Claim {
+            claims: self.clone(),
+            member: member.clone(),
+        })
+    }
+
+    pub fn is_claimed(&self, member: &SessionKey) -> bool {
+        lock(&self.sessions).contains(member)
+    }
+
+    /// Waits until no task works on the session, but not for long.
+    pub async fn until_free(&self, member: &SessionKey) {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let mut freed = std::pin::pin!(self.freed.notified());
+            freed.as_mut().enable();
+            if !self.is_claimed(member) || timeout_at(until, freed).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// To be called before the journal row is written, so that recovery never takes it for a dead daemon's.
+    pub fn await_saga(self: &Arc<Self>, saga: SagaId) -> SagaWaiter {
+        lock(&self.awaited).insert(saga.clone());
+        SagaWaiter {
+            claims: self.clone(),
+            saga,
+        }
+    }
+
+    pub fn is_awaited(&self, saga: &SagaId) -> bool {
+        lock(&self.awaited).contains(saga)
+    }
+
+    /// How long the saga waits before it is tried again; longer each time it fails at the same place.
+    pub fn retry_later(&self, saga: &Saga) -> Duration {
+        let mut retries = lock(&self.retries);
+        let known = retries.get(&saga.id).filter(|r| r.version == saga.version);
+        let tries = known.map_or(0, |r| r.tries);
+        let pause = LONGEST.min(Duration::from_secs(1 << tries.min(16)));
+        let retry = Retry {
+            version: saga.version,
+            tries: tries + 1,
+            until: Instant::now() + pause,
+        };
+        retries.insert(saga.id.clone(), retry);
+        pause
+    }
+
+    /// How much longer the saga waits; none when it may be tried.
+    pub fn waits(&self, saga: &Saga) -> Option<Duration> {
+        let retry = *lock(&self.retries).get(&saga.id)?;
+        let left = retry.until.saturating_duration_since(Instant::now());
+        (retry.version == saga.version && !left.is_zero()).then_some(left)
+    }
+
+    /// The saga is over.
+    pub fn forget(&self, saga: &SagaId) {
+        lock(&self.retries).remove(saga);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use skein_domain::{SagaRequest, SagaState, Timestamp};
+
+    use super::*;
+
+    fn saga(version: u64) -> Saga {
+        Saga {
+            id: SagaId::from_random([7; 10]),
+            session: "api-1".parse().unwrap(),
+            request: SagaRequest::Gc,
+            state: SagaState::Queued,
+            prompt: None,
+            shared: None,
+            actor: "user:ann".parse().unwrap(),
+            reply: None,
+            version,
+            at: Timestamp::from_micros(0),
+        }
+    }
+
+    #[test]
+    fn a_saga_that_fails_again_waits_longer_until_it_has_something_new_to_try() {
+        let claims = Claims::default();
+        assert_eq!(claims.waits(&saga(1)), None);
+        let pauses: Vec<u64> = (0..8)
+            .map(|_| claims.retry_later(&saga(1)).as_secs())
+            .collect();
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
+        assert!(claims.waits(&saga(1)).is_some());
+        assert_eq!(claims.waits(&saga(2)), None, "it moved");
+        assert_eq!(claims.retry_later(&saga(2)).as_secs(), 1);
+        claims.forget(&saga(2).id);
+        assert_eq!(claims.waits(&saga(2)), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_waits_for_a_claimed_session_but_not_for_ever() {
+        let claims = Arc::new(Claims::default());
+        let member = SessionKey {
+            tenant: "default".parse().unwrap(),
+            session: "api-1".parse().unwrap(),
+        };
+        let claim = claims.claim(&member).unwrap();
+        assert!(claims.claim(&member).is_none());
+        let began = Instant::now();
+        claims.until_free(&member).await;
+        assert_eq!(began.elapsed(), PATIENCE);
+        let free = async {
+            tokio::task::yield_now().await;
+            drop(claim);
+        };
+        tokio::join!(claims.until_free(&member), free);
+        assert_eq!(began.elapsed(), PATIENCE);
+    }
+}

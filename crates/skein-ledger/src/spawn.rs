@@ -1,0 +1,417 @@
+//! Making sessions: alone, or below one that delegates.
+
+use skein_domain::session::NewSession;
+use skein_domain::{
+    AbsPath, Actor, AgentName, Allowance, BranchName, Conflict, Gear, Invalid, LaunchSettings,
+    Permission, PhaseName, Project, ReceiptId, Refused, Revision, Role, RuntimeKind, SagaId,
+    SagaKind, SagaRequest, Session, SessionId, Task, Thread, ThreadId, Title, WorkspaceKind,
+    WorkspaceOrigin, capacity, fact::SessionChange,
+};
+use skein_store::Writer;
+use skein_store::backend::RowFilter;
+use skein_transcript::TranscriptId;
+
+use crate::access::is_at_or_below;
+use crate::caller::{Answer, RequestOutcome};
+use crate::desk::LedgerRequests;
+use crate::error::Error;
+use crate::saga::{begin_saga, new_saga};
+use crate::{project, thread};
+
+#[derive(Clone, Debug)]
+pub struct Spawn {
+    pub task: Task,
+    pub project: Option<String>,
+    pub thread: Option<String>,
+    pub parent: Option<String>,
+    /// Default: the caller.
+    pub owner: Option<Actor>,
+    /// Default: the project's, else `none`.
+    pub agent: Option<AgentName>,
+    pub allowance: Allowance,
+    /// What a session with an agent is to have.
+    pub equip: LaunchOptions,
+}
+
+/// What was asked for besides the task.
+#[derive(Clone, Debug, Default)]
+pub struct LaunchOptions {
+    pub workspace: Option<WorkspaceKind>,
+    pub branch: Option<BranchName>,
+    pub base: Option<Revision>,
+    pub runtime: Option<RuntimeKind>,
+    pub launch: LaunchSettings,
+    /// Default: the project's, else `ask`.
+    pub permission: Option<Permission>,
+    /// A hand-made worktree to take over.
+    pub adopt: Option<AbsPath>,
+}
+
+impl LaunchOptions {
+    /// Whether anything was asked for that only a session with an agent has.
+    pub fn is_plain(&self) -> bool {
+        self.workspace.is_none_or(|w| w == WorkspaceKind::None)
+            && self.branch.is_none()
+            && self.base.is_none()
+            && self.runtime.is_none()
+            && self.adopt.is_none()
+            && self.launch.command.is_none()
+    }
+}
+
+/// Gear for a session whose number is not known yet.
+#[derive(Clone, Debug)]
+pub struct PreparedAgent {
+    pub gear: Gear,
+    /// Whether the session gets a branch named after it.
+    pub own_branch: bool,
+    pub memory_mb: u64,
+    /// Whether the task will be typed, and so needs a receipt.
+    pub typed: bool,
+    /// Session numbers up to this one are taken by branches.
+    pub floor: u64,
+}
+
+impl PreparedAgent {
+    /// The gear of session `id`: folder and branch are named after it.
+    pub(crate) fn of(&self, id: &SessionId) -> Result<Gear, Invalid> {
+        let mut gear = self.gear.clone();
+        if gear.workspace.origin == WorkspaceOrigin::Made {
+            gear.workspace.path = beside(&gear.workspace.path, id)?;
+        }
+        if self.own_branch {
+            gear.workspace.branch = Some(BranchName::of_session(id));
+        }
+        Ok(gear)
+    }
+}
+
+/// Managed folders are called after their session.
+fn beside(path: &AbsPath, id: &SessionId) -> Result<AbsPath, Invalid> {
+    let parent = path.as_str().rsplit_once('/').map_or("", |(p, _)| p);
+    format!("{parent}/{id}").parse()
+}
+
+/// Completes "may not …" in refusals.
+pub const OP: &str = "spawn a session";
+
+/// How many of a session's children are live.
+pub(crate) fn live_children(
+    writer: &Writer<'_>,
+    session: &Session,
+) -> Result<u32, skein_store::Error> {
+    let filter = RowFilter {
+        parent: Some(session.id.to_string()),
+        live: Some(true),
+        ..RowFilter::default()
+    };
+    Ok(u32::try_from(writer.reader().count::<Session>(&filter)?).unwrap_or(u32::MAX))
+}
+
+impl LedgerRequests {
+    /// Makes a session without an agent, which is ready at once.
+    pub async fn spawn(&self, spawn: Spawn) -> Result<Answer, Error> {
+        if let Some(earlier) = self.earlier().await? {
+            return Ok(earlier);
+        }
+        let spawn = self.below_caller(spawn).await?;
+        let agent = spawn.agent.clone().unwrap_or_else(AgentName::none);
+        self.check_spawn_owner(&spawn, &agent).await?;
+        if !agent.is_none() {
+            let what = format!("agent `{agent}`");
+            return Err(Error::NotConfigured { what });
+        }
+        if !spawn.equip.is_plain() {
+            let why = "workspaces, branches, runtimes and commands go with an agent; name one with --agent";
+            return Err(Invalid::new("agent", "none", why).into());
+        }
+        self.record_spawn(spawn, agent, None).await
+    }
+
+    /// An agent's own spawns stand below its session: at it, unless it names one further down.
+    pub async fn below_caller(&self, mut spawn: Spawn) -> Result<Spawn, Error> {
+        let Some(scope) = self.caller.scope.clone() else {
+            return Ok(spawn);
+        };
+        let parent = spawn
+            .parent
+            .get_or_insert_with(|| scope.session.to_string())
+            .clone();
+        let asked = spawn.equip.permission;
+        let refused = self
+            .look(move |reader| {
+                let parent: Session = reader.resolve(&parent)?;
+                let own: Session = reader.get(scope.session.as_str())?;
+                let caller = scope.session.clone();
+                if !is_at_or_below(reader, &scope, &parent)? {
+                    return Ok(Some(Refused::NotBelow {
+                        caller,
+                        session: parent.id,
+                        op: "spawn below",
+                    }));
+                }
+                let had = own.gear.map(|gear| gear.launch.permission);
+                let op = "give a child more permission than it has itself";
+                Ok((asked > had).then_some(Refused::RunMay { caller, op }))
+            })
+            .await?;
+        match refused {
+            Some(refused) => Err(self.refused(OP, refused.into()).await),
+            None => Ok(spawn),
+        }
+    }
+
+    /// Refuses an owner that the caller may not name for the session.
+    pub async fn check_spawn_owner(&self, spawn: &Spawn, agent: &AgentName) -> Result<(), Error> {
+        let for_child = |owner: &&Actor| owner.to_string() == format!("agent:{agent}");
+        let in_scope = self.caller.scope.is_some();
+        if spawn.owner.as_ref().filter(for_child).is_none() || !in_scope {
+            let named = self.acting_as(spawn.owner.clone());
+            if let Err(refused) = named {
+                return Err(self.refused(OP, refused.into()).await);
+            }
+        }
+        Ok(())
+    }
+
+    /// Records the session, and the saga of one with an agent.
+    pub async fn record_spawn(
+        &self,
+        spawn: Spawn,
+        agent: AgentName,
+        prepared: Option<PreparedAgent>,
+    ) -> Result<Answer, Error> {
+        let own_thread = ThreadId::from_random(self.ledger.ids.bits());
+        let owner = match &spawn.owner {
+            Some(owner) => owner.clone(),
+            // What a bound token makes is its actor's, or it could not drive it.
+            None if agent.is_none() || self.caller.bound => self.caller.actor.clone(),
+            None => format!("agent:{agent}").parse()?,
+        };
+        let must_own = self.must_own();
+        let ids = self.ledger.ids.clone();
+        let books = self.ledger.books.as_deref();
+        let recording = books.map(|books| books.beginnings.recording());
+        let answer = self.change(OP, Role::Operate, move |writer| {
+            let place = find_place(writer, &spawn, &own_thread, must_own.as_ref())?;
+            let (parent, allowance) = match place.parent {
+                None => (None, check_root(spawn.allowance)?),
+                Some(parent) => {
+                    let live = live_children(writer, &parent)?;
+                    capacity::check(&place.project.limits, &parent.id, parent.depth, live, 1)?;
+                    let (parent, allowance) = set_aside(writer, &parent, spawn.allowance)?;
+                    (Some(parent), allowance)
+                }
+            };
+            let floor = prepared.as_ref().map_or(0, |p| p.floor);
+            let new = NewSession {
+                id: writer.next_session_id_above(&place.project, floor)?,
+                project: place.project.id,
+                thread: place.thread.id,
+                depth: parent.as_ref().map_or(0, |p| p.depth + 1),
+                parent: parent.map(|p| p.id),
+                owner: owner.clone(),
+                agent: agent.clone(),
+                task: spawn.task.clone(),
+                allowance,
+                broadcast: None,
+                at: writer.now(),
+            };
+            let Some(prepared) = &prepared else {
+                let session = Session::ready(new);
+                insert(writer, &session, allowance)?;
+                return Ok(RequestOutcome::Session(Box::new(session)));
+            };
+            let saga = SagaId::from_random(ids.bits());
+            let mut gear = prepared.of(&new.id)?;
+            gear.saga = Some((saga.clone(), SagaKind::Spawn));
+            let session = Session::spawning(new, gear);
+            insert(writer, &session, allowance)?;
+            let request = SagaRequest::Spawn {
+                receipt: prepared.typed.then(|| ReceiptId::from_random(ids.bits())),
+                memory_mb: prepared.memory_mb,
+            };
+            let saga = new_saga(writer, saga, &session, request);
+            begin_saga(writer, &saga, &session)?;
+            Ok(RequestOutcome::Session(Box::new(session)))
+        });
+        let answer = answer.await?;
+        if let (Some(recording), Answer::Fresh(RequestOutcome::Session(made))) =
+            (recording, &answer)
+        {
+            recording.made(self.tenant(), TranscriptId::from(&made.id));
+        }
+        Ok(answer)
+    }
+
+    /// The project a spawn is for, as far as it can be told beforehand.
+    pub async fn project_of(&self, spawn: &Spawn) -> Result<Project, Error> {
+        let (project, thread, parent) = (
+            spawn.project.clone(),
+            spawn.thread.clone(),
+            spawn.parent.clone(),
+        );
+        self.look(move |reader| {
+            if let Some(parent) = parent {
+                let parent: Session = reader.resolve(&parent)?;
+                return reader.get(parent.project.as_str());
+            }
+            if let Some(thread) = thread {
+                let thread: Thread = reader.resolve(&thread)?;
+                return reader.get(thread.project.as_str());
+            }
+            match project {
+                Some(reference) => project::resolve(reader, &reference),
+                None => Err(no_project().into()),
+            }
+        })
+        .await
+    }
+}
+
+fn no_project() -> Invalid {
+    Invalid::new("project", "", "name a project, a thread or a parent")
+}
+
+struct Place {
+    project: Project,
+    thread: Thread,
+    parent: Option<Session>,
+}
+
+/// Where the session goes: beside its parent, into the thread named, or into a thread of its own.
+fn find_place(
+    writer: &mut Writer<'_>,
+    spawn: &Spawn,
+    own_thread: &ThreadId,
+    must_own: Option<&Actor>,
+) -> Result<Place, skein_store::Error> {
+    let parent: Option<Session> = match &spawn.parent {
+        Some(reference) => Some(writer.reader().resolve(reference)?),
+        None => None,
+    };
+    if let Some(parent) = &parent {
+        parent.check_owner(must_own)?;
+        check_delegates(parent)?;
+    }
+    let thread: Option<Thread> = match (&spawn.thread, &parent) {
+        (Some(reference), _) => Some(writer.reader().resolve(reference)?),
+        (None, Some(parent)) => Some(writer.reader().get(parent.thread.as_str())?),
+        (None, None) => None,
+    };
+    let project: Project = match (&thread, &spawn.project) {
+        (Some(thread), _) => writer.reader().get(thread.project.as_str())?,
+        (None, Some(reference)) => project::resolve(&writer.reader(), reference)?,
+        (None, None) => {
+            return Err(no_project().into());
+        }
+    };
+    if let Some(reference) = &spawn.project
+        && project::resolve(&writer.reader(), reference)?.id != project.id
+    {
+        return Err(Invalid::new(
+            "project",
+            reference,
+            "the thread belongs to another project",
+        )
+        .into());
+    }
+    if let (Some(parent), Some(thread)) = (&parent, &thread)
+        && parent.thread != thread.id
+    {
+        return Err(Invalid::new(
+            "thread",
+            thread.id.as_str(),
+            "a child works on its parent's thread",
+        )
+        .into());
+    }
+    if project.removed_at.is_some() {
+        return Err(skein_domain::Refused::ProjectRemoved {
+            project: project.id,
+        }
+        .into());
+    }
+    let thread = match thread {
+        Some(thread) => {
+            thread.require_open()?;
+            thread
+        }
+        None => thread::open_thread(
+            writer,
+            own_thread.clone(),
+            &project,
+            Title::of_task(&spawn.task),
+        )?,
+    };
+    Ok(Place {
+        project,
+        thread,
+        parent,
+    })
+}
+
+/// A session that has ended or is changing hands cannot delegate.
+pub(crate) fn check_delegates(parent: &Session) -> Result<(), Conflict> {
+    match parent.phase.name() {
+        PhaseName::Active
+        | PhaseName::Idle
+        | PhaseName::AwaitingInput
+        | PhaseName::AwaitingMerge => Ok(()),
+        phase @ (PhaseName::Spawning
+        | PhaseName::Locked
+        | PhaseName::Ended
+        | PhaseName::Archived) => Err(Conflict::WrongPhase {
+            session: parent.id.clone(),
+            phase,
+            wanted: "only a live session that is not being handed over can delegate",
+        }),
+    }
+}
+
+fn check_root(allowance: Allowance) -> Result<Allowance, Invalid> {
+    if allowance.tokens == Some(0) || allowance.cost_micros == Some(0) {
+        return Err(Invalid::new(
+            "budget",
+            "0",
+            "nothing can be done with it; leave it out for no limit",
+        ));
+    }
+    Ok(allowance)
+}
+
+/// Takes the child's share from the parent's budget, in the transaction that makes the child.
+pub(crate) fn set_aside(
+    writer: &mut Writer<'_>,
+    parent: &Session,
+    asked: Allowance,
+) -> Result<(Session, Allowance), skein_store::Error> {
+    let (budget, allowance) = parent.budget.reserve(&parent.id, &parent.usage, asked)?;
+    if budget == parent.budget {
+        return Ok((parent.clone(), allowance));
+    }
+    let after = Session {
+        budget,
+        ..parent.next(writer.now())
+    };
+    writer.update(&after)?;
+    Ok((after, allowance))
+}
+
+pub(crate) fn insert(
+    writer: &mut Writer<'_>,
+    session: &Session,
+    allowance: Allowance,
+) -> Result<(), skein_store::Error> {
+    writer.insert(session)?;
+    writer.tell(
+        &SessionChange::Spawned {
+            name: session.task.display_name(),
+            owner: session.owner.clone(),
+            parent: session.parent.clone(),
+            depth: session.depth,
+            allowance,
+        }
+        .of(session),
+    )
+}

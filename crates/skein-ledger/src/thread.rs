@@ -1,0 +1,270 @@
+//! Threads and the gates they are put away through.
+
+use skein_domain::{
+    Fact, PhaseName, Role, Session, SessionId, Thread, ThreadId, ThreadState, Title, gate,
+};
+use skein_store::backend::{RowFilter, SortOrder};
+use skein_store::{Reader, RecordPage, RecordQuery, Writer};
+
+use crate::caller::{Answer, RequestOutcome};
+use crate::desk::LedgerRequests;
+use crate::error::Error;
+use crate::project;
+
+#[derive(Clone, Debug, Default)]
+pub struct ThreadFilter {
+    pub project: Option<String>,
+    /// `None` lists open and archived ones.
+    pub open: Option<bool>,
+}
+
+/// Remembers a deletion, so that deleting twice is as good as once.
+fn grave(id: &ThreadId) -> String {
+    format!("thread-deleted:{id}")
+}
+
+fn sessions_of(
+    reader: &Reader<'_>,
+    thread: &ThreadId,
+    live: Option<bool>,
+) -> Result<Vec<Session>, skein_store::Error> {
+    let filter = RowFilter {
+        thread: Some(thread.to_string()),
+        live,
+        ..RowFilter::default()
+    };
+    reader.all(&filter)
+}
+
+fn phases(
+    reader: &Reader<'_>,
+    thread: &ThreadId,
+) -> Result<Vec<(SessionId, PhaseName)>, skein_store::Error> {
+    let sessions = sessions_of(reader, thread, None)?;
+    Ok(sessions
+        .into_iter()
+        .map(|s| (s.id, s.phase.name()))
+        .collect())
+}
+
+/// Live sessions, and whether a process or a saga belongs to each.
+fn at_work(
+    reader: &Reader<'_>,
+    thread: &ThreadId,
+) -> Result<Vec<(SessionId, PhaseName, gate::LiveWork)>, skein_store::Error> {
+    let sessions = sessions_of(reader, thread, Some(true))?;
+    Ok(sessions
+        .into_iter()
+        .map(|s| {
+            let run = if s.has_run() || s.check_free().is_err() {
+                gate::LiveWork::Live
+            } else {
+                gate::LiveWork::None
+            };
+            (s.id, s.phase.name(), run)
+        })
+        .collect())
+}
+
+pub(crate) fn open_thread(
+    writer: &mut Writer<'_>,
+    id: ThreadId,
+    project: &skein_domain::Project,
+    title: Title,
+) -> Result<Thread, skein_store::Error> {
+    let now = writer.now();
+    let thread = Thread {
+        id,
+        project: project.id.clone(),
+        title,
+        state: ThreadState::Open,
+        version: 1,
+        created_at: now,
+        updated_at: now,
+    };
+    writer.insert(&thread)?;
+    writer.tell(&Fact::ThreadOpened {
+        project: thread.project.clone(),
+        thread: thread.id.clone(),
+        title: thread.title.clone(),
+    })?;
+    Ok(thread)
+}
+
+impl LedgerRequests {
+    pub async fn new_thread(&self, project: String, title: Title) -> Result<Answer, Error> {
+        let id = ThreadId::from_random(self.ledger.ids.bits());
+        let title = title.redacted();
+        self.change("open a thread", Role::Operate, move |writer| {
+            let project = project::resolve(&writer.reader(), &project)?;
+            Ok(RequestOutcome::Thread(open_thread(
+                writer,
+                id.clone(),
+                &project,
+                title.clone(),
+            )?))
+        })
+        .await
+    }
+
+    /// Puts a thread away if nobody works on it. Doing it again changes nothing.
+    ///
+    /// What was said on it is put into the cold tier first, so that nothing is marked as put away that is
+    /// not; the hot copies go once nobody can write any more.
+    pub async fn archive_thread(&self, reference: String) -> Result<Answer, Error> {
+        let op = "archive a thread";
+        self.refuse_bound(op).await?;
+        if let Err(refused) = self.caller.role.require(Role::Operate, op) {
+            return Err(self.refused(op, refused.into()).await);
+        }
+        if let Some(earlier) = self.earlier().await? {
+            return Ok(earlier);
+        }
+        let thread = match self.archivable(reference.clone()).await {
+            Ok(thread) => thread,
+            Err(error) => return Err(self.refused(op, error).await),
+        };
+        if thread.state == ThreadState::Open {
+            self.flush_before_archive(&thread.id).await?;
+        }
+        let answer = self.mark_archived(op, reference).await?;
+        if thread.state == ThreadState::Open {
+            self.flush_archived(self.sessions_on(&thread.id).await?)
+                .await;
+        }
+        Ok(answer)
+    }
+
+    /// The thread, if nobody works on it.
+    async fn archivable(&self, reference: String) -> Result<Thread, Error> {
+        let look = self.store.read(move |reader| {
+            let thread: Thread = reader.resolve(&reference)?;
+            if thread.state == ThreadState::Open {
+                gate::archive_thread(&thread.id, at_work(reader, &thread.id)?)?;
+            }
+            Ok(thread)
+        });
+        Ok(look.await?)
+    }
+
+    async fn mark_archived(&self, op: &'static str, reference: String) -> Result<Answer, Error> {
+        self.change(op, Role::Operate, move |writer| {
+            let before: Thread = writer.reader().resolve(&reference)?;
+            if before.state != ThreadState::Open {
+                return Ok(RequestOutcome::Thread(before));
+            }
+            gate::archive_thread(&before.id, at_work(&writer.reader(), &before.id)?)?;
+            let now = writer.now();
+            let after = Thread {
+                state: ThreadState::Archived { at: now },
+                version: before.version + 1,
+                updated_at: now,
+                ..before
+            };
+            writer.update(&after)?;
+            writer.tell(&Fact::ThreadArchived {
+                project: after.project.clone(),
+                thread: after.id.clone(),
+            })?;
+            Ok(RequestOutcome::Thread(after))
+        })
+        .await
+    }
+
+    pub async fn reopen_thread(&self, reference: String) -> Result<Answer, Error> {
+        self.refuse_bound("reopen a thread").await?;
+        self.change("reopen a thread", Role::Operate, move |writer| {
+            let before: Thread = writer.reader().resolve(&reference)?;
+            if before.state == ThreadState::Open {
+                return Ok(RequestOutcome::Thread(before));
+            }
+            let project: skein_domain::Project = writer.reader().get(before.project.as_str())?;
+            if project.removed_at.is_some() {
+                return Err(skein_domain::Refused::ProjectRemoved {
+                    project: project.id,
+                }
+                .into());
+            }
+            let now = writer.now();
+            let after = Thread {
+                state: ThreadState::Open,
+                version: before.version + 1,
+                updated_at: now,
+                ..before
+            };
+            writer.update(&after)?;
+            writer.tell(&Fact::ThreadReopened {
+                project: after.project.clone(),
+                thread: after.id.clone(),
+            })?;
+            Ok(RequestOutcome::Thread(after))
+        })
+        .await
+    }
+
+    /// Deletes a thread that never had a session. Deleting it again changes nothing.
+    pub async fn delete_thread(&self, reference: String) -> Result<Answer, Error> {
+        self.refuse_bound("delete a thread").await?;
+        self.change("delete a thread", Role::Operate, move |writer| {
+            if let Some(deleted) = deleted_before(&writer.reader(), &reference)? {
+                return Ok(RequestOutcome::Thread(deleted));
+            }
+            let thread: Thread = writer.reader().resolve(&reference)?;
+            gate::delete_thread(&thread.id, phases(&writer.reader(), &thread.id)?)?;
+            writer.delete(&thread)?;
+            // The record itself is the holder, so that the second answer is the first one.
+            let body = skein_store::Entity::encode(&thread)?;
+            let _ = writer.claim(&grave(&thread.id), &body)?;
+            writer.tell(&Fact::ThreadDeleted {
+                project: thread.project.clone(),
+                thread: thread.id.clone(),
+            })?;
+            Ok(RequestOutcome::Thread(thread))
+        })
+        .await
+    }
+
+    /// Finds a thread by id or unique beginning of its id.
+    pub async fn get_thread(&self, reference: String) -> Result<Thread, Error> {
+        self.look(move |reader| reader.resolve(&reference)).await
+    }
+
+    pub async fn list_threads(
+        &self,
+        filter: ThreadFilter,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<RecordPage<Thread>, Error> {
+        self.look(move |reader| {
+            let project = match filter.project {
+                Some(reference) => Some(project::resolve(reader, &reference)?.id.to_string()),
+                None => None,
+            };
+            let filter = RowFilter {
+                project,
+                live: filter.open,
+                ..RowFilter::default()
+            };
+            reader.list(&RecordQuery {
+                filter,
+                order: SortOrder::NewestFirst,
+                after,
+                limit,
+            })
+        })
+        .await
+    }
+}
+
+fn deleted_before(
+    reader: &Reader<'_>,
+    reference: &str,
+) -> Result<Option<Thread>, skein_store::Error> {
+    let Ok(id) = reference.parse::<ThreadId>() else {
+        return Ok(None);
+    };
+    match reader.claimed_by(&grave(&id))? {
+        Some(body) => skein_store::Entity::decode(&body).map(Some),
+        None => Ok(None),
+    }
+}

@@ -1,0 +1,257 @@
+//! Tokens: made, listed, revoked, and asked about at the door.
+
+use skein_domain::{
+    Actor, Fact, Invalid, Name, Refused, Rights, Role, RunScope, Session, TenantId, Timestamp,
+    Token, TokenId,
+};
+use skein_store::backend::{RowFilter, SortOrder};
+use skein_store::{Reader, RecordPage, RecordQuery};
+use subtle::ConstantTimeEq;
+
+use crate::caller::{Answer, Caller, RequestOutcome};
+use crate::credential::is_run_credential;
+use crate::desk::LedgerRequests;
+use crate::error::Error;
+use crate::ledger::Ledger;
+
+/// A token reads `skein.TENANT.ID.SECRET`: the tenant is in it, so that no look-up crosses a wall.
+const SCHEME: &str = "skein";
+
+fn hash(secret: &str) -> [u8; 32] {
+    blake3::derive_key("skein 2026-11 token secret v1", secret.as_bytes())
+}
+
+#[derive(Clone, Debug)]
+pub struct NewToken {
+    pub name: Name,
+    pub role: Role,
+    pub rights: Rights,
+    pub actor: Option<Actor>,
+    pub expires_in_seconds: Option<u64>,
+}
+
+impl LedgerRequests {
+    pub async fn new_token(&self, new: NewToken) -> Result<Answer, Error> {
+        let id = TokenId::from_random(self.ledger.ids.bits());
+        let word: String = self
+            .ledger
+            .ids
+            .secret()
+            .iter()
+            .map(|b| format!("{b:02x}"))
+            .collect();
+        let secret = format!("{SCHEME}.{}.{id}.{word}", self.caller.tenant);
+        if new.expires_in_seconds == Some(0) {
+            return Err(
+                Invalid::new("expiry", "0", "a token must live for a moment at least").into(),
+            );
+        }
+        self.check_grants(&new).await?;
+        self.change("make a token", Role::Admin, move |writer| {
+            let now = writer.now();
+            let token = Token {
+                id: id.clone(),
+                name: new.name.clone(),
+                role: new.role,
+                rights: new.rights,
+                actor: new.actor.clone(),
+                secret_hash: hash(&word),
+                version: 1,
+                created_at: now,
+                expires_at: new.expires_in_seconds.map(|s| later(now, s)),
+                revoked_at: None,
+            };
+            writer.insert(&token)?;
+            writer.tell(&Fact::TokenMade {
+                token: token.id.clone(),
+                name: token.name.clone(),
+                role: token.role,
+                rights: token.rights,
+            })?;
+            Ok(RequestOutcome::NewToken {
+                token,
+                secret: secret.clone(),
+            })
+        })
+        .await
+    }
+
+    /// A token gives away no right its maker lacks, and one bound to an actor makes none for others.
+    async fn check_grants(&self, new: &NewToken) -> Result<(), Error> {
+        const OP: &str = "make a token";
+        let missing = new
+            .rights
+            .iter()
+            .find(|right| !self.caller.rights.contains(*right));
+        if let Some(right) = missing {
+            let right = right.as_str();
+            let op = "give a token this right";
+            return Err(self.refused(OP, Refused::Right { right, op }.into()).await);
+        }
+        if self.caller.bound && new.actor.as_ref() != Some(&self.caller.actor) {
+            let actor = self.caller.actor.clone();
+            let refused = match new.actor.clone() {
+                Some(named) => Refused::OtherActor { actor, named },
+                None => Refused::UnboundToken { actor },
+            };
+            return Err(self.refused(OP, refused.into()).await);
+        }
+        Ok(())
+    }
+
+    pub async fn list_tokens(
+        &self,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<RecordPage<Token>, Error> {
+        if let Err(refused) = self.caller.role.require(Role::Admin, "list tokens") {
+            return Err(self.refused("list tokens", refused.into()).await);
+        }
+        self.look(move |reader| {
+            reader.list(&RecordQuery {
+                filter: RowFilter::default(),
+                order: SortOrder::NewestFirst,
+                after,
+                limit,
+            })
+        })
+        .await
+    }
+
+    /// Revoked at once: the next request with it is refused. Doing it again changes nothing.
+    pub async fn revoke_token(&self, reference: String) -> Result<Answer, Error> {
+        self.change("revoke a token", Role::Admin, move |writer| {
+            let before = named(&writer.reader(), &reference)?;
+            if before.revoked_at.is_some() {
+                return Ok(RequestOutcome::Token(before));
+            }
+            let after = Token {
+                version: before.version + 1,
+                revoked_at: Some(writer.now()),
+                ..before
+            };
+            writer.update(&after)?;
+            writer.tell(&Fact::TokenRevoked {
+                token: after.id.clone(),
+            })?;
+            Ok(RequestOutcome::Token(after))
+        })
+        .await
+    }
+}
+
+/// A token by id, unique beginning of its id, or name if only one valid token has it.
+fn named(reader: &Reader<'_>, reference: &str) -> Result<Token, skein_store::Error> {
+    let live = RowFilter {
+        live: Some(true),
+        ..RowFilter::default()
+    };
+    let tokens: Vec<Token> = reader.readable(&live)?.items;
+    let mut same = tokens.into_iter().filter(|t| t.name.as_str() == reference);
+    match (same.next(), same.next()) {
+        (Some(one), None) => Ok(one),
+        (Some(_), Some(_)) => {
+            let why = "several tokens have this name; give the id";
+            Err(Invalid::new("token", reference, why).into())
+        }
+        (None, _) => reader.resolve(reference),
+    }
+}
+
+fn later(now: Timestamp, seconds: u64) -> Timestamp {
+    let micros = i64::try_from(seconds)
+        .unwrap_or(i64::MAX)
+        .saturating_mul(1_000_000);
+    Timestamp::from_micros(now.as_micros().saturating_add(micros))
+}
+
+impl Ledger {
+    /// Who a bearer token belongs to. Every way of being wrong gets the same answer.
+    pub async fn authenticate(&self, bearer: &str) -> Result<Caller, Error> {
+        let wrong = || Refused::Unauthorized {
+            why: "the token is unknown, expired or revoked",
+        };
+        if is_run_credential(bearer) {
+            return self.authenticate_run(bearer).await;
+        }
+        let mut parts = bearer.split('.');
+        let (Some(SCHEME), Some(tenant), Some(id), Some(word), None) = (
+            parts.next(),
+            parts.next(),
+            parts.next(),
+            parts.next(),
+            parts.next(),
+        ) else {
+            return Err(wrong().into());
+        };
+        let (Ok(tenant), Ok(id)) = (tenant.parse::<TenantId>(), id.parse::<TokenId>()) else {
+            return Err(wrong().into());
+        };
+        let desk = self.system_desk(tenant.clone());
+        let found = desk.store.read(move |r| r.find::<Token>(id.as_str())).await;
+        let token = match found {
+            // Nobody learns from a wrong secret that there is such a token.
+            Err(error @ skein_store::Error::Damaged { .. }) => {
+                tracing::warn!(%error, "a token cannot be checked");
+                None
+            }
+            found => found?,
+        };
+        let given = hash(word);
+        match token {
+            Some(token)
+                if bool::from(token.secret_hash.ct_eq(&given)) && token.is_valid(desk.now()) =>
+            {
+                Ok(Caller {
+                    tenant,
+                    local: false,
+                    bound: token.actor.is_some(),
+                    actor: match token.actor {
+                        Some(actor) => actor,
+                        None => format!("user:{}", token.name).parse()?,
+                    },
+                    role: token.role,
+                    rights: token.rights,
+                    token: Some(token.id),
+                    scope: None,
+                    idempotency: None,
+                })
+            }
+            _ => Err(wrong().into()),
+        }
+    }
+
+    /// Who a run's credential belongs to. It is valid while its run is its session's current one.
+    async fn authenticate_run(&self, credential: &str) -> Result<Caller, Error> {
+        let claims = self
+            .credentials
+            .verify(credential)
+            .ok_or(Refused::Unauthorized {
+                why: "the run credential is not of this daemon",
+            })?;
+        let desk = self.system_desk(claims.tenant.clone());
+        let id = claims.session.clone();
+        let session: Option<Session> = desk.store.read(move |r| r.find(id.as_str())).await?;
+        match session {
+            Some(session) if session.run == claims.run && session.has_run() => Ok(Caller {
+                tenant: claims.tenant,
+                actor: claims.actor,
+                role: Role::Operate,
+                rights: Rights::ALL,
+                bound: false,
+                local: false,
+                token: None,
+                scope: Some(RunScope {
+                    project: session.project,
+                    session: session.id,
+                    run: claims.run,
+                }),
+                idempotency: None,
+            }),
+            _ => Err(Refused::Unauthorized {
+                why: "the run of this credential is over",
+            }
+            .into()),
+        }
+    }
+}

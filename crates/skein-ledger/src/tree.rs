@@ -1,0 +1,94 @@
+//! A session's ancestry and everything below it.
+
+use std::collections::BTreeMap;
+
+use skein_domain::Session;
+use skein_store::Reader;
+use skein_store::backend::RowFilter;
+
+use crate::access::{MOST_ANCESTORS, endless};
+use crate::desk::LedgerRequests;
+use crate::error::Error;
+
+#[derive(Clone, Debug)]
+pub struct Tree {
+    /// Root first.
+    pub ancestors: Vec<Session>,
+    pub root: Node,
+    /// Set when only the first sessions are shown.
+    pub truncated: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct Node {
+    pub session: Session,
+    pub children: Vec<Node>,
+}
+
+/// Most sessions shown in one tree.
+const MOST: usize = 5000;
+
+impl LedgerRequests {
+    pub async fn tree(&self, reference: String) -> Result<Tree, Error> {
+        self.look(move |reader| {
+            let session: Session = reader.resolve(&reference)?;
+            let ancestors = ancestors(reader, &session)?;
+            let (below, truncated) = descendants(reader, &session)?;
+            Ok(Tree {
+                ancestors,
+                root: assemble(session, &below),
+                truncated,
+            })
+        })
+        .await
+    }
+}
+
+fn ancestors(reader: &Reader<'_>, session: &Session) -> Result<Vec<Session>, skein_store::Error> {
+    let mut line = vec![];
+    let mut next = session.parent.clone();
+    while let Some(id) = next {
+        if line.len() > MOST_ANCESTORS {
+            return Err(endless(session));
+        }
+        let parent: Session = reader.get(id.as_str())?;
+        next = parent.parent.clone();
+        line.push(parent);
+    }
+    line.reverse();
+    Ok(line)
+}
+
+type Below = BTreeMap<String, Vec<Session>>;
+
+fn descendants(
+    reader: &Reader<'_>,
+    session: &Session,
+) -> Result<(Below, bool), skein_store::Error> {
+    let mut below = Below::new();
+    let mut queue = vec![session.id.clone()];
+    let mut count = 0;
+    while let Some(id) = queue.pop() {
+        let filter = RowFilter {
+            parent: Some(id.to_string()),
+            ..RowFilter::default()
+        };
+        let children: Vec<Session> = reader.all(&filter)?;
+        count += children.len();
+        if count > MOST {
+            return Ok((below, true));
+        }
+        queue.extend(children.iter().map(|c| c.id.clone()));
+        below.insert(id.to_string(), children);
+    }
+    Ok((below, false))
+}
+
+/// Depth is bounded by the project's limit, so recursion is too.
+fn assemble(session: Session, below: &Below) -> Node {
+    let children = below.get(session.id.as_str()).cloned().unwrap_or_default();
+    Node {
+        children: children.into_iter().map(|c| assemble(c, below)).collect(),
+        session,
+    }
+}

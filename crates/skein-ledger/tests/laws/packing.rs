@@ -1,0 +1,131 @@
+//! Packing and unpacking take a thread of their own: everybody else's work goes on meanwhile.
+
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use skein_domain::TenantId;
+use skein_transcript::Result;
+use skein_transcript::cipher::{Cipher, PlainCipher};
+use skein_transcript::cold::Name;
+use skein_transcript::service::HotCopy;
+use tokio::sync::watch;
+
+use crate::transcripts::Talk;
+
+/// Longest wait for anything; only reached when something is wrong.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Takes its time: while it is shut, whoever comes to seal or open something blocks its thread.
+#[derive(Debug, Default)]
+struct Gate {
+    shut: Mutex<bool>,
+    opened: Condvar,
+    /// How many came while it was shut.
+    came: watch::Sender<u64>,
+}
+
+impl Gate {
+    fn shut(&self, shut: bool) {
+        *self.shut.lock().unwrap() = shut;
+        self.opened.notify_all();
+    }
+
+    fn pass(&self) {
+        let shut = self.shut.lock().unwrap();
+        if *shut {
+            self.came.send_modify(|came| *came += 1);
+            let waited = self.opened.wait_timeout_while(shut, PATIENCE, |shut| *shut);
+            assert!(!waited.unwrap().1.timed_out(), "everybody waits for this");
+        }
+    }
+
+    /// Does something while `slow` is held up at the gate, and then lets it through.
+    fn meanwhile<'a, T: 'a>(
+        &'a self,
+        slow: impl Future<Output = T> + 'a,
+        other: impl Future + 'a,
+    ) -> Pin<Box<dyn Future<Output = T> + 'a>> {
+        Box::pin(async move {
+            let mut came = self.came.subscribe();
+            let before = *came.borrow();
+            self.shut(true);
+            let other = async {
+                came.wait_for(|came| *came > before).await.unwrap();
+                other.await;
+                self.shut(false);
+            };
+            tokio::join!(slow, other).0
+        })
+    }
+}
+
+impl Cipher for Gate {
+    fn fingerprints(&self, tenant: &TenantId, plain: &[u8]) -> Result<Vec<String>> {
+        PlainCipher.fingerprints(tenant, plain)
+    }
+
+    fn seal(&self, tenant: &TenantId, name: &Name, plain: &[u8]) -> Result<Vec<u8>> {
+        self.pass();
+        PlainCipher.seal(tenant, name, plain)
+    }
+
+    fn open(&self, tenant: &TenantId, name: &Name, sealed: &[u8]) -> Result<Vec<u8>> {
+        self.pass();
+        PlainCipher.open(tenant, name, sealed)
+    }
+}
+
+/// With one thread for all: whatever blocks it, blocks this test.
+#[tokio::test]
+async fn nobody_waits_while_a_transcript_is_packed_or_unpacked() {
+    let gate = Arc::new(Gate::default());
+    let talk = Talk::with(gate.clone()).await;
+    let (session, other) = (talk.world.root().await, talk.world.root().await);
+    let (desk, id) = (talk.world.desk(), session.id.to_string());
+    talk.say(&session, "m1").await;
+    let flush = desk.flush(id.clone(), HotCopy::ColdOnly);
+    gate.meanwhile(flush, talk.say(&other, "o1")).await.unwrap();
+    let read = desk.transcript_context(id.clone());
+    let read = gate.meanwhile(read, talk.say(&other, "o2")).await;
+    assert_eq!(read.unwrap().1.len(), 1);
+    let page = talk.ids(&session);
+    let page = gate.meanwhile(page, talk.say(&other, "o3")).await;
+    assert_eq!(page, ["m1"]);
+    let hydrate = desk.hydrate(id);
+    gate.meanwhile(hydrate, talk.say(&other, "o4"))
+        .await
+        .unwrap();
+    // Whoever writes to what is cold hydrates it.
+    desk.flush(session.id.to_string(), HotCopy::ColdOnly)
+        .await
+        .unwrap();
+    let say = talk.say(&session, "m2");
+    gate.meanwhile(say, talk.say(&other, "o6")).await;
+    let archive = desk.archive_thread(session.thread.to_string());
+    gate.meanwhile(archive, talk.say(&other, "o5"))
+        .await
+        .unwrap();
+    assert_eq!(talk.ids(&session).await, ["m1", "m2"]);
+    assert_eq!(talk.ids(&other).await, ["o1", "o2", "o3", "o4", "o6", "o5"]);
+}
+
+/// A caller who hangs up leaves nothing half-done, and the next one finds all of it.
+#[tokio::test]
+async fn a_flush_that_nobody_waits_for_can_be_repeated() {
+    let gate = Arc::new(Gate::default());
+    let talk = Talk::with(gate.clone()).await;
+    let session = talk.world.root().await;
+    let (desk, id) = (talk.world.desk(), session.id.to_string());
+    talk.say(&session, "m1").await;
+    gate.shut(true);
+    let mut came = gate.came.subscribe();
+    tokio::select! {
+        _ = desk.flush(id.clone(), HotCopy::ColdOnly) => panic!("the gate is shut"),
+        came = came.wait_for(|came| *came > 0) => drop(came.unwrap()),
+    }
+    gate.shut(false);
+    assert_eq!(talk.ids(&session).await, ["m1"]);
+    desk.flush(id, HotCopy::ColdOnly).await.unwrap();
+    assert_eq!(talk.ids(&session).await, ["m1"]);
+}

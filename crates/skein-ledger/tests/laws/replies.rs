@@ -1,0 +1,146 @@
+//! L10: replies that are said anew, and calls that are closed, as whoever drives a session without an agent
+//! meets them.
+
+use skein_domain::{Kind, MessageId, Session};
+use skein_ledger::transcript::{FollowedChange, TranscriptEdit};
+use skein_ledger::{Answer, RequestOutcome};
+use skein_transcript::message::ToolCall;
+use skein_transcript::service::HotCopy;
+use skein_transcript::{Block, Message};
+
+use crate::transcripts::{Talk, message};
+
+fn id(text: &str) -> MessageId {
+    text.parse().unwrap()
+}
+
+fn done(answer: &Answer) -> &TranscriptEdit {
+    match answer {
+        Answer::Fresh(RequestOutcome::Transcript { done, .. }) => done,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn begin(talk: &Talk, session: &Session, reply: &str) -> u64 {
+    let desk = talk.world.desk();
+    let answer = desk.begin_reply(session.id.to_string(), None, id(reply));
+    match done(&answer.await.unwrap()) {
+        TranscriptEdit::ReplyBegun { dropped, .. } => *dropped,
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(crate) fn calling(name: &str, calls: &[&str]) -> Message {
+    let call = |call: &&str| {
+        Block::ToolCall(ToolCall {
+            id: (*call).into(),
+            name: "bash".into(),
+            input: serde_json::json!({}),
+        })
+    };
+    Message {
+        role: skein_transcript::MessageRole::Assistant,
+        blocks: calls.iter().map(call).collect(),
+        ..message(name)
+    }
+}
+
+#[tokio::test]
+async fn l10_a_reply_makes_way_for_itself_and_for_nothing_else() {
+    let talk = Talk::new().await;
+    let session = talk.world.root().await;
+    let before = talk.world.events().len();
+    assert_eq!(begin(&talk, &session, "a1").await, 0);
+    for said in ["m1", "a1", "r1"] {
+        talk.say(&session, said).await;
+    }
+    assert_eq!(begin(&talk, &session, "other").await, 0);
+    assert_eq!(talk.world.events().len(), before, "nothing was dropped");
+    let desk = talk.world.desk();
+    let mut follower = desk
+        .follow_transcript(session.id.to_string(), Some(2))
+        .await
+        .unwrap();
+    assert_eq!(talk.find("text").await, ["a1", "m1", "r1"]);
+    assert_eq!(begin(&talk, &session, "a1").await, 2);
+    assert_eq!(
+        follower.next().await.unwrap(),
+        Some(FollowedChange::Rewound { to: Some(0) })
+    );
+    assert_eq!(talk.find("text").await, ["m1"]);
+    assert_eq!(talk.world.count("transcript.rewound"), 1);
+    assert_eq!(begin(&talk, &session, "a1").await, 0);
+    talk.say(&session, "a1").await;
+    assert_eq!(talk.ids(&session).await, ["m1", "a1"]);
+}
+
+/// In the fork; its source does not notice.
+#[tokio::test]
+async fn l11_a_fork_makes_way_in_what_it_inherits_too() {
+    let talk = Talk::new().await;
+    let source = talk.world.root().await;
+    talk.say(&source, "m1").await;
+    talk.say(&source, "a1").await;
+    let fork = talk.fork(&source).await;
+    assert_eq!(begin(&talk, &fork, "a1").await, 1);
+    talk.say(&fork, "a1").await;
+    talk.say(&fork, "a2").await;
+    talk.world
+        .desk()
+        .flush(fork.id.to_string(), HotCopy::ColdOnly)
+        .await
+        .unwrap();
+    assert_eq!(begin(&talk, &fork, "a2").await, 1, "cold as it was");
+    assert_eq!(talk.ids(&fork).await, ["m1", "a1"]);
+    assert_eq!(talk.ids(&source).await, ["m1", "a1"]);
+}
+
+#[tokio::test]
+async fn l10_a_repair_closes_what_is_open_and_the_next_finds_nothing() {
+    let talk = Talk::new().await;
+    let session = talk.world.root().await;
+    let (desk, name) = (talk.world.desk(), session.id.to_string());
+    let said = vec![message("m1"), calling("a1", &["c1", "c2"])];
+    desk.append(name.clone(), None, said).await.unwrap();
+    for closed in [2, 0] {
+        let answer = desk.repair(name.clone(), Some(session.run)).await.unwrap();
+        assert_eq!(done(&answer), &TranscriptEdit::Repaired { closed });
+    }
+    let messages = talk.messages(&session).await;
+    let results = messages.iter().flat_map(Message::results);
+    let results: Vec<&str> = results.map(|r| r.call.as_str()).collect();
+    assert_eq!(results, ["c1", "c2"]);
+}
+
+#[tokio::test]
+async fn l10_a_key_replays_a_reply_and_drops_nothing_again() {
+    let talk = Talk::new().await;
+    let session = talk.world.root().await;
+    talk.say(&session, "a1").await;
+    let keyed = talk.world.keyed("k", "reply a1");
+    let reply = || keyed.begin_reply(session.id.to_string(), None, id("a1"));
+    assert!(matches!(reply().await.unwrap(), Answer::Fresh(_)));
+    talk.say(&session, "a1").await;
+    assert!(matches!(reply().await.unwrap(), Answer::Replayed(_)));
+    assert_eq!(talk.ids(&session).await, ["a1"]);
+}
+
+#[tokio::test]
+async fn l13_who_may_not_append_may_not_retry_either() {
+    let talk = Talk::new().await;
+    let session = talk.world.root().await;
+    talk.say(&session, "a1").await;
+    let (desk, name) = (talk.world.desk(), session.id.to_string());
+    let stale = desk.begin_reply(name.clone(), Some(9), id("a1")).await;
+    assert_eq!(stale.unwrap_err().kind(), Kind::Conflict);
+    let stale = desk.repair(name.clone(), Some(9)).await;
+    assert_eq!(stale.unwrap_err().kind(), Kind::Conflict);
+    desk.archive_thread(session.thread.to_string())
+        .await
+        .unwrap();
+    let archived = desk.begin_reply(name.clone(), None, id("a1")).await;
+    assert_eq!(archived.unwrap_err().kind(), Kind::Refused);
+    let archived = desk.repair(name, None).await;
+    assert_eq!(archived.unwrap_err().kind(), Kind::Refused);
+    assert_eq!(talk.ids(&session).await, ["a1"]);
+}

@@ -1,0 +1,259 @@
+//! Retention really runs: by age and by number, and it takes nothing else.
+
+use std::sync::{Arc, Mutex};
+
+use skein_domain::{Kind, Phase, PhaseName, Role, Session, SessionId, TenantId};
+use skein_ledger::Caller;
+use skein_ledger::NoFaultPoints;
+use skein_ledger::project::Settings;
+use skein_store::backend::{Backend, ReadJob, Result, WriteJob, WriteReply};
+
+use crate::common::{UNLIMITED, World, fence, memory, refused, task};
+
+fn ttl(seconds: u64) -> Settings {
+    Settings {
+        idle_ttl_seconds: Some(seconds),
+        ..Settings::default()
+    }
+}
+
+fn most(ended: u32) -> Settings {
+    Settings {
+        max_ended: Some(ended),
+        ..Settings::default()
+    }
+}
+
+fn phase(world: &World, id: &SessionId) -> PhaseName {
+    world.session(id).phase.name()
+}
+
+#[tokio::test]
+async fn sessions_idle_for_too_long_are_archived_and_others_left() {
+    let world = World::new().await;
+    world.add_project("web").await;
+    world.set(ttl(3600)).await;
+    let (idle, ended) = (world.root().await, world.root().await);
+    world.end(&ended.id).await;
+    let (active, asking) = (world.root().await, world.root().await);
+    let desk = world.desk();
+    for session in [&active, &asking] {
+        let id = session.id.to_string();
+        desk.begin_turn(id, fence()).await.unwrap();
+    }
+    let question = skein_domain::Question {
+        text: "which?".parse().unwrap(),
+        options: vec![],
+        kinds: vec![],
+        id: None,
+    };
+    desk.ask(asking.id.to_string(), fence(), question)
+        .await
+        .unwrap();
+    let mut elsewhere = task("x");
+    elsewhere.project = Some("web".into());
+    let elsewhere = desk.spawn(elsewhere).await.unwrap().session().unwrap();
+    world.clock.forward(3000);
+    let young = world.root().await;
+
+    world.ledger.sweep().await.unwrap();
+    assert_eq!(world.count("session.archived"), 0);
+    world.clock.forward(700);
+    let mut gone = desk.run_retention().await.unwrap().archived().unwrap();
+    gone.sort();
+    assert_eq!(gone, vec![idle.id.clone(), ended.id.clone()]);
+    for (session, expected) in [
+        (&idle, PhaseName::Archived),
+        (&ended, PhaseName::Archived),
+        (&active, PhaseName::Active),
+        (&asking, PhaseName::AwaitingInput),
+        (&elsewhere, PhaseName::Idle),
+        (&young, PhaseName::Idle),
+    ] {
+        assert_eq!(phase(&world, &session.id), expected, "{}", session.id);
+    }
+    // It is final, and doing it again does nothing.
+    let back = desk.restore(ended.id.to_string()).await;
+    assert_eq!(back.unwrap_err().kind(), Kind::Conflict);
+    assert_eq!(
+        desk.run_retention().await.unwrap().archived().unwrap(),
+        vec![]
+    );
+    assert_eq!(world.count("session.archived"), 2);
+    world.audit();
+}
+
+#[tokio::test]
+async fn the_oldest_of_too_many_ended_sessions_are_archived() {
+    let world = World::new().await;
+    world.set(most(2)).await;
+    let mut sessions = vec![];
+    for _ in 0..5 {
+        sessions.push(world.root().await.id);
+    }
+    // Ended in another order than they were made: 4, 3, 2, 1; the first stays idle.
+    for id in sessions[1..].iter().rev() {
+        world.end(id).await;
+    }
+    world.ledger.sweep().await.unwrap();
+    let phases: Vec<_> = sessions.iter().map(|id| phase(&world, id)).collect();
+    assert_eq!(
+        phases,
+        [
+            PhaseName::Idle,
+            PhaseName::Ended,
+            PhaseName::Ended,
+            PhaseName::Archived,
+            PhaseName::Archived
+        ]
+    );
+    world.audit();
+}
+
+#[tokio::test]
+async fn zero_switches_a_rule_off() {
+    let world = World::new().await;
+    world.set(ttl(10)).await;
+    world.set(ttl(0)).await;
+    world.root().await;
+    world.clock.forward(1_000_000);
+    assert_eq!(
+        world
+            .desk()
+            .run_retention()
+            .await
+            .unwrap()
+            .archived()
+            .unwrap(),
+        vec![]
+    );
+}
+
+#[tokio::test]
+async fn retention_is_an_admins_to_run() {
+    let world = World::new().await;
+    let operator = Caller {
+        role: Role::Operate,
+        ..world.caller("user:bob")
+    };
+    let no = world.ledger.desk(operator).run_retention().await;
+    assert_eq!(refused(no).rule(), "role");
+    assert_eq!(world.refusals("role"), 1);
+}
+
+/// An archived parent's live child still settles with it.
+#[tokio::test]
+async fn a_child_of_an_archived_parent_still_settles() {
+    let world = World::new().await;
+    let root = world.root_with(crate::common::tokens(100)).await;
+    let parent = world.child(&root.id, crate::common::tokens(50)).await;
+    let child = world.child(&parent.id, crate::common::tokens(20)).await;
+    let id = child.id.to_string();
+    world.desk().begin_turn(id.clone(), fence()).await.unwrap();
+    world.end(&parent.id).await;
+    world.set(most(1)).await;
+    let other = world.child(&root.id, UNLIMITED).await;
+    world.end(&other.id).await;
+    world
+        .desk()
+        .run_retention()
+        .await
+        .unwrap()
+        .archived()
+        .unwrap();
+    assert_eq!(phase(&world, &parent.id), PhaseName::Archived);
+    let usage = crate::common::used(5);
+    world.desk().end_turn(id, fence(), usage).await.unwrap();
+    world.end(&child.id).await;
+    assert_eq!(world.session(&root.id).budget.tokens.children, 5);
+    world.audit();
+}
+
+type Hook = Box<dyn FnOnce() + Send>;
+
+/// Lets something happen just before the nth write from now.
+struct Before {
+    inner: Arc<dyn Backend>,
+    plan: Mutex<Option<(usize, Hook)>>,
+}
+
+impl std::fmt::Debug for Before {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Before").finish_non_exhaustive()
+    }
+}
+
+impl Backend for Before {
+    fn read(&self, tenant: &TenantId, job: ReadJob<'_>) -> Result<()> {
+        self.inner.read(tenant, job)
+    }
+    fn submit(&self, tenant: TenantId, job: WriteJob, reply: WriteReply) {
+        let due = {
+            let mut plan = self.plan.lock().unwrap();
+            match plan.take() {
+                Some((1, hook)) => Some(hook),
+                Some((n, hook)) => {
+                    *plan = Some((n - 1, hook));
+                    None
+                }
+                None => None,
+            }
+        };
+        if let Some(hook) = due {
+            hook();
+        }
+        self.inner.submit(tenant, job, reply);
+    }
+    fn tenants(&self) -> Result<Vec<TenantId>> {
+        self.inner.tenants()
+    }
+    fn check(&self) -> Result<Vec<String>> {
+        self.inner.check()
+    }
+    fn close(&self) {
+        self.inner.close();
+    }
+}
+
+/// Archived is final, so a session that was used after it was chosen is left alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn l1_a_session_used_meanwhile_is_not_archived() {
+    let before = Arc::new(Before {
+        inner: memory(),
+        plan: Mutex::new(None),
+    });
+    let backend: Arc<dyn Backend> = before.clone();
+    let world = World::on(backend, Arc::new(NoFaultPoints)).await;
+    world.set(ttl(60)).await;
+    let session = world.root().await;
+    world.clock.forward(61);
+    let (busy, id) = (world.clone(), session.id.clone());
+    let runtime = tokio::runtime::Handle::current();
+    let hook: Hook = Box::new(move || {
+        tokio::task::block_in_place(|| runtime.block_on(busy.spend(&id, 3)));
+    });
+    *before.plan.lock().unwrap() = Some((1, hook));
+    assert_eq!(
+        world
+            .desk()
+            .run_retention()
+            .await
+            .unwrap()
+            .archived()
+            .unwrap(),
+        vec![]
+    );
+    let after: Session = world.session(&session.id);
+    assert_eq!((after.phase, after.usage.tokens()), (Phase::Idle, 3));
+    world.clock.forward(61);
+    assert_eq!(
+        world
+            .desk()
+            .run_retention()
+            .await
+            .unwrap()
+            .archived()
+            .unwrap(),
+        vec![session.id]
+    );
+}
