@@ -1,58 +1,24 @@
-//! The client: one method per route.
+//! The client: how a call becomes a request and an answer. The calls themselves are in `routes`.
 
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::Full;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::{Method, Request, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use skein_wire::{
-    AddProject, Answer, Ask, BeginTurn, Broadcast, DaemonStatus, EndSession, EndTurn, ErrorBody,
-    ErrorObject, Event, Handoff, Health, Kill, List, Merge, NewThread, NewToken, Project, Receipt,
-    Restore, RetentionReport, SealEvents, SealReport, Session, SetProject, SetSummary, Spawn,
-    Summary, Thread, Token, TokenSecret, Tree, VerifyReport,
-};
+use skein_wire::{ErrorBody, ErrorObject};
 
 use crate::endpoint::{Endpoint, Identity};
-use crate::error::{Error, Kind};
-use crate::key::Key;
-use crate::query::{Page, Target};
-use crate::stream::EventStream;
-use crate::transport::{Body, Transport};
+use crate::error::{Error, ErrorKind};
+use crate::key::IdempotencyKey;
+use crate::query::Target;
+use crate::transport::{Body, Driver, Transport, drive};
 
-/// Which threads to list.
-#[derive(Clone, Debug, Default)]
-pub struct Threads {
-    pub project: Option<String>,
-    /// `open` (default), `archived` or `all`.
-    pub state: Option<String>,
-    pub page: Page,
-}
-
-/// Which sessions to list.
-#[derive(Clone, Debug, Default)]
-pub struct Sessions {
-    /// Ended and archived ones too.
-    pub all: bool,
-    pub project: Option<String>,
-    pub thread: Option<String>,
-    pub status: Vec<String>,
-    pub page: Page,
-}
-
-/// Which events to list.
-#[derive(Clone, Debug, Default)]
-pub struct Events {
-    /// Events after this number.
-    pub since: Option<u64>,
-    pub session: Option<String>,
-    pub limit: Option<u32>,
-}
-
-/// Cheap to make, connects with the first call, usable by concurrent calls.
+/// Cheap to make. It connects with the first call, and concurrent calls may share it.
 #[derive(Debug)]
 pub struct Client {
     transport: Transport,
@@ -79,300 +45,18 @@ impl Client {
         self.transport.endpoint()
     }
 
-    /// What the daemon said of itself in its first answer.
+    /// The version that the daemon reported in its first answer.
     pub fn daemon_version(&self) -> Option<&str> {
         self.daemon_version.get().map(String::as_str)
     }
 
-    /// Fails with [`Error::Unreachable`] when nobody listens.
+    /// Fails with [`Error::Unreachable`] when no daemon listens.
     pub async fn connect(&self) -> Result<(), Error> {
         self.transport.connect().await
     }
 
-    pub async fn healthz(&self) -> Result<Health, Error> {
-        self.get(&Target::root("/healthz")).await
-    }
-
-    pub async fn readyz(&self) -> Result<Health, Error> {
-        self.get(&Target::root("/readyz")).await
-    }
-
-    pub async fn openapi(&self) -> Result<serde_json::Value, Error> {
-        self.get(&Target::new(["openapi.json"])).await
-    }
-
-    pub async fn list_projects(&self, page: &Page) -> Result<List<Project>, Error> {
-        self.get(&Target::new(["projects"]).page(page)).await
-    }
-
-    /// The project whose folder encloses `path`.
-    pub async fn find_project_at(&self, path: &str) -> Result<Option<Project>, Error> {
-        let target = Target::new(["projects"]).with("path", Some(path));
-        let found: List<Project> = self.get(&target).await?;
-        Ok(found.data.into_iter().next())
-    }
-
-    pub async fn add_project(&self, body: &AddProject, key: &Key) -> Result<Project, Error> {
-        self.post(&Target::new(["projects"]), body, key).await
-    }
-
-    pub async fn get_project(&self, project: &str) -> Result<Project, Error> {
-        self.get(&Target::new(["projects", project])).await
-    }
-
-    pub async fn set_project(
-        &self,
-        project: &str,
-        body: &SetProject,
-        key: &Key,
-    ) -> Result<Project, Error> {
-        let target = Target::new(["projects", project]);
-        self.call(Method::PATCH, &target, Some(body), Some(key))
-            .await
-    }
-
-    pub async fn remove_project(&self, project: &str, key: &Key) -> Result<Project, Error> {
-        self.delete(&Target::new(["projects", project]), key).await
-    }
-
-    pub async fn list_threads(&self, which: &Threads) -> Result<List<Thread>, Error> {
-        let target = Target::new(["threads"])
-            .with("project", which.project.as_deref())
-            .with("state", which.state.as_deref())
-            .page(&which.page);
-        self.get(&target).await
-    }
-
-    pub async fn new_thread(&self, body: &NewThread, key: &Key) -> Result<Thread, Error> {
-        self.post(&Target::new(["threads"]), body, key).await
-    }
-
-    pub async fn get_thread(&self, thread: &str) -> Result<Thread, Error> {
-        self.get(&Target::new(["threads", thread])).await
-    }
-
-    pub async fn remove_thread(&self, thread: &str, key: &Key) -> Result<Thread, Error> {
-        self.delete(&Target::new(["threads", thread]), key).await
-    }
-
-    pub async fn archive_thread(&self, thread: &str, key: &Key) -> Result<Thread, Error> {
-        self.post_empty(&Target::new(["threads", thread, "archive"]), key)
-            .await
-    }
-
-    pub async fn reopen_thread(&self, thread: &str, key: &Key) -> Result<Thread, Error> {
-        self.post_empty(&Target::new(["threads", thread, "reopen"]), key)
-            .await
-    }
-
-    pub async fn list_sessions(&self, which: &Sessions) -> Result<List<Session>, Error> {
-        let status = (!which.status.is_empty()).then(|| which.status.join(","));
-        let target = Target::new(["sessions"])
-            .with("all", which.all.then_some("true"))
-            .with("project", which.project.as_deref())
-            .with("thread", which.thread.as_deref())
-            .with("status", status)
-            .page(&which.page);
-        self.get(&target).await
-    }
-
-    pub async fn spawn(&self, body: &Spawn, key: &Key) -> Result<Session, Error> {
-        self.post(&Target::new(["sessions"]), body, key).await
-    }
-
-    /// The session as it is recorded and seen; whether its workspace is dirty is not looked at.
-    pub async fn get_session(&self, session: &str) -> Result<Session, Error> {
-        let target = Target::new(["sessions", session]);
-        self.get(&target.with("quick", Some("true"))).await
-    }
-
-    /// The session with a look into its workspace.
-    pub async fn show_session(&self, session: &str) -> Result<Session, Error> {
-        self.get(&Target::new(["sessions", session])).await
-    }
-
-    pub async fn begin_turn(
-        &self,
-        session: &str,
-        body: &BeginTurn,
-        key: &Key,
-    ) -> Result<Session, Error> {
-        self.act(session, "begin-turn", body, key).await
-    }
-
-    pub async fn end_turn(
-        &self,
-        session: &str,
-        body: &EndTurn,
-        key: &Key,
-    ) -> Result<Session, Error> {
-        self.act(session, "end-turn", body, key).await
-    }
-
-    pub async fn ask(&self, session: &str, body: &Ask, key: &Key) -> Result<Session, Error> {
-        self.act(session, "ask", body, key).await
-    }
-
-    /// Takes the question back.
-    pub async fn withdraw(
-        &self,
-        session: &str,
-        body: &BeginTurn,
-        key: &Key,
-    ) -> Result<Session, Error> {
-        self.act(session, "withdraw", body, key).await
-    }
-
-    pub async fn answer(&self, session: &str, body: &Answer, key: &Key) -> Result<Receipt, Error> {
-        self.act(session, "answer", body, key).await
-    }
-
-    pub async fn end_session(
-        &self,
-        session: &str,
-        body: &EndSession,
-        key: &Key,
-    ) -> Result<Session, Error> {
-        self.act(session, "end", body, key).await
-    }
-
-    pub async fn kill(&self, session: &str, body: &Kill, key: &Key) -> Result<Session, Error> {
-        self.act(session, "kill", body, key).await
-    }
-
-    pub async fn restore(
-        &self,
-        session: &str,
-        body: &Restore,
-        key: &Key,
-    ) -> Result<Session, Error> {
-        self.act(session, "restore", body, key).await
-    }
-
-    pub async fn handoff(
-        &self,
-        session: &str,
-        body: &Handoff,
-        key: &Key,
-    ) -> Result<Session, Error> {
-        self.act(session, "handoff", body, key).await
-    }
-
-    /// Answers with the recipients' sessions.
-    pub async fn broadcast(
-        &self,
-        session: &str,
-        body: &Broadcast,
-        key: &Key,
-    ) -> Result<List<Session>, Error> {
-        self.act(session, "broadcast", body, key).await
-    }
-
-    pub async fn merge(&self, session: &str, body: &Merge, key: &Key) -> Result<Session, Error> {
-        self.act(session, "merge", body, key).await
-    }
-
-    pub async fn tree(&self, session: &str) -> Result<Tree, Error> {
-        self.get(&Target::new(["sessions", session, "tree"])).await
-    }
-
-    pub async fn get_summary(&self, session: &str) -> Result<Summary, Error> {
-        self.get(&Target::new(["sessions", session, "summary"]))
-            .await
-    }
-
-    pub async fn set_summary(
-        &self,
-        session: &str,
-        body: &SetSummary,
-        key: &Key,
-    ) -> Result<Summary, Error> {
-        let target = Target::new(["sessions", session, "summary"]);
-        self.call(Method::PUT, &target, Some(body), Some(key)).await
-    }
-
-    pub async fn list_events(&self, which: &Events) -> Result<List<Event>, Error> {
-        let target = Target::new(["events"])
-            .with("since", which.since)
-            .with("session", which.session.as_deref())
-            .with("limit", which.limit);
-        self.get(&target).await
-    }
-
-    /// Events as they happen, after `since` where it is given.
-    pub fn follow_events(&self, since: Option<u64>, session: Option<&str>) -> EventStream<'_> {
-        EventStream::new(self, since, session)
-    }
-
-    pub async fn verify_events(&self) -> Result<VerifyReport, Error> {
-        self.get(&Target::new(["events", "verify"])).await
-    }
-
-    pub async fn seal_events(&self, body: &SealEvents, key: &Key) -> Result<SealReport, Error> {
-        self.post(&Target::new(["events", "seal"]), body, key).await
-    }
-
-    pub async fn list_tokens(&self, page: &Page) -> Result<List<Token>, Error> {
-        self.get(&Target::new(["tokens"]).page(page)).await
-    }
-
-    pub async fn new_token(&self, body: &NewToken, key: &Key) -> Result<TokenSecret, Error> {
-        self.post(&Target::new(["tokens"]), body, key).await
-    }
-
-    pub async fn remove_token(&self, token: &str, key: &Key) -> Result<Token, Error> {
-        self.delete(&Target::new(["tokens", token]), key).await
-    }
-
-    pub async fn daemon_status(&self) -> Result<DaemonStatus, Error> {
-        self.get(&Target::new(["daemon"])).await
-    }
-
-    pub async fn stop_daemon(&self, key: &Key) -> Result<DaemonStatus, Error> {
-        self.post_empty(&Target::new(["daemon", "stop"]), key).await
-    }
-
-    pub async fn run_retention(&self, key: &Key) -> Result<RetentionReport, Error> {
-        self.post_empty(&Target::new(["retention", "run"]), key)
-            .await
-    }
-
-    pub(crate) async fn act<T: DeserializeOwned>(
-        &self,
-        session: &str,
-        verb: &str,
-        body: &impl Serialize,
-        key: &Key,
-    ) -> Result<T, Error> {
-        self.post(&Target::new(["sessions", session, verb]), body, key)
-            .await
-    }
-
     pub(crate) async fn get<T: DeserializeOwned>(&self, target: &Target) -> Result<T, Error> {
         self.call(Method::GET, target, None::<&()>, None).await
-    }
-
-    pub(crate) async fn post<T: DeserializeOwned>(
-        &self,
-        target: &Target,
-        body: &impl Serialize,
-        key: &Key,
-    ) -> Result<T, Error> {
-        self.call(Method::POST, target, Some(body), Some(key)).await
-    }
-
-    async fn post_empty<T: DeserializeOwned>(
-        &self,
-        target: &Target,
-        key: &Key,
-    ) -> Result<T, Error> {
-        self.call(Method::POST, target, None::<&()>, Some(key))
-            .await
-    }
-
-    async fn delete<T: DeserializeOwned>(&self, target: &Target, key: &Key) -> Result<T, Error> {
-        self.call(Method::DELETE, target, None::<&()>, Some(key))
-            .await
     }
 
     pub(crate) async fn call<T: DeserializeOwned>(
@@ -380,7 +64,7 @@ impl Client {
         method: Method,
         target: &Target,
         body: Option<&impl Serialize>,
-        key: Option<&Key>,
+        key: Option<&IdempotencyKey>,
     ) -> Result<T, Error> {
         let body = match body {
             None => None,
@@ -407,6 +91,22 @@ impl Client {
         serde_json::from_slice(&answer).map_err(|error| self.unreadable(error.to_string()))
     }
 
+    /// Sends a request whose answer is read piece by piece, and checks the status.
+    pub(crate) async fn start(
+        &self,
+        request: Request<Body>,
+    ) -> Result<(Incoming, Option<Driver>), Error> {
+        let (answer, mut driver) = self.transport.start(request).await?;
+        self.note_version(answer.headers());
+        let (parts, body) = answer.into_parts();
+        if !parts.status.is_success() {
+            let body = drive(&mut driver, body.collect()).await;
+            let body = body.map_err(|error| self.transport.broken(error))?;
+            return Err(self.refusal(parts.status, &body.to_bytes()));
+        }
+        Ok((body, driver))
+    }
+
     pub(crate) fn transport(&self) -> &Transport {
         &self.transport
     }
@@ -416,7 +116,7 @@ impl Client {
         method: Method,
         target: &Target,
         body: Option<Bytes>,
-        key: Option<&Key>,
+        key: Option<&IdempotencyKey>,
     ) -> Result<Request<Body>, Error> {
         let mut request = Request::builder()
             .method(method)
@@ -458,7 +158,7 @@ impl Client {
         }
     }
 
-    /// The error an unsuccessful answer stands for, even if its body is not ours.
+    /// The error of an unsuccessful answer, also when the body is not an error object of Skein.
     pub(crate) fn refusal(&self, status: StatusCode, body: &[u8]) -> Error {
         let object = serde_json::from_slice::<ErrorBody>(body).map_or_else(
             |_| ErrorObject {
@@ -492,19 +192,19 @@ fn value(what: &'static str, text: &str) -> Result<HeaderValue, Error> {
         Ok(value) if plain => Ok(value),
         _ => Err(Error::Unsendable {
             what,
-            reason: "only printable ASCII may stand in it".to_owned(),
+            reason: "it may contain only printable ASCII".to_owned(),
         }),
     }
 }
 
-fn kind_of(status: StatusCode) -> Kind {
+fn kind_of(status: StatusCode) -> ErrorKind {
     match status.as_u16() {
-        400 | 405 | 406 | 411 | 413 | 414 | 415 | 422 | 431 => Kind::Misuse,
-        401 | 403 => Kind::Refused,
-        404 => Kind::NotFound,
-        409 | 412 => Kind::Conflict,
-        429 | 502 | 503 => Kind::Unavailable,
-        408 | 504 => Kind::TimedOut,
-        _ => Kind::Failed,
+        400 | 405 | 406 | 411 | 413 | 414 | 415 | 422 | 431 => ErrorKind::Misuse,
+        401 | 403 => ErrorKind::Refused,
+        404 => ErrorKind::NotFound,
+        409 | 412 => ErrorKind::Conflict,
+        429 | 502 | 503 => ErrorKind::Unavailable,
+        408 | 504 => ErrorKind::TimedOut,
+        _ => ErrorKind::Failed,
     }
 }

@@ -10,7 +10,7 @@ use crate::error::Error;
 pub enum Endpoint {
     Unix {
         socket: PathBuf,
-        /// The credential of the run we are in; without one we are the machine's user.
+        /// The credential of the run that calls; without one the caller is the machine's user.
         credential: Option<String>,
     },
     Tcp {
@@ -19,7 +19,7 @@ pub enum Endpoint {
     },
 }
 
-/// Sent with every call over the Unix socket; a token or credential outranks it.
+/// Sent with every call over the Unix socket; a token or credential overrides it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     pub tenant: String,
@@ -27,7 +27,7 @@ pub struct Identity {
 }
 
 impl Endpoint {
-    /// Reads `http://ADDRESS:PORT`. Names other than `localhost` are refused: there is no DNS and no TLS here.
+    /// Parses `http://ADDRESS:PORT`. Refuses host names other than `localhost`: this client has no DNS and no TLS.
     pub fn from_url(url: &str, token: Option<String>) -> Result<Self, Error> {
         let refuse = |reason| Error::Url {
             url: url.to_owned(),
@@ -56,7 +56,7 @@ impl Endpoint {
         })
     }
 
-    /// The daemon's own user on its socket.
+    /// The socket, called by the daemon's own user.
     pub fn unix(socket: impl Into<PathBuf>) -> Self {
         Self::Unix {
             socket: socket.into(),

@@ -1,4 +1,4 @@
-//! What can go wrong between a call and its answer.
+//! Errors of a call.
 
 use std::fmt;
 use std::io;
@@ -7,9 +7,9 @@ use std::time::Duration;
 use skein_wire::ErrorObject;
 use thiserror::Error;
 
-/// The few kinds of failure callers act on; they travel as the words of [`Kind::as_str`].
+/// The kinds of failure that callers act on. On the wire they are the words of [`ErrorKind::as_str`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum ErrorKind {
     Misuse,
     NotFound,
     Conflict,
@@ -19,7 +19,7 @@ pub enum Kind {
     Failed,
 }
 
-impl Kind {
+impl ErrorKind {
     pub const ALL: [Self; 7] = [
         Self::Misuse,
         Self::NotFound,
@@ -42,7 +42,7 @@ impl Kind {
         }
     }
 
-    /// A word of a newer daemon that is not known here is a plain failure.
+    /// An unknown word, of a newer daemon, counts as a plain failure.
     pub fn from_word(word: &str) -> Self {
         Self::ALL
             .into_iter()
@@ -51,7 +51,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -59,9 +59,9 @@ impl fmt::Display for Kind {
 
 #[derive(Debug, Error)]
 pub enum Error {
-    #[error("`{url}` is no address of a daemon: {reason}")]
+    #[error("`{url}` is not the address of a daemon: {reason}")]
     Url { url: String, reason: &'static str },
-    /// Nobody listens there.
+    /// No daemon listens there.
     #[error("cannot reach the daemon at {endpoint}")]
     Unreachable {
         endpoint: String,
@@ -75,50 +75,50 @@ pub enum Error {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// Somebody listens, but says nothing.
-    #[error("the daemon does not answer; it was waited for {} s", after.as_secs())]
+    /// The daemon accepts connections but does not answer.
+    #[error("no answer from the daemon within {} s", after.as_secs())]
     TimedOut { after: Duration },
     /// The daemon answered with an error object.
     #[error("{}", object.message)]
     Answered { status: u16, object: ErrorObject },
-    /// What answered does not speak our protocol.
-    #[error("the daemon at {endpoint} gave an answer that cannot be read: {reason}")]
+    /// The answer is not one of the API.
+    #[error("cannot read the answer of the daemon at {endpoint}: {reason}")]
     Unreadable { endpoint: String, reason: String },
     /// A value that cannot travel in a request, e.g. a line break in a header.
-    #[error("{what} cannot be sent: {reason}")]
+    #[error("cannot send {what}: {reason}")]
     Unsendable { what: &'static str, reason: String },
 }
 
 impl Error {
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Url { .. } | Self::Unsendable { .. } => Kind::Misuse,
-            Self::Unreachable { .. } | Self::Broken { .. } => Kind::Unavailable,
-            Self::TimedOut { .. } => Kind::TimedOut,
-            Self::Answered { object, .. } => Kind::from_word(&object.kind),
-            Self::Unreadable { .. } => Kind::Failed,
+            Self::Url { .. } | Self::Unsendable { .. } => ErrorKind::Misuse,
+            Self::Unreachable { .. } | Self::Broken { .. } => ErrorKind::Unavailable,
+            Self::TimedOut { .. } => ErrorKind::TimedOut,
+            Self::Answered { object, .. } => ErrorKind::from_word(&object.kind),
+            Self::Unreadable { .. } => ErrorKind::Failed,
         }
     }
 
     pub fn hints(&self) -> Vec<String> {
         match self {
             Self::Answered { object, .. } => object.hints.clone(),
-            Self::Url { .. } => vec!["it looks like `http://127.0.0.1:7700`".to_owned()],
+            Self::Url { .. } => vec!["use the form `http://127.0.0.1:7700`".to_owned()],
             Self::Unreachable { endpoint, .. } if endpoint.starts_with("http") => vec![
-                "`skein daemon start --listen ADDR` makes a daemon listen there".to_owned(),
-                "without SKEIN_URL the daemon of this machine is used".to_owned(),
+                "`skein daemon start --listen ADDR` starts a daemon that listens there".to_owned(),
+                "unset SKEIN_URL to use the daemon of this machine".to_owned(),
             ],
             Self::Unreachable { .. } => vec!["`skein daemon start` starts it".to_owned()],
             Self::Broken { .. } => vec![
-                "the same call with the same `--key` is safe to repeat".to_owned(),
-                "`skein daemon status` tells whether the daemon still runs".to_owned(),
+                "repeat the command with the same `--key`; it acts only once".to_owned(),
+                "`skein daemon status` shows whether the daemon runs".to_owned(),
             ],
             Self::TimedOut { .. } => {
-                vec!["`skein doctor` tells what may be wrong with the daemon".to_owned()]
+                vec!["`skein doctor` looks for the cause".to_owned()]
             }
             Self::Unreadable { .. } => {
                 vec![
-                    "a daemon of another version may be running; `skein daemon stop` ends it"
+                    "a daemon of another version may be running; `skein daemon stop` stops it"
                         .to_owned(),
                 ]
             }
@@ -138,9 +138,9 @@ mod tests {
 
     #[test]
     fn kinds_travel_as_words() {
-        for kind in Kind::ALL {
-            assert_eq!(Kind::from_word(kind.as_str()), kind);
+        for kind in ErrorKind::ALL {
+            assert_eq!(ErrorKind::from_word(kind.as_str()), kind);
         }
-        assert_eq!(Kind::from_word("of_the_future"), Kind::Failed);
+        assert_eq!(ErrorKind::from_word("of_the_future"), ErrorKind::Failed);
     }
 }

@@ -1,16 +1,16 @@
-//! What makes a repeated call the same call.
+//! Idempotency keys.
 
 /// Sent as `Idempotency-Key`. The daemon acts once per key and replays its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Key(String);
+pub struct IdempotencyKey(String);
 
-impl Key {
+impl IdempotencyKey {
     /// A key chosen by the caller; the daemon checks its form.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// A key nobody used before.
+    /// A new key.
     pub fn random() -> Self {
         let mut bits = [0u8; 16];
         getrandom::fill(&mut bits).expect("the operating system has randomness");

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// Which part of a list to get.
+/// Which part of a list to return.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
     pub limit: Option<u32>,
@@ -29,7 +29,7 @@ impl Target {
         }
     }
 
-    /// A target outside the API, given as it is.
+    /// A target outside of the API.
     pub(crate) fn root(path: &'static str) -> Self {
         Self {
             text: path.to_owned(),
@@ -58,8 +58,8 @@ impl Target {
     }
 }
 
-/// Leaves RFC 3986's unreserved characters alone. A segment of dots only would be folded away by
-/// whoever normalises the path, so there the dots are encoded too.
+/// Leaves RFC 3986's unreserved characters alone. A server that normalises paths would remove a segment of dots, so those
+/// dots are encoded too.
 fn encode(value: &str, out: &mut String) {
     let dots_only = value.bytes().all(|byte| byte == b'.');
     for byte in value.bytes() {

@@ -1,23 +1,17 @@
-//! The live stream of events, which survives a daemon that restarts.
+//! The live stream of events. It survives a restart of the daemon.
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::pin::Pin;
 use std::time::Duration;
 
-use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use skein_wire::Event;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep};
 
 use crate::call::Client;
 use crate::error::Error;
 use crate::query::Target;
-use crate::sse::Parser;
-use crate::transport::drive;
+use crate::sse::FrameStream;
 
-/// Without a byte for so long (heartbeats included) the connection is taken for dead.
-pub(crate) const SILENCE: Duration = Duration::from_secs(35);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -27,33 +21,26 @@ pub struct EventStream<'a> {
     since: Option<u64>,
     session: Option<String>,
     patience: Duration,
-    on_change: Option<Box<dyn Fn(Link) + 'a>>,
-    live: Option<Live>,
+    on_change: Option<Box<dyn Fn(StreamState) + 'a>>,
+    frames: Option<FrameStream>,
     ready: VecDeque<Event>,
-    /// Kept here so that a caller who looks up now and then does not start the waiting anew.
+    /// Kept here, so that a caller that cancels and repeats `next` does not restart the waiting.
     broken_since: Option<Instant>,
     connected: Option<Instant>,
-    heard: Instant,
     pause: Duration,
 }
 
-/// Whether the stream has a daemon at its other end.
+/// Whether the stream is connected to a daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Link {
+pub enum StreamState {
     Lost,
-    Back,
+    Restored,
 }
 
-/// What one step of the stream brought.
+/// What one step of the stream did.
 enum Advance {
     Connected,
-    Heard,
-}
-
-struct Live {
-    body: Incoming,
-    driver: Option<Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>>,
-    parser: Parser,
+    Received,
 }
 
 impl fmt::Debug for EventStream<'_> {
@@ -73,16 +60,15 @@ impl<'a> EventStream<'a> {
             session: session.map(str::to_owned),
             patience: Duration::from_secs(10),
             on_change: None,
-            live: None,
+            frames: None,
             ready: VecDeque::new(),
             broken_since: None,
             connected: None,
-            heard: Instant::now(),
             pause: FIRST_PAUSE,
         }
     }
 
-    /// How long an absent daemon is waited for before `next` gives up.
+    /// How long `next` waits for an absent daemon.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
@@ -91,33 +77,32 @@ impl<'a> EventStream<'a> {
 
     /// Called when the connection is lost and when it is back, once each.
     #[must_use]
-    pub fn on_change(mut self, call: impl Fn(Link) + 'a) -> Self {
+    pub fn on_change(mut self, call: impl Fn(StreamState) + 'a) -> Self {
         self.on_change = Some(Box::new(call));
         self
     }
 
-    fn tell(&self, link: Link) {
+    fn notify(&self, state: StreamState) {
         if let Some(call) = &self.on_change {
-            call(link);
+            call(state);
         }
     }
 
-    /// The number of the last event given, where the stream goes on after a break.
+    /// The number of the last event returned; the stream continues after it.
     pub fn position(&self) -> Option<u64> {
         self.since
     }
 
-    /// Opens the connection now, so that an event after this call is not missed when no cursor was given.
+    /// Connects now, so that a stream without a cursor misses no event after this call.
     pub async fn open(&mut self) -> Result<(), Error> {
-        if self.live.is_none() {
-            self.live = Some(self.connect().await?);
-            self.heard = Instant::now();
+        if self.frames.is_none() {
+            self.frames = Some(self.connect().await?);
         }
         Ok(())
     }
 
-    /// The next event; waits for it. Reconnects after a break; an error answer or an absent daemon ends it.
-    /// Cancel-safe: an event is taken from the queue only when it is returned.
+    /// Waits for the next event. Reconnects when the connection breaks; an error answer or an absent daemon ends the
+    /// stream. Cancel-safe: an event leaves the queue only when it is returned.
     pub async fn next(&mut self) -> Result<Event, Error> {
         loop {
             if let Some(event) = self.ready.pop_front() {
@@ -128,23 +113,23 @@ impl<'a> EventStream<'a> {
                 Ok(Advance::Connected) => {
                     self.connected = Some(Instant::now());
                     if self.broken_since.is_some() {
-                        self.tell(Link::Back);
+                        self.notify(StreamState::Restored);
                     }
                 }
-                Ok(Advance::Heard) => {
+                Ok(Advance::Received) => {
                     self.broken_since = None;
                     self.pause = FIRST_PAUSE;
                 }
                 Err(error) if worth_waiting(&error) => {
-                    self.live = None;
+                    self.frames = None;
                     let held = self.connected.take().map(|at| at.elapsed());
                     if held.is_some_and(|held| held > LONGEST_PAUSE) {
-                        // A connection that held for a while was a good one, even if nothing happened on it.
+                        // A connection that lasted was a good one, even if no event came.
                         self.broken_since = None;
                         self.pause = FIRST_PAUSE;
                     }
                     if self.broken_since.is_none() || held.is_some() {
-                        self.tell(Link::Lost);
+                        self.notify(StreamState::Lost);
                     }
                     let since = *self.broken_since.get_or_insert_with(Instant::now);
                     if since.elapsed() >= self.patience {
@@ -154,7 +139,7 @@ impl<'a> EventStream<'a> {
                     self.pause = (self.pause * 2).min(LONGEST_PAUSE);
                 }
                 Err(error) => {
-                    self.live = None;
+                    self.frames = None;
                     return Err(error);
                 }
             }
@@ -162,79 +147,42 @@ impl<'a> EventStream<'a> {
     }
 
     async fn advance(&mut self) -> Result<Advance, Error> {
-        let Some(live) = self.live.as_mut() else {
-            // Told on its own, for the first byte may be long in coming.
-            self.live = Some(self.connect().await?);
-            self.heard = Instant::now();
+        let Some(frames) = self.frames.as_mut() else {
+            // A step of its own, because the first byte may take long.
+            self.frames = Some(self.connect().await?);
             return Ok(Advance::Connected);
         };
-        let transport = self.client.transport();
-        let silent = self.heard + SILENCE;
-        let frame = timeout_at(silent, drive(&mut live.driver, live.body.frame()))
-            .await
-            .map_err(|_| transport.broken("nothing was heard for too long"))?
-            .ok_or_else(|| transport.broken("the daemon ended the stream"))?
-            .map_err(|error| transport.broken(error))?;
-        self.heard = Instant::now();
-        let Some(chunk) = frame.data_ref() else {
-            return Ok(Advance::Heard);
-        };
-        let frames = live.parser.push(chunk).map_err(|_| {
-            self.client
-                .unreadable("an event line without an end".to_owned())
-        })?;
-        let seen = self.since;
-        for frame in frames {
-            if frame.event.as_deref() == Some("error") {
-                let status = hyper::StatusCode::INTERNAL_SERVER_ERROR;
-                return Err(self.client.refusal(status, frame.data.as_bytes()));
-            }
-            let event: Event = serde_json::from_str(&frame.data)
-                .map_err(|error| self.client.unreadable(error.to_string()))?;
-            // A daemon that repeats itself after a reconnect must not repeat us.
-            if seen.is_none_or(|seen| event.seq > seen) {
+        for frame in frames.next(self.client).await? {
+            let event: Event = frame.parse(self.client)?;
+            // After a reconnect the daemon may repeat events; the caller must not see them twice.
+            let last = self.ready.back().map(|event| event.seq).or(self.since);
+            if last.is_none_or(|last| event.seq > last) {
                 self.ready.push_back(event);
             }
         }
-        Ok(Advance::Heard)
+        Ok(Advance::Received)
     }
 
-    async fn connect(&self) -> Result<Live, Error> {
+    async fn connect(&self) -> Result<FrameStream, Error> {
         let target = Target::new(["events"])
             .with("since", self.since)
             .with("session", self.session.as_deref());
-        let mut request = self
-            .client
-            .request(hyper::Method::GET, &target, None, None)?;
-        let headers = request.headers_mut();
-        headers.insert(
-            hyper::header::ACCEPT,
-            hyper::header::HeaderValue::from_static("text/event-stream"),
-        );
-        if let Some(since) = self.since {
-            headers.insert("last-event-id", since.into());
-        }
-        let (answer, mut driver) = self.client.transport().start(request).await?;
-        self.client.note_version(answer.headers());
-        if !answer.status().is_success() {
-            let (parts, body) = answer.into_parts();
-            let body = drive(&mut driver, body.collect())
-                .await
-                .map_err(|error| self.client.transport().broken(error))?;
-            return Err(self.client.refusal(parts.status, &body.to_bytes()));
-        }
-        Ok(Live {
-            body: answer.into_body(),
-            driver,
-            parser: Parser::default(),
-        })
+        FrameStream::open(self.client, &target, self.since).await
     }
 }
 
+impl Client {
+    /// Events as they happen, or those after `since`.
+    pub fn follow_events(&self, since: Option<u64>, session: Option<&str>) -> EventStream<'_> {
+        EventStream::new(self, since, session)
+    }
+}
+
+/// Whether the same call may succeed later.
 pub(crate) fn worth_waiting(error: &Error) -> bool {
     match error {
         Error::Unreachable { .. } | Error::Broken { .. } | Error::TimedOut { .. } => true,
-        // The daemon is there but not ready, or on its way out.
+        // The daemon is starting or stopping.
         Error::Answered { status, .. } => *status == 503,
         Error::Url { .. } | Error::Unreadable { .. } | Error::Unsendable { .. } => false,
     }

@@ -20,15 +20,16 @@ use crate::endpoint::Endpoint;
 use crate::error::Error;
 
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
-/// The daemon answers every call within 30 s, if only with a refusal; who is later than that hangs.
+/// The daemon answers every call within 30 s, if only with a refusal. A later answer will never come.
 const CALL_DEADLINE: Duration = Duration::from_secs(35);
 /// Longest answer that is read into memory.
 const ANSWER_LIMIT: usize = 64 << 20;
 
 pub(crate) type Body = Full<Bytes>;
-type Driver = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
+/// The future that moves the bytes of a connection.
+pub(crate) type Driver = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
 
-/// A connection and the future that moves its bytes; whoever uses the one polls the other.
+/// A connection and the future that moves its bytes. A call must poll both.
 pub(crate) struct Live {
     sender: SendRequest<Body>,
     driver: Option<Driver>,
@@ -38,7 +39,7 @@ pub(crate) struct Transport {
     endpoint: Endpoint,
     connect_deadline: Duration,
     call_deadline: Duration,
-    /// The last connection that is free again. A second call at the same time opens its own.
+    /// The last connection that became free. A second call at the same time opens its own.
     idle: Mutex<Option<Live>>,
 }
 
@@ -69,7 +70,7 @@ impl Transport {
         &self.endpoint
     }
 
-    /// Makes sure that somebody listens, and keeps the connection for the next call.
+    /// Checks that the daemon listens, and keeps the connection for the next call.
     pub(crate) async fn connect(&self) -> Result<(), Error> {
         if let Some(live) = self.take_idle() {
             self.put_idle(live);
@@ -80,13 +81,13 @@ impl Transport {
         Ok(())
     }
 
-    /// Sends what `request` makes and reads the whole answer. A connection that breaks is replaced: an idle
-    /// one at no cost, a fresh one once.
+    /// Sends the request that `request` builds and reads the whole answer. Retries on a new connection: always after an
+    /// idle connection broke, once after a new one did.
     pub(crate) async fn exchange(
         &self,
         request: impl Fn() -> Result<Request<Body>, Error>,
     ) -> Result<(hyper::http::response::Parts, Bytes), Error> {
-        // What cannot be sent is told before anybody is looked for.
+        // A request that cannot be built fails before a connection is opened.
         request()?;
         let work = async {
             if let Some(live) = self.take_idle() {
@@ -111,7 +112,7 @@ impl Transport {
             }))
     }
 
-    /// Sends a request and leaves the body to be read while the connection is driven.
+    /// Sends a request and returns the body unread; its reader drives the connection.
     pub(crate) async fn start(
         &self,
         request: Request<Body>,
@@ -220,8 +221,8 @@ impl Transport {
     }
 }
 
-/// Polls `work` to its end while the connection moves. A connection that is over has already handed on what
-/// it read, so `work` then ends by itself.
+/// Polls `work` to its end while it drives the connection. A connection that has ended has already passed on what it read,
+/// so `work` then ends by itself.
 pub(crate) async fn drive<F: Future>(driver: &mut Option<Driver>, work: F) -> F::Output {
     let work = std::pin::pin!(work);
     let Some(connection) = driver else {
@@ -236,7 +237,7 @@ pub(crate) async fn drive<F: Future>(driver: &mut Option<Driver>, work: F) -> F:
     }
 }
 
-/// Whoever serves the socket hears everything we say: it must be us, or root.
+/// The process behind the socket reads everything we send, so it must run as our user or as root.
 fn is_ours(stream: &UnixStream) -> bool {
     let us = rustix::process::geteuid().as_raw();
     stream

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::time::Duration;
 
-use skein_client::{Client, Endpoint, Error, Identity, Key, Kind, Link};
+use skein_client::{Client, Endpoint, Error, ErrorKind, IdempotencyKey, Identity, StreamState};
 use skein_wire::{AddProject, Event};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
@@ -79,7 +79,10 @@ async fn a_broken_call_is_repeated_once_with_the_same_key() {
     let client = client(&socket);
     let call = async {
         let body = AddProject::default();
-        let made = client.add_project(&body, &Key::random()).await.unwrap();
+        let made = client
+            .add_project(&body, &IdempotencyKey::random())
+            .await
+            .unwrap();
         client.get_project("a/b").await.unwrap();
         made
     };
@@ -109,7 +112,7 @@ async fn a_call_that_breaks_twice_is_unavailable() {
     let ((), result) = tokio::join!(server, client.healthz());
     let error = result.unwrap_err();
     assert!(matches!(error, Error::Broken { .. }), "{error:?}");
-    assert_eq!(error.kind(), Kind::Unavailable);
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
 }
 
 #[tokio::test(flavor = "current_thread")]
@@ -139,8 +142,8 @@ async fn answers_that_are_not_ours_are_told_by_their_status() {
         (foreign, conflict, nonsense)
     };
     let ((), (foreign, conflict, nonsense)) = tokio::join!(server, calls);
-    assert_eq!(foreign.kind(), Kind::NotFound);
-    assert_eq!(conflict.kind(), Kind::Conflict);
+    assert_eq!(foreign.kind(), ErrorKind::NotFound);
+    assert_eq!(conflict.kind(), ErrorKind::Conflict);
     assert_eq!(conflict.to_string(), "too late");
     assert_eq!(conflict.hints(), ["look"]);
     assert!(matches!(nonsense, Error::Unreadable { .. }), "{nonsense:?}");
@@ -152,9 +155,9 @@ async fn an_absent_daemon_is_unreachable_and_odd_headers_never_travel() {
     let client = client(&temp.path().join("none"));
     let absent = client.connect().await.unwrap_err();
     assert!(matches!(absent, Error::Unreachable { .. }));
-    let key = Key::new("a\r\nx: y");
+    let key = IdempotencyKey::new("a\r\nx: y");
     let odd = client.run_retention(&key).await.unwrap_err();
-    assert_eq!(odd.kind(), Kind::Misuse);
+    assert_eq!(odd.kind(), ErrorKind::Misuse);
 }
 
 fn event(seq: u64) -> String {
@@ -211,7 +214,10 @@ async fn a_stream_goes_on_after_a_break_without_gap_or_repeat() {
     };
     let ((one, two, _open), seen) = tokio::join!(server, read);
     assert_eq!(seen, [1, 2, 3]);
-    assert_eq!(links.into_inner(), [Link::Lost, Link::Back]);
+    assert_eq!(
+        links.into_inner(),
+        [StreamState::Lost, StreamState::Restored]
+    );
     assert!(one.contains("last-event-id: 0\r\n"), "{one}");
     assert!(two.contains("last-event-id: 2\r\n"), "{two}");
     assert!(
@@ -248,7 +254,7 @@ async fn a_daemon_that_says_nothing_is_not_waited_for_forever() {
     let soon = Duration::from_millis(50);
     let client = client(&socket).with_deadlines(soon, soon);
     let error = client.daemon_status().await.unwrap_err();
-    assert_eq!(error.kind(), Kind::TimedOut);
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
 }
 
 #[tokio::test(flavor = "current_thread")]
@@ -269,7 +275,7 @@ async fn a_stream_that_always_breaks_ends() {
         .patience(Duration::from_millis(60));
     tokio::select! {
         () = server => {}
-        result = stream.next() => assert_eq!(result.unwrap_err().kind(), Kind::Unavailable),
+        result = stream.next() => assert_eq!(result.unwrap_err().kind(), ErrorKind::Unavailable),
     }
 }
 
@@ -281,5 +287,5 @@ async fn a_stream_that_cannot_come_back_ends() {
         .follow_events(None, None)
         .patience(Duration::from_millis(60));
     let error = stream.next().await.unwrap_err();
-    assert_eq!(error.kind(), Kind::Unavailable);
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
 }

@@ -6,7 +6,7 @@ use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request};
 use axum::http::Method;
 use axum::http::request::Parts;
 use skein_domain::{Kind, Right, Role};
-use skein_engine::{Access, Caller, RunAccess};
+use skein_ledger::{Access, Caller, RunAccess};
 
 use crate::app::App;
 use crate::door::Peer;
@@ -14,7 +14,7 @@ use crate::error::ApiError;
 
 /// One route and who may call it.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry {
+pub struct AccessRule {
     pub method: &'static str,
     pub path: &'static str,
     pub access: Access,
@@ -38,8 +38,8 @@ const fn entry(
     role: Role,
     run: RunAccess,
     op: &'static str,
-) -> Entry {
-    Entry {
+) -> AccessRule {
+    AccessRule {
         method,
         path,
         access: Access {
@@ -52,18 +52,18 @@ const fn entry(
     }
 }
 
-const fn with_right(mut entry: Entry) -> Entry {
+const fn with_right(mut entry: AccessRule) -> AccessRule {
     entry.access.right = RUN;
     entry
 }
 
-const fn on_unix(mut entry: Entry) -> Entry {
+const fn on_unix(mut entry: AccessRule) -> AccessRule {
     entry.transport = Transport::Unix;
     entry
 }
 
 /// Only the credential of the session's own run will do; not even the machine's user speaks for an agent.
-const fn run_only(method: &'static str, path: &'static str, op: &'static str) -> Entry {
+const fn run_only(method: &'static str, path: &'static str, op: &'static str) -> AccessRule {
     let mut only = entry(method, path, Role::Admin, OwnSession, op);
     only.access.role = None;
     only
@@ -74,7 +74,7 @@ use RunAccess::{AtOrBelow, InProject, Nothing, OwnSession};
 
 /// In the order of the paths. What is not a column here is no condition of access.
 #[rustfmt::skip]
-pub const TABLE: &[Entry] = &[
+pub const TABLE: &[AccessRule] = &[
     entry("GET", "/api/v1/openapi.json", Read, InProject, "read the API's description"),
     entry("GET", "/api/v1/daemon", Read, InProject, "ask for the daemon's status"),
     on_unix(entry("POST", "/api/v1/daemon/stop", Admin, Nothing, "stop the daemon")),
@@ -146,7 +146,7 @@ pub const TABLE: &[Entry] = &[
 /// What a request asks for, as far as access is concerned.
 pub(crate) enum Asked {
     /// A route of ours.
-    Route(&'static Entry),
+    Route(&'static AccessRule),
     /// No route, or none with this method: an answer that tells nothing.
     Nowhere,
 }
@@ -177,7 +177,7 @@ pub(crate) fn asked(request: &Request) -> Result<Asked, ApiError> {
 /// Refuses a call that `caller` may not make; otherwise gives the caller as it is served.
 pub(crate) async fn check(
     app: &App,
-    entry: &Entry,
+    entry: &AccessRule,
     peer: Peer,
     caller: Caller,
     parts: &mut Parts,
@@ -188,7 +188,11 @@ pub(crate) async fn check(
         return Err(ApiError::new(Kind::Refused, message, &hints));
     }
     let session = session_of(app, parts).await?;
-    let desk = app.engine().desk(caller).authorize(&entry.access, session);
+    let desk = app
+        .fleet()
+        .ledger()
+        .desk(caller)
+        .authorize(&entry.access, session);
     Ok(desk.await?.into_caller())
 }
 

@@ -10,7 +10,8 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use skein_domain::Kind;
-use skein_engine::{Engine, Tasks};
+use skein_fleet::Fleet;
+use skein_ledger::TaskGroup;
 use tokio::sync::Notify;
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
@@ -37,18 +38,18 @@ pub struct App(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    engine: Engine,
-    tasks: Tasks,
+    fleet: Arc<Fleet>,
+    tasks: TaskGroup,
     options: AppOptions,
     started: Instant,
     stop: Notify,
 }
 
 impl App {
-    pub fn new(engine: Engine, tasks: Tasks, options: AppOptions) -> Self {
+    pub fn new(fleet: Arc<Fleet>, tasks: TaskGroup, options: AppOptions) -> Self {
         let started = Instant::now();
         Self(Arc::new(Inner {
-            engine,
+            fleet,
             tasks,
             options,
             started,
@@ -56,11 +57,11 @@ impl App {
         }))
     }
 
-    pub fn engine(&self) -> &Engine {
-        &self.0.engine
+    pub fn fleet(&self) -> &Arc<Fleet> {
+        &self.0.fleet
     }
 
-    pub(crate) fn tasks(&self) -> &Tasks {
+    pub(crate) fn tasks(&self) -> &TaskGroup {
         &self.0.tasks
     }
 

@@ -13,7 +13,7 @@ use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use skein_domain::{Kind, Refused, Rights, TenantId};
-use skein_engine::Caller;
+use skein_ledger::Caller;
 use skein_wire::{ACTOR_HEADER, TENANT_HEADER};
 
 use crate::access::{self, Asked};
@@ -42,7 +42,7 @@ impl fmt::Debug for Pass {
 
 impl Pass {
     pub(crate) async fn holds(&self, app: &App) -> bool {
-        app.engine().authenticate(&self.0).await.is_ok()
+        app.fleet().ledger().authenticate(&self.0).await.is_ok()
     }
 }
 
@@ -129,7 +129,7 @@ async fn by_bearer(app: &App, headers: &HeaderMap) -> Result<(Caller, Pass), Api
             why: "a bearer token is needed",
         })?
         .trim();
-    let caller = app.engine().authenticate(bearer).await?;
+    let caller = app.fleet().ledger().authenticate(bearer).await?;
     match text(headers, TENANT_HEADER)? {
         Some(named) if named != caller.tenant.as_str() => Err(Refused::Unauthorized {
             why: "the token is not for this tenant",

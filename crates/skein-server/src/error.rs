@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value};
 use skein_domain::{Detail, Kind, Refused};
-use skein_engine::Error;
+use skein_fleet::Error;
 use skein_wire::{ErrorBody, ErrorObject};
 
 /// A failed request.
@@ -103,17 +103,20 @@ impl From<Error> for ApiError {
     }
 }
 
-impl From<skein_domain::Invalid> for ApiError {
-    fn from(error: skein_domain::Invalid) -> Self {
-        Error::from(error).into()
-    }
+macro_rules! through_fleet {
+    ($($error:ty),+) => {
+        $(impl From<$error> for ApiError {
+            fn from(error: $error) -> Self {
+                Error::from(error).into()
+            }
+        })+
+    };
 }
-
-impl From<skein_domain::Refused> for ApiError {
-    fn from(error: skein_domain::Refused) -> Self {
-        Error::from(error).into()
-    }
-}
+through_fleet!(
+    skein_ledger::Error,
+    skein_domain::Invalid,
+    skein_domain::Refused
+);
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {

@@ -10,7 +10,8 @@ use axum::http::{StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 use skein_domain::{Key, Kind};
-use skein_engine::{Caller, Desk, Idempotency};
+use skein_fleet::FleetRequests;
+use skein_ledger::{Caller, Idempotency};
 
 use crate::app::App;
 use crate::door::text;
@@ -31,19 +32,19 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 /// Serves a call that only looks.
 #[derive(Debug)]
-pub(crate) struct Look(pub(crate) Desk);
+pub(crate) struct Look(pub(crate) FleetRequests);
 
 /// Serves a call that changes something; the body was parsed strictly and belongs to the idempotency key.
 #[derive(Debug)]
-pub(crate) struct Change<T, const MOST: usize = MOST_BODY>(pub(crate) Desk, pub(crate) T);
+pub(crate) struct Change<T, const MOST: usize = MOST_BODY>(pub(crate) FleetRequests, pub(crate) T);
 
 /// Serves a call that brings a file, whatever it says it is; it belongs to the idempotency key.
 #[derive(Debug)]
-pub(crate) struct Bring<const MOST: usize>(pub(crate) Desk, pub(crate) bytes::Bytes);
+pub(crate) struct Bring<const MOST: usize>(pub(crate) FleetRequests, pub(crate) bytes::Bytes);
 
 /// Serves a call that tells something, which is as true the second time: it takes no idempotency key.
 #[derive(Debug)]
-pub(crate) struct Tell<T, const MOST: usize = MOST_BODY>(pub(crate) Desk, pub(crate) T);
+pub(crate) struct Tell<T, const MOST: usize = MOST_BODY>(pub(crate) FleetRequests, pub(crate) T);
 
 /// The header that every change takes, as the document describes it; [`Key`] decides.
 #[derive(Debug, utoipa::IntoParams)]
@@ -85,7 +86,7 @@ fn caller(parts: &Parts) -> Result<Caller, ApiError> {
 impl FromRequestParts<App> for Look {
     type Rejection = ApiError;
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
-        Ok(Self(app.engine().desk(caller(parts)?)))
+        Ok(Self(app.fleet().desk(caller(parts)?)))
     }
 }
 
@@ -120,16 +121,22 @@ fn key(parts: &Parts) -> Result<Option<Key>, ApiError> {
 }
 
 /// A desk for the caller, which knows the request by its key.
-fn keyed(app: &App, parts: &Parts, mut caller: Caller, key: Option<Key>, body: &[u8]) -> Desk {
+fn keyed(
+    app: &App,
+    parts: &Parts,
+    mut caller: Caller,
+    key: Option<Key>,
+    body: &[u8],
+) -> FleetRequests {
     if let Some(key) = key {
-        let viewer = app.engine().desk(caller.clone());
+        let viewer = app.fleet().desk(caller.clone());
         caller.idempotency = Some(Idempotency {
             key,
             fingerprint: fingerprint(parts, &caller, body),
             render: Arc::new(move |outcome| render::outcome(&viewer, outcome).to_string()),
         });
     }
-    app.engine().desk(caller)
+    app.fleet().desk(caller)
 }
 
 impl<T: DeserializeOwned, const MOST: usize> FromRequest<App> for Tell<T, MOST> {
@@ -139,7 +146,7 @@ impl<T: DeserializeOwned, const MOST: usize> FromRequest<App> for Tell<T, MOST> 
         let caller = caller(&parts)?;
         refuse_query(&parts)?;
         let body = read(&parts, body, MOST).await?;
-        Ok(Self(app.engine().desk(caller), parse(&body)?))
+        Ok(Self(app.fleet().desk(caller), parse(&body)?))
     }
 }
 

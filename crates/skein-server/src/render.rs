@@ -11,11 +11,12 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use skein_domain as domain;
 use skein_domain::{TenantId, ThreadState, Timestamp};
-use skein_engine::{Answer, Desk, Outcome};
-use skein_store::Page;
+use skein_fleet::FleetRequests;
+use skein_ledger::{Answer, RequestOutcome};
+use skein_store::RecordPage;
 use skein_wire as wire;
 
-pub(crate) use fleet::{agent, receipt, terminal, why};
+pub(crate) use fleet::{agent, receipt, screen_explanation, terminal, why};
 pub(crate) use session::{damaged_session, session, session_in_list, tree};
 
 pub(crate) fn time(at: Timestamp) -> String {
@@ -132,7 +133,7 @@ pub(crate) fn event(tenant: &TenantId, e: &skein_store::Event) -> wire::Event {
     }
 }
 
-pub(crate) fn list<T, U>(page: Page<T>, render: impl Fn(&T) -> U) -> wire::List<U> {
+pub(crate) fn list<T, U>(page: RecordPage<T>, render: impl Fn(&T) -> U) -> wire::List<U> {
     for record in &page.damaged {
         let (what, id, reason) = (record.what, &record.id, &record.reason);
         tracing::warn!(
@@ -149,45 +150,45 @@ pub(crate) fn list<T, U>(page: Page<T>, render: impl Fn(&T) -> U) -> wire::List<
 }
 
 /// What a change answers; also what is kept for a repeated request.
-pub(crate) fn outcome(desk: &Desk, outcome: &Outcome) -> Value {
-    let tenant = desk.tenant();
+pub(crate) fn outcome(desk: &FleetRequests, outcome: &RequestOutcome) -> Value {
+    let tenant = desk.ledger.tenant();
     let value = match outcome {
-        Outcome::Project(p) => serde_json::to_value(project(tenant, p)),
-        Outcome::Thread(t) => serde_json::to_value(thread(tenant, t)),
-        Outcome::Session(s) => serde_json::to_value(session(desk, s)),
-        Outcome::Sessions(all) => serde_json::to_value(wire::List {
+        RequestOutcome::Project(p) => serde_json::to_value(project(tenant, p)),
+        RequestOutcome::Thread(t) => serde_json::to_value(thread(tenant, t)),
+        RequestOutcome::Session(s) => serde_json::to_value(session(desk, s)),
+        RequestOutcome::Sessions(all) => serde_json::to_value(wire::List {
             data: all.iter().map(|s| session(desk, s)).collect::<Vec<_>>(),
             next: None,
         }),
-        Outcome::Receipt(r) => serde_json::to_value(receipt(r)),
-        Outcome::Summary(s) => serde_json::to_value(summary(s)),
-        Outcome::Token(t) => serde_json::to_value(token(tenant, t)),
+        RequestOutcome::Receipt(r) => serde_json::to_value(receipt(r)),
+        RequestOutcome::Summary(s) => serde_json::to_value(summary(s)),
+        RequestOutcome::Token(t) => serde_json::to_value(token(tenant, t)),
         // Only a hash of the secret is ever kept (L14); a replay says that it was shown before.
-        Outcome::NewToken { token: t, .. } => serde_json::to_value(wire::TokenSecret {
+        RequestOutcome::NewToken { token: t, .. } => serde_json::to_value(wire::TokenSecret {
             token: token(tenant, t),
             secret: "(shown once, when the token was made)".into(),
         }),
-        Outcome::Archived(sessions) => serde_json::to_value(wire::RetentionReport {
+        RequestOutcome::Archived(sessions) => serde_json::to_value(wire::RetentionReport {
             archived: sessions.iter().map(ToString::to_string).collect(),
         }),
-        Outcome::Rendered(value) => return value.clone(),
-        Outcome::Sealed { sealed, dropped } => serde_json::to_value(wire::SealReport {
+        RequestOutcome::Rendered(value) => return value.clone(),
+        RequestOutcome::Sealed { sealed, dropped } => serde_json::to_value(wire::SealReport {
             sealed: *sealed,
             dropped: *dropped,
         }),
-        Outcome::Transcript { session, done } => return transcript::done(session, done),
+        RequestOutcome::Transcript { session, done } => return transcript::done(session, done),
     };
     // The wire types hold only strings, numbers and lists of them.
     value.unwrap_or_else(|e| json!({"unrenderable": e.to_string()}))
 }
 
 /// An answer on the wire, fresh or replayed.
-pub(crate) fn answer(status: StatusCode, desk: &Desk, answer: Answer) -> Response {
+pub(crate) fn answer(status: StatusCode, desk: &FleetRequests, answer: Answer) -> Response {
     match answer {
-        Answer::Fresh(Outcome::NewToken { token: t, secret }) => (
+        Answer::Fresh(RequestOutcome::NewToken { token: t, secret }) => (
             status,
             Json(wire::TokenSecret {
-                token: token(desk.tenant(), &t),
+                token: token(desk.ledger.tenant(), &t),
                 secret,
             }),
         )

@@ -10,7 +10,7 @@ use axum::Router;
 use axum::body::Body;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use skein_engine::Tasks;
+use skein_ledger::TaskGroup;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{Semaphore, watch};
@@ -164,12 +164,12 @@ fn lock(guests: &Mutex<Guests>) -> MutexGuard<'_, Guests> {
 }
 
 /// Serves the machine's own user until the tasks are stopped.
-pub fn unix(listener: UnixListener, router: Router, tasks: &Tasks) {
+pub fn unix(listener: UnixListener, router: Router, tasks: &TaskGroup) {
     listen("unix listener", listener, router, tasks);
 }
 
 /// Serves loopback, where every request needs a token.
-pub fn tcp(listener: TcpListener, router: Router, tasks: &Tasks) {
+pub fn tcp(listener: TcpListener, router: Router, tasks: &TaskGroup) {
     listen("tcp listener", listener, router, tasks);
 }
 
@@ -207,7 +207,7 @@ impl Listener for TcpListener {
     }
 }
 
-fn listen(name: &'static str, listener: impl Listener, router: Router, tasks: &Tasks) {
+fn listen(name: &'static str, listener: impl Listener, router: Router, tasks: &TaskGroup) {
     let (own, stopping) = (tasks.clone(), tasks.stopping());
     let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     tasks.start(name, async move {

@@ -22,11 +22,11 @@ pub struct Event {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct VerifyReport {
     pub ok: bool,
-    /// Events whose bodies were checked.
+    /// Number of events whose bodies were checked.
     pub events: u64,
-    /// Events known only by the seal that was kept of them.
+    /// Number of dropped events that are covered by seals.
     pub dropped: u64,
-    /// Number of the first event that is not as it was written.
+    /// Number of the first event that was changed, removed or reordered.
     pub broken_at: Option<u64>,
     pub why: Option<String>,
 }
@@ -36,7 +36,7 @@ pub struct VerifyReport {
 pub struct SealEvents {
     /// Newest events to leave unsealed.
     pub keep: u64,
-    /// Also forget the bodies; only the chain's ends stay.
+    /// Also drop the bodies; only the ends of the chain stay.
     #[serde(default)]
     pub drop: bool,
 }

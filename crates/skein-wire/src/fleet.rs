@@ -1,4 +1,4 @@
-//! Agents at work: their terminals, files, signals, and what is cleaned up after them.
+//! Agents at work: terminals, diffs, hooks, gc, statuses and agent programs.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -9,10 +9,10 @@ use crate::session::{Saga, Session};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Hook {
-    /// The run it speaks for; what an earlier run says is not heard.
+    /// The run that reports; events of an earlier run are ignored.
     pub run: u64,
     pub event: String,
-    /// As the agent gave it, at most 1 MiB.
+    /// The payload, unchanged, at most 1 MiB.
     #[serde(default)]
     pub payload: String,
 }
@@ -29,12 +29,59 @@ pub struct Interrupt {}
 /// What the terminal shows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Screen {
-    /// One per row, trailing blanks cut.
+    /// One per row, without trailing blanks.
     pub rows: Vec<String>,
     pub cursor: Cursor,
     pub bracketed_paste: bool,
     /// Output bytes so far.
     pub bytes: u64,
+    /// What the agent's rules make of it, if asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub explanation: Option<ScreenExplanation>,
+}
+
+/// What the rules of an agent make of its screen.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ScreenExplanation {
+    /// What the agent does according to the screen; null if no rule matches.
+    pub activity: Option<String>,
+    /// The rule that says so.
+    pub rule: Option<String>,
+    /// `empty`, `holds`, `unseen`, or `unknown` if no rule describes the box.
+    pub input_box: String,
+    /// Every rule, in the order in which they are tried.
+    pub rules: Vec<RuleTrial>,
+}
+
+/// One rule, tried on a screen.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct RuleTrial {
+    pub rule: String,
+    /// What the rule says when it matches.
+    pub says: String,
+    pub fits: bool,
+    /// The rows it looks at: `any`, `cursor` or `bottom N`.
+    #[serde(rename = "in")]
+    pub region: String,
+    /// The first and the last row it looked at, from 1; null if there was none.
+    pub first_row: Option<u64>,
+    pub last_row: Option<u64>,
+    /// The conditions that are not met.
+    pub misses: Vec<RuleMiss>,
+}
+
+/// A condition of a rule that is not met.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct RuleMiss {
+    /// `all`, `any` or `not`.
+    pub condition: String,
+    pub pattern: String,
+    /// The number (from 1) and the text of the nearest row: the one that matches the longest prefix of the pattern, or
+    /// for `not` the one that matches. Null if no row is near.
+    pub row: Option<u64>,
+    pub text: Option<String>,
+    /// The prefix of the pattern that this row matches.
+    pub part: Option<String>,
 }
 
 /// From 0.
@@ -44,7 +91,7 @@ pub struct Cursor {
     pub column: u16,
 }
 
-/// Where the terminal is to be found on the daemon's machine.
+/// Where the terminal is on the daemon's machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Terminal {
     pub session: String,
@@ -53,13 +100,13 @@ pub struct Terminal {
     pub runtime: String,
     /// Null when nothing runs.
     pub handle: Option<String>,
-    /// The file with its history.
+    /// The log file.
     pub log: String,
-    /// The file with what the last set-up of its workspace printed; it need not exist.
+    /// The file with the output of the last set-up of its workspace; it may not exist.
     pub setup_log: String,
 }
 
-/// What the workspace changed since its branch began, files not committed included.
+/// What the workspace changed since its branch began, uncommitted files included.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Diff {
     pub session: String,
@@ -67,20 +114,20 @@ pub struct Diff {
     pub diff: String,
 }
 
-/// What is left out has a default that is slow to throw away.
+/// Omitted fields have careful defaults.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Gc {
-    /// Only tell what would be done.
+    /// Only report what would be done.
     #[serde(default)]
     pub dry_run: bool,
-    /// Workspaces of sessions that ended at least so long ago; default: a day.
+    /// Workspaces of sessions that ended at least this long ago; default: a day.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_for_seconds: Option<u64>,
-    /// Backups at least so old; default: 30 days.
+    /// Backups of at least this age; default: 30 days.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backups_older_than_seconds: Option<u64>,
-    /// Drop those backups for good; else they are only named.
+    /// Drop those backups; otherwise they are only listed.
     #[serde(default)]
     pub discard: bool,
 }
@@ -93,7 +140,7 @@ pub struct GcReport {
     pub dry_run: bool,
 }
 
-/// One thing that was looked at, and what was done with it.
+/// One thing that gc looked at, and what it did with it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct GcItem {
     pub what: String,
@@ -113,22 +160,25 @@ pub struct Why {
     /// The rule that decided.
     pub rule: String,
     pub facts: Vec<WhyFact>,
-    /// Messages that are not delivered yet.
+    /// Number of messages that are not delivered yet.
     pub receipts_open: u64,
     pub saga: Option<Saga>,
+    /// What the rules make of the screen, if the status depends on it.
+    #[serde(default)]
+    pub screen: Option<ScreenExplanation>,
 }
 
-/// Something that is known, who says so, and since when.
+/// A known fact, its source, and since when.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct WhyFact {
     pub fact: String,
     pub value: String,
-    /// `record`, `runtime`, or what told the activity: `protocol`, `hook`, `file`, `screen`, `process`.
+    /// `record`, `runtime`, or the source of the activity: `protocol`, `hook`, `file`, `screen`, `process`.
     pub source: String,
     pub at: Option<String>,
 }
 
-/// An agent program as this machine and project know it.
+/// An agent program on this machine, as configured in this project.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Agent {
     pub name: String,
@@ -140,29 +190,28 @@ pub struct Agent {
     /// What is missing, and the command that installs it.
     pub missing: Option<String>,
     pub install: Option<String>,
-    /// The versions that Skein was tested with, oldest to newest, and whether this is one of them.
+    /// The tested versions, oldest to newest, and whether this is one of them.
     #[serde(default)]
     pub tested: Option<String>,
     #[serde(default)]
     pub is_tested: Option<bool>,
-    /// Whether somebody has logged in, where that can be told, and what people type to do so.
+    /// Whether the user is logged in, if that can be found out, and the command that logs in.
     #[serde(default)]
     pub logged_in: Option<bool>,
     #[serde(default)]
     pub login: Option<String>,
     pub abilities: Abilities,
-    /// Megabytes one of it is expected to take.
+    /// Expected megabytes of memory of one process.
     pub memory_mb: u64,
-    /// Whether a spawn that names no agent gets it.
+    /// Whether it is the default of a spawn.
     pub default: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Abilities {
-    /// The ways its task can reach it; the first is the default.
+    /// The ways in which it can get its task; the first is the default.
     pub prompt: Vec<String>,
     pub resume: bool,
-    pub fork: bool,
     pub hooks: bool,
     pub screens: bool,
     pub files: bool,

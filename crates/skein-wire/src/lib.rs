@@ -1,7 +1,7 @@
-//! The types of the HTTP API, shared by both ends. Plain data: strings where the domain has parsed types,
-//! RFC 3339 where it has timestamps. Requests refuse unknown fields; answers may gain fields.
+//! The types of the HTTP API, shared by both ends. Plain data: strings where the domain has parsed types, RFC 3339
+//! where it has timestamps. Requests refuse unknown fields; answers may gain fields.
 //!
-//! Not here: what the values mean (`skein-domain`) and how they travel (`skein-server`, `skein-client`).
+//! Not here: what the values mean (`skein-domain`) and how they are sent (`skein-server`, `skein-client`).
 
 mod daemon;
 mod error;
@@ -22,15 +22,15 @@ pub use daemon::{DaemonStatus, Health, RetentionReport};
 pub use error::{ErrorBody, ErrorObject};
 pub use event::{Event, SealEvents, SealReport, VerifyReport};
 pub use fleet::{
-    Abilities, Agent, Cursor, Diff, Gc, GcItem, GcReport, Hook, HookTaken, Interrupt, Screen,
-    Terminal, Why, WhyFact,
+    Abilities, Agent, Cursor, Diff, Gc, GcItem, GcReport, Hook, HookTaken, Interrupt, RuleMiss,
+    RuleTrial, Screen, ScreenExplanation, Terminal, Why, WhyFact,
 };
 pub use project::{AddProject, Limits, Project, Retention, SetProject};
 pub use receipt::{Receipt, ReceiptStep, Send};
 pub use session::{
     Answer, Ask, Backup, BeginTurn, Broadcast, BudgetAsked, BudgetState, CostAccount, EndSession,
     EndTurn, Handoff, Kill, Merge, MergeDone, Question, Restore, Runtime, Saga, Session, Spawn,
-    TokenAccount, Tree, TreeNode, Usage, Workspace,
+    TokenAccount, Tree, TreeNode, Usage, Window, Workspace,
 };
 pub use summary::{Deliverable, SetSummary, Summary};
 pub use thread::{NewThread, Thread};
@@ -46,11 +46,11 @@ pub use transcript::{
 pub const API: &str = "v1";
 /// Request header naming the tenant; on TCP the token decides.
 pub const TENANT_HEADER: &str = "skein-tenant";
-/// Follows a body that broke off, for callers who take trailers: an `ErrorBody` that tells why.
+/// Trailer after a body that broke off, for callers that accept trailers: an `ErrorBody`.
 pub const ERROR_TRAILER: &str = "skein-error";
 /// Request header naming who acts; on the Unix socket only.
 pub const ACTOR_HEADER: &str = "skein-actor";
-/// The arguments of tools that say most of what a call does, best first, for where there is a line for it.
+/// The arguments of tools that describe a call best, in order, for views that have one line for it.
 pub const TELLING: [&str; 8] = [
     "command",
     "cmd",
@@ -66,7 +66,7 @@ pub const VERSION_HEADER: &str = "skein-version";
 /// Answer header that marks the replay of an earlier answer.
 pub const REPLAYED_HEADER: &str = "skein-replayed";
 
-/// A part of a list. `next` goes into `cursor` to get the following part.
+/// A page of a list. `next` is the `cursor` of the following page.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct List<T> {
     pub data: Vec<T>,

@@ -9,7 +9,7 @@ pub struct Project {
     pub name: String,
     /// Canonical path, if the project has a folder.
     pub path: Option<String>,
-    /// What its session ids start with.
+    /// The prefix of its session ids.
     pub prefix: String,
     pub limits: Limits,
     pub retention: Retention,
@@ -28,9 +28,9 @@ pub struct Limits {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Retention {
-    /// Idle and ended sessions untouched for so long are archived.
+    /// Idle and ended sessions that were untouched for this long are archived.
     pub idle_ttl_seconds: Option<u64>,
-    /// Beyond so many ended sessions the oldest are archived.
+    /// The oldest ended sessions beyond this number are archived.
     pub max_ended: Option<u32>,
 }
 
@@ -56,11 +56,11 @@ pub struct AddProject {
     pub max_ended: Option<u32>,
 }
 
-/// What is left out stays as it is; 0 switches a retention rule off.
+/// Omitted fields stay unchanged; 0 switches a retention rule off.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetProject {
-    /// Refuses if the record has another version by now.
+    /// Refuses unless the record is at this version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expect_version: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,4 @@
-//! Messages to sessions, and what is known of their delivery.
+//! Messages to sessions, and their receipts.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -7,12 +7,12 @@ use utoipa::ToSchema;
 #[serde(deny_unknown_fields)]
 pub struct Send {
     pub text: String,
-    /// The session that sends it, if one does.
+    /// The sending session, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
 }
 
-/// What is known of the delivery of one message; never its text.
+/// What is known about the delivery of one message; never its text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Receipt {
     pub id: String,
@@ -21,16 +21,19 @@ pub struct Receipt {
     /// `task`, `message` or `answer`.
     #[serde(default)]
     pub purpose: String,
-    /// The session that sent it, if one did.
+    /// The sending session, if any.
     #[serde(default)]
     pub from: Option<String>,
     /// `accepted`, `written`, `echoed`, `submitted`, `turn_started` or `unknown`.
     pub state: String,
     /// How often it was submitted.
     pub attempts: u32,
-    /// Why it is not further.
+    /// Why it has come no further.
     #[serde(default)]
     pub note: Option<String>,
+    /// The same for programs: `refused`, `question_gone`, `not_seen_taken` and others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub doubt: Option<String>,
     pub history: Vec<ReceiptStep>,
 }
 

@@ -1,4 +1,4 @@
-//! Sessions, and what is asked of them.
+//! Sessions, and requests on them.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ pub struct Session {
     pub status_reason: String,
     /// How it ended: `done`, `killed`, `failed` or `lost`.
     pub outcome: Option<String>,
-    /// What it asks, while it awaits input.
+    /// Its question, while it awaits input.
     pub question: Option<Question>,
     pub agent: String,
     pub runtime: Runtime,
@@ -36,23 +36,23 @@ pub struct Session {
     pub run: u64,
     /// Turns begun, over all runs.
     pub turns: u64,
-    /// The agent program's own name for its conversation, once it has one.
+    /// The agent program's id of its conversation, if known.
     #[serde(default)]
     pub native: Option<String>,
-    /// What is under way with it: a spawn, a restore, a kill, a clean-up.
+    /// The saga that works on it: a spawn, a restore, a kill, a gc.
     #[serde(default)]
     pub saga: Option<Saga>,
-    /// Messages that wait for delivery.
+    /// Number of messages that wait for delivery.
     #[serde(default)]
     pub queued: u64,
-    /// Whether they wait because somebody's text stands in the agent's input box.
+    /// Whether they wait because of a draft in the agent's input box.
     #[serde(default)]
     pub draft: bool,
-    /// Something people should know: launched fresh, workspace left behind.
+    /// A note for people: started again with its task, workspace left behind.
     #[serde(default)]
     pub note: Option<String>,
     pub display_name: String,
-    /// The whole task; left out of lists.
+    /// The whole task; not in lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
     pub usage: Usage,
@@ -61,10 +61,10 @@ pub struct Session {
     pub broadcast: Option<String>,
     pub merges: Vec<MergeDone>,
     pub summary: Option<String>,
-    /// Where its transcript comes from, if it is a fork.
+    /// The source of its transcript, if it is a fork.
     #[serde(default)]
     pub forked_from: Option<ForkedFrom>,
-    /// What is known of its transcript, once something was said; in answers that show one session only.
+    /// Facts about its transcript, once it has a message; only in answers that show one session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transcript: Option<TranscriptOverview>,
     pub created_at: String,
@@ -76,13 +76,16 @@ pub struct Session {
 pub struct Question {
     pub text: String,
     pub options: Vec<String>,
-    /// What each option means: `allow_once`, `allow_always`, `reject_once`, `reject_always` or `other`; empty
-    /// when that is not known.
+    /// What each option means: `allow_once`, `allow_always`, `reject_once`, `reject_always` or `other`; empty if not
+    /// known.
     #[serde(default)]
     pub kinds: Vec<String>,
+    /// Which request of the agent it is, where a protocol names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
 }
 
-/// What holds the agent's process; kind `none` for sessions that people or external programs drive.
+/// What holds the agent's process and shows it; kind `none` for sessions that people or external programs drive.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Runtime {
     /// `pty`, `tmux` or `none`.
@@ -90,6 +93,18 @@ pub struct Runtime {
     /// `alive`, `exited`, `missing` or `unobserved`.
     pub state: String,
     pub pid: Option<u32>,
+    /// For a run with the runtime `tmux`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<Window>,
+}
+
+/// The tmux window that shows a run. People may close it; the run continues.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Window {
+    /// The command that shows it in a terminal on the daemon's machine.
+    pub command: String,
+    /// Why it could not be opened.
+    pub problem: Option<String>,
 }
 
 /// Where the session's files are.
@@ -102,17 +117,17 @@ pub struct Workspace {
     #[serde(default)]
     pub repo: Option<String>,
     pub branch: Option<String>,
-    /// Null when nobody looked.
+    /// Null if it was not checked.
     pub dirty: Option<bool>,
     /// `planned`, `unfurnished`, `ready` or `gone`.
     #[serde(default)]
     pub state: Option<String>,
-    /// What was kept before the folder was touched.
+    /// The backups that were made before the folder was touched.
     #[serde(default)]
     pub backups: Vec<Backup>,
 }
 
-/// Work kept under a git ref.
+/// Work saved under a git ref.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Backup {
     #[serde(rename = "ref")]
@@ -142,7 +157,7 @@ pub struct Usage {
     pub cost_usd: f64,
 }
 
-/// In both currencies: `available = limit - spent - reserved - children`; no limit, no number.
+/// In both currencies: `available = limit - spent - reserved - children`; null without a limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct BudgetState {
     pub tokens: TokenAccount,
@@ -153,7 +168,7 @@ pub struct BudgetState {
 pub struct TokenAccount {
     pub limit: Option<u64>,
     pub spent: u64,
-    /// Set aside for live children.
+    /// Reserved for live children.
     pub reserved: u64,
     /// Spent by ended children.
     pub children: u64,
@@ -165,7 +180,7 @@ pub struct TokenAccount {
 pub struct CostAccount {
     pub limit: Option<f64>,
     pub spent: f64,
-    /// Set aside for live children.
+    /// Reserved for live children.
     pub reserved: f64,
     /// Spent by ended children.
     pub children: f64,
@@ -178,7 +193,7 @@ pub struct MergeDone {
     pub at: String,
 }
 
-/// What is left out of a budget has no limit, or a share of the parent's.
+/// An omitted amount has no limit, or a share of the parent's.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BudgetAsked {
@@ -192,7 +207,7 @@ pub struct BudgetAsked {
 #[serde(deny_unknown_fields)]
 pub struct Spawn {
     pub task: String,
-    /// Id or name; follows from `thread` or `parent` where one is given.
+    /// Id or name; default: that of `thread` or `parent`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<String>,
     /// Default: a thread of its own, named after the task.
@@ -210,7 +225,7 @@ pub struct Spawn {
     /// A command line instead of the agent's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
-    /// How the task reaches the agent: `typed`, `argv` or `stdin`.
+    /// How the agent gets its task: `typed`, `argv` or `stdin`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_via: Option<String>,
     /// `worktree`, `clone`, `dir` or `none`.
@@ -225,7 +240,7 @@ pub struct Spawn {
     /// `pty` or `tmux`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime: Option<String>,
-    /// How the agent is driven: `terminal` (default), `acp` or `native`, its program's own protocol.
+    /// How to drive the agent: `terminal` (default), `acp` or `native`, its program's own protocol.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub via: Option<String>,
     /// Variables for the agent's environment.
@@ -236,20 +251,20 @@ pub struct Spawn {
     /// What the agent may do without asking: `ask`, `edits` or `full`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permission: Option<String>,
-    /// Whether it is told to go on when a limit of its provider that stopped it is over.
+    /// Whether Skein tells it to continue when a limit of its provider is over.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub resume_after_limit: bool,
-    /// Where programs are looked for: the PATH of whoever asks.
+    /// The PATH in which programs are searched: that of the caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// A worktree made by hand that the session takes over.
+    /// A worktree of the user that the session uses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adopt: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<BudgetAsked>,
 }
 
-/// Fences shared by the calls that drive a turn: each is checked when given.
+/// Conditions of the calls that drive a turn; each is checked if given.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BeginTurn {
@@ -271,7 +286,7 @@ pub struct EndTurn {
     pub run: Option<u64>,
     #[serde(default, rename = "as", skip_serializing_if = "Option::is_none")]
     pub as_actor: Option<String>,
-    /// What the turn used; added to the session's total.
+    /// The usage of the turn; added to the session's total.
     #[serde(default)]
     pub input_tokens: u64,
     #[serde(default)]
@@ -317,10 +332,10 @@ pub struct EndSession {
 pub struct Kill {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Takes the descendants too, deepest first.
+    /// Also kills the descendants, deepest first.
     #[serde(default)]
     pub tree: bool,
-    /// Drops work that is not committed instead of keeping it.
+    /// Drops uncommitted work instead of saving it.
     #[serde(default)]
     pub discard: bool,
 }
@@ -333,7 +348,7 @@ pub struct Restore {}
 #[serde(deny_unknown_fields)]
 pub struct Handoff {
     pub to: String,
-    /// `keep` (default): the recipient goes on where the files are.
+    /// `keep` (default): the new owner continues in the same folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
     /// Refuses unless ownership is still at this version.

@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What is known of a token; never the secret.
+/// A token, without its secret.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Token {
     pub id: String,
@@ -17,7 +17,7 @@ pub struct Token {
     pub revoked_at: Option<String>,
 }
 
-/// A new token. The secret is shown this once.
+/// A new token. The secret is shown only once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TokenSecret {
     pub token: Token,
@@ -34,7 +34,7 @@ pub struct NewToken {
     /// `run`: start programs of the caller's choice as the daemon's user. Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allow: Vec<String>,
-    /// Whoever holds the token acts as this actor, on sessions it owns.
+    /// The holder acts as this actor, on sessions that the actor owns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actor: Option<String>,
     /// Default: never.

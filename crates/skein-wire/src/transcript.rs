@@ -1,4 +1,4 @@
-//! Transcripts: what is said in a session, and what is asked of it.
+//! Transcripts, and requests on them.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 /// One message of a transcript.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Message {
-    /// Grows along the transcript and is the same in every fork; null in what a model is shown.
+    /// Grows along the transcript and is the same in every fork; null in what a model is given.
     pub position: Option<u64>,
     pub id: String,
     /// `system`, `user`, `assistant` or `tool`.
@@ -23,21 +23,21 @@ pub struct Message {
     pub at: String,
     /// The run that wrote it.
     pub run: u64,
-    /// Makes this a summary that a model is shown in place of those messages.
+    /// Makes this a summary that a model is given in place of those messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub covers: Option<Covers>,
-    /// Set where what is stored could not be read in full: `content` has notes in place of the rest.
+    /// Set if the stored form could not be read in full: `content` has notes in place of the rest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub damaged: Option<DamagedEntry>,
 }
 
-/// Why a stored message could not be read, and in exports what is stored, verbatim.
+/// Why a stored message could not be read; in exports also its stored form, verbatim.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DamagedEntry {
     pub reason: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stored: Option<String>,
-    /// The same in hexadecimal digits, where it is not text.
+    /// The same in hexadecimal digits, if it is not text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stored_hex: Option<String>,
 }
@@ -67,7 +67,7 @@ pub enum Block {
     },
     Image {
         media_type: String,
-        /// Where the picture is; its bytes are not part of a transcript.
+        /// Where the image is; its bytes are not part of a transcript.
         source: String,
     },
 }
@@ -104,15 +104,15 @@ pub struct Covers {
     pub end: u64,
 }
 
-/// A message to be said.
+/// A message to append.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewMessage {
-    /// Chosen by whoever says it: saying it twice has one effect.
+    /// Chosen by the writer: appending it twice has one effect.
     pub id: String,
     /// `system`, `user`, `assistant` or `tool`.
     pub role: String,
-    /// Short for content of one text.
+    /// Short for a content of one text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -121,7 +121,7 @@ pub struct NewMessage {
     pub native: Option<Native>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<MessageUsage>,
-    /// When it was said, if that was earlier; never before the message ahead of it.
+    /// When it was said, if in the past; never before the message ahead of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
 }
@@ -140,17 +140,17 @@ pub struct Append {
 pub struct Appended {
     pub session: String,
     pub added: u64,
-    /// There already, with the same content.
+    /// Already there, with the same content.
     pub already: u64,
-    /// The transcript's version after it.
+    /// The transcript's version afterwards.
     pub version: u64,
 }
 
-/// A piece of a message that is still being said. It is passed on and stored nowhere.
+/// A part of an unfinished message. It is passed to followers and not stored.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Delta {
-    /// The id that the whole message will have.
+    /// The id of the whole message.
     pub message: String,
     /// `text` (default), `thinking` or `tool_input`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -181,16 +181,16 @@ pub struct Rewind {
 pub struct Rewound {
     pub session: String,
     pub to: String,
-    /// Messages that are no longer shown.
+    /// Number of messages that are no longer shown.
     pub dropped: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BeginReply {
-    /// The id that the reply will have, chosen before the model is asked.
+    /// The id of the reply, chosen before the model is called.
     pub id: String,
-    /// Refuses unless this is the session's current run; to be named while an agent is at work.
+    /// Refuses unless this is the session's current run; required while an agent is at work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<u64>,
 }
@@ -199,14 +199,14 @@ pub struct BeginReply {
 pub struct ReplyBegun {
     pub session: String,
     pub id: String,
-    /// Messages of an earlier attempt that are no longer shown.
+    /// Number of messages of an earlier attempt that are no longer shown.
     pub dropped: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Repair {
-    /// Refuses unless this is the session's current run; to be named while an agent is at work.
+    /// Refuses unless this is the session's current run; required while an agent is at work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<u64>,
 }
@@ -214,19 +214,19 @@ pub struct Repair {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Repaired {
     pub session: String,
-    /// Tool calls that had no result, and have one now that says so.
+    /// Number of tool calls that got a result which says that they were left open.
     pub closed: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Compact {
-    /// The first message that the summary stands for.
+    /// The first message that the summary replaces.
     pub from: String,
     /// The last one.
     pub through: String,
     pub text: String,
-    /// The summary's own id; default: one that follows from `from` and `through`.
+    /// The id of the summary; default: derived from `from` and `through`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -237,7 +237,7 @@ pub struct Compact {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct State {
     pub session: String,
-    /// What the next change is made against; 0 while nothing was set.
+    /// The version that the next change must name; 0 while nothing was set.
     pub version: u64,
     pub tasks: BTreeMap<String, Task>,
     #[schema(value_type = Object)]
@@ -250,7 +250,7 @@ pub struct Task {
     pub subject: String,
     #[serde(default)]
     pub description: String,
-    /// How it is told of while it is being done.
+    /// What to show while it is being done.
     #[serde(default)]
     pub active_form: String,
     /// `pending`, `in_progress` or `completed`.
@@ -285,7 +285,7 @@ pub struct StateSet {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Flush {
-    /// Leave the hot copy where it is.
+    /// Keep the hot copy.
     #[serde(default)]
     pub keep_hot: bool,
 }
@@ -293,7 +293,7 @@ pub struct Flush {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Flushed {
     pub session: String,
-    /// Entries that were not in the cold tier before, those of sources included.
+    /// Number of entries that were new in the cold tier, those of sources included.
     pub entries: u64,
     pub segments: u64,
     pub kept_hot: bool,
@@ -306,7 +306,7 @@ pub struct Hydrate {}
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Hydrated {
     pub session: String,
-    /// False if it was in the hot tier already.
+    /// False if it was already in the hot tier.
     pub hydrated: bool,
 }
 
@@ -317,30 +317,30 @@ pub struct Imported {
     pub already: u64,
 }
 
-/// What a session's messages cost, and those of everything delegated below it.
+/// Tokens and cost of a session's messages, and of all sessions below it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TranscriptUsage {
     pub session: String,
     pub own: MessageUsage,
     pub total: MessageUsage,
-    /// How many sessions the total is of.
+    /// Number of sessions in the total.
     pub sessions: u64,
 }
 
-/// What is known of a transcript without reading it.
+/// Facts about a transcript that need no reading.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TranscriptOverview {
     pub messages: u64,
-    /// Of the next entry.
+    /// The position of the next entry.
     pub position: u64,
     pub version: u64,
-    /// `hot` or `cold`; null while nothing was said.
+    /// `hot` or `cold`; null while there is no message.
     pub tier: Option<String>,
     pub usage: MessageUsage,
     pub updated_at: Option<String>,
 }
 
-/// Where a session's transcript comes from.
+/// The source of a session's transcript.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ForkedFrom {
     pub session: String,
@@ -373,10 +373,10 @@ pub struct Hit {
     pub position: u64,
     pub role: String,
     pub at: String,
-    /// The text around what was found, in one line.
+    /// The text around the match, in one line.
     pub excerpt: String,
-    /// Where in the excerpt the words stand: from and to, in code points.
+    /// The words in the excerpt: from and to, in code points.
     pub marks: Vec<[u64; 2]>,
-    /// The more, the better; means something beside others of the same search only.
+    /// Higher is better; comparable only within one search.
     pub score: f64,
 }

@@ -5,8 +5,8 @@ mod html;
 mod markdown;
 
 use skein_domain::{Invalid, Session};
-use skein_transcript::message::Covers;
-use skein_transcript::{Message, Placed};
+use skein_transcript::message::CoveredRange;
+use skein_transcript::{Message, PositionedMessage};
 
 use super::transcript;
 
@@ -54,7 +54,11 @@ pub(crate) fn begin(format: Format, session: &Session) -> String {
 }
 
 /// One message; `hidden` are the parts that summaries stand for.
-pub(crate) fn message(format: Format, placed: &Placed, hidden: &[Covers]) -> String {
+pub(crate) fn message(
+    format: Format,
+    placed: &PositionedMessage,
+    hidden: &[CoveredRange],
+) -> String {
     let is_hidden = hidden
         .iter()
         .any(|c| (c.from..c.end).contains(&placed.position));
@@ -79,10 +83,10 @@ pub(crate) fn end(format: Format) -> &'static str {
 fn heading(message: &Message) -> &'static str {
     match (message.covers.is_some(), message.role) {
         (true, _) => "Summary",
-        (false, skein_transcript::Role::System) => "System",
-        (false, skein_transcript::Role::User) => "User",
-        (false, skein_transcript::Role::Assistant) => "Assistant",
-        (false, skein_transcript::Role::Tool) => "Tool",
+        (false, skein_transcript::MessageRole::System) => "System",
+        (false, skein_transcript::MessageRole::User) => "User",
+        (false, skein_transcript::MessageRole::Assistant) => "Assistant",
+        (false, skein_transcript::MessageRole::Tool) => "Tool",
     }
 }
 
@@ -91,8 +95,8 @@ mod tests {
     use serde_json::json;
     use skein_domain::session::NewSession;
     use skein_domain::{AgentName, Allowance, Timestamp};
-    use skein_transcript::message::{Outcome, Part, ToolCall, ToolResult};
-    use skein_transcript::{Block, Role};
+    use skein_transcript::message::{Part, ToolCall, ToolOutcome, ToolResult};
+    use skein_transcript::{Block, MessageRole};
 
     use super::*;
 
@@ -114,7 +118,7 @@ mod tests {
         })
     }
 
-    fn evil() -> Placed {
+    fn evil() -> PositionedMessage {
         let call = ToolCall {
             id: EVIL.into(),
             name: EVIL.into(),
@@ -123,7 +127,7 @@ mod tests {
         let result = ToolResult {
             call: EVIL.into(),
             content: vec![Part::Text(EVIL.into())],
-            outcome: Outcome::Failed,
+            outcome: ToolOutcome::Failed,
         };
         let blocks = vec![
             Block::Text(EVIL.into()),
@@ -140,9 +144,9 @@ mod tests {
         ];
         let id = "<i>&\"".parse().unwrap();
         let at = Timestamp::from_micros(1_790_000_000_000_000);
-        Placed {
+        PositionedMessage {
             position: 3,
-            message: Message::new(id, Role::Assistant, blocks, at),
+            message: Message::new(id, MessageRole::Assistant, blocks, at),
             damage: None,
         }
     }
@@ -150,7 +154,7 @@ mod tests {
     #[test]
     fn l15_no_markup_of_a_message_reaches_a_page() {
         let page = begin(Format::Html, &session())
-            + &message(Format::Html, &evil(), &[Covers { from: 0, end: 9 }])
+            + &message(Format::Html, &evil(), &[CoveredRange { from: 0, end: 9 }])
             + end(Format::Html);
         for bad in ["<script", "<b>it", "<i>", "\u{0}", "\u{1b}", "href", "src="] {
             assert!(!page.contains(bad), "{bad:?} in {page}");
@@ -168,10 +172,10 @@ mod tests {
         };
         let at = Timestamp::from_micros(1_790_000_000_123_456);
         let id = "m".parse().unwrap();
-        let message = Message::new(id, Role::Assistant, vec![Block::ToolCall(call)], at);
+        let message = Message::new(id, MessageRole::Assistant, vec![Block::ToolCall(call)], at);
         let page = super::message(
             Format::Html,
-            &Placed {
+            &PositionedMessage {
                 position: 0,
                 message,
                 damage: None,

@@ -2,10 +2,11 @@
 
 use skein_domain as domain;
 use skein_domain::RuntimeState;
-use skein_domain::observed::Observed;
-use skein_engine::Desk;
-use skein_engine::fleet::examine::is_tested;
-use skein_engine::fleet::{AgentView, Terminal, Why};
+use skein_domain::observed::Observations;
+use skein_fleet::FleetRequests;
+use skein_fleet::examine::is_tested;
+use skein_fleet::explain::{Draft, RuleTrial, ScreenExplained, UnmetCondition};
+use skein_fleet::{AgentView, TerminalAddress, Why};
 use skein_wire as wire;
 
 use super::{session, time};
@@ -21,6 +22,7 @@ pub(crate) fn receipt(r: &domain::Receipt) -> wire::Receipt {
         state: r.state.as_str().into(),
         attempts: r.attempts,
         note: r.note.as_ref().map(ToString::to_string),
+        doubt: r.doubt.map(|doubt| doubt.as_str().to_owned()),
         history: r
             .history
             .iter()
@@ -32,7 +34,7 @@ pub(crate) fn receipt(r: &domain::Receipt) -> wire::Receipt {
     }
 }
 
-pub(crate) fn terminal(t: &Terminal) -> wire::Terminal {
+pub(crate) fn terminal(t: &TerminalAddress) -> wire::Terminal {
     wire::Terminal {
         session: t.session.to_string(),
         run: t.run,
@@ -43,15 +45,51 @@ pub(crate) fn terminal(t: &Terminal) -> wire::Terminal {
     }
 }
 
-pub(crate) fn why(desk: &Desk, w: &Why) -> wire::Why {
+pub(crate) fn why(desk: &FleetRequests, w: &Why, screen: Option<&ScreenExplained>) -> wire::Why {
     wire::Why {
         session: session::session(desk, &w.session),
         status: w.derived.status.as_str().into(),
         reason: w.derived.reason.clone(),
         rule: w.derived.rule.into(),
-        facts: facts(&w.session, &w.observed),
+        facts: facts(&w.session, &w.observed, screen),
         receipts_open: w.receipts_open,
         saga: session::saga(&w.session, &w.observed),
+        screen: screen.map(screen_explanation),
+    }
+}
+
+pub(crate) fn screen_explanation(explained: &ScreenExplained) -> wire::ScreenExplanation {
+    let reading = explained.reading.as_ref();
+    wire::ScreenExplanation {
+        activity: reading.map(|(activity, _)| activity.as_str().into()),
+        rule: reading.map(|(_, rule)| rule.clone()),
+        input_box: match &explained.draft {
+            Draft::Unknown => "unknown",
+            Draft::Unseen => "unseen",
+            Draft::Empty => "empty",
+            Draft::Holds(_) => "holds",
+        }
+        .into(),
+        rules: explained.rules.iter().map(rule_trial).collect(),
+    }
+}
+
+fn rule_trial(trial: &RuleTrial) -> wire::RuleTrial {
+    let miss = |miss: &UnmetCondition| wire::RuleMiss {
+        condition: miss.condition.into(),
+        pattern: miss.pattern.clone(),
+        row: miss.row.as_ref().map(|row| row.number as u64),
+        text: miss.row.as_ref().map(|row| row.text.clone()),
+        part: miss.row.as_ref().map(|row| row.part.clone()),
+    };
+    wire::RuleTrial {
+        rule: trial.rule.clone(),
+        says: trial.says.into(),
+        fits: trial.fits(),
+        region: trial.region.clone(),
+        first_row: trial.rows.map(|(first, _)| first as u64),
+        last_row: trial.rows.map(|(_, last)| last as u64),
+        misses: trial.misses.iter().map(miss).collect(),
     }
 }
 
@@ -65,7 +103,11 @@ fn fact(fact: &str, value: impl Into<String>, source: &str, at: Option<String>) 
 }
 
 /// Everything the status was derived from, the surest first.
-fn facts(s: &domain::Session, seen: &Observed) -> Vec<wire::WhyFact> {
+fn facts(
+    s: &domain::Session,
+    seen: &Observations,
+    screen: Option<&ScreenExplained>,
+) -> Vec<wire::WhyFact> {
     let mut facts = vec![fact(
         "phase",
         s.phase.name().as_str(),
@@ -76,7 +118,7 @@ fn facts(s: &domain::Session, seen: &Observed) -> Vec<wire::WhyFact> {
         return facts;
     }
     if s.phase.is_live() {
-        facts.extend(of_the_run(seen));
+        facts.extend(of_the_run(seen, screen));
     } else {
         // Nobody watches a run that is over; the record says how it ended.
         let how = seen.runtime.as_ref().map(|r| runtime_text(&r.what));
@@ -103,7 +145,7 @@ fn facts(s: &domain::Session, seen: &Observed) -> Vec<wire::WhyFact> {
 }
 
 /// What is seen of a run that goes on.
-fn of_the_run(seen: &Observed) -> Vec<wire::WhyFact> {
+fn of_the_run(seen: &Observations, screen: Option<&ScreenExplained>) -> Vec<wire::WhyFact> {
     let mut facts = vec![];
     match &seen.runtime {
         Some(runtime) => facts.push(fact(
@@ -130,7 +172,15 @@ fn of_the_run(seen: &Observed) -> Vec<wire::WhyFact> {
             facts.push(fact("activity", value, source, Some(time(activity.at))));
         }
         None if seen.has_signal => {
-            facts.push(fact("activity", "nothing heard yet", "record", None));
+            let unmatched = screen.filter(|s| s.reading.is_none() && !s.rules.is_empty());
+            let value = match unmatched {
+                Some(screen) => format!(
+                    "none of the {} rules fits the screen, and nothing else told of it yet",
+                    screen.rules.len()
+                ),
+                None => "nothing heard yet".into(),
+            };
+            facts.push(fact("activity", value, "screen", None));
         }
         None => facts.push(fact(
             "activity",
@@ -180,7 +230,6 @@ pub(crate) fn agent(a: &AgentView) -> wire::Agent {
         abilities: wire::Abilities {
             prompt: can.prompt.iter().map(|v| v.as_str().into()).collect(),
             resume: can.resume,
-            fork: can.fork,
             hooks: can.hooks,
             screens: can.screens,
             files: can.files,

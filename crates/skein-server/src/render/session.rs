@@ -3,8 +3,8 @@
 use skein_domain as domain;
 use skein_domain::Phase;
 use skein_domain::budget;
-use skein_domain::observed::Observed;
-use skein_engine::Desk;
+use skein_domain::observed::Observations;
+use skein_fleet::FleetRequests;
 use skein_store::DamagedRecord;
 use skein_wire as wire;
 
@@ -35,7 +35,7 @@ fn cost(a: &budget::Account, spent: u64) -> wire::CostAccount {
     }
 }
 
-pub(crate) fn session(desk: &Desk, s: &domain::Session) -> wire::Session {
+pub(crate) fn session(desk: &FleetRequests, s: &domain::Session) -> wire::Session {
     let derived = desk.derive(s);
     let seen = desk.seen(s);
     let outcome = match &s.phase {
@@ -49,6 +49,7 @@ pub(crate) fn session(desk: &Desk, s: &domain::Session) -> wire::Session {
                 text: q.text.to_string(),
                 options: q.options.iter().map(ToString::to_string).collect(),
                 kinds: q.kinds.iter().map(|k| k.as_str().to_owned()).collect(),
+                id: q.id.as_ref().map(ToString::to_string),
             }),
             None,
         ),
@@ -58,7 +59,7 @@ pub(crate) fn session(desk: &Desk, s: &domain::Session) -> wire::Session {
     let gear = s.gear.as_deref();
     wire::Session {
         id: s.id.to_string(),
-        tenant: desk.tenant().to_string(),
+        tenant: desk.ledger.tenant().to_string(),
         project: s.project.to_string(),
         thread: s.thread.to_string(),
         parent: s.parent.as_ref().map(ToString::to_string),
@@ -73,7 +74,7 @@ pub(crate) fn session(desk: &Desk, s: &domain::Session) -> wire::Session {
         outcome: outcome.map(|o| o.as_str().into()),
         question,
         agent: s.agent.to_string(),
-        runtime: runtime(s, &seen),
+        runtime: runtime(desk, s, &seen),
         workspace: workspace(s),
         run: s.run,
         display_name: s.task.display_name(),
@@ -117,7 +118,7 @@ pub(crate) fn session(desk: &Desk, s: &domain::Session) -> wire::Session {
 }
 
 /// Lists leave the task out: a page of long ones would be large, and its first line is the display name.
-pub(crate) fn session_in_list(desk: &Desk, s: &domain::Session) -> wire::Session {
+pub(crate) fn session_in_list(desk: &FleetRequests, s: &domain::Session) -> wire::Session {
     wire::Session {
         task: None,
         ..session(desk, s)
@@ -125,13 +126,13 @@ pub(crate) fn session_in_list(desk: &Desk, s: &domain::Session) -> wire::Session
 }
 
 /// A session whose record cannot be read, by what is known of it without.
-pub(crate) fn damaged_session(desk: &Desk, record: &DamagedRecord) -> wire::Session {
+pub(crate) fn damaged_session(desk: &FleetRequests, record: &DamagedRecord) -> wire::Session {
     const UNKNOWN: &str = "unknown";
     let at = time(domain::Timestamp::from_micros(record.index.touched_at));
     let none = budget::Account::default();
     wire::Session {
         id: record.id.clone(),
-        tenant: desk.tenant().to_string(),
+        tenant: desk.ledger.tenant().to_string(),
         project: record.index.project.clone().unwrap_or_default(),
         thread: record.index.thread.clone().unwrap_or_default(),
         parent: record.index.parent.clone(),
@@ -150,6 +151,7 @@ pub(crate) fn damaged_session(desk: &Desk, record: &DamagedRecord) -> wire::Sess
             kind: UNKNOWN.into(),
             state: "unobserved".into(),
             pid: None,
+            window: None,
         },
         workspace: wire::Workspace {
             kind: UNKNOWN.into(),
@@ -185,12 +187,13 @@ pub(crate) fn damaged_session(desk: &Desk, record: &DamagedRecord) -> wire::Sess
     }
 }
 
-fn runtime(s: &domain::Session, seen: &Observed) -> wire::Runtime {
+fn runtime(desk: &FleetRequests, s: &domain::Session, seen: &Observations) -> wire::Runtime {
     let Some(gear) = &s.gear else {
         return wire::Runtime {
             kind: "none".into(),
             state: "unobserved".into(),
             pid: None,
+            window: None,
         };
     };
     let state = seen.runtime.as_ref().map(|r| &r.what);
@@ -206,6 +209,10 @@ fn runtime(s: &domain::Session, seen: &Observed) -> wire::Runtime {
             Some(domain::RuntimeState::Alive { pid }) => *pid,
             _ => None,
         },
+        window: desk.window(s).map(|window| wire::Window {
+            command: window.command,
+            problem: window.problem,
+        }),
     }
 }
 
@@ -243,7 +250,7 @@ fn workspace(s: &domain::Session) -> wire::Workspace {
 }
 
 /// What is under way, as far as it is known right now.
-pub(super) fn saga(s: &domain::Session, seen: &Observed) -> Option<wire::Saga> {
+pub(super) fn saga(s: &domain::Session, seen: &Observations) -> Option<wire::Saga> {
     let (id, kind) = s.gear.as_ref()?.saga.as_ref()?;
     let now = seen.saga.as_ref().filter(|now| now.kind == *kind);
     Some(wire::Saga {
@@ -251,11 +258,35 @@ pub(super) fn saga(s: &domain::Session, seen: &Observed) -> Option<wire::Saga> {
         kind: kind.as_str().into(),
         step: now.and_then(|n| n.step).map(|step| step.as_str().into()),
         place: now.and_then(|n| n.place),
-        why: now.and_then(|n| n.why.clone()),
+        why: now.and_then(|n| n.why.clone().or_else(|| awaited(s, n.step, seen))),
     })
 }
 
-pub(crate) fn tree(desk: &Desk, t: &skein_engine::Tree) -> wire::Tree {
+/// What a session waits for whose agent was started and has not taken its task.
+fn awaited(
+    s: &domain::Session,
+    step: Option<domain::saga::SagaStep>,
+    seen: &Observations,
+) -> Option<String> {
+    if step != Some(domain::saga::SagaStep::Prompt) {
+        return None;
+    }
+    let id = &s.id;
+    Some(
+        match seen.activity.as_ref().map(|activity| &activity.what) {
+            Some(what) => {
+                let (activity, rule) = (what.activity.as_str(), &what.rule);
+                format!("the agent is {activity} (rule `{rule}`)")
+            }
+            None if seen.has_signal => {
+                format!("no rule fits its screen yet; `skein screen {id} --explain` tells why")
+            }
+            None => "nothing can tell what this agent does".into(),
+        },
+    )
+}
+
+pub(crate) fn tree(desk: &FleetRequests, t: &skein_ledger::Tree) -> wire::Tree {
     wire::Tree {
         ancestors: t
             .ancestors
@@ -267,7 +298,7 @@ pub(crate) fn tree(desk: &Desk, t: &skein_engine::Tree) -> wire::Tree {
     }
 }
 
-fn node(desk: &Desk, n: &skein_engine::Node) -> wire::TreeNode {
+fn node(desk: &FleetRequests, n: &skein_ledger::Node) -> wire::TreeNode {
     wire::TreeNode {
         session: session_in_list(desk, &n.session),
         children: n.children.iter().map(|c| node(desk, c)).collect(),

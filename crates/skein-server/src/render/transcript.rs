@@ -2,34 +2,41 @@
 
 use serde_json::{Value, json};
 use skein_domain::{Invalid, MessageId, SessionId, Timestamp};
-use skein_engine::transcript::{Done, Overview, TranscriptUsage};
+use skein_ledger::transcript::{Overview, TranscriptEdit, TranscriptUsage};
 use skein_transcript::index::{Excerpt, Hit};
-use skein_transcript::message::{Image, Native, Outcome, Part, ToolCall, ToolResult};
-use skein_transcript::service::{Hydrated, Keep};
+use skein_transcript::message::{Image, Native, Part, ToolCall, ToolOutcome, ToolResult};
+use skein_transcript::service::{HotCopy, Hydrated};
 use skein_transcript::state::{Task, TaskStatus};
-use skein_transcript::{Block, Message, Placed, Role, State, Usage, Versioned};
+use skein_transcript::{
+    Block, Message, MessageRole, PositionedMessage, StateSlice, TokenUsage, Versioned,
+};
 use skein_wire as wire;
 
 use super::{dollars, time};
 use crate::route::{Fraction, micros};
 
-pub(crate) fn role(role: Role) -> &'static str {
+pub(crate) fn role(role: MessageRole) -> &'static str {
     match role {
-        Role::System => "system",
-        Role::User => "user",
-        Role::Assistant => "assistant",
-        Role::Tool => "tool",
+        MessageRole::System => "system",
+        MessageRole::User => "user",
+        MessageRole::Assistant => "assistant",
+        MessageRole::Tool => "tool",
     }
 }
 
-pub(crate) fn parse_role(word: &str) -> Result<Role, Invalid> {
-    let all = [Role::System, Role::User, Role::Assistant, Role::Tool];
+pub(crate) fn parse_role(word: &str) -> Result<MessageRole, Invalid> {
+    let all = [
+        MessageRole::System,
+        MessageRole::User,
+        MessageRole::Assistant,
+        MessageRole::Tool,
+    ];
     let why = "expected `system`, `user`, `assistant` or `tool`";
     let found = all.into_iter().find(|r| role(*r) == word);
     found.ok_or_else(|| Invalid::new("role", word, why))
 }
 
-pub(crate) fn placed(placed: &Placed) -> wire::Message {
+pub(crate) fn placed(placed: &PositionedMessage) -> wire::Message {
     wire::Message {
         position: Some(placed.position),
         damaged: placed.damage.as_ref().map(|damage| wire::DamagedEntry {
@@ -42,7 +49,7 @@ pub(crate) fn placed(placed: &Placed) -> wire::Message {
 }
 
 /// The same for an export, with what is stored where it could not be read.
-pub(crate) fn exported(placed: &Placed) -> wire::Message {
+pub(crate) fn exported(placed: &PositionedMessage) -> wire::Message {
     let damaged = placed.damage.as_ref().map(|damage| {
         let text = std::str::from_utf8(&damage.stored).ok();
         let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect();
@@ -68,7 +75,7 @@ pub(crate) fn message(m: &Message) -> wire::Message {
             provider: n.provider.clone(),
             payload: n.payload.clone(),
         }),
-        usage: (m.usage != Usage::default()).then(|| usage(m.usage)),
+        usage: (m.usage != TokenUsage::default()).then(|| usage(m.usage)),
         at: time(m.at),
         run: m.run.0,
         covers: m.covers.map(|c| wire::Covers {
@@ -91,7 +98,7 @@ fn block(block: &Block) -> wire::Block {
         }) => wire::Block::ToolResult {
             call,
             content: content.into_iter().map(part).collect(),
-            failed: outcome == Outcome::Failed,
+            failed: outcome == ToolOutcome::Failed,
         },
         Block::Image(Image { media_type, source }) => wire::Block::Image { media_type, source },
     }
@@ -104,7 +111,7 @@ fn part(part: Part) -> wire::Part {
     }
 }
 
-pub(crate) fn usage(u: Usage) -> wire::MessageUsage {
+pub(crate) fn usage(u: TokenUsage) -> wire::MessageUsage {
     wire::MessageUsage {
         input_tokens: u.input,
         output_tokens: u.output,
@@ -115,9 +122,9 @@ pub(crate) fn usage(u: Usage) -> wire::MessageUsage {
     }
 }
 
-fn parse_usage(u: &wire::MessageUsage) -> Result<Usage, Invalid> {
+fn parse_usage(u: &wire::MessageUsage) -> Result<TokenUsage, Invalid> {
     use crate::route::tokens;
-    Ok(Usage {
+    Ok(TokenUsage {
         input: tokens(u.input_tokens)?,
         output: tokens(u.output_tokens)?,
         cache_read: tokens(u.cache_read_tokens)?,
@@ -145,7 +152,10 @@ pub(crate) fn parse_message(m: wire::NewMessage) -> Result<Message, Invalid> {
             provider: n.provider,
             payload: n.payload,
         }),
-        usage: m.usage.as_ref().map_or(Ok(Usage::default()), parse_usage)?,
+        usage: m
+            .usage
+            .as_ref()
+            .map_or(Ok(TokenUsage::default()), parse_usage)?,
         ..Message::new(m.id.parse()?, parse_role(&m.role)?, blocks, at)
     })
 }
@@ -163,9 +173,9 @@ fn parse_block(block: wire::Block) -> Block {
             call,
             content: content.into_iter().map(parse_part).collect(),
             outcome: if failed {
-                Outcome::Failed
+                ToolOutcome::Failed
             } else {
-                Outcome::Done
+                ToolOutcome::Done
             },
         }),
         wire::Block::Image { media_type, source } => Block::Image(Image { media_type, source }),
@@ -201,7 +211,7 @@ pub(crate) fn summary(body: &wire::Compact) -> Result<Message, Invalid> {
     let blocks = vec![Block::Text(body.text.clone())];
     Ok(Message::new(
         id,
-        Role::User,
+        MessageRole::User,
         blocks,
         Timestamp::from_micros(0),
     ))
@@ -236,10 +246,10 @@ fn status(status: TaskStatus) -> &'static str {
     }
 }
 
-pub(crate) fn parse_state(body: wire::SetState) -> Result<State, skein_engine::Error> {
-    let mut state = State {
+pub(crate) fn parse_state(body: wire::SetState) -> Result<StateSlice, skein_fleet::Error> {
+    let mut state = StateSlice {
         custom: body.custom,
-        ..State::default()
+        ..StateSlice::default()
     };
     for (id, task) in &body.tasks {
         let word = task.status.as_str();
@@ -311,44 +321,44 @@ fn marks(excerpt: &Excerpt) -> Vec<[u64; 2]> {
 }
 
 /// What a change of a transcript answers.
-pub(crate) fn done(session: &SessionId, done: &Done) -> Value {
+pub(crate) fn done(session: &SessionId, done: &TranscriptEdit) -> Value {
     let session = session.to_string();
     let value = match done {
-        Done::Appended(a) => serde_json::to_value(wire::Appended {
+        TranscriptEdit::Appended(a) => serde_json::to_value(wire::Appended {
             session,
             added: a.added as u64,
             already: a.already as u64,
             version: a.version,
         }),
-        Done::Rewound { to, dropped } => serde_json::to_value(wire::Rewound {
+        TranscriptEdit::Rewound { to, dropped } => serde_json::to_value(wire::Rewound {
             session,
             to: to.to_string(),
             dropped: *dropped,
         }),
-        Done::ReplyBegun { id, dropped } => serde_json::to_value(wire::ReplyBegun {
+        TranscriptEdit::ReplyBegun { id, dropped } => serde_json::to_value(wire::ReplyBegun {
             session,
             id: id.to_string(),
             dropped: *dropped,
         }),
-        Done::Repaired { closed } => serde_json::to_value(wire::Repaired {
+        TranscriptEdit::Repaired { closed } => serde_json::to_value(wire::Repaired {
             session,
             closed: *closed,
         }),
-        Done::StateSet { version } => serde_json::to_value(wire::StateSet {
+        TranscriptEdit::StateSet { version } => serde_json::to_value(wire::StateSet {
             session,
             version: *version,
         }),
-        Done::Flushed { flushed, keep } => serde_json::to_value(wire::Flushed {
+        TranscriptEdit::Flushed { flushed, keep } => serde_json::to_value(wire::Flushed {
             session,
             entries: flushed.entries,
             segments: flushed.segments,
-            kept_hot: *keep == Keep::Hot,
+            kept_hot: *keep == HotCopy::Hot,
         }),
-        Done::Hydrated(hydrated) => serde_json::to_value(wire::Hydrated {
+        TranscriptEdit::Hydrated(hydrated) => serde_json::to_value(wire::Hydrated {
             session,
             hydrated: *hydrated == Hydrated::Done,
         }),
-        Done::Imported { added, already } => serde_json::to_value(wire::Imported {
+        TranscriptEdit::Imported { added, already } => serde_json::to_value(wire::Imported {
             session,
             added: *added,
             already: *already,

@@ -3,7 +3,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use skein_domain::Kind;
-use skein_engine::{Answer, Outcome};
+use skein_fleet::FleetRequests;
+use skein_ledger::{Answer, RequestOutcome};
 use skein_wire as wire;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -32,7 +33,7 @@ async fn healthz() -> Json<wire::Health> {
 #[utoipa::path(get, path = "/readyz", tag = "daemon",
     responses((status = 200, body = wire::Health), (status = "default", body = wire::ErrorBody)))]
 async fn readyz(State(app): State<App>) -> Result<Json<wire::Health>, ApiError> {
-    app.engine().tenants()?;
+    app.fleet().ledger().tenants()?;
     Ok(Json(wire::Health { ok: true }))
 }
 
@@ -46,15 +47,12 @@ async fn status(
     describe(&app, &desk).await
 }
 
-async fn describe(
-    app: &App,
-    desk: &skein_engine::Desk,
-) -> Result<Json<wire::DaemonStatus>, ApiError> {
+async fn describe(app: &App, desk: &FleetRequests) -> Result<Json<wire::DaemonStatus>, ApiError> {
     Ok(Json(wire::DaemonStatus {
         pid: std::process::id(),
         version: app.options().version.clone(),
         uptime_s: app.uptime().as_secs(),
-        sessions: desk.count_live_sessions().await?,
+        sessions: desk.ledger.count_live_sessions().await?,
         socket: app.options().socket.display().to_string(),
         listen: app.options().listen.map(|a| a.to_string()),
     }))
@@ -70,9 +68,15 @@ async fn stop(
 ) -> Result<Response, ApiError> {
     let Json(status) = describe(&app, &desk).await?;
     let body = serde_json::to_value(status).unwrap_or_default();
-    let answer = match desk.acknowledge("stop the daemon", body.clone()).await {
+    let answer = match desk
+        .ledger
+        .acknowledge("stop the daemon", body.clone())
+        .await
+    {
         // A daemon whose disk is full stops all the same.
-        Err(error) if error.kind() == Kind::Unavailable => Answer::Fresh(Outcome::Rendered(body)),
+        Err(error) if error.kind() == Kind::Unavailable => {
+            Answer::Fresh(RequestOutcome::Rendered(body))
+        }
         answer => answer?,
     };
     // A repeated request was answered by an earlier daemon, which has stopped; this one was not meant.
@@ -87,6 +91,6 @@ async fn stop(
     params(("Idempotency-Key" = Option<String>, Header)),
     responses((status = 200, body = wire::RetentionReport), (status = "default", body = wire::ErrorBody)))]
 async fn retention(Change(desk, Nothing {}): Change<Nothing>) -> Result<Response, ApiError> {
-    let answer = desk.run_retention().await?;
+    let answer = desk.ledger.run_retention().await?;
     Ok(render::answer(StatusCode::OK, &desk, answer))
 }

@@ -9,8 +9,8 @@ use axum::{Extension, Json};
 use futures_util::{Stream, StreamExt, stream};
 use serde::Deserialize;
 use skein_domain::{Invalid, TenantId};
-use skein_engine::Desk;
-use skein_engine::events::Follower;
+use skein_fleet::FleetRequests;
+use skein_ledger::events::Follower;
 use skein_wire as wire;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
@@ -74,21 +74,22 @@ async fn list(
     }
     let limit = limit(query.limit)?;
     let page = desk
+        .ledger
         .events(query.since.unwrap_or(0), query.session, limit)
         .await?;
-    let list = render::list(page, |e| render::event(desk.tenant(), e));
+    let list = render::list(page, |e| render::event(desk.ledger.tenant(), e));
     Ok(Json(list).into_response())
 }
 
 async fn follow(
     app: &App,
-    desk: Desk,
+    desk: FleetRequests,
     pass: Option<Pass>,
     since: Option<u64>,
     session: Option<String>,
 ) -> Result<Response, ApiError> {
-    let tenant = desk.tenant().clone();
-    let follower = desk.follow(since, session).await?;
+    let tenant = desk.ledger.tenant().clone();
+    let follower = desk.ledger.follow(since, session).await?;
     let watch = Watch::new(app, pass);
     let over = Box::pin(watch.clone().over());
     let events = messages(tenant, watch, follower).take_until(over);
@@ -155,7 +156,7 @@ fn messages(
                 }
                 Err(error) => {
                     let body = wire::ErrorBody {
-                        error: crate::error::object(&error),
+                        error: crate::error::object(&error.into()),
                     };
                     let data = serde_json::to_string(&body).unwrap_or_default();
                     Some((vec![SseEvent::default().event("error").data(data)], None))
@@ -179,7 +180,7 @@ fn message(tenant: &TenantId, event: &skein_store::Event) -> SseEvent {
 #[utoipa::path(get, path = "/api/v1/events/verify", tag = "events",
     responses((status = 200, body = wire::VerifyReport), (status = "default", body = wire::ErrorBody)))]
 async fn verify(Look(desk): Look) -> Result<Json<wire::VerifyReport>, ApiError> {
-    let verdict = desk.verify_events().await?;
+    let verdict = desk.ledger.verify_events().await?;
     let (broken_at, why) = verdict
         .broken
         .map_or((None, None), |b| (Some(b.at), Some(b.why)));
@@ -197,6 +198,6 @@ async fn verify(Look(desk): Look) -> Result<Json<wire::VerifyReport>, ApiError> 
     params(Keyed),
     responses((status = 200, body = wire::SealReport), (status = "default", body = wire::ErrorBody)))]
 async fn seal(Change(desk, body): Change<wire::SealEvents>) -> Result<Response, ApiError> {
-    let answer = desk.seal_events(body.keep, body.drop).await?;
+    let answer = desk.ledger.seal_events(body.keep, body.drop).await?;
     Ok(render::answer(StatusCode::OK, &desk, answer))
 }

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::response::Response;
 use serde::Deserialize;
-use skein_engine::fleet::{GcOrder, Hook};
+use skein_fleet::{GcOptions, Hook};
 use skein_wire as wire;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
@@ -82,14 +82,31 @@ async fn hook(
     Ok(Json(wire::HookTaken { ok: true }))
 }
 
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct ScreenQuery {
+    /// Try every rule of the agent on it, and tell what each made of it.
+    #[serde(default)]
+    explain: bool,
+}
+
 /// Shows what the terminal shows.
-#[utoipa::path(get, path = "/api/v1/sessions/{session}/screen", tag = "fleet", params(("session" = String, Path)),
+#[utoipa::path(get, path = "/api/v1/sessions/{session}/screen", tag = "fleet",
+    params(("session" = String, Path), ScreenQuery),
     responses((status = 200, body = wire::Screen), (status = "default", body = wire::ErrorBody)))]
 async fn screen(
     Look(desk): Look,
     Path(session): Path<String>,
+    Query(query): Query<ScreenQuery>,
 ) -> Result<Json<wire::Screen>, ApiError> {
-    let seen = desk.screen(session).await?;
+    let (seen, explanation) = if query.explain {
+        let explained = desk.explain_screen(session).await?;
+        let explanation = render::screen_explanation(&explained);
+        (explained.screen, Some(explanation))
+    } else {
+        (desk.screen(session).await?, None)
+    };
     Ok(Json(wire::Screen {
         cursor: wire::Cursor {
             row: seen.cursor.0,
@@ -98,6 +115,7 @@ async fn screen(
         rows: seen.rows,
         bracketed_paste: seen.bracketed_paste,
         bytes: seen.bytes,
+        explanation,
     }))
 }
 
@@ -128,7 +146,7 @@ async fn diff(
     Path(session): Path<String>,
     Query(query): Query<DiffQuery>,
 ) -> Result<Json<wire::Diff>, ApiError> {
-    let session = desk.get_session(session).await?.id.to_string();
+    let session = desk.ledger.get_session(session).await?.id.to_string();
     let diff = desk.diff(session.clone(), query.stat).await?;
     Ok(Json(wire::Diff {
         session,
@@ -142,7 +160,8 @@ async fn diff(
     responses((status = 200, body = wire::Why), (status = "default", body = wire::ErrorBody)))]
 async fn why(Look(desk): Look, Path(session): Path<String>) -> Result<Json<wire::Why>, ApiError> {
     let why = desk.why(session).await?;
-    Ok(Json(render::why(&desk, &why)))
+    let screen = desk.explain_status(&why.session).await;
+    Ok(Json(render::why(&desk, &why, screen.as_ref())))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -165,6 +184,7 @@ async fn receipts(
 ) -> Result<Json<wire::List<wire::Receipt>>, ApiError> {
     let after = cursor(query.cursor.as_deref())?;
     let page = desk
+        .ledger
         .list_receipts(session, after, limit(query.limit)?)
         .await?;
     Ok(Json(render::list(page, render::receipt)))
@@ -177,7 +197,7 @@ async fn receipt(
     Look(desk): Look,
     Path(receipt): Path<String>,
 ) -> Result<Json<wire::Receipt>, ApiError> {
-    let found = desk.get_receipt(receipt).await?;
+    let found = desk.ledger.get_receipt(receipt).await?;
     Ok(Json(render::receipt(&found)))
 }
 
@@ -185,7 +205,7 @@ async fn receipt(
 #[utoipa::path(post, path = "/api/v1/gc", tag = "fleet", request_body = Option<wire::Gc>, params(Keyed),
     responses((status = 200, body = wire::GcReport), (status = "default", body = wire::ErrorBody)))]
 async fn gc(Change(desk, body): Change<wire::Gc>) -> Result<Response, ApiError> {
-    let order = GcOrder {
+    let order = GcOptions {
         dry_run: body.dry_run,
         ended_for_seconds: body.ended_for_seconds.unwrap_or(ENDED_FOR),
         backups_older_than_seconds: body

@@ -4,8 +4,8 @@ use skein_domain::{
     Allowance, EnvVar, Invalid, LaunchSettings, Permission, PromptVia, RuntimeKind, Via,
     WorkspaceKind,
 };
-use skein_engine::fleet::equip::Equip;
-use skein_engine::spawn::Spawn;
+use skein_ledger::spawn::LaunchOptions;
+use skein_ledger::spawn::Spawn;
 use skein_wire as wire;
 
 use super::{Fraction, micros, optional};
@@ -33,8 +33,8 @@ pub(super) fn spawn_of(body: wire::Spawn) -> Result<Spawn, Invalid> {
     })
 }
 
-fn equip(body: wire::Spawn) -> Result<Equip, Invalid> {
-    Ok(Equip {
+fn equip(body: wire::Spawn) -> Result<LaunchOptions, Invalid> {
+    Ok(LaunchOptions {
         workspace: word(
             "workspace",
             body.workspace.as_deref(),

@@ -2,7 +2,7 @@ use axum::Json;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Deserialize;
-use skein_engine::project::{AddProject, Settings};
+use skein_ledger::project::{AddProject, Settings};
 use skein_wire as wire;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
@@ -38,18 +38,19 @@ async fn list(
     Look(desk): Look,
     Query(query): Query<ListQuery>,
 ) -> Result<Json<wire::List<wire::Project>>, ApiError> {
-    let tenant = desk.tenant().clone();
+    let tenant = desk.ledger.tenant().clone();
     let page = match query.path {
         Some(path) => {
-            let found = desk.project_around(path).await?;
-            skein_store::Page {
+            let found = desk.ledger.project_around(path).await?;
+            skein_store::RecordPage {
                 items: found.into_iter().collect(),
                 damaged: vec![],
                 next: None,
             }
         }
         None => {
-            desk.list_projects(cursor(query.cursor.as_deref())?, limit(query.limit)?)
+            desk.ledger
+                .list_projects(cursor(query.cursor.as_deref())?, limit(query.limit)?)
                 .await?
         }
     };
@@ -72,7 +73,7 @@ async fn add(Change(desk, body): Change<wire::AddProject>) -> Result<Response, A
             max_ended: body.max_ended,
         },
     };
-    let answer = desk.add_project(add).await?;
+    let answer = desk.ledger.add_project(add).await?;
     Ok(render::answer(StatusCode::CREATED, &desk, answer))
 }
 
@@ -83,8 +84,8 @@ async fn get(
     Look(desk): Look,
     Path(project): Path<String>,
 ) -> Result<Json<wire::Project>, ApiError> {
-    let found = desk.get_project(project).await?;
-    Ok(Json(render::project(desk.tenant(), &found)))
+    let found = desk.ledger.get_project(project).await?;
+    Ok(Json(render::project(desk.ledger.tenant(), &found)))
 }
 
 /// Changes a project's limits and retention.
@@ -102,6 +103,7 @@ async fn set(
         max_ended: body.max_ended,
     };
     let answer = desk
+        .ledger
         .set_project(project, body.expect_version, settings)
         .await?;
     Ok(render::answer(StatusCode::OK, &desk, answer))
@@ -115,6 +117,6 @@ async fn remove(
     Path(project): Path<String>,
     Change(desk, Nothing {}): Change<Nothing>,
 ) -> Result<Response, ApiError> {
-    let answer = desk.remove_project(project).await?;
+    let answer = desk.ledger.remove_project(project).await?;
     Ok(render::answer(StatusCode::OK, &desk, answer))
 }

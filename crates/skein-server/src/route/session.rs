@@ -7,11 +7,12 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Deserialize;
 use skein_domain::{Invalid, Outcome, Question, Status, Usage};
-use skein_engine::KillOrder;
-use skein_engine::session::SessionFilter;
-use skein_engine::transcript::ForkOrder;
-use skein_engine::turn::Fence;
-use skein_engine::{Answer, Desk};
+use skein_fleet::FleetRequests;
+use skein_ledger::Answer;
+use skein_ledger::KillOptions;
+use skein_ledger::session::SessionFilter;
+use skein_ledger::transcript::ForkOptions;
+use skein_ledger::turn::Fence;
 use skein_wire as wire;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
@@ -125,20 +126,20 @@ async fn get(
     Path(session): Path<String>,
     Query(query): Query<GetQuery>,
 ) -> Result<Json<wire::Session>, ApiError> {
-    let found = desk.get_session(session).await?;
+    let found = desk.ledger.get_session(session).await?;
     let mut shown = render::session(&desk, &found);
     if found.gear.is_some() && !query.quick {
         shown.workspace.dirty = desk.dirty(&found).await;
     }
     if !query.quick {
-        let overview = desk.transcript_overview(&found).await;
+        let overview = desk.ledger.transcript_overview(&found).await;
         let said = overview.filter(|o| o.tier.is_some());
         shown.transcript = said.as_ref().map(render::transcript::overview);
     }
     Ok(Json(shown))
 }
 
-pub(super) fn ok(desk: &Desk, answer: Answer) -> Result<Response, ApiError> {
+pub(super) fn ok(desk: &FleetRequests, answer: Answer) -> Result<Response, ApiError> {
     Ok(render::answer(StatusCode::OK, desk, answer))
 }
 
@@ -151,7 +152,7 @@ async fn begin_turn(
     Change(desk, body): Change<wire::BeginTurn>,
 ) -> Result<Response, ApiError> {
     let fence = begin_fence(body)?;
-    ok(&desk, desk.begin_turn(session, fence).await?)
+    ok(&desk, desk.ledger.begin_turn(session, fence).await?)
 }
 
 fn begin_fence(body: wire::BeginTurn) -> Result<Fence, Invalid> {
@@ -180,7 +181,7 @@ async fn end_turn(
         output_tokens: tokens(body.output_tokens)?,
         cost_micros: micros(body.cost_usd, Fraction::Up)?,
     };
-    ok(&desk, desk.end_turn(session, fence, usage).await?)
+    ok(&desk, desk.ledger.end_turn(session, fence, usage).await?)
 }
 
 /// Asks people something; the session waits.
@@ -205,8 +206,9 @@ async fn ask(
         text: body.question.parse()?,
         options,
         kinds: vec![],
+        id: None,
     };
-    ok(&desk, desk.ask(session, fence, question).await?)
+    ok(&desk, desk.ledger.ask(session, fence, question).await?)
 }
 
 /// Takes the question back; the session becomes idle.
@@ -218,7 +220,7 @@ async fn withdraw(
     Change(desk, body): Change<wire::BeginTurn>,
 ) -> Result<Response, ApiError> {
     let fence = begin_fence(body)?;
-    ok(&desk, desk.withdraw(session, fence).await?)
+    ok(&desk, desk.ledger.withdraw(session, fence).await?)
 }
 
 /// Answers the session's question; where it gave options, one of them by text or number.
@@ -250,7 +252,8 @@ async fn end(
         .ok_or_else(|| Invalid::new("outcome", word, "expected `done` or `failed`"))?;
     ok(
         &desk,
-        desk.end(session, fence, outcome, optional(body.reason)?)
+        desk.ledger
+            .end(session, fence, outcome, optional(body.reason)?)
             .await?,
     )
 }
@@ -263,7 +266,7 @@ async fn kill(
     Path(session): Path<String>,
     Change(desk, body): Change<wire::Kill>,
 ) -> Result<Response, ApiError> {
-    let order = KillOrder {
+    let order = KillOptions {
         reason: optional(body.reason)?,
         tree: body.tree,
         discard: body.discard,
@@ -293,7 +296,8 @@ async fn handoff(
     match body.workspace.as_deref() {
         None | Some("keep") => {}
         Some("branch") => {
-            let why = "this session has no workspace to branch; `keep` hands it over as it is";
+            let why =
+                "not available yet; `keep` hands the session over together with its workspace";
             return Err(Invalid::new("workspace", "branch", why).into());
         }
         Some(other) => {
@@ -302,7 +306,8 @@ async fn handoff(
     }
     ok(
         &desk,
-        desk.handoff(session, body.to.parse()?, body.expect_version)
+        desk.ledger
+            .handoff(session, body.to.parse()?, body.expect_version)
             .await?,
     )
 }
@@ -322,7 +327,9 @@ async fn broadcast(
         .collect::<Result<_, Invalid>>()?;
     ok(
         &desk,
-        desk.broadcast(session, to, body.expect_version).await?,
+        desk.ledger
+            .broadcast(session, to, body.expect_version)
+            .await?,
     )
 }
 
@@ -334,14 +341,14 @@ async fn merge(
     Path(session): Path<String>,
     Change(desk, body): Change<wire::Merge>,
 ) -> Result<Response, ApiError> {
-    ok(&desk, desk.merge(session, body.from).await?)
+    ok(&desk, desk.ledger.merge(session, body.from).await?)
 }
 
 /// Shows the session's ancestry and everything below it.
 #[utoipa::path(get, path = "/api/v1/sessions/{session}/tree", tag = "sessions", params(("session" = String, Path)),
     responses((status = 200, body = wire::Tree), (status = "default", body = wire::ErrorBody)))]
 async fn tree(Look(desk): Look, Path(session): Path<String>) -> Result<Json<wire::Tree>, ApiError> {
-    let tree = desk.tree(session).await?;
+    let tree = desk.ledger.tree(session).await?;
     Ok(Json(render::tree(&desk, &tree)))
 }
 
@@ -353,13 +360,13 @@ async fn fork(
     Path(session): Path<String>,
     Change(desk, body): Change<wire::Fork>,
 ) -> Result<Response, ApiError> {
-    let order = ForkOrder {
+    let order = ForkOptions {
         source: session,
         at: optional(body.at)?,
         thread: body.thread,
         owner: optional(body.owner)?,
         task: optional(body.task)?,
     };
-    let answer = desk.fork(order).await?;
+    let answer = desk.ledger.fork(order).await?;
     Ok(render::answer(StatusCode::CREATED, &desk, answer))
 }

@@ -2,7 +2,7 @@ use axum::Json;
 use axum::http::StatusCode;
 use axum::response::Response;
 use skein_domain::{Deliverable, Invalid, SummaryOutcome};
-use skein_engine::summary::NewSummary;
+use skein_ledger::summary::NewSummary;
 use skein_wire as wire;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -23,7 +23,9 @@ async fn get(
     Look(desk): Look,
     Path(session): Path<String>,
 ) -> Result<Json<wire::Summary>, ApiError> {
-    Ok(Json(render::summary(&desk.get_summary(session).await?)))
+    Ok(Json(render::summary(
+        &desk.ledger.get_summary(session).await?,
+    )))
 }
 
 /// Records what a session leaves behind: once, and for good.
@@ -52,7 +54,7 @@ async fn set(
             .collect::<Result<_, Invalid>>()?,
         based_on: body.based_on,
     };
-    let answer = desk.set_summary(session, new).await?;
+    let answer = desk.ledger.set_summary(session, new).await?;
     Ok(render::answer(StatusCode::OK, &desk, answer))
 }
 

@@ -3,7 +3,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Deserialize;
 use skein_domain::Invalid;
-use skein_engine::thread::ThreadFilter;
+use skein_ledger::thread::ThreadFilter;
 use skein_wire as wire;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
@@ -57,6 +57,7 @@ async fn list(
         open,
     };
     let page = desk
+        .ledger
         .list_threads(
             filter,
             cursor(query.cursor.as_deref())?,
@@ -64,7 +65,7 @@ async fn list(
         )
         .await?;
     Ok(Json(render::list(page, |t| {
-        render::thread(desk.tenant(), t)
+        render::thread(desk.ledger.tenant(), t)
     })))
 }
 
@@ -73,7 +74,10 @@ async fn list(
     params(Keyed),
     responses((status = 201, body = wire::Thread), (status = "default", body = wire::ErrorBody)))]
 async fn new(Change(desk, body): Change<wire::NewThread>) -> Result<Response, ApiError> {
-    let answer = desk.new_thread(body.project, body.title.parse()?).await?;
+    let answer = desk
+        .ledger
+        .new_thread(body.project, body.title.parse()?)
+        .await?;
     Ok(render::answer(StatusCode::CREATED, &desk, answer))
 }
 
@@ -81,8 +85,8 @@ async fn new(Change(desk, body): Change<wire::NewThread>) -> Result<Response, Ap
 #[utoipa::path(get, path = "/api/v1/threads/{thread}", tag = "threads", params(("thread" = String, Path)),
     responses((status = 200, body = wire::Thread), (status = "default", body = wire::ErrorBody)))]
 async fn get(Look(desk): Look, Path(thread): Path<String>) -> Result<Json<wire::Thread>, ApiError> {
-    let found = desk.get_thread(thread).await?;
-    Ok(Json(render::thread(desk.tenant(), &found)))
+    let found = desk.ledger.get_thread(thread).await?;
+    Ok(Json(render::thread(desk.ledger.tenant(), &found)))
 }
 
 /// Deletes a thread that has no sessions. Repeating it changes nothing.
@@ -93,7 +97,7 @@ async fn delete(
     Path(thread): Path<String>,
     Change(desk, Nothing {}): Change<Nothing>,
 ) -> Result<Response, ApiError> {
-    let answer = desk.delete_thread(thread).await?;
+    let answer = desk.ledger.delete_thread(thread).await?;
     Ok(render::answer(StatusCode::OK, &desk, answer))
 }
 
@@ -105,7 +109,7 @@ async fn archive(
     Path(thread): Path<String>,
     Change(desk, Nothing {}): Change<Nothing>,
 ) -> Result<Response, ApiError> {
-    let answer = desk.archive_thread(thread).await?;
+    let answer = desk.ledger.archive_thread(thread).await?;
     Ok(render::answer(StatusCode::OK, &desk, answer))
 }
 
@@ -117,6 +121,6 @@ async fn reopen(
     Path(thread): Path<String>,
     Change(desk, Nothing {}): Change<Nothing>,
 ) -> Result<Response, ApiError> {
-    let answer = desk.reopen_thread(thread).await?;
+    let answer = desk.ledger.reopen_thread(thread).await?;
     Ok(render::answer(StatusCode::OK, &desk, answer))
 }

@@ -3,7 +3,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Deserialize;
 use skein_domain::{Invalid, Right, Rights, Role};
-use skein_engine::token::NewToken;
+use skein_ledger::token::NewToken;
 use skein_wire as wire;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
@@ -38,10 +38,11 @@ async fn list(
     Query(query): Query<ListQuery>,
 ) -> Result<Json<wire::List<wire::Token>>, ApiError> {
     let page = desk
+        .ledger
         .list_tokens(cursor(query.cursor.as_deref())?, limit(query.limit)?)
         .await?;
     Ok(Json(render::list(page, |t| {
-        render::token(desk.tenant(), t)
+        render::token(desk.ledger.tenant(), t)
     })))
 }
 
@@ -60,7 +61,7 @@ async fn new(Change(desk, body): Change<wire::NewToken>) -> Result<Response, Api
         actor: optional(body.actor)?,
         expires_in_seconds: body.expires_in_seconds,
     };
-    let answer = desk.new_token(new).await?;
+    let answer = desk.ledger.new_token(new).await?;
     Ok(render::answer(StatusCode::CREATED, &desk, answer))
 }
 
@@ -79,6 +80,6 @@ async fn revoke(
     Path(token): Path<String>,
     Change(desk, Nothing {}): Change<Nothing>,
 ) -> Result<Response, ApiError> {
-    let answer = desk.revoke_token(token).await?;
+    let answer = desk.ledger.revoke_token(token).await?;
     Ok(render::answer(StatusCode::OK, &desk, answer))
 }

@@ -15,10 +15,10 @@ use http_body_util::StreamBody;
 use hyper::body::Frame;
 use serde::Deserialize;
 use skein_domain::Invalid;
-use skein_engine::Error;
-use skein_engine::transcript::{Delta, Edition, Follower, Heard, SearchOrder};
-use skein_transcript::message::Covers;
-use skein_transcript::service::{Direction, Keep, Query as PageQuery};
+use skein_fleet::Error;
+use skein_ledger::transcript::{Delta, FollowedChange, Follower, SearchOptions, TranscriptView};
+use skein_transcript::message::CoveredRange;
+use skein_transcript::service::{Direction, HotCopy, MessageQuery as PageQuery};
 use skein_wire as wire;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
@@ -101,7 +101,7 @@ async fn read(
         text(&headers, header::ACCEPT.as_str())?.is_some_and(|a| a.contains("text/event-stream"));
     if wants_stream {
         let watch = Watch::new(&app, pass.map(|Extension(pass)| pass));
-        let follower = desk.follow_transcript(session, resume).await?;
+        let follower = desk.ledger.follow_transcript(session, resume).await?;
         let over = Box::pin(watch.clone().over());
         let events = heard(watch, follower).take_until(over);
         endless.set();
@@ -109,7 +109,7 @@ async fn read(
         return Ok(sse.into_response());
     }
     if is_model {
-        let (_, messages) = desk.transcript_context(session).await?;
+        let (_, messages) = desk.ledger.transcript_context(session).await?;
         let data = messages.iter().map(render::transcript::message).collect();
         return Ok(Json(wire::List { data, next: None }).into_response());
     }
@@ -118,7 +118,7 @@ async fn read(
         cursor: position,
         limit,
     };
-    let (_, page) = desk.transcript_page(session, query).await?;
+    let (_, page) = desk.ledger.transcript_page(session, query).await?;
     Ok(Json(wire::List {
         data: page
             .messages
@@ -164,7 +164,7 @@ fn heard(watch: Watch, follower: Follower) -> impl Stream<Item = Result<SseEvent
             match next {
                 Ok(Some(heard)) => Some((events(heard), Some(follower))),
                 Ok(None) => None,
-                Err(error) => Some((vec![failure(&error)], None)),
+                Err(error) => Some((vec![failure(&error.into())], None)),
             }
         }
     })
@@ -182,9 +182,9 @@ fn json(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
-fn events(heard: Heard) -> Vec<SseEvent> {
+fn events(heard: FollowedChange) -> Vec<SseEvent> {
     match heard {
-        Heard::Messages(messages) => messages
+        FollowedChange::Messages(messages) => messages
             .iter()
             .map(|placed| {
                 SseEvent::default()
@@ -193,7 +193,7 @@ fn events(heard: Heard) -> Vec<SseEvent> {
                     .data(json(&render::transcript::placed(placed)))
             })
             .collect(),
-        Heard::Rewound { to } => {
+        FollowedChange::Rewound { to } => {
             let event = SseEvent::default().event("rewound");
             let event = match to {
                 Some(position) => event.id(position.to_string()),
@@ -204,13 +204,15 @@ fn events(heard: Heard) -> Vec<SseEvent> {
             vec![event.data(json(&serde_json::json!({"position": to, "end": end})))]
         }
         // Without an id: who resumes goes on from the last whole message.
-        Heard::Delta(delta) => vec![SseEvent::default().event("delta").data(json(&wire::Delta {
-            message: delta.message.to_string(),
-            kind: Some(delta.kind.into()),
-            block: delta.block,
-            text: delta.text.clone(),
-            run: None,
-        }))],
+        FollowedChange::Delta(delta) => {
+            vec![SseEvent::default().event("delta").data(json(&wire::Delta {
+                message: delta.message.to_string(),
+                kind: Some(delta.kind.into()),
+                block: delta.block,
+                text: delta.text.clone(),
+                run: None,
+            }))]
+        }
     }
 }
 
@@ -225,7 +227,10 @@ async fn append(
     let messages = body.messages.into_iter();
     let messages = messages.map(render::transcript::parse_message);
     let messages = messages.collect::<Result<_, Invalid>>()?;
-    ok(&desk, desk.append(session, body.run, messages).await?)
+    ok(
+        &desk,
+        desk.ledger.append(session, body.run, messages).await?,
+    )
 }
 
 /// Passes a piece of a message that is still being said on to whoever follows. It is stored nowhere.
@@ -249,7 +254,7 @@ async fn deltas(
         block: body.block,
         text: body.text,
     };
-    let session = desk.pass_delta(session, body.run, delta).await?;
+    let session = desk.ledger.pass_delta(session, body.run, delta).await?;
     let session = session.to_string();
     Ok(Json(wire::DeltaPassed { session }))
 }
@@ -261,7 +266,7 @@ async fn get_state(
     Look(desk): Look,
     Path(session): Path<String>,
 ) -> Result<Json<wire::State>, ApiError> {
-    let (session, state) = desk.transcript_state(session).await?;
+    let (session, state) = desk.ledger.transcript_state(session).await?;
     Ok(Json(render::transcript::state(&session.id, &state)))
 }
 
@@ -275,7 +280,10 @@ async fn set_state(
 ) -> Result<Response, ApiError> {
     let (run, expected) = (body.run, body.expect);
     let state = render::transcript::parse_state(body)?;
-    ok(&desk, desk.set_state(session, run, expected, state).await?)
+    ok(
+        &desk,
+        desk.ledger.set_state(session, run, expected, state).await?,
+    )
 }
 
 /// Goes back to just after a message. What came later stays for the forks that share it.
@@ -287,7 +295,7 @@ async fn rewind(
     Change(desk, body): Change<wire::Rewind>,
 ) -> Result<Response, ApiError> {
     let to = body.to.parse()?;
-    ok(&desk, desk.rewind(session, body.run, to).await?)
+    ok(&desk, desk.ledger.rewind(session, body.run, to).await?)
 }
 
 /// Makes way for a reply whose id was chosen before the model is asked: what an earlier attempt said of it, and
@@ -300,7 +308,7 @@ async fn reply(
     Change(desk, body): Change<wire::BeginReply>,
 ) -> Result<Response, ApiError> {
     let id = body.id.parse()?;
-    ok(&desk, desk.begin_reply(session, body.run, id).await?)
+    ok(&desk, desk.ledger.begin_reply(session, body.run, id).await?)
 }
 
 /// Closes tool calls that were left open, each with one result that says so. The second time there is nothing to do.
@@ -311,7 +319,7 @@ async fn repair(
     Path(session): Path<String>,
     Change(desk, body): Change<wire::Repair>,
 ) -> Result<Response, ApiError> {
-    ok(&desk, desk.repair(session, body.run).await?)
+    ok(&desk, desk.ledger.repair(session, body.run).await?)
 }
 
 /// Adds a summary that a model is shown in place of the messages it covers. They stay for everybody else.
@@ -324,7 +332,9 @@ async fn compact(
 ) -> Result<Response, ApiError> {
     let summary = render::transcript::summary(&body)?;
     let (from, through) = (body.from.parse()?, body.through.parse()?);
-    let done = desk.compact(session, body.run, from, through, summary);
+    let done = desk
+        .ledger
+        .compact(session, body.run, from, through, summary);
     ok(&desk, done.await?)
 }
 
@@ -337,11 +347,11 @@ async fn flush(
     Change(desk, body): Change<wire::Flush>,
 ) -> Result<Response, ApiError> {
     let keep = if body.keep_hot {
-        Keep::Hot
+        HotCopy::Hot
     } else {
-        Keep::ColdOnly
+        HotCopy::ColdOnly
     };
-    ok(&desk, desk.flush(session, keep).await?)
+    ok(&desk, desk.ledger.flush(session, keep).await?)
 }
 
 /// Brings the transcript into the hot tier.
@@ -352,7 +362,7 @@ async fn hydrate(
     Path(session): Path<String>,
     Change(desk, wire::Hydrate {}): Change<wire::Hydrate>,
 ) -> Result<Response, ApiError> {
-    ok(&desk, desk.hydrate(session).await?)
+    ok(&desk, desk.ledger.hydrate(session).await?)
 }
 
 /// Shows what the session's messages cost, and those of everything delegated below it.
@@ -362,7 +372,7 @@ async fn usage(
     Look(desk): Look,
     Path(session): Path<String>,
 ) -> Result<Json<wire::TranscriptUsage>, ApiError> {
-    let (session, usage) = desk.transcript_usage(session).await?;
+    let (session, usage) = desk.ledger.transcript_usage(session).await?;
     Ok(Json(render::transcript::totals(&session.id, usage)))
 }
 
@@ -389,10 +399,10 @@ async fn export(
     let kind = HeaderValue::from_static(format.media_type());
     let headers = [(header::CONTENT_TYPE, kind)];
     if format == Format::Zeitlich {
-        let (_, blob) = desk.export_zeitlich(session).await?;
+        let (_, blob) = desk.ledger.export_zeitlich(session).await?;
         return Ok((StatusCode::OK, headers, blob).into_response());
     }
-    let edition = desk.transcript_edition(session).await?;
+    let edition = desk.ledger.transcript_edition(session).await?;
     let hidden = match format {
         Format::JsonLines | Format::Zeitlich => vec![],
         Format::Markdown | Format::Html => edition.hidden_parts().await?,
@@ -442,9 +452,9 @@ enum Next {
 
 /// An export in the making.
 struct Writing {
-    edition: Edition,
+    edition: TranscriptView,
     format: Format,
-    hidden: Vec<Covers>,
+    hidden: Vec<CoveredRange>,
     /// Tell in a trailer why it broke off; others see only that it did.
     wants_cause: bool,
 }
@@ -531,7 +541,10 @@ async fn import(
     Path(session): Path<String>,
     Bring(desk, blob): Bring<MOST_SNAPSHOT>,
 ) -> Result<Response, ApiError> {
-    ok(&desk, desk.import_zeitlich(session, blob.to_vec()).await?)
+    ok(
+        &desk,
+        desk.ledger.import_zeitlich(session, blob.to_vec()).await?,
+    )
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -564,7 +577,7 @@ async fn search(
     let role = query.role.as_deref().map(render::transcript::parse_role);
     let since = query.since.as_deref();
     let since = since.map(|since| render::transcript::parse_time("since", since));
-    let order = SearchOrder {
+    let order = SearchOptions {
         text: query.q,
         session: query.session,
         project: query.project,
@@ -573,7 +586,7 @@ async fn search(
         limit,
         cursor: query.cursor,
     };
-    let hits = desk.search_transcripts(order).await?;
+    let hits = desk.ledger.search_transcripts(order).await?;
     Ok(Json(wire::List {
         data: hits.hits.iter().map(render::transcript::hit).collect(),
         next: hits.next,

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 use skein_domain::{Session, Timestamp};
-use skein_transcript::message::{Outcome, Part};
-use skein_transcript::{Block, Message, Role};
+use skein_transcript::message::{Part, ToolOutcome};
+use skein_transcript::{Block, Message, MessageRole};
 
 use super::heading;
 use crate::render::time;
@@ -55,10 +55,10 @@ pub(super) fn begin(session: &Session) -> String {
 
 pub(super) fn message(message: &Message, is_hidden: bool) -> String {
     let role = match message.role {
-        Role::System => "system",
-        Role::User => "user",
-        Role::Assistant => "assistant",
-        Role::Tool => "tool",
+        MessageRole::System => "system",
+        MessageRole::User => "user",
+        MessageRole::Assistant => "assistant",
+        MessageRole::Tool => "tool",
     };
     let (class, note) = if is_hidden {
         (
@@ -111,8 +111,8 @@ fn block(block: &Block) -> String {
                 n => format!("{n} lines"),
             };
             let (class, word) = match result.outcome {
-                Outcome::Done => ("", "result"),
-                Outcome::Failed => ("failed", "failed"),
+                ToolOutcome::Done => ("", "result"),
+                ToolOutcome::Failed => ("failed", "failed"),
             };
             folded(class, &format!("← {word}, {lines}"), &text)
         }

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use skein_domain::Session;
-use skein_transcript::message::{Outcome, Part};
+use skein_transcript::message::{Part, ToolOutcome};
 use skein_transcript::{Block, Message};
 
 use super::heading;
@@ -49,8 +49,8 @@ fn block(block: &Block) -> String {
         }
         Block::ToolResult(result) => {
             let word = match result.outcome {
-                Outcome::Done => "result",
-                Outcome::Failed => "failed",
+                ToolOutcome::Done => "result",
+                ToolOutcome::Failed => "failed",
             };
             let parts: Vec<String> = result.content.iter().map(part).collect();
             format!("**← {word}**\n\n{}", fenced(&parts.join("\n"), ""))

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use serde_json::json;
 use skein_domain::Timestamp;
-use skein_transcript::Role;
+use skein_transcript::MessageRole;
 use skein_transcript::message::{Image, ToolCall, ToolResult};
 
 use super::*;
@@ -132,7 +132,7 @@ fn check(text: &str) {
     let result = ToolResult {
         call: text.into(),
         content: vec![Part::Text(text.into())],
-        outcome: Outcome::Done,
+        outcome: ToolOutcome::Done,
     };
     let picture = Image {
         media_type: text.into(),
@@ -149,7 +149,7 @@ fn check(text: &str) {
         Block::Image(picture),
     ];
     let at = Timestamp::from_micros(1_790_000_000_000_000);
-    let said = Message::new("m".parse().unwrap(), Role::User, blocks, at);
+    let said = Message::new("m".parse().unwrap(), MessageRole::User, blocks, at);
     let page = message(&said, false) + &message(&said, true);
     let read = read(&page).unwrap_or_else(|e| panic!("{e}: {text:?} gave\n{page}"));
     let heading = format!("## User · {}", time(at));
