@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _};
-use skein_client::Kind;
+use skein_client::ErrorKind;
 
 use crate::cli::{Cli, Command};
 use crate::command;
@@ -31,7 +31,7 @@ pub fn main() -> ExitCode {
     let output = Output::new(format, verbose, &environment).for_tenant(tenant);
     let result = match result {
         Ok(cli) => run(cli, environment, output.clone()),
-        Err(error) => told_by_clap(&error, format, &output),
+        Err(error) => report_clap(&error, format, &output),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -48,7 +48,7 @@ fn parse(arguments: Vec<OsString>) -> Result<Cli, clap::Error> {
     Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut tree))
 }
 
-/// Known before parsing, because a command line that cannot be parsed must be answered in the same form.
+/// Found before parsing, because a command line that cannot be parsed must be answered in the same format.
 fn wanted_format(arguments: &[OsString]) -> Format {
     let asked = arguments
         .iter()
@@ -57,16 +57,14 @@ fn wanted_format(arguments: &[OsString]) -> Format {
     if asked { Format::Json } else { Format::Human }
 }
 
-/// Help and version are answers, not errors.
-fn told_by_clap(error: &clap::Error, format: Format, output: &Output) -> Result<(), UserError> {
-    use clap::error::ErrorKind;
+/// Help and version are not errors.
+fn report_clap(error: &clap::Error, format: Format, output: &Output) -> Result<(), UserError> {
+    use clap::error::ErrorKind::{DisplayHelp, DisplayVersion};
     match (error.kind(), format) {
-        (ErrorKind::DisplayHelp | ErrorKind::DisplayVersion, _) => {
-            output.raw(&output.styled(&error.render()))
-        }
+        (DisplayHelp | DisplayVersion, _) => output.raw(&output.styled(&error.render())),
         (_, Format::Human) => {
             output.clap_error(error);
-            Err(UserError::already_told(Kind::Misuse))
+            Err(UserError::already_printed(ErrorKind::Misuse))
         }
         (_, Format::Json) => Err(misuse(error)),
     }
@@ -89,7 +87,7 @@ fn misuse(error: &clap::Error) -> UserError {
 
 fn run(cli: Cli, environment: Environment, output: Output) -> Result<(), UserError> {
     let context = Context::new(environment, output, &cli.global)?;
-    // The daemon brings its own runtime with threads; every other command is one short conversation.
+    // The daemon has its own multi-threaded runtime; every other command needs one thread.
     if let Command::Daemon(args) = &cli.command
         && let DaemonCommand::Run(run) = &args.command
     {

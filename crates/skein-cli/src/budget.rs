@@ -1,4 +1,4 @@
-//! Budgets as people write them: `200000`, `200k tokens`, `5usd`, `$5`, `200000,5usd`.
+//! Parsing of budgets: `200000`, `200k tokens`, `5usd`, `$5`, `200000,5usd`.
 
 use skein_wire::BudgetAsked;
 
@@ -20,7 +20,7 @@ pub(crate) fn parse(text: &str) -> Result<BudgetAsked, String> {
     Ok(budget)
 }
 
-/// `None` when the part is not about money.
+/// `None` if the part is not an amount of money.
 fn money(part: &str) -> Result<Option<f64>, String> {
     let lower = part.to_ascii_lowercase();
     let Some(amount) = lower
@@ -69,7 +69,7 @@ fn tokens(part: &str) -> Result<u64, String> {
 
 fn refusal(part: &str) -> String {
     format!(
-        "`{}` is no budget; write tokens (`200000`, `200k`), dollars (`5usd`) or both (`200k,5usd`)",
+        "`{}` is not a budget; write tokens (`200000`, `200k`), dollars (`5usd`) or both (`200k,5usd`)",
         crate::text::line(part)
     )
 }

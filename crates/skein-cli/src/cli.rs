@@ -1,4 +1,4 @@
-//! What can be typed. No logic: each command reads its own arguments.
+//! The command line. No logic: each command reads its own arguments.
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
@@ -12,13 +12,13 @@ use crate::command::{
     transcript, tree, wait, why,
 };
 
-/// Runs fleets of AI agents, and never loses a thread
+/// Run fleets of AI agents without losing a thread
 #[derive(Debug, Parser)]
 #[command(
     name = "skein",
     version,
     max_term_width = 100,
-    after_help = "Exit codes: 0 ok, 1 failed, 2 misuse, 3 not found, 4 conflict, 5 refused, 6 unavailable, 7 timed out.\nEvery id may be shortened to a unique prefix."
+    after_help = "Exit codes: 0 ok, 1 failed, 2 misuse, 3 not found, 4 conflict, 5 refused, 6 unavailable, 7 timed out.\nIds may be shortened to a unique prefix, except ids of messages."
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
@@ -35,7 +35,7 @@ pub(crate) struct Global {
     /// Work in this tenant [default: $SKEIN_TENANT or `default`]
     #[arg(long, global = true, value_name = "T", help_heading = "Global options")]
     pub(crate) tenant: Option<String>,
-    /// Say more about what happens
+    /// Print more about what happens
     #[arg(short, long, global = true, help_heading = "Global options")]
     pub(crate) verbose: bool,
 }
@@ -83,10 +83,10 @@ pub(crate) enum Command {
     Man(man::ManArgs),
 }
 
-/// Makes a repeated call the same call.
+/// The idempotency key of a command.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct KeyArgs {
-    /// Idempotency key: the same key acts once, however often it is sent
+    /// Idempotency key: commands with the same key act once
     #[arg(long, value_name = "K")]
     pub(crate) key: Option<String>,
 }
@@ -94,10 +94,10 @@ pub(crate) struct KeyArgs {
 /// Which part of a list to show.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct PageArgs {
-    /// Show at most so many
+    /// Show at most this many
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<u32>,
-    /// Go on where an earlier list ended (its `next`)
+    /// Continue where an earlier list ended (its `next`)
     #[arg(long, value_name = "C")]
     pub(crate) cursor: Option<String>,
 }
@@ -111,7 +111,7 @@ impl From<PageArgs> for skein_client::Page {
     }
 }
 
-/// An id, the beginning of one, or a name. What is empty would be the beginning of everything.
+/// An id, a prefix of one, or a name. The empty text would be a prefix of everything.
 pub(crate) fn reference(text: &str) -> Result<String, String> {
     if text.trim().is_empty() {
         Err("an id or name cannot be empty".to_owned())
@@ -120,12 +120,12 @@ pub(crate) fn reference(text: &str) -> Result<String, String> {
     }
 }
 
-/// The statuses a session can have, for arguments that name some.
+/// The statuses, for arguments that take some.
 pub(crate) fn statuses() -> PossibleValuesParser {
     PossibleValuesParser::new(Status::ALL.map(Status::as_str))
 }
 
-/// Statuses and phases; completions and help show the statuses only.
+/// Statuses and phases; completions and help show only the statuses.
 pub(crate) fn statuses_and_phases() -> PossibleValuesParser {
     let phases = PhaseName::ALL
         .into_iter()

@@ -1,10 +1,11 @@
-//! What every command gets: where things are, who asks, how to answer, and a daemon to call.
+//! What every command gets: paths, identity, output, and a client of the daemon.
 
 use std::cell::OnceCell;
 use std::ffi::OsStr;
+use std::path::Path;
 use std::time::Duration;
 
-use skein_client::{Client, Endpoint, Identity, Key, Kind};
+use skein_client::{Client, Endpoint, ErrorKind, IdempotencyKey, Identity};
 use tokio::time::sleep;
 
 use crate::cli::Global;
@@ -14,16 +15,17 @@ use crate::home::Home;
 use crate::output::Output;
 use crate::presence::{self, Presence};
 use crate::start;
+use crate::text::quoted;
 
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// How long a question about the daemon itself may take.
+/// Time limit for calls about the daemon itself.
 const SOON: Duration = Duration::from_secs(5);
-/// How often, and after which pauses, a daemon that takes connections and breaks them is asked again.
+/// How often, and how long apart, to retry a daemon that accepts connections and resets them.
 const LOOKS: u32 = 250;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What `Context::running` finds.
+/// The result of `Context::running`.
 #[derive(Debug)]
 pub(crate) enum Running<'a> {
     Here(&'a Client),
@@ -31,7 +33,7 @@ pub(crate) enum Running<'a> {
 }
 
 impl<'a> Running<'a> {
-    /// The client, or why there is none.
+    /// The client, or the reason why there is none.
     pub(crate) fn client(self) -> Result<&'a Client, UserError> {
         match self {
             Self::Here(client) => Ok(client),
@@ -80,7 +82,7 @@ impl Context {
         })
     }
 
-    /// A client with a living connection; starts the daemon if it is ours to start.
+    /// A connected client; starts the daemon if it is absent and local.
     pub(crate) async fn client(&self) -> Result<&Client, UserError> {
         if let Some(client) = self.client.get() {
             return Ok(client);
@@ -93,7 +95,7 @@ impl Context {
         Ok(self.client.get_or_init(|| client))
     }
 
-    /// Starts the daemon that `client` could not reach, if that is why, and if it is ours to start.
+    /// Starts the daemon if `error` means that it is absent and if it is local.
     pub(crate) async fn revive(
         &self,
         client: &Client,
@@ -105,11 +107,11 @@ impl Context {
         if self.inside()?.is_some() {
             return Err(presence::not_started_by_agents());
         }
-        start::start(self, client, &start::Wanted::default()).await
+        start::start(self, client, &start::StartOptions::default()).await
     }
 
-    /// Refuses to start the daemon of the home whose session this command runs in. That daemon would be in the
-    /// agent's process tree: killing the session would end it, and with it what it started for other sessions.
+    /// Refuses to start the daemon of the home whose session this command runs in. That daemon would be in the agent's
+    /// process tree: killing the session would end the daemon, and with it everything it started for other sessions.
     pub(crate) fn check_may_start_daemon(&self) -> Result<(), UserError> {
         let credential = utf8("SKEIN_CREDENTIAL", self.environment.credential.as_deref())?;
         let is_own = credential.is_some_and(|credential| is_of_home(credential, &self.home));
@@ -119,7 +121,7 @@ impl Context {
         }
     }
 
-    /// A client if the daemon runs already; one that answers soon, for questions about the daemon itself.
+    /// A client if the daemon runs, with short deadlines, for calls about the daemon itself.
     pub(crate) async fn running(&self) -> Result<Running<'_>, UserError> {
         if let Some(client) = self.client.get() {
             return Ok(Running::Here(client));
@@ -138,9 +140,9 @@ impl Context {
         Ok(Running::Here(self.client.get_or_init(|| client)))
     }
 
-    /// What is there instead of a daemon that can be reached; none if it can be reached after all. Called when
-    /// `client` could not connect. A daemon serves once in its life, so one that serves before and after
-    /// another vain attempt has lost its socket.
+    /// Why the daemon cannot be reached, or `None` if a second attempt connects. Called when `client` could not
+    /// connect. A daemon opens its socket once, so one that serves before and after another failed attempt has lost its
+    /// socket.
     pub(crate) async fn presence(&self, client: &Client) -> Option<Presence> {
         let before = Presence::of(&self.home);
         if !matches!(before, Presence::Serving(_)) {
@@ -156,9 +158,9 @@ impl Context {
         })
     }
 
-    /// Says who it is that does not answer.
+    /// Adds which process does not answer.
     pub(crate) fn explain(&self, error: UserError) -> UserError {
-        if !error.is_silence() || !self.is_local() {
+        if !error.is_no_answer() || !self.is_local() {
             return error;
         }
         presence::silent(Presence::of(&self.home).pid())
@@ -168,68 +170,113 @@ impl Context {
         Client::new(self.endpoint.clone(), self.identity.clone())
     }
 
-    /// Whether the daemon is the one of this home, which we may start and stop.
+    /// Whether the daemon is that of this home, which commands may start and stop.
     pub(crate) fn is_local(&self) -> bool {
         matches!(self.endpoint, Endpoint::Unix { .. })
     }
 
-    /// The project named, else the one whose folder we are in.
-    pub(crate) async fn project(&self, named: Option<String>) -> Result<String, UserError> {
-        let hint = "`--project NAME` names another; `skein project ls` lists them";
-        self.project_or(named, hint).await
+    /// The given project, or that of the current folder.
+    pub(crate) async fn project(&self, given: Option<String>) -> Result<String, UserError> {
+        let hint = "`--project NAME` chooses another; `skein project ls` lists them";
+        self.project_or(given, hint).await
     }
 
-    /// As [`Context::project`], for commands that name a project in another way.
+    /// As [`Context::project`], for commands that take a project in another way; `hint` says how.
     pub(crate) async fn project_or(
         &self,
-        named: Option<String>,
+        given: Option<String>,
         hint: &str,
     ) -> Result<String, UserError> {
-        if let Some(project) = named {
-            return Ok(project);
-        }
-        let folder = current_folder()?;
-        match self.client().await?.find_project_at(&folder).await? {
-            Some(project) => Ok(project.id),
-            None => Err(UserError::new(
-                Kind::NotFound,
-                format!("no project encloses the current folder `{folder}`"),
-            )
-            .hint("`skein project add` makes one of it")
-            .hint(hint)),
+        match self.given_project(given).await? {
+            Some(project) => Ok(project),
+            None => self.project_at(&current_folder()?, hint).await,
         }
     }
 
-    /// Where the daemon is to look for programs on behalf of the caller. A daemon that is reached over TCP looks
-    /// where it does itself.
+    /// A project reference for the daemon. People may also give a folder in the project; an id, a prefix of one, or a
+    /// name wins over a folder of the same name.
+    pub(crate) async fn given_project(
+        &self,
+        given: Option<String>,
+    ) -> Result<Option<String>, UserError> {
+        let Some(given) = given else {
+            return Ok(None);
+        };
+        // Neither ids nor names contain a slash or consist of dots.
+        let must_be_path = given.contains('/') || given == "." || given == "..";
+        if !must_be_path {
+            if !Path::new(&given).is_dir() {
+                return Ok(Some(given));
+            }
+            match self.client().await?.get_project(&given).await {
+                Ok(project) => return Ok(Some(project.id)),
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let folder = crate::command::project::folder(Some(Path::new(&given)))?;
+        let hint = "`skein project ls` lists the projects";
+        self.project_at(&folder, hint).await.map(Some)
+    }
+
+    /// The project that contains `folder`.
+    async fn project_at(&self, folder: &str, hint: &str) -> Result<String, UserError> {
+        let client = self.client().await?;
+        if let Some(project) = client.find_project_at(folder).await? {
+            return Ok(project.id);
+        }
+        let Some(repository) = repository_around(folder) else {
+            let message = format!("the folder `{folder}` is not in a project");
+            return Err(UserError::new(ErrorKind::NotFound, message)
+                .hint(format!("`skein project add {}` adds it", quoted(folder)))
+                .hint(hint));
+        };
+        let message = format!("the repository `{repository}` is not a project yet");
+        let add = format!("`skein project add {}` adds it", quoted(&repository));
+        let error = UserError::new(ErrorKind::NotFound, message).hint(add);
+        let around = Path::new(&repository).parent().and_then(Path::to_str);
+        let around = match around {
+            Some(around) => client.find_project_at(around).await?,
+            None => None,
+        };
+        Err(match around {
+            Some(project) => error.hint(format!(
+                "`--project {}` uses the project around it",
+                project.name
+            )),
+            None => error.hint(hint),
+        })
+    }
+
+    /// The PATH in which the daemon searches programs for the caller. Over TCP the daemon uses its own.
     pub(crate) fn search_path_for_daemon(&self) -> Option<String> {
         self.search_path().filter(|_| self.is_local())
     }
 
-    /// Where programs are looked for on behalf of the caller.
+    /// The caller's PATH.
     pub(crate) fn search_path(&self) -> Option<String> {
         let path = self.environment.path.as_deref()?;
         path.to_str().map(str::to_owned)
     }
 
-    /// The session this command was started in, if it was.
+    /// The session in which this command runs, if any.
     pub(crate) fn inside(&self) -> Result<Option<&str>, UserError> {
         utf8("SKEIN_SESSION", self.environment.session.as_deref())
     }
 
-    /// The caller's key, or a fresh one.
-    pub(crate) fn key(&self, given: Option<&str>) -> Key {
-        given.map_or_else(Key::random, Key::new)
+    /// The given key, or a new one.
+    pub(crate) fn key(&self, given: Option<&str>) -> IdempotencyKey {
+        given.map_or_else(IdempotencyKey::random, IdempotencyKey::new)
     }
 
-    /// One warning when the daemon is not of our version; told by the headers of its answers.
+    /// Warns once if the daemon's version, from its answer headers, differs from this one.
     pub(crate) fn compare_versions(&self) {
         if let Some(version) = self.client.get().and_then(Client::daemon_version)
             && version != VERSION
         {
             self.out.warn(
                 &format!("the daemon runs version {version}, this is version {VERSION}"),
-                "`skein daemon stop` ends it; the next command starts the new one",
+                "`skein daemon stop` stops it; the next command starts the new one",
             );
         }
     }
@@ -250,8 +297,8 @@ fn endpoint(environment: &Environment, home: &Home) -> Result<Endpoint, UserErro
     }
 }
 
-/// Whether a run's credential is for the daemon of this home. An agent may well use another home, such as that
-/// of a test; there it is an ordinary user.
+/// Whether a run's credential is for the daemon of this home. An agent may use another home, such as that of a test;
+/// there it is an ordinary user.
 fn is_of_home(credential: &str, home: &Home) -> bool {
     credential.split('.').nth(1) == Some(home.mark().as_str())
 }
@@ -266,14 +313,14 @@ pub(crate) fn utf8<'a>(name: &str, value: Option<&'a OsStr>) -> Result<Option<&'
     }
 }
 
-/// Whether a daemon answers. One that was just killed still takes connections for a moment, and resets them.
+/// Checks that a daemon answers. A daemon that was just killed still accepts connections for a moment, and resets them.
 async fn answers(client: &Client) -> Result<(), skein_client::Error> {
     let mut looks = 0;
     loop {
         client.connect().await?;
         match client.healthz().await {
             Ok(_) => return Ok(()),
-            Err(error) if error.kind() == Kind::Unavailable && looks < LOOKS => {
+            Err(error) if error.kind() == ErrorKind::Unavailable && looks < LOOKS => {
                 looks += 1;
                 sleep(PAUSE).await;
             }
@@ -293,7 +340,14 @@ pub(crate) fn current_folder() -> Result<String, UserError> {
     })
 }
 
-/// `user:$USER`, with what an actor's name cannot hold left out; `user:me` if nothing is left.
+/// The root of the repository that contains `folder`.
+fn repository_around(folder: &str) -> Option<String> {
+    let mut folders = Path::new(folder).ancestors();
+    let root = folders.find(|folder| folder.join(".git").symlink_metadata().is_ok())?;
+    root.to_str().map(str::to_owned)
+}
+
+/// `user:$USER`, without characters that an actor's name cannot contain; `user:me` if none is left.
 fn actor_of_user(user: Option<&OsStr>) -> String {
     let user = user.map(OsStr::to_string_lossy).unwrap_or_default();
     let plain: String = user

@@ -17,8 +17,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use skein_client::Kind;
-use skein_engine::{Engine, Tasks};
+use skein_client::ErrorKind;
+use skein_fleet::Fleet;
+use skein_ledger::{Ledger, LedgerParts, TaskGroup};
 use skein_server::{App, AppOptions, serve};
 use skein_store::Store;
 use skein_store_sqlite::SqliteBackend;
@@ -127,15 +128,20 @@ async fn serve_until_stopped(
         .parse()
         .map_err(|e: skein_domain::Invalid| UserError::misuse(e.to_string()))?;
     let stops = Stops::listen()?;
-    let tasks = Tasks::default();
+    let tasks = TaskGroup::default();
     let parts = fleet::parts(&options.home, &options.environment)?;
     let (transcripts, opened) = transcripts::open(&options.home, &options.environment, backend)?;
-    let engine = Engine::new(store, tasks.clone())
-        .with_fleet(parts)
-        .with_transcripts(transcripts);
-    let undone = engine.recover().await.map_err(|e| from_engine(&e))?;
+    let ledger = Ledger::new(LedgerParts {
+        points: fleet::points(),
+        transcripts: Some(transcripts),
+        credentials: parts.credentials.clone(),
+        managed: fleet::managed_roots(&options.home),
+        ..LedgerParts::new(store, tasks.clone())
+    });
+    let undone = ledger.recover().await.map_err(|e| from_error(&e.into()))?;
     // Agents that outlived the last daemon are found again before anybody can ask for them.
-    engine.start_fleet().await.map_err(|e| from_engine(&e))?;
+    let fleet = Fleet::new(ledger.clone(), parts);
+    fleet.start().await.map_err(|e| from_error(&e))?;
     let unix = bind_unix(&options.home.socket())?;
     let serving = lock::serve(&options.home)?;
     let tcp = match &options.listen {
@@ -145,7 +151,7 @@ async fn serve_until_stopped(
     let listen = tcp.as_ref().and_then(|l| l.local_addr().ok());
     let socket = options.home.socket();
     let app = App::new(
-        engine.clone(),
+        fleet.clone(),
         tasks.clone(),
         AppOptions {
             version: VERSION.to_owned(),
@@ -159,8 +165,9 @@ async fn serve_until_stopped(
     if let Some(tcp) = tcp {
         serve::tcp(tcp, router, &tasks);
     }
-    engine.start_indexing();
-    start_sweeps(&engine, &tasks);
+    ledger.start_indexing();
+    fleet.open_windows();
+    start_sweeps(&ledger, &fleet, &tasks);
     tracing::info!(version = VERSION, socket = %socket.display(), ?listen, undone, "ready");
     if options.announce {
         announce("ready");
@@ -225,32 +232,32 @@ impl Stops {
 }
 
 /// Three tasks: what waits for slow storage keeps nothing else waiting.
-fn start_sweeps(engine: &Engine, tasks: &Tasks) {
-    every(tasks, "sweeps", engine, |engine| async move {
-        if let Err(error) = engine.sweep().await {
+fn start_sweeps(ledger: &Ledger, fleet: &Arc<Fleet>, tasks: &TaskGroup) {
+    every(tasks, "sweeps", ledger, |ledger| async move {
+        if let Err(error) = ledger.sweep().await {
             tracing::warn!(%error, "a sweep failed");
         }
     });
-    every(tasks, "recovery", engine, |engine| async move {
-        if let Err(error) = engine.recover().await {
+    every(tasks, "recovery", fleet, |fleet| async move {
+        if let Err(error) = fleet.ledger().recover().await {
             tracing::warn!(%error, "half-done handoffs could not be looked after");
         }
-        engine.retry_sagas();
+        fleet.retry_sagas();
     });
-    every(tasks, "idle flush", engine, |engine| async move {
-        if let Err(error) = engine.flush_idle().await {
+    every(tasks, "idle flush", ledger, |ledger| async move {
+        if let Err(error) = ledger.flush_idle().await {
             tracing::warn!(%error, "idle transcripts could not be looked after");
         }
     });
 }
 
-fn every<F: Future<Output = ()> + Send>(
-    tasks: &Tasks,
+fn every<T: Clone + Send + Sync + 'static, F: Future<Output = ()> + Send>(
+    tasks: &TaskGroup,
     name: &'static str,
-    engine: &Engine,
-    work: impl Fn(Engine) -> F + Send + 'static,
+    on: &T,
+    work: impl Fn(T) -> F + Send + 'static,
 ) {
-    let (stopping, engine) = (tasks.stopping(), engine.clone());
+    let (stopping, on) = (tasks.stopping(), on.clone());
     tasks.start(name, async move {
         tokio::pin!(stopping);
         loop {
@@ -258,7 +265,7 @@ fn every<F: Future<Output = ()> + Send>(
                 () = tokio::time::sleep(SWEEP) => {}
                 () = &mut stopping => return,
             }
-            work(engine.clone()).await;
+            work(on.clone()).await;
         }
     });
 }
@@ -300,8 +307,8 @@ async fn bind_tcp(address: &str) -> Result<TcpListener, UserError> {
     TcpListener::bind(parsed).await.map_err(|e| {
         UserError::unavailable(format!("cannot listen on {parsed}"))
             .caused_by(&e)
-            .hint("another port may be free; port 0 takes any")
-            .hint("`daemon.listen` of your `config.toml` holds for every SKEIN_HOME; `XDG_CONFIG_HOME` names another")
+            .hint("try another port; port 0 chooses a free one")
+            .hint("`daemon.listen` in `config.toml` applies to every SKEIN_HOME; set `XDG_CONFIG_HOME` to use another file")
     })
 }
 
@@ -314,12 +321,12 @@ fn raise_file_limit() {
 }
 
 fn from_store(error: &skein_store::Error) -> UserError {
-    from_engine(&skein_engine::Error::Store(error.clone()))
+    from_error(&error.clone().into())
 }
 
-fn from_engine(error: &skein_engine::Error) -> UserError {
+fn from_error(error: &skein_fleet::Error) -> UserError {
     UserError::from_object(skein_server::error_object(error))
 }
 
 /// The kind of error a daemon answers with when another one holds the home.
-pub(crate) const LOCKED: Kind = Kind::Conflict;
+pub(crate) const LOCKED: ErrorKind = ErrorKind::Conflict;

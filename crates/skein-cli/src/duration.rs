@@ -1,4 +1,4 @@
-//! Durations as people write them: `45s`, `30m`, `12h`, `7d`, `2w`, `1h30m`.
+//! Parsing of durations: `45s`, `30m`, `12h`, `7d`, `2w`, `1h30m`.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ impl std::str::FromStr for Seconds {
     fn from_str(text: &str) -> Result<Self, String> {
         let refuse = || {
             format!(
-                "`{}` is no duration; write e.g. `45s`, `30m`, `12h` or `7d`",
+                "`{}` is not a duration; write e.g. `45s`, `30m`, `12h` or `7d`",
                 crate::text::line(text)
             )
         };
@@ -54,7 +54,7 @@ fn unit(letter: char) -> Option<u64> {
     }
 }
 
-/// In the form it is parsed from.
+/// In the form that `FromStr` parses.
 impl fmt::Display for Seconds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut rest = self.0;

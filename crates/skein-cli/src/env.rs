@@ -1,4 +1,4 @@
-//! Every environment variable the command reads, in one place.
+//! Every environment variable that the command reads, in one place.
 #![expect(
     clippy::disallowed_methods,
     reason = "this is the file that reads the environment"
@@ -22,17 +22,17 @@ pub(crate) struct Environment {
     pub(crate) xdg_config_home: Option<PathBuf>,
     pub(crate) no_color: bool,
     pub(crate) term: Option<OsString>,
-    /// The session we are in, and its run; set for agents.
+    /// The session and run in which the command runs; set for agents.
     pub(crate) session: Option<OsString>,
     pub(crate) run: Option<OsString>,
-    /// What an agent proves itself with to the daemon that started it.
+    /// The credential by which an agent identifies itself to its daemon.
     pub(crate) credential: Option<OsString>,
     pub(crate) path: Option<OsString>,
     pub(crate) temp: PathBuf,
-    /// What shows long texts.
+    /// The pager.
     pub(crate) pager: Option<OsString>,
     pub(crate) no_pager: bool,
-    /// Whether `less` is told how to show them; told nothing is told too.
+    /// Whether LESS is set, be it to the empty string.
     pub(crate) has_less: bool,
 }
 
@@ -62,7 +62,7 @@ impl Environment {
     }
 }
 
-/// What a daemon must not inherit from the command that happens to start it.
+/// Variables that a daemon must not inherit from the command that starts it.
 pub(crate) const CALLER_ONLY: [&str; 8] = [
     "SKEIN_TENANT",
     "SKEIN_ACTOR",
@@ -74,7 +74,7 @@ pub(crate) const CALLER_ONLY: [&str; 8] = [
     "SKEIN_CREDENTIAL",
 ];
 
-/// What agents get of the daemon's environment (L14: nothing else, but what a project passes by name).
+/// Variables of the daemon's environment that agents get (L14: besides these only those that a project passes by name).
 const FOR_AGENTS: [&str; 18] = [
     "HOME",
     "USER",
@@ -103,7 +103,7 @@ pub(crate) fn for_agents() -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Variables that an agent needs by name, as far as they are set.
+/// Named variables, as far as they are set.
 pub(crate) fn named(names: &[String]) -> BTreeMap<String, String> {
     names
         .iter()
@@ -111,7 +111,7 @@ pub(crate) fn named(names: &[String]) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// What object stores' own tools are configured by. The store picks what it knows.
+/// Variables by which object stores are configured; each store picks its own.
 pub(crate) fn cloud() -> Vec<(String, String)> {
     let known = ["AWS_", "GOOGLE_", "AZURE_"];
     let plain = |(name, value): (OsString, OsString)| {
@@ -123,15 +123,15 @@ pub(crate) fn cloud() -> Vec<(String, String)> {
         .collect()
 }
 
-/// What tests ask of the points that the daemon reaches. Debug builds only.
+/// Which fault points a test wants. Debug builds only.
 #[cfg(debug_assertions)]
 #[derive(Debug)]
 pub(crate) struct PointSettings {
-    /// The daemon ends itself there.
+    /// The daemon kills itself there.
     pub(crate) crash_at: Option<OsString>,
-    /// The daemon waits there until the file is there.
+    /// The daemon waits there until the file exists.
     pub(crate) hold_at: Option<(OsString, PathBuf)>,
-    /// The points are noted here.
+    /// The daemon writes the points it reaches to this file.
     pub(crate) log: Option<PathBuf>,
 }
 

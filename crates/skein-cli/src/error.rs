@@ -1,76 +1,76 @@
-//! What a command tells its user when it cannot do what was asked.
+//! The error of a command.
 
 use std::error::Error as StdError;
 
 use serde_json::{Map, Value};
-use skein_client::{Error, Kind};
+use skein_client::{Error, ErrorKind};
 use skein_wire::{ErrorBody, ErrorObject};
 
-/// A message, why, and what to type next. Rendered by `output`, counted by `exit`.
+/// A message, its causes, and what to type next. `output` renders it, `exit` maps it to an exit code.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UserError(Box<Inner>);
 
 #[derive(Clone, Debug, PartialEq)]
 struct Inner {
-    kind: Kind,
+    kind: ErrorKind,
     message: String,
     causes: Vec<String>,
     hints: Vec<String>,
     details: Map<String, Value>,
-    voice: Voice,
-    /// The daemon was asked and said nothing.
-    silent: bool,
+    printing: Printing,
+    /// The daemon did not answer in time.
+    no_answer: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Voice {
-    Tell,
-    /// The message has been written already.
-    AlreadyTold,
-    /// Whoever read our output has gone; there is nobody to tell.
+enum Printing {
+    Due,
+    /// Already printed.
+    Done,
+    /// The reader of stdout has gone, so nothing is printed.
     PipeClosed,
 }
 
 impl UserError {
-    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self(Box::new(Inner {
             kind,
             message: message.into(),
             causes: vec![],
             hints: vec![],
             details: Map::new(),
-            voice: Voice::Tell,
-            silent: false,
+            printing: Printing::Due,
+            no_answer: false,
         }))
     }
 
     pub fn misuse(message: impl Into<String>) -> Self {
-        Self::new(Kind::Misuse, message)
+        Self::new(ErrorKind::Misuse, message)
     }
 
     pub fn failed(message: impl Into<String>) -> Self {
-        Self::new(Kind::Failed, message)
+        Self::new(ErrorKind::Failed, message)
     }
 
     pub fn unavailable(message: impl Into<String>) -> Self {
-        Self::new(Kind::Unavailable, message)
+        Self::new(ErrorKind::Unavailable, message)
     }
 
-    pub(crate) fn already_told(kind: Kind) -> Self {
+    pub(crate) fn already_printed(kind: ErrorKind) -> Self {
         let mut error = Self::new(kind, "");
-        error.0.voice = Voice::AlreadyTold;
+        error.0.printing = Printing::Done;
         error
     }
 
     pub(crate) fn pipe_closed() -> Self {
-        let mut error = Self::new(Kind::Failed, "the reader of the output has gone");
-        error.0.voice = Voice::PipeClosed;
+        let mut error = Self::new(ErrorKind::Failed, "the reader of the output has gone");
+        error.0.printing = Printing::PipeClosed;
         error
     }
 
-    /// As it came in an error object of the daemon.
+    /// From an error object of the daemon.
     pub fn from_object(object: ErrorObject) -> Self {
-        let mut error = Self::new(Kind::from_word(&object.kind), object.message);
+        let mut error = Self::new(ErrorKind::from_word(&object.kind), object.message);
         error.0.hints = object.hints;
         error.0.details = object.details;
         error
@@ -88,7 +88,7 @@ impl UserError {
         self
     }
 
-    /// Adds an error and everything behind it.
+    /// Adds an error and its sources.
     #[must_use]
     pub fn caused_by(mut self, error: &dyn StdError) -> Self {
         let mut next = Some(error);
@@ -113,7 +113,7 @@ impl UserError {
         self
     }
 
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
@@ -133,19 +133,19 @@ impl UserError {
         &self.0.details
     }
 
-    pub(crate) fn is_silence(&self) -> bool {
-        self.0.silent
+    pub(crate) fn is_no_answer(&self) -> bool {
+        self.0.no_answer
     }
 
-    pub(crate) fn is_told(&self) -> bool {
-        self.0.voice != Voice::Tell
+    pub(crate) fn is_printed(&self) -> bool {
+        self.0.printing != Printing::Due
     }
 
     pub(crate) fn is_pipe_closed(&self) -> bool {
-        self.0.voice == Voice::PipeClosed
+        self.0.printing == Printing::PipeClosed
     }
 
-    /// The error object; causes become part of the message, for the object has no other place for them.
+    /// The error object. Causes become part of the message, because the object has no field for them.
     pub fn to_body(&self) -> ErrorBody {
         let mut message = self.0.message.clone();
         for cause in &self.0.causes {
@@ -167,7 +167,7 @@ impl From<Error> for UserError {
     fn from(error: Error) -> Self {
         let hints = error.hints();
         let kind = error.kind();
-        let silent = matches!(error, Error::TimedOut { .. });
+        let no_answer = matches!(error, Error::TimedOut { .. });
         if let Error::Answered { object, .. } = error {
             return Self::from_object(object);
         }
@@ -176,7 +176,7 @@ impl From<Error> for UserError {
             built = built.caused_by(source);
         }
         built.0.hints = hints;
-        built.0.silent = silent;
+        built.0.no_answer = no_answer;
         built
     }
 }

@@ -1,6 +1,6 @@
-//! Exit codes, one table. They are a contract: scripts depend on them.
+//! The table of exit codes. Scripts depend on it.
 
-use skein_client::Kind;
+use skein_client::ErrorKind;
 
 use crate::error::UserError;
 
@@ -9,13 +9,13 @@ pub(crate) fn code(error: &UserError) -> u8 {
         return 0;
     }
     match error.kind() {
-        Kind::Failed => 1,
-        Kind::Misuse => 2,
-        Kind::NotFound => 3,
-        Kind::Conflict => 4,
-        Kind::Refused => 5,
-        Kind::Unavailable => 6,
-        Kind::TimedOut => 7,
+        ErrorKind::Failed => 1,
+        ErrorKind::Misuse => 2,
+        ErrorKind::NotFound => 3,
+        ErrorKind::Conflict => 4,
+        ErrorKind::Refused => 5,
+        ErrorKind::Unavailable => 6,
+        ErrorKind::TimedOut => 7,
     }
 }
 
@@ -25,7 +25,7 @@ mod tests {
 
     #[test]
     fn exit_codes_are_as_contracted() {
-        let table: Vec<(&str, u8)> = Kind::ALL
+        let table: Vec<(&str, u8)> = ErrorKind::ALL
             .into_iter()
             .map(|kind| (kind.as_str(), code(&UserError::new(kind, "x"))))
             .collect();

@@ -1,4 +1,4 @@
-//! Where all state lives, and the paths inside.
+//! The folder of all state, and the paths inside it.
 
 use std::fs::DirBuilder;
 use std::os::unix::ffi::OsStrExt as _;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::env::Environment;
 use crate::error::UserError;
 
-/// A Unix socket's path must fit in 108 bytes; what is longer gets a short folder of its own.
+/// The path of a Unix socket must fit in 108 bytes; a longer one gets a short folder elsewhere.
 const SOCKET_LIMIT: usize = 100;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,20 +25,19 @@ impl Home {
         } else if let Some(home) = &environment.home {
             home.join(".local/share/skein")
         } else {
-            return Err(
-                UserError::misuse("there is no place for Skein's state: HOME is not set")
-                    .hint("set SKEIN_HOME to a folder of your own"),
-            );
+            return Err(UserError::misuse(
+                "cannot choose a folder for Skein's state: HOME is not set",
+            )
+            .hint("set SKEIN_HOME to a folder that you own"));
         };
-        let root = std::path::absolute(&root).map_err(|error| {
-            UserError::misuse("cannot find out where SKEIN_HOME is").caused_by(&error)
-        })?;
+        let root = std::path::absolute(&root)
+            .map_err(|error| UserError::misuse("cannot resolve SKEIN_HOME").caused_by(&error))?;
         Ok(Self {
             root: resolved(&root),
         })
     }
 
-    /// A home at a given place.
+    /// A home at this path.
     pub fn at(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
@@ -55,27 +54,27 @@ impl Home {
         self.root.join("transcripts.db")
     }
 
-    /// The words of transcripts; can be made again from these.
+    /// The search index; can be rebuilt from the transcripts.
     pub fn search(&self) -> PathBuf {
         self.root.join("search.db")
     }
 
-    /// Where transcripts go that nobody uses, unless the settings say otherwise.
+    /// The cold tier, unless the settings name another.
     pub fn cold(&self) -> PathBuf {
         self.root.join("cold")
     }
 
-    /// Who this home is; see `daemon::transcripts`.
+    /// The identity of this home; see `daemon::transcripts`.
     pub fn identity(&self) -> PathBuf {
         self.root.join("home-id")
     }
 
-    /// What the credentials of runs are made with.
+    /// The key that signs run credentials.
     pub fn credential_key(&self) -> PathBuf {
         self.root.join("credential.key")
     }
 
-    /// Names this home in the credentials of its runs, so that a command knows which daemon one is for.
+    /// Names this home in run credentials, so that a command knows which daemon a credential is for.
     pub(crate) fn mark(&self) -> String {
         let hash = blake3::hash(self.root.as_os_str().as_bytes()).to_hex();
         hash[..16].to_owned()
@@ -85,7 +84,7 @@ impl Home {
         self.root.join("daemon.lock")
     }
 
-    /// Locked by the daemon while its socket is there.
+    /// Locked by the daemon while its socket exists.
     pub fn serving(&self) -> PathBuf {
         self.root.join("daemon.serving")
     }
@@ -98,7 +97,12 @@ impl Home {
         self.socket_folder().join("skeind.sock")
     }
 
-    /// The folder of the socket: the home itself, or a short stand-in where the home's path is too long.
+    /// The socket of the tmux server that shows sessions.
+    pub fn tmux_socket(&self) -> PathBuf {
+        self.socket_folder().join("tmux.sock")
+    }
+
+    /// The folder of the sockets: the home itself, or a short one if the home's path is too long.
     pub fn socket_folder(&self) -> PathBuf {
         let usual = self.root.join("skeind.sock");
         if usual.as_os_str().len() <= SOCKET_LIMIT {
@@ -109,8 +113,8 @@ impl Home {
         PathBuf::from(format!("/tmp/skein-{user}-{}", &hash[..12]))
     }
 
-    /// Makes the folders, private to the user. What exists is left as it is, but a stand-in for the socket
-    /// that somebody else owns or can enter is refused: it lies in a folder everybody may write to.
+    /// Creates the folders, private to the user. Leaves existing ones as they are, but refuses a short socket folder
+    /// that another user owns or can enter, because it is in a folder that everyone can write to.
     pub fn create(&self) -> Result<(), UserError> {
         private_folder(&self.root)?;
         private_folder(&self.logs())?;
@@ -123,7 +127,7 @@ impl Home {
     }
 }
 
-/// Two names of one folder must not be two homes, so links in the part that exists are followed.
+/// Resolves links in the part of the path that exists, so that two names of one folder are one home.
 fn resolved(path: &Path) -> PathBuf {
     for ancestor in path.ancestors() {
         if let (Ok(real), Ok(rest)) = (ancestor.canonicalize(), path.strip_prefix(ancestor)) {
@@ -145,17 +149,17 @@ fn private_folder(path: &Path) -> Result<(), UserError> {
         .map_err(|error| {
             UserError::unavailable(format!("cannot make the folder `{}`", path.display()))
                 .caused_by(&error)
-                .hint("SKEIN_HOME may name another place")
+                .hint("set SKEIN_HOME to another folder")
         })
 }
 
 pub(crate) fn check_owner(folder: &Path) -> Result<(), UserError> {
     let refuse = |reason: &str| {
         UserError::new(
-            skein_client::Kind::Refused,
+            skein_client::ErrorKind::Refused,
             format!("the socket's folder `{}` {reason}", folder.display()),
         )
-        .hint("set SKEIN_HOME to a shorter path, so that the socket can live inside")
+        .hint("set SKEIN_HOME to a shorter path, so that the socket fits inside")
     };
     let metadata = std::fs::symlink_metadata(folder)
         .map_err(|error| refuse("cannot be examined").caused_by(&error))?;
@@ -185,6 +189,7 @@ mod tests {
         let long = Home::at(format!("/{}", "x".repeat(200)));
         assert!(long.socket().as_os_str().len() <= SOCKET_LIMIT);
         assert!(long.socket().starts_with("/tmp"));
+        assert!(long.tmux_socket().as_os_str().len() <= SOCKET_LIMIT);
         assert_ne!(
             long.socket(),
             Home::at(format!("/{}", "y".repeat(200))).socket()

@@ -1,8 +1,8 @@
-//! The `skein` command: reads input, calls the daemon, renders answers. It also holds the composition root
-//! that becomes the daemon (`daemon`).
+//! The `skein` command: reads input, calls the daemon, renders answers. It also contains the composition root of the
+//! daemon (`daemon`).
 //!
-//! Data goes to stdout, everything else to stderr. Only `env` reads environment variables and only `output`
-//! writes. First places to read: `cli` (what there is), `app` (how a command line runs), one `command`.
+//! Data goes to stdout, everything else to stderr. Only `env` reads environment variables, and only `output` writes.
+//! Start at `cli` (the commands), `app` (how a command line runs), and one `command`.
 
 mod app;
 mod budget;
@@ -22,13 +22,13 @@ mod presence;
 mod progress;
 mod settings;
 mod settle;
+mod signals;
 mod start;
 mod table;
 mod tail;
 mod text;
 mod view;
 mod when;
-mod wishes;
 
 pub use app::main;
 pub use cli::command_tree;

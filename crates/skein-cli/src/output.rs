@@ -1,4 +1,4 @@
-//! Everything the command writes: data to stdout, everything else to stderr.
+//! Everything that the command prints: data to stdout, everything else to stderr.
 
 use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
 use std::os::fd::AsFd;
@@ -47,12 +47,14 @@ pub(crate) struct Output {
     verbose: bool,
     stdout: Paint,
     stderr: Paint,
-    /// Columns of the terminal on stdout, if it is one.
+    /// The width of the terminal on stdout, if it is one.
     width: Option<usize>,
-    /// Whether stderr is a terminal on which a cursor can be moved.
+    /// Whether stderr is a terminal with a movable cursor.
     moves: bool,
     /// The tenant named on the command line, which hints must name too.
     tenant: Option<String>,
+    /// Whether nothing is printed at all.
+    silent: bool,
 }
 
 impl Output {
@@ -71,7 +73,17 @@ impl Output {
             width: terminal.then(|| columns(io::stdout())).flatten(),
             moves: io::stderr().is_terminal() && !dumb,
             tenant: None,
+            silent: false,
         }
+    }
+
+    /// For commands that run as a part of another one.
+    #[must_use]
+    pub(crate) fn silent(mut self) -> Self {
+        self.silent = true;
+        // Notes, questions and progress are for people only.
+        self.format = Format::Json;
+        self
     }
 
     #[must_use]
@@ -80,7 +92,7 @@ impl Output {
         self
     }
 
-    /// A text whose commands work for this tenant when they are typed as they stand.
+    /// Adds `--tenant` to the commands in a text, so that they work when typed.
     pub(crate) fn addressed(&self, text: &str) -> String {
         match &self.tenant {
             Some(tenant) => addressed(text, tenant),
@@ -104,7 +116,7 @@ impl Output {
         self.stdout
     }
 
-    /// The answer of a command: the value as one JSON document, or the text made of it.
+    /// Prints the answer of a command: the value as one JSON document, or the text made of it.
     pub(crate) fn show<T: Serialize>(
         &self,
         value: &T,
@@ -116,7 +128,7 @@ impl Output {
         }
     }
 
-    /// A list: the value as one JSON document, or a table, or `empty` on stderr when there is nothing to show.
+    /// Prints a list: the value as one JSON document, or a table, or `empty` on stderr if there are no rows.
     pub(crate) fn list<T: Serialize>(
         &self,
         value: &T,
@@ -134,7 +146,7 @@ impl Output {
         }
     }
 
-    /// One JSON document; indented for eyes, in one line for programs.
+    /// Prints one JSON document: indented on a terminal, else in one line.
     pub(crate) fn document<T: Serialize>(&self, value: &T) -> Result<(), UserError> {
         let text = if self.is_terminal() {
             serde_json::to_string_pretty(value)
@@ -146,19 +158,22 @@ impl Output {
         self.raw(&ended(text::json(text)))
     }
 
-    /// One JSON document per line.
+    /// Prints a JSON document as one line.
     pub(crate) fn json_line<T: Serialize>(&self, value: &T) -> Result<(), UserError> {
         let text = serde_json::to_string(value)
             .map_err(|error| UserError::failed("cannot write JSON").caused_by(&error))?;
         self.raw(&ended(text::json(text)))
     }
 
-    /// Text for stdout as it is; whoever makes it has cleaned what came from elsewhere.
+    /// Prints text to stdout unchanged; the caller has made foreign text safe.
     pub(crate) fn raw(&self, text: &str) -> Result<(), UserError> {
         self.raw_bytes(text.as_bytes())
     }
 
     pub(crate) fn raw_bytes(&self, bytes: &[u8]) -> Result<(), UserError> {
+        if self.silent {
+            return Ok(());
+        }
         let mut stdout = io::stdout().lock();
         stdout
             .write_all(bytes)
@@ -169,7 +184,7 @@ impl Output {
             })
     }
 
-    /// A remark for people, kept off stdout; programs do not see it.
+    /// Prints a note for people to stderr; not with `--json`.
     pub(crate) fn note(&self, text: &str) {
         if self.format == Format::Human {
             complain(&ended(text::block(&self.addressed(text))));
@@ -188,8 +203,8 @@ impl Output {
         }
     }
 
-    /// Rows and columns of the terminal on stderr, where people watch things happen.
-    pub(crate) fn stage(&self) -> Option<(usize, usize)> {
+    /// Rows and columns of the terminal on stderr, if progress can be drawn there.
+    pub(crate) fn progress_area(&self) -> Option<(usize, usize)> {
         if self.format == Format::Json || !self.moves {
             return None;
         }
@@ -198,12 +213,12 @@ impl Output {
         Some((or(size.ws_row, 24), or(size.ws_col, 80)))
     }
 
-    /// Text for that stage as it is, cursor movements included.
+    /// Prints to stderr unchanged, cursor movements included.
     pub(crate) fn draw(&self, text: &str) {
         complain(text);
     }
 
-    /// A question to people, answered with `y`; none when there is nobody to ask.
+    /// Asks a yes/no question; `None` if there is no terminal to ask on.
     pub(crate) fn ask(&self, question: &str) -> Option<bool> {
         let people = io::stdin().is_terminal() && io::stderr().is_terminal();
         if !people || self.format == Format::Json {
@@ -215,7 +230,7 @@ impl Output {
         Some(matches!(line.trim(), "y" | "Y" | "yes" | "Yes"))
     }
 
-    /// A remark for `-v`.
+    /// Prints a note if `-v` was given.
     pub(crate) fn detail(&self, text: &str) {
         if self.verbose && self.format == Format::Human {
             complain(&format!(
@@ -227,7 +242,7 @@ impl Output {
     }
 
     pub(crate) fn error(&self, error: &UserError) {
-        if error.is_told() {
+        if error.is_printed() {
             return;
         }
         let error = &error.clone().map_hints(|hint| self.addressed(hint));
@@ -240,7 +255,7 @@ impl Output {
         }
     }
 
-    /// Clap renders its own errors; colour follows our rule.
+    /// Prints an error of clap, coloured like our own.
     pub(crate) fn clap_error(&self, error: &clap::Error) {
         let rendered = error.render();
         complain(&if self.stderr == Paint::PLAIN {
@@ -278,7 +293,7 @@ fn human_error(error: &UserError, paint: Paint) -> String {
     out
 }
 
-/// Puts the tenant into every `skein …` that is about one.
+/// Adds the tenant to every `skein …` command that works in one.
 fn addressed(text: &str, tenant: &str) -> String {
     const COMMAND: &str = "`skein ";
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -301,7 +316,7 @@ fn addressed(text: &str, tenant: &str) -> String {
     out
 }
 
-/// Nothing can be done about a stderr that cannot be written to.
+/// An unwritable stderr cannot be reported anywhere.
 fn complain(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }

@@ -1,4 +1,4 @@
-//! Long texts for people, one screen at a time.
+//! Long texts, shown by a pager.
 
 use std::io::{self, ErrorKind, Write as _};
 use std::process::{Child, Command, Stdio};
@@ -7,23 +7,23 @@ use crate::env::Environment;
 use crate::error::UserError;
 use crate::output::Output;
 
-/// What shows text where nobody chose; lets colours through and ends at once with what fits on a screen.
+/// The default pager; it lets colours through and ends at once if the text fits on a screen.
 const USUAL: &str = "less -FRX";
-/// The same for a `less` that somebody chose without saying how.
+/// The same options for a `less` that was chosen without any.
 const LESS: &str = "FRX";
-/// More than fits into a pipe: once so much was taken, there is somebody who reads.
+/// More than fits into a pipe: once this much was written, the pager is known to read.
 const KEPT: usize = 2 * 1024 * 1024;
 
-/// Where a text goes: to a program that shows it, or straight to stdout.
+/// Prints text through a pager, or straight to stdout.
 pub(crate) struct Pager<'a> {
     out: &'a Output,
     child: Option<Child>,
-    /// What was given to the program, until it is known to be there.
+    /// What was written to the pager, until it is known to run.
     kept: Option<String>,
 }
 
 impl<'a> Pager<'a> {
-    /// A program is used only by people who look at a terminal.
+    /// Uses a pager only if stdout is a terminal.
     pub(crate) fn open(out: &'a Output, environment: &Environment) -> Self {
         let wanted = out.is_terminal() && !out.is_json() && !environment.no_pager;
         let chosen = environment.pager.as_deref();
@@ -46,14 +46,14 @@ impl<'a> Pager<'a> {
             Ok(()) => Ok(()),
             Err(error) if error.kind() == ErrorKind::BrokenPipe => match self.wait() {
                 Some(unseen) => self.out.raw(&unseen),
-                // Whoever looked has seen enough.
+                // The reader has quit the pager.
                 None => Err(UserError::pipe_closed()),
             },
             Err(error) => Err(UserError::failed("cannot write to the pager").caused_by(&error)),
         }
     }
 
-    /// Waits until it was read.
+    /// Waits for the pager.
     pub(crate) fn close(mut self) -> Result<(), UserError> {
         self.end()
     }
@@ -76,12 +76,12 @@ impl<'a> Pager<'a> {
         Ok(())
     }
 
-    /// Waits for the program. Gives the text back if there was none.
+    /// Waits for the pager. Returns the text if the pager could not be started.
     fn wait(&mut self) -> Option<String> {
         let mut child = self.child.take()?;
         drop(child.stdin.take());
         let code = child.wait().ok()?.code();
-        // So a shell says that it cannot be run, or is not there.
+        // The exit codes by which a shell says that a program is missing or cannot be run.
         matches!(code, Some(126 | 127))
             .then(|| self.kept.take())
             .flatten()
@@ -90,12 +90,12 @@ impl<'a> Pager<'a> {
 
 impl Drop for Pager<'_> {
     fn drop(&mut self) {
-        // After an error too: a pager that is left alone would fight the shell for the terminal.
+        // Also after an error: a pager in the background would compete with the shell for the terminal.
         let _ = self.end();
     }
 }
 
-/// As a shell would: people give it options.
+/// Through a shell, because $PAGER may contain options.
 fn start(program: &str, environment: &Environment) -> io::Result<Child> {
     let mut command = Command::new("/bin/sh");
     command.args(["-c", program]).stdin(Stdio::piped());

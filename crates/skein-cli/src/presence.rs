@@ -1,4 +1,4 @@
-//! Whether a daemon holds this home, told by its locks and not by its socket.
+//! Whether a daemon holds this home, found out by its locks, not by its socket.
 
 use std::fs::File;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::process::Pid;
-use skein_client::Kind;
+use skein_client::ErrorKind;
 
 use crate::error::UserError;
 use crate::home::Home;
@@ -14,9 +14,9 @@ use crate::home::Home;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Presence {
     Absent,
-    /// Holds the home, but has no socket yet or no more.
+    /// Holds the home, but is starting or stopping and has no socket.
     Passing(Option<Pid>),
-    /// Holds the home and ought to have a socket.
+    /// Holds the home and should have a socket.
     Serving(Option<Pid>),
 }
 
@@ -44,7 +44,7 @@ impl Presence {
     }
 }
 
-/// Whether another process holds the lock. A file system without locks holds none.
+/// Whether another process holds the lock. On a file system without locks, none does.
 pub(crate) fn is_held(lock: &Path) -> bool {
     let Ok(file) = File::open(lock) else {
         return false;
@@ -68,34 +68,37 @@ pub(crate) fn named(pid: Option<Pid>) -> String {
 
 pub(crate) fn socket_gone(pid: Option<Pid>) -> UserError {
     UserError::unavailable(format!("{} runs but its socket is gone", named(pid)))
-        .hint("`skein daemon stop` ends it; the next command starts a new one")
+        .hint("`skein daemon stop` stops it; the next command starts a new one")
 }
 
 pub(crate) fn passing(pid: Option<Pid>) -> UserError {
     UserError::unavailable(format!("{} is still starting or stopping", named(pid)))
-        .hint("try again in a moment; `skein doctor` tells more")
+        .hint("try again in a moment; `skein doctor` shows more")
 }
 
 pub(crate) fn not_running() -> UserError {
     UserError::unavailable("the daemon is not running")
-        .hint("`skein daemon start` starts it, and so does any command that needs it")
+        .hint("`skein daemon start` starts it; so does any command that needs it")
 }
 
-/// For a command inside a session.
+/// For a command that runs inside a session.
 pub(crate) fn not_started_by_agents() -> UserError {
     UserError::unavailable("the daemon is not running")
-        .hint("agents do not start it; any `skein` command of its user does")
+        .hint("agents cannot start it; the next `skein` command of the user does")
 }
 
 pub(crate) fn silent(pid: Option<Pid>) -> UserError {
-    let error = UserError::new(Kind::TimedOut, format!("{} does not answer", named(pid)));
+    let error = UserError::new(
+        ErrorKind::TimedOut,
+        format!("{} does not answer", named(pid)),
+    );
     match pid.map(Pid::as_raw_nonzero) {
         Some(pid) => error
-            .hint(format!("`kill -CONT {pid}` wakes it if it was suspended"))
+            .hint(format!("`kill -CONT {pid}` resumes it if it was suspended"))
             .hint(format!(
-                "`kill -KILL {pid}` ends it; what was acknowledged is safe"
+                "`kill -KILL {pid}` ends it; acknowledged changes are safe"
             )),
-        None => error.hint("`skein doctor` tells what may be wrong with it"),
+        None => error.hint("`skein doctor` looks for the cause"),
     }
 }
 

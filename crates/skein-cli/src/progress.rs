@@ -1,5 +1,5 @@
-//! How several things go, for people who wait for them: lines that change in place on a terminal, one line
-//! per change elsewhere, nothing for programs.
+//! Progress of several operations: lines that change in place on a terminal, one line per change elsewhere, nothing
+//! with `--json`.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use crate::text;
 pub(crate) struct Progress<'a> {
     out: &'a Output,
     lines: Vec<(String, String)>,
-    /// Lines on the screen that are ours to overwrite.
+    /// How many lines on the screen can be overwritten.
     drawn: usize,
 }
 
@@ -23,24 +23,24 @@ impl<'a> Progress<'a> {
         }
     }
 
-    /// Says what is being done for `name`; the same again says nothing.
-    pub(crate) fn tell(&mut self, name: &str, state: &str) {
+    /// Shows the state of `name`, if it changed.
+    pub(crate) fn show(&mut self, name: &str, state: &str) {
         match self.lines.iter_mut().find(|(known, _)| known == name) {
             Some((_, shown)) if shown == state => return,
             Some((_, shown)) => *shown = state.to_owned(),
             None => self.lines.push((name.to_owned(), state.to_owned())),
         }
-        match self.out.stage() {
-            // What does not fit on the screen cannot be overwritten.
+        match self.out.progress_area() {
+            // Lines that do not fit on the screen cannot be overwritten.
             Some((rows, columns)) if self.lines.len() + 1 < rows => self.redraw(columns),
             _ => self.out.note(&format!("{name}: {state}")),
         }
     }
 
-    /// A line of somebody's output, above what is being done.
+    /// Prints a line of output above the progress lines.
     pub(crate) fn pass_on(&mut self, name: &str, line: &str) {
         let line = format!("{name} | {}", text::line(line));
-        match (self.drawn, self.out.stage()) {
+        match (self.drawn, self.out.progress_area()) {
             (1.., Some((_, columns))) => {
                 self.out
                     .draw(&format!("\x1b[{}A\r\x1b[J{line}\n", self.drawn));
@@ -68,7 +68,7 @@ impl<'a> Progress<'a> {
         self.out.draw(&out);
     }
 
-    /// Takes the lines off the screen; what came of it is told by the answer.
+    /// Removes the lines from the screen; the command prints the result.
     pub(crate) fn clear(&mut self) {
         if self.drawn > 0 {
             self.out.draw(&format!("\x1b[{}A\r\x1b[J", self.drawn));

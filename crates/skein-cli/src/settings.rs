@@ -1,4 +1,4 @@
-//! Settings in three steps: raw files, layered, complete. Each value knows where it comes from.
+//! Settings in three steps: raw files, layers, complete settings. Each value knows its origin.
 
 mod fleet;
 mod raw;
@@ -14,7 +14,7 @@ pub(crate) use fleet::Fleet;
 pub(crate) use raw::{LEVELS, RawConfig, Scope};
 pub(crate) use transcripts::{KeySource, TranscriptSettings};
 
-/// The settings file of a project's folder.
+/// The name of a project's settings file.
 pub(crate) const PROJECT_FILE: &str = "skein.toml";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,13 +53,13 @@ impl<T: Clone> Setting<T> {
         }
     }
 
-    /// The value, unless it is the daemon's own default anyway.
+    /// The value, unless it is the built-in default.
     pub(crate) fn chosen(&self) -> Option<T> {
         (self.origin != Origin::BuiltIn).then(|| self.value.clone())
     }
 }
 
-/// What holds when no flag says otherwise.
+/// The complete settings; flags override them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub(crate) name: Setting<Option<String>>,
@@ -96,7 +96,7 @@ impl Settings {
         }
     }
 
-    /// The built-in values, covered by the user's file, covered by the folder's.
+    /// The built-in values, overridden by the user's file, overridden by the project's.
     pub(crate) fn load(
         environment: &Environment,
         folder: Option<&Path>,
@@ -148,7 +148,7 @@ pub(crate) fn user_file(environment: &Environment) -> Option<PathBuf> {
     Some(folder.join("skein/config.toml"))
 }
 
-/// The nearest folder around this one that has settings of a project.
+/// The nearest enclosing folder with project settings.
 pub(crate) fn settings_around(folder: &Path) -> Option<&Path> {
     folder
         .ancestors()
@@ -196,7 +196,7 @@ mod tests {
     fn unknown_keys_name_the_nearest() {
         let check = |user: &str, project: &str, expected: &str, hint: &str| {
             let error = load(user, project).unwrap_err();
-            assert_eq!(error.kind(), skein_client::Kind::Misuse);
+            assert_eq!(error.kind(), skein_client::ErrorKind::Misuse);
             assert!(error.message().starts_with(expected), "{}", error.message());
             assert_eq!(error.hints(), [hint]);
         };
@@ -234,25 +234,25 @@ mod tests {
             "",
             "memory_reserve_mb = 5\n",
             "key `memory_reserve_mb` does not belong",
-            "it belongs into the user's `config.toml`; `skein config show` tells where that is",
+            "move it to the user's `config.toml`; `skein config show` prints its path",
         );
         check(
             "agent = \"claude\"\n",
             "",
             "key `agent` does not belong",
-            "it belongs into the project's `skein.toml`",
+            "move it to the project's `skein.toml`",
         );
         check(
             "",
             "[daemon]\nlisten = \"127.0.0.1:1\"\n",
             "key `daemon` does not belong",
-            "it belongs into the user's `config.toml`; `skein config show` tells where that is",
+            "move it to the user's `config.toml`; `skein config show` prints its path",
         );
         check(
             "[project]\nname = \"x\"\n",
             "",
             "key `project` does not belong",
-            "it belongs into the project's `skein.toml`",
+            "move it to the project's `skein.toml`",
         );
     }
 

@@ -1,8 +1,8 @@
-//! Waiting until what was begun with sessions is over: spawns, restores, kills.
+//! Waiting for operations on sessions: spawn, restore, kill.
 //!
-//! A change is accepted before it is carried out; events tell the rest. The stream is opened before the
-//! change is asked for, so no event falls between the two. Every look is at the session itself: events only
-//! say when to look, and what failed.
+//! The daemon accepts an operation before it performs it, and reports the rest by events. The stream is opened before
+//! the request, so that no event is missed. State is always read from the session itself; events only say when to read
+//! it, and what failed.
 
 mod setup;
 
@@ -11,59 +11,69 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use serde_json::Value;
-use skein_client::{Client, Error as ClientError, EventStream, Events, Kind};
+use skein_client::{Client, Error as ClientError, ErrorKind, EventStream, Events};
 use skein_wire::{Event, Session};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::command::kill::way_back;
-use crate::command::wait::told;
+use crate::command::wait::report_connection;
 use crate::context::Context;
 use crate::error::UserError;
 use crate::progress::Progress;
 
 use setup::Setups;
 
-/// Without an event for so long, everybody is looked at again: a break of the stream may have hidden one.
-/// Longer than the stream's patience with an absent daemon, so that its end is told.
+/// Read all sessions again after this long without an event, because a break of the stream may have hidden one. Longer
+/// than the stream waits for an absent daemon, so that its error comes first.
 const LOOK_AGAIN: Duration = Duration::from_secs(15);
-/// How long an absent daemon is waited for before one is started: somebody may be doing just that.
+/// Read a session once this soon after its agent started, to show what it waits for: changes of the agent's screen are
+/// not events.
+const LOOK_FOR_REASON: Duration = Duration::from_secs(2);
+/// How long to wait for an absent daemon before starting one: another command may be starting it.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How often the output of set-up commands is passed on.
+/// How often to print new output of set-up commands.
 const PASS_ON: Duration = Duration::from_millis(200);
 
-/// In the order in which they are done, whatever is done.
+/// All steps, in the order in which any saga performs them.
 const STEPS: [&str; 8] = [
     "workspace",
     "setup",
     "launch",
-    "prompt",
+    AGENT_STARTS,
     "stop",
     "backup",
     "remove",
     "end",
 ];
 
-/// How a session came out.
+/// The step between the start of the agent and its taking the task.
+const AGENT_STARTS: &str = "prompt";
+
+/// The result for one session.
 #[derive(Debug)]
 pub(crate) struct Settled {
     pub(crate) session: Session,
-    /// Why what was begun was undone.
+    /// Why the operation was undone.
     pub(crate) failure: Option<UserError>,
 }
 
-/// Sessions to wait for, in the order they were asked for.
+/// Waits for sessions, in the order of the requests.
 pub(crate) struct Watch<'a> {
     context: &'a Context,
     client: &'a Client,
     stream: EventStream<'a>,
     failures: HashMap<String, UserError>,
     setups: Setups,
-    /// By session: how far in [`STEPS`] was told.
-    told: HashMap<String, usize>,
+    /// By session: how many of [`STEPS`] were shown.
+    shown_steps: HashMap<String, usize>,
+    /// Whether an agent started whose session was not read since.
+    reason_is_due: bool,
+    /// Whether to print what sessions wait for: not while a start may just be slow.
+    shows_reason: bool,
 }
 
 impl<'a> Watch<'a> {
-    /// Begins to listen; ask for the change after this.
+    /// Opens the event stream; send the request after this.
     pub(crate) async fn open(
         context: &'a Context,
         lost: &'a Cell<bool>,
@@ -72,7 +82,7 @@ impl<'a> Watch<'a> {
         let mut stream = client
             .follow_events(None, None)
             .patience(PATIENCE)
-            .on_change(move |link| told(context, link, lost));
+            .on_change(move |state| report_connection(context, state, lost));
         stream.open().await?;
         Ok(Self {
             context,
@@ -80,17 +90,19 @@ impl<'a> Watch<'a> {
             stream,
             failures: HashMap::new(),
             setups: Setups::default(),
-            told: HashMap::new(),
+            shown_steps: HashMap::new(),
+            reason_is_due: false,
+            shows_reason: false,
         })
     }
 
-    /// Waits until nothing is under way with any of them.
+    /// Waits until no session has a saga.
     pub(crate) async fn settle(mut self, begun: Vec<Session>) -> Result<Vec<Settled>, UserError> {
         let mut progress = Progress::new(&self.context.out);
         let mut sessions = begun;
         let mut dirty: Vec<bool> = sessions.iter().map(|s| s.saga.is_some()).collect();
         for session in sessions.iter().filter(|s| s.saga.is_some()) {
-            progress.tell(&session.id, &state(session));
+            progress.show(&session.id, &state(session));
         }
         loop {
             for (session, dirty) in sessions.iter_mut().zip(&mut dirty) {
@@ -102,7 +114,7 @@ impl<'a> Watch<'a> {
                 break;
             }
             match self.next(&mut progress).await {
-                // It died while something was under way; the next one goes on with it.
+                // The daemon died during a saga; the next one continues it.
                 Some(Err(error)) => {
                     self.context.revive(self.client, error).await?;
                     for (session, dirty) in sessions.iter().zip(&mut dirty) {
@@ -110,7 +122,7 @@ impl<'a> Watch<'a> {
                     }
                 }
                 Some(Ok(event)) => {
-                    self.heard(&event, &mut progress).await;
+                    self.on_event(&event, &mut progress).await;
                     let about = sessions
                         .iter()
                         .position(|s| s.saga.is_some() && event.session.as_ref() == Some(&s.id));
@@ -121,6 +133,7 @@ impl<'a> Watch<'a> {
                     }
                 }
                 None => {
+                    self.shows_reason = true;
                     for (session, dirty) in sessions.iter().zip(&mut dirty) {
                         *dirty = session.saga.is_some();
                     }
@@ -141,9 +154,13 @@ impl<'a> Watch<'a> {
         Ok(settled)
     }
 
-    /// The next event; none if there was none for long.
+    /// The next event, or `None` after a long silence.
     async fn next(&mut self, progress: &mut Progress<'_>) -> Option<Result<Event, ClientError>> {
-        let until = Instant::now() + LOOK_AGAIN;
+        let patience = match std::mem::take(&mut self.reason_is_due) {
+            true => LOOK_FOR_REASON,
+            false => LOOK_AGAIN,
+        };
+        let until = Instant::now() + patience;
         while self.setups.are_under_way() && Instant::now() < until {
             self.setups.pass_on(progress);
             if let Ok(event) = timeout(PASS_ON, self.stream.next()).await {
@@ -153,7 +170,7 @@ impl<'a> Watch<'a> {
         timeout_at(until, self.stream.next()).await.ok()
     }
 
-    /// Looks at one session; whether it could be looked at.
+    /// Reads one session; false if the daemon is absent.
     async fn look(
         &mut self,
         session: &mut Session,
@@ -164,23 +181,26 @@ impl<'a> Watch<'a> {
                 *session = found;
                 let step = session.saga.as_ref().map(|saga| saga.step.as_deref());
                 match step {
-                    Some(Some(step)) => drop(self.goes_on(&session.id, step)),
+                    Some(Some(step)) => drop(self.is_further(&session.id, step)),
                     Some(None) => {}
-                    None => drop(self.told.insert(session.id.clone(), STEPS.len())),
+                    None => drop(self.shown_steps.insert(session.id.clone(), STEPS.len())),
                 }
-                // What is undone goes back over the same steps; what failed is told already.
+                // An undo passes the same steps again; the failure was shown already.
                 if !self.failures.contains_key(&session.id) {
-                    progress.tell(&session.id, &state(session));
+                    let reason = awaited(session).filter(|_| self.shows_reason);
+                    let state = state(session);
+                    let state = reason.map_or(state.clone(), |why| format!("{state}: {why}"));
+                    progress.show(&session.id, &state);
                 }
                 Ok(true)
             }
-            // The stream tells about a daemon that is away, and waits for it.
-            Err(error) if error.kind() == Kind::Unavailable => Ok(false),
+            // The stream reports an absent daemon and waits for it.
+            Err(error) if error.kind() == ErrorKind::Unavailable => Ok(false),
             Err(error) => Err(error.into()),
         }
     }
 
-    async fn heard(&mut self, event: &Event, progress: &mut Progress<'_>) {
+    async fn on_event(&mut self, event: &Event, progress: &mut Progress<'_>) {
         let Some(session) = &event.session else {
             return;
         };
@@ -194,7 +214,7 @@ impl<'a> Watch<'a> {
             "saga.step" if self.failures.contains_key(session) => None,
             "saga.step" => {
                 let step = text(&event.data, "step");
-                step.and_then(|step| self.goes_on(session, &step).then(|| doing(&step)))
+                step.and_then(|step| self.is_further(session, &step).then(|| doing(&step)))
             }
             "saga.failed" => {
                 let failure = failure(session, &event.data);
@@ -207,24 +227,24 @@ impl<'a> Watch<'a> {
         if let Some(told) = told
             && progress.knows(session)
         {
-            progress.tell(session, &told);
+            progress.show(session, &told);
         }
     }
 
-    /// Whether this step is beyond those that were told: a look at the session may have been ahead of its
-    /// events.
-    fn goes_on(&mut self, session: &str, step: &str) -> bool {
+    /// Whether this step comes after those already shown: a read of the session may have been ahead of its events.
+    fn is_further(&mut self, session: &str, step: &str) -> bool {
         let Some(place) = STEPS.iter().position(|known| *known == step) else {
             return true;
         };
-        let told = self.told.entry(session.to_owned()).or_default();
+        let told = self.shown_steps.entry(session.to_owned()).or_default();
+        self.reason_is_due |= step == AGENT_STARTS && place > *told;
         let further = place >= *told;
         *told = place.max(*told);
         further
     }
 
-    /// Finds in the record why a session that is over was never launched. Needed when the answer to a
-    /// repeated request told of a session that had failed long ago.
+    /// Finds in the events why a session that has ended was never launched. Needed when the answer to a repeated
+    /// request is a session that failed long ago.
     async fn failure_of(&self, session: &Session) -> Result<Option<UserError>, UserError> {
         let mut which = Events {
             session: Some(session.id.clone()),
@@ -267,35 +287,37 @@ fn text(data: &Value, name: &str) -> Option<String> {
 }
 
 fn failure(session: &str, data: &Value) -> UserError {
-    let kind = text(data, "error_kind").map_or(Kind::Failed, |word| Kind::from_word(&word));
-    let why = text(data, "why").unwrap_or_else(|| format!("session {session} could not be set up"));
+    let kind =
+        text(data, "error_kind").map_or(ErrorKind::Failed, |word| ErrorKind::from_word(&word));
+    let why =
+        text(data, "why").unwrap_or_else(|| format!("session {session} could not be started"));
     let error = UserError::new(kind, why).detail("session", session);
     let error = match text(data, "step").as_deref() {
-        // It ran, and probably said why it did not go on.
+        // The agent ran, and probably printed why it ended.
         Some("prompt") => error.hint(format!(
             "`skein logs {session}` shows what its agent printed"
         )),
         Some("setup") => error.hint(format!(
-            "`skein logs --setup {session}` shows all it printed"
+            "`skein logs --setup {session}` shows the whole output"
         )),
         _ => error,
     };
-    error.hint(format!("`skein show {session}` tells what is left of it"))
+    error.hint(format!("`skein show {session}` shows what is left of it"))
 }
 
-/// Where the files are that were written before it failed.
+/// Adds where the files are saved that were written before the failure.
 fn with_work(failure: UserError, session: &Session) -> UserError {
     let Some(kept) = session.workspace.backups.last() else {
         return failure;
     };
-    let failure = failure.hint(format!("what was written is kept in {}", kept.name));
+    let failure = failure.hint(format!("written files are saved in {}", kept.name));
     match way_back(session, kept) {
         Some(command) => failure.hint(format!("`{command}` brings it back")),
         None => failure,
     }
 }
 
-/// What is under way, for people.
+/// The state of a saga, for people.
 fn state(session: &Session) -> String {
     match &session.saga {
         None => session.status.clone(),
@@ -310,15 +332,22 @@ fn state(session: &Session) -> String {
     }
 }
 
+/// What a session waits for while its agent has not taken its task.
+fn awaited(session: &Session) -> Option<&str> {
+    let saga = session.saga.as_ref()?;
+    let starts = saga.step.as_deref() == Some(AGENT_STARTS);
+    saga.why.as_deref().filter(|_| starts)
+}
+
 fn doing(step: &str) -> String {
     match step {
         "workspace" => "making its workspace",
-        "setup" => "setting the workspace up",
+        "setup" => "setting up the workspace",
         "launch" => "starting the agent",
-        "prompt" => "waiting until the agent is at it",
+        AGENT_STARTS => "waiting for the agent to take its task",
         "stop" => "stopping the agent",
-        "backup" => "looking for work to keep",
-        "remove" => "clearing its workspace up",
+        "backup" => "saving uncommitted work",
+        "remove" => "removing the workspace",
         "end" => "ending it",
         other => other,
     }

@@ -1,4 +1,4 @@
-//! Starting the daemon of this home, as a build tool starts its own.
+//! Starting the daemon of this home.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use skein_client::{Client, Error, Kind};
+use skein_client::{Client, Error, ErrorKind};
 use skein_wire::{ErrorBody, ErrorObject};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::net::unix::pipe;
@@ -19,29 +19,33 @@ use crate::presence::{self, Presence};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(25);
-/// How often a daemon that finds its home locked is tried again, should the holder have been on its way out.
+/// How long to wait for a locked home before starting a daemon again: the holder of the lock may be stopping.
 const RETRY_START: Duration = Duration::from_millis(500);
 
-/// Flags handed on to `daemon run`.
+/// Options for `daemon run`.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Wanted {
+pub(crate) struct StartOptions {
     pub(crate) listen: Option<String>,
     pub(crate) adopt_files: bool,
 }
 
-/// Whether the error means that no daemon is there, so that starting one helps.
+/// Whether the error means that no daemon runs, so that starting one helps.
 pub(crate) fn may_start(error: &Error) -> bool {
     matches!(error, Error::Unreachable { source, .. } if matches!(
         source.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::ConnectionRefused
+        io::ErrorKind::NotFound
+            | io::ErrorKind::NotADirectory
+            | io::ErrorKind::ConnectionRefused
+            // The kernel resets connections that a dying daemon did not accept.
+            | io::ErrorKind::ConnectionReset
     ))
 }
 
-/// Starts a daemon and waits until `client` is connected to it, or to the one somebody else started.
+/// Starts a daemon and waits until `client` is connected to it, or to one that another command started.
 pub(crate) async fn start(
     context: &Context,
     client: &Client,
-    wanted: &Wanted,
+    wanted: &StartOptions,
 ) -> Result<(), UserError> {
     context.check_may_start_daemon()?;
     context.home.create()?;
@@ -97,14 +101,14 @@ enum Announced {
     Failed(ErrorObject),
 }
 
-/// A daemon that finds the home taken says `conflict`.
+/// A daemon that finds the home locked reports a conflict.
 fn is_locked(error: &ErrorObject) -> bool {
-    Kind::from_word(&error.kind) == Kind::Conflict
+    ErrorKind::from_word(&error.kind) == ErrorKind::Conflict
 }
 
 async fn launch(
     context: &Context,
-    wanted: &Wanted,
+    wanted: &StartOptions,
     deadline: Instant,
 ) -> Result<Announced, UserError> {
     let log = context.home.logs().join("start.log");
@@ -120,11 +124,11 @@ async fn launch(
     let mut reader = BufReader::new(pipe.take(1 << 20));
     match timeout_at(deadline, reader.read_line(&mut line)).await {
         Err(_) => Err(UserError::new(
-            Kind::TimedOut,
+            ErrorKind::TimedOut,
             format!("the daemon was not ready within {} s", PATIENCE.as_secs()),
         )
         .hint(format!("its log is in `{}`", context.home.logs().display()))
-        .hint("`skein doctor` tells what may be wrong")),
+        .hint("`skein doctor` looks for the cause")),
         Ok(Err(error)) => Err(failed(&error)),
         Ok(Ok(_)) => understand(line.trim_end(), &mut child, context),
     }
@@ -139,7 +143,7 @@ fn understand(line: &str, child: &mut Child, context: &Context) -> Result<Announ
             .map(|body| body.error)
             .or_else(|_| serde_json::from_str(error));
         return Ok(Announced::Failed(object.unwrap_or_else(|_| ErrorObject {
-            kind: Kind::Unavailable.as_str().to_owned(),
+            kind: ErrorKind::Unavailable.as_str().to_owned(),
             message: format!("the daemon could not start: {error}"),
             hints: vec![],
             details: serde_json::Map::new(),
@@ -147,7 +151,7 @@ fn understand(line: &str, child: &mut Child, context: &Context) -> Result<Announ
     }
     let status = child.try_wait().ok().flatten();
     let how = status.map_or_else(
-        || format!("it said `{line}`"),
+        || format!("it printed `{line}`"),
         |status| format!("it ended with {status}"),
     );
     Err(UserError::unavailable("the daemon could not start")
@@ -159,9 +163,9 @@ fn understand(line: &str, child: &mut Child, context: &Context) -> Result<Announ
         .hint("`skein daemon run` runs it in the foreground"))
 }
 
-/// The daemon leaves our session by itself (`daemon run --announce`); here it gets none of our streams but
-/// the pipe it announces on, and none of what is meant for this command only.
-fn spawn(context: &Context, wanted: &Wanted, log: &std::path::Path) -> io::Result<Child> {
+/// The daemon leaves the terminal's session by itself (`daemon run --announce`). It inherits no stream but the pipe for
+/// its announcement, and no variable that is meant for this command only.
+fn spawn(context: &Context, wanted: &StartOptions, log: &std::path::Path) -> io::Result<Child> {
     let log = OpenOptions::new()
         .create(true)
         .append(true)
@@ -179,7 +183,7 @@ fn spawn(context: &Context, wanted: &Wanted, log: &std::path::Path) -> io::Resul
         command.env(env::XDG_CONFIG_HOME, config);
     }
     if let Some(listen) = &wanted.listen {
-        // In one argument, so that a value that begins like an option is still a value.
+        // As one argument, so that a value that begins with `-` is still a value.
         command.arg(format!("--listen={listen}"));
     }
     if wanted.adopt_files {

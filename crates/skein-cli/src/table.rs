@@ -5,22 +5,22 @@ use anstyle::Style;
 use crate::output::{DIM, Paint};
 use crate::text;
 
-/// Columns narrower than this are not worth reading.
+/// Columns narrower than this cannot be read.
 const NARROWEST: usize = 8;
-/// What a column of free text should have before others are shown beside it.
+/// The width that a column of free text should have before others are shown beside it.
 const READABLE: usize = 20;
 const GAP: &str = "  ";
 
 #[derive(Clone, Debug)]
 pub(crate) struct Cell {
-    /// Drawn before the text, dimly.
+    /// Dimmed text before the cell's own.
     lead: String,
     text: String,
     style: Style,
 }
 
 impl Cell {
-    /// Text from elsewhere; made safe here.
+    /// Foreign text; made safe here.
     pub(crate) fn new(text: &str) -> Self {
         Self::styled(text, Style::new())
     }
@@ -54,7 +54,7 @@ impl<T: AsRef<str>> From<T> for Cell {
 pub(crate) enum Align {
     Left,
     Right,
-    /// Left, and the one that gives way when the terminal is too narrow.
+    /// Left-aligned, and truncated when the terminal is too narrow.
     Flex,
 }
 
@@ -62,7 +62,7 @@ pub(crate) enum Align {
 pub(crate) struct Table {
     columns: Vec<(&'static str, Align)>,
     rows: Vec<Vec<Cell>>,
-    /// Columns that are left out where there is no room, the first to go first.
+    /// Columns that a narrow terminal leaves out, the first one first.
     spare: Vec<&'static str>,
 }
 
@@ -75,7 +75,7 @@ impl Table {
         }
     }
 
-    /// Names the columns that a narrow terminal does without, the first to go first.
+    /// Sets the columns that a narrow terminal leaves out, the first one first.
     #[must_use]
     pub(crate) fn spare(mut self, columns: &[&'static str]) -> Self {
         self.spare = columns.to_vec();
@@ -87,7 +87,7 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// A header line and one line per row. With a `width`, flexible columns are cut to fit, and then others.
+    /// A header line and one line per row. With a `width`, flexible columns are truncated to fit, then others.
     pub(crate) fn render(&self, width: Option<usize>, paint: Paint) -> String {
         match width.and_then(|width| self.narrowed(width)) {
             Some(narrower) => narrower.render(width, paint),
@@ -95,7 +95,7 @@ impl Table {
         }
     }
 
-    /// Without its first spare column, if what is left to the others is not worth reading.
+    /// The table without its first spare column, if the others would be too narrow to read.
     fn narrowed(&self, width: usize) -> Option<Self> {
         let (name, spare) = self.spare.split_first()?;
         let column = self.columns.iter().position(|(n, _)| n == name)?;
@@ -176,7 +176,7 @@ impl Table {
         let Some(limit) = limit else { return widths };
         let gaps = GAP.len() * widths.len().saturating_sub(1);
         let mut excess = (widths.iter().sum::<usize>() + gaps).saturating_sub(limit);
-        // The first column names the thing, so it gives way to nothing.
+        // The first column is the id, so it is never truncated.
         let flexible = |n: usize| self.columns[n].1 == Align::Flex;
         let other = |n: usize| n > 0 && self.columns[n].1 == Align::Left;
         let steps: [(&dyn Fn(usize) -> bool, usize); 3] = [

@@ -1,4 +1,4 @@
-//! Following a file that somebody else writes.
+//! Following a file that another process writes.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read as _};
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use crate::error::UserError;
 
-/// Reads a file that grows and is now and then replaced by a fresh one.
+/// Reads a file that grows and is sometimes replaced by a new one.
 #[derive(Debug)]
 pub(crate) struct Tail {
     path: PathBuf,
@@ -19,7 +19,7 @@ impl Tail {
         Self { path, file: None }
     }
 
-    /// What was added since the last call.
+    /// The bytes added since the last call.
     pub(crate) fn read(&mut self) -> Result<Vec<u8>, UserError> {
         let path = self.path.clone();
         let failed = |error: std::io::Error| {
@@ -31,7 +31,7 @@ impl Tail {
             if !bytes.is_empty() || self.is_current() {
                 return Ok(bytes);
             }
-            // The old file may have grown until it was replaced.
+            // The old file may have grown before it was replaced.
             if let Some(file) = &mut self.file {
                 file.read_to_end(&mut bytes).map_err(failed)?;
             }

@@ -1,9 +1,9 @@
-//! Text that came from elsewhere, made safe and short enough for a terminal.
+//! Makes foreign text safe and short enough for a terminal.
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// One line without anything a terminal would act on: control characters, line breaks and the marks that
-/// turn the direction of writing are shown as escapes.
+/// One line without anything that a terminal interprets: control characters, line breaks and direction marks become
+/// escapes.
 pub(crate) fn line(text: &str) -> String {
     text.chars().flat_map(visible).collect()
 }
@@ -20,6 +20,16 @@ pub(crate) fn block(text: &str) -> String {
     out
 }
 
+/// Quotes a word for a shell, if needed.
+pub(crate) fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
+    }
+}
+
 fn visible(c: char) -> Vec<char> {
     if acts(c) {
         c.escape_default().collect()
@@ -33,8 +43,8 @@ fn acts(c: char) -> bool {
         || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}' | '\u{feff}')
 }
 
-/// A JSON document, or a part of one, whose strings hold nothing a terminal would act on. JSON escapes the
-/// lower controls itself; the others may stand in strings as they are, and nowhere else.
+/// Makes the strings of a JSON document safe for a terminal. JSON itself escapes the lower control characters; the
+/// others can occur only inside strings.
 pub(crate) fn json(document: String) -> String {
     let stays = |c: char| !acts(c) || c.is_ascii_whitespace();
     if document.chars().all(stays) {
@@ -45,7 +55,7 @@ pub(crate) fn json(document: String) -> String {
         if stays(c) {
             out.push(c);
         } else {
-            // None of them is beyond the first plane.
+            // All of them are in the basic plane.
             out.push_str(&format!("\\u{:04x}", u32::from(c)));
         }
     }
@@ -56,7 +66,7 @@ pub(crate) fn width(text: &str) -> usize {
     UnicodeWidthStr::width(text)
 }
 
-/// Cuts to at most `columns`, ending in `…` when something was cut.
+/// Truncates to `columns`, with `…` at the end if something was cut.
 pub(crate) fn fit(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_owned();
@@ -90,7 +100,7 @@ pub(crate) fn number(value: u64) -> String {
     out
 }
 
-/// `$1,234.50`; what is less than a cent is not rounded away.
+/// `$1,234.50`; fractions of a cent are kept.
 pub(crate) fn dollars(usd: f64) -> String {
     let small = (usd.max(0.0) * 10_000.0).round() as u64;
     let (whole, part) = (small / 10_000, small % 10_000);
@@ -101,7 +111,7 @@ pub(crate) fn dollars(usd: f64) -> String {
     }
 }
 
-/// The first line of a text, with `…` where more follow.
+/// The first line of a text, with `…` if there are more.
 pub(crate) fn first_line(text: &str) -> String {
     let text = text.trim();
     match text.split_once(['\n', '\r']) {
@@ -110,13 +120,12 @@ pub(crate) fn first_line(text: &str) -> String {
     }
 }
 
-/// Breaks a line at spaces, and words that are longer than a line anywhere, so that each part takes at most
-/// so many columns.
+/// Breaks a line at spaces, and longer words anywhere, so that each part has at most this many columns.
 pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
     let columns = columns.max(8);
     let mut lines = vec![];
     let mut rest = text;
-    // Looks no further than a line at a time: a line may have megabytes.
+    // Scans one line at a time: a line may have megabytes.
     while let Some(end) = overflow(rest, columns) {
         let at = rest[..end]
             .rfind(' ')
@@ -132,7 +141,7 @@ pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
-/// Where the first character stands that is beyond so many columns.
+/// The position of the first character beyond this many columns.
 fn overflow(text: &str, columns: usize) -> Option<usize> {
     let mut used = 0;
     let beyond = |(_, c): &(usize, char)| {

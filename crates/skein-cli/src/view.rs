@@ -1,4 +1,4 @@
-//! How things look to people. Everything from the daemon is cleaned on its way through `text`.
+//! How values look to people. Everything from the daemon goes through `text`, which makes it safe.
 
 mod event;
 mod facts;
@@ -9,10 +9,12 @@ mod session;
 mod transcript;
 
 pub(crate) use event::{Time, event_line};
-pub(crate) use fleet::{agent_notes, agents, gc, receipt, why};
+pub(crate) use fleet::{agent_notes, agents, gc, receipt, screen_explanation, why};
 pub(crate) use ledger::{
     daemon, project, project_line, projects, summary, thread, thread_line, threads, tokens,
 };
 pub(crate) use more::more;
-pub(crate) use session::{Around, overspent, session, session_line, sessions, tree};
-pub(crate) use transcript::{Fold, Telling};
+pub(crate) use session::{
+    RelatedNames, overspent, session, session_line, sessions, status_style, tree,
+};
+pub(crate) use transcript::{Fold, MessageRenderer};

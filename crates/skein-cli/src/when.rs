@@ -1,4 +1,4 @@
-//! Times as people say them.
+//! Relative and clock times.
 
 use jiff::Timestamp;
 
@@ -6,7 +6,7 @@ pub(crate) fn now() -> Timestamp {
     Timestamp::now()
 }
 
-/// `3m ago` for an RFC 3339 time; what cannot be read is shown as it came.
+/// `3m ago` for an RFC 3339 time; an unreadable time is printed as it is.
 pub(crate) fn ago(time: &str, now: Timestamp) -> String {
     let Ok(then) = time.parse::<Timestamp>() else {
         return crate::text::line(time);

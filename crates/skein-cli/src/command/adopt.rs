@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use clap::Args;
-use skein_client::Kind;
+use skein_client::ErrorKind;
 use skein_wire::Spawn;
 
 use super::spawn::{LaunchArgs, PlaceArgs};
@@ -15,14 +15,14 @@ use crate::error::UserError;
 use crate::settle::Watch;
 use crate::view;
 
-/// Start a session in a worktree that was made by hand
+/// Start a session in a worktree that you made yourself
 ///
 /// The folder stays yours: no command removes it.
 #[derive(Debug, Args)]
 pub(crate) struct AdoptArgs {
     /// The worktree
     path: PathBuf,
-    /// What is to be done [default: to go on with the work on its branch]
+    /// What to do [default: continue the work on its branch]
     #[arg(long, value_name = "T")]
     task: Option<String>,
     #[command(flatten)]
@@ -40,6 +40,7 @@ pub(crate) async fn run(context: &Context, args: AdoptArgs) -> Result<(), UserEr
         adopt: Some(path.clone()),
         ..args.launch.body(context, &args.place)
     };
+    body.project = context.given_project(body.project).await?;
     if body.project.is_none() && body.thread.is_none() && body.parent.is_none() {
         body.project = Some(project(context, &path).await?);
     }
@@ -60,12 +61,12 @@ pub(crate) async fn run(context: &Context, args: AdoptArgs) -> Result<(), UserEr
 
 fn task(path: &str) -> String {
     match git(path, &["branch", "--show-current"]) {
-        Some(branch) if !branch.is_empty() => format!("Go on with the work on branch {branch}"),
-        _ => format!("Go on with the work in {path}"),
+        Some(branch) if !branch.is_empty() => format!("Continue the work on branch {branch}"),
+        _ => format!("Continue the work in {path}"),
     }
 }
 
-/// The project of the repository the worktree belongs to; the worktree itself may lie anywhere.
+/// The project of the worktree's repository; the worktree itself may be anywhere.
 async fn project(context: &Context, path: &str) -> Result<String, UserError> {
     let client = context.client().await?;
     let common = git(
@@ -82,14 +83,14 @@ async fn project(context: &Context, path: &str) -> Result<String, UserError> {
         }
     }
     Err(UserError::new(
-        Kind::NotFound,
-        format!("no project knows the repository of `{path}`"),
+        ErrorKind::NotFound,
+        format!("no project has the repository of `{path}`"),
     )
-    .hint("`skein project add FOLDER` makes one of it")
-    .hint("`--project NAME` names one"))
+    .hint("`skein project add FOLDER` adds it")
+    .hint("`--project NAME` chooses one"))
 }
 
-/// One line of git's; nothing when it has none.
+/// The output of a git command, if it succeeds.
 pub(super) fn git(folder: &str, args: &[&str]) -> Option<String> {
     let output = Command::new("git")
         .arg("-C")

@@ -16,9 +16,10 @@ pub(crate) struct AgentArgs {
 
 #[derive(Debug, Subcommand)]
 enum AgentCommand {
-    /// List the agents: which are installed, in which version, and whether somebody has logged in
+    /// List the agents: whether they are installed, in which version, and whether you are logged in
     Ls {
-        /// As this project has them set, by id or name [default: the current folder's]
+        /// As configured in this project: id, name, or a folder in it; an id or name wins over a folder
+        /// [default: the current folder's]
         #[arg(long, value_name = "P", value_parser = reference)]
         project: Option<String>,
     },
@@ -27,7 +28,7 @@ enum AgentCommand {
 pub(crate) async fn run(context: &Context, args: AgentArgs) -> Result<(), UserError> {
     let AgentCommand::Ls { project } = args.command;
     let client = context.client().await?;
-    let project = match project {
+    let project = match context.given_project(project).await? {
         Some(project) => Some(project),
         None => match current_folder() {
             Ok(folder) => client.find_project_at(&folder).await?.map(|found| found.id),

@@ -9,19 +9,19 @@ use skein_wire::{Answer, Receipt};
 use tokio::time::Instant;
 
 use super::delivery::{Waiting, delivered, is_over, is_submitted};
-use super::wait::told;
+use super::wait::report_connection;
 use crate::cli::{KeyArgs, reference};
 use crate::context::Context;
 use crate::error::UserError;
 use crate::text;
 
-/// How long an answer is waited for: it is typed at once, and given up by the daemon some seconds later.
+/// How long to wait for an answer to be taken: the daemon types it at once and gives up some seconds later.
 const DELIVERY: Duration = Duration::from_secs(20);
 
-/// Answer the question a session asks
+/// Answer the question of a session
 ///
-/// The answer is typed into that question and no other. The command returns when the agent took it, or says
-/// how far it is known to have come.
+/// The answer is typed into that question and no other. The command returns when the agent took it, or prints how far
+/// the answer is known to have come.
 #[derive(Debug, Args)]
 pub(crate) struct AnswerArgs {
     /// Session id
@@ -48,8 +48,8 @@ pub(crate) async fn run(context: &Context, args: AnswerArgs) -> Result<(), UserE
     let lost = Cell::new(false);
     let mut stream = client
         .follow_events(None, Some(&session.id))
-        .on_change(|link| told(context, link, &lost));
-    // External programs read their answers from the event: to be accepted is all there is.
+        .on_change(|state| report_connection(context, state, &lost));
+    // External programs read their answers from the event, so `accepted` is all that can be reached.
     let waits = !args.no_wait && session.runtime.kind != "none";
     if waits {
         stream.open().await?;
@@ -73,7 +73,7 @@ pub(crate) async fn run(context: &Context, args: AnswerArgs) -> Result<(), UserE
     show(context, &waiting.receipt)?;
     if !there {
         context.out.note(&format!(
-            "the answer is not taken yet: {}",
+            "the agent has not taken the answer yet: {}",
             waiting.session.status_reason
         ));
     }
@@ -83,10 +83,10 @@ pub(crate) async fn run(context: &Context, args: AnswerArgs) -> Result<(), UserE
 fn show(context: &Context, receipt: &Receipt) -> Result<(), UserError> {
     let verb = match receipt.state.as_str() {
         "submitted" | "turn_started" => "answered",
-        // Somebody else reads it from there.
+        // An external program reads it from the event.
         "accepted" if receipt.attempts > 0 => "answered",
-        "unknown" => "could not be seen to answer",
-        _ => "answer under way to",
+        "unknown" => "no proof of an answer to",
+        _ => "answer queued for",
     };
     context.out.show(receipt, |_| {
         format!(

@@ -1,13 +1,9 @@
 //! `skein attach`
 
-use std::os::unix::process::CommandExt as _;
-use std::process::Command;
-
 use clap::Args;
-use skein_client::Kind;
-use skein_domain::{RunHandle, RuntimeKind};
-use skein_runtime::tmux::{Attach, TmuxRuntime};
-use skein_runtime::view::{AttachOptions, Left, attach};
+use skein_client::ErrorKind;
+use skein_domain::RunHandle;
+use skein_runtime::view::{AttachOptions, DetachReason, attach};
 use skein_wire::Terminal;
 
 use crate::cli::reference;
@@ -15,7 +11,7 @@ use crate::context::Context;
 use crate::daemon::fleet;
 use crate::error::UserError;
 
-/// Show a session's terminal here and type into it; `Ctrl-q` or `Ctrl-b d` leaves, the agent goes on
+/// Show a session's terminal and type into it; `Ctrl-q` or `Ctrl-b d` leaves, and the agent continues
 #[derive(Debug, Args)]
 pub(crate) struct AttachArgs {
     /// Session id
@@ -27,28 +23,36 @@ pub(crate) struct AttachArgs {
 
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct How {
-    /// Only look
+    /// Only watch
     #[arg(long)]
     read_only: bool,
-    /// Take the keyboard from whoever types
+    /// Take the keyboard from the viewer who types
     #[arg(long, conflicts_with = "read_only")]
     take: bool,
+    /// Give up the keyboard to any other viewer; used by the windows of `--runtime tmux`
+    #[arg(long = "yield", hide = true, conflicts_with = "take")]
+    yields: bool,
 }
 
 pub(crate) async fn run(context: &Context, args: AttachArgs) -> Result<(), UserError> {
     if context.out.is_json() {
-        return Err(UserError::misuse("a terminal cannot be shown as JSON")
-            .hint("`skein screen --json` prints what it shows"));
+        return Err(UserError::misuse("`attach` has no JSON output")
+            .hint("`skein screen --json` prints what the terminal shows"));
     }
     show(context, &args.session, args.how).await
 }
 
 pub(crate) async fn show(context: &Context, session: &str, how: How) -> Result<(), UserError> {
-    let terminal = context.client().await?.terminal(session).await?;
+    let client = match how.yields {
+        false => context.client().await?,
+        // A daemon started by a window would have the window's environment instead of the user's.
+        true => context.running().await?.client()?,
+    };
+    let terminal = client.terminal(session).await?;
     let Some(handle) = &terminal.handle else {
         return Err(UserError::new(
-            Kind::Conflict,
-            format!("nothing runs in session {}", terminal.session),
+            ErrorKind::Conflict,
+            format!("session {} has no running agent", terminal.session),
         )
         .hint(format!(
             "`skein logs {}` shows its history",
@@ -62,37 +66,10 @@ pub(crate) async fn show(context: &Context, session: &str, how: How) -> Result<(
     let handle: RunHandle = handle
         .parse()
         .map_err(|error: skein_domain::Invalid| UserError::failed(error.to_string()))?;
-    match RuntimeKind::parse(&terminal.runtime) {
-        Some(RuntimeKind::Pty) => pty(context, &terminal, &handle, how).await,
-        Some(RuntimeKind::Tmux) => Err(tmux(context, &handle, how)),
-        None => Err(UserError::failed(format!(
-            "the daemon holds it in `{}`, which this version does not know",
-            terminal.runtime
-        ))),
-    }
+    view(context, &terminal, &handle, how).await
 }
 
-/// Becomes tmux; returns only why it could not.
-fn tmux(context: &Context, handle: &RunHandle, how: How) -> UserError {
-    let attach = match (how.read_only, how.take) {
-        (true, _) => Attach::LookOn,
-        (_, true) => Attach::Take,
-        _ => Attach::Join,
-    };
-    let runtime = TmuxRuntime::new(fleet::tmux_options(&context.home, "skein".as_ref()));
-    let command = match runtime.attach_command(handle, attach) {
-        Ok(command) => command,
-        Err(error) => return UserError::failed("cannot attach").caused_by(&error),
-    };
-    let Some((program, args)) = command.split_first() else {
-        return UserError::failed("cannot attach");
-    };
-    // Inside of another tmux, tmux would refuse.
-    let error = Command::new(program).args(args).env_remove("TMUX").exec();
-    UserError::unavailable("cannot start tmux").caused_by(&error)
-}
-
-async fn pty(
+async fn view(
     context: &Context,
     terminal: &Terminal,
     handle: &RunHandle,
@@ -100,24 +77,30 @@ async fn pty(
 ) -> Result<(), UserError> {
     let root = fleet::pty_options(&context.home, "skein".as_ref()).root;
     let options = AttachOptions {
-        name: context.identity.actor.clone(),
+        name: match how.yields {
+            true => "tmux".into(),
+            false => context.identity.actor.clone(),
+        },
         take: how.take,
         read_only: how.read_only,
+        yields: how.yields,
     };
     let id = &terminal.session;
     match attach(&root, handle, options).await {
-        Ok(Left::Detached) => {
+        Ok(DetachReason::Detached) => {
             context
                 .out
-                .note(&format!("left {id}; `skein attach {id}` comes back"));
+                .note(&format!("left {id}; `skein attach {id}` returns"));
             Ok(())
         }
-        Ok(Left::RunOver(exit)) => {
+        Ok(DetachReason::RunOver(exit)) => {
             context.out.note(&format!("the agent of {id} {exit}"));
             Ok(())
         }
-        Ok(Left::CutOff) => Err(UserError::unavailable(format!("lost the terminal of {id}"))
-            .hint(format!("`skein why {id}` tells what became of it"))),
+        Ok(DetachReason::CutOff) => {
+            Err(UserError::unavailable(format!("lost the terminal of {id}"))
+                .hint(format!("`skein why {id}` shows what happened")))
+        }
         Err(error) => {
             let hints = error.hints();
             let failed =

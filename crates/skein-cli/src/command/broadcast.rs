@@ -9,7 +9,7 @@ use crate::error::UserError;
 use crate::text;
 use crate::view;
 
-/// Give a session's work to several actors at once, each in a session of its own
+/// Give a session's work to several actors at once, each in its own session
 #[derive(Debug, Args)]
 pub(crate) struct BroadcastArgs {
     /// Session id
@@ -35,7 +35,7 @@ pub(crate) async fn run(context: &Context, args: BroadcastArgs) -> Result<(), Us
     let children = client.broadcast(&args.session, &body, &key).await?;
     context.out.show(&children, |paint| {
         let mut out = context.out.addressed(&format!(
-            "{}; `skein merge {} --from CHILD` takes over the work of one\n",
+            "{}; `skein merge {} --from CHILD` records whose work was taken over\n",
             text::count(children.data.len(), "recipient"),
             text::line(&args.session),
         ));

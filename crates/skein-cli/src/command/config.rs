@@ -20,10 +20,10 @@ pub(crate) struct ConfigArgs {
 
 #[derive(Debug, Subcommand)]
 enum ConfigCommand {
-    /// Show every setting that holds here, with its origin
+    /// Show every setting that applies here, with its origin
     ///
-    /// Limits and retention are what a new project gets at `skein project add`; a project that exists keeps
-    /// its own, which `skein project show` shows and `skein project set` changes.
+    /// Limits and retention are those that `skein project add` gives a new project. An existing project keeps its own:
+    /// `skein project show` shows them and `skein project set` changes them.
     Show,
 }
 
@@ -77,12 +77,12 @@ pub(crate) async fn run(context: &Context, args: ConfigArgs) -> Result<(), UserE
         .list(&list, list.data.len(), || table(&list.data), "no settings")?;
     if let Some(file) = settings::user_file(&context.environment) {
         context.out.note(&format!(
-            "the user's settings are read from {}{}",
+            "user settings: {}{}",
             file.display(),
             if file.exists() {
                 ""
             } else {
-                " (which does not exist)"
+                " (does not exist)"
             }
         ));
     }
@@ -91,13 +91,13 @@ pub(crate) async fn run(context: &Context, args: ConfigArgs) -> Result<(), UserE
         && let Ok(Running::Here(client)) = context.running().await
         && let Ok(Some(project)) = client.find_project_at(&folder).await
     {
-        tell_differences(context, &settings, &project);
+        print_differences(context, &settings, &project);
     }
     Ok(())
 }
 
-/// Settings are read once, when a project is added; later changes of the file do not reach it.
-fn tell_differences(context: &Context, settings: &Settings, project: &Project) {
+/// Limits and retention are read once, when a project is added; later changes of the file do not apply to it.
+fn print_differences(context: &Context, settings: &Settings, project: &Project) {
     let show = |value: Option<String>| value.unwrap_or_else(|| "none".to_owned());
     let ttl =
         |seconds: Option<u64>| show(seconds.filter(|n| *n > 0).map(|n| Seconds(n).to_string()));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
-use skein_client::{Key, Kind};
+use skein_client::{ErrorKind, IdempotencyKey};
 use skein_wire::DaemonStatus;
 use tokio::time::{Instant, sleep};
 
@@ -15,13 +15,13 @@ use crate::error::UserError;
 use crate::home::Home;
 use crate::presence::{self, Presence};
 use crate::settings::{LEVELS, Settings};
-use crate::start::{self, Wanted};
+use crate::start::{self, StartOptions};
 use crate::view;
 
 const STOP_PATIENCE: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The daemon, which holds all state; other commands start it when it is absent
+/// The daemon, which holds all state; other commands start it when needed
 #[derive(Debug, Args)]
 pub(crate) struct DaemonArgs {
     #[command(subcommand)]
@@ -31,24 +31,24 @@ pub(crate) struct DaemonArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum DaemonCommand {
     Run(RunArgs),
-    /// Start it in the background, unless it runs already
+    /// Start the daemon in the background, unless it runs already
     Start {
         /// Also listen on this TCP address until it stops, e.g. `127.0.0.1:7700`; needs tokens.
         /// `[daemon] listen = "…"` in config.toml keeps it across restarts
         #[arg(long, value_name = "ADDR")]
         listen: Option<String>,
-        /// Go on with `home-id` and `transcripts.db` as they are now, though they were lost or replaced: what they
-        /// held is given up
+        /// Accept `home-id` and `transcripts.db` as they are now, although they were lost or replaced; what they held
+        /// is lost
         #[arg(long)]
         adopt_files: bool,
     },
-    /// Tell whether it runs
+    /// Show whether the daemon runs
     Status,
-    /// Stop it; agents go on
+    /// Stop the daemon; agents continue
     Stop,
 }
 
-/// Run it here, in the foreground
+/// Run the daemon in the foreground
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
     /// Also listen on this TCP address, e.g. `127.0.0.1:7700`; needs tokens
@@ -57,15 +57,15 @@ pub(crate) struct RunArgs {
     /// How much to log [default: the setting `log.level`]
     #[arg(long, value_name = "LEVEL", value_parser = LEVELS)]
     log_level: Option<String>,
-    /// Go on with `home-id` and `transcripts.db` as they are now, though they were lost or replaced
+    /// Accept `home-id` and `transcripts.db` as they are now, although they were lost or replaced
     #[arg(long)]
     adopt_files: bool,
-    /// Say `ready` or `error: …` on stdout, and leave the terminal
+    /// Print `ready` or `error: …` on stdout, and leave the terminal
     #[arg(long, hide = true)]
     announce: bool,
 }
 
-/// `daemon run`: outside of the runtime the other commands share.
+/// `daemon run` does not use the runtime that the other commands share.
 pub(crate) fn run_here(context: &Context, args: &RunArgs) -> Result<(), UserError> {
     context.check_may_start_daemon()?;
     let settings = match Settings::load(&context.environment, None) {
@@ -98,7 +98,7 @@ pub(crate) async fn run(context: &Context, args: DaemonArgs) -> Result<(), UserE
             listen,
             adopt_files,
         } => {
-            let wanted = Wanted {
+            let wanted = StartOptions {
                 listen,
                 adopt_files,
             };
@@ -112,16 +112,16 @@ pub(crate) async fn run(context: &Context, args: DaemonArgs) -> Result<(), UserE
     }
 }
 
-async fn start(context: &Context, wanted: Wanted) -> Result<(), UserError> {
+async fn start(context: &Context, wanted: StartOptions) -> Result<(), UserError> {
     let listen = wanted.listen.clone();
     match context.running().await? {
         Running::Here(_) if wanted.adopt_files => context.out.warn(
             "the daemon runs already, so `--adopt-files` changes nothing",
-            "`skein daemon stop` first",
+            "run `skein daemon stop` first",
         ),
         Running::Here(_) if listen.is_some() => context.out.warn(
             "the daemon runs already, so `--listen` changes nothing",
-            "`skein daemon stop` first",
+            "run `skein daemon stop` first",
         ),
         Running::Here(_) => {}
         Running::Not(_) => {
@@ -129,7 +129,7 @@ async fn start(context: &Context, wanted: Wanted) -> Result<(), UserError> {
             start::start(context, &client, &wanted).await?;
             if let Some(listen) = &listen {
                 context.out.note(&format!(
-                    "it listens there until it stops; `[daemon] listen = \"{listen}\"` in config.toml makes it last"
+                    "it listens there until it stops; to keep it, set `[daemon] listen = \"{listen}\"` in config.toml"
                 ));
             }
         }
@@ -149,7 +149,7 @@ async fn stop(context: &Context) -> Result<(), UserError> {
         Running::Here(client) => client,
         Running::Not(Presence::Serving(pid)) => return terminate(context, pid).await,
         Running::Not(Presence::Absent | Presence::Passing(_)) => {
-            // One that is on its way out has no socket any more, but still its lock.
+            // A stopping daemon has no socket any more, but still holds its lock.
             released(&context.home, None).await?;
             let socket = context.home.socket();
             let nothing = json!({
@@ -161,21 +161,21 @@ async fn stop(context: &Context) -> Result<(), UserError> {
                 .show(&nothing, |_| "the daemon is not running".to_owned());
         }
     };
-    let status = client.stop_daemon(&Key::random()).await?;
+    let status = client.stop_daemon(&IdempotencyKey::random()).await?;
     if context.is_local() {
         let stopped = i32::try_from(status.pid).ok().and_then(Pid::from_raw);
         released(&context.home, stopped).await?;
     }
     context.out.show(&status, |_| {
-        format!("stopped the daemon (pid {}); agents go on", status.pid)
+        format!("stopped the daemon (pid {}); agents continue", status.pid)
     })
 }
 
-/// Ends a daemon that cannot be asked to stop, for its socket is gone. The lock, which is held, names it.
+/// Ends a daemon that cannot be asked to stop, because its socket is gone. The lock file names its process.
 async fn terminate(context: &Context, pid: Option<Pid>) -> Result<(), UserError> {
     let Some(pid) = pid else {
         return Err(presence::socket_gone(None).cause(format!(
-            "`{}` does not tell its process id",
+            "`{}` does not contain a process id",
             context.home.lock().display()
         )));
     };
@@ -193,8 +193,8 @@ async fn terminate(context: &Context, pid: Option<Pid>) -> Result<(), UserError>
     })
 }
 
-/// Waits until nobody holds the lock, which is when the daemon is really gone, or until somebody else than
-/// the one that was stopped does: another command may have started a new one meanwhile.
+/// Waits until the lock is free, which is when the daemon has ended, or until a process other than `stopped` holds it:
+/// another command may have started a new daemon.
 pub(crate) async fn released(home: &Home, stopped: Option<Pid>) -> Result<(), UserError> {
     let deadline = Instant::now() + STOP_PATIENCE;
     while presence::is_held(&home.lock()) {
@@ -204,9 +204,9 @@ pub(crate) async fn released(home: &Home, stopped: Option<Pid>) -> Result<(), Us
         }
         if Instant::now() >= deadline {
             return Err(UserError::new(
-                Kind::TimedOut,
+                ErrorKind::TimedOut,
                 format!(
-                    "the daemon did not end within {} s",
+                    "the daemon did not stop within {} s",
                     STOP_PATIENCE.as_secs()
                 ),
             )

@@ -1,18 +1,18 @@
-//! How a message or an answer is followed on its way to an agent.
+//! Following a message or an answer on its way to an agent.
 
 use std::time::Duration;
 
-use skein_client::{Client, EventStream, Kind};
+use skein_client::{Client, ErrorKind, EventStream};
 use skein_wire::{Receipt, Session};
 use tokio::time::{Instant, timeout_at};
 
 use crate::error::UserError;
 
-/// Without an event for so long it is looked again: a break of the stream may have hidden one. Longer than
-/// the stream's patience with an absent daemon, so that its end is told.
+/// Look again after this long without an event, because a break of the stream may have hidden one. Longer than the
+/// stream waits for an absent daemon, so that its error comes first.
 const LOOK_AGAIN: Duration = Duration::from_secs(15);
 
-/// What is waited for, as it was last seen.
+/// The receipt and its session, as last seen.
 pub(super) struct Waiting<'a> {
     pub(super) client: &'a Client,
     pub(super) stream: EventStream<'a>,
@@ -22,7 +22,7 @@ pub(super) struct Waiting<'a> {
 
 impl Waiting<'_> {
     async fn look(&mut self) -> Result<(), UserError> {
-        // In this order: a session that is over leaves no receipt open.
+        // In this order: a session that has ended leaves no receipt open.
         let session = self.client.get_session(&self.session.id).await;
         let receipt = self.client.get_receipt(&self.receipt.id).await;
         match (receipt, session) {
@@ -31,13 +31,13 @@ impl Waiting<'_> {
                 self.session = session;
                 Ok(())
             }
-            // The stream tells about a daemon that is away, and waits for it.
-            (Err(error), _) | (_, Err(error)) if error.kind() == Kind::Unavailable => Ok(()),
+            // The stream reports an absent daemon and waits for it.
+            (Err(error), _) | (_, Err(error)) if error.kind() == ErrorKind::Unavailable => Ok(()),
             (Err(error), _) | (_, Err(error)) => Err(error.into()),
         }
     }
 
-    /// Looks after every event until `reached`; false when time ran out.
+    /// Looks after every event until `reached`; false when the time is over.
     pub(super) async fn until(
         &mut self,
         deadline: Option<Instant>,
@@ -72,7 +72,15 @@ pub(super) fn is_over(session: &Session) -> bool {
     matches!(session.phase.as_str(), "ended" | "archived")
 }
 
-/// Whether what is known of the message is no failure.
+/// Whether it is certain that the agent did not get it.
+fn was_not_given(receipt: &Receipt) -> bool {
+    matches!(
+        receipt.doubt.as_deref(),
+        Some("question_gone" | "refused" | "no_such_answer" | "run_ended_unanswered")
+    )
+}
+
+/// An error if the message is known to have failed.
 pub(super) fn delivered(waiting: &Waiting<'_>) -> Result<(), UserError> {
     let (receipt, session) = (&waiting.receipt, &waiting.session);
     let what = if receipt.purpose == "answer" {
@@ -81,7 +89,10 @@ pub(super) fn delivered(waiting: &Waiting<'_>) -> Result<(), UserError> {
         "message"
     };
     if receipt.state == "unknown" {
-        let error = UserError::failed(format!("what became of the {what} cannot be known"));
+        let error = UserError::failed(match was_not_given(receipt) {
+            true => format!("the {what} was not given to the agent"),
+            false => format!("nothing proves what happened to the {what}"),
+        });
         let error = match &receipt.note {
             Some(note) => error.cause(note),
             None => error,
@@ -92,19 +103,19 @@ pub(super) fn delivered(waiting: &Waiting<'_>) -> Result<(), UserError> {
     }
     if is_over(session) && !is_submitted(receipt) {
         let error = UserError::new(
-            Kind::Conflict,
+            ErrorKind::Conflict,
             format!(
                 "session {} ended as {} before the {what} was delivered",
                 session.id, session.status
             ),
         )
         .detail("receipt", receipt.id.as_str());
-        // A question goes with the run that asked it.
+        // A question ends with the run that asked it.
         if what == "answer" {
             return Err(error);
         }
         return Err(error.hint(format!(
-            "`skein restore {}` brings it back, and the message with it",
+            "`skein restore {}` brings it back and delivers the message",
             session.id
         )));
     }

@@ -1,70 +1,78 @@
-//! `skein demo`
+//! `skein demo`: real commands in a throwaway home.
 
-mod ground;
 mod stage;
 mod story;
-mod sweep;
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
-use skein_client::{Client, Identity, Key};
+use skein_client::{Client, ErrorKind, IdempotencyKey};
 use skein_wire::Session;
+use tokio::time::{Instant, sleep};
 
 use crate::context::{Context, Running};
 use crate::error::UserError;
 use crate::output::{BOLD, DIM, GREEN, Paint};
-use crate::start::{self, Wanted};
+use crate::signals::EndSignals;
+use crate::start::{self, StartOptions};
 use crate::text;
-use crate::wishes::Wishes;
 use stage::{Stage, Step};
 use story::Shown;
 
-/// See it work: a fleet of five agents, one killed and restored, one crashing
+/// Watch a fleet of five agents at work: one is killed and restored, one crashes
 ///
-/// One finishes, one asks, one changes hands, one is killed and goes on, one crashes and is explained; in a
-/// throwaway repository and home with a daemon of its own. The agents are built in and follow a script: no
-/// keys, no network. Nothing of yours is touched, and nothing is left behind.
+/// One finishes, one asks, one changes owner, one is killed and continues, one crashes and is explained. The demo runs
+/// in a throwaway repository and home, with its own daemon. The agents are built in and follow a script: no keys, no
+/// network. It touches nothing of yours and leaves nothing behind.
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
-    /// Without pauses
+    /// Do not pause between steps
     #[arg(long)]
     fast: bool,
 }
 
+/// How long the demo waits for its agents to end.
+const PATIENCE: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_millis(50);
+
 pub(crate) async fn run(context: &Context, args: DemoArgs) -> Result<(), UserError> {
-    let mut wishes = Wishes::new();
+    let mut signals = EndSignals::new();
     let folder = tempfile::Builder::new()
         .prefix("skein-demo-")
         .tempdir_in(&context.environment.temp)
         .map_err(|error| {
             UserError::unavailable("cannot make a folder for the demo").caused_by(&error)
         })?;
-    let inner = throwaway(context, folder.path())?;
-    ground::lay(
-        &folder.path().join("project"),
-        context.environment.path.as_deref(),
-    )?;
-    // Not to be interrupted: a daemon that is about to take its place could not be stopped yet.
-    let opener = inner.new_client();
-    let result = match start::start(&inner, &opener, &Wanted::default()).await {
-        Ok(_) => tokio::select! {
-            result = play(context, &inner, &opener, args.fast) => result,
-            () = wishes.gone() => Err(UserError::failed("the demo was interrupted")),
+    let ann = throwaway(context, folder.path(), story::ANN)?;
+    let bob = throwaway(context, folder.path(), story::BOB)?;
+    make_repository(&folder.path().join("demo"), context)?;
+    // Not interruptible: a daemon that is still starting cannot be stopped.
+    let result = match start::start(&ann, &ann.new_client(), &StartOptions::default()).await {
+        Ok(()) => tokio::select! {
+            result = play(context, &ann, &bob, args.fast) => result,
+            () = signals.received() => Err(UserError::failed("the demo was interrupted")),
         },
         Err(error) => Err(error),
     };
-    let stopped = clean(&inner).await;
+    let cleaned = clean_up(&ann).await;
     let removed = folder.close().map_err(|error| {
         UserError::failed("cannot remove the folder of the demo").caused_by(&error)
     });
-    let played = result?;
-    stopped.and(removed)?;
-    tell(context, &played)
+    let report = result?;
+    cleaned.and(removed)?;
+    context.out.show(&report, |paint| summary(&report, paint))?;
+    match report.ok {
+        true => Ok(()),
+        false => Err(UserError::failed("the demo's chain of events is broken")),
+    }
 }
 
-/// What is told in the end, when everything is gone.
+/// What the demo prints at its end.
 #[derive(Debug, Serialize)]
-struct Played {
+struct Report {
     ok: bool,
     shown: Vec<Shown>,
     steps: Vec<Step>,
@@ -73,62 +81,43 @@ struct Played {
     verified: bool,
 }
 
-/// A context like the caller's, but with everything of its own.
-fn throwaway(context: &Context, folder: &std::path::Path) -> Result<Context, UserError> {
+/// A context for commands that print nothing, in the demo's own home.
+fn throwaway(context: &Context, folder: &Path, actor: &str) -> Result<Context, UserError> {
     let mut environment = context.environment.clone();
     environment.skein_home = Some(folder.join("home"));
     environment.xdg_config_home = Some(folder.join("config"));
     environment.tenant = None;
-    environment.actor = Some(story::ANN.into());
+    environment.actor = Some(actor.into());
     environment.url = None;
     environment.token = None;
-    Context::new(
-        environment,
-        context.out.clone(),
-        &crate::cli::Global::default(),
-    )
+    let silent = context.out.clone().silent();
+    Context::new(environment, silent, &crate::cli::Global::default())
 }
 
 async fn play(
     context: &Context,
-    inner: &Context,
-    ann: &Client,
+    ann: &Context,
+    bob: &Context,
     fast: bool,
-) -> Result<Played, UserError> {
-    let mut stage = Stage::open(&context.out, ann, fast).await?;
-    let bob = Client::new(
-        ann.endpoint().clone(),
-        Identity {
-            tenant: "default".to_owned(),
-            actor: story::BOB.to_owned(),
-        },
-    );
-    let project = inner.home.root().with_file_name("project");
-    let shown = story::tell(&mut stage, &bob, &project.to_string_lossy()).await?;
-    stage.curtain().await?;
-    let report = ann.verify_events().await?;
-    Ok(Played {
-        ok: report.ok,
+) -> Result<Report, UserError> {
+    let client = ann.client().await?;
+    let mut stage = Stage::open(&context.out, ann, bob, fast).await?;
+    let shown = stage.play().await?;
+    stage.finish().await?;
+    let verified = client.verify_events().await?;
+    Ok(Report {
+        ok: verified.ok,
         shown,
-        sessions: stage.sessions().await?,
+        sessions: stage::sessions(client).await?,
         steps: stage.into_steps(),
-        events: report.events,
-        verified: report.ok,
+        events: verified.events,
+        verified: verified.ok,
     })
 }
 
-fn tell(context: &Context, played: &Played) -> Result<(), UserError> {
-    context.out.show(played, |paint| summary(played, paint))?;
-    if played.ok {
-        Ok(())
-    } else {
-        Err(UserError::failed("the demo's chain of events is broken"))
-    }
-}
-
-fn summary(played: &Played, paint: Paint) -> String {
+fn summary(report: &Report, paint: Paint) -> String {
     let mut out = format!("\n{}\n", paint.apply(BOLD, "What you saw"));
-    for shown in &played.shown {
+    for shown in &report.shown {
         out.push_str(&format!(
             "  {}  {:<13}  {}\n",
             paint.apply(BOLD, &shown.session),
@@ -137,11 +126,11 @@ fn summary(played: &Played, paint: Paint) -> String {
         ));
     }
     out.push_str(&format!(
-        "{} {} events, every one as it was written; of the demo itself nothing is left.\n",
+        "{} {} events, all unchanged. The demo has removed everything it made.\n",
         paint.apply(GREEN.bold(), "Done:"),
-        text::number(played.events),
+        text::number(report.events),
     ));
-    out.push_str("Next, in a repository of yours:\n");
+    out.push_str("Next, in your repository:\n");
     for command in [
         "skein init",
         "skein spawn --agent scripted \"ask Shall I go on? | yes | no\"",
@@ -152,17 +141,86 @@ fn summary(played: &Played, paint: Paint) -> String {
     out
 }
 
-/// Ends what still runs, stops the demo's daemon, if it ever ran, and removes what lies outside of its folder.
-async fn clean(inner: &Context) -> Result<(), UserError> {
-    if let Ok(Running::Here(client)) = inner.running().await {
-        let swept = sweep::sweep(client, &inner.home).await;
-        client.stop_daemon(&Key::random()).await?;
-        super::daemon::released(&inner.home, None).await?;
-        swept?;
+/// One commit, and settings that hold for the agents' commits too: no signing key, no hooks.
+const REPOSITORY: &str =
+    "git init --quiet --template= --initial-branch=main && git config user.name demo &&
+    git config user.email demo@localhost && git config commit.gpgSign false &&
+    git config core.hooksPath /dev/null && git commit --quiet --allow-empty --message=begin";
+
+/// Makes a repository. git sees nothing of the caller but PATH.
+fn make_repository(folder: &Path, context: &Context) -> Result<(), UserError> {
+    let failed = UserError::unavailable("cannot make a repository for the demo");
+    let made = std::fs::create_dir(folder).and_then(|()| {
+        Command::new("sh")
+            .args(["-c", REPOSITORY])
+            .env_clear()
+            .env("PATH", context.environment.path.clone().unwrap_or_default())
+            .env("HOME", folder)
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .current_dir(folder)
+            .stdin(Stdio::null())
+            .output()
+    });
+    match made {
+        Ok(ran) if ran.status.success() => Ok(()),
+        Ok(ran) => Err(failed
+            .cause(String::from_utf8_lossy(&ran.stderr).trim())
+            .hint("the demo needs `git` in PATH")),
+        Err(error) => Err(failed.caused_by(&error)),
     }
-    let socket = inner.home.socket_folder();
-    if socket != inner.home.root() {
+}
+
+/// Ends every agent, stops the demo's daemon if it runs, and removes what is outside of the demo's folder.
+async fn clean_up(context: &Context) -> Result<(), UserError> {
+    if let Ok(Running::Here(client)) = context.running().await {
+        let ended = end_agents(client, &context.home.root().join("runs")).await;
+        client.stop_daemon(&IdempotencyKey::random()).await?;
+        super::daemon::released(&context.home, None).await?;
+        ended?;
+    }
+    let socket = context.home.socket_folder();
+    if socket != context.home.root() {
         let _ = std::fs::remove_dir(socket);
     }
     Ok(())
+}
+
+/// Kills every session, and waits until no holder is left: each run has a folder until it is over.
+async fn end_agents(client: &Client, runs: &Path) -> Result<(), UserError> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let sessions = stage::sessions(client).await?;
+        let is_over = |s: &Session| s.saga.is_none() && s.phase == "ended";
+        if sessions.iter().all(is_over) && files_at_depth(runs, 3) == 0 {
+            return Ok(());
+        }
+        if Instant::now() >= deadline {
+            return Err(UserError::failed("cannot end the agents of the demo"));
+        }
+        for session in sessions.iter().filter(|s| !is_over(s)) {
+            let body = skein_wire::Kill {
+                reason: Some("the demo is over".to_owned()),
+                tree: false,
+                discard: true,
+            };
+            let key = IdempotencyKey::random();
+            match client.kill(&session.id, &body, &key).await {
+                // It is being made, handed over or killed; the next round tries again.
+                Err(error) if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Refused) => {}
+                other => drop(other?),
+            }
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+/// How many entries there are this many levels down: tenant, session, run.
+fn files_at_depth(folder: &Path, depth: usize) -> usize {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    match depth {
+        1 => entries.count(),
+        _ => entries
+            .map(|entry| files_at_depth(&entry.path(), depth - 1))
+            .sum(),
+    }
 }

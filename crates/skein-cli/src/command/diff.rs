@@ -8,13 +8,13 @@ use crate::error::UserError;
 use crate::output::{BOLD, CYAN, GREEN, Paint, RED};
 use crate::text;
 
-/// Print what a session changed, files that are not committed included
+/// Print what a session changed, uncommitted files included
 #[derive(Debug, Args)]
 pub(crate) struct DiffArgs {
     /// Session id
     #[arg(value_parser = reference)]
     session: String,
-    /// Only which files, and how much
+    /// Print only the names of files and the number of changed lines
     #[arg(long)]
     stat: bool,
 }
@@ -23,11 +23,11 @@ pub(crate) async fn run(context: &Context, args: DiffArgs) -> Result<(), UserErr
     let client = context.client().await?;
     let diff = client.diff(&args.session, args.stat).await?;
     if diff.diff.trim().is_empty() {
-        context.out.note("nothing was changed");
+        context.out.note("no changes");
     }
     let terminal = context.out.is_terminal();
     context.out.show(&diff, |paint| {
-        // Files may hold what a terminal acts on; a patch for a program must stay as it is.
+        // A file may contain escape sequences, which must not reach a terminal; a program needs the patch unchanged.
         match terminal {
             true => diff.diff.lines().map(|line| shown(line, paint)).collect(),
             false => diff.diff.clone(),

@@ -4,16 +4,17 @@ mod check;
 
 use clap::Args;
 use serde::Serialize;
-use skein_client::Kind;
+use skein_client::ErrorKind;
 
 use crate::context::Context;
 use crate::error::UserError;
 use crate::output::{DIM, GREEN, Paint, RED, YELLOW};
 use crate::text;
 
-/// Look for what may be wrong, and say how to mend it
+/// Check the machine, the home and the daemon, and say how to fix what is wrong
 ///
-/// Works with and without a daemon, changes nothing and starts nothing. Exit code 1 when there is a problem.
+/// Works with and without a daemon, starts none, and changes nothing. It runs git, tmux and the agents' programs to get
+/// their versions. Exits with 1 if there is a problem.
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {}
 
@@ -25,13 +26,13 @@ enum State {
     Problem,
 }
 
-/// What one check found.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Finding {
     check: &'static str,
     state: State,
     message: String,
-    /// What to do about it.
+    /// How to fix it.
     fix: Option<String>,
 }
 
@@ -99,7 +100,7 @@ pub(crate) async fn run(context: &Context, _args: DoctorArgs) -> Result<(), User
     match problems {
         0 => Ok(()),
         n => Err(UserError::new(
-            Kind::Failed,
+            ErrorKind::Failed,
             format!("{} found", text::count(n, "problem")),
         )),
     }

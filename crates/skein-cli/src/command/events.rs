@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 
 use clap::{Args, Subcommand};
-use skein_client::{Events, Kind};
+use skein_client::{ErrorKind, Events};
 use skein_wire::{Event, List, SealEvents};
 
 use crate::cli::{KeyArgs, reference};
@@ -13,10 +13,10 @@ use crate::error::UserError;
 use crate::text;
 use crate::view::{self, Time};
 
-/// Events fetched at a time when all are wanted.
+/// Page size when all events are wanted.
 const PART: u32 = 500;
 
-/// Events: what happened, numbered without gaps
+/// Events: every change, numbered without gaps
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct EventsArgs {
@@ -28,7 +28,7 @@ pub(crate) struct EventsArgs {
 
 #[derive(Debug, Args)]
 struct ListArgs {
-    /// Go on with new events as they happen; with `--json` one object per line
+    /// Follow new events; with `--json` one object per line
     #[arg(short, long)]
     follow: bool,
     /// Only events after this number [default: all; with `-f`: new ones]
@@ -37,10 +37,10 @@ struct ListArgs {
     /// Only this session's
     #[arg(long, value_name = "S", value_parser = reference)]
     session: Option<String>,
-    /// Show at most so many
+    /// Show at most this many
     #[arg(long, value_name = "N")]
     limit: Option<u32>,
-    /// Only the newest so many; with `-f`: these first
+    /// Only the newest N; with `-f`: these first
     #[arg(long, value_name = "N", conflicts_with = "limit")]
     last: Option<usize>,
 }
@@ -49,12 +49,12 @@ struct ListArgs {
 enum EventsCommand {
     /// Check that no event was changed, removed or reordered
     Verify,
-    /// Seal old events, so that they can be dropped without breaking the chain
+    /// Pack old events into seals, so that they can be dropped without breaking the chain
     Seal {
-        /// Newest events to leave as they are
+        /// How many of the newest events stay unsealed
         #[arg(long, value_name = "N")]
         keep: u64,
-        /// Also forget the sealed events' bodies
+        /// Also drop the bodies of sealed events
         #[arg(long)]
         drop: bool,
         #[command(flatten)]
@@ -96,17 +96,17 @@ async fn page(context: &Context, args: ListArgs) -> Result<(), UserError> {
     }
     lines(context, Time::Ago, &list.data)?;
     if list.data.is_empty() {
-        context.out.note("no such events");
+        context.out.note("no events");
     }
     if let Some(next) = list.next {
         context
             .out
-            .note(&format!("there are more; `--since {next}` goes on"));
+            .note(&format!("more events follow: `--since {next}`"));
     }
     Ok(())
 }
 
-/// Everything, part by part, written as it comes: a long history never has to fit in memory.
+/// Prints all events page by page: a long history need not fit in memory.
 async fn all(context: &Context, args: ListArgs) -> Result<(), UserError> {
     let client = context.client().await?;
     let mut which = Events {
@@ -132,14 +132,14 @@ async fn all(context: &Context, args: ListArgs) -> Result<(), UserError> {
     match (context.out.is_json(), shown) {
         (true, _) => context.out.raw("],\"next\":null}\n"),
         (false, 0) => {
-            context.out.note("no such events");
+            context.out.note("no events");
             Ok(())
         }
         (false, _) => Ok(()),
     }
 }
 
-/// A piece of `{"data": […` that goes on where `shown` events were written before.
+/// The part of `{"data": […` that follows `shown` events.
 fn json_part(context: &Context, events: &[Event], shown: usize) -> Result<(), UserError> {
     let mut out = String::new();
     if shown == 0 {
@@ -156,7 +156,7 @@ fn json_part(context: &Context, events: &[Event], shown: usize) -> Result<(), Us
     context.out.raw(&out)
 }
 
-/// The newest events. Numbers have no gaps, but the last one is known only to who has paged to it.
+/// The newest events. Numbers have no gaps, but the last number is known only after paging to it.
 async fn last(context: &Context, mut args: ListArgs) -> Result<(), UserError> {
     let most = args.last.unwrap_or(0);
     let client = context.client().await?;
@@ -195,7 +195,7 @@ async fn last(context: &Context, mut args: ListArgs) -> Result<(), UserError> {
         return follow(context, args).await;
     }
     if events.is_empty() {
-        context.out.note("no such events");
+        context.out.note("no events");
     }
     Ok(())
 }
@@ -205,7 +205,7 @@ async fn follow(context: &Context, args: ListArgs) -> Result<(), UserError> {
     let lost = Cell::new(false);
     let mut stream = client
         .follow_events(args.since, args.session.as_deref())
-        .on_change(|link| super::wait::told(context, link, &lost));
+        .on_change(|state| super::wait::report_connection(context, state, &lost));
     stream.open().await?;
     let mut left = args.limit;
     while left != Some(0) {
@@ -242,10 +242,13 @@ async fn verify(context: &Context) -> Result<(), UserError> {
         }
         let dropped = match report.dropped {
             0 => String::new(),
-            n => format!(", {} more known by their seals", text::number(n)),
+            n => format!(
+                ", and {} dropped ones that are covered by seals",
+                text::number(n)
+            ),
         };
         format!(
-            "{} events are as they were written{dropped}",
+            "{} events, all unchanged{dropped}",
             text::number(report.events)
         )
     })?;
@@ -256,13 +259,13 @@ async fn verify(context: &Context) -> Result<(), UserError> {
         .broken_at
         .map_or_else(String::new, |seq| format!(" at event {seq}"));
     let mut error = UserError::new(
-        Kind::Failed,
-        format!("the chain of events is broken{place}"),
+        ErrorKind::Failed,
+        format!("the event chain is broken{place}"),
     );
     if let Some(why) = &report.why {
         error = error.cause(why);
     }
     Err(error
-        .hint("what comes before that event can be trusted; compare the rest with a backup")
+        .hint("events before that one are intact; compare the rest with a backup")
         .detail("broken_at", report.broken_at))
 }

@@ -10,10 +10,10 @@ use crate::error::UserError;
 use crate::text;
 use crate::view;
 
-/// Make a session that goes on from a point of another's transcript
+/// Make a session that continues from a point of another's transcript
 ///
-/// The fork shares what was said up to that point, at no cost whatever its length; what is said later in one
-/// is not seen by the other. It has no agent and no workspace, and is nobody's child.
+/// The fork shares the messages up to that point, at the same cost at any length. Neither session sees later messages
+/// of the other. The fork has no agent, no workspace and no parent.
 #[derive(Debug, Args)]
 pub(crate) struct ForkArgs {
     /// Session id
@@ -28,10 +28,10 @@ pub(crate) struct ForkArgs {
     /// Who owns it [default: you]
     #[arg(long, value_name = "ACTOR")]
     owner: Option<String>,
-    /// What it is to do [default: the task of the session]
+    /// The task [default: the task of the session]
     #[arg(long, value_name = "TEXT")]
     task: Option<String>,
-    /// Which agent goes on; workspaces and agents of forks are to come
+    /// Which agent continues; only `none` for now
     #[arg(long, value_name = "NAME", value_parser = ["none"], default_value = "none", hide = true)]
     agent: String,
     #[arg(long, value_name = "KIND", value_parser = ["none"], default_value = "none", hide = true)]

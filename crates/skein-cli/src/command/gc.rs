@@ -13,22 +13,22 @@ use crate::error::UserError;
 use crate::settle::Watch;
 use crate::view;
 
-/// Clear up after ended sessions: workspaces, logs, files of agents, old backups, stray processes
+/// Remove what ended sessions left: workspaces, logs, files of agents, old backups, stray processes
 ///
-/// Only what Skein made is touched, and work that is nowhere else is kept under a git ref first. Whatever a
-/// restore needs stays until its session is archived. Old backups are named; dropping them takes `--discard`.
+/// Removes only what Skein made, and saves uncommitted work under a git ref first. What a restore needs stays until its
+/// session is archived. Lists old backups; `--discard` drops them.
 #[derive(Debug, Args)]
 pub(crate) struct GcArgs {
-    /// Only tell what would be done
+    /// Only show what would be removed
     #[arg(long)]
     dry_run: bool,
-    /// Only sessions that ended at least so long ago
+    /// Only sessions that ended at least this long ago
     #[arg(long, value_name = "D", default_value = "1d")]
     older_than: Seconds,
-    /// Which backups are old
+    /// Backups of this age are old
     #[arg(long, value_name = "D", default_value = "30d")]
     backups_older_than: Seconds,
-    /// Drop old backups and the work in them for good; asks first
+    /// Drop old backups and the work in them; asks first
     #[arg(long)]
     discard: bool,
     /// With `--discard`: do not ask
@@ -47,7 +47,7 @@ pub(crate) async fn run(context: &Context, args: GcArgs) -> Result<(), UserError
     };
     if args.discard && !args.yes && !args.dry_run {
         let question = format!(
-            "drop backups older than {} and the work in them for good?",
+            "drop backups older than {} and the work in them?",
             args.backups_older_than
         );
         confirm(context, &question)?;
@@ -72,17 +72,15 @@ pub(crate) async fn run(context: &Context, args: GcArgs) -> Result<(), UserError
         &report,
         report.data.len(),
         || view::gc(&report.data),
-        "there is nothing to clear up",
+        "nothing to remove",
     )?;
     if report.dry_run && !report.data.is_empty() {
-        context
-            .out
-            .note("nothing was done; without `--dry-run` it is");
+        context.out.note("dry run: nothing was removed");
     }
     Ok(())
 }
 
-/// What was under way when the report was made is told as it came out.
+/// Updates the report with how a removal ended that was still running.
 fn correct(items: &mut [GcItem], session: &Session) {
     let of_it = |item: &&mut GcItem| item.what == "workspace" && item.id == session.id;
     let Some(item) = items.iter_mut().find(of_it) else {

@@ -12,26 +12,27 @@ use crate::cli::reference;
 use crate::context::{Context, utf8};
 use crate::error::UserError;
 
-/// In all, reading included: an agent waits for its hooks.
+/// In total, reading included: the agent waits for its hooks.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Longest payload that is passed on.
+/// Longest payload.
 const LONGEST: u64 = 1 << 20;
 
-/// Tell the daemon what an agent's own hook says; called by agents
+/// Report an agent's hook event to the daemon; called by agents
 ///
-/// Reads the hook's payload from stdin. Session, run and credential are taken from the environment that Skein
-/// gives its agents; the daemon refuses a hook without the credential of that run. It never fails and takes at most 2 s, so that no agent is held up.
+/// Reads the hook's payload from stdin. Session, run and credential come from the environment that Skein gives its
+/// agents; the daemon refuses a hook without the credential of that run. It never fails and takes at most 2 s, so that
+/// it does not delay the agent.
 #[derive(Debug, Args)]
 pub(crate) struct HookArgs {
-    /// What happened, in the agent's words
+    /// The event
     event: String,
-    /// Speak for this session instead of $SKEIN_SESSION
+    /// Report for this session instead of $SKEIN_SESSION
     #[arg(long, value_name = "S", value_parser = reference)]
     session: Option<String>,
-    /// Speak for this run instead of $SKEIN_RUN
+    /// Report for this run instead of $SKEIN_RUN
     #[arg(long, value_name = "N")]
     run: Option<u64>,
-    /// Fail when the daemon could not be told
+    /// Fail if the event cannot be reported
     #[arg(long)]
     strict: bool,
 }
@@ -42,8 +43,11 @@ pub(crate) async fn run(context: &Context, args: HookArgs) -> Result<(), UserErr
         .await
         .unwrap_or_else(|_| {
             Err(UserError::new(
-                skein_client::Kind::TimedOut,
-                format!("the daemon was not told within {} s", PATIENCE.as_secs()),
+                skein_client::ErrorKind::TimedOut,
+                format!(
+                    "the daemon did not take the event within {} s",
+                    PATIENCE.as_secs()
+                ),
             ))
         });
     match told {
@@ -69,10 +73,10 @@ async fn tell(context: &Context, args: HookArgs) -> Result<(), UserError> {
         None => utf8("SKEIN_RUN", context.environment.run.as_deref())?
             .ok_or_else(|| missing("SKEIN_RUN"))?
             .parse()
-            .map_err(|_| UserError::misuse("SKEIN_RUN is no number"))?,
+            .map_err(|_| UserError::misuse("SKEIN_RUN is not a number"))?,
     };
     let payload = payload().await?;
-    // A daemon that is away is not started for this: what it starts with, it looks at itself.
+    // An absent daemon is not started for a hook: at its start it looks at the agent itself.
     let client = context.new_client().with_deadlines(PATIENCE, PATIENCE);
     let body = Hook {
         run,
@@ -80,7 +84,7 @@ async fn tell(context: &Context, args: HookArgs) -> Result<(), UserError> {
         payload,
     };
     let taken = client.hook(session, &body).await?;
-    // Agents read what their hooks print, so nothing is printed unless somebody asks.
+    // Agents read what their hooks print, so print nothing unless asked to.
     if context.out.is_json() {
         context.out.document(&taken)?;
     }
@@ -89,10 +93,10 @@ async fn tell(context: &Context, args: HookArgs) -> Result<(), UserError> {
 
 fn missing(name: &str) -> UserError {
     UserError::misuse(format!("{name} is not set"))
-        .hint("agents that Skein starts have it; `--session` and `--run` name another")
+        .hint("Skein sets it for its agents; elsewhere use `--session` and `--run`")
 }
 
-/// Read on a thread of its own, which nobody waits for: who started us may never close the pipe.
+/// Reads on a thread that is never joined: the agent may keep the pipe open.
 async fn payload() -> Result<String, UserError> {
     let (send, receive) = oneshot::channel();
     std::thread::spawn(move || {
@@ -102,8 +106,8 @@ async fn payload() -> Result<String, UserError> {
     });
     let bytes = receive
         .await
-        .map_err(|_| UserError::failed("stdin could not be read"))?
-        .map_err(|error| UserError::failed("stdin could not be read").caused_by(&error))?;
+        .map_err(|_| UserError::failed("cannot read stdin"))?
+        .map_err(|error| UserError::failed("cannot read stdin").caused_by(&error))?;
     if bytes.len() as u64 > LONGEST {
         return Err(UserError::misuse("the payload is longer than 1 MiB"));
     }

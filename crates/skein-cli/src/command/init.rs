@@ -6,7 +6,7 @@ use std::path::Path;
 use clap::Args;
 use serde::Serialize;
 use skein_agent::Registry;
-use skein_client::Kind;
+use skein_client::ErrorKind;
 use skein_wire::{AddProject, Project};
 
 use super::adopt::git;
@@ -17,13 +17,13 @@ use crate::settings::{PROJECT_FILE, Settings};
 use crate::text;
 use crate::view;
 
-/// Make a project of the repository we are in, and tell what was found
+/// Make a project of the current repository, and show what was found
 ///
-/// Looks for the repository, its default branch and the agents that are installed. Writes nothing into the
-/// repository unless `--write` asks for a `skein.toml`, and never overwrites one.
+/// Finds the repository, its default branch and the installed agents. Writes nothing into the repository unless
+/// `--write` asks for a `skein.toml`, and never overwrites one.
 #[derive(Debug, Args)]
 pub(crate) struct InitArgs {
-    /// Write a `skein.toml` with what was found, every line explained
+    /// Write a `skein.toml` in which every line is explained
     #[arg(long)]
     write: bool,
     #[command(flatten)]
@@ -38,7 +38,7 @@ struct Report {
     repository: bool,
     default_branch: Option<String>,
     agents: Vec<String>,
-    /// The settings file, if it is there now.
+    /// The settings file, if it exists.
     settings: Option<String>,
     wrote: bool,
 }
@@ -50,14 +50,14 @@ pub(crate) async fn run(context: &Context, args: InitArgs) -> Result<(), UserErr
         && git(&here, &["rev-parse", "--is-bare-repository"]).as_deref() == Some("true")
     {
         return Err(UserError::misuse(format!("`{here}` is a bare repository"))
-            .hint("agents start from a checkout: `git clone` one, and `skein init` there"));
+            .hint("run `skein init` in a checkout: `git clone` one"));
     }
     let folder = top.clone().unwrap_or(here);
     let branch = top.as_deref().and_then(default_branch);
     let agents = installed(context);
     let file = Path::new(&folder).join(PROJECT_FILE);
     if args.write {
-        // Refused before anything is made.
+        // Fails before the project is added.
         write(&file, &template(branch.as_deref(), &agents))?;
     }
     let (project, added) = project(context, &folder, &args).await?;
@@ -81,10 +81,10 @@ pub(crate) async fn run(context: &Context, args: InitArgs) -> Result<(), UserErr
                 format!("sessions start from branch {}\n", text::line(branch))
             }
             (None, true) => {
-                "the repository has no commit yet; agents need one to start from\n".to_owned()
+                "the repository has no commit; agents need one to start from\n".to_owned()
             }
             (None, false) => {
-                "this is no git repository; agents work in the folder itself\n".to_owned()
+                "this is not a git repository; agents work in the folder itself\n".to_owned()
             }
         });
         out.push_str(&found(&report.agents));
@@ -101,12 +101,12 @@ pub(crate) async fn run(context: &Context, args: InitArgs) -> Result<(), UserErr
     Ok(())
 }
 
-/// Which agents are here, and how each is started.
+/// The installed agents, and how to start one.
 fn found(agents: &[String]) -> String {
     let built_in = "`--agent scripted` is built in, to try things out";
     match agents {
         [] => format!(
-            "no agent was found in PATH (`skein agent ls` tells how to install one); `--command CMD` starts any \
+            "no agent found in PATH (`skein agent ls` shows how to install one); `--command CMD` starts any \
              program, {built_in}\n"
         ),
         [first, ..] => format!(
@@ -116,7 +116,7 @@ fn found(agents: &[String]) -> String {
     }
 }
 
-/// The project of exactly this folder; made where there is none.
+/// The project of exactly this folder, and whether it is new.
 async fn project(
     context: &Context,
     folder: &str,
@@ -150,7 +150,7 @@ async fn project(
     Ok((client.add_project(&body, &key).await?, true))
 }
 
-/// What the remote calls its default, else the branch that is checked out.
+/// The remote's default branch, else the current branch.
 fn default_branch(folder: &str) -> Option<String> {
     let remote = git(
         folder,
@@ -168,7 +168,7 @@ fn default_branch(folder: &str) -> Option<String> {
         .filter(|_| git(folder, &["rev-parse", "--verify", "--quiet", "HEAD"]).is_some())
 }
 
-/// The most usual first; the hint names the first that is there.
+/// Most popular first; the hint names the first installed one.
 const USUAL: [&str; 5] = ["claude-code", "codex", "gemini", "opencode", "aider"];
 
 /// The agents whose programs are in PATH.
@@ -187,7 +187,7 @@ fn installed(context: &Context) -> Vec<String> {
     found
 }
 
-/// Makes the file, but never in place of another.
+/// Creates the file; never overwrites one.
 fn write(file: &Path, content: &str) -> Result<(), UserError> {
     let made = std::fs::OpenOptions::new()
         .write(true)
@@ -197,10 +197,10 @@ fn write(file: &Path, content: &str) -> Result<(), UserError> {
     match made {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Err(UserError::new(
-            Kind::Conflict,
-            format!("`{}` exists already and is not overwritten", file.display()),
+            ErrorKind::Conflict,
+            format!("`{}` already exists", file.display()),
         )
-        .hint("`skein config show` shows what it says")),
+        .hint("edit it; `skein config show` shows its values")),
         Err(error) => {
             Err(UserError::failed(format!("cannot write `{}`", file.display())).caused_by(&error))
         }
@@ -209,13 +209,13 @@ fn write(file: &Path, content: &str) -> Result<(), UserError> {
 
 fn template(branch: Option<&str>, agents: &[String]) -> String {
     let found = match agents {
-        [] => "none was found in PATH".to_owned(),
+        [] => "none found in PATH".to_owned(),
         agents => format!("found in PATH: {}", agents.join(", ")),
     };
     let base = branch.unwrap_or("main");
     format!(
-        r#"# Settings of this project for Skein. Every line is optional. What is commented out is the default, or an
-# example where there is none (copy, symlink, setup, concurrency, model, pass and the tables).
+        r#"# Settings of this project for Skein. Every line is optional. Commented lines show the defaults, or examples
+# (copy, symlink, setup, concurrency, model, pass and the tables).
 
 # The agent of a session that names none; {found}. Any program can be made one, see [agents.NAME].
 # agent = "none"
@@ -226,31 +226,31 @@ fn template(branch: Option<&str>, agents: &[String]) -> String {
 # What new branches start from.
 # base = "{base}"
 
-# What holds an agent's process: "pty" or "tmux".
+# "pty", or "tmux" to show agents in tmux windows too.
 # runtime = "pty"
 
-# Files git ignores that a new workspace gets, copied or linked.
+# Git-ignored files that a new workspace gets, copied or linked.
 # copy = [".env"]
 # symlink = ["node_modules"]
 
-# Commands that set a new workspace up, and how long they may take together.
+# Commands that prepare a new workspace, and how long they may take together.
 # setup = ["npm ci"]
 # setup_timeout = "10m"
 
-# Agents at once in this project; the rest queues.
+# How many agents run at once in this project; the rest wait in a queue.
 # concurrency = 4
 
 # Workspaces made ahead, so that a spawn does not wait for a checkout.
 # pool = 0
 
-# A working agent without output for so long is stuck.
+# A working agent without output for this long is stuck.
 # stall = "10m"
 
 # What agents may do without asking: "ask", "edits" or "full"; and their model.
 # permission = "ask"
 # model = "NAME"
 
-# Agents that a limit of their provider stopped are told to go on when it is over.
+# Tell agents to continue when a limit of their provider is over.
 # resume_after_limit = true
 
 # Variables of the daemon's environment that agents get.
@@ -281,7 +281,7 @@ mod tests {
         let file = temp.path().join(PROJECT_FILE);
         let text = template(Some("main"), &["claude-code".to_owned()]);
         write(&file, &text).unwrap();
-        assert_eq!(write(&file, "").unwrap_err().kind(), Kind::Conflict);
+        assert_eq!(write(&file, "").unwrap_err().kind(), ErrorKind::Conflict);
         assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
         let on: String = text
             .lines()

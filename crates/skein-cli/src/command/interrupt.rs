@@ -7,7 +7,7 @@ use crate::context::Context;
 use crate::error::UserError;
 use crate::view;
 
-/// Stop the turn an agent is at; the session goes on
+/// Stop the current turn of an agent; the session continues
 #[derive(Debug, Args)]
 pub(crate) struct InterruptArgs {
     /// Session id

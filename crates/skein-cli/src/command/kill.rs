@@ -13,8 +13,8 @@ use crate::view;
 
 /// End a session now; `skein restore` brings it back
 ///
-/// Its agent is stopped. Work that is not committed is kept under a git ref before the workspace goes, and the
-/// answer says which.
+/// Stops the agent. Removes a worktree or clone without uncommitted work; one with such work stays, and the work is
+/// also saved under a git ref, which the command prints. With `--discard` both are removed.
 #[derive(Debug, Args)]
 pub(crate) struct KillArgs {
     /// Session id
@@ -23,10 +23,10 @@ pub(crate) struct KillArgs {
     /// Why, for the record
     #[arg(long)]
     reason: Option<String>,
-    /// Its descendants too, deepest first; without this they go on
+    /// Also end all sessions below it, deepest first; without this they continue
     #[arg(long)]
     tree: bool,
-    /// Drop work that is not committed instead of keeping it; asks first
+    /// Drop uncommitted work instead of saving it; asks first
     #[arg(long)]
     discard: bool,
     /// Do not ask
@@ -40,10 +40,7 @@ pub(crate) async fn run(context: &Context, args: KillArgs) -> Result<(), UserErr
     if args.discard && !args.yes {
         confirm(
             context,
-            &format!(
-                "drop all work of session {} that is not committed?",
-                args.session
-            ),
+            &format!("drop the uncommitted work of session {}?", args.session),
         )?;
     }
     let body = Kill {
@@ -62,7 +59,7 @@ pub(crate) async fn run(context: &Context, args: KillArgs) -> Result<(), UserErr
     let begun = client.kill(&args.session, &body, &key).await?;
     let id = begun.id.clone();
     let mut under_way = match args.tree {
-        // What had ended already is not waited for, unless it is ending.
+        // Sessions that had ended already need no waiting, unless they are being ended.
         true => below(client.tree(&id).await?.root),
         false => vec![],
     };
@@ -82,43 +79,42 @@ pub(crate) async fn run(context: &Context, args: KillArgs) -> Result<(), UserErr
         .show(session, |paint| view::session_line(session, paint))?;
     for one in &killed {
         let known = before.iter().find(|s| s.id == one.id);
-        tell_work(context, known, one);
+        print_backup(context, known, one);
     }
-    tell_orphans(context, session).await
+    print_orphans(context, session).await
 }
 
-/// A session and all below it, the deepest first.
+/// A session and all sessions below it, deepest first.
 fn below(node: TreeNode) -> Vec<Session> {
     let mut all: Vec<Session> = node.children.into_iter().flat_map(below).collect();
     all.push(node.session);
     all
 }
 
-/// Asks before work is dropped for good.
+/// Asks before work is dropped.
 pub(crate) fn confirm(context: &Context, question: &str) -> Result<(), UserError> {
     match context.out.ask(question) {
         Some(true) => Ok(()),
         Some(false) => Err(UserError::new(
-            skein_client::Kind::Refused,
+            skein_client::ErrorKind::Refused,
             "nothing was done",
         )),
         None => Err(
-            UserError::misuse("`--discard` drops work for good and asks first")
-                .hint("`--yes` says yes where nobody can be asked"),
+            UserError::misuse("`--discard` drops work and needs a confirmation")
+                .hint("add `--yes` to confirm without a terminal"),
         ),
     }
 }
 
-/// Where the work is that this kill kept, and how it comes back.
-fn tell_work(context: &Context, before: Option<&Session>, session: &Session) {
+/// Prints where this kill saved uncommitted work, and how to get it back.
+fn print_backup(context: &Context, before: Option<&Session>, session: &Session) {
     let workspace = &session.workspace;
     let known = before.map_or(&[][..], |before| &before.workspace.backups);
     let kept = workspace.backups.last();
     if let Some(backup) = kept.filter(|backup| !known.contains(backup)) {
-        context.out.note(&format!(
-            "work that was not committed is kept in {}",
-            backup.name
-        ));
+        context
+            .out
+            .note(&format!("uncommitted work is saved in {}", backup.name));
         if let Some(command) = way_back(session, backup) {
             context.out.note(&format!("`{command}` brings it back"));
         }
@@ -134,7 +130,7 @@ fn tell_work(context: &Context, before: Option<&Session>, session: &Session) {
     }
 }
 
-/// The command that brings a backup's files back.
+/// The command that checks out a backup.
 pub(crate) fn way_back(session: &Session, backup: &skein_wire::Backup) -> Option<String> {
     let at: jiff::Timestamp = backup.at.parse().ok()?;
     let kept = skein_domain::Backup {
@@ -147,8 +143,8 @@ pub(crate) fn way_back(session: &Session, backup: &skein_wire::Backup) -> Option
     Some(skein_workspace::how_to_get_back(&id, &kept, &repo))
 }
 
-/// Live children go on without their parent; people are told, programs see them in `skein tree`.
-pub(crate) async fn tell_orphans(context: &Context, session: &Session) -> Result<(), UserError> {
+/// Live children continue without their parent. This note is for people; programs see them in `skein tree`.
+pub(crate) async fn print_orphans(context: &Context, session: &Session) -> Result<(), UserError> {
     if context.out.is_json() {
         return Ok(());
     }
@@ -162,14 +158,8 @@ pub(crate) async fn tell_orphans(context: &Context, session: &Session) -> Result
         .collect();
     if !live.is_empty() {
         context.out.note(&format!(
-            "{} on: {}; `skein kill --tree {}` ends {} and what is below",
-            match live.len() {
-                1 => "a live child goes".to_owned(),
-                n => format!("{n} live children go"),
-            },
+            "still live: {}; `skein kill --tree ID` ends one and all sessions below it",
             live.join(", "),
-            live[0],
-            if live.len() == 1 { "it" } else { "the first" },
         ));
     }
     Ok(())

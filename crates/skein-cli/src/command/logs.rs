@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
-use skein_client::{Client, Kind};
-use skein_runtime::log::{Filter, read_log};
+use skein_client::{Client, ErrorKind};
+use skein_runtime::log::{EscapeFilter, read_log};
 use skein_wire::Terminal;
 use tokio::time::{Instant, sleep};
 
@@ -15,9 +15,9 @@ use crate::context::Context;
 use crate::error::UserError;
 use crate::tail::Tail;
 
-/// How often a log that is followed is read on.
+/// How often a followed log is read.
 const PAUSE: Duration = Duration::from_millis(250);
-/// How often it is asked whether the run is over.
+/// How often to check whether the run is over.
 const ASK: Duration = Duration::from_secs(1);
 
 /// Print the history of a session's terminal
@@ -26,16 +26,16 @@ pub(crate) struct LogsArgs {
     /// Session id
     #[arg(value_parser = reference)]
     session: String,
-    /// Go on with new output until the run is over
+    /// Follow new output until the run is over
     #[arg(short, long)]
     follow: bool,
-    /// Only the last so many lines; with `-f`: these first
+    /// Only the last N lines; with `-f`: these first
     #[arg(short = 'n', long, value_name = "N")]
     lines: Option<usize>,
-    /// What the last set-up of its workspace printed, instead
+    /// Print the output of the last set-up of its workspace instead
     #[arg(long, conflicts_with_all = ["follow", "run"])]
     setup: bool,
-    /// Of an earlier run, by its number
+    /// The log of an earlier run
     #[arg(long, value_name = "N", conflicts_with = "follow")]
     run: Option<u64>,
 }
@@ -51,7 +51,7 @@ struct Document<'a> {
 pub(crate) async fn run(context: &Context, args: LogsArgs) -> Result<(), UserError> {
     if args.follow && context.out.is_json() {
         return Err(UserError::misuse(
-            "`--follow` has no end that JSON could show",
+            "`--follow` cannot be combined with `--json`",
         ));
     }
     let client = context.client().await?;
@@ -74,11 +74,11 @@ pub(crate) async fn run(context: &Context, args: LogsArgs) -> Result<(), UserErr
         log,
         text: &text,
     };
-    // Filtered: text, colours and line ends.
+    // Only text, colours and line ends are left after the filter.
     context.out.show(&document, |_| text.clone())
 }
 
-/// The history of one run; they lie side by side.
+/// The log of one run; the logs of a session are in one folder.
 fn log_of(terminal: &Terminal, run: u64) -> Result<PathBuf, UserError> {
     let latest = Path::new(&terminal.log);
     let path = latest.with_file_name(format!("{run}.log"));
@@ -86,13 +86,13 @@ fn log_of(terminal: &Terminal, run: u64) -> Result<PathBuf, UserError> {
         return Ok(path);
     }
     Err(UserError::new(
-        Kind::NotFound,
-        format!("no history of run {run} of {} is kept", terminal.session),
+        ErrorKind::NotFound,
+        format!("there is no log of run {run} of {}", terminal.session),
     )
-    .hint(format!("its newest run is {}", terminal.run)))
+    .hint(format!("the latest run is {}", terminal.run)))
 }
 
-/// Writes what comes until the run is over and all of it was written.
+/// Prints new output until the run is over and everything is printed.
 async fn follow(
     context: &Context,
     client: &Client,
@@ -101,7 +101,7 @@ async fn follow(
 ) -> Result<(), UserError> {
     let path = Path::new(&terminal.log);
     let mut tail = Tail::new(path.to_owned());
-    let mut filter = Filter::default();
+    let mut filter = EscapeFilter::default();
     let mut before = std::fs::read(skein_runtime::log::older(path)).unwrap_or_default();
     before.extend(tail.read()?);
     let text = filter.text(&before);
@@ -129,8 +129,8 @@ async fn follow(
 async fn is_over(client: &Client, terminal: &Terminal) -> Result<bool, UserError> {
     match client.terminal(&terminal.session).await {
         Ok(now) => Ok(now.run != terminal.run || now.handle.is_none()),
-        // Agents go on without the daemon, and so do their logs.
-        Err(error) if error.kind() == Kind::Unavailable => Ok(false),
+        // Agents and their logs continue without the daemon.
+        Err(error) if error.kind() == ErrorKind::Unavailable => Ok(false),
         Err(error) => Err(error.into()),
     }
 }

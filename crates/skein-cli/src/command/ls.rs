@@ -11,16 +11,16 @@ use crate::view;
 /// List sessions, newest first
 #[derive(Debug, Args)]
 pub(crate) struct LsArgs {
-    /// Ended and archived ones too
+    /// Also ended and archived sessions
     #[arg(long)]
     all: bool,
-    /// Only this project's, by id or name
+    /// Only this project's: id, name, or a folder in it; an id or name wins over a folder
     #[arg(long, value_name = "P", value_parser = reference)]
     project: Option<String>,
     /// Only this thread's
     #[arg(long, value_name = "T", value_parser = reference)]
     thread: Option<String>,
-    /// Only those with one of these statuses, e.g. `idle,needs_input`
+    /// Only sessions with one of these statuses, e.g. `idle,needs_input`
     #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = statuses())]
     status: Vec<String>,
     #[command(flatten)]
@@ -29,13 +29,13 @@ pub(crate) struct LsArgs {
 
 pub(crate) async fn run(context: &Context, args: LsArgs) -> Result<(), UserError> {
     let empty = if args.all || !args.status.is_empty() {
-        "no such sessions; `skein spawn TASK` starts one"
+        "no matching sessions; `skein spawn TASK` starts one"
     } else {
-        "no live sessions; `skein spawn TASK` starts one, `--all` shows ended ones too"
+        "no live sessions; `skein spawn TASK` starts one, `--all` also shows ended ones"
     };
     let which = Sessions {
         all: args.all,
-        project: args.project,
+        project: context.given_project(args.project).await?,
         thread: args.thread,
         status: args.status,
         page: args.page.into(),

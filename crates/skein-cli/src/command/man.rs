@@ -57,7 +57,7 @@ pub(crate) async fn run(context: &Context, args: ManArgs) -> Result<(), UserErro
     })
 }
 
-/// Every command under the name its page has, `skein-thread-new` and the like.
+/// Every command with the name of its page, such as `skein-thread-new`.
 fn pages(name: String, command: &clap::Command) -> Vec<(String, clap::Command)> {
     let mut all = vec![(name.clone(), command.clone())];
     for child in command

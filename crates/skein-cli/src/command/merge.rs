@@ -9,9 +9,9 @@ use crate::error::UserError;
 use crate::text;
 use crate::view;
 
-/// Record that a child's work was taken over, as that of a recipient of a broadcast
+/// Record that a session took over the work of a child
 ///
-/// This is the record only: files and branches stay as they are, and you are told which branch to merge.
+/// Changes only the record: files and branches stay as they are. The command prints which branch to merge.
 #[derive(Debug, Args)]
 pub(crate) struct MergeArgs {
     /// The session that takes it over: the child's parent
@@ -53,7 +53,7 @@ pub(crate) async fn run(context: &Context, args: MergeArgs) -> Result<(), UserEr
     })?;
     if let Some(branch) = branch {
         context.out.note(&format!(
-            "no file was changed; `git merge {branch}` in {}'s folder takes its commits over",
+            "no file was changed; run `git merge {branch}` in the folder of {} to get its commits",
             session.id
         ));
     }

@@ -8,19 +8,19 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
-use skein_model_server::{STEPS, Script, Server, Settings};
+use skein_fixtures::model_server::{ModelServerSettings, STEPS, Script, Server};
 
 use crate::context::Context;
 use crate::error::UserError;
 use crate::output::{BOLD, DIM, Paint};
-use crate::wishes::Wishes;
+use crate::signals::EndSignals;
 use agents::Agent;
 
-/// Serve a scripted model here, to try agents without keys and without a network
+/// Serve a scripted model, to try agents without keys and without a network
 ///
-/// Serves Anthropic Messages, OpenAI Responses, Chat Completions and Gemini on loopback until Ctrl-C. What it
-/// answers stands in the prompt, between double brackets: `[[bash touch a ;; say done]]` makes the agent run a
-/// command and then says "done". It needs no daemon.
+/// Serves Anthropic Messages, OpenAI Responses, Chat Completions and Gemini on loopback until Ctrl-C. The prompt says
+/// what to answer, in double brackets: `[[bash touch a ;; say done]]` makes the agent run a command and then say
+/// "done". It needs no daemon.
 #[derive(Debug, Args)]
 #[command(after_long_help = format!(
     "Steps of a prompt, separated by `;;`:\n{}\n\nA script:\n{}",
@@ -28,13 +28,13 @@ use agents::Agent;
     indented(SCRIPT)
 ))]
 pub(crate) struct ModelServerArgs {
-    /// Listen on this loopback address; port 0 takes a free one
+    /// Listen on this loopback address; port 0 chooses a free port
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
     listen: String,
-    /// Answer prompts without steps by the rules of this file (TOML)
+    /// Answer prompts without steps according to this file (TOML)
     #[arg(long, value_name = "FILE")]
     script: Option<PathBuf>,
-    /// Add every request and answer to this file, as JSON lines
+    /// Append every request and answer to this file, as JSON lines
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
 }
@@ -50,7 +50,7 @@ input_tokens = 100
 output_tokens = 20
 words_per_second = 30"#;
 
-/// What `--json` prints before it serves.
+/// The JSON that is printed before it serves.
 #[derive(Debug, Serialize)]
 struct Serving {
     url: String,
@@ -59,8 +59,8 @@ struct Serving {
 }
 
 pub(crate) async fn run(context: &Context, args: ModelServerArgs) -> Result<(), UserError> {
-    let mut wishes = Wishes::new();
-    let settings = Settings {
+    let mut signals = EndSignals::new();
+    let settings = ModelServerSettings {
         listen: address(&args.listen)?,
         script: args.script.as_deref().map_or(Ok(Script::default()), read)?,
         log: args.log,
@@ -74,7 +74,7 @@ pub(crate) async fn run(context: &Context, args: ModelServerArgs) -> Result<(), 
         agents: agents::all(&server.url()),
     };
     context.out.show(&serving, |paint| human(&serving, paint))?;
-    wishes.gone().await;
+    signals.received().await;
     Ok(())
 }
 
@@ -88,7 +88,7 @@ fn address(text: &str) -> Result<SocketAddr, UserError> {
     } else {
         Err(
             UserError::misuse(format!("`{text}` is not a loopback address"))
-                .hint("whoever reaches the server makes agents run commands")
+                .hint("everyone who can reach the server can make agents run commands")
                 .hint(hint),
         )
     }
@@ -100,21 +100,21 @@ fn read(path: &Path) -> Result<Script, UserError> {
         UserError::misuse(format!("cannot read the script `{shown}`")).caused_by(&error)
     })?;
     Script::parse(&text).map_err(|error| {
-        let told = UserError::misuse(format!(
+        let user_error = UserError::misuse(format!(
             "cannot use the script `{shown}`, line {}",
             error.line
         ))
         .cause(error.message)
         .detail("line", error.line);
-        error.hint.into_iter().fold(told, UserError::hint)
+        error.hint.into_iter().fold(user_error, UserError::hint)
     })
 }
 
 fn cannot_serve(listen: &str, error: &std::io::Error) -> UserError {
-    let told = UserError::unavailable(format!("cannot serve on {listen}")).caused_by(error);
+    let user_error = UserError::unavailable(format!("cannot serve on {listen}")).caused_by(error);
     match error.kind() {
-        ErrorKind::AddrInUse => told.hint("`--listen 127.0.0.1:0` takes a free port"),
-        _ => told,
+        ErrorKind::AddrInUse => user_error.hint("`--listen 127.0.0.1:0` takes a free port"),
+        _ => user_error,
     }
 }
 

@@ -26,14 +26,14 @@ enum ProjectCommand {
     Ls(PageArgs),
     /// Show one project
     Show {
-        /// Id or name [default: the current folder's]
+        /// Id, name, or a folder in it; an id or name wins over a folder [default: the current folder's]
         #[arg(value_parser = reference)]
         project: Option<String>,
     },
     Set(SetArgs),
-    /// Forget a project without open threads and live sessions; its folder stays
+    /// Remove a project without open threads and live sessions; its folder stays
     Rm {
-        /// Id or name
+        /// Id, name, or a folder in it; an id or name wins over a folder
         #[arg(value_parser = reference)]
         project: String,
         #[command(flatten)]
@@ -50,7 +50,7 @@ struct AddArgs {
     /// Name [default: the folder's]
     #[arg(long)]
     name: Option<String>,
-    /// What session ids start with [default: made from the name]
+    /// The prefix of its session ids [default: made from the name]
     #[arg(long)]
     prefix: Option<String>,
     /// The project has no folder; needs `--name`
@@ -65,12 +65,12 @@ struct AddArgs {
 /// Change a project's limits and retention
 #[derive(Debug, Args)]
 struct SetArgs {
-    /// Id or name [default: the current folder's]
+    /// Id, name, or a folder in it; an id or name wins over a folder [default: the current folder's]
     #[arg(value_parser = reference)]
     project: Option<String>,
     #[command(flatten)]
     limits: LimitArgs,
-    /// Refuse if the project has another version by now
+    /// Refuse unless the project is at this version
     #[arg(long, value_name = "N")]
     expect_version: Option<u64>,
     #[command(flatten)]
@@ -85,10 +85,10 @@ struct LimitArgs {
     /// How many live children a session may have
     #[arg(long, value_name = "N")]
     width: Option<u32>,
-    /// Archive idle and ended sessions after so long, e.g. `7d`; 0: never
+    /// Archive idle and ended sessions after this long, e.g. `7d`; 0: never
     #[arg(long, value_name = "D")]
     idle_ttl: Option<Seconds>,
-    /// Archive the oldest ended sessions beyond so many; 0: never
+    /// Archive the oldest ended sessions beyond this number; 0: never
     #[arg(long, value_name = "N")]
     max_ended: Option<u32>,
 }
@@ -117,11 +117,9 @@ pub(crate) async fn run(context: &Context, args: ProjectArgs) -> Result<(), User
         ProjectCommand::Set(args) => set(context, args).await,
         ProjectCommand::Rm { project, key } => {
             let key = context.key(key.key.as_deref());
-            let project = context
-                .client()
-                .await?
-                .remove_project(&project, &key)
-                .await?;
+            let project = context.project(Some(project)).await?;
+            let client = context.client().await?;
+            let project = client.remove_project(&project, &key).await?;
             context.out.show(&project, |_| {
                 format!("removed project {}", crate::text::line(&project.name))
             })
@@ -161,7 +159,7 @@ async fn add(context: &Context, args: AddArgs) -> Result<(), UserError> {
     })
 }
 
-pub(super) fn folder(path: Option<&Path>) -> Result<String, UserError> {
+pub(crate) fn folder(path: Option<&Path>) -> Result<String, UserError> {
     let Some(path) = path else {
         return crate::context::current_folder();
     };
@@ -185,7 +183,7 @@ async fn ls(context: &Context, page: PageArgs) -> Result<(), UserError> {
         &list,
         list.data.len(),
         || view::projects(&list.data),
-        "no projects yet; `skein project add` makes one of the current folder",
+        "no projects yet; `skein project add` adds the current folder",
     )?;
     view::more(&context.out, list.next.as_deref());
     Ok(())
@@ -193,8 +191,8 @@ async fn ls(context: &Context, page: PageArgs) -> Result<(), UserError> {
 
 async fn set(context: &Context, args: SetArgs) -> Result<(), UserError> {
     if args.limits.is_empty() {
-        return Err(UserError::misuse("there is nothing to change")
-            .hint("`--depth`, `--width`, `--idle-ttl` and `--max-ended` can be set"));
+        return Err(UserError::misuse("nothing to change")
+            .hint("use `--depth`, `--width`, `--idle-ttl` or `--max-ended`"));
     }
     let body = SetProject {
         expect_version: args.expect_version,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use futures_util::{StreamExt as _, stream};
-use skein_client::{Key, Kind, Page, Sessions};
+use skein_client::{ErrorKind, IdempotencyKey, Page, Sessions};
 use skein_wire::{List, Restore, Session};
 use tokio::time::{Instant, sleep};
 
@@ -18,21 +18,22 @@ use crate::view;
 
 const AT_ONCE: usize = 8;
 const PART: u32 = 500;
-/// No event tells that an agent was found alive, so it is looked again after so long.
+/// No event says that an agent was found alive, so look again after this long.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
-/// Longer than it takes until a run that is not there is given up.
+/// Longer than the daemon needs to give up a missing run.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Bring an ended session back, as a new run
 ///
-/// The agent goes on with its conversation where it can; where nothing can be continued it starts afresh with
-/// its task, and the answer says so. A workspace that is gone is made again from its branch or its backup.
+/// The agent continues its conversation if it can. If not, it starts again with its task, and the command says so. A
+/// missing workspace is made again from its branch or its backup. A session with `--runtime tmux` whose agent still
+/// runs gets its window back if it was closed.
 #[derive(Debug, Args)]
 pub(crate) struct RestoreArgs {
     /// Session ids
     #[arg(value_name = "SESSION", value_parser = reference, required_unless_present = "all")]
     sessions: Vec<String>,
-    /// Every session that was lost, as after a restart of the machine
+    /// Every lost session, as after a restart of the machine
     #[arg(long, conflicts_with = "sessions")]
     all: bool,
     #[command(flatten)]
@@ -47,8 +48,8 @@ pub(crate) async fn run(context: &Context, args: RestoreArgs) -> Result<(), User
     };
     let mut waiting: Vec<(usize, String)> = references.into_iter().enumerate().collect();
     let (mut sessions, mut failures) = (vec![], vec![]);
-    // A child is not restored before its parent is there again, so those that met a conflict are tried once
-    // more when the others are done, as long as that helps.
+    // A child is refused until its parent is restored, so sessions that met a conflict are tried again as long as other
+    // sessions make progress.
     while !waiting.is_empty() {
         let round = restore(context, &waiting, args.key.key.as_deref(), one).await?;
         let helps = !one && !round.restored.is_empty() && !round.conflicts.is_empty();
@@ -63,7 +64,7 @@ pub(crate) async fn run(context: &Context, args: RestoreArgs) -> Result<(), User
         }
     }
     for session in &sessions {
-        tell_note(context, session);
+        print_note(context, session);
     }
     match (one, sessions.pop(), failures.pop()) {
         (true, _, Some((_, error))) => Err(error),
@@ -78,7 +79,7 @@ pub(crate) async fn run(context: &Context, args: RestoreArgs) -> Result<(), User
     }
 }
 
-/// How one attempt at several came out.
+/// The result of one attempt at several sessions.
 #[derive(Debug, Default)]
 struct Round {
     restored: Vec<Session>,
@@ -98,7 +99,7 @@ async fn restore(
     let answers: Vec<_> = stream::iter(references)
         .map(|(n, reference)| {
             let key = match given {
-                Some(key) if !one => Key::new(format!("{key}-{}", n + 1)),
+                Some(key) if !one => IdempotencyKey::new(format!("{key}-{}", n + 1)),
                 given => context.key(given),
             };
             async move { client.restore(reference, &Restore {}, &key).await }
@@ -111,7 +112,7 @@ async fn restore(
     for ((n, reference), answer) in references.iter().zip(answers) {
         match answer {
             Ok(session) => begun.push(session),
-            Err(error) if error.kind() == Kind::Conflict => {
+            Err(error) if error.kind() == ErrorKind::Conflict => {
                 round.conflicts.push((*n, reference.clone(), error.into()));
             }
             Err(error) => round.failures.push((reference.clone(), error.into())),
@@ -126,8 +127,8 @@ async fn restore(
     Ok(round)
 }
 
-/// Waits until it is known of every session whether its agent still runs: right after a start of the daemon
-/// nobody has looked yet, and one look that finds nothing is no evidence.
+/// Waits until the daemon knows of every session whether its agent runs: right after its start it has not looked yet,
+/// and a single look that finds nothing is no evidence.
 async fn until_known(context: &Context) -> Result<(), UserError> {
     let client = context.client().await?;
     let undetermined = sessions_that_are("detecting", 1);
@@ -135,7 +136,7 @@ async fn until_known(context: &Context) -> Result<(), UserError> {
     while !client.list_sessions(&undetermined).await?.data.is_empty() {
         if Instant::now() >= until {
             context.out.note(
-                "it is not known of every session whether its agent runs; `skein ls` shows them as detecting",
+                "the daemon does not know of every session whether its agent runs; `skein ls` shows these as detecting",
             );
             break;
         }
@@ -166,7 +167,7 @@ async fn lost_ones(context: &Context) -> Result<Vec<String>, UserError> {
         ids.extend(list.data.into_iter().map(|session| session.id));
         which.page.cursor = list.next;
         if which.page.cursor.is_none() {
-            // The oldest first, as they were spawned.
+            // Oldest first, in the order in which they were spawned.
             ids.reverse();
             return Ok(ids);
         }
@@ -183,7 +184,7 @@ fn list(
         next: None,
     };
     if list.data.is_empty() && failures.is_empty() {
-        context.out.note("no session was lost");
+        context.out.note("no lost sessions");
     }
     context.out.show(&list, |paint| {
         if list.data.is_empty() {
@@ -211,7 +212,7 @@ fn list(
     }
 }
 
-fn tell_note(context: &Context, session: &Session) {
+fn print_note(context: &Context, session: &Session) {
     if let Some(note) = &session.note {
         context.out.note(&format!("{}: {note}", session.id));
     }

@@ -7,7 +7,7 @@ use crate::context::Context;
 use crate::error::UserError;
 use crate::text;
 
-/// Retention: archiving what has been idle or ended for long
+/// Retention: archive sessions that have been idle or ended for long
 #[derive(Debug, Args)]
 pub(crate) struct RetentionArgs {
     #[command(subcommand)]
@@ -16,7 +16,7 @@ pub(crate) struct RetentionArgs {
 
 #[derive(Debug, Subcommand)]
 enum RetentionCommand {
-    /// Apply every project's rules now; the daemon also does it by itself
+    /// Apply every project's rules now; the daemon also does this by itself
     Run(KeyArgs),
 }
 

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::Value;
-use skein_client::Kind;
+use skein_client::ErrorKind;
 use skein_wire::{Receipt, Send, Session};
 use tokio::time::Instant;
 
 use super::delivery::{Waiting, delivered, is_over, is_submitted};
-use super::wait::told;
+use super::wait::report_connection;
 use crate::cli::{KeyArgs, reference};
 use crate::context::Context;
 use crate::duration::Seconds;
@@ -19,13 +19,13 @@ use crate::error::UserError;
 use crate::text;
 use crate::view;
 
-/// How long a message is waited for before we say that it waits in the queue.
+/// How long to wait before reporting that the message is still queued.
 const DELIVERY: Duration = Duration::from_secs(30);
 
-/// Send a message to a session's agent; its receipt tells how far it came
+/// Send a message to a session's agent; its receipt shows how far it came
 ///
-/// The message is durable once it is accepted: it is typed in when the agent is ready, in order, once. Without
-/// `--wait` the command returns when it was submitted, or after 30 s with the message still in the queue.
+/// The message is durable once it is accepted. It is typed once, in order, when the agent is ready. Without `--wait`
+/// the command returns when the message is submitted, or after 30 s with the message still queued.
 #[derive(Debug, Args)]
 pub(crate) struct SendArgs {
     /// Session id
@@ -40,7 +40,7 @@ pub(crate) struct SendArgs {
     /// Wait until the turn it begins is over
     #[arg(long)]
     wait: bool,
-    /// Give up waiting after so long (exit code 7); the message stays
+    /// Stop waiting after this long (exit code 7); the message stays
     #[arg(long, value_name = "D", requires = "wait")]
     timeout: Option<Seconds>,
     /// Return as soon as the message is accepted
@@ -66,8 +66,8 @@ pub(crate) async fn run(context: &Context, args: SendArgs) -> Result<(), UserErr
     let lost = Cell::new(false);
     let mut stream = client
         .follow_events(None, Some(&session.id))
-        .on_change(|link| told(context, link, &lost));
-    // Nobody delivers to sessions without an agent; external programs fetch their messages.
+        .on_change(|state| report_connection(context, state, &lost));
+    // Messages to sessions without an agent are not delivered; external programs fetch them.
     let waits = !args.no_wait && (args.wait || session.runtime.kind != "none");
     if waits {
         stream.open().await?;
@@ -91,20 +91,30 @@ pub(crate) async fn run(context: &Context, args: SendArgs) -> Result<(), UserErr
 
 async fn delivery(context: &Context, waiting: &mut Waiting<'_>) -> Result<(), UserError> {
     let deadline = Instant::now() + DELIVERY;
-    let there = waiting
+    waiting
         .until(Some(deadline), |receipt, session| {
-            is_submitted(receipt) || is_over(session)
+            is_submitted(receipt) || is_over(session) || waits_for_answer(receipt, session)
         })
         .await?;
-    let receipt = &waiting.receipt;
+    let (receipt, session) = (&waiting.receipt, &waiting.session);
     show(context, receipt, None)?;
-    if !there {
+    if waits_for_answer(receipt, session) {
+        context.out.note(&format!(
+            "the message waits: the session {}; it is delivered after `skein answer {} TEXT`",
+            session.status_reason, session.id
+        ));
+    } else if !is_submitted(receipt) && !is_over(session) {
         context.out.note(&format!(
             "the message waits: {}; it is delivered as soon as the agent is ready",
-            waiting.session.status_reason
+            session.status_reason
         ));
     }
     delivered(waiting)
+}
+
+/// Whether a question keeps the message from being delivered: only a person can end that wait.
+fn waits_for_answer(receipt: &Receipt, session: &Session) -> bool {
+    receipt.state == "accepted" && session.phase == "awaiting_input"
 }
 
 /// Waits for the end of the turn that the message begins.
@@ -121,7 +131,7 @@ async fn turn(
                 return true;
             }
             let begun = receipt.state == "turn_started" || session.turns > before;
-            // A question shows that the turn began, however far the receipt is.
+            // A question proves that the turn began, whatever the receipt says.
             if session.turns > before && session.phase == "awaiting_input" {
                 return true;
             }
@@ -135,16 +145,16 @@ async fn turn(
     if !over {
         let limit = limit.unwrap_or(Seconds(0));
         return Err(UserError::new(
-            Kind::TimedOut,
+            ErrorKind::TimedOut,
             format!("the turn was not over within {limit}"),
         )
-        .hint(format!("`skein why {id}` tells what it waits for")));
+        .hint(format!("`skein why {id}` shows what it waits for")));
     }
     delivered(waiting)?;
     match waiting.session.status.as_str() {
         "idle" | "done" => Ok(()),
         "needs_input" => Err(UserError::new(
-            Kind::Conflict,
+            ErrorKind::Conflict,
             format!("session {id} {}", waiting.session.status_reason),
         )
         .hint(format!("`skein answer {id} TEXT` answers it"))),
@@ -152,11 +162,11 @@ async fn turn(
             "session {id} is {status}: {}",
             waiting.session.status_reason
         ))
-        .hint(format!("`skein why {id}` tells more"))),
+        .hint(format!("`skein why {id}` shows more"))),
     }
 }
 
-/// The receipt; for programs that waited also what the session is now.
+/// Prints the receipt; with `--json --wait` also the session.
 fn show(context: &Context, receipt: &Receipt, session: Option<&Session>) -> Result<(), UserError> {
     let mut document = serde_json::to_value(receipt).unwrap_or_default();
     if let (Value::Object(map), Some(session)) = (&mut document, session) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
-use skein_client::{Client, EventStream, Events, Kind};
+use skein_client::{Client, ErrorKind, EventStream, Events};
 use skein_wire::{Ask, BeginTurn, EndSession, EndTurn, Session};
 use tokio::time::timeout;
 
@@ -17,7 +17,7 @@ use crate::error::UserError;
 use crate::text;
 use crate::view;
 
-/// Drive the turns of a session without an agent, as a person or an external program
+/// Drive the turns of a session without an agent, as a person or a program
 #[derive(Debug, Args)]
 pub(crate) struct SessionArgs {
     #[command(subcommand)]
@@ -26,16 +26,16 @@ pub(crate) struct SessionArgs {
 
 #[derive(Debug, Subcommand)]
 enum SessionCommand {
-    /// Begin a turn: the session is at work
+    /// Begin a turn; the session is at work
     BeginTurn(TurnArgs),
-    /// End a turn, telling what it used
+    /// End a turn and report its usage
     EndTurn(EndTurnArgs),
-    /// Ask a question; the session waits until somebody answers it (`skein answer`)
+    /// Ask a question; the session waits for an answer (`skein answer`)
     Ask(AskArgs),
     Answer(answer::AnswerArgs),
-    /// Take a question back; its turn ends
+    /// Withdraw a question; its turn ends
     Withdraw(TurnArgs),
-    /// End a session: its work is done, or given up; `skein restore` brings it back
+    /// End a session as done or failed; `skein restore` brings it back
     End(EndArgs),
 }
 
@@ -96,7 +96,7 @@ struct AskArgs {
     /// Wait for the answer and print it
     #[arg(long)]
     wait: bool,
-    /// Give up waiting after so long (exit code 7); the question stays
+    /// Stop waiting after this long (exit code 7); the question stays
     #[arg(long, value_name = "D", requires = "wait")]
     timeout: Option<Seconds>,
     #[command(flatten)]
@@ -169,7 +169,7 @@ async fn withdraw(context: &Context, args: TurnArgs) -> Result<(), UserError> {
 
 async fn end_turn(context: &Context, args: EndTurnArgs) -> Result<(), UserError> {
     if !args.cost_usd.is_finite() {
-        return Err(UserError::misuse("the cost of a turn must be a number"));
+        return Err(UserError::misuse("`--cost-usd` must be a number"));
     }
     let body = EndTurn {
         run: args.fence.run,
@@ -184,7 +184,7 @@ async fn end_turn(context: &Context, args: EndTurnArgs) -> Result<(), UserError>
     show(context, &session)?;
     if let Some(over) = view::overspent(&session) {
         context.out.warn(
-            &format!("{} has spent {over} more than its budget", session.id),
+            &format!("{} has exceeded its budget by {over}", session.id),
             &format!("`skein show {}` shows its budget", session.id),
         );
     }
@@ -203,16 +203,16 @@ async fn ask(context: &Context, args: AskArgs) -> Result<(), UserError> {
     if !args.wait {
         return show(context, &client.ask(&args.session, &body, &key).await?);
     }
-    // Listened for before the question is asked, so that no answer comes too early.
+    // Subscribe before asking, so that no answer is missed.
     let id = client.get_session(&args.session).await?.id;
     let lost = Cell::new(false);
     let mut stream = client
         .follow_events(None, Some(&id))
-        .on_change(|link| wait::told(context, link, &lost));
+        .on_change(|state| wait::report_connection(context, state, &lost));
     stream.open().await?;
     client.ask(&id, &body, &key).await?;
     context.out.note(&format!(
-        "{id} waits for an answer; `skein answer {id} TEXT` gives it"
+        "{id} waits for an answer: `skein answer {id} TEXT`"
     ));
     let answer = answered(client, &id, &mut stream);
     let answer = match args.timeout {
@@ -221,11 +221,11 @@ async fn ask(context: &Context, args: AskArgs) -> Result<(), UserError> {
             .await
             .map_err(|_| {
                 UserError::new(
-                    Kind::TimedOut,
-                    format!("nobody answered session `{id}` within {limit}"),
+                    ErrorKind::TimedOut,
+                    format!("no answer to session `{id}` within {limit}"),
                 )
                 .hint(format!(
-                    "the question stays; `skein session withdraw {id}` takes it back"
+                    "the question stays; `skein session withdraw {id}` withdraws it"
                 ))
             })??,
     };
@@ -235,7 +235,7 @@ async fn ask(context: &Context, args: AskArgs) -> Result<(), UserError> {
     )
 }
 
-/// The answer to the question that is open, or, when the same call was made before, to the one it asked.
+/// The answer to the open question or, if the same call was made before, to the question of that call.
 async fn answered(
     client: &Client,
     id: &str,
@@ -252,12 +252,12 @@ async fn answered(
             "session.answered" => return Ok(event.data),
             "session.withdrawn" | "session.ended" => {
                 return Err(UserError::new(
-                    Kind::Conflict,
+                    ErrorKind::Conflict,
                     format!("the question of session `{id}` was not answered"),
                 )
                 .cause(match event.kind.as_str() {
                     "session.ended" => "the session ended",
-                    _ => "it was taken back",
+                    _ => "it was withdrawn",
                 }));
             }
             _ => {}
@@ -306,7 +306,7 @@ async fn end(context: &Context, args: EndArgs) -> Result<(), UserError> {
     let client = context.client().await?;
     let session = client.end_session(&args.session, &body, &key).await?;
     show(context, &session)?;
-    kill::tell_orphans(context, &session).await
+    kill::print_orphans(context, &session).await
 }
 
 fn show(context: &Context, session: &Session) -> Result<(), UserError> {

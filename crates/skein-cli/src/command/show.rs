@@ -5,12 +5,12 @@ use clap::Args;
 use crate::cli::reference;
 use crate::context::Context;
 use crate::error::UserError;
-use crate::view::{self, Around};
+use crate::view::{self, RelatedNames};
 
-/// How ids of receipts begin.
+/// The prefix of receipt ids.
 const RECEIPT: &str = "rcp_";
 
-/// Show one session, or how far a message came
+/// Show one session, or the receipt of a message
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
     /// Session id, or the id of a receipt (`rcp_…`)
@@ -27,11 +27,11 @@ pub(crate) async fn run(context: &Context, args: ShowArgs) -> Result<(), UserErr
         });
     }
     let session = client.show_session(&args.session).await?;
-    // Only people need the names; programs have the ids.
+    // Only people need the names; programs use the ids.
     let around = if context.out.is_json() {
-        Around::default()
+        RelatedNames::default()
     } else {
-        Around {
+        RelatedNames {
             project: client.get_project(&session.project).await.ok(),
             thread: client.get_thread(&session.thread).await.ok(),
         }

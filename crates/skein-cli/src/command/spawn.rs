@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::Args;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use skein_client::{Client, Key, Kind};
+use skein_client::{Client, ErrorKind, IdempotencyKey};
 use skein_wire::{BudgetAsked, List, Session, Spawn};
 use tokio::time::{Instant, timeout_at};
 
@@ -24,21 +24,21 @@ use crate::text;
 use crate::view;
 pub(crate) use tasks::read;
 
-/// Spawns asked for at the same time; the daemon decides how many are carried out at once.
+/// Concurrent requests; the daemon decides how many spawns run at once.
 const AT_ONCE: usize = 8;
-/// An answer that takes longer does not hold up the next.
+/// Do not wait longer for one answer before sending the next request.
 const SOON: Duration = Duration::from_millis(500);
 
 /// Start a session for each task
 ///
-/// With an agent, each session gets a workspace and a terminal of its own; the command returns when all
-/// agents were started. Without one, people or programs drive the session with `skein session`.
+/// With an agent, each session gets its own workspace and terminal, and the command returns when all agents have
+/// started. Without an agent, people or programs drive the session with `skein session`.
 #[derive(Debug, Args)]
 pub(crate) struct SpawnArgs {
-    /// What is to be done; several tasks make several sessions
+    /// What to do; several tasks make several sessions
     #[arg(value_name = "TASK", required_unless_present = "from")]
     tasks: Vec<String>,
-    /// Take tasks from a file (`-`: stdin), one per line; empty lines and `#` comments are skipped
+    /// Read tasks from a file (`-`: stdin), one per line; empty lines and `#` comments are skipped
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
     #[command(flatten)]
@@ -49,59 +49,61 @@ pub(crate) struct SpawnArgs {
     /// [default: the project's, else `worktree` in a repository]
     #[arg(long, value_name = "KIND")]
     workspace: Option<String>,
-    /// The branch it works on; one that exists is taken over [default: `skein/SESSION`]
+    /// The branch; an existing one is used as it is [default: `skein/SESSION`]
     #[arg(long, value_name = "B")]
     branch: Option<String>,
     /// What a new branch starts from [default: the project's, else the default branch]
     #[arg(long, value_name = "REF")]
     base: Option<String>,
-    /// Show its terminal once it runs; for one task
+    /// Attach to its terminal when it runs; for one task
     #[arg(long, conflicts_with = "no_wait")]
     attach: bool,
-    /// Return at once; `skein wait` waits later
+    /// Do not wait for the agents to start; `skein wait` waits later
     #[arg(long)]
     no_wait: bool,
     #[command(flatten)]
     key: KeyArgs,
 }
 
-/// Whose it is and where it belongs.
+/// Owner, project, thread and parent of a session.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct PlaceArgs {
     /// Who owns it: `user:NAME` or `agent:NAME` [default: its agent, else you]
     #[arg(long, value_name = "ACTOR")]
     owner: Option<String>,
-    /// Id or name of the project [default: the parent's, the thread's or the current folder's]
+    /// The project: id, name, or a folder in it; an id or name wins over a folder
+    /// [default: the parent's, the thread's, or that of the current folder; for `adopt`, of the worktree]
     #[arg(long, value_name = "P", value_parser = reference)]
     pub(crate) project: Option<String>,
     /// The thread to work on [default: the parent's, or one of its own]
     #[arg(long, value_name = "T", value_parser = reference)]
     thread: Option<String>,
-    /// The session that delegates the task
+    /// The session that delegates the task to this one
     #[arg(long, value_name = "S", value_parser = reference)]
     parent: Option<String>,
-    /// What it may spend: `200000`, `200k tokens`, `5usd` or `200k,5usd`
+    /// How much it may spend: `200000`, `200k tokens`, `5usd` or `200k,5usd`. Enforced for sessions without an agent;
+    /// what an agent spends is counted and shown, but does not stop it
     #[arg(long, value_name = "N", value_parser = budget::parse)]
     budget: Option<BudgetAsked>,
 }
 
-/// Which agent, and how it is started.
+/// The agent and how to start it.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct LaunchArgs {
-    /// Which agent works on it; `none`: people or programs drive it with `skein session`
+    /// The agent; `none`: people or programs drive the session with `skein session`
     /// [default: the project's, else `none`]
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
     /// Start this command line instead of the agent's own; alone it means `--agent custom`
     #[arg(long, value_name = "CMD")]
     command: Option<String>,
-    /// How the task reaches the agent: `typed`, `argv` or `stdin` [default: the agent's way]
+    /// How the agent gets its task: `typed`, `argv` or `stdin` [default: the agent's preferred way]
     #[arg(long, value_name = "WAY")]
     prompt_via: Option<String>,
-    /// What holds its process: `pty` or `tmux` [default: the project's, else `pty`]
+    /// `pty`, or `tmux` to show the agent in a tmux window as well [default: the project's, else `pty`]
     #[arg(long, value_name = "KIND")]
     runtime: Option<String>,
-    /// How the agent is driven: `terminal`, `acp` or `native`, its own protocol [default: terminal]
+    /// How to drive the agent: `terminal`, `acp` or `native`, its own protocol [default: terminal]
     #[arg(long, value_name = "WAY")]
     via: Option<String>,
     /// Set a variable in the agent's environment; may be repeated
@@ -113,12 +115,12 @@ pub(crate) struct LaunchArgs {
     /// What the agent may do without asking: `ask`, `edits` or `full`
     #[arg(long, value_name = "HOW")]
     permission: Option<String>,
-    /// Tell the agent to go on when a limit of its provider that stopped it is over
+    /// Tell the agent to continue when a limit of its provider is over
     #[arg(long)]
     resume_after_limit: bool,
 }
 
-/// The value may be a secret, so it is not repeated.
+/// The value may be a secret, so the error does not repeat it.
 fn assignment(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
@@ -127,7 +129,7 @@ fn assignment(text: &str) -> Result<(String, String), String> {
 }
 
 impl LaunchArgs {
-    /// What is common to all tasks.
+    /// The fields that all tasks share.
     pub(crate) fn body(&self, context: &Context, place: &PlaceArgs) -> Spawn {
         let custom = self.command.is_some() && self.agent.is_none();
         Spawn {
@@ -161,12 +163,10 @@ pub(crate) async fn run(context: &Context, args: SpawnArgs) -> Result<(), UserEr
     let tasks = tasks::tasks(&args.tasks, args.from.as_deref())?;
     let one = args.from.is_none() && tasks.len() == 1;
     if args.attach && !one {
-        return Err(UserError::misuse(
-            "`--attach` shows one terminal, not several",
-        ));
+        return Err(UserError::misuse("`--attach` works with one task only"));
     }
     if args.attach && context.out.is_json() {
-        return Err(UserError::misuse("`--attach` cannot answer in JSON"));
+        return Err(UserError::misuse("`--attach` has no JSON output"));
     }
     let mut common = Spawn {
         workspace: args.workspace.clone(),
@@ -174,10 +174,11 @@ pub(crate) async fn run(context: &Context, args: SpawnArgs) -> Result<(), UserEr
         base: args.base.clone(),
         ..args.launch.body(context, &args.place)
     };
+    common.project = context.given_project(common.project).await?;
     if common.project.is_none() && common.thread.is_none() && common.parent.is_none() {
         common.project = Some(context.project(None).await?);
     }
-    let bodies: Vec<(Spawn, Key)> = tasks
+    let bodies: Vec<(Spawn, IdempotencyKey)> = tasks
         .into_iter()
         .enumerate()
         .map(|(n, task)| {
@@ -219,14 +220,13 @@ pub(crate) async fn run(context: &Context, args: SpawnArgs) -> Result<(), UserEr
     answer(context, settled, refused, one, words, unasked)
 }
 
-/// Asks for all of them, so that ids follow the order of tasks as far as possible: the next is asked for when
-/// the one before was answered, or is slow to be. The first is asked for alone: it tells whether they have
-/// agents, whose workspaces may take a while to plan, or none. After a refusal nothing new is asked for; what
-/// is under way is waited for.
+/// Requests all spawns so that ids follow the order of tasks as far as possible: the next request is sent when the one
+/// before was answered or is slow. The first is sent alone, because its answer shows whether the sessions have agents,
+/// whose workspaces take time to plan. After a refusal no new request is sent; running ones are awaited.
 async fn post(
     context: &Context,
     client: &Client,
-    bodies: Vec<(Spawn, Key)>,
+    bodies: Vec<(Spawn, IdempotencyKey)>,
 ) -> (Vec<Session>, Option<UserError>) {
     let mut answers: BTreeMap<usize, Result<Session, UserError>> = BTreeMap::new();
     let mut running = FuturesUnordered::new();
@@ -268,16 +268,16 @@ async fn post(
     (begun, first)
 }
 
-/// Asks for one; if the daemon died over it, asks the next one with the same key, so that nothing is spawned
+/// Requests one spawn. If the daemon died meanwhile, asks the next daemon with the same key, so that nothing is spawned
 /// twice.
 async fn ask(
     context: &Context,
     client: &Client,
     body: &Spawn,
-    key: &Key,
+    key: &IdempotencyKey,
 ) -> Result<Session, UserError> {
     match client.spawn(body, key).await {
-        Err(error) if error.kind() == Kind::Unavailable => {
+        Err(error) if error.kind() == ErrorKind::Unavailable => {
             context.revive(client, error).await?;
             Ok(client.spawn(body, key).await?)
         }
@@ -285,7 +285,7 @@ async fn ask(
     }
 }
 
-/// What was made is told before what was not.
+/// Prints the sessions that were made before the error about those that were not.
 fn answer(
     context: &Context,
     settled: Vec<Settled>,
@@ -313,7 +313,7 @@ fn answer(
             if failures > 1 {
                 context
                     .out
-                    .note(&format!("{failures} sessions could not be set up"));
+                    .note(&format!("{failures} sessions could not be started"));
             }
             Err(error.detail("spawned", ids))
         }
@@ -324,10 +324,11 @@ fn answer(
             context.out.show(&session, |paint| {
                 format!("spawned {}", view::session_line(&session, paint))
             })?;
+            print_window(context, &session);
             if unasked && session.agent == "none" {
                 context.out.note(
-                    "no agent works on it: people drive it with `skein session`; `--agent NAME`, or `agent` \
-                     in skein.toml, has one",
+                    "the session has no agent: drive it with `skein session`, or spawn with `--agent NAME` \
+                     (default: `agent` in skein.toml)",
                 );
             }
             Ok(())
@@ -337,11 +338,28 @@ fn answer(
             list(context, sessions)?;
             if words {
                 context.out.note(&format!(
-                    "made {count} sessions; quote a task of several words"
+                    "made {count} sessions, one per word; quote a task of several words"
                 ));
             }
             Ok(())
         }
+    }
+}
+
+/// Prints how to show the tmux window of a session, or why it could not be opened.
+fn print_window(context: &Context, session: &Session) {
+    let Some(window) = &session.runtime.window else {
+        return;
+    };
+    match &window.problem {
+        None => context.out.note(&format!("`{}` shows it", window.command)),
+        Some(problem) => context.out.warn(
+            problem,
+            &format!(
+                "the agent runs anyway; `skein attach {}` shows it",
+                session.id
+            ),
+        ),
     }
 }
 
@@ -362,9 +380,9 @@ pub(crate) fn list(context: &Context, made: Vec<Session>) -> Result<(), UserErro
     })
 }
 
-fn key(context: &Context, given: Option<&str>, one: bool, n: usize) -> Key {
+fn key(context: &Context, given: Option<&str>, one: bool, n: usize) -> IdempotencyKey {
     match given {
-        Some(key) if !one => Key::new(format!("{key}-{}", n + 1)),
+        Some(key) if !one => IdempotencyKey::new(format!("{key}-{}", n + 1)),
         given => context.key(given),
     }
 }

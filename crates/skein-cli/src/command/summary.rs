@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::error::UserError;
 use crate::view;
 
-/// Summaries: what a session leaves behind
+/// Summaries: what a session leaves for others
 #[derive(Debug, Args)]
 pub(crate) struct SummaryArgs {
     #[command(subcommand)]
@@ -28,16 +28,16 @@ enum SummaryCommand {
     },
 }
 
-/// Record a session's summary; once per session
+/// Write a session's summary; once per session
 #[derive(Debug, Args)]
 struct SetArgs {
     /// Session id
     #[arg(value_parser = reference)]
     session: String,
-    /// The summary; `-` takes it from stdin
+    /// The summary; `-` reads it from stdin
     #[arg(required_unless_present = "file", conflicts_with = "file")]
     text: Option<String>,
-    /// Take the summary from a file
+    /// Read the summary from a file
     #[arg(long, value_name = "F")]
     file: Option<PathBuf>,
     /// How the work went
@@ -109,7 +109,7 @@ async fn set(context: &Context, args: SetArgs) -> Result<(), UserError> {
 fn deliverable(text: &str) -> Result<Deliverable, String> {
     let refuse = || {
         format!(
-            "`{}` is no deliverable; write `file:PATH`, `message:SESSION/MESSAGE`, `summary:SESSION` or `blob:REFERENCE`",
+            "`{}` is not a deliverable; write `file:PATH`, `message:SESSION/MESSAGE`, `summary:SESSION` or `blob:REFERENCE`",
             crate::text::line(text)
         )
     };

@@ -22,7 +22,8 @@ enum ThreadCommand {
     New {
         /// What the work is about
         title: String,
-        /// Id or name of the project [default: the current folder's]
+        /// The project: id, name, or a folder in it; an id or name wins over a folder
+        /// [default: the current folder's]
         #[arg(long, value_name = "P", value_parser = reference)]
         project: Option<String>,
         #[command(flatten)]
@@ -30,10 +31,10 @@ enum ThreadCommand {
     },
     /// List threads
     Ls {
-        /// Only this project's, by id or name
+        /// Only this project's: id, name, or a folder in it; an id or name wins over a folder
         #[arg(long, value_name = "P", value_parser = reference)]
         project: Option<String>,
-        /// Archived ones too
+        /// Also archived threads
         #[arg(long)]
         all: bool,
         #[command(flatten)]
@@ -45,9 +46,9 @@ enum ThreadCommand {
         #[arg(value_parser = reference)]
         thread: String,
     },
-    /// Put a thread away; refused while a session on it is at work
+    /// Archive a thread; refused while a session on it is at work
     Archive(ChangeArgs),
-    /// Take an archived thread up again
+    /// Reopen an archived thread
     Reopen(ChangeArgs),
     /// Delete a thread that has no sessions
     Rm(ChangeArgs),
@@ -119,7 +120,7 @@ async fn ls(
     page: PageArgs,
 ) -> Result<(), UserError> {
     let which = Threads {
-        project,
+        project: context.given_project(project).await?,
         state: all.then(|| "all".to_owned()),
         page: page.into(),
     };
@@ -128,7 +129,7 @@ async fn ls(
         &list,
         list.data.len(),
         || view::threads(&list.data),
-        "no threads here; `skein thread new TITLE` opens one, and so does `skein spawn`",
+        "no threads; `skein thread new TITLE` or `skein spawn` opens one",
     )?;
     view::more(&context.out, list.next.as_deref());
     Ok(())

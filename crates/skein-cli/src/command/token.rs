@@ -10,7 +10,7 @@ use crate::error::UserError;
 use crate::text;
 use crate::view;
 
-/// Tokens: who may call over TCP, and as what
+/// Tokens: who may call over TCP, in which role
 #[derive(Debug, Args)]
 pub(crate) struct TokenArgs {
     #[command(subcommand)]
@@ -32,10 +32,10 @@ enum TokenCommand {
     },
 }
 
-/// Make a token; its secret is shown this once, alone on stdout
+/// Make a token; its secret is shown only once, alone on stdout
 #[derive(Debug, Args)]
 struct NewArgs {
-    /// What to call it
+    /// Its name
     name: String,
     /// What its holder may do
     #[arg(long, value_enum, default_value_t = Role::Operate)]
@@ -43,10 +43,10 @@ struct NewArgs {
     /// What else its holder may do; `run`: start any program as the daemon's user
     #[arg(long, value_enum, value_name = "RIGHT")]
     allow: Vec<Right>,
-    /// Its holder acts as this actor, on sessions this actor owns
+    /// The holder acts as this actor, on sessions that this actor owns
     #[arg(long, value_name = "ACTOR")]
     actor: Option<String>,
-    /// Valid for so long, e.g. `30d` [default: until revoked]
+    /// Valid for this long, e.g. `30d` [default: until revoked]
     #[arg(long, value_name = "D")]
     expires: Option<Seconds>,
     #[command(flatten)]
@@ -114,7 +114,7 @@ async fn new(context: &Context, args: NewArgs) -> Result<(), UserError> {
         .map(|r| format!(" and {r}"))
         .collect();
     context.out.note(&format!(
-        "token {} ({}) may {}{rights}; keep the secret, it is not shown again",
+        "token {} ({}) may {}{rights}; keep the secret: it is not shown again",
         made.token.name, made.token.id, made.token.role
     ));
     context.out.show(&made, |_| text::line(&made.secret))

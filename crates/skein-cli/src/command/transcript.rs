@@ -16,7 +16,7 @@ use crate::context::Context;
 use crate::error::UserError;
 use crate::text;
 
-/// Transcripts: what was said in a session
+/// Transcripts: the conversation of a session
 #[derive(Debug, Args)]
 pub(crate) struct TranscriptArgs {
     #[command(subcommand)]
@@ -35,7 +35,7 @@ enum TranscriptCommand {
     Repair(retry::RepairArgs),
     Compact(CompactArgs),
     State(state::StateArgs),
-    /// Show what a session's messages cost, and those of everything delegated below it
+    /// Show the tokens and cost of a session's messages, and of all sessions below it
     Usage {
         /// Session id
         #[arg(value_parser = reference)]
@@ -47,7 +47,7 @@ enum TranscriptCommand {
 
 /// Go back to just after a message
 ///
-/// For sessions without an agent at work. What came later stays in forks that share it.
+/// Refused while an agent works in the session. Forks keep the later messages that they share.
 #[derive(Debug, Args)]
 struct RewindArgs {
     /// Session id
@@ -63,15 +63,15 @@ struct RewindArgs {
     key: KeyArgs,
 }
 
-/// Let a summary stand for some messages when a model is shown the transcript
+/// Give models a summary in place of some messages
 ///
-/// Nothing is deleted: the messages are hidden from models only.
+/// Nothing is deleted; only models do not see the messages.
 #[derive(Debug, Args)]
 struct CompactArgs {
     /// Session id
     #[arg(value_parser = reference)]
     session: String,
-    /// The first message it stands for
+    /// The first message that the summary replaces
     #[arg(long, value_name = "MESSAGE", value_parser = reference)]
     from: String,
     /// The last one
@@ -80,7 +80,7 @@ struct CompactArgs {
     /// The summary
     #[arg(long, value_name = "SUMMARY")]
     text: String,
-    /// The summary's own id [default: one that follows from `--from` and `--through`]
+    /// The id of the summary [default: derived from `--from` and `--through`]
     #[arg(long, value_name = "ID")]
     id: Option<String>,
     /// Refuse unless this is the session's current run
@@ -90,23 +90,22 @@ struct CompactArgs {
     key: KeyArgs,
 }
 
-/// Put a transcript into the cold tier
+/// Move a transcript to the cold tier
 ///
-/// Writes only what is not there yet. Archiving a thread does it by itself, and so does the setting
-/// `transcripts.idle_flush`.
+/// Writes only what is new. Archiving a thread also does this, and so does the setting `transcripts.idle_flush`.
 #[derive(Debug, Args)]
 struct FlushArgs {
     /// Session id
     #[arg(value_parser = reference)]
     session: String,
-    /// Leave the hot copy where it is
+    /// Keep the hot copy
     #[arg(long)]
     keep_hot: bool,
     #[command(flatten)]
     key: KeyArgs,
 }
 
-/// Bring a transcript into the hot tier; whoever writes to it does so anyway
+/// Bring a transcript back to the hot tier; the next append does this anyway
 #[derive(Debug, Args)]
 struct HydrateArgs {
     /// Session id
@@ -134,7 +133,7 @@ pub(crate) async fn run(context: &Context, args: TranscriptArgs) -> Result<(), U
     }
 }
 
-/// The daemon's hints for a message that is not there, with the session it was looked for in.
+/// Hints for a message that does not exist, with the session that was searched.
 pub(crate) fn of_session(error: skein_client::Error, session: &str) -> UserError {
     UserError::from(error).map_hints(|hint| hint.replace("SESSION", session))
 }
@@ -154,7 +153,7 @@ async fn rewind(context: &Context, args: RewindArgs) -> Result<(), UserError> {
             n => format!("{} messages are", text::number(n)),
         };
         let (session, to) = (text::line(&done.session), text::line(&done.to));
-        format!("{session} ends at {to}; {dropped} no longer shown")
+        format!("{session} now ends at {to}; {dropped} no longer shown")
     })
 }
 
@@ -171,8 +170,8 @@ async fn compact(context: &Context, args: CompactArgs) -> Result<(), UserError> 
     let done = client.compact(&args.session, &body, &key).await;
     let done = done.map_err(|error| of_session(error, &args.session))?;
     context.out.show(&done, |_| match done.added {
-        0 => "the summary was there already".to_owned(),
-        _ => "a summary stands for them".to_owned(),
+        0 => "the summary already exists".to_owned(),
+        _ => "models now get the summary instead".to_owned(),
     })
 }
 
@@ -195,7 +194,7 @@ async fn usage(context: &Context, session: &str) -> Result<(), UserError> {
     })
 }
 
-/// Nobody told a cost where it is none at all.
+/// `–` where no message had a cost.
 fn cost(usd: f64) -> String {
     if usd > 0.0 {
         text::dollars(usd)
@@ -212,9 +211,9 @@ async fn flush(context: &Context, args: FlushArgs) -> Result<(), UserError> {
     let client = context.client().await?;
     let done = client.flush(&args.session, &body, &key).await?;
     context.out.show(&done, |_| match done.entries {
-        0 => "the cold tier had everything already".to_owned(),
-        1 => "one entry is new in the cold tier".to_owned(),
-        n => format!("{} entries are new in the cold tier", text::number(n)),
+        0 => "the cold tier already has everything".to_owned(),
+        1 => "1 entry written to the cold tier".to_owned(),
+        n => format!("{} entries written to the cold tier", text::number(n)),
     })
 }
 
@@ -224,9 +223,9 @@ async fn hydrate(context: &Context, args: HydrateArgs) -> Result<(), UserError> 
     let done = client.hydrate(&args.session, &key).await?;
     context.out.show(&done, |_| {
         if done.hydrated {
-            "it is in the hot tier again".to_owned()
+            "moved to the hot tier".to_owned()
         } else {
-            "it was in the hot tier already".to_owned()
+            "already in the hot tier".to_owned()
         }
     })
 }

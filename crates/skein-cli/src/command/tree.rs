@@ -7,7 +7,7 @@ use crate::context::Context;
 use crate::error::UserError;
 use crate::view;
 
-/// Show who delegated to whom: a session's ancestors and everything below it
+/// Show delegation: a session's ancestors and everything below it
 #[derive(Debug, Args)]
 pub(crate) struct TreeArgs {
     /// Session id

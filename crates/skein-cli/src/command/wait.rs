@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use clap::Args;
-use skein_client::{Events, Kind, Link};
+use skein_client::{ErrorKind, Events, StreamState};
 use skein_domain::Status;
 use skein_wire::Session;
 use tokio::time::timeout;
@@ -15,16 +15,16 @@ use crate::duration::Seconds;
 use crate::error::UserError;
 use crate::view;
 
-/// The status that promises that there is nothing to do.
+/// The status that means that there is nothing to do.
 const IDLE: &str = Status::Idle.as_str();
-/// Without an event for so long it is looked again.
+/// Look again after this long without an event.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Wait until a session has one of the given statuses
 ///
-/// `idle` is waited for until its turn is over and no message is on its way to it: what was sent before is done
-/// then. A message that nobody but a person can help on, because somebody's text stands in the agent's input box,
-/// is not waited for; nor is a session idle that a limit of its provider holds up, which is `blocked`.
+/// `idle` means that the turn is over and no message is queued: everything sent before is done. A message that waits
+/// because a draft is in the agent's input box does not count. A session that waits for a limit of its provider is not
+/// `idle` but `blocked`.
 #[derive(Debug, Args)]
 pub(crate) struct WaitArgs {
     /// Session id
@@ -39,7 +39,7 @@ pub(crate) struct WaitArgs {
         value_parser = statuses_and_phases()
     )]
     until: Vec<String>,
-    /// Give up after so long (exit code 7)
+    /// Stop waiting after this long (exit code 7)
     #[arg(long, value_name = "D")]
     timeout: Option<Seconds>,
 }
@@ -60,24 +60,24 @@ pub(crate) async fn run(context: &Context, args: WaitArgs) -> Result<(), UserErr
 fn too_late(args: &WaitArgs, limit: Seconds, lost: bool) -> UserError {
     if lost {
         return UserError::unavailable(format!(
-            "the daemon went away while session `{}` was waited for",
+            "lost the daemon while waiting for session `{}`",
             args.session
         ))
         .hint("`skein daemon start` starts it");
     }
     UserError::new(
-        Kind::TimedOut,
+        ErrorKind::TimedOut,
         format!(
             "session `{}` was not {} within {limit}",
             args.session,
             args.until.join(" or ")
         ),
     )
-    .hint(format!("`skein show {}` tells where it is", args.session))
+    .hint(format!("`skein show {}` shows its status", args.session))
 }
 
-/// Looks, and looks again after every event of the session. The cursor is taken before the first look, so no
-/// change falls between the two.
+/// Looks at the session, and again after each of its events. The cursor is read before the first look, so that no
+/// change is missed.
 async fn reached(
     context: &Context,
     args: &WaitArgs,
@@ -89,18 +89,18 @@ async fn reached(
     let since = last_event(context, &id).await?;
     let mut stream = client
         .follow_events(Some(since), Some(&id))
-        .on_change(|link| told(context, link, lost));
+        .on_change(|state| report_connection(context, state, lost));
     let mut rested = None;
     loop {
         match client.get_session(&id).await {
             Ok(found) => session = found,
-            // The stream tells about a daemon that is away, and waits for it.
-            Err(error) if error.kind() == Kind::Unavailable => {}
+            // The stream reports an absent daemon and waits for it.
+            Err(error) if error.kind() == ErrorKind::Unavailable => {}
             Err(error) => return Err(error.into()),
         }
         if args.until.iter().any(|wanted| is_as(&session, wanted)) {
-            // The record and what was seen of it are told together but looked up one after the other; what comes
-            // between the two changes the record.
+            // The daemon reads the record and the observations one after the other. A change between the two raises the
+            // version, so an idle session is confirmed by a second look.
             if session.status != IDLE || rested == Some(session.version) {
                 return Ok(session);
             }
@@ -109,19 +109,19 @@ async fn reached(
         }
         if is_over(&session, &args.until) {
             return Err(UserError::new(
-                Kind::Conflict,
+                ErrorKind::Conflict,
                 format!("session {id} ended as {}", session.status),
             )
             .hint(format!("`skein restore {id}` brings it back")));
         }
-        // Some statuses come with time alone, and no event tells of them.
+        // Some statuses change with time, without an event.
         if let Ok(event) = timeout(LOOK_AGAIN, stream.next()).await {
             event?;
         }
     }
 }
 
-/// Whether the session is as wanted. Most phases have statuses of the same meaning, which know more.
+/// Whether the session has this status or phase. Where a phase and a status have the same name, the status counts.
 fn is_as(session: &Session, wanted: &str) -> bool {
     if Status::parse(wanted).is_none() {
         return session.phase == wanted;
@@ -130,7 +130,7 @@ fn is_as(session: &Session, wanted: &str) -> bool {
     session.status == wanted && (wanted != IDLE || rests)
 }
 
-/// Whether nothing that was waited for can come any more, short of somebody bringing it back.
+/// Whether none of the wanted statuses can be reached any more, except by a restore.
 fn is_over(session: &Session, until: &[String]) -> bool {
     match session.phase.as_str() {
         "archived" => true,
@@ -139,12 +139,12 @@ fn is_over(session: &Session, until: &[String]) -> bool {
     }
 }
 
-/// Says so once when the daemon is away, and remembers it.
-pub(crate) fn told(context: &Context, link: Link, lost: &Cell<bool>) {
-    lost.set(link == Link::Lost);
-    context.out.note(match link {
-        Link::Lost => "lost the daemon; reconnecting",
-        Link::Back => "the daemon is back",
+/// Reports once that the daemon is gone or back, and remembers which.
+pub(crate) fn report_connection(context: &Context, state: StreamState, lost: &Cell<bool>) {
+    lost.set(state == StreamState::Lost);
+    context.out.note(match state {
+        StreamState::Lost => "lost the daemon; reconnecting",
+        StreamState::Restored => "the daemon is back",
     });
 }
 

@@ -7,7 +7,7 @@ use crate::context::Context;
 use crate::error::UserError;
 use crate::view;
 
-/// Tell why a session has its status: the facts, who says so, how old they are, and the rule
+/// Show why a session has its status: the facts, their sources and ages, and the rule
 #[derive(Debug, Args)]
 pub(crate) struct WhyArgs {
     /// Session id

@@ -8,17 +8,17 @@ mod points;
 mod pool;
 mod settings;
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use skein_agent::moment::Zone;
-use skein_engine::fleet::{FleetParts, NoPoints, Points};
+use skein_fleet::FleetParts;
+use skein_ledger::{FaultPoints, ManagedRoots, NoFaultPoints};
 use skein_runtime::Groups;
 use skein_runtime::pty::{PtyOptions, PtyRuntime};
-use skein_runtime::tmux::{TmuxOptions, TmuxRuntime};
-use skein_workspace::provider::Provider;
-use skein_workspace::{Dir, NoWorkspace, Options, Pool, Worktree};
+use skein_runtime::tmux::{TmuxOptions, TmuxWindows};
+use skein_workspace::provider::WorkspaceProvider;
+use skein_workspace::{Dir, NoWorkspace, Pool, WorkspaceOptions, Worktree};
 
 use crate::env::{self, Environment};
 use crate::error::UserError;
@@ -35,13 +35,16 @@ pub(super) fn parts(home: &Home, environment: &Environment) -> Result<FleetParts
     let groups = Groups::parse(&cgroup).map_err(UserError::misuse)?;
     Ok(FleetParts {
         providers: roots.providers(),
-        runtimes: vec![
-            Arc::new(PtyRuntime::new(PtyOptions {
-                groups,
-                ..pty_options(home, &skein)
-            })),
-            Arc::new(TmuxRuntime::new(tmux_options(home, &skein))),
-        ],
+        runtime: Arc::new(PtyRuntime::new(PtyOptions {
+            groups,
+            ..pty_options(home, &skein)
+        })),
+        windows: Arc::new(TmuxWindows::new(TmuxOptions {
+            skein: skein.clone(),
+            home: home.root().to_owned(),
+            socket: home.tmux_socket(),
+            environment: env::for_agents(),
+        })),
         settings: Arc::new(settings::Files::new(environment, pool)),
         memory: Arc::new(memory::Proc),
         databases: Arc::new(databases::Sqlite),
@@ -51,10 +54,14 @@ pub(super) fn parts(home: &Home, environment: &Environment) -> Result<FleetParts
         home: home.root().to_owned(),
         environment: env::for_agents(),
         credentials: credentials::open(home)?,
-        points: points(),
         skein,
-        roots: vec![roots.worktrees, roots.clones, roots.empty],
     })
+}
+
+/// The folders of this home in which workspaces are made.
+pub(super) fn managed_roots(home: &Home) -> ManagedRoots {
+    let roots = Roots::of(home);
+    ManagedRoots::new(vec![roots.worktrees, roots.clones, roots.empty])
 }
 
 /// Managed folders live in the home, which is never a temp folder unless somebody says so.
@@ -73,11 +80,11 @@ impl Roots {
         }
     }
 
-    fn providers(&self) -> Vec<Arc<dyn Provider>> {
-        let options = Options {
+    fn providers(&self) -> Vec<Arc<dyn WorkspaceProvider>> {
+        let options = WorkspaceOptions {
             // Whatever a pool holds is taken; how much it is to hold, each project says.
             pool: Some(Arc::new(Pool::new(self.worktrees.clone(), 0))),
-            ..Options::default()
+            ..WorkspaceOptions::default()
         };
         vec![
             Arc::new(Worktree::new(self.worktrees.clone(), options.clone())),
@@ -93,32 +100,21 @@ impl Roots {
 
 pub(crate) fn pty_options(home: &Home, skein: &Path) -> PtyOptions {
     PtyOptions {
-        holder: words(skein, "holder"),
+        holder: vec![skein.as_os_str().to_owned(), "holder".into()],
         root: home.root().join("runs"),
         groups: Groups::default(),
     }
 }
 
-pub(crate) fn tmux_options(home: &Home, skein: &Path) -> TmuxOptions {
-    TmuxOptions {
-        keeper: words(skein, "tmux-keeper"),
-        root: home.root().join("tmux"),
-    }
-}
-
-fn words(skein: &Path, mode: &str) -> Vec<OsString> {
-    vec![skein.as_os_str().to_owned(), mode.into()]
-}
-
 #[cfg(debug_assertions)]
-fn points() -> Arc<dyn Points> {
+pub(super) fn points() -> Arc<dyn FaultPoints> {
     match points::TestPoints::from_environment() {
         Some(points) => Arc::new(points),
-        None => Arc::new(NoPoints),
+        None => Arc::new(NoFaultPoints),
     }
 }
 
 #[cfg(not(debug_assertions))]
-fn points() -> Arc<dyn Points> {
-    Arc::new(NoPoints)
+pub(super) fn points() -> Arc<dyn FaultPoints> {
+    Arc::new(NoFaultPoints)
 }

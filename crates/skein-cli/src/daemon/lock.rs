@@ -17,15 +17,15 @@ use super::LOCKED;
 use crate::error::UserError;
 use crate::home::Home;
 
-/// How often the daemon looks whether its home is still there, should the kernel not have told.
+/// How often the daemon checks that its home still exists, in case the kernel reported nothing.
 const LOOK: Duration = Duration::from_secs(60);
 
-/// How long a daemon whose lock file was removed waits for the rest of the home to follow, before it says what was
-/// removed. The daemon serves no request meanwhile.
+/// How long a daemon whose lock file was removed waits for the rest of the home to follow, before it reports what was
+/// removed. It serves no request meanwhile.
 const REMOVAL: Duration = Duration::from_secs(2);
 const REMOVAL_LOOK: Duration = Duration::from_millis(50);
 
-/// Held as long as this lives.
+/// The lock is held as long as this value exists.
 #[derive(Debug)]
 pub(super) struct Lock {
     file: File,
@@ -33,13 +33,13 @@ pub(super) struct Lock {
     root: File,
 }
 
-/// Why a daemon must not go on.
+/// Why a daemon must stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HomeLost {
     Removed,
-    /// Renamed with what is in it. Every path the daemon knows is wrong now; holders go on.
+    /// Renamed with its contents. Every path that the daemon knows is wrong now; holders continue.
     Moved,
-    /// The home is there, but another daemon could start in it.
+    /// The home exists, but another daemon could start in it.
     LockFile,
 }
 
@@ -54,18 +54,18 @@ impl HomeLost {
             Self::Moved => UserError::unavailable(format!(
                 "the home `{root}` was moved away; the daemon stops"
             ))
-            .hint("move it back; its agents go on meanwhile"),
+            .hint("move it back; its agents continue meanwhile"),
             Self::LockFile => UserError::unavailable(format!(
                 "the lock file `{}` was removed or replaced; the daemon stops, because another one could start",
                 home.lock().display()
             ))
-            .hint("its agents go on; the next `skein` command starts a new daemon, which finds them"),
+            .hint("its agents continue; the next `skein` command starts a new daemon, which finds them"),
         }
     }
 }
 
 impl Lock {
-    /// What is known to be lost. An error of the file system is no evidence.
+    /// What is known to be lost. An error of the file system is not evidence.
     fn find_loss(&self, home: &Home) -> Option<HomeLost> {
         let is_removed = is_removed(&self.file);
         if !is_removed && PathState::of(&self.file, &home.lock()) != PathState::Gone {
@@ -78,7 +78,7 @@ impl Lock {
         })
     }
 
-    /// What was lost in the end: a removal of the whole home takes its files one after the other.
+    /// What was lost, after a moment: the removal of a home takes its files one after the other.
     pub(super) async fn settle(&self, home: &Home, lost: HomeLost) -> HomeLost {
         let until = tokio::time::Instant::now() + REMOVAL;
         let mut lost = lost;
@@ -89,7 +89,7 @@ impl Lock {
         lost
     }
 
-    /// Resolves when the lock's file is no longer in the home: others could take the home for free.
+    /// Resolves when the lock file is no longer in the home, so that another daemon could take the home.
     pub(super) async fn lost(&self, home: &Home) -> HomeLost {
         let events = watch(&home.lock(), home.root()).and_then(registered);
         loop {
@@ -127,13 +127,13 @@ fn watch(lock: &Path, root: &Path) -> std::io::Result<OwnedFd> {
     Ok(events)
 }
 
-/// Held while the socket is there, so that others can tell a daemon without a socket from one that is still
-/// starting or already stopping.
+/// Held while the socket exists, so that others can distinguish a daemon without a socket from one that is starting or
+/// stopping.
 pub(super) fn serve(home: &Home) -> Result<File, UserError> {
     let path = home.serving();
     open(&path)
         .and_then(|file| {
-            // Blocking, because whoever looks at it holds it for a moment.
+            // Blocking, because a process that checks the lock holds it for a moment.
             while let Err(error) = flock(&file, FlockOperation::LockExclusive) {
                 if error != Errno::INTR {
                     return Err(error.into());
@@ -147,8 +147,8 @@ pub(super) fn serve(home: &Home) -> Result<File, UserError> {
         })
 }
 
-/// Fails when a daemon holds the lock. Commands that look whether one does share it for a moment, and must
-/// not be taken for one.
+/// Fails if a daemon holds the lock. Commands that check the lock share it for a moment, and must not be taken for a
+/// daemon.
 fn exclusive(file: &File) -> rustix::io::Result<()> {
     loop {
         match flock(file, FlockOperation::NonBlockingLockExclusive) {
@@ -185,12 +185,15 @@ pub(super) fn take(home: &Home) -> Result<Lock, UserError> {
     match exclusive(&file) {
         Ok(()) => {}
         Err(Errno::WOULDBLOCK) => {
-            // For people only; the lock, not the number, says who holds it.
+            // For people only; the lock itself, not the number, shows who holds it.
             let mut pid = String::new();
             let _ = file.read_to_string(&mut pid);
             return Err(UserError::new(
                 LOCKED,
-                format!("a daemon already runs for `{}`", home.root().display()),
+                format!(
+                    "a daemon is already running for `{}`",
+                    home.root().display()
+                ),
             )
             .cause(format!("process {}", pid.trim()))
             .hint("`skein daemon status` shows it"));

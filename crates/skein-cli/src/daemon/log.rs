@@ -9,7 +9,7 @@ use crate::home::Home;
 
 const KEPT_DAYS: usize = 7;
 
-/// Writes out what is buffered when it is dropped.
+/// Writes the buffer when it is dropped.
 pub(super) fn open(home: &Home, level: &str) -> Result<WorkerGuard, UserError> {
     let failed = |why: String| {
         UserError::unavailable(format!(

@@ -1,19 +1,19 @@
 //! A home stays where it is once an agent has run in it.
 //!
-//! Sessions record the absolute paths of their workspaces, and git records them too. A daemon of a home that was moved
-//! or copied would look for workspaces at their old paths: a kill would back up nothing, and a copy would clear up the
-//! workspaces of the original.
+//! Sessions record the absolute paths of their workspaces, and so does git. The daemon of a moved or copied home would
+//! look for workspaces at their old paths: a kill would back up nothing, and a copy would remove the workspaces of the
+//! original.
 
 use skein_domain::Session;
-use skein_store::backend::Filter;
-use skein_store::{Page, Store};
+use skein_store::backend::RowFilter;
+use skein_store::{RecordPage, Store};
 use skein_store_sqlite::SqliteBackend;
 
 use super::from_store;
 use crate::error::UserError;
 use crate::home::Home;
 
-/// Refuses a home that is not where it was, if that matters to one of its sessions; else records where it is.
+/// Refuses a home that was moved if that matters to one of its sessions; else records its path.
 pub(super) fn check(home: &Home, ledger: &SqliteBackend, store: &Store) -> Result<(), UserError> {
     let here = home.root().display().to_string();
     let recorded = ledger.home_path().map_err(|e| from_store(&e))?;
@@ -27,12 +27,12 @@ pub(super) fn check(home: &Home, ledger: &SqliteBackend, store: &Store) -> Resul
     ledger.record_home_path(&here).map_err(|e| from_store(&e))
 }
 
-/// Whether an agent was ever started for a session of this home. A session that cannot be read may have one.
+/// Whether an agent was ever started for a session of this home. A session that cannot be read may have had one.
 fn has_workspaces(store: &Store) -> skein_store::backend::Result<bool> {
     for tenant in store.tenants()? {
-        let sessions: Page<Session> = store
+        let sessions: RecordPage<Session> = store
             .tenant(tenant)
-            .read_blocking(|reader| reader.readable(&Filter::default()))?;
+            .read_blocking(|reader| reader.readable(&RowFilter::default()))?;
         let has_gear = sessions.items.iter().any(|session| session.gear.is_some());
         if has_gear || !sessions.damaged.is_empty() {
             return Ok(true);
@@ -48,5 +48,5 @@ fn moved(before: &str, here: &str) -> UserError {
     .hint(format!(
         "move it back (`mv '{here}' '{before}'`) and use SKEIN_HOME={before}"
     ))
-    .hint("nothing was changed; agents that run go on")
+    .hint("nothing was changed; running agents continue")
 }

@@ -1,7 +1,7 @@
-//! Where transcripts are kept: picked and put together here.
+//! Where transcripts are kept: chosen and put together here.
 //!
-//! What can be told without asking anybody (a bad setting, a key that is not there) refuses the start. A
-//! Redis or a cold tier that is away does not: they are opened when they are needed.
+//! Errors that are found without IO to a tier (a bad setting, a missing key) refuse the start. An absent Redis or cold
+//! tier does not: tiers are opened when they are needed.
 
 mod files;
 mod identity;
@@ -13,13 +13,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use skein_domain::TenantId;
-use skein_engine::transcript::TranscriptParts;
+use skein_ledger::transcript::TranscriptParts;
 use skein_store_sqlite::transcript::{SqliteHot, SqliteIndex};
 use skein_store_sqlite::{HomeFile, SqliteBackend};
-use skein_transcript::cipher::{Cipher, Key, KeyRing, Plain};
+use skein_transcript::cipher::{Cipher, KeyRing, PlainCipher, TenantKey};
 use skein_transcript::{Cold, Hot, Tiers};
 use skein_transcript_object::Location;
-use skein_transcript_redis::{Durability, Options, RedisHot};
+use skein_transcript_redis::{Durability, RedisHot, RedisOptions};
 
 use crate::env::{self, Environment};
 use crate::error::UserError;
@@ -30,17 +30,17 @@ use identity::Identity;
 use lazy::Lazy;
 use place::Place;
 
-/// No key file is longer.
+/// Longest key file.
 const LONGEST: u64 = 4096;
 
-/// What is open; to be closed when nobody uses it any more.
+/// The open files; to be closed when they are no longer used.
 pub(super) struct Opened {
     sqlite: Option<Arc<SqliteHot>>,
     index: Arc<SqliteIndex>,
 }
 
 impl Opened {
-    /// Finishes what is queued.
+    /// Finishes queued writes.
     pub(super) fn close(&self) {
         if let Some(sqlite) = &self.sqlite {
             sqlite.close();
@@ -61,7 +61,7 @@ pub(super) fn open(
             let (hot, sqlite) = hot(home, &settings, &identity, ledger)?;
             (hot, sqlite, cold(home, &settings, identity)?)
         }
-        // Whose the transcripts are is not known, so nothing of either tier is touched.
+        // Without its identity the home does not know which transcripts are its own, so it touches neither tier.
         Err(lost) => (unusable_hot(&lost), None, Some(unusable_cold(lost))),
     };
     let is_cold = cold.is_some();
@@ -72,9 +72,9 @@ pub(super) fn open(
     let parts = TranscriptParts {
         tiers,
         cold: if is_cold {
-            skein_engine::transcript::Cold::There
+            skein_ledger::transcript::ColdTierState::There
         } else {
-            skein_engine::transcript::Cold::None
+            skein_ledger::transcript::ColdTierState::None
         },
         index: index.clone(),
         idle_seconds: Some(settings.idle_flush.value.0).filter(|idle| *idle > 0),
@@ -82,22 +82,21 @@ pub(super) fn open(
     Ok((parts, Opened { sqlite, index }))
 }
 
-/// Opens the search index. What is in its place and cannot be used makes way for a new one: the index can be made again
-/// from the transcripts.
+/// Opens the search index. A file that cannot be used is replaced: the index can be rebuilt from the transcripts.
 fn open_index(home: &Home) -> Result<SqliteIndex, UserError> {
     let path = home.search();
     match SqliteIndex::open(&path) {
         Err(error @ skein_store::Error::Foreign { .. }) => {
             let aside = set_aside(&path)?;
             let aside = aside.display();
-            tracing::warn!(%error, %aside, "the search index is made anew");
+            tracing::warn!(%error, %aside, "rebuilding the search index");
             SqliteIndex::open(&path).map_err(|e| super::from_store(&e))
         }
         other => other.map_err(|e| super::from_store(&e)),
     }
 }
 
-/// Renames a file that is not a search index of ours, and keeps it: its content is unknown.
+/// Renames a file that is not a search index of Skein, and keeps it: its content is unknown.
 fn set_aside(path: &Path) -> Result<PathBuf, UserError> {
     let numbered = (1_u32..).map(|n| path.with_extension(format!("db.aside-{n}")));
     let free = numbered.take(1_000).find(|aside| !aside.exists());
@@ -133,7 +132,7 @@ fn hot(
             Ok((hot.clone(), Some(hot)))
         }
         url if url.starts_with("redis") && url.contains("://") => {
-            let options = Options::new(url)
+            let options = RedisOptions::new(url)
                 .durability(durability(settings)?)
                 .prefix(format!("skein:{}:", identity.id()));
             let (identity, ledger) = (identity.clone(), ledger.clone());
@@ -142,7 +141,7 @@ fn hot(
                 let ledger = ledger.clone();
                 Box::pin(async move {
                     let hot: Arc<dyn Hot> = Arc::new(RedisHot::connect(options).await?);
-                    // Not before: a server that was never reached holds nothing.
+                    // Only now: a server that was never reached contains nothing.
                     note(&identity, &label)?;
                     files::forget_transcripts(ledger).await?;
                     Ok(hot)
@@ -158,7 +157,7 @@ fn hot(
     }
 }
 
-/// Notes which tier is used, once.
+/// Records once which tier is used.
 fn note(identity: &Identity, label: &str) -> skein_transcript::Result<()> {
     if identity.hot().as_deref() == Some(label) {
         return Ok(());
@@ -172,7 +171,7 @@ fn note(identity: &Identity, label: &str) -> skein_transcript::Result<()> {
 
 const SQLITE: &str = "sqlite";
 
-/// The setting without what is secret in it.
+/// The setting without secrets.
 fn label(hot: &str) -> String {
     let Some((scheme, rest)) = hot.split_once("://") else {
         return hot.to_owned();
@@ -182,7 +181,7 @@ fn label(hot: &str) -> String {
     format!("{scheme}://{}", rest.trim_end_matches('/'))
 }
 
-/// A file that was lost may have held something.
+/// A lost file may have contained transcripts.
 fn holds_something(home: &Home, ledger: &SqliteBackend) -> Result<bool, UserError> {
     let path = home.transcripts();
     if !path.exists() {
@@ -193,7 +192,7 @@ fn holds_something(home: &Home, ledger: &SqliteBackend) -> Result<bool, UserErro
     hot.holds_something().map_err(|e| super::from_store(&e))
 }
 
-/// For a home whose transcripts are in another tier than the one it is told to use: they are not "nothing".
+/// For a home whose transcripts are in another tier than the configured one: they must not look empty.
 fn other_tier(used: &str, wanted: &str) -> skein_transcript::Error {
     skein_transcript::Error::Unusable {
         tier: "hot",
@@ -262,7 +261,7 @@ fn cold(
     Ok(Some(Arc::new(cold)))
 }
 
-/// For a home that has cold transcripts and is told to have no cold tier: they are not "nothing".
+/// For a home that has cold transcripts and is configured without a cold tier: they must not look empty.
 fn no_place(used: &str) -> Arc<dyn Cold> {
     unusable_cold(place::missing(used, "`none`"))
 }
@@ -270,7 +269,7 @@ fn no_place(used: &str) -> Arc<dyn Cold> {
 fn cipher(settings: &TranscriptSettings) -> Result<Arc<dyn Cipher>, UserError> {
     let keys = &settings.keys.value.0;
     if keys.is_empty() {
-        return Ok(Arc::new(Plain));
+        return Ok(Arc::new(PlainCipher));
     }
     let mut ring = KeyRing::default();
     for (tenant, sources) in keys {
@@ -284,9 +283,9 @@ fn cipher(settings: &TranscriptSettings) -> Result<Arc<dyn Cipher>, UserError> {
     Ok(Arc::new(ring))
 }
 
-/// A key is 32 bytes, written as they are or as 64 hexadecimal digits. It is known by a hash of itself, so
-/// that it may be moved from one place to another.
-fn key(tenant: &TenantId, source: &KeySource) -> Result<Key, UserError> {
+/// A key is 32 bytes, raw or as 64 hexadecimal digits. Its id is a hash of it, so that it may be moved to another
+/// place.
+fn key(tenant: &TenantId, source: &KeySource) -> Result<TenantKey, UserError> {
     let refuse = |why: &str| {
         UserError::misuse(format!("the key `{source}` of tenant `{tenant}` {why}"))
             .hint("a key is 32 bytes, as they are or as 64 hexadecimal digits; `openssl rand -hex 32` makes one")
@@ -298,12 +297,12 @@ fn key(tenant: &TenantId, source: &KeySource) -> Result<Key, UserError> {
             let found = found.remove(name);
             found.ok_or_else(|| refuse("is not set"))?.into_bytes()
         }
-        KeySource::Plain => return Err(refuse("is none")),
+        KeySource::Plain => return Err(refuse("is not a key")),
     };
-    let secret = secret(&bytes).ok_or_else(|| refuse("is no key"))?;
+    let secret = secret(&bytes).ok_or_else(|| refuse("is not a key"))?;
     let id = blake3::derive_key("skein transcript 1 key ids", &secret);
     let id = blake3::Hash::from(id).to_hex()[..16].to_owned();
-    Key::new(id, secret).map_err(|e| failed(&e))
+    TenantKey::new(id, secret).map_err(|e| failed(&e))
 }
 
 fn read(path: &Path) -> std::io::Result<Vec<u8>> {
@@ -324,7 +323,7 @@ fn secret(bytes: &[u8]) -> Option<[u8; 32]> {
 }
 
 fn failed(error: &skein_transcript::Error) -> UserError {
-    super::from_engine(&skein_engine::Error::from(error.clone()))
+    super::from_error(&error.clone().into())
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The settings of agents, as `config show` lists them. Who starts agents reads the file itself, each time.
+//! The settings of agents, for `config show`. The daemon reads the files itself, each time it starts an agent.
 
 use super::raw::RawConfig;
 use super::{Origin, Setting};
@@ -8,7 +8,7 @@ pub(crate) struct Fleet {
     pub(crate) rows: Vec<(&'static str, Setting<Option<String>>)>,
 }
 
-/// In the order they are listed, with what holds where nobody says.
+/// In the order of the listing, with the defaults.
 const KEYS: [(&str, Option<&str>); 19] = [
     ("agent", Some("none")),
     ("workspace", Some("worktree (dir outside of a repository)")),

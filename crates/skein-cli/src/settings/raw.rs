@@ -1,4 +1,4 @@
-//! A settings file as it stands: everything optional, nothing unknown.
+//! A settings file as written: everything optional, nothing unknown.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read as _};
@@ -10,7 +10,7 @@ use skein_agent::AgentSettings;
 use crate::duration::Seconds;
 use crate::error::UserError;
 
-/// No settings file of ours is longer.
+/// Longest settings file.
 const LONGEST: u64 = 1 << 20;
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -22,7 +22,7 @@ pub(crate) struct RawConfig {
     pub(crate) log: RawLog,
     pub(crate) daemon: RawDaemon,
     pub(crate) transcripts: RawTranscripts,
-    /// Which agent works where nobody says.
+    /// The default agent.
     pub(crate) agent: Option<String>,
     pub(crate) workspace: Option<String>,
     pub(crate) runtime: Option<String>,
@@ -32,7 +32,7 @@ pub(crate) struct RawConfig {
     pub(crate) setup: Option<Vec<String>>,
     #[serde(deserialize_with = "seconds")]
     pub(crate) setup_timeout: Option<Seconds>,
-    /// Agents at once: in the project's file of the project, in the user's of the machine.
+    /// How many agents run at once: in the project's file in the project, in the user's on the machine.
     pub(crate) concurrency: Option<u32>,
     pub(crate) memory_reserve_mb: Option<u64>,
     #[serde(deserialize_with = "seconds")]
@@ -93,7 +93,7 @@ pub(crate) struct RawTranscripts {
     #[serde(deserialize_with = "seconds")]
     pub(crate) idle_flush: Option<Seconds>,
     pub(crate) redis_durability: Option<String>,
-    /// By tenant: where its keys are, the present one first.
+    /// By tenant: where its keys are, the current one first.
     pub(crate) keys: Option<BTreeMap<String, OneOrMore>>,
 }
 
@@ -109,7 +109,7 @@ fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Seconds>
     text.parse().map(Some).map_err(serde::de::Error::custom)
 }
 
-/// What a log can be limited to.
+/// The log levels.
 pub(crate) const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
 
 fn cgroup<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
@@ -126,14 +126,14 @@ fn level<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D
         Ok(Some(text))
     } else {
         Err(serde::de::Error::custom(format!(
-            "`{}` is no log level; expected one of {}",
+            "`{}` is not a log level; expected one of {}",
             crate::text::line(&text),
             LEVELS.join(", ")
         )))
     }
 }
 
-/// Which file a key may stand in.
+/// Which file a key may be in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     Project,
@@ -154,7 +154,7 @@ const KEYS: &[(&str, &[&str], Scope)] = &[
     ),
 ];
 
-/// Keys outside of any section. Those whose value is a table hold names of people's own choice.
+/// Keys outside of sections. Those whose value is a table contain names that people choose.
 const TOP: &[(&str, Scope)] = &[
     ("agent", Scope::Project),
     ("workspace", Scope::Project),
@@ -221,7 +221,7 @@ impl RawConfig {
     }
 }
 
-/// Types as people call them.
+/// Names of types for people.
 fn plain(message: &str) -> String {
     message
         .replace("expected u32", "expected a whole number")
@@ -230,7 +230,7 @@ fn plain(message: &str) -> String {
         .replace("expected a string", "expected a text in quotes")
 }
 
-/// Finds unknown keys before the types are looked at, because it can name the nearest one.
+/// Finds unknown keys before the types are checked, because it can name the nearest key.
 fn check_keys(table: &toml::Table, scope: Scope, path: &Path) -> Result<(), UserError> {
     for (section, value) in table {
         if let Some((_, belongs)) = TOP.iter().find(|(name, _)| name == section) {
@@ -289,13 +289,13 @@ fn check_place(key: &str, belongs: Scope, scope: Scope, path: &Path) -> Result<(
 
 fn misplaced(section: &str, belongs: Scope, path: &Path) -> UserError {
     UserError::misuse(format!(
-        "key `{section}` does not belong into `{}`",
+        "key `{section}` does not belong in `{}`",
         path.display()
     ))
     .hint(match belongs {
-        Scope::Project => "it belongs into the project's `skein.toml`",
+        Scope::Project => "move it to the project's `skein.toml`",
         Scope::User | Scope::Both => {
-            "it belongs into the user's `config.toml`; `skein config show` tells where that is"
+            "move it to the user's `config.toml`; `skein config show` prints its path"
         }
     })
 }
@@ -320,7 +320,7 @@ fn unknown(key: &str, path: &Path) -> UserError {
     }
 }
 
-/// The known key most like this one: by its whole name, or by its last part put in the wrong section.
+/// The known key most like this one: by its whole name, or by its last part in the wrong section.
 fn nearest(key: &str) -> Option<String> {
     let last = key.rsplit('.').next().unwrap_or(key);
     let sections = KEYS

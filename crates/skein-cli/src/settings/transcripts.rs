@@ -1,4 +1,4 @@
-//! Where transcripts are kept, and by which keys they are encrypted.
+//! Where transcripts are kept, and which keys encrypt them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use super::{Origin, Setting};
 use crate::duration::Seconds;
 use crate::error::UserError;
 
-/// What nobody has written to for so long is put into the cold tier, where nobody says otherwise.
+/// Transcripts that were not written to for this long are moved to the cold tier.
 const IDLE: Seconds = Seconds(30 * 24 * 3600);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,12 +30,12 @@ pub(crate) struct TranscriptSettings {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Keys(pub(crate) BTreeMap<TenantId, Vec<KeySource>>);
 
-/// Where a key is. The key itself is read by the daemon, and shown nowhere.
+/// Where a key is. Only the daemon reads the key itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum KeySource {
     File(PathBuf),
     Variable(String),
-    /// No key: what was written before there were any may be read.
+    /// No key: allows reading what was written before there were keys.
     Plain,
 }
 
@@ -86,7 +86,7 @@ impl TranscriptSettings {
         Ok(())
     }
 
-    /// As `config show` lists them; an URL without what may be a password.
+    /// For `config show`; URLs without passwords.
     pub(crate) fn rows(&self) -> Vec<(&'static str, Setting<Option<String>>)> {
         fn row<T: Clone>(
             setting: &Setting<T>,
@@ -125,7 +125,7 @@ impl TranscriptSettings {
     }
 }
 
-/// An URL without the part that may hold a password (L14).
+/// A URL without the part that may contain a password (L14).
 pub(crate) fn without_secrets(url: &str) -> String {
     match (url.split_once("://"), url.rsplit_once('@')) {
         (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://…@{rest}"),
@@ -154,12 +154,12 @@ fn keys(raw: &BTreeMap<String, OneOrMore>, path: &Path) -> Result<Keys, UserErro
         let sources: Vec<KeySource> = sources.collect::<Result<_, _>>()?;
         if sources.is_empty() {
             let error = UserError::misuse(format!("tenant `{name}` has an empty list of keys"));
-            return Err(error.hint("leave it out to encrypt nothing of it, or give `file:PATH`"));
+            return Err(error.hint("remove it to encrypt nothing, or set `file:PATH`"));
         }
         if sources.first() == Some(&KeySource::Plain) {
             let error = UserError::misuse(format!("the first of the keys of `{name}` is `plain`"));
             return Err(error.hint(
-                "`plain` lets be read what was written before there were keys; put it last",
+                "`plain` only allows reading what was written before there were keys; put it last",
             ));
         }
         all.insert(name, sources);
@@ -169,7 +169,7 @@ fn keys(raw: &BTreeMap<String, OneOrMore>, path: &Path) -> Result<Keys, UserErro
 
 fn source(text: &str, path: &Path) -> Result<KeySource, UserError> {
     let refuse = || {
-        // Somebody may have written the key itself.
+        // The value may be the key itself, so the error does not repeat it.
         UserError::misuse(format!(
             "`transcripts.keys` in `{}` names no key",
             path.display()

@@ -1,23 +1,23 @@
-//! What set-up commands print, passed on while they run.
+//! Prints the output of set-up commands while they run.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 
 use skein_client::Client;
-use skein_runtime::log::Filter;
+use skein_runtime::log::EscapeFilter;
 
 use crate::progress::Progress;
 use crate::tail::Tail;
 
-/// The logs of the set-ups under way.
+/// The logs of running set-ups.
 #[derive(Debug, Default)]
 pub(super) struct Setups(HashMap<String, Following>);
 
 #[derive(Debug)]
 struct Following {
     tail: Tail,
-    filter: Filter,
-    /// The beginning of a line.
+    filter: EscapeFilter,
+    /// The incomplete last line.
     part: String,
 }
 
@@ -26,20 +26,20 @@ impl Setups {
         !self.0.is_empty()
     }
 
-    /// Follows what is set up for `session` from now on. What cannot be followed is not: it is a comfort.
+    /// Follows the set-up of `session` from now on. An error is ignored: the output is a convenience.
     pub(super) async fn begin(&mut self, client: &Client, session: &str) {
         let Ok(terminal) = client.terminal(session).await else {
             return;
         };
         let following = Following {
             tail: Tail::new(PathBuf::from(terminal.setup_log)),
-            filter: Filter::default(),
+            filter: EscapeFilter::default(),
             part: String::new(),
         };
         self.0.insert(session.to_owned(), following);
     }
 
-    /// It is over for `session`; what came at last is passed on.
+    /// The set-up of `session` is over; prints the rest of its output.
     pub(super) fn end(&mut self, session: &str, progress: &mut Progress<'_>) {
         if let Some(mut following) = self.0.remove(session) {
             following.pass_on(session, progress);
@@ -67,7 +67,7 @@ impl Following {
     }
 }
 
-/// Without the colours, which are all that the filter leaves of escapes.
+/// Removes colours, the only escape sequences that the filter leaves.
 fn plain(text: &str) -> String {
     let mut pieces = text.split('\x1b');
     let mut out = pieces.next().unwrap_or_default().to_owned();

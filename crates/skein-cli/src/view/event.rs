@@ -8,24 +8,24 @@ use crate::output::{BLUE, BOLD, CYAN, DIM, GREEN, Paint, RED, YELLOW};
 use crate::text::{self, line};
 use crate::when;
 
-/// How the time of an event is told.
+/// How to print the time of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Time {
-    /// How long ago it is.
+    /// As an age.
     Ago,
-    /// What the clock said, in UTC: what stays on the screen must not age.
+    /// As a time in UTC, for lines that stay on the screen.
     Clock,
 }
 
-/// Columns of number, time, kind, what it is about and who: the usual width, and the least.
+/// Columns of number, time, kind, subject and actor: the usual width, and the smallest.
 const COLUMNS: [(usize, usize); 5] = [(5, 5), (8, 8), (23, 16), (20, 8), (12, 7)];
-/// Facts that are shorter than this say nothing.
+/// A shorter column of facts is useless.
 const FACTS: usize = 10;
-/// Narrower terminals show facts only where room is left.
+/// Narrower terminals show facts only if there is room.
 const ROOMY: usize = 80;
 const GAP: usize = 2;
 
-/// Number, time, kind, what it is about, who, and the facts, cut to the terminal.
+/// Number, time, kind, subject, actor and facts, truncated to the terminal.
 pub(crate) fn event_line(event: &Event, time: Time, width: Option<usize>, paint: Paint) -> String {
     let about = [&event.session, &event.thread, &event.project]
         .into_iter()
@@ -69,11 +69,11 @@ pub(crate) fn event_line(event: &Event, time: Time, width: Option<usize>, paint:
     out.trim_end().to_owned()
 }
 
-/// Every line has the same columns, whatever stands in it, because lines come one by one.
+/// All lines have the same columns, because they are printed one by one.
 fn widths(limit: Option<usize>) -> [usize; 5] {
     let mut widths = COLUMNS.map(|(usual, _)| usual);
     let Some(limit) = limit else { return widths };
-    // What happened matters more than the first letters of its facts.
+    // The kind matters more than the first letters of the facts.
     let facts = if limit < ROOMY { 0 } else { GAP + FACTS };
     loop {
         let taken = widths.iter().sum::<usize>() + GAP * (widths.len() - 1) + facts;
@@ -87,7 +87,7 @@ fn widths(limit: Option<usize>) -> [usize; 5] {
     }
 }
 
-/// `name=value name=value`, without braces and quotes where they say nothing.
+/// `name=value name=value`, without needless braces and quotes.
 fn compact(value: &Value) -> String {
     let Value::Object(map) = value else {
         return inner(value);

@@ -1,4 +1,4 @@
-//! A thing described fact by fact.
+//! A list of names and values.
 
 use std::fmt::Write as _;
 
@@ -17,7 +17,7 @@ pub(super) struct Facts {
 impl Facts {
     const COLUMN: usize = 10;
 
-    /// With a `width`, values that are too long go on below their beginning.
+    /// With a `width`, long values continue below their beginning.
     pub(super) fn new(width: Option<usize>, paint: Paint) -> Self {
         Self {
             width,

@@ -1,9 +1,9 @@
-//! Agents at work: why a status, what was cleared up, which programs there are.
+//! Statuses, rules, receipts, clean-up and agent programs.
 
-use skein_wire::{Agent, GcItem, Receipt, Why};
+use skein_wire::{Agent, GcItem, Receipt, RuleMiss, ScreenExplanation, Why};
 
 use super::facts::Facts;
-use super::session::status_style;
+use super::session::{status_style, window};
 use crate::output::{BOLD, DIM, GREEN, Paint, YELLOW};
 use crate::table::{Align, Cell, Table};
 use crate::{text, when};
@@ -30,11 +30,80 @@ pub(crate) fn why(why: &Why, width: Option<usize>, paint: Paint) -> String {
             &format!("{} not delivered yet", text::number(why.receipts_open)),
         );
     }
+    window(&why.session, &mut facts);
     facts.optional("note", why.session.note.as_deref());
+    // If a rule matches, the activity names it, and the other rules explain nothing.
+    if let Some(screen) = why.screen.as_ref().filter(|screen| screen.rule.is_none()) {
+        explain(&mut facts, screen);
+    }
     facts.finish()
 }
 
-/// How far a message came, step by step.
+/// What the rules of an agent make of its screen.
+pub(crate) fn screen_explanation(
+    explanation: &ScreenExplanation,
+    width: Option<usize>,
+    paint: Paint,
+) -> String {
+    let mut facts = Facts::new(width, paint);
+    let reading = match (&explanation.activity, &explanation.rule) {
+        (Some(activity), Some(rule)) => format!("{activity} (rule `{rule}`)"),
+        _ if explanation.rules.is_empty() => "nothing: this agent has no rules".to_owned(),
+        _ => "nothing: no rule matches".to_owned(),
+    };
+    facts.add("says", &reading);
+    explain(&mut facts, explanation);
+    facts.finish()
+}
+
+fn explain(facts: &mut Facts, explanation: &ScreenExplanation) {
+    let input_box = match explanation.input_box.as_str() {
+        "empty" => "empty",
+        "holds" => "holds text that was not sent",
+        "unseen" => "not on the screen; Skein types nothing",
+        _ => "unknown: no rule says where it is",
+    };
+    facts.add("box", input_box);
+    for trial in &explanation.rules {
+        let decides = explanation.rule.as_deref() == Some(trial.rule.as_str());
+        let verdict = match (trial.fits, decides) {
+            (true, true) => "matches and decides",
+            (true, false) => "matches",
+            (false, _) => "does not match",
+        };
+        let rows = match (trial.first_row, trial.last_row) {
+            (Some(first), Some(last)) if first == last => format!("row {first}"),
+            (Some(first), Some(last)) => format!("rows {first} to {last}"),
+            _ => "no row".to_owned(),
+        };
+        let (name, says, region) = (&trial.rule, &trial.says, &trial.region);
+        facts.add(
+            "tried",
+            &format!("`{name}` ({says}) in {region}, {rows}: {verdict}"),
+        );
+        for miss in &trial.misses {
+            facts.add("", &missed(miss));
+        }
+    }
+}
+
+/// Why a condition of a rule is not met.
+fn missed(miss: &RuleMiss) -> String {
+    let (condition, pattern) = (&miss.condition, &miss.pattern);
+    match (miss.row, miss.text.as_deref(), miss.part.as_deref()) {
+        (Some(row), Some(text), _) if condition == "not" => {
+            format!("{condition} `{pattern}`: row {row} contains it: `{text}`")
+        }
+        (Some(row), Some(text), Some(part)) => {
+            format!(
+                "{condition} `{pattern}`: nearest is row {row}, `{text}`, which matches `{part}`"
+            )
+        }
+        _ => format!("{condition} `{pattern}`: no row is near"),
+    }
+}
+
+/// A receipt, step by step.
 pub(crate) fn receipt(receipt: &Receipt, width: Option<usize>, paint: Paint) -> String {
     let now = when::now();
     let mut facts = Facts::new(width, paint);
@@ -78,7 +147,7 @@ fn action_style(action: &str) -> anstyle::Style {
     }
 }
 
-/// What people should do so that the agents of the list work, one line each.
+/// What to do to make an agent of the list work, one line each.
 pub(crate) fn agent_notes(agents: &[Agent]) -> Vec<String> {
     let mut notes = vec![];
     for agent in agents {
@@ -130,7 +199,6 @@ pub(crate) fn agents(agents: &[Agent]) -> Table {
         let can = &agent.abilities;
         let abilities: Vec<&str> = [
             (can.resume, "resume"),
-            (can.fork, "fork"),
             (can.hooks, "hooks"),
             (can.screens, "screens"),
             (can.files, "files"),

@@ -59,7 +59,7 @@ pub(crate) fn project(project: &Project, width: Option<usize>, paint: Paint) -> 
         ),
     );
     if let Some(ttl) = project.retention.idle_ttl_seconds {
-        facts.add("archive", &format!("what was idle for {}", Seconds(ttl)));
+        facts.add("archive", &format!("sessions idle for {}", Seconds(ttl)));
     }
     if let Some(most) = project.retention.max_ended {
         facts.add("archive", &format!("ended sessions beyond {most}"));

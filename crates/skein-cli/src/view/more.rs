@@ -2,9 +2,9 @@
 
 use crate::output::Output;
 
-/// Tells on stderr that a list goes on.
+/// Prints on stderr that a list continues.
 pub(crate) fn more(out: &Output, next: Option<&str>) {
     if let Some(next) = next {
-        out.note(&format!("there are more; `--cursor {next}` goes on"));
+        out.note(&format!("more follows: `--cursor {next}`"));
     }
 }

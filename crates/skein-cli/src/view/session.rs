@@ -56,16 +56,16 @@ pub(crate) fn session_line(session: &Session, paint: Paint) -> String {
     )
 }
 
-/// What a session names by id only.
+/// Records that a session names by id.
 #[derive(Debug, Default)]
-pub(crate) struct Around {
+pub(crate) struct RelatedNames {
     pub(crate) project: Option<Project>,
     pub(crate) thread: Option<Thread>,
 }
 
 pub(crate) fn session(
     session: &Session,
-    around: &Around,
+    around: &RelatedNames,
     width: Option<usize>,
     paint: Paint,
 ) -> String {
@@ -149,7 +149,7 @@ pub(crate) fn session(
     facts.finish()
 }
 
-/// What a session with an agent has besides its record.
+/// The parts of a session that only exist with an agent.
 fn gear(session: &Session, facts: &mut Facts) {
     let now = when::now();
     if let Some(saga) = &session.saga {
@@ -175,11 +175,12 @@ fn gear(session: &Session, facts: &mut Facts) {
             &format!("{}, {}{pid}", runtime.kind, runtime.state),
         );
     }
+    window(session, facts);
     let workspace = &session.workspace;
     if workspace.kind != "none" {
         let state = workspace.state.as_deref().unwrap_or("ready");
         let dirty = match workspace.dirty {
-            Some(true) => ", with changes that are not committed",
+            Some(true) => ", with uncommitted changes",
             Some(false) | None => "",
         };
         facts.add("workspace", &format!("{}, {state}{dirty}", workspace.kind));
@@ -208,6 +209,17 @@ fn gear(session: &Session, facts: &mut Facts) {
     }
 }
 
+/// How to show its tmux window, or why there is none.
+pub(super) fn window(session: &Session, facts: &mut Facts) {
+    let Some(window) = &session.runtime.window else {
+        return;
+    };
+    match &window.problem {
+        None => facts.add("window", &format!("`{}`", window.command)),
+        Some(problem) => facts.styled("window", problem, YELLOW),
+    }
+}
+
 fn used(session: &Session) -> u64 {
     session
         .usage
@@ -215,7 +227,7 @@ fn used(session: &Session) -> u64 {
         .saturating_add(session.usage.output_tokens)
 }
 
-/// What became of a budget, in parts that add up to it.
+/// The use of a budget, in parts that add up to it.
 fn budget(session: &Session) -> Option<String> {
     let rest = match (session.phase.as_str(), &session.parent) {
         ("ended" | "archived", Some(_)) => "returned",
@@ -224,7 +236,7 @@ fn budget(session: &Session) -> Option<String> {
     };
     let tokens = &session.budget.tokens;
     let cost = &session.budget.cost;
-    // Money in hundredths of a cent, so that one function does for both.
+    // In hundredths of a cent, so that one function serves tokens and money.
     let small = |usd: f64| (usd * 10_000.0).round() as u64;
     let parts = [
         tokens.limit.map(|limit| {
@@ -254,7 +266,7 @@ fn account(
         let _ = write!(out, ", {} spent by ended children", show(children));
     }
     if reserved > 0 {
-        let _ = write!(out, ", {} set aside for children", show(reserved));
+        let _ = write!(out, ", {} reserved for children", show(reserved));
     }
     let used = spent.saturating_add(children).saturating_add(reserved);
     let _ = match limit.checked_sub(used) {
@@ -264,7 +276,7 @@ fn account(
     out
 }
 
-/// By how much a session has spent more than it was given.
+/// By how much a session has exceeded its budget.
 pub(crate) fn overspent(session: &Session) -> Option<String> {
     let tokens = &session.budget.tokens;
     let cost = &session.budget.cost;
@@ -345,7 +357,7 @@ fn branch(lead: &str, session: &Session, parent: Option<&Session>, table: &mut T
     ]);
 }
 
-pub(super) fn status_style(status: &str) -> Style {
+pub(crate) fn status_style(status: &str) -> Style {
     match status {
         "working" | "spawning" => GREEN,
         "needs_input" | "awaiting_merge" | "locked" | "detecting" | "no_signal" => YELLOW,
@@ -365,7 +377,7 @@ mod tests {
         let show = |n: u64| text::number(n);
         assert_eq!(
             account(1000, [100, 200, 300], "left", " tokens", show),
-            "1,000 tokens: 100 spent, 200 spent by ended children, 300 set aside for children, 400 left"
+            "1,000 tokens: 100 spent, 200 spent by ended children, 300 reserved for children, 400 left"
         );
         assert_eq!(
             account(1000, [1500, 0, 0], "returned", " tokens", show),

@@ -1,4 +1,4 @@
-//! Messages as people read them.
+//! Messages for people.
 
 use anstyle::Style;
 use serde_json::Value;
@@ -8,21 +8,21 @@ use crate::output::{BLUE, CYAN, DIM, GREEN, Paint, RED, YELLOW};
 use crate::text;
 use crate::when;
 
-/// Columns where the width is not known.
+/// The width if it is not known.
 const USUAL: usize = 100;
 const INDENT: &str = "  ";
 
-/// What is shown in a line although it has more.
+/// What is folded into one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fold {
-    /// Thoughts, and what tools were told and said.
+    /// Thoughts, tool inputs and tool results.
     Tools,
     Nothing,
 }
 
-/// Tells messages one after another; a new day is told once.
+/// Renders messages one after another; prints the date when the day changes.
 #[derive(Debug)]
-pub(crate) struct Telling {
+pub(crate) struct MessageRenderer {
     fold: Fold,
     width: usize,
     paint: Paint,
@@ -30,7 +30,7 @@ pub(crate) struct Telling {
     day: String,
 }
 
-impl Telling {
+impl MessageRenderer {
     pub(crate) fn new(fold: Fold, width: Option<usize>, paint: Paint, hidden: Vec<Covers>) -> Self {
         Self {
             fold,
@@ -69,7 +69,7 @@ impl Telling {
         out
     }
 
-    /// A line with the date and whose times they are, where it is another than that of the message before.
+    /// A line with the date and the zone, if the date differs from that of the message before.
     fn day(&mut self, message: &Message) -> String {
         let day = message.at.split('T').next().unwrap_or_default();
         if day == self.day {
@@ -129,14 +129,14 @@ impl Telling {
         }
     }
 
-    /// One line, cut to the terminal.
+    /// One line, truncated to the terminal.
     fn one(&self, head: &str, rest: &str, style: Style) -> String {
         let line = text::line(&format!("{head} {rest}"));
         let line = text::fit(line.trim_end(), self.width - INDENT.len());
         format!("{INDENT}{}\n", self.paint.apply(style, &line))
     }
 
-    /// All lines, broken to the terminal.
+    /// All lines, wrapped to the terminal.
     fn lines(&self, text: &str, style: Style) -> String {
         let mut out = String::new();
         for line in text::block(text.trim_end()).lines() {
@@ -172,7 +172,7 @@ fn count(text: &str) -> String {
     format!("({})", text::count(text.lines().count(), "line"))
 }
 
-/// What a tool was told, as short as can be: the argument that says most, or a single one, without its name.
+/// The input of a tool in short: the most telling argument, or the only one, without its name.
 fn brief(input: &Value) -> String {
     let Value::Object(fields) = input else {
         return match input {
@@ -229,12 +229,12 @@ mod tests {
 
     #[test]
     fn tools_take_a_line_each_unless_unfolded() {
-        let mut folded = Telling::new(Fold::Tools, Some(40), Paint::PLAIN, vec![]);
+        let mut folded = MessageRenderer::new(Fold::Tools, Some(40), Paint::PLAIN, vec![]);
         assert_eq!(
             folded.message(&tools()),
             "── 2026-11-17 UTC ──\n\nAssistant  03:04:05  m1\n  → bash ls -l\\u{1b}[31m\n  ← total 2  (3 lines)\n\n"
         );
-        let mut full = Telling::new(Fold::Nothing, Some(40), Paint::PLAIN, vec![]);
+        let mut full = MessageRenderer::new(Fold::Nothing, Some(40), Paint::PLAIN, vec![]);
         let shown = full.message(&tools());
         assert!(shown.contains("  total 2\n  a\n  b\n"), "{shown}");
         assert!(!shown.contains('\u{1b}'), "{shown}");
@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn what_a_summary_hides_is_marked() {
         let covers = Covers { from: 0, end: 5 };
-        let mut telling = Telling::new(Fold::Tools, Some(60), Paint::PLAIN, vec![covers]);
+        let mut telling = MessageRenderer::new(Fold::Tools, Some(60), Paint::PLAIN, vec![covers]);
         let text = "hello".to_owned();
         let shown = telling.message(&message("m2", "user", vec![Block::Text { text }]));
         assert!(shown.contains("(hidden by a summary)"), "{shown}");

@@ -1,195 +1,190 @@
-//! How the demo is shown: step by step with a living table below on a terminal, plain lines elsewhere.
+//! How the demo is shown: on a terminal step by step above a live table, elsewhere as plain lines.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
+use std::pin::pin;
 use std::time::Duration;
 
-use anstyle::Style;
+use clap::Parser as _;
 use serde::Serialize;
-use skein_client::{Client, Error, EventStream, Sessions};
+use skein_client::{Client, EventStream, Sessions};
 use skein_wire::{Event, Session};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::sleep;
 
+use super::story::{ANN, BOB};
+use crate::cli::Cli;
+use crate::command::dispatch;
+use crate::context::Context;
 use crate::error::UserError;
-use crate::output::{BLUE, BOLD, CYAN, DIM, GREEN, Output, RED, YELLOW};
+use crate::output::{BLUE, BOLD, CYAN, DIM, GREEN, Output, YELLOW};
 use crate::table::{Align, Cell, Table};
 use crate::text;
 use crate::view;
 
 /// How long people get to read a step.
 const PAUSE: Duration = Duration::from_millis(800);
-/// Without an event for so long it is looked again: not every change of what is seen is an event.
-const LOOK_AGAIN: Duration = Duration::from_millis(250);
-/// What takes longer has gone wrong.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Not every change is an event, so the table is refreshed this often.
+const REFRESH: Duration = Duration::from_millis(250);
 const EVENTS_SHOWN: usize = 5;
-/// On a narrower terminal the picture's lines would wrap, and could not be taken back by counting them; on a
-/// wider one they would be hard to read.
+/// On a narrower terminal lines of the table would wrap; on a wider one they would be hard to read.
 const NARROWEST: usize = 80;
 const WIDEST: usize = 100;
+/// Where the text of a step begins.
+const COLUMN: usize = 15;
 
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Step {
-    pub(super) actor: String,
-    pub(super) did: String,
+    actor: String,
+    did: String,
     /// What to type for it.
-    pub(super) command: Option<String>,
-    /// The refusal that was meant to happen.
-    pub(super) refused: Option<String>,
+    command: Option<String>,
+    /// The expected refusal.
+    refused: Option<String>,
 }
 
 pub(super) struct Stage<'a> {
     out: &'a Output,
-    client: &'a Client,
+    pub(super) ann: &'a Context,
+    bob: &'a Context,
+    pub(super) client: &'a Client,
     stream: EventStream<'a>,
     events: VecDeque<Event>,
     fast: bool,
     steps: Vec<Step>,
-    /// The picture on the screen, to be replaced by the next.
+    /// What to type for what happens next.
+    pub(super) command: Option<String>,
+    refused: Option<String>,
+    /// The table on the screen, which the next one replaces.
     drawn: String,
+}
+
+/// All sessions, oldest first.
+pub(super) async fn sessions(client: &Client) -> Result<Vec<Session>, UserError> {
+    let all = Sessions {
+        all: true,
+        ..Sessions::default()
+    };
+    let mut sessions = client.list_sessions(&all).await?.data;
+    sessions.reverse();
+    Ok(sessions)
 }
 
 impl<'a> Stage<'a> {
     pub(super) async fn open(
         out: &'a Output,
-        client: &'a Client,
+        ann: &'a Context,
+        bob: &'a Context,
         fast: bool,
     ) -> Result<Self, UserError> {
+        let client = ann.client().await?;
         let mut stream = client.follow_events(None, None);
         stream.open().await?;
         Ok(Self {
             out,
+            ann,
+            bob,
             client,
             stream,
             events: VecDeque::new(),
             fast,
             steps: vec![],
+            command: None,
+            refused: None,
             drawn: String::new(),
         })
-    }
-
-    pub(super) fn client(&self) -> &'a Client {
-        self.client
     }
 
     pub(super) fn into_steps(self) -> Vec<Step> {
         self.steps
     }
 
-    /// The oldest first.
-    pub(super) async fn sessions(&self) -> Result<Vec<Session>, UserError> {
-        let which = Sessions {
-            all: true,
-            ..Sessions::default()
-        };
-        let mut sessions = self.client.list_sessions(&which).await?.data;
-        sessions.reverse();
-        Ok(sessions)
-    }
-
-    /// Something was done.
-    pub(super) async fn did(
+    /// Runs a command of `skein` as this actor, without its output; `text` is its last argument, if not empty. The next
+    /// step shows the command.
+    pub(super) async fn run(
         &mut self,
         actor: &str,
-        what: &str,
-        command: Option<&str>,
+        line: &str,
+        text: &str,
     ) -> Result<(), UserError> {
-        self.step(actor, what, command, None).await
+        let first = text.lines().next().map(|first| format!(" \"{first}\""));
+        self.command = Some(format!("skein {line}{}", first.unwrap_or_default()));
+        let words = std::iter::once("skein").chain(line.split(' '));
+        let words = words.chain(Some(text).filter(|text| !text.is_empty()));
+        let cli = Cli::try_parse_from(words)
+            .map_err(|error| UserError::failed("cannot play the demo").caused_by(&error))?;
+        let context = if actor == BOB { self.bob } else { self.ann };
+        self.watch(Box::pin(dispatch(context, cli.command))).await?
     }
 
-    /// Something was tried and rightly refused; being allowed would be a fault.
-    pub(super) async fn was_refused<T>(
-        &mut self,
-        actor: &str,
-        what: &str,
-        command: &str,
-        result: Result<T, Error>,
-    ) -> Result<(), UserError> {
-        match result {
-            Ok(_) => Err(UserError::failed(format!(
-                "the demo expected a refusal: {what}"
-            ))),
-            Err(error @ Error::Answered { .. }) => {
-                self.step(actor, what, Some(command), Some(error.to_string()))
-                    .await
-            }
-            Err(error) => Err(error.into()),
-        }
+    /// Waits until a session has one of these statuses.
+    pub(super) async fn wait(&mut self, id: &str, statuses: &str) -> Result<Session, UserError> {
+        let line = format!("wait {id} --until {statuses} --timeout 1m");
+        self.run(ANN, &line, "").await?;
+        self.command = None;
+        Ok(self.client.get_session(id).await?)
     }
 
-    /// Shows what happens until `look` finds something.
-    pub(super) async fn until<T>(
-        &mut self,
-        what: &str,
-        look: impl AsyncFn(&Client) -> Result<Option<T>, UserError>,
-    ) -> Result<T, UserError> {
-        let deadline = Instant::now() + PATIENCE;
+    /// Keeps the table up to date until `work` is done.
+    pub(super) async fn watch<T>(&mut self, work: impl Future<Output = T>) -> Result<T, UserError> {
+        let mut work = pin!(work);
         loop {
             self.redraw().await?;
-            if let Some(found) = look(self.client).await? {
-                return Ok(found);
-            }
-            if Instant::now() >= deadline {
-                return Err(UserError::failed(format!(
-                    "the demo waited in vain: {what}"
-                )));
-            }
-            if let Ok(event) = timeout(LOOK_AGAIN, self.stream.next()).await {
-                self.heard(event?);
+            tokio::select! {
+                done = &mut work => return Ok(done),
+                event = self.stream.next() => {
+                    self.events.push_back(event?);
+                    while self.events.len() > EVENTS_SHOWN {
+                        self.events.pop_front();
+                    }
+                }
+                () = sleep(REFRESH) => {}
             }
         }
     }
 
-    /// Until a session has one of some statuses.
-    pub(super) async fn until_is(
-        &mut self,
-        session: &str,
-        statuses: &[&str],
-    ) -> Result<Session, UserError> {
-        let what = format!("{session} is {}", statuses.join(" or "));
-        self.until(&what, async |client| {
-            let session = client.get_session(session).await?;
-            let is = session.saga.is_none() && statuses.contains(&session.status.as_str());
-            Ok(is.then_some(session))
-        })
-        .await
+    /// Runs a command that must be refused. The next step shows the refusal.
+    pub(super) async fn run_refused(&mut self, actor: &str, line: &str) -> Result<(), UserError> {
+        match self.run(actor, line, "").await {
+            Ok(()) => Err(UserError::failed(format!(
+                "the demo expected a refusal of `{line}`"
+            ))),
+            Err(error) => {
+                self.refused = Some(error.message().to_owned());
+                Ok(())
+            }
+        }
     }
 
-    async fn step(
-        &mut self,
-        actor: &str,
-        what: &str,
-        command: Option<&str>,
-        refused: Option<String>,
-    ) -> Result<(), UserError> {
-        let told = self.told(actor, what, command, refused.as_deref());
-        self.steps.push(Step {
+    /// Shows what an actor did, with the last command.
+    pub(super) async fn step(&mut self, actor: &str, what: &str) -> Result<(), UserError> {
+        let step = Step {
             actor: actor.to_owned(),
             did: what.to_owned(),
-            command: command.map(str::to_owned),
-            refused,
-        });
+            command: self.command.take(),
+            refused: self.refused.take(),
+        };
+        let printed = self.rendered(&step);
+        self.steps.push(step);
         if self.out.is_json() {
             return Ok(());
         }
-        self.erase()?;
-        self.out.raw(&told)?;
-        self.redraw().await?;
-        if self.is_live() && !self.fast {
-            let until = Instant::now() + PAUSE;
-            while let Ok(event) = timeout_at(until, self.stream.next()).await {
-                self.heard(event?);
-                self.redraw().await?;
-            }
+        self.replace_table("")?;
+        self.out.raw(&printed)?;
+        match self.is_live() && !self.fast {
+            true => self.watch(sleep(PAUSE)).await,
+            false => self.redraw().await,
         }
-        Ok(())
     }
 
-    fn heard(&mut self, event: Event) {
-        self.events.push_back(event);
-        while self.events.len() > EVENTS_SHOWN {
-            self.events.pop_front();
+    /// Leaves the final table on the screen.
+    pub(super) async fn finish(&mut self) -> Result<(), UserError> {
+        if self.out.is_json() {
+            return Ok(());
         }
+        self.replace_table("")?;
+        let table = table(&sessions(self.client).await?);
+        let table = table.render(self.width(), self.out.paint());
+        self.out.raw(&format!("\n{table}"))
     }
 
     fn is_live(&self) -> bool {
@@ -200,104 +195,62 @@ impl<'a> Stage<'a> {
         self.out.width().map(|width| width.min(WIDEST))
     }
 
-    fn told(
-        &self,
-        actor: &str,
-        what: &str,
-        command: Option<&str>,
-        refused: Option<&str>,
-    ) -> String {
+    fn rendered(&self, step: &Step) -> String {
         let paint = self.out.paint();
-        let (mark, style) = match refused {
+        let hanging = |text: &str| {
+            let text = text::line(text);
+            let width = self.width().map_or(usize::MAX, |width| width - COLUMN);
+            text::wrap(&text, width).join(&format!("\n{:COLUMN$}", ""))
+        };
+        let (mark, style) = match step.refused {
             None => ("✓", GREEN),
             Some(_) => ("✗", YELLOW),
         };
         let mut out = format!(
             "{} {} {}\n",
             paint.apply(style, mark),
-            paint.apply(BLUE, &format!("{actor:<12}")),
-            self.hanging(what, 15)
+            paint.apply(BLUE, &format!("{:<12}", step.actor)),
+            hanging(&step.did)
         );
-        if let Some(command) = command {
-            let command = self.hanging(&format!("$ {command}"), 15);
-            let _ = writeln!(out, "{:15}{}", "", paint.apply(CYAN, &command));
-        }
-        if let Some(why) = refused {
-            let why = self.hanging(why, 15);
-            let _ = writeln!(out, "{:15}{}", "", paint.apply(YELLOW, &why));
+        let command = step.command.as_ref().map(|command| format!("$ {command}"));
+        for (text, style) in [(&command, CYAN), (&step.refused, YELLOW)] {
+            if let Some(text) = text {
+                let _ = writeln!(out, "{:COLUMN$}{}", "", paint.apply(style, &hanging(text)));
+            }
         }
         out
     }
 
-    /// A text that begins in some column, and goes on below it where the terminal is too narrow.
-    fn hanging(&self, text: &str, column: usize) -> String {
-        let text = text::line(text);
-        match self.width() {
-            Some(width) => {
-                text::wrap(&text, width.saturating_sub(column)).join(&format!("\n{:column$}", ""))
-            }
-            None => text,
-        }
-    }
-
-    /// The last picture stays; elsewhere than on a terminal it is the only one.
-    pub(super) async fn curtain(&mut self) -> Result<(), UserError> {
-        if self.out.is_json() {
-            return Ok(());
-        }
-        self.erase()?;
-        let table = table(&self.sessions().await?);
-        let table = table.render(self.width(), self.out.paint());
-        self.out.raw(&format!("\n{table}"))
-    }
-
-    /// Only where it changed, so that nothing flickers.
+    /// Draws the table with the latest events, if it changed.
     async fn redraw(&mut self) -> Result<(), UserError> {
         if !self.is_live() {
             return Ok(());
         }
-        let picture = self.picture().await?;
-        if picture == self.drawn {
-            return Ok(());
-        }
-        // In one write, so that nobody sees an empty screen in between.
-        let back = self.back();
-        self.out.raw(&format!("{back}{picture}"))?;
-        self.drawn = picture;
-        Ok(())
-    }
-
-    async fn picture(&self) -> Result<String, UserError> {
-        let paint = self.out.paint();
-        let width = self.width();
-        let sessions = self.sessions().await?;
-        if sessions.is_empty() {
-            return Ok(String::new());
-        }
-        let mut out = format!("\n{}\n", table(&sessions).render(width, paint));
-        for event in &self.events {
+        let (paint, width) = (self.out.paint(), self.width());
+        let sessions = sessions(self.client).await?;
+        let mut table = match sessions.is_empty() {
+            true => String::new(),
+            false => format!("\n{}\n", table(&sessions).render(width, paint)),
+        };
+        for event in self.events.iter().filter(|_| !sessions.is_empty()) {
             let line = view::event_line(event, view::Time::Clock, width, paint);
-            let _ = writeln!(out, "{line}");
+            let _ = writeln!(table, "{line}");
         }
-        Ok(out)
-    }
-
-    /// Takes the picture off a terminal.
-    fn erase(&mut self) -> Result<(), UserError> {
-        let back = self.back();
-        self.drawn.clear();
-        match back.is_empty() {
+        match table == self.drawn {
             true => Ok(()),
-            false => self.out.raw(&back),
+            false => self.replace_table(&table),
         }
     }
 
-    /// Cursor up, clear to the end.
-    fn back(&self) -> String {
-        match self.drawn.lines().count() {
+    /// Replaces the table in one write, so that the screen does not flicker.
+    fn replace_table(&mut self, table: &str) -> Result<(), UserError> {
+        let back = match self.drawn.lines().count() {
             0 => String::new(),
+            // Cursor up, clear to the end.
             lines => format!("\u{1b}[{lines}A\u{1b}[J"),
-        }
+        };
+        table.clone_into(&mut self.drawn);
+        self.out.raw(&format!("{back}{table}"))
     }
 }
 
@@ -312,34 +265,24 @@ fn table(sessions: &[Session]) -> Table {
         ("WHY", Align::Flex),
     ]);
     for session in sessions {
-        let usage = &session.usage;
+        let step = session
+            .saga
+            .as_ref()
+            .and_then(|s| Some((&s.kind, s.step.as_ref()?)));
+        let why = match step {
+            Some((kind, step)) => format!("{kind}: {step}"),
+            None => session.status_reason.clone(),
+        };
+        let tokens = session.usage.input_tokens + session.usage.output_tokens;
         table.row(vec![
             Cell::styled(&session.id, BOLD),
-            Cell::styled(&session.status, style(&session.status)),
+            Cell::styled(&session.status, view::status_style(&session.status)),
             Cell::styled(&session.owner, BLUE),
             Cell::from(session.run.to_string()),
-            Cell::from(text::number(usage.input_tokens + usage.output_tokens)),
+            Cell::from(text::number(tokens)),
             Cell::new(&text::first_line(&session.display_name)),
-            Cell::styled(&text::first_line(&doing(session)), DIM),
+            Cell::styled(&text::first_line(&why), DIM),
         ]);
     }
     table
-}
-
-fn doing(session: &Session) -> String {
-    let step = session.saga.as_ref().and_then(|saga| saga.step.as_deref());
-    match (&session.saga, step) {
-        (Some(saga), Some(step)) => format!("{}: {step}", saga.kind),
-        _ => session.status_reason.clone(),
-    }
-}
-
-fn style(status: &str) -> Style {
-    match status {
-        "working" => GREEN,
-        "needs_input" | "spawning" => YELLOW,
-        "failed" | "lost" => RED,
-        "done" | "killed" => DIM,
-        _ => Style::new(),
-    }
 }

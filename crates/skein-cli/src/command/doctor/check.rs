@@ -7,9 +7,9 @@ use std::process::{Command, Stdio};
 
 use jiff::Timestamp;
 use skein_agent::Registry;
-use skein_agent::agent::{Agent, Found, Profile};
-use skein_client::Kind;
-use skein_engine::fleet::examine::{Versions, examine, is_tested};
+use skein_agent::agent::{Agent, InstalledProgram, Profile};
+use skein_client::ErrorKind;
+use skein_fleet::examine::{Versions, examine, is_tested};
 use skein_store_sqlite::{HomeFile, Inspection, SCHEMA, recorded_home_file};
 use skein_wire::DaemonStatus;
 use skein_workspace::git::{OLDEST, version};
@@ -25,7 +25,7 @@ use crate::{text, when};
 const OLDEST_TMUX: u32 = 3;
 const SCARCE: u64 = 1 << 30;
 const FULL: u64 = 100 << 20;
-/// Clocks of file systems are coarse and may be another machine's.
+/// The clock of a file system is coarse and may be another machine's.
 const CLOCK_SLACK: i64 = 5;
 
 pub(super) fn git() -> Finding {
@@ -50,7 +50,7 @@ pub(super) fn git() -> Finding {
     }
 }
 
-/// Needed only by those who choose it as runtime.
+/// Only sessions with the runtime `tmux` need it.
 pub(super) fn tmux() -> Finding {
     let output = Command::new("tmux").arg("-V").stdin(Stdio::null()).output();
     let text = match output {
@@ -79,7 +79,7 @@ pub(super) fn tmux() -> Finding {
     }
 }
 
-/// One finding per agent program. None is needed, so one that is missing is no problem.
+/// One finding per agent program. A missing one is not a problem, because none is required.
 pub(super) fn agents(context: &Context) -> Vec<Finding> {
     let registry = Registry::built_in();
     let agents: Vec<_> = registry
@@ -94,7 +94,7 @@ pub(super) fn agents(context: &Context) -> Vec<Finding> {
         env.extend(crate::env::named(&agent.abilities().inherits));
         env
     });
-    let named = |agent: &dyn Agent, found: &Found| {
+    let named = |agent: &dyn Agent, found: &InstalledProgram| {
         let profile = agent.known().profile.as_ref()?;
         Some(agent_finding(agent.name().as_str(), profile, found))
     };
@@ -104,7 +104,7 @@ pub(super) fn agents(context: &Context) -> Vec<Finding> {
         .collect()
 }
 
-fn agent_finding(name: &str, profile: &Profile, found: &Found) -> Finding {
+fn agent_finding(name: &str, profile: &Profile, found: &InstalledProgram) -> Finding {
     let check = profile.program;
     if let Some(missing) = &found.missing {
         let install = found.install.as_deref().unwrap_or(profile.install);
@@ -121,9 +121,9 @@ fn agent_finding(name: &str, profile: &Profile, found: &Found) -> Finding {
     {
         return Finding::warning(
             check,
-            format!("{shown} was not tested"),
+            format!("{shown} is not a tested version"),
             format!(
-                "versions {oldest} to {newest} were; `{}` installs one",
+                "tested are {oldest} to {newest}; `{}` installs one",
                 profile.install
             ),
         );
@@ -131,7 +131,7 @@ fn agent_finding(name: &str, profile: &Profile, found: &Found) -> Finding {
     match found.logged_in {
         Some(false) => Finding::warning(
             check,
-            format!("{shown}, but nobody is logged in"),
+            format!("{shown}, not logged in"),
             format!("`{}`", profile.login),
         ),
         Some(true) => Finding::ok(check, format!("{shown}, logged in")),
@@ -154,7 +154,7 @@ pub(super) fn settings(context: &Context) -> Finding {
             Finding::problem(
                 "settings",
                 body.message,
-                fix.unwrap_or_else(|| "mend the file".to_owned()),
+                fix.unwrap_or_else(|| "fix the file".to_owned()),
             )
         }
     }
@@ -180,8 +180,8 @@ pub(super) fn home(home: &Home) -> Vec<Finding> {
         Err(error) => {
             return vec![Finding::problem(
                 "home",
-                format!("cannot look at {shown}: {error}"),
-                "set SKEIN_HOME to a folder of your own",
+                format!("cannot read {shown}: {error}"),
+                "set SKEIN_HOME to a folder that you own",
             )];
         }
     };
@@ -193,23 +193,23 @@ pub(super) fn home(home: &Home) -> Vec<Finding> {
     ]
 }
 
-/// A home that is not there yet, but may be made in `place`.
+/// A home that does not exist yet, but may be created in `place`.
 fn fresh(root: &Path, place: &Path) -> Finding {
     let shown = root.display();
-    // What `access` says of /proc, where nobody can make a folder, is not the truth; the attempt is.
+    // access(2) is wrong about /proc, where no folder can be made; only an attempt shows it.
     let attempt = place.join(format!(".skein-doctor-{}", std::process::id()));
     match std::fs::create_dir(&attempt).and_then(|()| std::fs::remove_dir(&attempt)) {
         Ok(_) => Finding::ok(
             "home",
-            format!("{shown} does not exist yet; the first command makes it"),
+            format!("{shown} does not exist yet; the first command creates it"),
         ),
         Err(error) => Finding::problem(
             "home",
             format!(
-                "{shown} does not exist and cannot be made in {}: {error}",
+                "{shown} does not exist and cannot be created in {}: {error}",
                 place.display()
             ),
-            "set SKEIN_HOME to a folder of your own",
+            "set SKEIN_HOME to a folder that you own",
         ),
     }
 }
@@ -220,7 +220,7 @@ fn private(root: &Path, metadata: &Metadata) -> Finding {
         return Finding::problem(
             "home",
             format!("{shown} belongs to another user"),
-            "set SKEIN_HOME to a folder of your own",
+            "set SKEIN_HOME to a folder that you own",
         );
     }
     match metadata.permissions().mode() & 0o777 {
@@ -247,7 +247,7 @@ fn writable(root: &Path) -> Finding {
         Err(error) => Finding::problem(
             "home",
             format!("it cannot be written to: {error}"),
-            "give yourself write access, or set SKEIN_HOME to another folder",
+            "make it writable, or set SKEIN_HOME to another folder",
         ),
     }
 }
@@ -258,12 +258,12 @@ fn file_system(root: &Path) -> Finding {
         Err(error) => {
             return Finding::warning(
                 "disk",
-                format!("cannot tell the file system: {error}"),
-                "make sure that SKEIN_HOME is on a local disk",
+                format!("cannot find out the file system: {error}"),
+                "check that SKEIN_HOME is on a local disk",
             );
         }
     };
-    // The numbers are those of statfs(2); some have the sign bit set, so only the low 32 bits count.
+    // The numbers are those of statfs(2); some have the sign bit set, so compare only the low 32 bits.
     let network = match found.f_type as u32 {
         0x6969 => Some("NFS"),
         0x517b | 0xff53_4d42 | 0xfe53_4d42 => Some("SMB"),
@@ -276,7 +276,7 @@ fn file_system(root: &Path) -> Finding {
     if let Some(name) = network {
         return Finding::problem(
             "disk",
-            format!("SKEIN_HOME is on {name}, where SQLite cannot keep its promises"),
+            format!("SKEIN_HOME is on {name}, where SQLite is not reliable"),
             "set SKEIN_HOME to a folder on a local disk",
         );
     }
@@ -284,8 +284,8 @@ fn file_system(root: &Path) -> Finding {
     if memory {
         return Finding::warning(
             "disk",
-            "SKEIN_HOME is in memory and is gone with the next restart",
-            "set SKEIN_HOME to a folder that lasts",
+            "SKEIN_HOME is in memory and is lost at the next restart",
+            "set SKEIN_HOME to a folder on a disk",
         );
     }
     Finding::ok("disk", "SKEIN_HOME is on a local file system")
@@ -293,11 +293,15 @@ fn file_system(root: &Path) -> Finding {
 
 fn space(root: &Path) -> Finding {
     let Ok(found) = rustix::fs::statvfs(root) else {
-        return Finding::warning("disk", "cannot tell the free space", "look with `df`");
+        return Finding::warning(
+            "disk",
+            "cannot find out the free space",
+            "check it with `df`",
+        );
     };
     let free = found.f_bavail.saturating_mul(found.f_frsize);
     let shown = format!("{} MiB free", text::number(free >> 20));
-    let fix = "make room; what is recorded is never lost, but nothing new can be";
+    let fix = "free some space; recorded data is safe, but nothing new can be recorded";
     match free {
         ..FULL => Finding::problem("disk", shown, fix),
         FULL..SCARCE => Finding::warning("disk", shown, fix),
@@ -316,7 +320,7 @@ pub(super) fn socket(home: &Home) -> Finding {
     }
     let path = home.socket();
     let Ok(metadata) = std::fs::symlink_metadata(&path) else {
-        return Finding::ok("socket", "there is none; the daemon makes it");
+        return Finding::ok("socket", "there is none; the daemon creates it");
     };
     let mode = metadata.permissions().mode() & 0o777;
     if mode == 0o600 {
@@ -325,7 +329,7 @@ pub(super) fn socket(home: &Home) -> Finding {
         Finding::problem(
             "socket",
             format!("{} has mode {mode:03o}, not 600", path.display()),
-            "`skein daemon stop`; the next start makes it anew",
+            "run `skein daemon stop`; the next start creates it again",
         )
     }
 }
@@ -345,7 +349,7 @@ pub(super) fn database(home: &Home) -> Finding {
     undecodable("database", &path, damaged).unwrap_or(finding)
 }
 
-/// The hot tier, where it is a file of the home.
+/// The hot tier, if it is a file of the home.
 pub(super) fn transcripts(home: &Home) -> Option<Finding> {
     use skein_store_sqlite::transcript;
     let path = home.transcripts();
@@ -362,7 +366,7 @@ pub(super) fn transcripts(home: &Home) -> Option<Finding> {
     Some(undecodable("hot tier", &path, damaged).unwrap_or(finding))
 }
 
-/// Whether the files are there that the ledger has recorded, and are those and no others.
+/// Whether the files that the ledger has recorded exist, and are the recorded ones.
 pub(super) fn home_files(home: &Home) -> Vec<Finding> {
     let files = [HomeFile::Identity, HomeFile::Transcripts];
     files
@@ -392,8 +396,8 @@ fn home_file(home: &Home, file: HomeFile) -> Option<Finding> {
     Some(Finding::problem(
         "home",
         format!("{} {how}; transcripts are unavailable", path.display()),
-        "`skein daemon stop` and put it back from a backup of the home; if it is lost for good, \
-         `skein daemon start --adopt-files` goes on without what it held",
+        "`skein daemon stop` and put it back from a backup of the home; if it is lost, \
+         `skein daemon start --adopt-files` continues without what it held",
     ))
 }
 
@@ -403,7 +407,7 @@ fn identity_of(path: &Path) -> Result<Option<String>, String> {
     Ok(form["id"].as_str().map(str::to_owned))
 }
 
-/// A problem if some rows of a sound file cannot be decoded.
+/// A problem if some rows of an intact file cannot be decoded.
 fn undecodable(
     check: &'static str,
     path: &Path,
@@ -427,7 +431,8 @@ fn undecodable(
         }
         Err(error) => error.to_string(),
     };
-    let fix = "everything else goes on to work; to get these back, restore the file from a backup of the home";
+    let fix =
+        "everything else works; to get these back, restore the file from a backup of the home";
     Some(Finding::problem(check, message, fix))
 }
 
@@ -437,7 +442,7 @@ fn file(
     found: Result<Inspection, skein_store::Error>,
     known: u32,
 ) -> Finding {
-    let keep = "copy the file away first; then put a backup in its place, or start anew without it (no command overwrites it)";
+    let keep = "copy the file first; then put a backup in its place, or remove it to start without it (no command overwrites it)";
     match found {
         Ok(found) if !found.findings.is_empty() => Finding::problem(
             check,
@@ -469,7 +474,7 @@ fn file(
     }
 }
 
-/// What was written but not yet moved into the database file.
+/// The write-ahead log, which is not yet in the database file.
 fn journal(database: &Path) -> u64 {
     let mut name = database.as_os_str().to_owned();
     name.push("-wal");
@@ -483,14 +488,14 @@ pub(super) async fn daemon(context: &Context) -> Finding {
             return Finding::problem(
                 "daemon",
                 format!("{} runs but its socket is gone", presence::named(pid)),
-                "`skein daemon stop` ends it; the next command starts a new one",
+                "`skein daemon stop` stops it; the next command starts a new one",
             );
         }
         Ok(Running::Not(Presence::Passing(pid))) => {
             return Finding::warning(
                 "daemon",
                 format!("{} is starting or stopping", presence::named(pid)),
-                "look again in a moment",
+                "run `skein doctor` again in a moment",
             );
         }
         Ok(Running::Not(Presence::Absent)) => {
@@ -543,7 +548,7 @@ fn status(status: &DaemonStatus) -> Finding {
     }
 }
 
-/// Whether the tenant's events are as they were written; asked of a daemon that answers, else not at all.
+/// Whether the tenant's events are unchanged; checked only if a daemon answers.
 pub(super) async fn events(context: &Context) -> Option<Finding> {
     let Ok(Running::Here(_)) = context.running().await else {
         return None;
@@ -554,7 +559,7 @@ pub(super) async fn events(context: &Context) -> Option<Finding> {
         Ok(report) if report.ok => Finding::ok(
             "events",
             format!(
-                "all {} of tenant {tenant} are as they were written",
+                "all {} of tenant {tenant} are unchanged",
                 text::number(report.events)
             ),
         ),
@@ -569,18 +574,18 @@ pub(super) async fn events(context: &Context) -> Option<Finding> {
                     .why
                     .map_or_else(String::new, |why| format!(": {why}"))
             ),
-            "what comes before that event can be trusted; compare the rest with a backup",
+            "events before that one are intact; compare the rest with a backup",
         ),
-        Err(error) if error.kind() == Kind::Refused => return None,
+        Err(error) if error.kind() == ErrorKind::Refused => return None,
         Err(error) => Finding::warning(
             "events",
-            format!("they could not be checked: {error}"),
+            format!("cannot check them: {error}"),
             "`skein events verify` checks them",
         ),
     })
 }
 
-/// By what the processes of a run are found when its holder was killed; none while the settings cannot be read.
+/// How the processes of a run are found after its holder was killed; none while the settings cannot be read.
 pub(super) fn process_control(context: &Context) -> Option<Finding> {
     let settings = Settings::load(&context.environment, None).ok()?;
     let groups = skein_runtime::Groups::parse(&settings.cgroup.value).ok()?;
@@ -611,7 +616,7 @@ pub(super) fn clock(home: &Home) -> Finding {
     if now < first {
         return Finding::problem(
             "clock",
-            format!("it says {now}, before this program was written"),
+            format!("it shows {now}, which is before this program was built"),
             fix,
         );
     }

@@ -1,25 +1,27 @@
-//! How each agent program is pointed at a scripted model.
+//! How to make each agent program use a scripted model.
 
 use serde::Serialize;
 use serde_json::json;
 
-/// Variables and arguments that make a program talk to the server.
+use crate::text::quoted;
+
+/// Variables and arguments that make a program use the server.
 #[derive(Debug, Serialize)]
 pub(super) struct Agent {
     pub(super) name: &'static str,
     #[serde(skip)]
     pub(super) title: &'static str,
-    /// What else it wants.
+    /// What else it needs.
     #[serde(skip)]
     pub(super) note: &'static str,
     env: Vec<(&'static str, String)>,
     program: &'static str,
-    /// Behind the program; a prompt comes last.
+    /// Arguments of the program; the prompt comes last.
     args: Vec<String>,
 }
 
 impl Agent {
-    /// As it can be typed into a shell.
+    /// The command line for a shell.
     pub(super) fn command_line(&self) -> String {
         let env = self.env.iter();
         let mut words: Vec<String> = env
@@ -32,21 +34,11 @@ impl Agent {
     }
 }
 
-/// For a shell, only where it must be.
-fn quoted(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        text.to_owned()
-    } else {
-        format!("'{}'", text.replace('\'', "'\\''"))
-    }
-}
-
 fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-/// The five that are known, for a server at this address.
+/// The five known programs, for a server at this address.
 pub(super) fn all(url: &str) -> Vec<Agent> {
     vec![
         claude(url),

@@ -7,7 +7,7 @@ use skein_domain::Task;
 
 use crate::error::UserError;
 
-/// Longest task file that is read.
+/// Longest task file.
 const LONGEST: u64 = 4 << 20;
 
 pub(super) fn tasks(given: &[String], from: Option<&Path>) -> Result<Vec<String>, UserError> {
@@ -15,14 +15,14 @@ pub(super) fn tasks(given: &[String], from: Option<&Path>) -> Result<Vec<String>
     if let Some(path) = from {
         let before = tasks.len();
         let text = read(path)?;
-        // Some editors begin a file with a mark of its encoding.
+        // Some editors write a byte order mark.
         let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
         for (n, line) in text.lines().enumerate() {
             let line = line.trim();
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            // All are looked at before the first is asked for.
+            // All tasks are checked before the first is spawned.
             if let Err(error) = line.parse::<Task>() {
                 let place = format!("line {} of `{}`: {error}", n + 1, path.display());
                 return Err(UserError::misuse(place).hint("nothing was spawned"));
@@ -31,7 +31,7 @@ pub(super) fn tasks(given: &[String], from: Option<&Path>) -> Result<Vec<String>
         }
         if tasks.len() == before {
             return Err(UserError::misuse(format!(
-                "there is no task in `{}`",
+                "no task in `{}`",
                 path.display()
             )));
         }

@@ -4,7 +4,7 @@ use std::io::{self, BufRead as _, BufReader, IsTerminal as _, Read as _};
 
 use clap::{Args, ValueEnum};
 use serde_json::Value;
-use skein_client::Kind;
+use skein_client::ErrorKind;
 use skein_wire::{Append, Appended, Block, NewMessage, Part};
 
 use crate::cli::{KeyArgs, reference};
@@ -12,35 +12,35 @@ use crate::context::Context;
 use crate::error::UserError;
 use crate::text;
 
-/// Most bytes of one message, here and in the daemon.
+/// Most bytes of one message; the daemon has the same limit.
 const MOST: usize = skein_transcript::Message::MOST;
-/// A line of JSON may be longer than what it says.
+/// A line of JSON may be longer than its message.
 const LINE: usize = 2 * MOST;
-/// Lines are appended together up to about so many bytes.
+/// Lines are appended in batches of about this many bytes.
 const TOGETHER: usize = 8 * 1024 * 1024;
-/// Most dollars of one message in the daemon.
+/// Highest cost of one message that the daemon accepts.
 const MOST_DOLLARS: f64 = 1e9;
 
-/// Append a message, or a message per line of JSON on stdin
+/// Append a message, or one message per line of JSON on stdin
 ///
-/// A line is `{"id": …, "role": …, "text": …}`, with `content` blocks instead of `text` where there is more to
-/// say; what `transcript export` writes is taken too. Nothing is appended if one line cannot be read. A
-/// message that is there already is not added again, so the command can be repeated.
+/// A line is `{"id": …, "role": …, "text": …}`, or has `content` blocks instead of `text`; the lines of `transcript
+/// export` work too. Nothing is appended if a line cannot be read. A message that is already there is not added again,
+/// so the command can be repeated.
 #[derive(Debug, Args)]
 pub(crate) struct AppendArgs {
     /// Session id
     #[arg(value_parser = reference)]
     session: String,
-    /// Who says it
+    /// The role of the message
     #[arg(long, value_enum, requires = "text")]
     role: Option<SayRole>,
-    /// The message's id; the same id is said once [default: one that follows from the key, or a new one]
+    /// The id of the message; an id is stored once [default: derived from the key, or a new one]
     #[arg(long, value_name = "ID", requires = "text")]
     id: Option<String>,
-    /// What is said; without it, lines of JSON are read from stdin
+    /// The text; without it, lines of JSON are read from stdin
     #[arg(long, value_name = "T", requires = "role")]
     text: Option<String>,
-    /// With `--role tool`: the call it is the result of
+    /// With `--role tool`: the call that this is the result of
     #[arg(long, value_name = "CALL", requires = "text")]
     call: Option<String>,
     /// Refuse unless this is the session's current run
@@ -77,17 +77,17 @@ pub(crate) async fn run(context: &Context, args: AppendArgs) -> Result<(), UserE
         }
         _ => {
             if io::stdin().is_terminal() {
-                return Err(nothing("there is nothing to append"));
+                return Err(nothing("nothing to append"));
             }
             lines(BufReader::new(io::stdin().lock()))?
         }
     };
     let key = args.key.key.as_deref().map(|key| context.key(Some(key)));
     if key.is_some() && batches.len() > 1 {
-        let error = UserError::misuse("so much is appended in parts, and a key is for one");
-        return Err(
-            error.hint("without `--key` it can be repeated too: messages are known by their ids")
-        );
+        let error = UserError::misuse("the messages need several calls, and a key is for one call");
+        return Err(error.hint(
+            "leave out `--key`; the command can be repeated anyway, because message ids are unique",
+        ));
     }
     let client = context.client().await?;
     let mut sum: Option<Appended> = None;
@@ -107,27 +107,26 @@ pub(crate) async fn run(context: &Context, args: AppendArgs) -> Result<(), UserE
         });
     }
     let Some(done) = sum else {
-        return Err(nothing("there is nothing to append: stdin is empty"));
+        return Err(nothing("nothing to append: stdin is empty"));
     };
     context.out.show(&done, |_| {
         let already = match done.already {
             0 => String::new(),
-            n => format!(", {} there already", text::number(n)),
+            n => format!(", {} already there", text::number(n)),
         };
         format!("{} appended{already}", text::number(done.added))
     })
 }
 
 fn nothing(what: &str) -> UserError {
-    UserError::misuse(what)
-        .hint("`--role user --text TEXT` says it; or give lines of JSON on stdin")
+    UserError::misuse(what).hint("use `--role user --text TEXT`, or lines of JSON on stdin")
 }
 
-/// A key's own, so that a repeated call is the same call.
+/// Derived from the key, so that a repeated call has the same id.
 fn new_id(key: Option<&str>) -> String {
     match key {
         Some(key) => format!("msg-{}", &blake3::hash(key.as_bytes()).to_hex()[..32]),
-        None => format!("msg-{}", skein_client::Key::random().as_str()),
+        None => format!("msg-{}", skein_client::IdempotencyKey::random().as_str()),
     }
 }
 
@@ -158,7 +157,7 @@ fn one(
             }],
             ..message
         }),
-        Some(_) => Err(UserError::misuse("`--call` goes with `--role tool`")),
+        Some(_) => Err(UserError::misuse("`--call` needs `--role tool`")),
     }
 }
 
@@ -169,14 +168,14 @@ fn too_large(size: usize, line: Option<usize>) -> UserError {
     };
     let limit = MOST / 1024 / 1024;
     let error = UserError::new(
-        Kind::Refused,
+        ErrorKind::Refused,
         format!(
-            "the message{place} has {} bytes or more",
+            "the message{place} is too long: {} bytes or more",
             text::number(size as u64)
         ),
     )
     .hint(format!(
-        "a message may have {limit} MiB; put larger things into a file and refer to it{left}"
+        "the limit is {limit} MiB; put larger content into a file and refer to it{left}"
     ));
     match line {
         Some(n) => error.detail("line", n as u64),
@@ -184,8 +183,7 @@ fn too_large(size: usize, line: Option<usize>) -> UserError {
     }
 }
 
-/// All lines, cut into what is appended together. Read to the end before anything is sent, so that a bad
-/// line changes nothing.
+/// All lines, in batches. Reads to the end before anything is sent, so that a bad line changes nothing.
 fn lines(mut input: impl io::BufRead) -> Result<Vec<Vec<NewMessage>>, UserError> {
     let (mut batches, mut batch, mut bytes) = (vec![], vec![], 0);
     for number in 1.. {
@@ -206,9 +204,12 @@ fn lines(mut input: impl io::BufRead) -> Result<Vec<Vec<NewMessage>>, UserError>
             continue;
         }
         let message = message(&line).map_err(|why| {
-            UserError::misuse(format!("line {number} is no message: {}", text::line(&why)))
-                .hint("a line is `{\"id\": …, \"role\": \"user\", \"text\": …}`; nothing was appended")
-                .detail("line", Some(number as u64))
+            UserError::misuse(format!(
+                "line {number} is not a message: {}",
+                text::line(&why)
+            ))
+            .hint("a line is `{\"id\": …, \"role\": \"user\", \"text\": …}`; nothing was appended")
+            .detail("line", Some(number as u64))
         })?;
         if said(&message) > MOST {
             return Err(too_large(said(&message), Some(number)));
@@ -226,7 +227,7 @@ fn lines(mut input: impl io::BufRead) -> Result<Vec<Vec<NewMessage>>, UserError>
     Ok(batches)
 }
 
-/// One line. What an export adds to a message says where it stood and is left aside.
+/// Parses one line. Ignores the fields that an export adds.
 fn message(line: &[u8]) -> Result<NewMessage, String> {
     let line = line.trim_ascii();
     let mut value: Value = serde_json::from_slice(line).map_err(|e| in_column(&e))?;
@@ -240,25 +241,27 @@ fn message(line: &[u8]) -> Result<NewMessage, String> {
     id.map_err(|e| e.to_string())?;
     if !["system", "user", "assistant", "tool"].contains(&message.role.as_str()) {
         return Err(format!(
-            "role `{}` is none of `system`, `user`, `assistant` and `tool`",
+            "role `{}` is not `system`, `user`, `assistant` or `tool`",
             message.role
         ));
     }
     if message.text.is_none() && message.content.is_empty() && message.native.is_none() {
-        return Err("it says nothing: give it `text` or `content`".to_owned());
+        return Err("it has neither `text` nor `content`".to_owned());
     }
     if let Some(at) = &message.at {
         let time: Result<jiff::Timestamp, _> = at.parse();
-        time.map_err(|_| format!("at `{at}` is no time as in 2026-11-17T03:04:05Z"))?;
+        time.map_err(|_| format!("`at` is `{at}`, not a time such as 2026-11-17T03:04:05Z"))?;
     }
     let cost = message.usage.as_ref().map_or(0.0, |usage| usage.cost_usd);
     if !(0.0..=MOST_DOLLARS).contains(&cost) {
-        return Err(format!("cost_usd {cost} is not within 0 to {MOST_DOLLARS}"));
+        return Err(format!(
+            "cost_usd {cost} is not between 0 and {MOST_DOLLARS}"
+        ));
     }
     Ok(message)
 }
 
-/// How many bytes it says. Its stored form has more, which the daemon measures.
+/// The bytes of its texts. Its stored form is longer; the daemon measures that.
 fn said(message: &NewMessage) -> usize {
     let part = |part: &Part| match part {
         Part::Text { text } => text.len(),
@@ -275,7 +278,7 @@ fn said(message: &NewMessage) -> usize {
         + message.native.as_ref().map_or(0, |n| n.payload.len())
 }
 
-/// What is wrong, and in which column: the line is known.
+/// What is wrong, and in which column; the caller knows the line.
 fn in_column(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());
@@ -310,7 +313,7 @@ mod tests {
             ),
         ] {
             let error = lines(input.as_bytes()).unwrap_err();
-            let expected = format!("line {line} is no message");
+            let expected = format!("line {line} is not a message");
             assert!(
                 error.message().starts_with(&expected),
                 "{}",
@@ -327,7 +330,10 @@ mod tests {
             let long = good.replace("\"x\"", &format!("\"{}\"", "x".repeat(size)));
             let error = lines(format!("{good}\n{long}\n").as_bytes()).unwrap_err();
             let told = error.message();
-            assert!(told.starts_with("the message in line 2 has "), "{told}");
+            assert!(
+                told.starts_with("the message in line 2 is too long: "),
+                "{told}"
+            );
             assert!(error.hints()[0].ends_with("; nothing was appended"));
         }
     }
@@ -337,7 +343,7 @@ mod tests {
         let error = lines("\n{\"id\": \n".as_bytes()).unwrap_err();
         assert_eq!(
             error.message(),
-            "line 2 is no message: EOF while parsing a value in column 6"
+            "line 2 is not a message: EOF while parsing a value in column 6"
         );
     }
 

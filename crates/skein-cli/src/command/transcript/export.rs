@@ -14,7 +14,7 @@ use crate::context::Context;
 use crate::error::UserError;
 use crate::text;
 
-/// No snapshot that is taken in is longer.
+/// Longest snapshot.
 const MOST_SNAPSHOT: u64 = 64 * 1024 * 1024;
 
 /// Write the whole transcript to stdout or a file
@@ -23,7 +23,7 @@ pub(crate) struct ExportArgs {
     /// Session id
     #[arg(value_parser = reference)]
     session: String,
-    /// As what
+    /// The format
     #[arg(long, value_enum, default_value_t = ExportFormat::Jsonl)]
     format: ExportFormat,
     /// Write it to this file instead of stdout; `-` is stdout
@@ -33,10 +33,10 @@ pub(crate) struct ExportArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum ExportFormat {
-    /// A message per line, which `transcript append` takes again
+    /// One message per line; `transcript append` accepts it
     Jsonl,
     Markdown,
-    /// One page that needs nothing else
+    /// One self-contained page
     Html,
     /// zeitlich's snapshot (gzip JSON, version 1)
     Zeitlich,
@@ -53,9 +53,9 @@ impl ExportFormat {
     }
 }
 
-/// Take over a transcript of another system
+/// Import a transcript of another system
 ///
-/// Its messages are added after what is there; the command can be repeated.
+/// Adds its messages after the existing ones; the command can be repeated.
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
     /// Session id
@@ -64,7 +64,7 @@ pub(crate) struct ImportArgs {
     /// The file; `-` is stdin
     #[arg(value_name = "FILE", default_value = "-")]
     file: PathBuf,
-    /// What it is
+    /// The format
     #[arg(long, value_enum, default_value_t = ImportFormat::Zeitlich)]
     format: ImportFormat,
     #[command(flatten)]
@@ -84,11 +84,11 @@ pub(crate) async fn run(context: &Context, args: ExportArgs) -> Result<(), UserE
     };
     let to_stdout = matches!(place, Place::Stdout);
     if to_stdout && context.out.is_json() {
-        let error = UserError::misuse("an export is a file of its own, not a JSON document");
-        return Err(error.hint("`--out FILE` writes it to a file and tells so in JSON"));
+        let error = UserError::misuse("an export to stdout cannot be combined with `--json`");
+        return Err(error.hint("`--out FILE` writes it to a file and prints JSON about it"));
     }
     if to_stdout && args.format == ExportFormat::Zeitlich && context.out.is_terminal() {
-        let error = UserError::misuse("a packed snapshot is nothing for a terminal");
+        let error = UserError::misuse("a snapshot is binary and cannot be printed to a terminal");
         return Err(error.hint("`--out FILE` writes it to a file"));
     }
     let format = args.format.as_str();
@@ -113,7 +113,7 @@ async fn print(context: &Context, mut download: Download<'_>) -> Result<(), User
             return Ok(());
         };
         written += piece.len() as u64;
-        // What goes to a terminal holds nothing that it would act on.
+        // A terminal must not get escape sequences of the messages.
         if context.out.is_terminal() {
             let piece = String::from_utf8_lossy(&piece);
             let ends = if piece.ends_with('\n') { "\n" } else { "" };
@@ -124,7 +124,7 @@ async fn print(context: &Context, mut download: Download<'_>) -> Result<(), User
     }
 }
 
-/// Writes all of it to a place with a name, and tells how many bytes that were.
+/// Writes everything to a file and returns the number of bytes.
 async fn write(mut download: Download<'_>, place: Place, path: &Path) -> Result<u64, UserError> {
     let failed = |error: io::Error| unwritten(path, &error);
     let (mut sink, is_kept) = match place {
@@ -148,19 +148,20 @@ fn unwritten(path: &Path, error: &io::Error) -> UserError {
     UserError::failed(format!("cannot write `{}`", path.display())).caused_by(error)
 }
 
-/// The file ended before its end. Exports have no key: they change nothing.
+/// The export broke off.
 fn broke_off(error: skein_client::Error, written: u64, place: &str) -> UserError {
     let left = match written {
         0 => "nothing was written".to_owned(),
-        n => format!("the {} bytes {place} are not all of it", text::number(n)),
+        n => format!("the {} bytes {place} are incomplete", text::number(n)),
     };
     let kind = error.kind();
-    let told = UserError::new(kind, format!("the export broke off; {left}")).caused_by(&error);
+    let user_error =
+        UserError::new(kind, format!("the export broke off; {left}")).caused_by(&error);
     let hints = match error {
         skein_client::Error::Answered { .. } => error.hints(),
-        _ => vec!["`skein daemon status` tells whether the daemon still runs".to_owned()],
+        _ => vec!["`skein daemon status` shows whether the daemon runs".to_owned()],
     };
-    hints.into_iter().fold(told, UserError::hint)
+    hints.into_iter().fold(user_error, UserError::hint)
 }
 
 pub(crate) async fn import(context: &Context, args: ImportArgs) -> Result<(), UserError> {
@@ -179,8 +180,11 @@ pub(crate) async fn import(context: &Context, args: ImportArgs) -> Result<(), Us
     read.map_err(|e| UserError::misuse(format!("cannot read {shown}")).caused_by(&e))?;
     if blob.len() as u64 > MOST_SNAPSHOT {
         let limit = MOST_SNAPSHOT / 1024 / 1024;
-        let error = UserError::new(skein_client::Kind::Refused, format!("{shown} is too large"));
-        return Err(error.hint(format!("a snapshot may have {limit} MiB, packed")));
+        let error = UserError::new(
+            skein_client::ErrorKind::Refused,
+            format!("{shown} is too large"),
+        );
+        return Err(error.hint(format!("the limit is {limit} MiB, compressed")));
     }
     let key = context.key(args.key.key.as_deref());
     let client = context.client().await?;
@@ -191,11 +195,11 @@ pub(crate) async fn import(context: &Context, args: ImportArgs) -> Result<(), Us
             1 => "1 message added".to_owned(),
             n => format!("{} messages added", text::number(n)),
         };
-        format!("{added}, {} there already", text::number(done.already))
+        format!("{added}, {} already there", text::number(done.already))
     })
 }
 
-/// The daemon does not know the file's name, and what was meant.
+/// Adds the name of the file, which the daemon does not know.
 fn no_snapshot(error: skein_client::Error, file: &str) -> UserError {
     let skein_client::Error::Answered { object, .. } = &error else {
         return error.into();
@@ -208,7 +212,7 @@ fn no_snapshot(error: skein_client::Error, file: &str) -> UserError {
     let reason = message
         .split_once("`: ")
         .map_or(message, |(_, reason)| reason);
-    UserError::new(error.kind(), format!("{file} is no snapshot of zeitlich"))
+    UserError::new(error.kind(), format!("{file} is not a zeitlich snapshot"))
         .cause(reason)
-        .hint("lines of JSON go to `skein transcript append SESSION < FILE`")
+        .hint("for lines of JSON use `skein transcript append SESSION < FILE`")
 }

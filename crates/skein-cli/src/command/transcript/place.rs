@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub(super) enum Place {
     Stdout,
-    /// A device, a pipe, or what is open already.
+    /// A device, a pipe, or an open file.
     Stream,
-    /// Replaced as a whole; one that is there keeps its mode.
+    /// Replaced as a whole; an existing file keeps its mode.
     Whole {
         path: PathBuf,
         mode: Option<Permissions>,
@@ -45,7 +45,7 @@ impl Place {
     }
 }
 
-/// What a link without an end points to.
+/// The target of a dangling link.
 fn pointed_to(path: &Path) -> PathBuf {
     match path.read_link() {
         Ok(target) => pointed_to(&path.parent().unwrap_or(path).join(target)),
@@ -53,8 +53,8 @@ fn pointed_to(path: &Path) -> PathBuf {
     }
 }
 
-/// Whether it is one of the names of open files, such as `/dev/stdout` and `/proc/self/fd/1`. What they lead
-/// to may be a plain file, but one that somebody else writes to.
+/// Whether the path names an open file, such as `/dev/stdout` or `/proc/self/fd/1`. It may lead to a plain file that
+/// another process writes to.
 fn is_open_already(path: &Path) -> bool {
     let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
     let is_theirs = |folder: PathBuf| {
@@ -69,22 +69,22 @@ fn is_open_already(path: &Path) -> bool {
     }
 }
 
-/// What is written to.
+/// The open file.
 #[derive(Debug)]
 pub(super) struct Sink {
     file: File,
-    /// Where it is until it is whole, and its place.
+    /// The temporary file, and the path it will get.
     half: Option<(PathBuf, PathBuf)>,
 }
 
 impl Sink {
-    /// At the end of what is there, which matters to files that are open for appending.
+    /// At the end, for files that are open for appending.
     pub(super) fn into(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().append(true).open(path)?;
         Ok(Self { file, half: None })
     }
 
-    /// Beside its place first, so that a file that breaks off never takes the place of a whole one.
+    /// Written beside its path first, so that an incomplete file never replaces a complete one.
     pub(super) fn beside(path: PathBuf, mode: Option<Permissions>) -> io::Result<Self> {
         let mut name = path.file_name().unwrap_or_default().to_owned();
         name.push(format!(".part-{}", std::process::id()));
@@ -92,7 +92,7 @@ impl Sink {
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true);
         if let Some(mode) = &mode {
-            // From the beginning: nobody may read the half of what they may not read.
+            // Set before the first write, so that no other user can read a part of it.
             options.mode(mode.mode() & 0o777);
         }
         let sink = Self {

@@ -1,4 +1,4 @@
-//! `skein transcript reply` and `repair`: what a loop of your own calls before it goes on.
+//! `skein transcript reply` and `repair`: what your own agent loop calls before it continues.
 
 use clap::Args;
 use skein_wire::{BeginReply, Repair};
@@ -8,16 +8,16 @@ use crate::context::Context;
 use crate::error::UserError;
 use crate::text;
 
-/// Make way for a reply, before its model is asked
+/// Prepare for a reply, before the model is called
 ///
-/// Choose the reply's id first, and call this ahead of every attempt: if an earlier one got as far as saying it,
-/// the transcript goes back to just before. However often it is tried, one reply comes of it.
+/// Choose the id of the reply first, and call this before every attempt: if an earlier attempt stored a reply under
+/// this id, the transcript goes back to just before it. However often you try, exactly one reply remains.
 #[derive(Debug, Args)]
 pub(crate) struct ReplyArgs {
     /// Session id
     #[arg(value_parser = reference)]
     session: String,
-    /// The id that the reply will have
+    /// The id of the reply
     #[arg(long, value_name = "ID")]
     id: String,
     /// Refuse unless this is the session's current run; needed while its agent is at work
@@ -27,9 +27,9 @@ pub(crate) struct ReplyArgs {
     key: KeyArgs,
 }
 
-/// Close tool calls that were left open, each with one result that says so
+/// Close tool calls that were left open, each with a result that says so
 ///
-/// To be called before a conversation is gone on with; the second time there is nothing to do.
+/// Call this before a conversation is continued. The second time there is nothing to do.
 #[derive(Debug, Args)]
 pub(crate) struct RepairArgs {
     /// Session id
@@ -51,7 +51,7 @@ pub(crate) async fn reply(context: &Context, args: ReplyArgs) -> Result<(), User
     let client = context.client().await?;
     let done = client.begin_reply(&args.session, &body, &key).await?;
     context.out.show(&done, |_| match done.dropped {
-        0 => "nothing is in the way".to_owned(),
+        0 => "no earlier attempt".to_owned(),
         1 => "1 message of an earlier attempt is no longer shown".to_owned(),
         n => format!(
             "{} messages of an earlier attempt are no longer shown",

@@ -1,7 +1,7 @@
 //! `skein transcript search`
 
 use clap::{Args, ValueEnum};
-use skein_client::Hits;
+use skein_client::TranscriptSearch;
 use skein_wire::Hit;
 
 use crate::cli::{PageArgs, reference};
@@ -12,11 +12,11 @@ use crate::output::{BOLD, DIM, Paint, YELLOW};
 use crate::text;
 use crate::when;
 
-/// Find text in all transcripts, best first
+/// Search all transcripts, best match first
 ///
-/// Messages are found that hold all the words; a phrase stands in double quotes, as in `'"login form" red'`. A word
-/// is meant whole, unless a star stands behind it: `log` does not find `login`, but `'log*'` does, and `'"the log*"'`
-/// finds "the login". Quote it, or the shell takes the star.
+/// Finds messages that contain all the words. Double quotes make a phrase: `'"login form" red'`. Words match whole,
+/// unless they end in a star: `log` does not find `login`, but `'log*'` does, and `'"the log*"'` finds "the login".
+/// Quote the star, or the shell expands it.
 #[derive(Debug, Args)]
 pub(crate) struct SearchArgs {
     /// The words
@@ -25,13 +25,13 @@ pub(crate) struct SearchArgs {
     /// Only in this session
     #[arg(long, value_name = "S", value_parser = reference)]
     session: Option<String>,
-    /// Only in sessions of this project
+    /// Only in sessions of this project: id, name, or a folder in it; an id or name wins over a folder
     #[arg(long, value_name = "P", value_parser = reference)]
     project: Option<String>,
-    /// Only what this role said
+    /// Only messages of this role
     #[arg(long, value_enum)]
     role: Option<SearchRole>,
-    /// Only what was said since: a time (`2026-11-17T03:04:05Z`), or how long ago (`2d`)
+    /// Only messages since a time (`2026-11-17T03:04:05Z`), or for this long (`2d`)
     #[arg(long, value_name = "T", value_parser = since)]
     since: Option<String>,
     #[command(flatten)]
@@ -64,10 +64,10 @@ fn since(text: &str) -> Result<String, String> {
 }
 
 pub(crate) async fn run(context: &Context, args: SearchArgs) -> Result<(), UserError> {
-    let which = Hits {
+    let which = TranscriptSearch {
         text: args.words.join(" "),
         session: args.session,
-        project: args.project,
+        project: context.given_project(args.project).await?,
         role: args.role.map(|role| {
             match role {
                 SearchRole::User => "user",
@@ -90,17 +90,17 @@ pub(crate) async fn run(context: &Context, args: SearchArgs) -> Result<(), UserE
     }
     context.out.raw(&out)?;
     if list.data.is_empty() {
-        context.out.note("nothing was found");
+        context.out.note("no matches");
     }
     if let Some(next) = list.next {
         context
             .out
-            .note(&format!("there is more; `--cursor {next}` goes on"));
+            .note(&format!("more follows: `--cursor {next}`"));
     }
     Ok(())
 }
 
-/// Where it stands, and the text around it with the words marked.
+/// The place of a hit, and the text around it with the words marked.
 fn line(hit: &Hit, width: Option<usize>, paint: Paint) -> String {
     let head = format!(
         "{}  {}  {}  {}\n",

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde_json::json;
-use skein_client::{Client, Download, Messages, Said};
+use skein_client::{Client, Download, Messages, TranscriptChange};
 use skein_wire::{Covers, List, Message};
 
 use crate::cli::{PageArgs, reference};
@@ -10,30 +10,30 @@ use crate::context::Context;
 use crate::error::UserError;
 use crate::pager::Pager;
 use crate::text;
-use crate::view::{Fold, Telling};
+use crate::view::{Fold, MessageRenderer};
 
-/// Messages fetched at a time when all are wanted.
+/// Page size when all messages are wanted.
 const PART: u32 = 200;
 
-/// Show what was said
+/// Show the messages
 ///
-/// Tool calls take a line each and what tools said is folded; `--full` shows all of it. On a terminal it is
-/// shown by $PAGER, unless NO_PAGER is set.
+/// Prints one line per tool call and folds tool results; `--full` shows everything. On a terminal it uses $PAGER,
+/// unless NO_PAGER is set.
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
     /// Session id
     #[arg(value_parser = reference)]
     session: String,
-    /// Unfold thoughts, and what tools were told and said
+    /// Unfold thoughts, tool inputs and tool results
     #[arg(long)]
     full: bool,
-    /// Only the newest so many messages
+    /// Only the newest N messages
     #[arg(short = 'n', long, value_name = "N", conflicts_with_all = ["limit", "cursor", "model"])]
     last: Option<usize>,
-    /// Go on with what is said, as it is said; with `--json` a line per message and rewind
+    /// Follow new messages; with `--json` one line per message and rewind
     #[arg(short, long, conflicts_with_all = ["limit", "cursor", "model"])]
     follow: bool,
-    /// What a model is shown: summaries in place of what they cover, every tool call with its result
+    /// Show what a model is given: summaries in place of the messages they replace, every tool call with its result
     #[arg(long, conflicts_with_all = ["limit", "cursor"])]
     model: bool,
     #[command(flatten)]
@@ -78,25 +78,26 @@ fn show(context: &Context, list: &List<Message>, full: bool) -> Result<(), UserE
     }
     let hidden = hidden(list.data.iter().rev());
     let mut pager = Pager::open(&context.out, &context.environment);
-    let mut telling = Telling::new(fold(full), context.out.width(), context.out.paint(), hidden);
+    let mut telling =
+        MessageRenderer::new(fold(full), context.out.width(), context.out.paint(), hidden);
     for message in &list.data {
         pager.write(&telling.message(message))?;
     }
     pager.close()?;
     if list.data.is_empty() {
-        context.out.note("nothing was said");
+        context.out.note("no messages");
     }
     if let Some(next) = &list.next {
-        let note = format!("there is more; `--cursor {next}` goes on");
+        let note = format!("more follows: `--cursor {next}`");
         context.out.note(&note);
     }
     Ok(())
 }
 
-/// What is there, or the end of it, and then whatever is said; ends with the daemon, or when it is stopped.
+/// Prints the existing messages, or the last of them, and then new ones, until the daemon or the command is stopped.
 async fn follow(context: &Context, client: &Client, args: &ShowArgs) -> Result<(), UserError> {
     let (width, paint) = (context.out.width(), context.out.paint());
-    let mut telling = Telling::new(fold(args.full), width, paint, vec![]);
+    let mut telling = MessageRenderer::new(fold(args.full), width, paint, vec![]);
     let mut tell = |message: &Message| {
         if context.out.is_json() {
             context.out.json_line(message)
@@ -106,7 +107,7 @@ async fn follow(context: &Context, client: &Client, args: &ShowArgs) -> Result<(
     };
     let mut position = None;
     if let Some(last) = args.last {
-        // One more, so that it is known where to go on even if none is to be shown.
+        // One more than asked for, so that the position is known even if none is to be shown.
         let newest = newest(client, &args.session, last.saturating_add(1)).await?;
         position = newest.last().and_then(|message| message.position);
         let shown = newest.len().min(last);
@@ -114,17 +115,17 @@ async fn follow(context: &Context, client: &Client, args: &ShowArgs) -> Result<(
             .iter()
             .try_for_each(&mut tell)?;
     }
-    let mut listening = client.listen(&args.session, position);
+    let mut listening = client.follow_transcript(&args.session, position);
     loop {
         match listening.next().await? {
-            Said::Message(message) => tell(&message)?,
-            Said::Rewound(to) if context.out.is_json() => {
+            TranscriptChange::Message(message) => tell(&message)?,
+            TranscriptChange::Rewound(to) if context.out.is_json() => {
                 let end = to.map_or(0, |position| position + 1);
                 context.out.json_line(&json!({"rewound": {"end": end}}))?;
             }
-            Said::Rewound(_) => context.out.note("the transcript was rewound"),
-            // People get whole messages; programs that want the pieces follow the API.
-            Said::Delta(_) => {}
+            TranscriptChange::Rewound(_) => context.out.note("the transcript was rewound"),
+            // People see whole messages; programs that want deltas use the API.
+            TranscriptChange::Delta(_) => {}
         }
     }
 }
@@ -151,11 +152,11 @@ async fn newest(client: &Client, session: &str, most: usize) -> Result<Vec<Messa
     Ok(found)
 }
 
-/// Everything, written as it comes: a long transcript never has to fit in memory. It is read as it stood when
-/// the command was given, whatever is said or rewound meanwhile.
+/// Prints everything page by page: a long transcript need not fit in memory. All pages are of one point in time,
+/// whatever is appended or rewound meanwhile.
 async fn all(context: &Context, client: &Client, args: &ShowArgs) -> Result<(), UserError> {
     let json = context.out.is_json();
-    // What summaries hide is known only from the end.
+    // Which messages summaries hide is known only at the end.
     let hidden = if json {
         vec![]
     } else {
@@ -163,7 +164,7 @@ async fn all(context: &Context, client: &Client, args: &ShowArgs) -> Result<(), 
     };
     let mut pager = Pager::open(&context.out, &context.environment);
     let (width, paint) = (context.out.width(), context.out.paint());
-    let mut telling = Telling::new(fold(args.full), width, paint, hidden);
+    let mut telling = MessageRenderer::new(fold(args.full), width, paint, hidden);
     let mut lines = Lines {
         download: client.export_transcript(&args.session, "jsonl").await?,
         rest: vec![],
@@ -185,20 +186,20 @@ async fn all(context: &Context, client: &Client, args: &ShowArgs) -> Result<(), 
     }
     pager.close()?;
     if shown == 0 {
-        context.out.note("nothing was said yet");
+        context.out.note("no messages yet");
     }
     Ok(())
 }
 
-/// An export of lines, as it comes.
+/// The lines of an export, as they arrive.
 struct Lines<'a> {
     download: Download<'a>,
-    /// The beginning of a line.
+    /// The incomplete last line.
     rest: Vec<u8>,
 }
 
 impl Lines<'_> {
-    /// The messages that have come since; none at the end.
+    /// The next messages; empty at the end.
     async fn next(&mut self) -> Result<Option<Vec<Message>>, UserError> {
         while let Some(piece) = self.download.next().await? {
             let Some(end) = piece.iter().rposition(|byte| *byte == b'\n') else {
@@ -210,14 +211,14 @@ impl Lines<'_> {
             self.rest.extend_from_slice(&piece[end + 1..]);
             let lines = whole.split(|byte| *byte == b'\n');
             let messages: Result<Vec<Message>, _> = lines.map(serde_json::from_slice).collect();
-            let unread = |error| UserError::failed("a message cannot be read").caused_by(&error);
+            let unread = |error| UserError::failed("cannot read a message").caused_by(&error);
             return messages.map(Some).map_err(unread);
         }
         Ok(None)
     }
 }
 
-/// A piece of `{"data": […` that goes on where `shown` messages were written before.
+/// The part of `{"data": […` that follows `shown` messages.
 fn json_part(context: &Context, messages: &[Message], shown: usize) -> Result<(), UserError> {
     let mut out = String::new();
     for (n, message) in messages.iter().enumerate() {
@@ -229,7 +230,7 @@ fn json_part(context: &Context, messages: &[Message], shown: usize) -> Result<()
     context.out.raw(&out)
 }
 
-/// What summaries stand for, of messages that come newest first. One that is itself covered hides nothing.
+/// The ranges that summaries cover, of messages that come newest first. A summary that is itself covered hides nothing.
 fn hidden<'a>(messages: impl Iterator<Item = &'a Message>) -> Vec<Covers> {
     let mut hidden: Vec<Covers> = vec![];
     for message in messages {

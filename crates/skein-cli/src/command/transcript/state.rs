@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::error::UserError;
 use crate::text;
 
-/// Tasks and JSON of your own, kept beside the messages and forked with them
+/// Tasks and your own JSON, kept beside the messages and forked with them
 #[derive(Debug, Args)]
 pub(crate) struct StateArgs {
     #[command(subcommand)]
@@ -31,7 +31,7 @@ enum StateCommand {
     Set(SetArgs),
 }
 
-/// Replace the state by `{"tasks": {…}, "custom": {…}}`
+/// Replace the state with `{"tasks": {…}, "custom": {…}}`
 #[derive(Debug, Args)]
 struct SetArgs {
     /// Session id
@@ -40,7 +40,7 @@ struct SetArgs {
     /// The file; `-` is stdin
     #[arg(value_name = "FILE", default_value = "-")]
     file: PathBuf,
-    /// Refuse unless the state is at this version [default: the one it is at now]
+    /// Refuse unless the state is at this version [default: the current one]
     #[arg(long, value_name = "N")]
     expect: Option<u64>,
     /// Refuse unless this is the session's current run
@@ -72,9 +72,9 @@ pub(crate) async fn run(context: &Context, args: StateArgs) -> Result<(), UserEr
 async fn set(context: &Context, args: SetArgs) -> Result<(), UserError> {
     let text = crate::command::spawn::read(Path::new(&args.file))?;
     let slice: Slice = serde_json::from_str(&text).map_err(|error| {
-        UserError::misuse("this is no state")
+        UserError::misuse("this is not a state")
             .cause(error.to_string())
-            .hint("it is `{\"tasks\": {…}, \"custom\": {…}}`; `skein transcript state show` prints one")
+            .hint("expected `{\"tasks\": {…}, \"custom\": {…}}`; `skein transcript state show` prints one")
     })?;
     let client = context.client().await?;
     let expect = match args.expect {

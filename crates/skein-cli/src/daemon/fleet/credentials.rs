@@ -1,4 +1,4 @@
-//! The key that the credentials of runs are made with: one file per home, made at the first start.
+//! The key that signs run credentials: one file per home, made at the first start.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -6,15 +6,15 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use rustix::io::Errno;
-use skein_engine::{CredentialKey, Ids as _, SystemIds};
+use skein_ledger::{CredentialKey, IdSource as _, SystemIds};
 
 use crate::error::UserError;
 use crate::home::Home;
 
 /// Reads the home's key, or makes one. The caller holds the daemon's lock, so no other daemon makes one at the same time.
 ///
-/// A key that is gone is replaced: agents that still run are then known by their screens and files only,
-/// until they are restored.
+/// A missing key is replaced: the hooks of agents that still run are refused until they are restored, and Skein knows
+/// these agents only by their screens and files.
 pub(super) fn open(home: &Home) -> Result<CredentialKey, UserError> {
     let path = home.credential_key();
     let secret = match read(&path) {
@@ -40,7 +40,7 @@ fn failed(path: &Path, error: &std::io::Error) -> UserError {
     .caused_by(error)
 }
 
-/// The key, if there is a whole one.
+/// The key, if the file is complete.
 fn read(path: &Path) -> std::io::Result<Option<[u8; 32]>> {
     let mut bytes = vec![];
     match OpenOptions::new()
@@ -54,14 +54,14 @@ fn read(path: &Path) -> std::io::Result<Option<[u8; 32]>> {
             file.take(33).read_to_end(&mut bytes)?
         }
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        // A link is not ours; the new key takes its place.
+        // A link was not made by Skein; the new key replaces it.
         Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => return Ok(None),
         Err(error) => return Err(error),
     };
     Ok(bytes.try_into().ok())
 }
 
-/// Written beside and moved into place, so that a crash leaves no half key.
+/// Written beside its path and renamed, so that a crash leaves no half key.
 fn write(folder: &Path, path: &Path, secret: &[u8; 32]) -> std::io::Result<()> {
     let new = path.with_extension("new");
     let mut file = OpenOptions::new()

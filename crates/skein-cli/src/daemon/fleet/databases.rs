@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use skein_engine::fleet::Databases;
+use skein_fleet::Databases;
 
 #[derive(Debug)]
 pub(super) struct Sqlite;

@@ -1,8 +1,8 @@
 //! How much memory this machine has left.
 
-use skein_engine::fleet::Memory;
+use skein_fleet::Memory;
 
-/// As the kernel tells it.
+/// From the kernel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Proc;
 
@@ -14,7 +14,7 @@ impl Memory for Proc {
     fn tree_mb(&self, pid: u32) -> Option<u64> {
         let mut kilobytes = resident(pid)?;
         let mut waiting = children(pid);
-        // Bounded, should processes be made faster than they are counted.
+        // Bounded, in case processes are made faster than they are counted.
         for _ in 0..10_000 {
             let Some(next) = waiting.pop() else { break };
             kilobytes += resident(next).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Lets tests end the daemon between any two steps, as `kill -9` would, or hold it there. Debug builds only.
+//! Lets tests kill the daemon between any two steps, or hold it there. Debug builds only.
 
 use std::collections::HashMap;
 use std::fs::OpenOptions;
@@ -7,14 +7,14 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use skein_engine::fleet::Points;
+use skein_ledger::FaultPoints;
 
 use crate::env;
 
-/// How often to look whether to go on.
+/// How often to check whether to continue.
 const HELD: Duration = Duration::from_millis(10);
 
-/// A point, and the how manieth time it is reached.
+/// A point, and which time it is reached.
 type Nth = (String, u32);
 
 #[derive(Debug)]
@@ -50,7 +50,7 @@ fn parse(text: &str) -> Option<Nth> {
     }
 }
 
-impl Points for TestPoints {
+impl FaultPoints for TestPoints {
     fn reach(&self, name: &str) {
         if let Some(log) = &self.log {
             let _ = OpenOptions::new()
@@ -80,7 +80,7 @@ impl Points for TestPoints {
                 rustix::process::getpid(),
                 rustix::process::Signal::KILL,
             );
-            // The signal is on its way; nothing more may happen here.
+            // The signal is being delivered; nothing more may happen here.
             loop {
                 std::thread::park();
             }

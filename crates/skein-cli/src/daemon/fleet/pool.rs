@@ -9,10 +9,10 @@ use std::time::Duration;
 use skein_domain::AbsPath;
 use skein_workspace::Pool;
 
-/// A pool is filled when spawns have been quiet for so long: they come first.
+/// A pool is filled when there was no spawn for this long: spawns come first.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// Hears of every project whose settings are read, which every spawn does.
+/// Learns of every project whose settings are read, which every spawn does.
 #[derive(Debug)]
 pub(super) struct Filler {
     wanted: Mutex<BTreeMap<AbsPath, usize>>,
@@ -20,7 +20,7 @@ pub(super) struct Filler {
 }
 
 impl Filler {
-    /// The thread is nobody's to wait for: what it leaves half-made is completed by whoever comes next.
+    /// The thread is never joined: the next fill completes what it leaves half-made.
     pub(super) fn start(root: PathBuf) -> Self {
         let (send, receive) = channel();
         let started = std::thread::Builder::new()
@@ -35,7 +35,7 @@ impl Filler {
         }
     }
 
-    /// Notes what a project wants. One that never wanted any is left alone.
+    /// Records how many worktrees a project wants. Ignores projects that never wanted any.
     pub(super) fn note(&self, project: &AbsPath, size: usize) {
         let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
         let before = wanted.insert(project.clone(), size).unwrap_or(0);

@@ -1,24 +1,24 @@
-//! Settings of agents, read anew whenever they are needed: people edit them while the daemon runs.
+//! Settings of agents, read each time they are needed: people edit them while the daemon runs.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use skein_agent::Registry;
 use skein_domain::{
-    AgentName, EnvVar, Invalid, Patience, Permission, Project, RuntimeKind, WorkspaceKind,
+    AgentName, EnvVar, Invalid, Permission, Project, RuntimeKind, StatusThresholds, WorkspaceKind,
 };
-use skein_engine::fleet::{MachineSettings, ProjectSettings, Settings, SettingsError};
-use skein_workspace::provider::Furnishing;
+use skein_fleet::{MachineSettings, ProjectSettings, Settings, SettingsError};
+use skein_workspace::provider::WorkspaceSetup;
 
 use super::pool::Filler;
 use crate::env::Environment;
 use crate::error::UserError;
 use crate::settings::{PROJECT_FILE, RawConfig, Scope, user_file};
 
-/// Memory that agents leave to everything else, where nobody says otherwise.
+/// The default of the memory that agents must leave free.
 const RESERVE_MB: u64 = 256;
 
-/// The files people write: `skein.toml` of a project, `config.toml` of the user.
+/// The settings files: `skein.toml` of a project, `config.toml` of the user.
 #[derive(Debug)]
 pub(super) struct Files {
     user: Option<PathBuf>,
@@ -87,7 +87,7 @@ fn token_agents(names: Vec<String>) -> Vec<AgentName> {
 }
 
 fn complete(raw: RawConfig, folder: &Path) -> Result<ProjectSettings, SettingsError> {
-    let usual = Patience::default();
+    let usual = StatusThresholds::default();
     let agents = Registry::built_in()
         .with(&raw.agents, folder)
         .map_err(|error| SettingsError {
@@ -119,7 +119,7 @@ fn complete(raw: RawConfig, folder: &Path) -> Result<ProjectSettings, SettingsEr
             RuntimeKind::parse,
         )?,
         base: parsed("base", raw.base)?,
-        furnishing: Furnishing {
+        furnishing: WorkspaceSetup {
             copy: raw.copy.unwrap_or_default(),
             symlink: raw.symlink.unwrap_or_default(),
             setup: raw.setup.unwrap_or_default(),
@@ -127,7 +127,7 @@ fn complete(raw: RawConfig, folder: &Path) -> Result<ProjectSettings, SettingsEr
             env: raw.env,
         },
         concurrency: raw.concurrency,
-        patience: Patience {
+        patience: StatusThresholds {
             stall_seconds: raw.stall.map_or(usual.stall_seconds, |stall| stall.0),
             ..usual
         },

@@ -1,8 +1,8 @@
-//! The home's files that must not be taken for new when they are missing: `home-id` and `transcripts.db`.
+//! Files of the home that must not be taken for new when they are missing: `home-id` and `transcripts.db`.
 //!
-//! Each carries an id and is recorded in the ledger once it is durable. A file without a record is new, or was made
-//! just before a crash, and is recorded. A record without its file means that the file was lost: nothing is made in
-//! its place until the user says so (`skein daemon start --adopt-files`).
+//! Each has an id, which the ledger records once the file is durable. A file without a record is new, or was made just
+//! before a crash, and is recorded. A record without its file means that the file was lost: nothing is made in its
+//! place until the user says so (`skein daemon start --adopt-files`).
 
 use std::fs::File;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::daemon::from_store;
 use crate::error::UserError;
 use crate::home::Home;
 
-/// What a file that was lost makes of a tier.
+/// The error of a tier whose file was lost.
 type Found<T> = Result<T, Error>;
 
-/// Takes the files as they are now, whatever was recorded.
+/// Accepts the files as they are now, whatever was recorded.
 pub(in crate::daemon) fn adopt(ledger: &SqliteBackend) -> Result<(), UserError> {
     for file in [HomeFile::Identity, HomeFile::Transcripts] {
         let forgotten = ledger.record_home_file(file, None);
@@ -72,7 +72,7 @@ pub(super) fn transcripts(
     Ok(Ok(hot))
 }
 
-/// For a home whose transcripts are no longer in a file of its own.
+/// For a home whose transcripts are no longer in its own file.
 pub(super) async fn forget_transcripts(ledger: Arc<SqliteBackend>) -> skein_transcript::Result<()> {
     let forget = move || ledger.record_home_file(HomeFile::Transcripts, None);
     let forgotten = tokio::task::spawn_blocking(forget).await;
@@ -81,7 +81,7 @@ pub(super) async fn forget_transcripts(ledger: Arc<SqliteBackend>) -> skein_tran
 }
 
 fn record(home: &Home, ledger: &SqliteBackend, file: HomeFile, id: &str) -> Result<(), UserError> {
-    // The file's name must be on the disk before the record says that it is there.
+    // The file's name must be durable before the record says that it exists.
     let synced = File::open(home.root()).and_then(|folder| folder.sync_all());
     synced.map_err(|e| UserError::unavailable("the home cannot be written").caused_by(&e))?;
     let recorded = ledger.record_home_file(file, Some(id));
@@ -103,7 +103,7 @@ fn hints(file: HomeFile) -> Vec<String> {
     let name = file.name();
     vec![
         format!("`skein daemon stop`, put `{name}` back from a backup of the home, and try again"),
-        "if it is lost for good, `skein daemon stop` and `skein daemon start --adopt-files` goes on \
+        "if it is lost, `skein daemon stop` and `skein daemon start --adopt-files` continues \
          without what it held"
             .into(),
     ]

@@ -1,8 +1,8 @@
-//! Who this home is, so that homes which share a bucket or a Redis keep apart, and where its transcripts are, so
-//! that a place that went missing, or another one, is not taken for an empty one.
+//! The identity of this home, so that homes that share a bucket or a Redis are kept apart, and the location of its
+//! transcripts, so that a missing or other location is not taken for an empty one.
 //!
-//! All of it is in the file `home-id`, which goes with a home that is copied or moved. Only the daemon that holds
-//! the home's lock writes it.
+//! Everything is in the file `home-id`, which is copied and moved with the home. Only the daemon that holds the home's
+//! lock writes it.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write as _};
@@ -32,7 +32,7 @@ pub(super) struct Identity {
     form: Mutex<FormV1>,
 }
 
-/// What was found of the identity that the ledger has recorded.
+/// Whether the identity that the ledger has recorded was found.
 #[derive(Debug)]
 pub(super) enum Opening {
     Here(Identity),
@@ -41,12 +41,12 @@ pub(super) enum Opening {
 }
 
 impl Identity {
-    /// Reads it, or makes it once. A home that has `recorded` one does not get another.
+    /// Reads it, or makes it once. A home with a `recorded` identity gets no other one.
     pub(super) fn open(home: &Home, recorded: Option<&str>) -> Result<Opening, UserError> {
         let path = home.identity();
         let failed = |why: &str| {
             UserError::unavailable(format!("`{}` {why}", path.display())).hint(
-                "it tells whose the cold transcripts are: restore it from a backup of the home",
+                "it identifies this home's cold transcripts: restore it from a backup of the home",
             )
         };
         let form = match std::fs::read(&path) {
@@ -96,12 +96,12 @@ impl Identity {
         self.lock().hot.clone()
     }
 
-    /// Notes where cold transcripts are from now on. Blocks.
+    /// Records where cold transcripts are from now on. Blocks.
     pub(super) fn note_cold(&self, location: &str) -> std::io::Result<()> {
         self.note(|form| form.cold = Some(location.to_owned()))
     }
 
-    /// Notes which hot tier is used from now on. Blocks.
+    /// Records which hot tier is used from now on. Blocks.
     pub(super) fn note_hot(&self, label: &str) -> std::io::Result<()> {
         self.note(|form| form.hot = Some(label.to_owned()))
     }
@@ -130,7 +130,7 @@ fn random() -> Result<String, String> {
     Ok(format!("{:032x}", u128::from_le_bytes(bytes)))
 }
 
-/// Whole or not at all, and durable; owner only.
+/// Atomic and durable; readable by the owner only.
 fn write(path: &Path, form: &FormV1) -> std::io::Result<()> {
     let folder = path.parent().unwrap_or(path);
     let mut file = tempfile::NamedTempFile::new_in(folder)?;

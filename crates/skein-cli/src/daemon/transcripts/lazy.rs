@@ -7,18 +7,19 @@ use std::time::{Duration, Instant};
 
 use skein_domain::TenantId;
 use skein_transcript::chain::Entry;
-use skein_transcript::cold::{Name, Object, Put, When};
+use skein_transcript::cold::{Name, Object, PutCondition, PutResult};
 use skein_transcript::hot::{
-    Change, Commit, Evict, HeadRow, Listed, NewEntry, Pending, Range, Spot, StrandRow,
+    Commit, Eviction, HeadRow, IdLocation, NewEntry, Pending, Range, StrandRow, TranscriptBatch,
+    TranscriptListing,
 };
 use skein_transcript::{Cold, Error, Hot, MessageId, Result, TranscriptId};
 
-/// How long a failure is the answer before opening is tried again.
+/// How long a failure is returned before opening is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) type Opening<T> = Pin<Box<dyn Future<Output = Result<Arc<T>>> + Send>>;
 
-/// Opened by the first call, and by a later one after a failure; by one at a time.
+/// Opened by the first call, and by a later one after a failure; by one call at a time.
 pub(super) struct Lazy<T: ?Sized> {
     tier: &'static str,
     open: Box<dyn Fn() -> Opening<T> + Send + Sync>,
@@ -44,7 +45,7 @@ impl<T: ?Sized> Lazy<T> {
             return Ok(opened);
         }
         let mut failed = self.failed.lock().await;
-        // Others may have been here while we waited.
+        // Another call may have opened it meanwhile.
         if let Some(opened) = self.opened.get() {
             return Ok(opened);
         }
@@ -64,7 +65,7 @@ impl<T: ?Sized> Lazy<T> {
         }
     }
 
-    /// Whatever it is, it may be mended while we run.
+    /// Any failure counts as temporary: people may fix it while the daemon runs.
     fn unusable(&self, error: Error) -> Error {
         match error {
             Error::Unavailable { .. } | Error::Unusable { .. } => error,
@@ -88,7 +89,12 @@ impl Cold for Lazy<dyn Cold> {
         Box::pin(async move { Lazy::get(self).await?.get(name).await })
     }
 
-    fn put<'a>(&'a self, name: &'a Name, body: Vec<u8>, when: When) -> Pending<'a, Put> {
+    fn put<'a>(
+        &'a self,
+        name: &'a Name,
+        body: Vec<u8>,
+        when: PutCondition,
+    ) -> Pending<'a, PutResult> {
         Box::pin(async move { Lazy::get(self).await?.put(name, body, when).await })
     }
 
@@ -139,7 +145,7 @@ impl Hot for Lazy<dyn Hot> {
         tenant: &'a TenantId,
         id: &'a TranscriptId,
         ids: &'a [MessageId],
-    ) -> Pending<'a, Option<Vec<Vec<Spot>>>> {
+    ) -> Pending<'a, Option<Vec<Vec<IdLocation>>>> {
         Box::pin(async move { self.get().await?.find(tenant, id, ids).await })
     }
 
@@ -147,7 +153,7 @@ impl Hot for Lazy<dyn Hot> {
         &'a self,
         tenant: &'a TenantId,
         id: &'a TranscriptId,
-        change: Change,
+        change: TranscriptBatch,
     ) -> Pending<'a, Commit> {
         Box::pin(async move { self.get().await?.commit(tenant, id, change).await })
     }
@@ -167,7 +173,7 @@ impl Hot for Lazy<dyn Hot> {
         tenant: &'a TenantId,
         id: &'a TranscriptId,
         expected: u64,
-    ) -> Pending<'a, Evict> {
+    ) -> Pending<'a, Eviction> {
         Box::pin(async move { self.get().await?.evict(tenant, id, expected).await })
     }
 
@@ -176,7 +182,7 @@ impl Hot for Lazy<dyn Hot> {
         tenant: &'a TenantId,
         cursor: Option<String>,
         limit: usize,
-    ) -> Pending<'a, Listed> {
+    ) -> Pending<'a, TranscriptListing> {
         Box::pin(async move { self.get().await?.list(tenant, cursor, limit).await })
     }
 }

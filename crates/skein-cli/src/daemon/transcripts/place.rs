@@ -1,27 +1,27 @@
-//! The cold tier as a place of this home: a part of its location that no other home uses, with a marker
-//! in it. A home that has put something there finds the marker, or it is not the place (a disk that is not
-//! mounted, another bucket, an emptied one), and is not to be taken for "nothing was said".
+//! The location of this home in the cold tier: a prefix that no other home uses, with a marker. A home that has written
+//! there finds its marker, or it is not the location (an unmounted disk, another bucket, an emptied one) and must not
+//! be taken for an empty one.
 
 use std::sync::Arc;
 
-use skein_transcript::cold::{Name, Object, Pending, Put, When};
+use skein_transcript::cold::{Name, Object, Pending, PutCondition, PutResult};
 use skein_transcript::{Cold, Error, Result};
-use skein_transcript_object::{Location, Settings as ColdSettings};
+use skein_transcript_object::{BucketSettings as ColdSettings, Location};
 
 use super::identity::Identity;
 use super::lazy::Opening;
 
-/// No name of a transcript's object is like it: after a tenant come `manifests` or `segments`.
+/// No object of a transcript has such a name: after the tenant comes `manifests` or `segments`.
 const MARKER: &str = "home/marker";
-/// How the folder `cold` of the home is written down, which moves with the home.
+/// How the folder `cold` of the home is recorded; it moves with the home.
 pub(super) const OF_HOME: &str = "the folder `cold` of the home";
 
-/// Where cold transcripts are to be.
+/// Where cold transcripts are to be kept.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub(super) identity: Arc<Identity>,
     pub(super) location: Location,
-    /// The location as people and the home's record know it.
+    /// The location, for people and for the home's record.
     pub(super) label: String,
     pub(super) variables: Vec<(String, String)>,
 }
@@ -38,7 +38,7 @@ impl Place {
         let settings = ColdSettings::new(location.clone()).variables(self.variables.clone());
         let is_used = used.is_some();
         let opening = tokio::task::spawn_blocking(move || {
-            // A folder that was there is not made: its disk may be mounted later.
+            // A folder that existed before is not created: its disk may be mounted later.
             if is_used && is_gone(&location) {
                 return Ok(None);
             }
@@ -71,7 +71,7 @@ impl Place {
         }
     }
 
-    /// The part that is this home's.
+    /// The prefix of this home.
     fn own_location(&self) -> Location {
         let own = format!("home-{}", self.identity.id());
         match self.location.clone() {
@@ -107,14 +107,14 @@ fn is_gone(location: &Location) -> bool {
     }
 }
 
-/// Of a home that has used `used` and finds no trace of that where it is to be now.
+/// For a home that used `used` and finds nothing of it at its current location.
 pub(super) fn missing(used: &str, now: &str) -> Error {
     let (reason, hints) = if used == now {
         (
-            format!("what this home has put into {used} is not there"),
+            format!("the transcripts that this home has put into {used} are missing"),
             vec![
-                "mount its disk, or restore it; nothing is read or written until it is back".into(),
-                "if it was moved, set `transcripts.cold` to where it is".into(),
+                "mount its disk, or restore it; nothing is read or written until then".into(),
+                "if it was moved, set `transcripts.cold` to its new location".into(),
             ],
         )
     } else {
@@ -122,7 +122,7 @@ pub(super) fn missing(used: &str, now: &str) -> Error {
             format!("this home's transcripts are in {used}, and `transcripts.cold` is {now}"),
             vec![
                 format!("set `transcripts.cold` back to {used}"),
-                "or copy everything from there to the new place: its `home/marker` tells that it is the same".into(),
+                "or copy everything from there to the new location, `home/marker` included".into(),
             ],
         )
     };
@@ -133,7 +133,7 @@ pub(super) fn missing(used: &str, now: &str) -> Error {
     }
 }
 
-/// A place nothing was put into yet: the marker and the home's record of it come before anything else.
+/// A location that is not used yet: the marker and the home's record come before anything else.
 #[derive(Debug)]
 struct Marked {
     cold: Arc<dyn Cold>,
@@ -145,7 +145,12 @@ impl Marked {
     async fn mark(&self) -> Result<()> {
         let (marker, id) = (Name::from_stored(MARKER), self.place.identity.id());
         let body = id.as_bytes().to_vec();
-        if self.cold.put(&marker, body.clone(), When::Absent).await? == Put::Refused {
+        if self
+            .cold
+            .put(&marker, body.clone(), PutCondition::Absent)
+            .await?
+            == PutResult::Refused
+        {
             let there = self.cold.get(&marker).await?;
             if there.is_none_or(|there| there.body != body) {
                 return Err(Error::corrupt(marker, "it is not of this home"));
@@ -160,7 +165,12 @@ impl Cold for Marked {
         self.cold.get(name)
     }
 
-    fn put<'a>(&'a self, name: &'a Name, body: Vec<u8>, when: When) -> Pending<'a, Put> {
+    fn put<'a>(
+        &'a self,
+        name: &'a Name,
+        body: Vec<u8>,
+        when: PutCondition,
+    ) -> Pending<'a, PutResult> {
         Box::pin(async move {
             self.marked.get_or_try_init(|| self.mark()).await?;
             self.cold.put(name, body, when).await
