@@ -6,9 +6,11 @@ use std::time::Instant;
 
 use skein_domain::{TenantId, Timestamp};
 use skein_transcript::cold::Name;
-use skein_transcript::memory::MemoryHot;
-use skein_transcript::service::Keep;
-use skein_transcript::{Block, By, Cold, Message, Role, Run, Tiers, Transcript};
+use skein_transcript::service::HotCopy;
+use skein_transcript::{
+    Block, Cold, Message, MessageRole, RunNumber, Tiers, Transcript, WriteContext,
+};
+use skein_transcript_conformance::memory::MemoryHot;
 use skein_transcript_object::Folder;
 
 use crate::Failure;
@@ -47,8 +49,8 @@ pub(crate) async fn measure() -> Result<Vec<Row>, Failure> {
         let place = tempfile::tempdir()?;
         let cold = folder(place.path())?;
         let source = transcript(hot.clone(), cold.clone()).await?;
-        let flush = seconds(source.flush(Keep::Hot)).await?;
-        let again = seconds(source.flush(Keep::Hot)).await?;
+        let flush = seconds(source.flush(HotCopy::Hot)).await?;
+        let again = seconds(source.flush(HotCopy::Hot)).await?;
         let hydrated = Tiers::new(Arc::new(MemoryHot::default()), cold.clone());
         let hydrated = hydrated
             .tenant(TenantId::default_tenant())
@@ -74,9 +76,9 @@ pub(crate) async fn measure() -> Result<Vec<Row>, Failure> {
     Ok(rows(&turns, bytes, stored))
 }
 
-fn by() -> By {
-    By {
-        run: Run(1),
+fn by() -> WriteContext {
+    WriteContext {
+        run: RunNumber(1),
         at: Timestamp::from_micros(1),
     }
 }
@@ -111,7 +113,7 @@ fn messages() -> Result<Vec<Message>, Failure> {
         let at = Timestamp::from_micros(1);
         Ok(Message::new(
             format!("m{n}").parse()?,
-            Role::Assistant,
+            MessageRole::Assistant,
             blocks,
             at,
         ))

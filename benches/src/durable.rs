@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use skein_benches::ledger::{Ledger, PROJECT};
 use skein_benches::raw::Raw;
-use skein_client::{Client, Key};
+use skein_client::{Client, IdempotencyKey};
 use skein_wire::{AddProject, NewThread};
 use tokio::task::JoinSet;
 
@@ -81,7 +81,9 @@ async fn clients(daemon: &Daemon) -> Result<Vec<Arc<Client>>, Failure> {
         name: Some(PROJECT.into()),
         ..AddProject::default()
     };
-    clients[0].add_project(&project, &Key::random()).await?;
+    clients[0]
+        .add_project(&project, &IdempotencyKey::random())
+        .await?;
     Ok(clients)
 }
 
@@ -90,7 +92,7 @@ async fn change(client: &Client) -> Result<(), Failure> {
         project: PROJECT.into(),
         title: "a line of work with a title of usual length".into(),
     };
-    client.new_thread(&body, &Key::random()).await?;
+    client.new_thread(&body, &IdempotencyKey::random()).await?;
     Ok(())
 }
 

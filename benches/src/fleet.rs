@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use skein_client::{Client, Key, Page, Sessions};
+use skein_client::{Client, IdempotencyKey, Page, Sessions};
 use skein_wire::{AddProject, Session, Spawn};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
@@ -53,7 +53,7 @@ impl Ground {
         };
         daemon
             .client()
-            .add_project(&project, &Key::random())
+            .add_project(&project, &IdempotencyKey::random())
             .await?;
         ground.daemon = Some(daemon);
         Ok(ground)
@@ -103,7 +103,7 @@ fn waiting_agent(n: usize) -> Spawn {
 /// From the request until the agent runs.
 async fn spawn(client: &Client, body: &Spawn) -> Result<(String, Duration), Failure> {
     let since = Instant::now();
-    let session = client.spawn(body, &Key::random()).await?;
+    let session = client.spawn(body, &IdempotencyKey::random()).await?;
     loop {
         let now = client.get_session(&session.id).await?;
         if now.phase != "spawning" {

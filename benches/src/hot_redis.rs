@@ -10,9 +10,10 @@ use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{AsyncCommands, Client, RedisResult, pipe};
 use skein_domain::{TenantId, Timestamp};
 use skein_transcript::{
-    Block, By, Message, MessageId, Point, Role, Run, Tiers, Transcript, TranscriptId, Transcripts,
+    Block, HistoryPoint, Message, MessageId, MessageRole, RunNumber, Tiers, Transcript,
+    TranscriptId, Transcripts, WriteContext,
 };
-use skein_transcript_redis::{Options, RedisHot};
+use skein_transcript_redis::{RedisHot, RedisOptions};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
@@ -91,7 +92,7 @@ struct Turn {
 pub(crate) async fn measure() -> Result<Vec<Row>, Failure> {
     let server = Server::start().await?;
     let raw = server.raw().await?;
-    let hot = RedisHot::connect(Options::new(&server.url)).await?;
+    let hot = RedisHot::connect(RedisOptions::new(&server.url)).await?;
     let all = Tiers::hot_only(Arc::new(hot)).tenant(TenantId::default_tenant());
     let mut writers = vec![];
     for n in 0..WRITERS {
@@ -118,9 +119,9 @@ pub(crate) async fn measure() -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-fn by() -> By {
-    By {
-        run: Run(1),
+fn by() -> WriteContext {
+    WriteContext {
+        run: RunNumber(1),
         at: Timestamp::from_micros(1),
     }
 }
@@ -148,7 +149,7 @@ impl Writer {
             let blocks = vec![Block::Text(TEXT.into())];
             messages.push(Message::new(
                 id,
-                Role::Assistant,
+                MessageRole::Assistant,
                 blocks,
                 Timestamp::from_micros(1),
             ));
@@ -286,6 +287,7 @@ async fn fork(all: &Transcripts, source: &str, n: usize) -> Result<Duration, Fai
     let (source, target): (TranscriptId, TranscriptId) =
         (source.parse()?, format!("{source}-fork{n}").parse()?);
     let since = Instant::now();
-    all.fork(&source, &Point::Head, &target, by()).await?;
+    all.fork(&source, &HistoryPoint::Head, &target, by())
+        .await?;
     Ok(since.elapsed())
 }

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use skein_benches::ledger::PROJECT;
-use skein_client::{Client, Key};
+use skein_client::{Client, IdempotencyKey};
 use skein_wire::{AddProject, NewThread};
 use tokio::runtime::Builder;
 use tokio::sync::mpsc;
@@ -27,7 +27,9 @@ pub(crate) async fn measure(program: &Program) -> Result<Vec<Row>, Failure> {
         name: Some(PROJECT.into()),
         ..AddProject::default()
     };
-    client.add_project(&project, &Key::random()).await?;
+    client
+        .add_project(&project, &IdempotencyKey::random())
+        .await?;
     let (send, mut arrivals) = mpsc::channel(SUBSCRIBERS);
     subscribe(&daemon, send)?;
     for _ in 0..SUBSCRIBERS {
@@ -40,7 +42,7 @@ pub(crate) async fn measure(program: &Program) -> Result<Vec<Row>, Failure> {
     let (mut after_answer, mut after_request) = (vec![], vec![]);
     for _ in 0..EVENTS {
         let asked = Instant::now();
-        client.new_thread(&body, &Key::random()).await?;
+        client.new_thread(&body, &IdempotencyKey::random()).await?;
         let answered = Instant::now();
         for _ in 0..SUBSCRIBERS {
             let arrived = arrivals.recv().await.ok_or("a subscriber is gone")?;

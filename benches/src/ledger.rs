@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use skein_domain::{Actor, AgentName, Allowance, TenantId};
-use skein_engine::project::AddProject;
-use skein_engine::spawn::Spawn;
-use skein_engine::{Caller, Desk, Engine, Error, Tasks};
+use skein_ledger::project::AddProject;
+use skein_ledger::spawn::Spawn;
+use skein_ledger::{Caller, Error, LedgerParts, LedgerRequests, TaskGroup};
 use skein_store::Store;
 use skein_store_sqlite::SqliteBackend;
 use tokio::task::JoinSet;
@@ -22,14 +22,15 @@ const PER_THREAD: u64 = 100;
 #[derive(Debug)]
 pub struct Ledger {
     store: Store,
-    desk: Desk,
+    desk: LedgerRequests,
 }
 
 impl Ledger {
     /// Needs a runtime around it: the engine has tasks of its own.
     pub async fn open(database: &Path) -> Result<Self, Error> {
         let store = Store::new(Arc::new(SqliteBackend::open(database)?));
-        let engine = Engine::new(store.clone(), Tasks::default());
+        let engine =
+            skein_ledger::Ledger::new(LedgerParts::new(store.clone(), TaskGroup::default()));
         let caller = Caller::local(TenantId::default_tenant(), Actor::System);
         let desk = engine.desk(caller);
         let add = AddProject {
@@ -43,7 +44,7 @@ impl Ledger {
         Ok(Self { store, desk })
     }
 
-    pub fn desk(&self) -> &Desk {
+    pub fn desk(&self) -> &LedgerRequests {
         &self.desk
     }
 
@@ -92,13 +93,13 @@ async fn all(mut set: JoinSet<Result<(), Error>>) -> Result<(), Error> {
     Ok(())
 }
 
-async fn change(desk: &Desk) -> Result<(), Error> {
+async fn change(desk: &LedgerRequests) -> Result<(), Error> {
     let title = "a line of work with a title of usual length".parse()?;
     desk.new_thread(PROJECT.into(), title).await?;
     Ok(())
 }
 
-async fn fill_threads(desk: &Desk, next: &AtomicU64, count: u64) -> Result<(), Error> {
+async fn fill_threads(desk: &LedgerRequests, next: &AtomicU64, count: u64) -> Result<(), Error> {
     loop {
         let from = next.fetch_add(PER_THREAD, Ordering::Relaxed);
         if from >= count {
@@ -120,7 +121,7 @@ fn spawn(thread: Option<String>) -> Result<Spawn, Error> {
         parent: None,
         owner: Some("user:ann".parse()?),
         agent: Some(AgentName::none()),
-        equip: skein_engine::fleet::equip::Equip::default(),
+        equip: skein_ledger::spawn::LaunchOptions::default(),
         allowance: Allowance::UNLIMITED,
     })
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use skein_domain::{TenantId, Timestamp};
 use skein_store_sqlite::transcript::SqliteHot;
-use skein_transcript::{Block, By, Message, Role, Run, Tiers, TranscriptId};
+use skein_transcript::{Block, Message, MessageRole, RunNumber, Tiers, TranscriptId, WriteContext};
 
 use crate::Failure;
 use crate::stats::{Times, ms, ratio};
@@ -89,8 +89,8 @@ async fn keep() -> Result<Kept, Failure> {
     let folder = tempfile::tempdir()?;
     let hot = SqliteHot::open(&folder.path().join("transcripts.db")).map_err(|e| e.to_string())?;
     let all = Tiers::hot_only(Arc::new(hot.clone())).tenant(TenantId::default_tenant());
-    let by = By {
-        run: Run(1),
+    let by = WriteContext {
+        run: RunNumber(1),
         at: Timestamp::from_micros(1_790_000_000_000_000),
     };
     let id: TranscriptId = "one".parse()?;
@@ -107,8 +107,8 @@ async fn keep() -> Result<Kept, Failure> {
                 by.at,
             ))
         };
-        let asked = say("asked", Role::User, ASKED)?;
-        let replied = say("replied", Role::Assistant, REPLIED)?;
+        let asked = say("asked", MessageRole::User, ASKED)?;
+        let replied = say("replied", MessageRole::Assistant, REPLIED)?;
         let began = Instant::now();
         transcript.append(by, &[asked]).await?;
         transcript.append(by, &[replied]).await?;

@@ -9,8 +9,8 @@ use skein_domain::{TenantId, Timestamp};
 use skein_store_sqlite::transcript::{SqliteHot, SqliteIndex};
 use skein_transcript::index::Search;
 use skein_transcript::{
-    Block, By, Hot, Message, MessageId, Point, Role, Run, Searchable, Tiers, TranscriptId,
-    Transcripts,
+    Block, HistoryPoint, Hot, Message, MessageId, MessageRole, RunNumber, Searchable, Tiers,
+    TranscriptId, Transcripts, WriteContext,
 };
 use tokio::task::JoinSet;
 
@@ -26,8 +26,8 @@ const READY: usize = 20_000;
 const TURNS: usize = 5;
 const SLICE: Duration = Duration::from_millis(700);
 const FORKS: usize = 50;
-const BY: By = By {
-    run: Run(1),
+const BY: WriteContext = WriteContext {
+    run: RunNumber(1),
     at: Timestamp::from_micros(1_790_000_000_000_000),
 };
 
@@ -108,9 +108,9 @@ fn message(n: usize) -> Result<Message, Failure> {
     }
     text.push_str(&format!("n{n}"));
     let role = if n.is_multiple_of(2) {
-        Role::User
+        MessageRole::User
     } else {
-        Role::Assistant
+        MessageRole::Assistant
     };
     Ok(Message::new(id(n)?, role, vec![Block::Text(text)], BY.at))
 }
@@ -333,7 +333,10 @@ async fn lengths(folder: &Path, most: usize) -> Result<Vec<Row>, Failure> {
             let source = name(&format!("of{length}"))?;
             let target = name(&format!("fork{n}of{length}"))?;
             let since = Instant::now();
-            store.all.fork(&source, &Point::Head, &target, BY).await?;
+            store
+                .all
+                .fork(&source, &HistoryPoint::Head, &target, BY)
+                .await?;
             times.push(since.elapsed());
         }
     }

@@ -1,6 +1,6 @@
 //! A user who has one of the programs set up, the model it talks to, and a daemon.
 //!
-//! The settings are a small copy of those of the end-to-end suite (`crates/skein-cli/tests/heavy_agents/stage.rs`):
+//! The settings are a small copy of those of the end-to-end suite (`crates/skein-cli/tests/heavy/agents/stage.rs`):
 //! a benchmark must not hang on test code. First-run dialogs are preset, so that neither side is held up by them.
 
 use std::fs;
@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use skein_client::{Client, Key};
-use skein_model_server::{Exchange, Server, Settings};
+use skein_client::{Client, IdempotencyKey};
+use skein_fixtures::model_server::{Exchange, ModelServerSettings, Server};
 use skein_wire::AddProject;
 use tempfile::TempDir;
 
@@ -39,7 +39,7 @@ impl<'a> Stage<'a> {
         kind: Kind,
         programs: &Path,
     ) -> Result<Self, Failure> {
-        let model = Server::start(Settings::default()).await?;
+        let model = Server::start(ModelServerSettings::default()).await?;
         let folder = tempfile::tempdir()?;
         let mut stage = Self {
             kind,
@@ -78,7 +78,7 @@ impl<'a> Stage<'a> {
         };
         daemon
             .client()
-            .add_project(&project, &Key::random())
+            .add_project(&project, &IdempotencyKey::random())
             .await?;
         stage.daemon = Some(daemon);
         Ok(stage)

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use skein_client::{Client, Key};
-use skein_model_server::Exchange;
+use skein_client::{Client, IdempotencyKey};
+use skein_fixtures::model_server::Exchange;
 use skein_wire::Send;
 
 use super::ear::Ear;
@@ -17,7 +17,7 @@ use crate::table::Row;
 
 /// What a screen takes to come to rest after a turn.
 const REST: Duration = Duration::from_millis(1000);
-/// How far from the truth a status may be: what the design asks for.
+/// How far a status may be from the truth: the budget.
 const WINDOW_MS: i64 = 500;
 
 /// What was measured with one session.
@@ -151,7 +151,9 @@ async fn turn(
                 text,
                 ..Send::default()
             };
-            client.send(&talk.session, &body, &Key::random()).await?;
+            client
+                .send(&talk.session, &body, &IdempotencyKey::random())
+                .await?;
             stage.heard(&mark).await?
         }
         None => by_command(stage, &talk.session, &text, &mark).await?,

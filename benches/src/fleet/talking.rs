@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use skein_client::{Client, Key};
+use skein_client::{Client, IdempotencyKey};
 use skein_wire::{Send, Spawn};
 
 use super::{Ground, LONGEST, spawn};
@@ -36,7 +36,9 @@ pub(super) async fn measure(program: &Program) -> Result<Vec<Row>, Failure> {
             ..Send::default()
         };
         let since = Instant::now();
-        let receipt = client.send(&session, &body, &Key::random()).await?;
+        let receipt = client
+            .send(&session, &body, &IdempotencyKey::random())
+            .await?;
         loop {
             let now = client.get_receipt(&receipt.id).await?;
             match now.state.as_str() {
