@@ -35,7 +35,7 @@ pub(crate) fn add(
         crate::root::make(parent).map_err(Error::io("make", parent))?;
     }
     let turn = registering(root, repo)?;
-    let registered = register(repo, folder, reason, head, lock, REPEATS);
+    let registered = register(repo, folder, reason, head, lock);
     turn.delete();
     registered?;
     if checkout == Checkout::Whole {
@@ -48,10 +48,6 @@ pub(crate) fn add(
     Ok(())
 }
 
-/// How often git is run again when another worktree vanishes under it.
-const REPEATS: u32 = 20;
-const REPEAT_PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
-
 /// Held by the process that adds or removes registrations.
 pub(crate) fn registering(root: &Root, repo: &Repo<'_>) -> Result<Lock> {
     Lock::acquire(&lock_file(root, repo, "repo"), PATIENCE)
@@ -63,7 +59,6 @@ fn register(
     reason: &str,
     head: &Head,
     lock: &Lock,
-    repeats: u32,
 ) -> Result<()> {
     let call = repo
         .git
@@ -83,17 +78,13 @@ fn register(
     if output.code == Some(0) {
         return Ok(());
     }
-    if is_vanished_registration(&output) && repeats > 0 {
-        std::thread::sleep(REPEAT_PAUSE);
-        return register(repo, folder, reason, head, lock, repeats - 1);
-    }
     match (refused(&output, head), head) {
         // git makes the branch first; an earlier attempt that then failed has left it there.
         (Some(Error::BranchExists { .. }), Head::New(branch, at))
             if repo.tip(branch)?.as_ref() == Some(at) && repo.user_of(branch)?.is_none() =>
         {
             let branch = Head::Branch(branch.clone());
-            register(repo, folder, reason, &branch, lock, repeats)
+            register(repo, folder, reason, &branch, lock)
         }
         (Some(refused), _) => Err(refused),
         (None, Head::New(branch, _)) => {
@@ -102,13 +93,6 @@ fn register(
         }
         (None, _) => Err(output.failure("git worktree add".into())),
     }
-}
-
-/// Whether git gave up because the registration of another worktree went away while git read it: a command that
-/// the user or a second home runs in the repository does not take our lock.
-fn is_vanished_registration(output: &GitOutput) -> bool {
-    let text = String::from_utf8_lossy(&output.stderr);
-    text.contains("Invalid path '") && text.contains("/worktrees/")
 }
 
 /// Interprets git's refusal.

@@ -358,12 +358,13 @@ impl GitOutput {
         Error::GitFailed { what, stderr }
     }
 
-    /// Whether a retry may help: another git holds a lock, or is writing a registration.
+    /// Whether a retry may help: another git holds a lock, or writes or removes the registration of a worktree.
     fn is_transient(&self) -> bool {
         let text = String::from_utf8_lossy(&self.stderr);
         let half_written = text.contains("failed to read") && text.contains("worktrees/")
             || text.contains("bad object worktrees/");
-        half_written || self.lock_file().is_some()
+        let removed = text.contains("Invalid path '") && text.contains("/worktrees/");
+        half_written || removed || self.lock_file().is_some()
     }
 
     /// The lock file that caused the failure, if any.
