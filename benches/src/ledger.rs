@@ -22,7 +22,7 @@ const PER_THREAD: u64 = 100;
 #[derive(Debug)]
 pub struct Ledger {
     store: Store,
-    desk: LedgerRequests,
+    requests: LedgerRequests,
 }
 
 impl Ledger {
@@ -32,35 +32,35 @@ impl Ledger {
         let engine =
             skein_ledger::Ledger::new(LedgerParts::new(store.clone(), TaskGroup::default()));
         let caller = Caller::local(TenantId::default_tenant(), Actor::System);
-        let desk = engine.desk(caller);
+        let requests = engine.requests(caller);
         let add = AddProject {
             name: Some(PROJECT.parse()?),
             ..AddProject::default()
         };
         // Found again in a home that was filled before.
-        if desk.get_project(PROJECT.into()).await.is_err() {
-            desk.add_project(add).await?;
+        if requests.get_project(PROJECT.into()).await.is_err() {
+            requests.add_project(add).await?;
         }
-        Ok(Self { store, desk })
+        Ok(Self { store, requests })
     }
 
-    pub fn desk(&self) -> &LedgerRequests {
-        &self.desk
+    pub fn requests(&self) -> &LedgerRequests {
+        &self.requests
     }
 
     /// The change that is measured: one record and one event, in one transaction.
     pub async fn change(&self) -> Result<(), Error> {
-        change(&self.desk).await
+        change(&self.requests).await
     }
 
     /// `writers` at once, `each` changes one after the other.
     pub async fn change_together(&self, writers: u64, each: u64) -> Result<(), Error> {
         let mut set = JoinSet::new();
         for _ in 0..writers {
-            let desk = self.desk.clone();
+            let requests = self.requests.clone();
             set.spawn(async move {
                 for _ in 0..each {
-                    change(&desk).await?;
+                    change(&requests).await?;
                 }
                 Ok(())
             });
@@ -73,8 +73,8 @@ impl Ledger {
         let next = Arc::new(AtomicU64::new(0));
         let mut set = JoinSet::new();
         for _ in 0..SEEDERS.min(count.div_ceil(PER_THREAD)) {
-            let (desk, next) = (self.desk.clone(), next.clone());
-            set.spawn(async move { fill_threads(&desk, &next, count).await });
+            let (requests, next) = (self.requests.clone(), next.clone());
+            set.spawn(async move { fill_threads(&requests, &next, count).await });
         }
         all(set).await
     }
@@ -93,13 +93,17 @@ async fn all(mut set: JoinSet<Result<(), Error>>) -> Result<(), Error> {
     Ok(())
 }
 
-async fn change(desk: &LedgerRequests) -> Result<(), Error> {
+async fn change(requests: &LedgerRequests) -> Result<(), Error> {
     let title = "a line of work with a title of usual length".parse()?;
-    desk.new_thread(PROJECT.into(), title).await?;
+    requests.new_thread(PROJECT.into(), title).await?;
     Ok(())
 }
 
-async fn fill_threads(desk: &LedgerRequests, next: &AtomicU64, count: u64) -> Result<(), Error> {
+async fn fill_threads(
+    requests: &LedgerRequests,
+    next: &AtomicU64,
+    count: u64,
+) -> Result<(), Error> {
     loop {
         let from = next.fetch_add(PER_THREAD, Ordering::Relaxed);
         if from >= count {
@@ -107,7 +111,7 @@ async fn fill_threads(desk: &LedgerRequests, next: &AtomicU64, count: u64) -> Re
         }
         let mut thread = None;
         for _ in from..(from + PER_THREAD).min(count) {
-            let session = desk.spawn(spawn(thread.clone())?).await?.session();
+            let session = requests.spawn(spawn(thread.clone())?).await?.session();
             thread = thread.or(session.map(|s| s.thread.to_string()));
         }
     }

@@ -24,51 +24,54 @@ struct Entry {
 }
 
 impl ObservationBoard {
-    pub fn see(&self, member: &SessionKey) -> (Observations, StatusThresholds) {
+    pub fn see(&self, session_key: &SessionKey) -> (Observations, StatusThresholds) {
         lock(&self.seen)
-            .get(member)
+            .get(session_key)
             .map_or_else(Default::default, |e| (e.observed.clone(), e.patience))
     }
 
-    pub(crate) fn change(&self, member: &SessionKey, change: impl FnOnce(&mut Observations)) {
+    pub(crate) fn change(&self, session_key: &SessionKey, change: impl FnOnce(&mut Observations)) {
         let mut seen = lock(&self.seen);
-        change(&mut seen.entry(member.clone()).or_default().observed);
+        change(&mut seen.entry(session_key.clone()).or_default().observed);
     }
 
     /// A message was accepted: at least that one waits, until somebody counts.
-    pub(crate) fn posted(&self, member: &SessionKey) {
+    pub(crate) fn posted(&self, session_key: &SessionKey) {
         let mut seen = lock(&self.seen);
-        let entry = seen.entry(member.clone()).or_default();
+        let entry = seen.entry(session_key.clone()).or_default();
         entry.posts += 1;
         entry.observed.queued = entry.observed.queued.max(1);
     }
 
     /// To be asked before messages are counted.
-    pub(crate) fn posts(&self, member: &SessionKey) -> u64 {
-        lock(&self.seen).get(member).map_or(0, |e| e.posts)
+    pub(crate) fn posts(&self, session_key: &SessionKey) -> u64 {
+        lock(&self.seen).get(session_key).map_or(0, |e| e.posts)
     }
 
     /// How many messages wait, by a look that began after `posts` of them.
-    pub(crate) fn count(&self, member: &SessionKey, posts: u64, waiting: u64) {
+    pub(crate) fn count(&self, session_key: &SessionKey, posts: u64, waiting: u64) {
         let mut seen = lock(&self.seen);
-        let entry = seen.entry(member.clone()).or_default();
+        let entry = seen.entry(session_key.clone()).or_default();
         let missed = u64::from(entry.posts != posts);
         entry.observed.queued = waiting.max(missed);
     }
 
-    pub(crate) fn set_patience(&self, member: &SessionKey, patience: StatusThresholds) {
-        lock(&self.seen).entry(member.clone()).or_default().patience = patience;
+    pub(crate) fn set_patience(&self, session_key: &SessionKey, patience: StatusThresholds) {
+        lock(&self.seen)
+            .entry(session_key.clone())
+            .or_default()
+            .patience = patience;
     }
 
     /// What a saga is at; none when it is over.
-    pub(crate) fn saga(&self, member: &SessionKey, saga: Option<SagaObservation>) {
-        self.change(member, |o| o.saga = saga);
+    pub(crate) fn saga(&self, session_key: &SessionKey, saga: Option<SagaObservation>) {
+        self.change(session_key, |o| o.saga = saga);
     }
 
-    pub(crate) fn tell(&self, member: &SessionKey, line: &str) {
+    pub(crate) fn tell(&self, session_key: &SessionKey, line: &str) {
         let short: String = line.chars().take(200).collect();
         let mut seen = lock(&self.seen);
-        let entry = seen.entry(member.clone()).or_default();
+        let entry = seen.entry(session_key.clone()).or_default();
         if let Some(saga) = &mut entry.observed.saga {
             saga.why = Some(short.clone());
         }
@@ -76,8 +79,8 @@ impl ObservationBoard {
     }
 
     /// The run is over: nothing that was seen of it holds any more.
-    pub(crate) fn forget_run(&self, member: &SessionKey) {
-        self.change(member, |o| {
+    pub(crate) fn forget_run(&self, session_key: &SessionKey) {
+        self.change(session_key, |o| {
             *o = Observations {
                 saga: o.saga.clone(),
                 queued: o.queued,

@@ -206,9 +206,9 @@ impl Supervisor {
                     .answer(id, id_of_question, chosen(question, receipt))
             }
         };
-        self.desk.reach("deliver.claimed");
+        self.requests.reach("deliver.claimed");
         called.await.map_err(|error| not_durable(&error))?;
-        self.desk.reach("deliver.written");
+        self.requests.reach("deliver.written");
         let (id, run) = (receipt.id.clone(), self.run);
         self.write(move |writer| {
             let before: Receipt = writer.reader().get(id.as_str())?;
@@ -222,7 +222,7 @@ impl Supervisor {
             Ok(())
         })
         .await?;
-        self.desk.reach("deliver.recorded");
+        self.requests.reach("deliver.recorded");
         self.publish(|state| state.moves += 1);
         self.session().await
     }

@@ -40,9 +40,9 @@ const RELEASE: Duration = Duration::from_secs(2);
 /// Performs the commands of one saga.
 #[derive(Clone, Debug)]
 pub(crate) struct AgentCommands {
-    pub(crate) desk: LedgerRequests,
+    pub(crate) requests: LedgerRequests,
     pub(crate) fleet: Arc<Fleet>,
-    pub(crate) member: SessionKey,
+    pub(crate) session_key: SessionKey,
 }
 
 /// How the agent of a session is to be started now.
@@ -67,7 +67,7 @@ impl Performer for AgentCommands {
     /// What the session's next run is called.
     fn next_handle(&self, session: &Session) -> Option<RunHandle> {
         session.gear.as_ref()?;
-        let tenant = self.member.tenant.as_str();
+        let tenant = self.session_key.tenant.as_str();
         let run = session.run + 1;
         Some(self.fleet.runtime.handle(tenant, &session.id, run))
     }
@@ -85,7 +85,7 @@ impl Performer for AgentCommands {
             place: None,
             why: waits.or(undone),
         };
-        self.fleet.board.saga(&self.member, Some(seen));
+        self.fleet.board.saga(&self.session_key, Some(seen));
     }
 
     /// What follows the end of a saga outside the ledger.
@@ -98,18 +98,19 @@ impl Performer for AgentCommands {
         if matches!(applied, SagaProgress::Over(_))
             || !matches!(saga.state, SagaState::Leftover { .. })
         {
-            self.fleet.board.saga(&self.member, None);
+            self.fleet.board.saga(&self.session_key, None);
         }
         if matches!(saga.state, SagaState::Undoing { .. }) {
-            self.fleet.release(&self.member).await;
+            self.fleet.release(&self.session_key).await;
         }
         if let Ok(session) = self.session().await {
             if session.has_run() {
-                self.fleet.places.started(&self.member);
+                self.fleet.places.started(&self.session_key);
                 let carries = matches!(saga.prompt, Some(PromptVia::Argv | PromptVia::Stdin));
-                self.fleet.supervise_launched(&self.desk, &session, carries);
-                self.fleet.wake_supervisor(&self.member);
-            } else if self.fleet.places.leave(&self.member) {
+                self.fleet
+                    .supervise_launched(&self.requests, &session, carries);
+                self.fleet.wake_supervisor(&self.session_key);
+            } else if self.fleet.places.leave(&self.session_key) {
                 self.fleet.ring();
             }
         }
@@ -132,7 +133,7 @@ impl AgentCommands {
         match command {
             SagaCommand::MakeWorkspace => {
                 // Whoever follows the next step must not read of an earlier one.
-                setup_log::forget(&self.fleet.setup_log_of(&self.member));
+                setup_log::forget(&self.fleet.setup_log_of(&self.session_key));
                 self.make_workspace(session, gear).await
             }
             SagaCommand::SetUpWorkspace => self.set_up(session, gear).await,
@@ -180,7 +181,7 @@ impl AgentCommands {
             UndoCommand::EndRun => self.undo_launch(session, gear).await,
             // What was furnished goes with the workspace, in which no set-up may be at work then.
             UndoCommand::EndSetup => {
-                end_setup(self.fleet.setup_mark(&self.member)).await?;
+                end_setup(self.fleet.setup_mark(&self.session_key)).await?;
                 Ok(UndoResult::Nothing)
             }
             UndoCommand::RemoveNewWorkspace => {
@@ -192,8 +193,8 @@ impl AgentCommands {
     }
 
     pub(crate) async fn session(&self) -> Result<Session, Error> {
-        let id = self.member.session.clone();
-        Ok(self.desk.look(move |r| r.get(id.as_str())).await?)
+        let id = self.session_key.session.clone();
+        Ok(self.requests.look(move |r| r.get(id.as_str())).await?)
     }
 
     async fn make_workspace(
@@ -235,18 +236,18 @@ impl AgentCommands {
                     .entry(name.clone())
                     .or_insert_with(|| value.clone());
             }
-            let mark = self.fleet.setup_mark(&self.member);
+            let mark = self.fleet.setup_mark(&self.session_key);
             furnishing.env.insert(MARK.into(), mark.clone());
-            let (fleet, member) = (self.fleet.clone(), self.member.clone());
+            let (fleet, session_key) = (self.fleet.clone(), self.session_key.clone());
             // A daemon that was killed has left them running, and they do not bear company.
             if !furnishing.setup.is_empty() {
                 end_setup(mark).await?;
             }
             off(move || {
-                let mut log = SetupLog::begin(fleet.setup_log_of(&member));
+                let mut log = SetupLog::begin(fleet.setup_log_of(&session_key));
                 provider.furnish(&workspace, &furnishing, &mut |line| {
                     log.add(line);
-                    fleet.board.tell(&member, line);
+                    fleet.board.tell(&session_key, line);
                 })
             })
             .await??;
@@ -256,7 +257,7 @@ impl AgentCommands {
 
     pub(crate) async fn project(&self, session: &Session) -> Result<Project, Error> {
         let id = session.project.clone();
-        Ok(self.desk.look(move |r| r.get(id.as_str())).await?)
+        Ok(self.requests.look(move |r| r.get(id.as_str())).await?)
     }
 
     async fn settings(&self, session: &Session) -> Result<ProjectSettings, Error> {
@@ -272,7 +273,7 @@ impl AgentCommands {
         let agent = agent_named(&settings, &session.agent, gear.launch.via)?;
         let order = self
             .fleet
-            .order(&self.member, session, &gear, &settings, &*agent);
+            .order(&self.session_key, session, &gear, &settings, &*agent);
         Ok(open(&*agent, &order, resume)?)
     }
 
@@ -286,15 +287,15 @@ impl AgentCommands {
         if resume {
             self.end_earlier_runs(session, gear).await?;
             // Before there is a process that could say something.
-            self.desk.fence(session).await;
+            self.requests.fence(session).await;
         }
         let settings = self.settings(session).await?;
         let agent = agent_named(&settings, &session.agent, gear.launch.via)?;
         let fleet = self.fleet.clone();
         let mut env = fleet.environment(&gear.launch, &settings, &*agent, &opening.start.env);
-        env.extend(fleet.own_variables(&self.member, session));
-        let private = fleet.private_of(&self.member);
-        let log = fleet.log_of(&self.member, session.run);
+        env.extend(fleet.own_variables(&self.session_key, session));
+        let private = fleet.private_of(&self.session_key);
+        let log = fleet.log_of(&self.session_key, session.run);
         let start = opening.start.clone();
         let folder = private.clone();
         let log_at = log.clone();
@@ -308,7 +309,7 @@ impl AgentCommands {
         .await?
         .map_err(|e| failed(Kind::Failed, format!("cannot write the agent's files: {e}")))?;
         let launch = Launch {
-            tenant: self.member.tenant.to_string(),
+            tenant: self.session_key.tenant.to_string(),
             session: session.id.clone(),
             run: session.run,
             argv: opening.start.argv.clone(),
@@ -320,13 +321,15 @@ impl AgentCommands {
         };
         fleet.runtime.launch(launch).await?;
         let mode = OpenMode::Replace;
-        fleet.open_window(&self.member, gear.runtime, mode).await;
+        fleet
+            .open_window(&self.session_key, gear.runtime, mode)
+            .await;
         let seen = Observation {
             what: RuntimeState::Alive { pid: None },
-            at: self.desk.now(),
+            at: self.requests.now(),
         };
         let has_signal = agent.abilities().has_signal();
-        self.fleet.board.change(&self.member, |o| {
+        self.fleet.board.change(&self.session_key, |o| {
             o.runtime = Some(seen);
             o.has_signal = has_signal;
         });
@@ -341,7 +344,7 @@ impl AgentCommands {
     /// and when that does not work, none begins.
     async fn end_earlier_runs(&self, session: &Session, gear: &Gear) -> Result<(), CommandError> {
         let runtime = &self.fleet.runtime;
-        let runs = runtime.of_session(self.member.tenant.as_str(), &session.id);
+        let runs = runtime.of_session(self.session_key.tenant.as_str(), &session.id);
         for handle in runs.await? {
             if gear.handle.as_ref() == Some(&handle) {
                 continue;
@@ -374,19 +377,21 @@ impl AgentCommands {
             None => false,
             Some(PromptVia::Argv | PromptVia::Stdin) => {
                 // Until somebody has looked at it.
-                self.fleet.board.change(&self.member, |o| o.starting = true);
+                self.fleet
+                    .board
+                    .change(&self.session_key, |o| o.starting = true);
                 true
             }
             Some(PromptVia::Typed) => {
                 let receipt =
                     receipt.ok_or_else(|| failed(Kind::Failed, "the task has no receipt"))?;
                 let message = Message::from(&session.task);
-                let receipt = self.desk.accept_task(session, receipt, message).await?;
-                self.fleet.supervise(&self.desk, session);
-                self.fleet.wake_supervisor(&self.member);
-                let taken = self
-                    .fleet
-                    .task_taken(&self.desk, saga, &self.member, &receipt);
+                let receipt = self.requests.accept_task(session, receipt, message).await?;
+                self.fleet.supervise(&self.requests, session);
+                self.fleet.wake_supervisor(&self.session_key);
+                let taken =
+                    self.fleet
+                        .task_taken(&self.requests, saga, &self.session_key, &receipt);
                 taken.await?
             }
         };
@@ -397,7 +402,7 @@ impl AgentCommands {
     /// its whole tree is told to end, and killed if it does not.
     async fn stop(&self, session: &Session, gear: &Gear) -> Result<CommandResult, CommandError> {
         // A supervisor that waits for a holder which does not answer is freed by the end of the run.
-        let mut released = std::pin::pin!(self.fleet.release(&self.member));
+        let mut released = std::pin::pin!(self.fleet.release(&self.session_key));
         let is_released = tokio::time::timeout(RELEASE, &mut released).await.is_ok();
         if let Some(handle) = &gear.handle {
             let runtime = &self.fleet.runtime;
@@ -413,10 +418,10 @@ impl AgentCommands {
                 released.await;
             }
             // On its way out it may have reported more of the turn that was cut short.
-            self.fleet.record_last(&self.desk, session).await?;
+            self.fleet.record_last(&self.requests, session).await?;
             runtime.forget(handle).await?;
         }
-        self.fleet.board.forget_run(&self.member);
+        self.fleet.board.forget_run(&self.session_key);
         Ok(CommandResult::RunStopped)
     }
 
@@ -425,7 +430,7 @@ impl AgentCommands {
         session: &Session,
         gear: &Gear,
     ) -> Result<UndoResult, CommandError> {
-        let mut released = std::pin::pin!(self.fleet.release(&self.member));
+        let mut released = std::pin::pin!(self.fleet.release(&self.session_key));
         let is_released = tokio::time::timeout(RELEASE, &mut released).await.is_ok();
         if let Some(handle) = &gear.handle {
             let runtime = &self.fleet.runtime;
@@ -436,10 +441,10 @@ impl AgentCommands {
             if !is_released {
                 released.await;
             }
-            self.fleet.record_last(&self.desk, session).await?;
+            self.fleet.record_last(&self.requests, session).await?;
             runtime.forget(handle).await?;
         }
-        self.fleet.board.forget_run(&self.member);
+        self.fleet.board.forget_run(&self.session_key);
         Ok(UndoResult::RunEnded)
     }
 
@@ -455,7 +460,7 @@ impl AgentCommands {
             return Ok(RemovedWorkspace::Untouched);
         }
         let provider = self.fleet.provider(workspace.kind)?;
-        let (id, by, now) = (session.id.clone(), saga.id.clone(), self.desk.now());
+        let (id, by, now) = (session.id.clone(), saga.id.clone(), self.requests.now());
         let removed = off(move || {
             let backup = provider.backup(&id, &workspace, &by, now)?;
             take_away(&*provider, &id, workspace.with_backup(backup), &by, now)
@@ -482,7 +487,7 @@ impl AgentCommands {
                 .await
                 .ok()?;
         } else {
-            let private = self.fleet.private_of(&self.member);
+            let private = self.fleet.private_of(&self.session_key);
             let turns = TurnsPort::new(private, session.run);
             turns.interrupt(number).await.ok()?;
         }
@@ -518,7 +523,7 @@ impl AgentCommands {
         }
         let provider = self.fleet.provider(gear.workspace.kind)?;
         let (id, workspace) = (session.id.clone(), gear.workspace.clone());
-        let (by, now) = (saga.id.clone(), self.desk.now());
+        let (by, now) = (saga.id.clone(), self.requests.now());
         let discard = discard && workspace.is_managed();
         let backup = off(move || {
             let there = std::path::Path::new(workspace.path.as_str()).exists();
@@ -546,7 +551,7 @@ impl AgentCommands {
             return Ok(CommandResult::WorkspaceRemoved { removed });
         }
         let provider = self.fleet.provider(workspace.kind)?;
-        let (id, by, now) = (session.id.clone(), saga.id.clone(), self.desk.now());
+        let (id, by, now) = (session.id.clone(), saga.id.clone(), self.requests.now());
         let removed = off(move || -> Result<_, skein_workspace::error::Error> {
             let contents = match provider.look(&workspace) {
                 // It went before that was recorded, with the backup this saga made, or somebody took it; what
@@ -688,7 +693,7 @@ fn write_files(folder: &Path, start: &Start) -> std::io::Result<()> {
 impl Fleet {
     pub(crate) fn order(
         &self,
-        member: &SessionKey,
+        session_key: &SessionKey,
         session: &Session,
         gear: &Gear,
         settings: &ProjectSettings,
@@ -700,7 +705,7 @@ impl Fleet {
             task: Message::from(&session.task),
             settings: gear.launch.clone(),
             workspace: PathBuf::from(gear.workspace.path.as_str()),
-            private: self.private_of(member),
+            private: self.private_of(session_key),
             skein: self.skein.clone(),
             path: gear
                 .launch
@@ -713,9 +718,12 @@ impl Fleet {
     }
 
     /// What the set-up commands of a session are found by; no other home's carry it.
-    pub(crate) fn setup_mark(&self, member: &SessionKey) -> String {
+    pub(crate) fn setup_mark(&self, session_key: &SessionKey) -> String {
         let home = self.home.display();
-        format!("setup/{}/{}/{home}", member.tenant, member.session)
+        format!(
+            "setup/{}/{}/{home}",
+            session_key.tenant, session_key.session
+        )
     }
 
     /// What an agent finds in its environment before anybody sets something: little of the daemon's.
@@ -755,21 +763,25 @@ impl Fleet {
     }
 
     /// Skein's own variables, which nobody overrides.
-    fn own_variables(&self, member: &SessionKey, session: &Session) -> BTreeMap<String, String> {
+    fn own_variables(
+        &self,
+        session_key: &SessionKey,
+        session: &Session,
+    ) -> BTreeMap<String, String> {
         let own = [
             ("SKEIN_HOME", self.home.display().to_string()),
-            ("SKEIN_TENANT", member.tenant.to_string()),
+            ("SKEIN_TENANT", session_key.tenant.to_string()),
             ("SKEIN_SESSION", session.id.to_string()),
             ("SKEIN_RUN", session.run.to_string()),
             ("SKEIN_BIN", self.skein.display().to_string()),
-            ("SKEIN_CREDENTIAL", self.credential(member, session)),
+            ("SKEIN_CREDENTIAL", self.credential(session_key, session)),
         ];
         own.map(|(name, value)| (name.to_owned(), value)).into()
     }
 
     /// What the agent proves itself with. It acts as the session's owner only if that is an agent: what a
     /// program does is never recorded as done by a person.
-    fn credential(&self, member: &SessionKey, session: &Session) -> String {
+    fn credential(&self, session_key: &SessionKey, session: &Session) -> String {
         let actor = match &session.owner {
             owner @ Actor::Agent(_) => owner.clone(),
             Actor::User(_) | Actor::System => {
@@ -778,7 +790,7 @@ impl Fleet {
             }
         };
         self.credentials.issue(&RunClaims {
-            tenant: member.tenant.clone(),
+            tenant: session_key.tenant.clone(),
             session: session.id.clone(),
             run: session.run,
             actor,

@@ -34,24 +34,27 @@ impl Supervisor {
     ) -> Result<T, Error> {
         let actor = skein_domain::Actor::System;
         Ok(self
-            .desk
+            .requests
             .store()
-            .write(&actor, self.desk.now(), job)
+            .write(&actor, self.requests.now(), job)
             .await?)
     }
 
     /// The messages that wait, in the order they were accepted. Publishes how many there are.
     pub(super) async fn open_receipts(&self) -> Result<Vec<Receipt>, Error> {
         let filter = RowFilter {
-            parent: Some(self.member.session.to_string()),
+            parent: Some(self.session_key.session.to_string()),
             live: Some(true),
             ..RowFilter::default()
         };
-        let posts = self.fleet.board.posts(&self.member);
-        let mut open = self.desk.look(move |r| r.all::<Receipt>(&filter)).await?;
+        let posts = self.fleet.board.posts(&self.session_key);
+        let mut open = self
+            .requests
+            .look(move |r| r.all::<Receipt>(&filter))
+            .await?;
         open.retain(Receipt::is_open);
         let waiting = open.len() as u64;
-        self.fleet.board.count(&self.member, posts, waiting);
+        self.fleet.board.count(&self.session_key, posts, waiting);
         Ok(open)
     }
 
@@ -75,7 +78,9 @@ impl Supervisor {
             }
             let act = self.decide(&session, &receipt);
             let draft = self.meets_a_draft(&receipt, &act);
-            self.fleet.board.change(&self.member, |o| o.draft = draft);
+            self.fleet
+                .board
+                .change(&self.session_key, |o| o.draft = draft);
             match act {
                 Act::Wait(until) if round == 0 => return Ok(until),
                 // The last act may have changed the screen: look again at once.
@@ -161,7 +166,7 @@ impl Supervisor {
         let agent = self.agent.as_ref();
         let now = self.now();
         let output_at = self.sight.output_at.map(|at| {
-            let ago = (self.desk.now().as_micros() - at).max(0) / 1000;
+            let ago = (self.requests.now().as_micros() - at).max(0) / 1000;
             now.saturating_sub(u64::try_from(ago).unwrap_or(0))
         });
         let enter_after = agent.map_or(0, |a| {
@@ -207,7 +212,7 @@ impl Supervisor {
         let Some(id) = self.terminal.awaits_turn.clone() else {
             return Ok(session);
         };
-        let receipt: Receipt = self.desk.look(move |r| r.get(id.as_str())).await?;
+        let receipt: Receipt = self.requests.look(move |r| r.get(id.as_str())).await?;
         let is_begun = match self.took(&receipt) {
             Some(Took::Ours | Took::Untold) => true,
             Some(Took::Other) => false,
@@ -228,10 +233,13 @@ impl Supervisor {
             return Ok(());
         }
         let filter = RowFilter {
-            parent: Some(self.member.session.to_string()),
+            parent: Some(self.session_key.session.to_string()),
             ..RowFilter::default()
         };
-        let all = self.desk.look(move |r| r.all::<Receipt>(&filter)).await?;
+        let all = self
+            .requests
+            .look(move |r| r.all::<Receipt>(&filter))
+            .await?;
         let ours = |r: &&Receipt| {
             !r.is_open()
                 && r.purpose != Purpose::Answer
@@ -343,10 +351,10 @@ impl Supervisor {
 
     /// Returns whether the end is recorded; not yet while the session is being handed over.
     pub(super) async fn record_end(&mut self, exit: Exit) -> Result<bool, Error> {
-        let (id, run) = (self.member.session.clone(), self.run);
+        let (id, run) = (self.session_key.session.clone(), self.run);
         let said = self.evidence.finished.clone();
         let read = self.files.tails.positions();
-        let kill = self.fleet.unrecorded_kill(&self.member, run);
+        let kill = self.fleet.unrecorded_kill(&self.session_key, run);
         let recorded = self
             .write(move |writer| {
                 let mut session: Session = writer.reader().get(id.as_str())?;
@@ -384,17 +392,17 @@ impl Supervisor {
         match recorded {
             None => Ok(false),
             Some(false) => {
-                self.fleet.kill_recorded(&self.member);
+                self.fleet.kill_recorded(&self.session_key);
                 self.fleet.ring();
                 Ok(true)
             }
             Some(true) => {
-                self.desk.reach("exit.recorded");
+                self.requests.reach("exit.recorded");
                 self.forget_run().await;
-                self.fleet.board.forget_run(&self.member);
+                self.fleet.board.forget_run(&self.session_key);
                 // What was written to the run waits no longer.
                 let _ = self.open_receipts().await;
-                self.fleet.places.leave(&self.member);
+                self.fleet.places.leave(&self.session_key);
                 self.fleet.ring();
                 Ok(true)
             }

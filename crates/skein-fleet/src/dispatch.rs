@@ -90,22 +90,23 @@ impl Fleet {
 
     /// Whoever has a run, or is being given one, has a place; runs are watched from now on.
     async fn take_up(self: &Arc<Self>, tenant: &TenantId) -> Result<(), Error> {
-        let desk = self.ledger.system_desk(tenant.clone());
+        let requests = self.ledger.system_requests(tenant.clone());
         let live = RowFilter {
             live: Some(true),
             ..RowFilter::default()
         };
-        let sessions: RecordPage<Session> = desk.store().read(move |r| r.readable(&live)).await?;
+        let sessions: RecordPage<Session> =
+            requests.store().read(move |r| r.readable(&live)).await?;
         warn_of_damage(tenant, &sessions.damaged);
         for session in sessions.items.iter().filter(|s| s.has_run()) {
-            let member = SessionKey {
+            let session_key = SessionKey {
                 tenant: tenant.clone(),
                 session: session.id.clone(),
             };
-            self.places.take(&member, &session.project, 0);
+            self.places.take(&session_key, &session.project, 0);
             // A saga watches its run itself, once it is there.
             if session.check_free().is_ok() {
-                self.supervise(&desk, session);
+                self.supervise(&requests, session);
             }
         }
         Ok(())
@@ -120,8 +121,10 @@ impl Fleet {
                 continue;
             };
             let id = run.session.clone();
-            let desk = self.ledger.system_desk(tenant);
-            let session = desk.store().read(move |r| r.find::<Session>(id.as_str()));
+            let requests = self.ledger.system_requests(tenant);
+            let session = requests
+                .store()
+                .read(move |r| r.find::<Session>(id.as_str()));
             let session = match session.await {
                 // Nothing is known of what it runs.
                 Err(skein_store::Error::Damaged { .. }) => continue,
@@ -166,15 +169,15 @@ impl Fleet {
         self: &Arc<Self>,
         tenant: &TenantId,
     ) -> Result<Option<Duration>, Error> {
-        let desk = self.ledger.system_desk(tenant.clone());
-        let sagas: RecordPage<Saga> = desk
+        let requests = self.ledger.system_requests(tenant.clone());
+        let sagas: RecordPage<Saga> = requests
             .store()
             .read(|r| r.readable(&RowFilter::default()))
             .await?;
         let mut sagas = sagas.items;
         sagas.retain(|saga| saga.kind().is_of_agent());
         let mut queue = Queue::default();
-        let above = self.above_endings(&desk, &sagas).await?;
+        let above = self.above_endings(&requests, &sagas).await?;
         for saga in sagas {
             // Children are told to end before their parents; the last of them rings.
             let is_first = saga.step() == Some(SagaStep::Stop);
@@ -185,20 +188,20 @@ impl Fleet {
                 queue.look_after(left);
                 continue;
             }
-            let member = SessionKey {
+            let session_key = SessionKey {
                 tenant: tenant.clone(),
                 session: saga.session.clone(),
             };
             // The task that has it rings when it is free.
-            let Some(claim) = self.ledger.claims().claim(&member) else {
+            let Some(claim) = self.ledger.claims().claim(&session_key) else {
                 continue;
             };
             let agents = AgentCommands {
-                desk: desk.clone(),
+                requests: requests.clone(),
                 fleet: self.clone(),
-                member,
+                session_key,
             };
-            let interpreter = Interpreter::new(&desk, agents.clone());
+            let interpreter = Interpreter::new(&requests, agents.clone());
             let begun = match saga.state {
                 SagaState::Queued => self.next_in(&mut queue, &agents, &interpreter, &saga).await,
                 _ => go_on_with(&agents, &interpreter, &saga).await,
@@ -222,7 +225,7 @@ impl Fleet {
     /// Sessions with somebody below them who is on the way out. Who cannot be ended holds nobody up.
     async fn above_endings(
         &self,
-        desk: &LedgerRequests,
+        requests: &LedgerRequests,
         sagas: &[Saga],
     ) -> Result<HashSet<SessionId>, Error> {
         let ends =
@@ -248,7 +251,7 @@ impl Fleet {
             }
             Ok(above)
         };
-        Ok(desk.store().read(look).await?)
+        Ok(requests.store().read(look).await?)
     }
 
     /// Lets a saga that waits begin, if there is a place for it; says what it waits for otherwise.
@@ -259,7 +262,7 @@ impl Fleet {
         interpreter: &Interpreter<AgentCommands>,
         saga: &Saga,
     ) -> Result<Option<Saga>, Error> {
-        let member = &agents.member;
+        let session_key = &agents.session_key;
         let session = agents.session().await?;
         let wait = match &queue.closed {
             Some(why) => Err(Wait::Machine(why.clone())),
@@ -270,10 +273,10 @@ impl Fleet {
         };
         let wait = match wait {
             Ok(megabytes) => {
-                self.places.take(member, &session.project, megabytes);
+                self.places.take(session_key, &session.project, megabytes);
                 let begun = interpreter.admit(saga).await;
                 if !matches!(begun, Ok(Some(_))) {
-                    self.places.leave(member);
+                    self.places.leave(session_key);
                 }
                 return Ok(begun?);
             }
@@ -301,7 +304,7 @@ impl Fleet {
             place: Some(queue.place),
             why: Some(why),
         };
-        self.board.saga(member, Some(seen));
+        self.board.saga(session_key, Some(seen));
         Ok(None)
     }
 
@@ -378,7 +381,10 @@ async fn go_on_with(
     };
     if saga.kind().queues() && !matches!(saga.state, SagaState::Leftover { .. }) {
         let session = agents.session().await?;
-        agents.fleet.places.keep(&agents.member, &session.project);
+        agents
+            .fleet
+            .places
+            .keep(&agents.session_key, &session.project);
     }
     Ok(Some(saga))
 }

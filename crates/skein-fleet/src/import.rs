@@ -90,7 +90,7 @@ impl Import {
 impl Supervisor {
     /// Keeps what was said until it is appended; gives back the rest.
     pub(super) fn take_words(&mut self, readings: Vec<Reading>) -> Vec<Reading> {
-        let now = self.desk.now();
+        let now = self.requests.now();
         let mut rest = vec![];
         for reading in readings {
             match reading {
@@ -111,7 +111,7 @@ impl Supervisor {
     /// Has what was said appended, and stays for `patience` to hear of it. Returns when to come back although
     /// nothing rings.
     pub(super) async fn import(&mut self, patience: Duration) -> Option<u64> {
-        if self.desk.session_transcripts().is_none() {
+        if self.requests.session_transcripts().is_none() {
             // This daemon keeps no transcripts.
             self.files.import = Import::default();
             self.read_again();
@@ -151,7 +151,7 @@ impl Supervisor {
     }
 
     fn cannot_import(&mut self, error: &Error) {
-        let session = &self.member.session;
+        let session = &self.session_key.session;
         if self.files.import.failures == 0 {
             tracing::warn!(%session, %error, "what was said cannot be written to the transcript yet");
         }
@@ -164,12 +164,12 @@ impl Supervisor {
     fn append_next(&mut self) {
         let batch = self.files.import.batch();
         let writing = Writing {
-            books: self.desk.session_transcripts().cloned(),
-            tenant: self.member.tenant.clone(),
-            id: TranscriptId::from(&self.member.session),
+            books: self.requests.session_transcripts().cloned(),
+            tenant: self.session_key.tenant.clone(),
+            id: TranscriptId::from(&self.session_key.session),
             by: WriteContext {
                 run: RunNumber(self.run),
-                at: self.desk.now(),
+                at: self.requests.now(),
             },
         };
         let (count, begun, bell) = (
@@ -182,7 +182,7 @@ impl Supervisor {
             bell.notify_one();
             done.unwrap_or_else(|_| Err(Error::hot("it takes too long")))
         };
-        let going = self.desk.tasks().run("import", work);
+        let going = self.requests.tasks().run("import", work);
         self.files.import.going = Some((count, going));
     }
 }

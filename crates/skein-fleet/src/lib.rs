@@ -129,9 +129,9 @@ impl Fleet {
     }
 
     /// Serves one request of `caller`.
-    pub fn desk(self: &Arc<Self>, caller: Caller) -> FleetRequests {
+    pub fn requests(self: &Arc<Self>, caller: Caller) -> FleetRequests {
         FleetRequests {
-            ledger: self.ledger.desk(caller),
+            ledger: self.ledger.requests(caller),
             fleet: self.clone(),
         }
     }
@@ -158,23 +158,23 @@ impl Fleet {
     }
 
     /// The session's folder for settings files, which only we write.
-    fn private_of(&self, member: &SessionKey) -> PathBuf {
-        place_below(&self.private, member)
+    fn private_of(&self, session_key: &SessionKey) -> PathBuf {
+        place_below(&self.private, session_key)
     }
 
     /// Where the history of all its runs is kept.
-    fn logs_of(&self, member: &SessionKey) -> PathBuf {
-        place_below(&self.logs, member)
+    fn logs_of(&self, session_key: &SessionKey) -> PathBuf {
+        place_below(&self.logs, session_key)
     }
 
     /// Where the history of one run is kept.
-    fn log_of(&self, member: &SessionKey, run: u64) -> PathBuf {
-        self.logs_of(member).join(format!("{run}.log"))
+    fn log_of(&self, session_key: &SessionKey, run: u64) -> PathBuf {
+        self.logs_of(session_key).join(format!("{run}.log"))
     }
 
     /// Where the output of the last set-up is kept.
-    fn setup_log_of(&self, member: &SessionKey) -> PathBuf {
-        self.logs_of(member).join("setup.log")
+    fn setup_log_of(&self, session_key: &SessionKey) -> PathBuf {
+        self.logs_of(session_key).join("setup.log")
     }
 
     /// Tells whoever follows that something may begin.
@@ -188,9 +188,9 @@ impl Fleet {
     }
 }
 
-fn place_below(root: &Path, member: &SessionKey) -> PathBuf {
-    root.join(member.tenant.as_str())
-        .join(member.session.as_str())
+fn place_below(root: &Path, session_key: &SessionKey) -> PathBuf {
+    root.join(session_key.tenant.as_str())
+        .join(session_key.session.as_str())
 }
 
 /// How the session's agent is talked to.

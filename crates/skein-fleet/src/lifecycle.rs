@@ -107,11 +107,11 @@ impl FleetRequests {
             if !session.has_run() {
                 continue;
             }
-            let member = self.ledger.member(&session.id);
+            let session_key = self.ledger.session_key(&session.id);
             let saga = SagaId::from_random(self.ledger.ids().bits());
             match self
                 .fleet
-                .end_now(&member, &session, order.clone(), saga)
+                .end_now(&session_key, &session, order.clone(), saga)
                 .await
             {
                 Ok(()) => ended.push(session.id),

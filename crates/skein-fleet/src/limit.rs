@@ -64,9 +64,9 @@ impl Supervisor {
 
     /// It is over: by the clock, or because the agent works again.
     async fn lift(&self, session: Session, recorded: &Limit) -> Result<Session, Error> {
-        let by_the_clock = self.desk.now() >= recorded.until;
+        let by_the_clock = self.requests.now() >= recorded.until;
         let (id, run) = (session.id, self.run);
-        let receipt = ReceiptId::from_random(self.desk.ids().bits());
+        let receipt = ReceiptId::from_random(self.requests.ids().bits());
         self.write(move |writer| {
             let now: Session = writer.reader().get(id.as_str())?;
             let Some(gear) = now.gear.as_deref().filter(|_| now.run == run) else {

@@ -87,9 +87,9 @@ impl Supervisor {
         {
             let order = self
                 .fleet
-                .order(&self.member, session, gear, settings, &*agent);
+                .order(&self.session_key, session, gear, settings, &*agent);
             let own = agent.sources(&order);
-            let hooks = hook_journal::source(&self.fleet.private_of(&self.member), self.run);
+            let hooks = hook_journal::source(&self.fleet.private_of(&self.session_key), self.run);
             let is_own = |path: &str| {
                 let path = Path::new(path);
                 hooks.path == path || own.iter().any(|source| source.path == path)

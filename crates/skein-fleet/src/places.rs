@@ -38,18 +38,18 @@ impl Places {
         }
     }
 
-    pub(crate) fn take(&self, member: &SessionKey, project: &ProjectId, starting_mb: u64) {
+    pub(crate) fn take(&self, session_key: &SessionKey, project: &ProjectId, starting_mb: u64) {
         let place = Place {
             project: project.clone(),
             starting_mb,
         };
-        lock(&self.taken).insert(member.clone(), place);
+        lock(&self.taken).insert(session_key.clone(), place);
     }
 
     /// Takes a place for whoever has none yet.
-    pub(crate) fn keep(&self, member: &SessionKey, project: &ProjectId) {
+    pub(crate) fn keep(&self, session_key: &SessionKey, project: &ProjectId) {
         lock(&self.taken)
-            .entry(member.clone())
+            .entry(session_key.clone())
             .or_insert_with(|| Place {
                 project: project.clone(),
                 starting_mb: 0,
@@ -57,13 +57,13 @@ impl Places {
     }
 
     /// The agent runs; what it needs shows in the machine's own figures from now on.
-    pub(crate) fn started(&self, member: &SessionKey) {
-        if let Some(place) = lock(&self.taken).get_mut(member) {
+    pub(crate) fn started(&self, session_key: &SessionKey) {
+        if let Some(place) = lock(&self.taken).get_mut(session_key) {
             place.starting_mb = 0;
         }
     }
 
-    pub(crate) fn leave(&self, member: &SessionKey) -> bool {
-        lock(&self.taken).remove(member).is_some()
+    pub(crate) fn leave(&self, session_key: &SessionKey) -> bool {
+        lock(&self.taken).remove(session_key).is_some()
     }
 }

@@ -77,7 +77,12 @@ impl FleetRequests {
     /// What was seen of a session's agent; nothing for sessions without one.
     pub fn seen(&self, session: &Session) -> Observations {
         match &session.gear {
-            Some(_) => self.fleet.board.see(&self.ledger.member(&session.id)).0,
+            Some(_) => {
+                self.fleet
+                    .board
+                    .see(&self.ledger.session_key(&session.id))
+                    .0
+            }
             None => Observations::default(),
         }
     }
@@ -85,7 +90,7 @@ impl FleetRequests {
     /// The session's status, from the record and what was seen (L2).
     pub fn derive(&self, session: &Session) -> Derived {
         let (seen, patience) = match &session.gear {
-            Some(_) => self.fleet.board.see(&self.ledger.member(&session.id)),
+            Some(_) => self.fleet.board.see(&self.ledger.session_key(&session.id)),
             None => Default::default(),
         };
         let has_agent = session.gear.is_some();
@@ -124,8 +129,8 @@ impl FleetRequests {
         after: Option<u64>,
         limit: usize,
     ) -> Result<RecordPage<Session>, Error> {
-        let desk = self.clone();
-        let status_of = move |session: &Session| desk.derive(session).status;
+        let requests = self.clone();
+        let status_of = move |session: &Session| requests.derive(session).status;
         let listed = self.ledger.list_sessions(asked, status_of, after, limit);
         Ok(listed.await?)
     }
@@ -133,10 +138,10 @@ impl FleetRequests {
     /// Wakes the supervisor that delivers an accepted message.
     fn wake(&self, answer: &Answer) {
         if let Answer::Fresh(RequestOutcome::Receipt(receipt)) = answer {
-            let member = self.ledger.member(&receipt.session);
+            let session_key = self.ledger.session_key(&receipt.session);
             // Whoever is told that it was accepted sees that it waits.
-            self.fleet.board.posted(&member);
-            self.fleet.wake_supervisor(&member);
+            self.fleet.board.posted(&session_key);
+            self.fleet.wake_supervisor(&session_key);
         }
     }
 
@@ -177,9 +182,12 @@ impl FleetRequests {
         if let Answer::Fresh(RequestOutcome::Session(after)) = &answer
             && let Some(number) = after.gear.as_ref().map(|gear| gear.input)
         {
-            let member = self.ledger.member(&session.id);
+            let session_key = self.ledger.session_key(&session.id);
             let keys = agent.interrupt();
-            let Some(pressed) = fleet.interrupt(&member, session.run, number, keys).await else {
+            let Some(pressed) = fleet
+                .interrupt(&session_key, session.run, number, keys)
+                .await
+            else {
                 return Err(Conflict::NoRun {
                     session: session.id,
                 }
@@ -209,8 +217,8 @@ impl FleetRequests {
         if session.run != hook.run || !session.has_run() {
             return Ok(());
         }
-        let member = self.ledger.member(&session.id);
-        let private = fleet.private_of(&member);
+        let session_key = self.ledger.session_key(&session.id);
+        let private = fleet.private_of(&session_key);
         // Like no other: ids of calls name the messages in them.
         let call = ReceiptId::from_random(self.ledger.ids().bits());
         let (run, at) = (hook.run, self.ledger.now());
@@ -223,7 +231,7 @@ impl FleetRequests {
             let text = format!("the hook could not be kept: {error}");
             Error::step(Kind::Unavailable, text)
         })?;
-        fleet.wake_supervisor(&member);
+        fleet.wake_supervisor(&session_key);
         Ok(())
     }
 
@@ -258,8 +266,8 @@ impl FleetRequests {
                 .handle
                 .clone()
                 .filter(|_| self.ledger.caller().scope.is_none()),
-            log: fleet.log_of(&self.ledger.member(&session.id), session.run),
-            setup_log: fleet.setup_log_of(&self.ledger.member(&session.id)),
+            log: fleet.log_of(&self.ledger.session_key(&session.id), session.run),
+            setup_log: fleet.setup_log_of(&self.ledger.session_key(&session.id)),
             session: session.id.clone(),
         })
     }

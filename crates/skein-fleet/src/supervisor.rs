@@ -56,9 +56,9 @@ pub(super) struct Mailbox {
 }
 
 pub(crate) struct Supervisor {
-    pub(super) desk: LedgerRequests,
+    pub(super) requests: LedgerRequests,
     pub(super) fleet: Arc<Fleet>,
-    pub(super) member: SessionKey,
+    pub(super) session_key: SessionKey,
     pub(super) run: u64,
     handle: RunHandle,
     pub(super) mailbox: Mailbox,
@@ -89,17 +89,17 @@ enum Left {
 impl Supervisor {
     fn new(
         fleet: &Arc<Fleet>,
-        desk: &LedgerRequests,
+        requests: &LedgerRequests,
         session: &Session,
         mailbox: Mailbox,
         has_task: bool,
     ) -> Option<Self> {
         let gear = session.gear.as_deref()?;
-        let member = desk.member(&session.id);
+        let session_key = requests.session_key(&session.id);
         let is_driven = gear.launch.via != Via::Terminal;
-        let turns = is_driven.then(|| TurnsPort::new(fleet.private_of(&member), session.run));
+        let turns = is_driven.then(|| TurnsPort::new(fleet.private_of(&session_key), session.run));
         Some(Self {
-            desk: desk.system(),
+            requests: requests.system(),
             fleet: fleet.clone(),
             run: session.run,
             handle: gear.handle.clone()?,
@@ -114,7 +114,7 @@ impl Supervisor {
             finished_at: None,
             looks: 0,
             has_task,
-            member,
+            session_key,
         })
     }
 
@@ -160,7 +160,9 @@ impl Supervisor {
             match self.fleet.runtime.connect(&self.handle).await {
                 Ok(run) => {
                     self.looks = 0;
-                    self.fleet.board.change(&self.member, |o| o.doubt = None);
+                    self.fleet
+                        .board
+                        .change(&self.session_key, |o| o.doubt = None);
                     match self.attend(run).await {
                         Left::Over(exit) => return Some(exit),
                         Left::Stopped => return None,
@@ -181,8 +183,8 @@ impl Supervisor {
 
     fn doubts(&mut self, why: &str) {
         self.looks += 1;
-        let (now, looks) = (self.desk.now(), self.looks);
-        self.fleet.board.change(&self.member, |o| {
+        let (now, looks) = (self.requests.now(), self.looks);
+        self.fleet.board.change(&self.session_key, |o| {
             let since = o.doubt.as_ref().map_or(now, |d| d.since);
             o.doubt = Some(DetectionState {
                 since,
@@ -198,7 +200,7 @@ impl Supervisor {
             .unwrap_or(usize::MAX)
             .min(RETRY_PAUSES.len() - 1);
         let pause = Duration::from_millis(RETRY_PAUSES[index]);
-        let stopping = self.desk.tasks().stopping();
+        let stopping = self.requests.tasks().stopping();
         tokio::select! {
             () = tokio::time::sleep(pause) => false,
             () = stopped(&mut self.mailbox.stop) => true,
@@ -207,10 +209,10 @@ impl Supervisor {
     }
 
     fn saw(&self, state: RuntimeState) {
-        let at = self.desk.now();
+        let at = self.requests.now();
         let output_at = self.sight.output_at.map(Timestamp::from_micros);
         let has_signal = self.has_signal();
-        self.fleet.board.change(&self.member, |o| {
+        self.fleet.board.change(&self.session_key, |o| {
             o.runtime = Some(Observation { what: state, at });
             o.output_at = output_at.or(o.output_at);
             o.has_signal = has_signal;
@@ -230,7 +232,7 @@ impl Supervisor {
     /// One connection, from its first sight to its last.
     async fn attend(&mut self, run: Arc<dyn Run>) -> Left {
         let mut sights = run.sight();
-        let stopping = self.desk.tasks().stopping();
+        let stopping = self.requests.tasks().stopping();
         tokio::pin!(stopping);
         let changed_files = self.files.changed.clone();
         let mut look = true;
@@ -249,7 +251,7 @@ impl Supervisor {
                 Err(Error::Runtime(_)) => return Left::CutOff,
                 Err(Error::Ledger(skein_ledger::Error::Stopped)) => return Left::Stopped,
                 Err(error) => {
-                    tracing::warn!(session = %self.member.session, %error, "a supervisor could not record what it saw");
+                    tracing::warn!(session = %self.session_key.session, %error, "a supervisor could not record what it saw");
                     Some(Instant::now() + Duration::from_secs(1))
                 }
             };
@@ -344,7 +346,7 @@ impl Supervisor {
         if Instant::now() < due {
             return Ok(Some(due));
         }
-        let stopping = self.desk.tasks().stopping();
+        let stopping = self.requests.tasks().stopping();
         tokio::select! {
             biased;
             () = stopped(&mut self.mailbox.stop) => return Err(Error::STOPPED),
@@ -359,7 +361,7 @@ impl Supervisor {
         let until = self.evidence.limit.as_ref()?.until?;
         let micros = until
             .as_micros()
-            .saturating_sub(self.desk.now().as_micros());
+            .saturating_sub(self.requests.now().as_micros());
         // Not a moment before.
         Some(self.now() + u64::try_from(micros).unwrap_or(0) / 1_000 + 1)
     }
@@ -371,8 +373,8 @@ impl Supervisor {
     }
 
     pub(super) async fn session(&self) -> Result<Session, Error> {
-        let id = self.member.session.clone();
-        Ok(self.desk.look(move |r| r.get(id.as_str())).await?)
+        let id = self.session_key.session.clone();
+        Ok(self.requests.look(move |r| r.get(id.as_str())).await?)
     }
 
     /// The agent's own knowledge; settings that are broken for a while do not stop the watch.
@@ -381,7 +383,11 @@ impl Supervisor {
             return;
         }
         let id = session.project.clone();
-        let Ok(project) = self.desk.look(move |r| r.get::<Project>(id.as_str())).await else {
+        let Ok(project) = self
+            .requests
+            .look(move |r| r.get::<Project>(id.as_str()))
+            .await
+        else {
             return;
         };
         match self.fleet.agent(session, &project) {
@@ -406,11 +412,11 @@ impl Supervisor {
         if let Ok(settings) = self.fleet.settings_of(&project) {
             self.fleet
                 .board
-                .set_patience(&self.member, settings.patience);
+                .set_patience(&self.session_key, settings.patience);
             self.files.settings = Some(settings);
         }
         let (has_signal, starting) = (self.has_signal(), self.evidence.is_starting());
-        self.fleet.board.change(&self.member, |o| {
+        self.fleet.board.change(&self.session_key, |o| {
             o.has_signal = has_signal;
             o.starting = starting;
         });
@@ -430,16 +436,16 @@ impl Supervisor {
         self.evidence.box_hidden = self.input_box() == InputBox::Unseen;
         self.evidence.launch_over(now);
         self.evidence.looked(readings, now);
-        let at = self.desk.now();
+        let at = self.requests.now();
         // A limit is told with its end, and no longer than it lasts.
         self.evidence.tick(at, &self.fleet.zone);
         let starting = self.evidence.is_starting();
         self.fleet
             .board
-            .change(&self.member, |o| o.starting = starting);
+            .change(&self.session_key, |o| o.starting = starting);
         if let Some(what) = self.evidence.shown() {
             let activity = what.activity;
-            self.fleet.board.change(&self.member, |o| {
+            self.fleet.board.change(&self.session_key, |o| {
                 if o.activity.as_ref().is_none_or(|a| a.what != what) {
                     o.activity = Some(Observation { what, at });
                 }
@@ -474,7 +480,7 @@ impl Supervisor {
                 // Being handed over; that is over soon.
                 Ok(false) => {}
                 Err(error) => {
-                    tracing::warn!(session = %self.member.session, %error, "an end could not be recorded");
+                    tracing::warn!(session = %self.session_key.session, %error, "an end could not be recorded");
                 }
             }
             self.looks = 1;

@@ -57,7 +57,7 @@ impl Supervisor {
         number: u64,
         input: TerminalInput,
     ) -> Result<InputResult, Error> {
-        let stopping = self.desk.tasks().stopping();
+        let stopping = self.requests.tasks().stopping();
         let taken = tokio::select! {
             biased;
             () = stopped(&mut self.mailbox.stop) => return Err(Error::STOPPED),
@@ -170,12 +170,12 @@ impl Supervisor {
         let Some(written) = receipt.written else {
             return Ok(session);
         };
-        self.desk.reach("deliver.claimed");
+        self.requests.reach("deliver.claimed");
         if self.put(run, written.input, input).await? == InputResult::Before {
             // Overtaken; nobody but us had this number, so it was not typed.
             return self.give_back(session, &receipt).await;
         }
-        self.desk.reach("deliver.written");
+        self.requests.reach("deliver.written");
         let at = self.now();
         let is_answer = receipt.purpose == Purpose::Answer;
         if is_answer {
@@ -195,7 +195,7 @@ impl Supervisor {
         let session = self
             .climb(session, &receipt, Delivery::Written, doubted)
             .await?;
-        self.desk.reach("deliver.recorded");
+        self.requests.reach("deliver.recorded");
         Ok(session)
     }
 
@@ -281,7 +281,7 @@ impl Supervisor {
 
     /// One more number, told of by `change`.
     async fn claim_key(&self, change: SessionChange) -> Result<u64, Error> {
-        let (id, run) = (self.member.session.clone(), self.run);
+        let (id, run) = (self.session_key.session.clone(), self.run);
         self.write(move |writer| {
             let session: Session = writer.reader().get(id.as_str())?;
             session.check_run(Some(run))?;

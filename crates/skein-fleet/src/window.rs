@@ -39,20 +39,22 @@ impl Fleet {
     /// Opens the window of the session's run, if its runtime has one, and notes why it could not.
     pub(super) async fn open_window(
         &self,
-        member: &SessionKey,
+        session_key: &SessionKey,
         runtime: RuntimeKind,
         mode: OpenMode,
     ) {
         if runtime != RuntimeKind::Tmux {
             return;
         }
-        let opened = self.windows.open(&member.tenant, &member.session, mode);
+        let opened = self
+            .windows
+            .open(&session_key.tenant, &session_key.session, mode);
         let problem = opened.await.err().map(|error| error.to_string());
         if let Some(problem) = &problem {
-            tracing::warn!(session = %member.session, problem, "a window could not be opened");
+            tracing::warn!(session = %session_key.session, problem, "a window could not be opened");
         }
         self.board
-            .change(member, |o| o.window_problem = problem.clone());
+            .change(session_key, |o| o.window_problem = problem.clone());
     }
 }
 
@@ -78,13 +80,13 @@ impl Fleet {
             let Ok(tenant) = run.tenant.parse::<TenantId>() else {
                 continue;
             };
-            let member = SessionKey {
+            let session_key = SessionKey {
                 tenant: tenant.clone(),
                 session: run.session.clone(),
             };
             let id = run.session.clone();
-            let desk = self.ledger.system_desk(tenant);
-            let session = desk
+            let requests = self.ledger.system_requests(tenant);
+            let session = requests
                 .store()
                 .read(move |r| r.find::<Session>(id.as_str()))
                 .await;
@@ -93,7 +95,7 @@ impl Fleet {
                 && run.exit.is_none()
             {
                 let mode = OpenMode::IfMissing;
-                self.open_window(&member, gear.runtime, mode).await;
+                self.open_window(&session_key, gear.runtime, mode).await;
             }
         }
         Ok(())
@@ -107,9 +109,9 @@ impl FleetRequests {
             return;
         };
         if has_window(session) && session.check_free().is_ok() {
-            let (member, mode) = (self.ledger.member(&session.id), OpenMode::IfMissing);
+            let (session_key, mode) = (self.ledger.session_key(&session.id), OpenMode::IfMissing);
             self.fleet
-                .open_window(&member, RuntimeKind::Tmux, mode)
+                .open_window(&session_key, RuntimeKind::Tmux, mode)
                 .await;
         }
     }

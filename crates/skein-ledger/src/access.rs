@@ -3,8 +3,8 @@
 use skein_domain::{Actor, Refused, Right, Role, RunScope, Session};
 use skein_store::Reader;
 
-use crate::desk::LedgerRequests;
 use crate::error::Error;
+use crate::requests::LedgerRequests;
 
 /// Who may make a request. One entry per route; see the server's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl RunAccess {
 }
 
 impl LedgerRequests {
-    /// Checks a request against its entry and gives a desk that can do no more than the entry says.
+    /// Checks a request against its entry and returns `LedgerRequests` that can do no more than the entry says.
     /// `session` is the session the request's path names.
     pub async fn authorize(
         mut self,

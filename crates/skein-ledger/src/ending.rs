@@ -10,8 +10,8 @@ use skein_store::backend::RowFilter;
 use skein_store::{Reader, Writer};
 
 use crate::caller::{Answer, RequestOutcome};
-use crate::desk::LedgerRequests;
 use crate::error::Error;
+use crate::requests::LedgerRequests;
 use crate::saga::{apply, begin_saga, new_saga, tell};
 use crate::session::SessionKey;
 use crate::spawn::{check_delegates, live_children};
@@ -110,7 +110,7 @@ impl LedgerRequests {
         let (claims, tenant) = (self.ledger.claims.clone(), self.tenant().clone());
         if let Ok(session) = self.get_session(reference.clone()).await {
             // A clean-up of what is left of it is over in a moment; it is refused only if it is not.
-            claims.until_free(&self.member(&session.id)).await;
+            claims.until_free(&self.session_key(&session.id)).await;
         }
         let answer = self
             .change("restore a session", Role::Operate, move |writer| {
@@ -126,11 +126,11 @@ impl LedgerRequests {
                 };
                 let after = before.step(step, writer.now())?;
                 require_open_thread(&writer.reader(), &before)?;
-                let member = SessionKey {
+                let session_key = SessionKey {
                     tenant: tenant.clone(),
                     session: before.id.clone(),
                 };
-                take_over(writer, &before, claims.is_claimed(&member))?;
+                take_over(writer, &before, claims.is_claimed(&session_key))?;
                 if let Some(parent) = &before.parent {
                     let parent: Session = writer.reader().get(parent.as_str())?;
                     rejoin(writer, &parent, &before, &after)?;

@@ -6,13 +6,13 @@ use skein_domain::{Role, Session};
 use skein_store::{ChainReport, Event, RecordPage, Subscription, Writer};
 
 use crate::caller::{Answer, RequestOutcome};
-use crate::desk::LedgerRequests;
 use crate::error::Error;
+use crate::requests::LedgerRequests;
 
 /// One reader of the log, from its cursor on.
 #[derive(Debug)]
 pub struct Follower {
-    desk: LedgerRequests,
+    requests: LedgerRequests,
     subscription: Subscription,
     session: Option<String>,
     cursor: u64,
@@ -55,7 +55,7 @@ impl LedgerRequests {
             })
             .await?;
         Ok(Follower {
-            desk: self.clone(),
+            requests: self.clone(),
             subscription,
             session,
             cursor: since.unwrap_or(head),
@@ -119,11 +119,16 @@ impl Follower {
     /// Cancel-safe: the cursor moves only when events are returned.
     pub async fn next(&mut self) -> Result<Vec<Arc<Event>>, Error> {
         loop {
-            let events = self.desk.store.events_after(self.cursor, BATCH).await?;
+            let events = self.requests.store.events_after(self.cursor, BATCH).await?;
             match events.last() {
                 Some(last) => {
                     self.cursor = last.seq;
-                    let project = self.desk.caller.scope.as_ref().map(|s| s.project.as_str());
+                    let project = self
+                        .requests
+                        .caller
+                        .scope
+                        .as_ref()
+                        .map(|s| s.project.as_str());
                     let wanted = |e: &Arc<Event>| {
                         (self.session.is_none() || e.session == self.session)
                             && (project.is_none() || e.project.as_deref() == project)

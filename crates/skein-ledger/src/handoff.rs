@@ -13,8 +13,8 @@ use skein_store::Writer;
 use skein_store::reply::PriorRequest;
 
 use crate::caller::{Answer, Idempotency};
-use crate::desk::LedgerRequests;
 use crate::error::Error;
+use crate::requests::LedgerRequests;
 use crate::saga::new_saga;
 use crate::spawn::live_children;
 use crate::turn::require_open_thread;

@@ -8,9 +8,9 @@ use skein_store::{DamagedRecord, Store};
 use crate::audit::Audit;
 use crate::caller::Caller;
 use crate::credential::CredentialKey;
-use crate::desk::LedgerRequests;
 use crate::error::Error;
 use crate::managed::ManagedRoots;
+use crate::requests::LedgerRequests;
 use crate::saga::Claims;
 use crate::source::{Clock, FaultPoints, IdSource, NoFaultPoints, SystemClock, SystemIds};
 use crate::tasks::TaskGroup;
@@ -82,14 +82,14 @@ impl Ledger {
     }
 
     /// Serves one request of `caller`.
-    pub fn desk(&self, caller: Caller) -> LedgerRequests {
+    pub fn requests(&self, caller: Caller) -> LedgerRequests {
         let store = self.store.tenant(caller.tenant.clone());
         LedgerRequests::new(store, caller, self.clone())
     }
 
     /// Serves the daemon's own work on a tenant.
-    pub fn system_desk(&self, tenant: TenantId) -> LedgerRequests {
-        self.desk(Caller::local(tenant, skein_domain::Actor::System))
+    pub fn system_requests(&self, tenant: TenantId) -> LedgerRequests {
+        self.requests(Caller::local(tenant, skein_domain::Actor::System))
     }
 
     pub fn tenants(&self) -> Result<Vec<TenantId>, Error> {
@@ -125,16 +125,16 @@ impl Ledger {
         tenant: &TenantId,
         failed: &mut Option<Error>,
     ) -> Result<usize, Error> {
-        let desk = self.system_desk(tenant.clone());
-        desk.recover_sagas(failed).await
+        let requests = self.system_requests(tenant.clone());
+        requests.recover_sagas(failed).await
     }
 
     /// Archives what retention says, forgets old replies, in every tenant. Errors of one tenant do not keep
     /// the others waiting.
     pub async fn sweep(&self) -> Result<(), Error> {
         for tenant in self.tenants()? {
-            let desk = self.system_desk(tenant.clone());
-            if let Err(error) = desk.sweep().await {
+            let requests = self.system_requests(tenant.clone());
+            if let Err(error) = requests.sweep().await {
                 tracing::warn!(%tenant, %error, "retention sweep failed");
             }
         }
@@ -145,8 +145,8 @@ impl Ledger {
     /// tier does.
     pub async fn flush_idle(&self) -> Result<(), Error> {
         for tenant in self.tenants()? {
-            let desk = self.system_desk(tenant.clone());
-            if let Err(error) = desk.flush_idle().await {
+            let requests = self.system_requests(tenant.clone());
+            if let Err(error) = requests.flush_idle().await {
                 tracing::warn!(%tenant, %error, "idle transcripts could not be flushed");
             }
         }

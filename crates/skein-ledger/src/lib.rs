@@ -6,13 +6,12 @@
 //! saga: journalled in that transaction, then interpreted ([`saga`]). The ledger interprets handoffs,
 //! broadcasts and forks; sagas of sessions with agents are interpreted by `skein-fleet`.
 //!
-//! First places to read: [`desk`] (what a request goes through), [`spawn`], [`handoff`], [`transcript`].
+//! First places to read: [`requests`] (what a request goes through), [`spawn`], [`handoff`], [`transcript`].
 
 pub mod access;
 mod audit;
 pub mod caller;
 pub mod credential;
-pub mod desk;
 pub mod ending;
 pub mod error;
 pub mod events;
@@ -23,6 +22,7 @@ mod merge;
 pub mod project;
 pub mod receipt;
 mod recent;
+pub mod requests;
 mod retention;
 pub mod saga;
 pub mod session;
@@ -39,11 +39,11 @@ pub mod turn;
 pub use access::{Access, RunAccess};
 pub use caller::{Answer, Caller, Idempotency, RequestOutcome};
 pub use credential::CredentialKey;
-pub use desk::LedgerRequests;
 pub use ending::KillOptions;
 pub use error::{DomainPart, Error};
 pub use ledger::{Ledger, LedgerParts};
 pub use managed::ManagedRoots;
+pub use requests::LedgerRequests;
 pub use session::SessionKey;
 pub use source::{Clock, FaultPoints, IdSource, NoFaultPoints, SystemClock, SystemIds};
 pub use tasks::TaskGroup;

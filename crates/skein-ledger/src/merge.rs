@@ -5,9 +5,9 @@ use skein_domain::{
 };
 
 use crate::caller::{Answer, RequestOutcome};
-use crate::desk::LedgerRequests;
 use crate::ending::report;
 use crate::error::Error;
+use crate::requests::LedgerRequests;
 use crate::turn::require_open_thread;
 
 impl LedgerRequests {

@@ -11,8 +11,8 @@ use skein_store::backend::{RowFilter, SortOrder};
 use skein_store::{Entity, Reader, RecordPage, RecordQuery, Writer};
 
 use crate::caller::{Answer, RequestOutcome};
-use crate::desk::LedgerRequests;
 use crate::error::Error;
+use crate::requests::LedgerRequests;
 use crate::tasks::blocking;
 
 #[derive(Clone, Debug, Default)]

@@ -9,8 +9,8 @@ use skein_store::backend::{RowFilter, SortOrder};
 use skein_store::{RecordPage, RecordQuery, Writer};
 
 use crate::caller::{Answer, RequestOutcome};
-use crate::desk::LedgerRequests;
 use crate::error::Error;
+use crate::requests::LedgerRequests;
 
 impl LedgerRequests {
     /// Accepts a message for the session's agent. It is delivered when the agent is ready, in order.

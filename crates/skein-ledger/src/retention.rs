@@ -6,9 +6,9 @@ use skein_store::backend::RowFilter;
 use skein_store::reply::KEPT_SECONDS;
 
 use crate::caller::{Answer, RequestOutcome};
-use crate::desk::LedgerRequests;
 use crate::ending::archive_session;
 use crate::error::Error;
+use crate::requests::LedgerRequests;
 
 /// Replies forgotten per transaction, so that a sweep never holds the writer for long.
 const REPLIES_AT_ONCE: usize = 500;

@@ -20,9 +20,9 @@ pub use apply::{SagaProgress, apply, begin_saga, check_fork_place, new_saga, tel
 pub use claims::{Claim, Claims, SagaWaiter};
 
 use crate::caller::{Answer, Idempotency, RequestOutcome};
-use crate::desk::LedgerRequests;
 use crate::error::Error;
 use crate::ledger::warn_of_damage;
+use crate::requests::LedgerRequests;
 
 /// Why a command was not performed.
 #[derive(Debug)]
@@ -154,16 +154,16 @@ impl LedgerPerformer {
 /// Interprets one saga.
 #[derive(Clone, Debug)]
 pub struct Interpreter<P> {
-    desk: LedgerRequests,
+    requests: LedgerRequests,
     performer: P,
     /// Whose answer the result is.
     request: Option<Idempotency>,
 }
 
 impl<P: Performer> Interpreter<P> {
-    pub fn new(desk: &LedgerRequests, performer: P) -> Self {
+    pub fn new(requests: &LedgerRequests, performer: P) -> Self {
         Self {
-            desk: desk.clone(),
+            requests: requests.clone(),
             performer,
             request: None,
         }
@@ -183,7 +183,7 @@ impl<P: Performer> Interpreter<P> {
                 Err(error) => break Some(error.to_string()),
             }
         };
-        let claims = &self.desk.ledger.claims;
+        let claims = &self.requests.ledger.claims;
         match why {
             None => claims.forget(&saga.id),
             Some(why) => {
@@ -278,9 +278,9 @@ impl<P: Performer> Interpreter<P> {
             return Ok(SagaEvent::Orphaned);
         };
         let [before, after, _] = points(saga);
-        self.desk.reach(&before);
+        self.requests.reach(&before);
         let result = self.performer.perform(saga, &session, command).await;
-        self.desk.reach(&after);
+        self.requests.reach(&after);
         Ok(SagaEvent::Performed {
             result: result?,
             handle: self.performer.next_handle(&session),
@@ -289,19 +289,19 @@ impl<P: Performer> Interpreter<P> {
 
     async fn session(&self, saga: &Saga) -> Result<Session, Error> {
         let id = saga.session.clone();
-        self.desk.look(move |r| r.get(id.as_str())).await
+        self.requests.look(move |r| r.get(id.as_str())).await
     }
 
     /// Records what follows from `event`, if the saga is still where we left it; else says where it is now.
     async fn record(&self, saga: &Saga, event: SagaEvent) -> Result<SagaProgress, Error> {
         let (expected, actor) = (saga.clone(), saga.actor.clone());
         let request = self.request.clone();
-        let books = self.desk.ledger.books.as_deref();
+        let books = self.requests.ledger.books.as_deref();
         let recording = books.map(|books| books.beginnings.recording());
         let applied = self
-            .desk
+            .requests
             .store
-            .write(&actor, self.desk.now(), move |writer| {
+            .write(&actor, self.requests.now(), move |writer| {
                 let Some(current) = writer.reader().find::<Saga>(expected.id.as_str())? else {
                     return Ok(SagaProgress::Over(None));
                 };
@@ -321,10 +321,10 @@ impl<P: Performer> Interpreter<P> {
             (recording, &applied)
         {
             for child in children {
-                recording.made(self.desk.tenant(), TranscriptId::from(&child.id));
+                recording.made(self.requests.tenant(), TranscriptId::from(&child.id));
             }
         }
-        self.desk.reach(&points(saga)[2]);
+        self.requests.reach(&points(saga)[2]);
         Ok(applied)
     }
 
@@ -333,9 +333,9 @@ impl<P: Performer> Interpreter<P> {
     pub async fn current(&self, saga: &Saga) -> Result<Option<Saga>, Error> {
         let id = saga.id.clone();
         let found = self
-            .desk
+            .requests
             .store
-            .write(&saga.actor.clone(), self.desk.now(), move |writer| {
+            .write(&saga.actor.clone(), self.requests.now(), move |writer| {
                 writer.reader().find::<Saga>(id.as_str())
             })
             .await?;
@@ -348,7 +348,7 @@ impl<P: Performer> Interpreter<P> {
             SagaProgress::Go(begun) if begun.version == saga.version + 1 => Some(*begun),
             _ => None,
         };
-        self.desk
+        self.requests
             .reach(&format!("{}.queued.recorded", saga.kind().as_str()));
         Ok(begun)
     }

@@ -6,9 +6,9 @@ use skein_domain::{Project, Session, SessionId, Status, TenantId, Thread};
 use skein_store::backend::{RowFilter, SortOrder};
 use skein_store::{RecordPage, RecordQuery};
 
-use crate::desk::LedgerRequests;
 use crate::error::Error;
 use crate::project;
+use crate::requests::LedgerRequests;
 
 /// One session of one tenant.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

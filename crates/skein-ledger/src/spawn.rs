@@ -13,8 +13,8 @@ use skein_transcript::TranscriptId;
 
 use crate::access::is_at_or_below;
 use crate::caller::{Answer, RequestOutcome};
-use crate::desk::LedgerRequests;
 use crate::error::Error;
+use crate::requests::LedgerRequests;
 use crate::saga::{begin_saga, new_saga};
 use crate::{project, thread};
 

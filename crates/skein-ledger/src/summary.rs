@@ -7,8 +7,8 @@ use skein_domain::{
 use skein_store::Reader;
 
 use crate::caller::{Answer, RequestOutcome};
-use crate::desk::LedgerRequests;
 use crate::error::Error;
+use crate::requests::LedgerRequests;
 
 #[derive(Clone, Debug)]
 pub struct NewSummary {

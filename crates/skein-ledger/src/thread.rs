@@ -7,9 +7,9 @@ use skein_store::backend::{RowFilter, SortOrder};
 use skein_store::{Reader, RecordPage, RecordQuery, Writer};
 
 use crate::caller::{Answer, RequestOutcome};
-use crate::desk::LedgerRequests;
 use crate::error::Error;
 use crate::project;
+use crate::requests::LedgerRequests;
 
 #[derive(Clone, Debug, Default)]
 pub struct ThreadFilter {

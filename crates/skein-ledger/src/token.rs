@@ -10,9 +10,9 @@ use subtle::ConstantTimeEq;
 
 use crate::caller::{Answer, Caller, RequestOutcome};
 use crate::credential::is_run_credential;
-use crate::desk::LedgerRequests;
 use crate::error::Error;
 use crate::ledger::Ledger;
+use crate::requests::LedgerRequests;
 
 /// A token reads `skein.TENANT.ID.SECRET`: the tenant is in it, so that no look-up crosses a wall.
 const SCHEME: &str = "skein";
@@ -187,8 +187,11 @@ impl Ledger {
         let (Ok(tenant), Ok(id)) = (tenant.parse::<TenantId>(), id.parse::<TokenId>()) else {
             return Err(wrong().into());
         };
-        let desk = self.system_desk(tenant.clone());
-        let found = desk.store.read(move |r| r.find::<Token>(id.as_str())).await;
+        let requests = self.system_requests(tenant.clone());
+        let found = requests
+            .store
+            .read(move |r| r.find::<Token>(id.as_str()))
+            .await;
         let token = match found {
             // Nobody learns from a wrong secret that there is such a token.
             Err(error @ skein_store::Error::Damaged { .. }) => {
@@ -200,7 +203,8 @@ impl Ledger {
         let given = hash(word);
         match token {
             Some(token)
-                if bool::from(token.secret_hash.ct_eq(&given)) && token.is_valid(desk.now()) =>
+                if bool::from(token.secret_hash.ct_eq(&given))
+                    && token.is_valid(requests.now()) =>
             {
                 Ok(Caller {
                     tenant,
@@ -229,9 +233,9 @@ impl Ledger {
             .ok_or(Refused::Unauthorized {
                 why: "the run credential is not of this daemon",
             })?;
-        let desk = self.system_desk(claims.tenant.clone());
+        let requests = self.system_requests(claims.tenant.clone());
         let id = claims.session.clone();
-        let session: Option<Session> = desk.store.read(move |r| r.find(id.as_str())).await?;
+        let session: Option<Session> = requests.store.read(move |r| r.find(id.as_str())).await?;
         match session {
             Some(session) if session.run == claims.run && session.has_run() => Ok(Caller {
                 tenant: claims.tenant,

@@ -7,8 +7,8 @@ use skein_store::Reader;
 use skein_store::backend::RowFilter;
 
 use crate::access::{MOST_ANCESTORS, endless};
-use crate::desk::LedgerRequests;
 use crate::error::Error;
+use crate::requests::LedgerRequests;
 
 #[derive(Clone, Debug)]
 pub struct Tree {

@@ -8,10 +8,10 @@ use skein_store::backend::RowFilter;
 use skein_store::{Reader, Writer};
 
 use crate::caller::{Answer, RequestOutcome};
-use crate::desk::LedgerRequests;
 use crate::ending::carry_up;
 use crate::error::Error;
 use crate::receipt::{insert_receipt, new_receipt};
+use crate::requests::LedgerRequests;
 
 /// What must still be true for a program's write to count.
 #[derive(Clone, Debug, Default)]

@@ -188,12 +188,12 @@ pub(crate) async fn check(
         return Err(ApiError::new(Kind::Refused, message, &hints));
     }
     let session = session_of(app, parts).await?;
-    let desk = app
+    let requests = app
         .fleet()
         .ledger()
-        .desk(caller)
+        .requests(caller)
         .authorize(&entry.access, session);
-    Ok(desk.await?.into_caller())
+    Ok(requests.await?.into_caller())
 }
 
 /// The session that the path names.

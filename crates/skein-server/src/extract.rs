@@ -1,4 +1,4 @@
-//! What handlers take in: strict bodies, strict queries, and a desk for the caller.
+//! What handlers take in: strict bodies, strict queries, and the requests of the caller.
 
 use std::sync::Arc;
 
@@ -86,7 +86,7 @@ fn caller(parts: &Parts) -> Result<Caller, ApiError> {
 impl FromRequestParts<App> for Look {
     type Rejection = ApiError;
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
-        Ok(Self(app.fleet().desk(caller(parts)?)))
+        Ok(Self(app.fleet().requests(caller(parts)?)))
     }
 }
 
@@ -120,7 +120,7 @@ fn key(parts: &Parts) -> Result<Option<Key>, ApiError> {
     Ok(key.map(str::parse::<Key>).transpose()?)
 }
 
-/// A desk for the caller, which knows the request by its key.
+/// A requests for the caller, which knows the request by its key.
 fn keyed(
     app: &App,
     parts: &Parts,
@@ -129,14 +129,14 @@ fn keyed(
     body: &[u8],
 ) -> FleetRequests {
     if let Some(key) = key {
-        let viewer = app.fleet().desk(caller.clone());
+        let viewer = app.fleet().requests(caller.clone());
         caller.idempotency = Some(Idempotency {
             key,
             fingerprint: fingerprint(parts, &caller, body),
             render: Arc::new(move |outcome| render::outcome(&viewer, outcome).to_string()),
         });
     }
-    app.fleet().desk(caller)
+    app.fleet().requests(caller)
 }
 
 impl<T: DeserializeOwned, const MOST: usize> FromRequest<App> for Tell<T, MOST> {
@@ -146,7 +146,7 @@ impl<T: DeserializeOwned, const MOST: usize> FromRequest<App> for Tell<T, MOST> 
         let caller = caller(&parts)?;
         refuse_query(&parts)?;
         let body = read(&parts, body, MOST).await?;
-        Ok(Self(app.fleet().desk(caller), parse(&body)?))
+        Ok(Self(app.fleet().requests(caller), parse(&body)?))
     }
 }
 

@@ -3,7 +3,7 @@
 //! [`app`] builds the routes and their OpenAPI document from the same declarations, so they cannot drift
 //! apart. [`serve`] takes connections on the Unix socket and, if asked, on loopback TCP. `door` decides
 //! who a request comes from, and [`access`] says who may make it, before any handler runs (L15). Handlers turn wire types into domain types,
-//! ask a desk, and render the answer; they decide nothing.
+//! call `LedgerRequests`, and render the answer; they decide nothing.
 
 pub mod access;
 pub mod app;

@@ -150,14 +150,14 @@ pub(crate) fn list<T, U>(page: RecordPage<T>, render: impl Fn(&T) -> U) -> wire:
 }
 
 /// What a change answers; also what is kept for a repeated request.
-pub(crate) fn outcome(desk: &FleetRequests, outcome: &RequestOutcome) -> Value {
-    let tenant = desk.ledger.tenant();
+pub(crate) fn outcome(requests: &FleetRequests, outcome: &RequestOutcome) -> Value {
+    let tenant = requests.ledger.tenant();
     let value = match outcome {
         RequestOutcome::Project(p) => serde_json::to_value(project(tenant, p)),
         RequestOutcome::Thread(t) => serde_json::to_value(thread(tenant, t)),
-        RequestOutcome::Session(s) => serde_json::to_value(session(desk, s)),
+        RequestOutcome::Session(s) => serde_json::to_value(session(requests, s)),
         RequestOutcome::Sessions(all) => serde_json::to_value(wire::List {
-            data: all.iter().map(|s| session(desk, s)).collect::<Vec<_>>(),
+            data: all.iter().map(|s| session(requests, s)).collect::<Vec<_>>(),
             next: None,
         }),
         RequestOutcome::Receipt(r) => serde_json::to_value(receipt(r)),
@@ -183,17 +183,17 @@ pub(crate) fn outcome(desk: &FleetRequests, outcome: &RequestOutcome) -> Value {
 }
 
 /// An answer on the wire, fresh or replayed.
-pub(crate) fn answer(status: StatusCode, desk: &FleetRequests, answer: Answer) -> Response {
+pub(crate) fn answer(status: StatusCode, requests: &FleetRequests, answer: Answer) -> Response {
     match answer {
         Answer::Fresh(RequestOutcome::NewToken { token: t, secret }) => (
             status,
             Json(wire::TokenSecret {
-                token: token(desk.ledger.tenant(), &t),
+                token: token(requests.ledger.tenant(), &t),
                 secret,
             }),
         )
             .into_response(),
-        Answer::Fresh(fresh) => (status, Json(outcome(desk, &fresh))).into_response(),
+        Answer::Fresh(fresh) => (status, Json(outcome(requests, &fresh))).into_response(),
         Answer::Replayed(body) => {
             let headers = [
                 (

@@ -53,13 +53,7 @@ pub(crate) fn registering(root: &Root, repo: &Repo<'_>) -> Result<Lock> {
     Lock::acquire(&lock_file(root, repo, "repo"), PATIENCE)
 }
 
-fn register(
-    repo: &Repo<'_>,
-    folder: &Path,
-    reason: &str,
-    head: &Head,
-    lock: &Lock,
-) -> Result<()> {
+fn register(repo: &Repo<'_>, folder: &Path, reason: &str, head: &Head, lock: &Lock) -> Result<()> {
     let call = repo
         .git
         .write(&repo.folder, "worktree")

@@ -45,11 +45,11 @@ impl FleetRequests {
         fleet: &Arc<Fleet>,
         session: &Session,
     ) -> Result<Vec<(&'static str, PathBuf)>, Error> {
-        let member = self.ledger.member(&session.id);
-        let mut all = vec![("log", fleet.logs_of(&member))];
+        let session_key = self.ledger.session_key(&session.id);
+        let mut all = vec![("log", fleet.logs_of(&session_key))];
         let restorable = !matches!(session.phase, Phase::Archived { .. });
         if !restorable || !self.resumes_from_private(fleet, session).await? {
-            all.push(("private", fleet.private_of(&member)));
+            all.push(("private", fleet.private_of(&session_key)));
         }
         Ok(all)
     }

@@ -47,51 +47,51 @@ pub(crate) struct UnrecordedKill {
 
 impl Fleet {
     /// Supervises the session's run from now on; does nothing if a supervisor does already.
-    pub(crate) fn supervise(self: &Arc<Self>, desk: &LedgerRequests, session: &Session) {
-        self.supervise_launched(desk, session, false);
+    pub(crate) fn supervise(self: &Arc<Self>, requests: &LedgerRequests, session: &Session) {
+        self.supervise_launched(requests, session, false);
     }
 
     /// The same for a run that was just started; `has_task` if its arguments carry its task.
     pub(crate) fn supervise_launched(
         self: &Arc<Self>,
-        desk: &LedgerRequests,
+        requests: &LedgerRequests,
         session: &Session,
         has_task: bool,
     ) {
-        let Some((supervisor, handle)) = self.supervisor(desk, session, has_task) else {
+        let Some((supervisor, handle)) = self.supervisor(requests, session, has_task) else {
             return;
         };
         {
-            let member = supervisor.member.clone();
+            let session_key = supervisor.session_key.clone();
             let mut supervisors = lock(&self.supervisors);
-            if let Some(known) = supervisors.get(&member)
+            if let Some(known) = supervisors.get(&session_key)
                 && known.run == session.run
                 && !known.state.borrow().gone
             {
                 return;
             }
-            supervisors.insert(member, handle);
+            supervisors.insert(session_key, handle);
         }
-        desk.tasks().start("supervisor", supervisor.supervise());
+        requests.tasks().start("supervisor", supervisor.supervise());
     }
 
     /// A supervisor of the session's run that is not started yet; none when there is no run.
     fn supervisor(
         self: &Arc<Self>,
-        desk: &LedgerRequests,
+        requests: &LedgerRequests,
         session: &Session,
         has_task: bool,
     ) -> Option<(Supervisor, Handle)> {
-        let (inbox, requests) = mpsc::channel(INBOX);
+        let (inbox, received) = mpsc::channel(INBOX);
         let (stop, stopped) = watch::channel(false);
         let (sender, state) = watch::channel(SupervisorState::default());
         let mailbox = Mailbox {
-            inbox: requests,
+            inbox: received,
             interrupts: VecDeque::new(),
             stop: stopped,
             state: sender,
         };
-        let supervisor = Supervisor::new(self, desk, session, mailbox, has_task)?;
+        let supervisor = Supervisor::new(self, requests, session, mailbox, has_task)?;
         let handle = Handle {
             run: session.run,
             inbox,
@@ -105,18 +105,18 @@ impl Fleet {
     /// No supervisor watches the run any more.
     pub(crate) async fn record_last(
         self: &Arc<Self>,
-        desk: &LedgerRequests,
+        requests: &LedgerRequests,
         session: &Session,
     ) -> Result<(), Error> {
-        let Some((mut supervisor, _)) = self.supervisor(desk, session, false) else {
+        let Some((mut supervisor, _)) = self.supervisor(requests, session, false) else {
             return Ok(());
         };
         supervisor.record_rest().await
     }
 
     /// Something changed that the supervisor should look at.
-    pub(crate) fn wake_supervisor(&self, member: &SessionKey) {
-        if let Some(handle) = lock(&self.supervisors).get(member) {
+    pub(crate) fn wake_supervisor(&self, session_key: &SessionKey) {
+        if let Some(handle) = lock(&self.supervisors).get(session_key) {
             // A full inbox wakes it as well.
             let _ = handle.inbox.try_send(Request::Wake);
         }
@@ -126,13 +126,13 @@ impl Fleet {
     /// no supervisor watches the run.
     pub(crate) async fn interrupt(
         &self,
-        member: &SessionKey,
+        session_key: &SessionKey,
         run: u64,
         number: u64,
         keys: Vec<u8>,
     ) -> Option<oneshot::Receiver<Result<(), Error>>> {
         let inbox = lock(&self.supervisors)
-            .get(member)
+            .get(session_key)
             .filter(|h| h.run == run)
             .map(|h| h.inbox.clone())?;
         let (done, interrupted) = oneshot::channel();
@@ -144,7 +144,7 @@ impl Fleet {
     /// Ends the processes of the session's run, and has the supervisor record the kill once the store can write.
     pub(crate) async fn end_now(
         &self,
-        member: &SessionKey,
+        session_key: &SessionKey,
         session: &Session,
         order: KillOptions,
         saga: SagaId,
@@ -160,7 +160,7 @@ impl Fleet {
             order,
             saga,
         };
-        lock(&self.unrecorded).insert(member.clone(), kill);
+        lock(&self.unrecorded).insert(session_key.clone(), kill);
         let grace = skein_runtime::runtime::Grace::default();
         match self.runtime.end(handle, grace).await {
             Ok(_) | Err(skein_runtime::error::Error::Missing) => Ok(()),
@@ -169,18 +169,25 @@ impl Fleet {
     }
 
     /// The kill of this run that is still to be recorded.
-    pub(crate) fn unrecorded_kill(&self, member: &SessionKey, run: u64) -> Option<UnrecordedKill> {
+    pub(crate) fn unrecorded_kill(
+        &self,
+        session_key: &SessionKey,
+        run: u64,
+    ) -> Option<UnrecordedKill> {
         let kills = lock(&self.unrecorded);
-        kills.get(member).filter(|kill| kill.run == run).cloned()
+        kills
+            .get(session_key)
+            .filter(|kill| kill.run == run)
+            .cloned()
     }
 
-    pub(crate) fn kill_recorded(&self, member: &SessionKey) {
-        lock(&self.unrecorded).remove(member);
+    pub(crate) fn kill_recorded(&self, session_key: &SessionKey) {
+        lock(&self.unrecorded).remove(session_key);
     }
 
     /// Stops watching and waits until nothing is written any more.
-    pub(crate) async fn release(&self, member: &SessionKey) {
-        let handle = lock(&self.supervisors).remove(member);
+    pub(crate) async fn release(&self, session_key: &SessionKey) {
+        let handle = lock(&self.supervisors).remove(session_key);
         let Some(handle) = handle else {
             return;
         };
@@ -193,12 +200,14 @@ impl Fleet {
     /// that exits before is an error.
     pub(crate) async fn task_taken(
         &self,
-        desk: &LedgerRequests,
+        requests: &LedgerRequests,
         saga: &Saga,
-        member: &SessionKey,
+        session_key: &SessionKey,
         receipt: &ReceiptId,
     ) -> Result<bool, CommandError> {
-        let state = lock(&self.supervisors).get(member).map(|h| h.state.clone());
+        let state = lock(&self.supervisors)
+            .get(session_key)
+            .map(|h| h.state.clone());
         let Some(mut state) = state else {
             return Ok(false);
         };
@@ -206,7 +215,7 @@ impl Fleet {
         let mut turned = self.turned.subscribe();
         loop {
             let now = state.borrow_and_update().clone();
-            let receipt = desk.get_receipt(receipt.to_string()).await?;
+            let receipt = requests.get_receipt(receipt.to_string()).await?;
             if receipt.state >= Delivery::Submitted || now.activity == Some(Activity::WaitingInput)
             {
                 return Ok(true);
@@ -221,7 +230,7 @@ impl Fleet {
                 return Err(failed(Kind::Failed, text));
             }
             // A kill has turned the saga round, so the task does not matter any more.
-            if is_turned(desk, saga).await? {
+            if is_turned(requests, saga).await? {
                 return Ok(false);
             }
             if now.gone {
@@ -241,8 +250,8 @@ impl Fleet {
 }
 
 /// Whether the saga has moved since it was read.
-async fn is_turned(desk: &LedgerRequests, saga: &Saga) -> Result<bool, Error> {
+async fn is_turned(requests: &LedgerRequests, saga: &Saga) -> Result<bool, Error> {
     let (id, version) = (saga.id.clone(), saga.version);
-    let now: Option<Saga> = desk.look(move |r| r.find(id.as_str())).await?;
+    let now: Option<Saga> = requests.look(move |r| r.find(id.as_str())).await?;
     Ok(now.is_none_or(|now| now.version != version))
 }

@@ -100,7 +100,11 @@ async fn l6_a_call_that_no_driver_accepted_waits_for_the_next_run() {
     let back = world.receipt(&sent.id).await;
     assert_eq!((back.state, back.call), (Delivery::Accepted, None));
 
-    world.desk().restore(session.id.to_string()).await.unwrap();
+    world
+        .requests()
+        .restore(session.id.to_string())
+        .await
+        .unwrap();
     world.terminal(&session, 2).await;
     journal(&world, &session, 2, &line("ready", &json!({})));
     let call = world.called(&session, 2, "later").await;
@@ -134,12 +138,16 @@ async fn l6_a_call_that_was_accepted_at_the_last_moment_is_not_made_again() {
     let accepted = line("accepted", &json!({"call": call}));
     *world.terminals.last_words.lock().unwrap() = Some((file, accepted));
     let kill = skein_ledger::KillOptions::default();
-    let killed = world.desk().kill(session.id.to_string(), kill).await;
+    let killed = world.requests().kill(session.id.to_string(), kill).await;
     killed.unwrap();
     let over = |s: &Session| matches!(s.phase, Phase::Ended { .. });
     world.until(&session, over).await;
     assert_eq!(world.receipt(&sent.id).await.state, Delivery::Submitted);
-    world.desk().restore(session.id.to_string()).await.unwrap();
+    world
+        .requests()
+        .restore(session.id.to_string())
+        .await
+        .unwrap();
     world.terminal(&session, 2).await;
     journal(&world, &session, 2, &line("ready", &json!({})));
     world.send(&session, "next").await;
@@ -183,7 +191,7 @@ async fn asked(world: &World, session: &Session, id: &str) {
 
 async fn answer(world: &World, session: &Session, text: &str) -> skein_domain::Receipt {
     let text = text.parse().unwrap();
-    let answered = world.desk().answer(session.id.to_string(), text).await;
+    let answered = world.requests().answer(session.id.to_string(), text).await;
     match answered.unwrap().fresh() {
         Some(RequestOutcome::Receipt(receipt)) => *receipt,
         other => panic!("{other:?}"),
@@ -229,7 +237,7 @@ async fn l6_an_answer_names_its_question_and_two_in_the_same_words_are_two() {
 async fn l6_an_interrupt_is_a_call() {
     let world = World::new().await;
     let (session, _) = at_work(&world).await;
-    let interrupted = world.desk().interrupt(session.id.to_string()).await;
+    let interrupted = world.requests().interrupt(session.id.to_string()).await;
     interrupted.unwrap();
     let calls = world.calls(&session, 1);
     let is_interrupt = |call: &&Value| call["call"] == "interrupt";

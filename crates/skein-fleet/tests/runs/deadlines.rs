@@ -56,7 +56,7 @@ async fn l3_a_run_that_cannot_be_reached_is_tried_ever_more_rarely_and_stays() {
     let pauses = [200, 1_000, 2_000, 5_000, 15_000, 60_000, 60_000];
     assert_eq!(gaps(&connects), pauses);
     let now = world
-        .desk()
+        .requests()
         .ledger
         .get_session(session.id.to_string())
         .await;
@@ -65,11 +65,11 @@ async fn l3_a_run_that_cannot_be_reached_is_tried_ever_more_rarely_and_stays() {
         Phase::Active,
         "not being able to look ends nothing"
     );
-    assert!(world.desk().seen(&session).doubt.is_some());
+    assert!(world.requests().seen(&session).doubt.is_some());
 
     *world.terminals.refusal.lock().unwrap() = None;
     tokio::time::sleep(Duration::from_secs(60)).await;
-    assert!(world.desk().seen(&session).doubt.is_none());
+    assert!(world.requests().seen(&session).doubt.is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -140,7 +140,7 @@ async fn pasted(world: &World, session: &Session, terminal: &Terminal) -> Receip
     let task = loop {
         let id = session.id.to_string();
         let page = world
-            .desk()
+            .requests()
             .ledger
             .list_receipts(id, None, 1)
             .await
@@ -266,7 +266,7 @@ async fn a_limit_is_lifted_when_it_ends_and_what_waited_is_delivered() {
     assert!(waited >= Duration::from_secs(600), "{waited:?}");
     assert!(waited < Duration::from_secs(601), "{waited:?}");
     let lifted = world
-        .desk()
+        .requests()
         .ledger
         .get_session(session.id.to_string())
         .await;

@@ -33,7 +33,7 @@ async fn l8_what_an_agent_tells_of_its_spending_while_it_is_ended_is_counted() {
         *world.terminals.last_words.lock().unwrap() = Some((file, used(100)));
         let kill = KillOptions::default();
         world
-            .desk()
+            .requests()
             .kill(session.id.to_string(), kill)
             .await
             .unwrap();

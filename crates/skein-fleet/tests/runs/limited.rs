@@ -19,7 +19,7 @@ async fn l3_a_limit_that_is_read_with_what_came_after_it_is_shown_at_once() {
             s.gear.as_ref().is_some_and(|g| g.limit.is_some()) && s.check_free().is_ok()
         })
         .await;
-    assert_eq!(world.desk().derive(&limited).status, Status::Blocked);
+    assert_eq!(world.requests().derive(&limited).status, Status::Blocked);
 }
 
 #[tokio::test(flavor = "multi_thread")]

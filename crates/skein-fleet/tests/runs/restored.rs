@@ -35,7 +35,11 @@ async fn l3_what_a_run_said_of_its_end_does_not_end_the_next_one() {
     // And if something of it was left to be read, it is still about the run before.
     let used = json!({"input_tokens": 7});
     add(&journal, &(line("usage", &used) + &finished));
-    world.desk().restore(session.id.to_string()).await.unwrap();
+    world
+        .requests()
+        .restore(session.id.to_string())
+        .await
+        .unwrap();
     world.terminal(&session, 2).await;
     let journal = world.private(&session, "journal-2.jsonl");
     add(&journal, &line("ready", &json!({})));

@@ -170,7 +170,11 @@ async fn l10_what_a_driver_wrote_before_it_died_comes_before_what_the_next_one_w
     add(&journal, &says(1..2));
     let next = world.private(&session, "journal-2.jsonl");
     add(&next, &(line("ready", &json!({})) + &says(2..3)));
-    world.desk().restore(session.id.to_string()).await.unwrap();
+    world
+        .requests()
+        .restore(session.id.to_string())
+        .await
+        .unwrap();
     world.terminal(&session, 2).await;
     world.until_said(&session, &ids(0..3)).await;
 }
@@ -190,7 +194,11 @@ async fn l10_a_run_that_is_launched_anew_fences_the_earlier_one_at_once() {
             world.faults.arm(1, Fault::StopAfter);
             assert!(world.say_as(&session, 1, "lost").await.is_err());
         }
-        world.desk().restore(session.id.to_string()).await.unwrap();
+        world
+            .requests()
+            .restore(session.id.to_string())
+            .await
+            .unwrap();
         world.terminal(&session, 2).await;
         world.faults.revive();
         if away {

@@ -14,7 +14,7 @@ async fn waiting(world: &World) -> Session {
     let session = world.spawn(Via::Native, PromptVia::Typed).await;
     world.terminal(&session, 1).await;
     let id = Some(session.id.to_string());
-    let mut follower = world.desk().ledger.follow(Some(0), id).await.unwrap();
+    let mut follower = world.requests().ledger.follow(Some(0), id).await.unwrap();
     loop {
         let events = follower.next().await.unwrap();
         if events.iter().any(|e| e.kind == "message.accepted") {
@@ -28,7 +28,11 @@ async fn l2_a_session_is_not_at_work_because_another_one_was_killed() {
     let world = World::new().await;
     let (session, other) = (waiting(&world).await, waiting(&world).await);
     let kill = KillOptions::default();
-    world.desk().kill(other.id.to_string(), kill).await.unwrap();
+    world
+        .requests()
+        .kill(other.id.to_string(), kill)
+        .await
+        .unwrap();
     world
         .until(&other, |s| matches!(s.phase, Phase::Ended { .. }))
         .await;
@@ -36,7 +40,7 @@ async fn l2_a_session_is_not_at_work_because_another_one_was_killed() {
     add(&journal, &line("ready", &json!({})));
     let call = world.called(&session, 1, "work").await;
     let before = world
-        .desk()
+        .requests()
         .ledger
         .get_session(session.id.to_string())
         .await;
@@ -52,7 +56,7 @@ async fn l4_a_session_is_not_at_work_because_the_daemon_stops() {
     let session = waiting(&world).await;
     assert!(world.tasks.drain(Duration::from_secs(60)).await);
     let left = world
-        .desk()
+        .requests()
         .ledger
         .get_session(session.id.to_string())
         .await;

@@ -35,7 +35,7 @@ async fn l13_a_runtime_whose_windows_cannot_open_is_refused_before_anything_is_m
             .iter()
             .any(|hint| hint.contains("--runtime pty"))
     );
-    let made = world.desk().ledger.get_session("api-1".into()).await;
+    let made = world.requests().ledger.get_session("api-1".into()).await;
     assert_eq!(made.unwrap_err().kind(), Kind::NotFound);
     // Nothing else needs windows.
     world.try_spawn(with(RuntimeKind::Pty)).await.unwrap();
@@ -46,14 +46,14 @@ async fn a_launch_opens_the_window_of_its_session_and_only_if_it_has_one() {
     let world = World::new().await;
     let plain = world.try_spawn(with(RuntimeKind::Pty)).await.unwrap();
     let plain = world.until(&plain, is_spawned).await;
-    assert_eq!(world.desk().window(&plain), None);
+    assert_eq!(world.requests().window(&plain), None);
     let shown = world.try_spawn(with(RuntimeKind::Tmux)).await.unwrap();
     let shown = world.until(&shown, is_spawned).await;
     let window = Window {
         command: format!("look at {}", shown.id),
         problem: None,
     };
-    assert_eq!(world.desk().window(&shown), Some(window));
+    assert_eq!(world.requests().window(&shown), Some(window));
     let opened = world.windows.opened.lock().unwrap().clone();
     assert_eq!(opened, [(shown.id.to_string(), OpenMode::Replace)]);
 }
@@ -65,6 +65,6 @@ async fn a_window_that_cannot_be_opened_is_told_and_stops_nobody() {
     let session = world.try_spawn(with(RuntimeKind::Tmux)).await.unwrap();
     let session = world.until(&session, is_spawned).await;
     assert_eq!(session.phase, Phase::Active);
-    let problem = world.desk().window(&session).unwrap().problem.unwrap();
+    let problem = world.requests().window(&session).unwrap().problem.unwrap();
     assert!(problem.contains("the server hangs"), "{problem}");
 }

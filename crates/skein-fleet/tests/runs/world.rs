@@ -194,7 +194,7 @@ impl World {
             name: Some("api".parse().unwrap()),
             ..AddProject::default()
         };
-        world.desk().ledger.add_project(add).await.unwrap();
+        world.requests().ledger.add_project(add).await.unwrap();
         world
     }
 
@@ -273,10 +273,10 @@ impl World {
         }
     }
 
-    pub(crate) fn desk(&self) -> FleetRequests {
+    pub(crate) fn requests(&self) -> FleetRequests {
         let ann: Actor = "user:ann".parse().unwrap();
         let tenant = TenantId::default_tenant();
-        self.fleet.desk(Caller::local(tenant, ann))
+        self.fleet.requests(Caller::local(tenant, ann))
     }
 
     /// A session whose saga has begun.
@@ -325,7 +325,7 @@ impl World {
             allowance: Allowance::UNLIMITED,
             equip,
         };
-        Ok(self.desk().spawn(spawn).await?.session().unwrap())
+        Ok(self.requests().spawn(spawn).await?.session().unwrap())
     }
 
     /// A file of the session's own.
@@ -358,12 +358,12 @@ impl World {
         session: &Session,
         wanted: impl Fn(&Session) -> bool,
     ) -> Session {
-        let mut follower = self.desk().ledger.follow(Some(0), None).await.unwrap();
+        let mut follower = self.requests().ledger.follow(Some(0), None).await.unwrap();
         let mut last = session.clone();
         let found = tokio::time::timeout(patience, async {
             loop {
                 last = self
-                    .desk()
+                    .requests()
                     .ledger
                     .get_session(session.id.to_string())
                     .await
@@ -440,7 +440,7 @@ impl World {
     pub(crate) async fn task_of(&self, session: &Session) -> skein_domain::Receipt {
         let id = session.id.to_string();
         let page = self
-            .desk()
+            .requests()
             .ledger
             .list_receipts(id, None, 10)
             .await
@@ -449,7 +449,7 @@ impl World {
     }
 
     pub(crate) async fn receipt(&self, id: &skein_domain::ReceiptId) -> skein_domain::Receipt {
-        self.desk()
+        self.requests()
             .ledger
             .get_receipt(id.to_string())
             .await
@@ -457,8 +457,8 @@ impl World {
     }
 
     pub(crate) async fn send(&self, session: &Session, text: &str) -> skein_domain::Receipt {
-        let (desk, message) = (self.desk(), text.parse().unwrap());
-        let answer = desk.send(session.id.to_string(), message, None);
+        let (requests, message) = (self.requests(), text.parse().unwrap());
+        let answer = requests.send(session.id.to_string(), message, None);
         match answer.await.unwrap().fresh() {
             Some(RequestOutcome::Receipt(receipt)) => *receipt,
             other => panic!("{other:?}"),

@@ -39,12 +39,12 @@ struct Retry {
 #[derive(Debug)]
 pub struct Claim {
     claims: Arc<Claims>,
-    member: SessionKey,
+    session_key: SessionKey,
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        lock(&self.claims.sessions).remove(&self.member);
+        lock(&self.claims.sessions).remove(&self.session_key);
         self.claims.freed.notify_waiters();
     }
 }
@@ -69,24 +69,26 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Claims {
     /// Claims a session; none while another task has it.
-    pub fn claim(self: &Arc<Self>, member: &SessionKey) -> Option<Claim> {
-        lock(&self.sessions).insert(member.clone()).then(|| Claim {
-            claims: self.clone(),
-            member: member.clone(),
-        })
+    pub fn claim(self: &Arc<Self>, session_key: &SessionKey) -> Option<Claim> {
+        lock(&self.sessions)
+            .insert(session_key.clone())
+            .then(|| Claim {
+                claims: self.clone(),
+                session_key: session_key.clone(),
+            })
     }
 
-    pub fn is_claimed(&self, member: &SessionKey) -> bool {
-        lock(&self.sessions).contains(member)
+    pub fn is_claimed(&self, session_key: &SessionKey) -> bool {
+        lock(&self.sessions).contains(session_key)
     }
 
     /// Waits until no task works on the session, but not for long.
-    pub async fn until_free(&self, member: &SessionKey) {
+    pub async fn until_free(&self, session_key: &SessionKey) {
         let until = Instant::now() + PATIENCE;
         loop {
             let mut freed = std::pin::pin!(self.freed.notified());
             freed.as_mut().enable();
-            if !self.is_claimed(member) || timeout_at(until, freed).await.is_err() {
+            if !self.is_claimed(session_key) || timeout_at(until, freed).await.is_err() {
                 return;
             }
         }
@@ -172,20 +174,20 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_request_waits_for_a_claimed_session_but_not_for_ever() {
         let claims = Arc::new(Claims::default());
-        let member = SessionKey {
+        let session_key = SessionKey {
             tenant: "default".parse().unwrap(),
             session: "api-1".parse().unwrap(),
         };
-        let claim = claims.claim(&member).unwrap();
-        assert!(claims.claim(&member).is_none());
+        let claim = claims.claim(&session_key).unwrap();
+        assert!(claims.claim(&session_key).is_none());
         let began = Instant::now();
-        claims.until_free(&member).await;
+        claims.until_free(&session_key).await;
         assert_eq!(began.elapsed(), PATIENCE);
         let free = async {
             tokio::task::yield_now().await;
             drop(claim);
         };
-        tokio::join!(claims.until_free(&member), free);
+        tokio::join!(claims.until_free(&session_key), free);
         assert_eq!(began.elapsed(), PATIENCE);
     }
 }

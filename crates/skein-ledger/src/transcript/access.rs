@@ -7,8 +7,8 @@ use skein_transcript::{
 
 use super::SessionTranscripts;
 use crate::caller::{Answer, RequestOutcome};
-use crate::desk::LedgerRequests;
 use crate::error::Error;
+use crate::requests::LedgerRequests;
 use crate::turn::require_open_thread;
 
 /// A session and what it says.

@@ -13,8 +13,8 @@ use skein_transcript::TranscriptId;
 use skein_transcript::service::OpenCalls;
 
 use super::access::{Book, is_missing};
-use crate::desk::LedgerRequests;
 use crate::error::Error;
+use crate::requests::LedgerRequests;
 
 /// A tier that takes longer is taken for one that is not there.
 const LONGEST: Duration = Duration::from_secs(2);
@@ -32,11 +32,11 @@ impl Debts {
 impl LedgerRequests {
     /// Fences earlier runs off.
     pub async fn fence(&self, session: &Session) {
-        let claim = |desk: Self, book: Book| async move {
-            if desk.is_silent(&book).await? {
+        let claim = |requests: Self, book: Book| async move {
+            if requests.is_silent(&book).await? {
                 return Ok(());
             }
-            match book.transcript.claim(desk.by(&book)).await {
+            match book.transcript.claim(requests.by(&book)).await {
                 Err(error) if !is_missing(&error) => Err(error.into()),
                 // There is nothing that an earlier run could add to.
                 Ok(()) | Err(_) => Ok(()),
@@ -52,7 +52,7 @@ impl LedgerRequests {
             return;
         };
         books.debts.with(|all| all.insert(key));
-        let pay = |desk: Self, book: Book| async move { desk.settle_debt(&book).await };
+        let pay = |requests: Self, book: Book| async move { requests.settle_debt(&book).await };
         self.take_over(session, pay).await;
     }
 

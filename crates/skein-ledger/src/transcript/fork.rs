@@ -15,8 +15,8 @@ use skein_transcript::{HistoryPoint, RunNumber, TranscriptId, WriteContext};
 
 use super::read::newest;
 use crate::caller::Answer;
-use crate::desk::LedgerRequests;
 use crate::error::Error;
+use crate::requests::LedgerRequests;
 use crate::saga::{check_fork_place, new_saga};
 
 const OP: &str = "fork a session";

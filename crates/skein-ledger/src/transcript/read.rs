@@ -11,8 +11,8 @@ use skein_transcript::{Message, PositionedMessage, TokenUsage, TranscriptId, Ver
 
 use super::access::{Book, is_missing};
 use super::live::Follower;
-use crate::desk::LedgerRequests;
 use crate::error::Error;
+use crate::requests::LedgerRequests;
 use crate::tasks::blocking;
 use crate::tree::Node;
 

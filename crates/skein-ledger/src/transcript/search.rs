@@ -13,10 +13,10 @@ use skein_transcript::index::{Hits, Search, SearchIndex};
 use skein_transcript::{Error as TranscriptError, MessageRole, Searchable, TranscriptId};
 use tokio::sync::Notify;
 
-use crate::desk::LedgerRequests;
 use crate::error::Error;
 use crate::ledger::Ledger;
 use crate::project;
+use crate::requests::LedgerRequests;
 
 /// What a caller asks.
 #[derive(Clone, Debug, Default)]
@@ -223,8 +223,8 @@ impl Ledger {
         loop {
             if let Ok(tenants) = self.tenants() {
                 for tenant in tenants {
-                    let desk = self.system_desk(tenant.clone());
-                    if let Err(error) = desk.index_all().await {
+                    let requests = self.system_requests(tenant.clone());
+                    if let Err(error) = requests.index_all().await {
                         tracing::warn!(%tenant, %error, "the search index is behind");
                     }
                 }

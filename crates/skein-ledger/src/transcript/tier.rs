@@ -12,8 +12,8 @@ use skein_transcript::service::{Flushed, HotCopy, Hydrated, Tier};
 use super::access::is_missing;
 use super::{ColdTierState, TranscriptEdit};
 use crate::caller::{Answer, RequestOutcome};
-use crate::desk::LedgerRequests;
 use crate::error::Error;
+use crate::requests::LedgerRequests;
 
 /// Idle transcripts that are flushed at once, at most.
 const IDLE_AT_ONCE: usize = 200;

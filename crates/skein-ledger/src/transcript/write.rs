@@ -9,8 +9,8 @@ use super::access::{Book, is_missing};
 use super::live::Notice;
 use super::{Delta, TranscriptEdit};
 use crate::caller::{Answer, RequestOutcome};
-use crate::desk::LedgerRequests;
 use crate::error::Error;
+use crate::requests::LedgerRequests;
 use crate::tasks::blocking;
 
 /// Messages of an import that are appended at once.

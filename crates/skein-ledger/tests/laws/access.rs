@@ -25,7 +25,7 @@ async fn token(
         actor,
         expires_in_seconds: expires,
     };
-    match world.desk().new_token(new).await.unwrap().fresh() {
+    match world.requests().new_token(new).await.unwrap().fresh() {
         Some(RequestOutcome::NewToken { token, secret }) => (token, secret),
         other => panic!("{other:?}"),
     }
@@ -34,7 +34,7 @@ async fn token(
 async fn enter(world: &World, secret: &str) -> LedgerRequests {
     world
         .ledger
-        .desk(world.ledger.authenticate(secret).await.unwrap())
+        .requests(world.ledger.authenticate(secret).await.unwrap())
 }
 
 fn unauthorized(result: Result<Caller, Error>) {
@@ -95,7 +95,7 @@ async fn l15_tokens_expire_and_are_revoked_at_once() {
         actor: None,
         expires_in_seconds: Some(0),
     };
-    let result = world.desk().new_token(zero).await;
+    let result = world.requests().new_token(zero).await;
     assert_eq!(kind(&result), Some(Kind::Misuse));
 
     world.clock.forward(59);
@@ -103,11 +103,11 @@ async fn l15_tokens_expire_and_are_revoked_at_once() {
     world.clock.forward(1);
     unauthorized(world.ledger.authenticate(&short).await);
     assert!(world.ledger.authenticate(&long).await.is_ok());
-    let first = world.desk().revoke_token(revoked.id.to_string()).await;
+    let first = world.requests().revoke_token(revoked.id.to_string()).await;
     unauthorized(world.ledger.authenticate(&long).await);
     // Again changes nothing.
     let events = world.events().len();
-    let again = world.desk().revoke_token(revoked.id.to_string()).await;
+    let again = world.requests().revoke_token(revoked.id.to_string()).await;
     assert_eq!(again.unwrap(), first.unwrap());
     assert_eq!(world.events().len(), events);
 }
@@ -150,7 +150,10 @@ async fn l15_roles_bound_what_a_token_does() {
 }
 
 /// Every change an operator can make, on one session.
-async fn every_change(desk: &LedgerRequests, session: &SessionId) -> Vec<Result<Answer, Error>> {
+async fn every_change(
+    requests: &LedgerRequests,
+    session: &SessionId,
+) -> Vec<Result<Answer, Error>> {
     let id = || session.to_string();
     let question = Question {
         text: "which?".parse().unwrap(),
@@ -158,28 +161,32 @@ async fn every_change(desk: &LedgerRequests, session: &SessionId) -> Vec<Result<
         kinds: vec![],
         id: None,
     };
-    let mut results = driving(desk, session).await;
+    let mut results = driving(requests, session).await;
     results.extend([
-        desk.spawn(task("x")).await,
-        desk.add_project(AddProject {
-            name: Some("web".parse().unwrap()),
-            ..AddProject::default()
-        })
-        .await,
-        desk.set_project("api".into(), None, Settings::default())
+        requests.spawn(task("x")).await,
+        requests
+            .add_project(AddProject {
+                name: Some("web".parse().unwrap()),
+                ..AddProject::default()
+            })
             .await,
-        desk.remove_project("api".into()).await,
-        desk.new_thread("api".into(), "x".parse().unwrap()).await,
-        desk.archive_thread("thr_".into()).await,
-        desk.reopen_thread("thr_".into()).await,
-        desk.delete_thread("thr_".into()).await,
-        desk.ask(id(), fence(), question).await,
+        requests
+            .set_project("api".into(), None, Settings::default())
+            .await,
+        requests.remove_project("api".into()).await,
+        requests
+            .new_thread("api".into(), "x".parse().unwrap())
+            .await,
+        requests.archive_thread("thr_".into()).await,
+        requests.reopen_thread("thr_".into()).await,
+        requests.delete_thread("thr_".into()).await,
+        requests.ask(id(), fence(), question).await,
     ]);
     results
 }
 
 /// Every way to drive a session.
-async fn driving(desk: &LedgerRequests, session: &SessionId) -> Vec<Result<Answer, Error>> {
+async fn driving(requests: &LedgerRequests, session: &SessionId) -> Vec<Result<Answer, Error>> {
     let id = || session.to_string();
     let summary = NewSummary {
         outcome: skein_domain::SummaryOutcome::Partial,
@@ -190,21 +197,23 @@ async fn driving(desk: &LedgerRequests, session: &SessionId) -> Vec<Result<Answe
     };
     let spawn = below(session);
     vec![
-        desk.begin_turn(id(), fence()).await,
-        desk.end_turn(id(), fence(), used(1)).await,
-        desk.withdraw(id(), fence()).await,
-        desk.answer(id(), "yes".parse().unwrap()).await,
-        desk.end(id(), fence(), skein_domain::Outcome::Done, None)
+        requests.begin_turn(id(), fence()).await,
+        requests.end_turn(id(), fence(), used(1)).await,
+        requests.withdraw(id(), fence()).await,
+        requests.answer(id(), "yes".parse().unwrap()).await,
+        requests
+            .end(id(), fence(), skein_domain::Outcome::Done, None)
             .await,
-        desk.kill(id(), crate::common::kill(false)).await,
-        desk.kill(id(), crate::common::kill(true)).await,
-        desk.restore(id()).await,
-        desk.handoff(id(), actor("agent:b"), None).await,
-        desk.broadcast(id(), actors(&["agent:b", "agent:c"]), None)
+        requests.kill(id(), crate::common::kill(false)).await,
+        requests.kill(id(), crate::common::kill(true)).await,
+        requests.restore(id()).await,
+        requests.handoff(id(), actor("agent:b"), None).await,
+        requests
+            .broadcast(id(), actors(&["agent:b", "agent:c"]), None)
             .await,
-        desk.merge(id(), id()).await,
-        desk.set_summary(id(), summary).await,
-        desk.spawn(spawn).await,
+        requests.merge(id(), id()).await,
+        requests.set_summary(id(), summary).await,
+        requests.spawn(spawn).await,
     ]
 }
 
@@ -221,9 +230,13 @@ async fn l15_a_bound_token_drives_only_its_own_sessions() {
         kinds: vec![],
         id: None,
     };
-    let desk = world.desk();
-    desk.begin_turn(asks.id.to_string(), fence()).await.unwrap();
-    desk.ask(asks.id.to_string(), fence(), question)
+    let requests = world.requests();
+    requests
+        .begin_turn(asks.id.to_string(), fence())
+        .await
+        .unwrap();
+    requests
+        .ask(asks.id.to_string(), fence(), question)
         .await
         .unwrap();
     let before = world.all::<skein_domain::Session>();
@@ -312,7 +325,13 @@ async fn l7_a_foreign_id_is_answered_like_a_missing_one() {
         project: Some("acme".into()),
         ..task("secret work")
     };
-    let session = owner.desk().spawn(spawn).await.unwrap().session().unwrap();
+    let session = owner
+        .requests()
+        .spawn(spawn)
+        .await
+        .unwrap()
+        .session()
+        .unwrap();
     let child = owner.child(&session.id, UNLIMITED).await;
     let (stolen, _) = token(&owner, Role::Admin, None, None).await;
 
@@ -330,12 +349,12 @@ async fn l7_a_foreign_id_is_answered_like_a_missing_one() {
         (stolen.id.to_string(), "tok_0000000000000000"),
     ];
     for (foreign, none) in others {
-        let desk = world.desk();
+        let requests = world.requests();
         for id in [foreign.clone(), none.to_owned()] {
             let result = match &id[..4] {
-                "prj_" => desk.get_project(id.clone()).await.map(drop),
-                "thr_" => desk.archive_thread(id.clone()).await.map(drop),
-                _ => desk.revoke_token(id.clone()).await.map(drop),
+                "prj_" => requests.get_project(id.clone()).await.map(drop),
+                "thr_" => requests.archive_thread(id.clone()).await.map(drop),
+                _ => requests.revoke_token(id.clone()).await.map(drop),
             };
             assert_eq!(kind(&result), Some(Kind::NotFound), "{id}");
         }
@@ -346,7 +365,7 @@ async fn l7_a_foreign_id_is_answered_like_a_missing_one() {
     // The last miss that exists is told last; misses are looked into in order.
     let machine = world.tenant("machine");
     let last = stolen.id.to_string();
-    let mut follower = machine.desk().follow(Some(0), None).await.unwrap();
+    let mut follower = machine.requests().follow(Some(0), None).await.unwrap();
     let mut seen = false;
     while !seen {
         let events = follower.next().await.unwrap();
@@ -386,21 +405,27 @@ async fn l7_a_foreign_id_is_answered_like_a_missing_one() {
 
 /// The errors of all calls with this session id, the id itself blanked.
 async fn every_read_and_write(world: &World, id: &SessionId, text: &str) -> Vec<String> {
-    let desk = world.desk();
+    let requests = world.requests();
     let mut errors = vec![];
     let mut note = |error: Error| {
         assert_eq!(error.kind(), Kind::NotFound, "{error}");
         errors.push(format!("{error:?} {:?}", error.hints()).replace(text, "ID"));
     };
-    for result in driving(&desk, id).await {
+    for result in driving(&requests, id).await {
         note(result.unwrap_err());
     }
-    note(desk.get_session(id.to_string()).await.unwrap_err());
-    note(desk.get_summary(id.to_string()).await.unwrap_err());
-    note(desk.tree(id.to_string()).await.unwrap_err());
-    note(desk.events(0, Some(id.to_string()), 10).await.unwrap_err());
+    note(requests.get_session(id.to_string()).await.unwrap_err());
+    note(requests.get_summary(id.to_string()).await.unwrap_err());
+    note(requests.tree(id.to_string()).await.unwrap_err());
     note(
-        desk.follow(None, Some(id.to_string()))
+        requests
+            .events(0, Some(id.to_string()), 10)
+            .await
+            .unwrap_err(),
+    );
+    note(
+        requests
+            .follow(None, Some(id.to_string()))
             .await
             .map(drop)
             .unwrap_err(),
@@ -410,7 +435,8 @@ async fn every_read_and_write(world: &World, id: &SessionId, text: &str) -> Vec<
         ..SessionFilter::default()
     };
     note(
-        desk.list_sessions(filter, |_| skein_domain::Status::Idle, None, 10)
+        requests
+            .list_sessions(filter, |_| skein_domain::Status::Idle, None, 10)
             .await
             .unwrap_err(),
     );
@@ -422,7 +448,7 @@ async fn every_read_and_write(world: &World, id: &SessionId, text: &str) -> Vec<
 async fn refusals_are_audited_where_they_happened() {
     let world = World::new().await;
     let session = world.root_with(crate::common::tokens(10)).await;
-    let bob = world.ledger.desk(world.caller("user:bob"));
+    let bob = world.ledger.requests(world.caller("user:bob"));
     let spawn = Spawn {
         allowance: crate::common::tokens(11),
         ..below(&session.id)
@@ -446,17 +472,18 @@ async fn refusals_are_audited_where_they_happened() {
 async fn l15_a_bound_token_lifts_no_limits_and_ends_nobody_elses_work() {
     let world = World::new().await;
     let (_, secret) = token(&world, Role::Operate, Some(actor("agent:x")), None).await;
-    let desk = enter(&world, &secret).await;
+    let requests = enter(&world, &secret).await;
     let mine = world.root().await;
     let mine = world
-        .desk()
+        .requests()
         .handoff(mine.id.to_string(), actor("agent:x"), None)
         .await;
     let mine = mine.unwrap().session().unwrap();
     let theirs = world.child(&mine.id, UNLIMITED).await;
     assert_eq!(
         refused(
-            desk.kill(mine.id.to_string(), crate::common::kill(true))
+            requests
+                .kill(mine.id.to_string(), crate::common::kill(true))
                 .await
         )
         .rule(),
@@ -468,38 +495,42 @@ async fn l15_a_bound_token_lifts_no_limits_and_ends_nobody_elses_work() {
         ..Settings::default()
     };
     assert_eq!(
-        refused(desk.set_project("api".into(), None, wide).await).rule(),
+        refused(requests.set_project("api".into(), None, wide).await).rule(),
         "role"
     );
     assert_eq!(
-        refused(desk.remove_project("api".into()).await).rule(),
+        refused(requests.remove_project("api".into()).await).rule(),
         "role"
     );
     let thread = theirs.thread.to_string();
     assert_eq!(
-        refused(desk.archive_thread(thread.clone()).await).rule(),
+        refused(requests.archive_thread(thread.clone()).await).rule(),
         "role"
     );
-    assert_eq!(refused(desk.delete_thread(thread).await).rule(), "role");
+    assert_eq!(refused(requests.delete_thread(thread).await).rule(), "role");
     let folder = AddProject {
         path: Some("/etc".into()),
         ..AddProject::default()
     };
-    assert_eq!(refused(desk.add_project(folder).await).rule(), "role");
+    assert_eq!(refused(requests.add_project(folder).await).rule(), "role");
     world.audit();
 }
 
 #[tokio::test]
 async fn a_name_cannot_stand_in_for_an_id() {
     let world = World::new().await;
-    let real = world.desk().get_project("api".into()).await.unwrap();
+    let real = world.requests().get_project("api".into()).await.unwrap();
     let impostor = AddProject {
         name: Some(real.id.as_str().parse().unwrap()),
         ..AddProject::default()
     };
-    world.desk().add_project(impostor).await.unwrap();
+    world.requests().add_project(impostor).await.unwrap();
     assert_eq!(
-        world.desk().get_project(real.id.to_string()).await.unwrap(),
+        world
+            .requests()
+            .get_project(real.id.to_string())
+            .await
+            .unwrap(),
         real
     );
 }
@@ -509,9 +540,9 @@ async fn a_name_cannot_stand_in_for_an_id() {
 async fn a_repeated_trespass_is_recorded_once() {
     let world = World::new().await;
     let (_, secret) = token(&world, Role::Read, None, None).await;
-    let desk = enter(&world, &secret).await;
+    let requests = enter(&world, &secret).await;
     for _ in 0..5 {
-        refused(desk.remove_project("api".into()).await);
+        refused(requests.remove_project("api".into()).await);
     }
     assert_eq!(world.refusals("role"), 1);
 }

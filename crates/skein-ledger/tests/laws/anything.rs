@@ -43,8 +43,8 @@ prop_compose! {
     }
 }
 
-fn desk(world: &World, asked: &Asked) -> LedgerRequests {
-    world.ledger.desk(Caller {
+fn requests(world: &World, asked: &Asked) -> LedgerRequests {
+    world.ledger.requests(Caller {
         role: match asked.role {
             0 => Role::Read,
             1..=3 => Role::Operate,
@@ -78,7 +78,7 @@ fn fence(asked: &Asked) -> Fence {
 }
 
 async fn ask(world: &World, asked: Asked) -> Result<(), Error> {
-    let desk = desk(world, &asked);
+    let requests = requests(world, &asked);
     let sessions = world.all::<Session>();
     let threads = world.all::<Thread>();
     let id = name_of(&sessions, asked.session, |s| s.id.to_string());
@@ -89,16 +89,16 @@ async fn ask(world: &World, asked: Asked) -> Result<(), Error> {
     let n = asked.number;
     let small = u32::try_from(n % 6).unwrap();
     match asked.op {
-        0..=2 => desk.spawn(spawn(&asked, None)).await.map(drop),
-        3..=7 => desk.spawn(spawn(&asked, Some(id))).await.map(drop),
-        8..=11 => desk.begin_turn(id, fence(&asked)).await.map(drop),
+        0..=2 => requests.spawn(spawn(&asked, None)).await.map(drop),
+        3..=7 => requests.spawn(spawn(&asked, Some(id))).await.map(drop),
+        8..=11 => requests.begin_turn(id, fence(&asked)).await.map(drop),
         12..=15 => {
             let usage = Usage {
                 input_tokens: n,
                 output_tokens: n / 2,
                 cost_micros: n * 3,
             };
-            desk.end_turn(id, fence(&asked), usage).await.map(drop)
+            requests.end_turn(id, fence(&asked), usage).await.map(drop)
         }
         16 => {
             let question = Question {
@@ -109,20 +109,21 @@ async fn ask(world: &World, asked: Asked) -> Result<(), Error> {
                 kinds: vec![],
                 id: None,
             };
-            desk.ask(id, fence(&asked), question).await.map(drop)
+            requests.ask(id, fence(&asked), question).await.map(drop)
         }
-        17 => desk
+        17 => requests
             .answer(id, format!("{}", n % 4).parse().unwrap())
             .await
             .map(drop),
-        18 => desk.withdraw(id, fence(&asked)).await.map(drop),
+        18 => requests.withdraw(id, fence(&asked)).await.map(drop),
         19..=20 => {
             let outcome = [End::Done, End::Failed, End::Killed, End::Lost][asked.other % 4];
-            desk.end(id, fence(&asked), outcome, reason())
+            requests
+                .end(id, fence(&asked), outcome, reason())
                 .await
                 .map(drop)
         }
-        21 => desk
+        21 => requests
             .kill(
                 id,
                 skein_ledger::KillOptions {
@@ -133,26 +134,27 @@ async fn ask(world: &World, asked: Asked) -> Result<(), Error> {
             )
             .await
             .map(drop),
-        22..=24 => desk.restore(id).await.map(drop),
+        22..=24 => requests.restore(id).await.map(drop),
         25..=27 => {
             let version = (n.is_multiple_of(3)).then_some(1 + n % 4);
-            desk.handoff(id, actor(WHO[asked.other % 4]), version)
+            requests
+                .handoff(id, actor(WHO[asked.other % 4]), version)
                 .await
                 .map(drop)
         }
         28..=29 => {
             let version = (n.is_multiple_of(3)).then_some(1);
             let parts = usize::try_from(n % 5).unwrap();
-            desk.broadcast(id, to(parts), version).await.map(drop)
+            requests.broadcast(id, to(parts), version).await.map(drop)
         }
-        30 => desk.merge(id, other).await.map(drop),
-        31 => desk
+        30 => requests.merge(id, other).await.map(drop),
+        31 => requests
             .set_summary(id, summary(&sessions, &asked))
             .await
             .map(drop),
-        32 => desk.archive_thread(thread).await.map(drop),
-        33 => desk.reopen_thread(thread).await.map(drop),
-        34 => desk.delete_thread(thread).await.map(drop),
+        32 => requests.archive_thread(thread).await.map(drop),
+        33 => requests.reopen_thread(thread).await.map(drop),
+        34 => requests.delete_thread(thread).await.map(drop),
         35 => {
             let settings = Settings {
                 depth: (n.is_multiple_of(4)).then_some(small),
@@ -161,18 +163,19 @@ async fn ask(world: &World, asked: Asked) -> Result<(), Error> {
                 max_ended: (n % 4 == 3).then_some(small),
             };
             let version = (n.is_multiple_of(2)).then_some(1);
-            desk.set_project("api".into(), version, settings)
+            requests
+                .set_project("api".into(), version, settings)
                 .await
                 .map(drop)
         }
         36 => {
             world.clock.forward(i64::try_from(n % 20).unwrap());
-            desk.run_retention().await.map(drop)
+            requests.run_retention().await.map(drop)
         }
-        37 => look(&desk, id, thread).await,
+        37 => look(&requests, id, thread).await,
         38 => match n % 3 {
-            0 => desk.remove_project("api".into()).await.map(drop),
-            1 => desk
+            0 => requests.remove_project("api".into()).await.map(drop),
+            1 => requests
                 .seal_events(n % 30, n.is_multiple_of(5))
                 .await
                 .map(drop),
@@ -182,7 +185,7 @@ async fn ask(world: &World, asked: Asked) -> Result<(), Error> {
                     name: Some(name),
                     ..AddProject::default()
                 };
-                desk.add_project(add).await.map(drop)
+                requests.add_project(add).await.map(drop)
             }
         },
         _ => world.ledger.recover().await.map(drop),
@@ -213,17 +216,18 @@ fn summary(sessions: &[Session], asked: &Asked) -> NewSummary {
     }
 }
 
-async fn look(desk: &LedgerRequests, id: String, thread: String) -> Result<(), Error> {
-    desk.tree(id.clone()).await?;
-    desk.events(0, Some(id), 10).await?;
+async fn look(requests: &LedgerRequests, id: String, thread: String) -> Result<(), Error> {
+    requests.tree(id.clone()).await?;
+    requests.events(0, Some(id), 10).await?;
     let filter = SessionFilter {
         thread: Some(thread),
         all: true,
         ..SessionFilter::default()
     };
-    desk.list_sessions(filter, |_| skein_domain::Status::Idle, None, 3)
+    requests
+        .list_sessions(filter, |_| skein_domain::Status::Idle, None, 3)
         .await?;
-    desk.verify_events().await.map(drop)
+    requests.verify_events().await.map(drop)
 }
 
 fn fine(result: &Result<(), Error>) {

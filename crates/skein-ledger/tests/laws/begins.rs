@@ -17,8 +17,9 @@ async fn at_once<T>(work: impl Future<Output = T>) -> T {
 }
 
 async fn flush(talk: &Talk, session: &Session) {
-    let desk = talk.world.desk();
-    desk.flush(session.id.to_string(), HotCopy::ColdOnly)
+    let requests = talk.world.requests();
+    requests
+        .flush(session.id.to_string(), HotCopy::ColdOnly)
         .await
         .unwrap();
 }
@@ -28,12 +29,12 @@ async fn l3_a_new_session_speaks_while_the_cold_tier_does_not_answer() {
     let talk = Talk::new().await;
     talk.cold.silence(true);
     let session = talk.world.root().await;
-    let (desk, id) = (talk.world.desk(), session.id.to_string());
+    let (requests, id) = (talk.world.requests(), session.id.to_string());
     assert_eq!(at_once(talk.ids(&session)).await, Vec::<String>::new());
-    at_once(desk.repair(id.clone(), None)).await.unwrap();
-    let reply = desk.begin_reply(id.clone(), None, "a1".parse().unwrap());
+    at_once(requests.repair(id.clone(), None)).await.unwrap();
+    let reply = requests.begin_reply(id.clone(), None, "a1".parse().unwrap());
     at_once(reply).await.unwrap();
-    let mut follower = at_once(desk.follow_transcript(id, None)).await.unwrap();
+    let mut follower = at_once(requests.follow_transcript(id, None)).await.unwrap();
     // Several at once, as a caller that is not patient has it.
     let say = || Box::pin(talk.say(&session, "m1"));
     at_once(async { tokio::join!(say(), say(), say()) }).await;
@@ -80,13 +81,13 @@ async fn l11_first_words_and_flushes_at_once_lose_nothing() {
         let session = talk.world.root().await;
         let ids: Vec<String> = (0..8).map(|n| format!("m{n}")).collect();
         let say = |id: &str| {
-            let (desk, name) = (talk.world.desk(), session.id.to_string());
+            let (requests, name) = (talk.world.requests(), session.id.to_string());
             let message = crate::transcripts::message(id);
-            async move { desk.append(name, None, vec![message]).await.unwrap() }
+            async move { requests.append(name, None, vec![message]).await.unwrap() }
         };
         let flush = || {
-            let (desk, name) = (talk.world.desk(), session.id.to_string());
-            async move { desk.flush(name, HotCopy::ColdOnly).await.unwrap() }
+            let (requests, name) = (talk.world.requests(), session.id.to_string());
+            async move { requests.flush(name, HotCopy::ColdOnly).await.unwrap() }
         };
         let mut work = tokio::task::JoinSet::new();
         for id in &ids {

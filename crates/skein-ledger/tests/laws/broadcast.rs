@@ -63,7 +63,7 @@ async fn the_source_returns_when_the_last_recipient_ends() {
     world.kill(&children[1].id).await;
     let failed = children[2].id.to_string();
     world
-        .desk()
+        .requests()
         .end(failed, fence(), End::Failed, None)
         .await
         .unwrap();
@@ -71,7 +71,7 @@ async fn the_source_returns_when_the_last_recipient_ends() {
     assert_eq!(world.count("broadcast.finished"), 0);
 
     world
-        .desk()
+        .requests()
         .begin_turn(busy.id.to_string(), fence())
         .await
         .unwrap();
@@ -82,7 +82,7 @@ async fn the_source_returns_when_the_last_recipient_ends() {
     world.set(settings).await;
     world.clock.forward(61);
     world
-        .desk()
+        .requests()
         .run_retention()
         .await
         .unwrap()
@@ -105,7 +105,7 @@ async fn the_source_returns_when_the_last_recipient_ends() {
 
     // Coming back is a sign of life: the report is not swept away before anyone can read it.
     world
-        .desk()
+        .requests()
         .run_retention()
         .await
         .unwrap()
@@ -122,7 +122,7 @@ async fn a_recipient_that_is_restored_keeps_the_source_waiting() {
     let children = world.broadcast(&source.id, &TWO).await;
     world.end(&children[0].id).await;
     world
-        .desk()
+        .requests()
         .restore(children[0].id.to_string())
         .await
         .unwrap();
@@ -139,19 +139,20 @@ async fn merging_a_chosen_child_ends_the_wait() {
     let source = world.root().await;
     let children = world.broadcast(&source.id, &TWO).await;
     let merge = |child: &Session| {
-        let (desk, from) = (world.desk(), child.id.to_string());
+        let (requests, from) = (world.requests(), child.id.to_string());
         let into = source.id.to_string();
-        async move { desk.merge(into, from).await }
+        async move { requests.merge(into, from).await }
     };
     // One at work cannot be merged.
     let first = children[0].id.to_string();
-    let desk = world.desk();
-    desk.begin_turn(first.clone(), fence()).await.unwrap();
+    let requests = world.requests();
+    requests.begin_turn(first.clone(), fence()).await.unwrap();
     assert!(matches!(
         conflict(merge(&children[0]).await),
         Conflict::WrongPhase { session, .. } if session == children[0].id
     ));
-    desk.end_turn(first, fence(), crate::common::used(1))
+    requests
+        .end_turn(first, fence(), crate::common::used(1))
         .await
         .unwrap();
 
@@ -188,7 +189,7 @@ async fn only_a_child_can_be_merged() {
     let before = world.all::<Session>();
     for from in [&stranger, &grandchild, &source] {
         let result = world
-            .desk()
+            .requests()
             .merge(source.id.to_string(), from.id.to_string())
             .await;
         assert_eq!(
@@ -209,7 +210,7 @@ async fn killing_the_tree_takes_a_waiting_source_and_its_recipients() {
     let children = world.broadcast(&source.id, &TWO).await;
     let below = world.broadcast(&children[0].id, &TWO).await;
     world
-        .desk()
+        .requests()
         .kill(source.id.to_string(), crate::common::kill(true))
         .await
         .unwrap();
@@ -251,9 +252,13 @@ async fn recipients_outlive_a_source_that_is_killed() {
         Phase::Ended { .. }
     ));
     assert_eq!(world.count("broadcast.finished"), 0);
-    world.desk().restore(source.id.to_string()).await.unwrap();
     world
-        .desk()
+        .requests()
+        .restore(source.id.to_string())
+        .await
+        .unwrap();
+    world
+        .requests()
         .handoff(source.id.to_string(), actor("agent:z"), Some(2))
         .await
         .unwrap();
@@ -268,8 +273,8 @@ async fn merging_another_child_leaves_the_broadcast_waiting() {
     let other = world.child(&source.id, UNLIMITED).await;
     let recipients = world.broadcast(&source.id, &TWO).await;
     let merge = async |from: &Session| {
-        let (desk, source) = (world.desk(), source.id.to_string());
-        desk.merge(source, from.id.to_string()).await.unwrap();
+        let (requests, source) = (world.requests(), source.id.to_string());
+        requests.merge(source, from.id.to_string()).await.unwrap();
     };
     merge(&other).await;
     assert_eq!(
@@ -290,7 +295,7 @@ async fn killing_the_tree_of_an_ended_session_takes_what_it_left_at_work() {
     let child = world.child(&root.id, UNLIMITED).await;
     world.end(&root.id).await;
     let killed = world
-        .desk()
+        .requests()
         .kill(root.id.to_string(), crate::common::kill(true))
         .await
         .unwrap();
@@ -298,7 +303,7 @@ async fn killing_the_tree_of_an_ended_session_takes_what_it_left_at_work() {
     assert!(!world.session(&child.id).phase.is_live());
     assert!(
         world
-            .desk()
+            .requests()
             .kill(root.id.to_string(), crate::common::kill(true))
             .await
             .is_err()

@@ -86,7 +86,7 @@ async fn l8_zero_is_never_a_budget() {
     ] {
         let mut spawn = task("x");
         spawn.allowance = allowance;
-        let result = world.desk().spawn(spawn).await;
+        let result = world.requests().spawn(spawn).await;
         assert_eq!(result.unwrap_err().kind(), skein_domain::Kind::Misuse);
     }
     world.audit();
@@ -100,11 +100,21 @@ async fn l8_every_end_gives_the_rest_back() {
         let parent = world.root_with(tokens(100)).await;
         let child = world.child(&parent.id, tokens(60)).await;
         world.spend(&child.id, 25).await;
-        let (desk, id) = (world.desk(), child.id.to_string());
+        let (requests, id) = (world.requests(), child.id.to_string());
         match way {
-            "done" => drop(desk.end(id, fence(), Outcome::Done, None).await.unwrap()),
-            "failed" => drop(desk.end(id, fence(), Outcome::Failed, None).await.unwrap()),
-            "killed" => drop(desk.kill(id, crate::common::kill(false)).await.unwrap()),
+            "done" => drop(
+                requests
+                    .end(id, fence(), Outcome::Done, None)
+                    .await
+                    .unwrap(),
+            ),
+            "failed" => drop(
+                requests
+                    .end(id, fence(), Outcome::Failed, None)
+                    .await
+                    .unwrap(),
+            ),
+            "killed" => drop(requests.kill(id, crate::common::kill(false)).await.unwrap()),
             _ => {
                 world
                     .set(Settings {
@@ -114,9 +124,9 @@ async fn l8_every_end_gives_the_rest_back() {
                     .await;
                 // The parent is kept busy, so that only the child is idle.
                 let busy = parent.id.to_string();
-                desk.begin_turn(busy, fence()).await.unwrap();
+                requests.begin_turn(busy, fence()).await.unwrap();
                 world.clock.forward(2);
-                desk.run_retention().await.unwrap().archived().unwrap();
+                requests.run_retention().await.unwrap().archived().unwrap();
             }
         }
         assert!(!world.session(&child.id).phase.is_live(), "{way}");
@@ -156,7 +166,7 @@ async fn l8_a_restored_child_takes_its_rest_again() {
     let greedy = world.child(&parent.id, tokens(60)).await;
     // 15 are left, and it would need its 35.
     assert_eq!(
-        refused(world.desk().restore(child.id.to_string()).await),
+        refused(world.requests().restore(child.id.to_string()).await),
         Refused::Budget {
             session: parent.id.clone(),
             currency: Currency::Tokens,
@@ -165,7 +175,11 @@ async fn l8_a_restored_child_takes_its_rest_again() {
         }
     );
     world.end(&greedy.id).await;
-    world.desk().restore(child.id.to_string()).await.unwrap();
+    world
+        .requests()
+        .restore(child.id.to_string())
+        .await
+        .unwrap();
     assert_eq!(world.session(&parent.id).budget.tokens, account(100, 60, 0));
     world.end(&child.id).await;
     assert_eq!(world.session(&parent.id).budget.tokens, account(100, 0, 25));
@@ -180,14 +194,22 @@ async fn l8_a_child_of_an_ended_parent_with_a_budget_stays_ended() {
     world.end(&child.id).await;
     world.end(&parent.id).await;
     assert_eq!(
-        refused(world.desk().restore(child.id.to_string()).await),
+        refused(world.requests().restore(child.id.to_string()).await),
         Refused::ParentEnded {
             session: child.id.clone(),
             parent: parent.id.clone()
         }
     );
-    world.desk().restore(parent.id.to_string()).await.unwrap();
-    world.desk().restore(child.id.to_string()).await.unwrap();
+    world
+        .requests()
+        .restore(parent.id.to_string())
+        .await
+        .unwrap();
+    world
+        .requests()
+        .restore(child.id.to_string())
+        .await
+        .unwrap();
     world.audit();
 }
 
@@ -202,7 +224,11 @@ async fn l8_a_child_restored_below_an_ended_parent_is_charged_once() {
     world.end(&child.id).await;
     world.end(&parent.id).await;
     for _ in 0..3 {
-        world.desk().restore(child.id.to_string()).await.unwrap();
+        world
+            .requests()
+            .restore(child.id.to_string())
+            .await
+            .unwrap();
         world.end(&child.id).await;
     }
     assert_eq!(world.session(&root.id).budget.tokens.children, 25);
@@ -217,7 +243,7 @@ async fn l8_a_spent_session_begins_no_turn_and_an_overspent_one_is_charged_in_fu
     world.spend(&child.id, 90).await;
     let id = child.id.to_string();
     assert_eq!(
-        refused(world.desk().begin_turn(id.clone(), fence()).await),
+        refused(world.requests().begin_turn(id.clone(), fence()).await),
         Refused::BudgetSpent {
             session: child.id.clone(),
             currency: Currency::Tokens,
@@ -232,7 +258,7 @@ async fn l8_a_spent_session_begins_no_turn_and_an_overspent_one_is_charged_in_fu
     // Everything is given away now: the parent itself has nothing left to work with.
     refused(
         world
-            .desk()
+            .requests()
             .begin_turn(parent.id.to_string(), fence())
             .await,
     );
@@ -256,7 +282,10 @@ async fn l8_recipients_of_a_broadcast_share_equally_and_return_the_rest() {
 
     let poor = world.root_with(tokens(2)).await;
     let to = actors(&["agent:a", "agent:b"]);
-    let result = world.desk().broadcast(poor.id.to_string(), to, None).await;
+    let result = world
+        .requests()
+        .broadcast(poor.id.to_string(), to, None)
+        .await;
     assert_eq!(refused(result).rule(), "budget");
     assert_eq!(world.children(&poor.id), vec![]);
     world.audit();
@@ -294,13 +323,17 @@ async fn l8_both_currencies_are_kept_apart() {
     refused(result);
     assert_eq!(world.session(&parent.id), before);
     let id = child.id.to_string();
-    world.desk().begin_turn(id.clone(), fence()).await.unwrap();
+    world
+        .requests()
+        .begin_turn(id.clone(), fence())
+        .await
+        .unwrap();
     let usage = Usage {
         input_tokens: 1,
         output_tokens: 2,
         cost_micros: 400,
     };
-    world.desk().end_turn(id, fence(), usage).await.unwrap();
+    world.requests().end_turn(id, fence(), usage).await.unwrap();
     world.end(&child.id).await;
     let parent = world.session(&parent.id);
     assert_eq!(parent.budget.tokens, account(100, 0, 3));
@@ -314,18 +347,18 @@ async fn l13_absurd_usage_is_no_panic() {
     let world = World::new().await;
     let parent = world.root_with(tokens(u64::MAX)).await;
     let child = world.child(&parent.id, tokens(u64::MAX)).await;
-    let (desk, id) = (world.desk(), child.id.to_string());
-    desk.begin_turn(id.clone(), fence()).await.unwrap();
+    let (requests, id) = (world.requests(), child.id.to_string());
+    requests.begin_turn(id.clone(), fence()).await.unwrap();
     let usage = Usage {
         input_tokens: u64::MAX,
         output_tokens: u64::MAX,
         cost_micros: u64::MAX,
     };
-    desk.end_turn(id.clone(), fence(), usage).await.unwrap();
+    requests.end_turn(id.clone(), fence(), usage).await.unwrap();
     world.end(&child.id).await;
     let parent = world.session(&parent.id);
     assert_eq!(parent.budget.tokens, account(u64::MAX, 0, u64::MAX));
-    desk.restore(id).await.unwrap();
+    requests.restore(id).await.unwrap();
     assert!(world.try_child(&parent.id, tokens(1)).await.is_err());
 }
 
@@ -365,13 +398,13 @@ fn pick(world: &World, n: usize) -> Option<SessionId> {
 
 /// Carries an operation out; what is refused is refused.
 async fn perform(world: &World, op: Op) {
-    let desk = world.desk();
+    let requests = world.requests();
     let ask = |n: Option<u64>| n.map_or(UNLIMITED, tokens);
     let result = match op {
         Op::Root(budget) => {
             let mut spawn = task("x");
             spawn.allowance = ask(budget);
-            desk.spawn(spawn).await.map(drop)
+            requests.spawn(spawn).await.map(drop)
         }
         Op::Child(parent, budget) => {
             let Some(parent) = pick(world, parent) else {
@@ -379,35 +412,36 @@ async fn perform(world: &World, op: Op) {
             };
             let mut spawn = below(&parent);
             spawn.allowance = ask(budget);
-            desk.spawn(spawn).await.map(drop)
+            requests.spawn(spawn).await.map(drop)
         }
         Op::Spend(session, n) => {
             let Some(id) = pick(world, session) else {
                 return;
             };
-            if desk.begin_turn(id.to_string(), fence()).await.is_err() {
+            if requests.begin_turn(id.to_string(), fence()).await.is_err() {
                 return;
             }
-            desk.end_turn(id.to_string(), fence(), used(n))
+            requests
+                .end_turn(id.to_string(), fence(), used(n))
                 .await
                 .map(drop)
         }
         Op::End(n) => match pick(world, n) {
-            Some(id) => desk
+            Some(id) => requests
                 .end(id.to_string(), fence(), Outcome::Done, None)
                 .await
                 .map(drop),
             None => Ok(()),
         },
         Op::Kill(n, tree) => match pick(world, n) {
-            Some(id) => desk
+            Some(id) => requests
                 .kill(id.to_string(), crate::common::kill(tree))
                 .await
                 .map(drop),
             None => Ok(()),
         },
         Op::Restore(n) => match pick(world, n) {
-            Some(id) => desk.restore(id.to_string()).await.map(drop),
+            Some(id) => requests.restore(id.to_string()).await.map(drop),
             None => Ok(()),
         },
         Op::Archive(keep) => {
@@ -416,18 +450,18 @@ async fn perform(world: &World, op: Op) {
                 ..Settings::default()
             };
             world.set(settings).await;
-            desk.run_retention().await.map(drop)
+            requests.run_retention().await.map(drop)
         }
         Op::Broadcast(n, parts) => match pick(world, n) {
             Some(id) => {
                 let names: Vec<_> = (0..parts).map(|n| format!("agent:a{n}")).collect();
                 let to = names.iter().map(|name| name.parse().unwrap()).collect();
-                desk.broadcast(id.to_string(), to, None).await.map(drop)
+                requests.broadcast(id.to_string(), to, None).await.map(drop)
             }
             None => Ok(()),
         },
         Op::Handoff(n) => match pick(world, n) {
-            Some(id) => desk
+            Some(id) => requests
                 .handoff(id.to_string(), "agent:z".parse().unwrap(), None)
                 .await
                 .map(drop),
@@ -490,18 +524,18 @@ async fn l8_an_overspent_child_gives_nothing_back_by_returning() {
     world.spend(&child.id, 1000).await;
     refused(
         world
-            .desk()
+            .requests()
             .begin_turn(parent.id.to_string(), fence())
             .await,
     );
     world.end(&child.id).await;
     refused(
         world
-            .desk()
+            .requests()
             .begin_turn(parent.id.to_string(), fence())
             .await,
     );
-    refused(world.desk().restore(child.id.to_string()).await);
+    refused(world.requests().restore(child.id.to_string()).await);
     assert_eq!(
         world.session(&parent.id).budget.tokens,
         account(100, 0, 1000)

@@ -164,14 +164,14 @@ impl World {
             name: Some(name.parse().unwrap()),
             ..AddProject::default()
         };
-        match self.desk().add_project(add).await.unwrap() {
+        match self.requests().add_project(add).await.unwrap() {
             Answer::Fresh(RequestOutcome::Project(project)) => project,
             other => panic!("{other:?}"),
         }
     }
 
     pub(crate) async fn set(&self, settings: Settings) {
-        self.desk()
+        self.requests()
             .set_project("api".into(), None, settings)
             .await
             .unwrap();
@@ -190,12 +190,12 @@ impl World {
     }
 
     /// Ann is at home here.
-    pub(crate) fn desk(&self) -> LedgerRequests {
-        self.ledger.desk(self.caller("user:ann"))
+    pub(crate) fn requests(&self) -> LedgerRequests {
+        self.ledger.requests(self.caller("user:ann"))
     }
 
     pub(crate) fn keyed(&self, key: &str, request: &str) -> LedgerRequests {
-        self.ledger.desk(Caller {
+        self.ledger.requests(Caller {
             idempotency: Some(idempotency(key, request)),
             ..self.caller("user:ann")
         })
@@ -210,7 +210,12 @@ impl World {
             allowance,
             ..task("fix the login bug")
         };
-        self.desk().spawn(spawn).await.unwrap().session().unwrap()
+        self.requests()
+            .spawn(spawn)
+            .await
+            .unwrap()
+            .session()
+            .unwrap()
     }
 
     pub(crate) async fn try_child(
@@ -222,7 +227,7 @@ impl World {
             allowance,
             ..below(parent)
         };
-        Ok(self.desk().spawn(spawn).await?.session().unwrap())
+        Ok(self.requests().spawn(spawn).await?.session().unwrap())
     }
 
     pub(crate) async fn child(&self, parent: &SessionId, allowance: Allowance) -> Session {
@@ -231,13 +236,13 @@ impl World {
 
     /// A turn that uses so many tokens.
     pub(crate) async fn spend(&self, session: &SessionId, n: u64) {
-        let (id, desk) = (session.to_string(), self.desk());
-        desk.begin_turn(id.clone(), fence()).await.unwrap();
-        desk.end_turn(id, fence(), used(n)).await.unwrap();
+        let (id, requests) = (session.to_string(), self.requests());
+        requests.begin_turn(id.clone(), fence()).await.unwrap();
+        requests.end_turn(id, fence(), used(n)).await.unwrap();
     }
 
     pub(crate) async fn end(&self, session: &SessionId) {
-        self.desk()
+        self.requests()
             .end(
                 session.to_string(),
                 fence(),
@@ -249,14 +254,14 @@ impl World {
     }
 
     pub(crate) async fn kill(&self, session: &SessionId) {
-        self.desk()
+        self.requests()
             .kill(session.to_string(), crate::common::kill(false))
             .await
             .unwrap();
     }
 
     pub(crate) async fn broadcast(&self, source: &SessionId, to: &[&str]) -> Vec<Session> {
-        self.desk()
+        self.requests()
             .broadcast(source.to_string(), actors(to), None)
             .await
             .unwrap()
@@ -510,7 +515,7 @@ impl FaultPoints for Held {
 
 /// Waits until the log holds an event of this kind.
 pub(crate) async fn told(world: &World, kind: &str) {
-    let mut follower = world.desk().follow(Some(0), None).await.unwrap();
+    let mut follower = world.requests().follow(Some(0), None).await.unwrap();
     loop {
         let events = follower.next().await.unwrap();
         assert!(!events.is_empty(), "the store was closed");

@@ -47,13 +47,13 @@ async fn fragile(on_disk: bool) -> Fragile {
 }
 
 async fn hand_over(world: &World, what: What, session: &Session) -> Result<Answer, Error> {
-    let desk = world.keyed("k", &format!("{what:?}"));
+    let requests = world.keyed("k", &format!("{what:?}"));
     let id = session.id.to_string();
     match what {
-        What::Single => desk.handoff(id, actor("agent:b"), Some(1)).await,
+        What::Single => requests.handoff(id, actor("agent:b"), Some(1)).await,
         What::Broadcast => {
             let to = actors(&["agent:b", "agent:c"]);
-            desk.broadcast(id, to, Some(1)).await
+            requests.broadcast(id, to, Some(1)).await
         }
     }
 }
@@ -182,7 +182,7 @@ async fn l4_recovery_goes_on_after_a_failure() {
         let session = world.root().await;
         faults.arm(1, Fault::StopAfter);
         let lost = world
-            .desk()
+            .requests()
             .handoff(session.id.to_string(), actor("agent:b"), None)
             .await;
         assert!(lost.is_err());
@@ -252,7 +252,7 @@ async fn l4_everyday_changes_are_whole_or_absent() {
         };
         faults.arm(1, fault);
         let killed = world
-            .desk()
+            .requests()
             .kill(child.id.to_string(), crate::common::kill(false))
             .await;
         assert!(killed.is_err());
@@ -271,14 +271,14 @@ async fn l13_a_closed_store_is_unavailable() {
     store.close();
     let results = [
         world
-            .desk()
+            .requests()
             .kill(session.id.to_string(), crate::common::kill(true))
             .await,
         world
-            .desk()
+            .requests()
             .handoff(session.id.to_string(), actor("agent:b"), None)
             .await,
-        world.desk().spawn(crate::common::task("x")).await,
+        world.requests().spawn(crate::common::task("x")).await,
     ];
     for result in results {
         assert_eq!(result.unwrap_err().kind(), skein_domain::Kind::Unavailable);

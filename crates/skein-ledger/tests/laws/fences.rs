@@ -24,8 +24,8 @@ fn held(talk: &Talk, session: &Session) -> Transcript {
 
 async fn restore(talk: &Talk, session: &Session) -> Session {
     talk.world.end(&session.id).await;
-    let desk = talk.world.desk();
-    let answer = desk.restore(session.id.to_string()).await.unwrap();
+    let requests = talk.world.requests();
+    let answer = requests.restore(session.id.to_string()).await.unwrap();
     answer.session().unwrap()
 }
 
@@ -36,8 +36,8 @@ async fn l10_a_restored_run_fences_before_it_says_anything() {
         let session = talk.world.root().await;
         talk.say(&session, "m1").await;
         if let Some(keep) = keep {
-            let desk = talk.world.desk();
-            desk.flush(session.id.to_string(), keep).await.unwrap();
+            let requests = talk.world.requests();
+            requests.flush(session.id.to_string(), keep).await.unwrap();
         }
         assert_eq!(restore(&talk, &session).await.run, 2);
         let late = held(&talk, &session).append(by(1), &[message("m2")]).await;
@@ -61,14 +61,14 @@ async fn l10_a_session_that_said_nothing_is_restored_without_a_transcript() {
 async fn l10_a_restore_closes_the_calls_that_were_left_open() {
     let talk = Talk::new().await;
     let session = talk.world.root().await;
-    let (desk, name) = (talk.world.desk(), session.id.to_string());
+    let (requests, name) = (talk.world.requests(), session.id.to_string());
     let said = vec![message("m1"), calling("a1", &["c1"])];
-    desk.append(name.clone(), None, said).await.unwrap();
+    requests.append(name.clone(), None, said).await.unwrap();
     restore(&talk, &session).await;
     let messages = talk.messages(&session).await;
     let results = messages.iter().flat_map(Message::results);
     assert_eq!(results.count(), 1);
-    let again = desk.repair(name, None).await.unwrap();
+    let again = requests.repair(name, None).await.unwrap();
     let Answer::Fresh(RequestOutcome::Transcript { done, .. }) = again else {
         panic!("{again:?}");
     };
@@ -80,8 +80,9 @@ async fn l3_a_tier_that_does_not_answer_holds_up_no_restore() {
     let talk = Talk::new().await;
     let session = talk.world.root().await;
     talk.say(&session, "m1").await;
-    let desk = talk.world.desk();
-    desk.flush(session.id.to_string(), HotCopy::ColdOnly)
+    let requests = talk.world.requests();
+    requests
+        .flush(session.id.to_string(), HotCopy::ColdOnly)
         .await
         .unwrap();
     talk.cold.silence(true);

@@ -32,7 +32,7 @@ fn question() -> Question {
 
 async fn archive(world: &World, session: &Session) -> Result<Thread, Error> {
     let thread_id = session.thread.to_string();
-    world.desk().archive_thread(thread_id).await.map(thread)
+    world.requests().archive_thread(thread_id).await.map(thread)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -48,22 +48,26 @@ async fn an_archive_waits_for_everyone_at_work() {
 
     let session = world.root().await;
     let id = || session.id.to_string();
-    world.desk().begin_turn(id(), fence()).await.unwrap();
+    world.requests().begin_turn(id(), fence()).await.unwrap();
     assert_eq!(
         refused(archive(&world, &session).await),
         expected(&session, PhaseName::Active)
     );
-    world.desk().ask(id(), fence(), question()).await.unwrap();
+    world
+        .requests()
+        .ask(id(), fence(), question())
+        .await
+        .unwrap();
     assert_eq!(
         refused(archive(&world, &session).await),
         expected(&session, PhaseName::AwaitingInput)
     );
-    world.desk().withdraw(id(), fence()).await.unwrap();
+    world.requests().withdraw(id(), fence()).await.unwrap();
 
     let mut caller = JoinSet::new();
-    let (desk, to) = (world.desk(), actors(&["agent:a", "agent:b"]));
+    let (requests, to) = (world.requests(), actors(&["agent:a", "agent:b"]));
     let source = id();
-    caller.spawn(async move { desk.broadcast(source, to, None).await });
+    caller.spawn(async move { requests.broadcast(source, to, None).await });
     held.entered.notified().await;
     assert_eq!(
         refused(archive(&world, &session).await),
@@ -122,15 +126,21 @@ async fn a_refusal_names_fifty_and_counts_all() {
     for _ in 0..59 {
         let mut spawn = task("x");
         spawn.thread = Some(first.thread.to_string());
-        world.desk().spawn(spawn).await.unwrap();
+        world.requests().spawn(spawn).await.unwrap();
     }
     for session in world.all::<Session>() {
         let id = session.id.to_string();
-        world.desk().begin_turn(id, fence()).await.unwrap();
+        world.requests().begin_turn(id, fence()).await.unwrap();
     }
     let gates = [
-        world.desk().archive_thread(first.thread.to_string()).await,
-        world.desk().delete_thread(first.thread.to_string()).await,
+        world
+            .requests()
+            .archive_thread(first.thread.to_string())
+            .await,
+        world
+            .requests()
+            .delete_thread(first.thread.to_string())
+            .await,
     ];
     for gate in gates {
         match refused(gate) {
@@ -152,26 +162,28 @@ async fn archiving_reopening_and_deleting_again_writes_nothing() {
     assert_eq!(archive(&world, &session).await.unwrap(), archived);
     assert_eq!(world.events().len(), events);
 
-    let reopened = thread(world.desk().reopen_thread(id()).await.unwrap());
+    let reopened = thread(world.requests().reopen_thread(id()).await.unwrap());
     assert_eq!((reopened.state, reopened.version), (ThreadState::Open, 3));
-    let again = thread(world.desk().reopen_thread(id()).await.unwrap());
+    let again = thread(world.requests().reopen_thread(id()).await.unwrap());
     assert_eq!((again, world.events().len()), (reopened, events + 1));
     world
-        .desk()
+        .requests()
         .begin_turn(session.id.to_string(), fence())
         .await
         .unwrap();
 
-    let desk = world.desk();
-    let empty = desk.new_thread("api".into(), "x".parse().unwrap()).await;
+    let requests = world.requests();
+    let empty = requests
+        .new_thread("api".into(), "x".parse().unwrap())
+        .await;
     let empty = thread(empty.unwrap());
-    let gone = world.desk().delete_thread(empty.id.to_string()).await;
+    let gone = world.requests().delete_thread(empty.id.to_string()).await;
     assert_eq!(thread(gone.unwrap()), empty);
     let events = world.events().len();
-    let again = world.desk().delete_thread(empty.id.to_string()).await;
+    let again = world.requests().delete_thread(empty.id.to_string()).await;
     assert_eq!(thread(again.unwrap()), empty);
     assert_eq!(world.events().len(), events);
-    let missing = world.desk().get_thread(empty.id.to_string()).await;
+    let missing = world.requests().get_thread(empty.id.to_string()).await;
     assert_eq!(missing.unwrap_err().kind(), Kind::NotFound);
 }
 
@@ -185,18 +197,19 @@ async fn nothing_begins_on_an_archived_thread() {
     archive(&world, &parent).await.unwrap();
     let before = (world.all::<Session>(), world.all::<Thread>());
 
-    let (desk, id) = (world.desk(), || parent.id.to_string());
+    let (requests, id) = (world.requests(), || parent.id.to_string());
     let mut beside = task("x");
     beside.thread = Some(parent.thread.to_string());
     let results = [
-        desk.spawn(below(&parent.id)).await,
-        desk.spawn(beside).await,
-        desk.handoff(id(), actor("agent:b"), None).await,
-        desk.broadcast(id(), actors(&["agent:b", "agent:c"]), None)
+        requests.spawn(below(&parent.id)).await,
+        requests.spawn(beside).await,
+        requests.handoff(id(), actor("agent:b"), None).await,
+        requests
+            .broadcast(id(), actors(&["agent:b", "agent:c"]), None)
             .await,
-        desk.restore(ended.id.to_string()).await,
-        desk.begin_turn(id(), fence()).await,
-        desk.merge(id(), child.id.to_string()).await,
+        requests.restore(ended.id.to_string()).await,
+        requests.begin_turn(id(), fence()).await,
+        requests.merge(id(), child.id.to_string()).await,
     ];
     for result in results {
         assert_eq!(
@@ -211,11 +224,15 @@ async fn nothing_begins_on_an_archived_thread() {
     world.audit();
 
     world
-        .desk()
+        .requests()
         .reopen_thread(parent.thread.to_string())
         .await
         .unwrap();
-    world.desk().restore(ended.id.to_string()).await.unwrap();
+    world
+        .requests()
+        .restore(ended.id.to_string())
+        .await
+        .unwrap();
     world.child(&parent.id, UNLIMITED).await;
     world.audit();
 }
@@ -245,23 +262,24 @@ async fn l1_an_archive_races_everything_that_begins() {
             world.end(&ended.id).await;
             let thread = parent.thread.to_string();
             let at = |n: u8| {
-                let (desk, thread) = (world.desk(), thread.clone());
+                let (requests, thread) = (world.requests(), thread.clone());
                 let (parent, turn) = (parent.id.clone(), turn.id.to_string());
                 let (ended, handed) = (ended.id.to_string(), handed.id.to_string());
                 async move {
                     match n {
-                        0 => desk.archive_thread(thread).await,
-                        1 => desk.spawn(below(&parent)).await,
-                        2 => desk.begin_turn(turn, fence()).await,
-                        3 => desk.restore(ended).await,
-                        4 => desk.handoff(handed, actor("agent:b"), None).await,
+                        0 => requests.archive_thread(thread).await,
+                        1 => requests.spawn(below(&parent)).await,
+                        2 => requests.begin_turn(turn, fence()).await,
+                        3 => requests.restore(ended).await,
+                        4 => requests.handoff(handed, actor("agent:b"), None).await,
                         _ => {
-                            desk.broadcast(
-                                parent.to_string(),
-                                actors(&["agent:b", "agent:c"]),
-                                None,
-                            )
-                            .await
+                            requests
+                                .broadcast(
+                                    parent.to_string(),
+                                    actors(&["agent:b", "agent:c"]),
+                                    None,
+                                )
+                                .await
                         }
                     }
                 }
@@ -285,15 +303,18 @@ async fn l1_an_archive_races_everything_that_begins() {
 async fn a_project_goes_when_its_threads_are_put_away_and_its_prefix_never_returns() {
     let world = World::new().await;
     let session = world.root().await;
-    let blocked = refused(world.desk().remove_project("api".into()).await);
+    let blocked = refused(world.requests().remove_project("api".into()).await);
     assert!(matches!(blocked, Refused::ProjectNotEmpty { total: 1, .. }));
     archive(&world, &session).await.unwrap();
     // Its thread is put away, but it could still go on after a reopening.
-    let blocked = refused(world.desk().remove_project("api".into()).await);
+    let blocked = refused(world.requests().remove_project("api".into()).await);
     assert!(matches!(blocked, Refused::ProjectNotEmpty { total: 1, .. }));
     world.end(&session.id).await;
-    world.desk().remove_project("api".into()).await.unwrap();
-    let gone = world.desk().reopen_thread(session.thread.to_string()).await;
+    world.requests().remove_project("api".into()).await.unwrap();
+    let gone = world
+        .requests()
+        .reopen_thread(session.thread.to_string())
+        .await;
     assert_eq!(refused(gone).rule(), "project_removed");
     let again = world.add_project("api").await;
     assert_eq!(again.prefix.as_str(), "api2");
@@ -307,7 +328,7 @@ async fn a_session_ends_itself_as_done_or_failed_only() {
     let session = world.root().await;
     for outcome in [End::Killed, End::Lost] {
         let id = session.id.to_string();
-        let result = world.desk().end(id, fence(), outcome, None).await;
+        let result = world.requests().end(id, fence(), outcome, None).await;
         assert_eq!(result.unwrap_err().kind(), Kind::Misuse);
     }
     assert_eq!(world.session(&session.id), session);

@@ -74,8 +74,8 @@ async fn l1_concurrent_requests_with_one_key_have_one_effect() {
     for world in World::everywhere().await {
         let racers = (0..20)
             .map(|_| {
-                let desk = world.keyed("s", "spawn");
-                async move { desk.spawn(task("x")).await.unwrap() }
+                let requests = world.keyed("s", "spawn");
+                async move { requests.spawn(task("x")).await.unwrap() }
             })
             .collect();
         let answers = race(racers).await;
@@ -86,9 +86,10 @@ async fn l1_concurrent_requests_with_one_key_have_one_effect() {
 
         let racers = (0..20)
             .map(|_| {
-                let (desk, id) = (world.keyed("b", "broadcast"), session.id.to_string());
+                let (requests, id) = (world.keyed("b", "broadcast"), session.id.to_string());
                 async move {
-                    desk.broadcast(id, actors(&["agent:a", "agent:b"]), None)
+                    requests
+                        .broadcast(id, actors(&["agent:a", "agent:b"]), None)
                         .await
                 }
             })
@@ -111,8 +112,8 @@ async fn a_key_under_way_is_neither_new_nor_answered() {
     let world = World::on(memory(), held.clone()).await;
     let session = world.root().await;
     let hand_over = || {
-        let (desk, id) = (world.keyed("h", "handoff"), session.id.to_string());
-        async move { desk.handoff(id, actor("agent:b"), None).await }
+        let (requests, id) = (world.keyed("h", "handoff"), session.id.to_string());
+        async move { requests.handoff(id, actor("agent:b"), None).await }
     };
     let mut caller = tokio::task::JoinSet::new();
     caller.spawn(hand_over());
@@ -134,9 +135,9 @@ async fn the_key_of_a_handoff_that_was_undone_can_be_used_again() {
     let world = World::on(faults.clone(), Arc::new(NoFaultPoints)).await;
     let session = world.root().await;
     let hand_over = |to: &str| {
-        let (desk, id) = (world.keyed("h", to), session.id.to_string());
+        let (requests, id) = (world.keyed("h", to), session.id.to_string());
         let to = actor(to);
-        async move { desk.handoff(id, to, None).await }
+        async move { requests.handoff(id, to, None).await }
     };
     // The commit, and then the commit and its undo.
     for writes in [&[2][..], &[2, 3]] {
@@ -213,8 +214,13 @@ async fn l14_events_hold_no_secret() {
         expires_in_seconds: None,
         rights: skein_domain::Rights::default(),
     };
-    let RequestOutcome::NewToken { secret, .. } =
-        world.desk().new_token(new).await.unwrap().fresh().unwrap()
+    let RequestOutcome::NewToken { secret, .. } = world
+        .requests()
+        .new_token(new)
+        .await
+        .unwrap()
+        .fresh()
+        .unwrap()
     else {
         panic!("no token");
     };

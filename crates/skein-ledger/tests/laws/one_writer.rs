@@ -13,9 +13,10 @@ async fn l1_of_fifty_handoffs_with_one_version_one_commits() {
         let before = world.root().await;
         let racers = (0..RACERS)
             .map(|n| {
-                let (desk, id) = (world.desk(), before.id.to_string());
+                let (requests, id) = (world.requests(), before.id.to_string());
                 async move {
-                    desk.handoff(id, actor(&format!("agent:a{n}")), Some(1))
+                    requests
+                        .handoff(id, actor(&format!("agent:a{n}")), Some(1))
                         .await
                 }
             })
@@ -51,9 +52,9 @@ async fn l1_of_fifty_broadcasts_with_one_version_one_commits() {
         let before = world.root().await;
         let racers = (0..RACERS)
             .map(|n| {
-                let (desk, id) = (world.desk(), before.id.to_string());
+                let (requests, id) = (world.requests(), before.id.to_string());
                 let to = actors(&[&format!("agent:a{n}"), &format!("agent:b{n}")]);
-                async move { desk.broadcast(id, to, Some(1)).await }
+                async move { requests.broadcast(id, to, Some(1)).await }
             })
             .collect();
         let results = race(racers).await;
@@ -86,8 +87,12 @@ async fn l1_handoffs_without_a_version_follow_each_other() {
         let before = world.root().await;
         let racers = (0..RACERS)
             .map(|n| {
-                let (desk, id) = (world.desk(), before.id.to_string());
-                async move { desk.handoff(id, actor(&format!("agent:a{n}")), None).await }
+                let (requests, id) = (world.requests(), before.id.to_string());
+                async move {
+                    requests
+                        .handoff(id, actor(&format!("agent:a{n}")), None)
+                        .await
+                }
             })
             .collect();
         let won = race(racers).await.iter().filter(|r| r.is_ok()).count();
@@ -105,8 +110,8 @@ async fn l1_of_fifty_turns_one_begins() {
         let session = world.root().await;
         let racers = (0..RACERS)
             .map(|_| {
-                let (desk, id) = (world.desk(), session.id.to_string());
-                async move { desk.begin_turn(id, fence()).await }
+                let (requests, id) = (world.requests(), session.id.to_string());
+                async move { requests.begin_turn(id, fence()).await }
             })
             .collect();
         let results = race(racers).await;
@@ -123,12 +128,12 @@ async fn l1_of_fifty_settings_with_one_version_one_is_kept() {
     for world in World::everywhere().await {
         let racers = (0..RACERS)
             .map(|n| {
-                let desk = world.desk();
+                let requests = world.requests();
                 let settings = Settings {
                     width: Some(100 + u32::try_from(n).unwrap()),
                     ..Settings::default()
                 };
-                async move { desk.set_project("api".into(), Some(1), settings).await }
+                async move { requests.set_project("api".into(), Some(1), settings).await }
             })
             .collect();
         let results = race(racers).await;
@@ -144,7 +149,7 @@ async fn l1_of_fifty_settings_with_one_version_one_is_kept() {
                 other => panic!("{other:?}"),
             }
         }
-        let project = world.desk().get_project("api".into()).await.unwrap();
+        let project = world.requests().get_project("api".into()).await.unwrap();
         assert_eq!(
             (project.version, project.limits.width),
             (2, 100 + winner as u32)
@@ -160,12 +165,12 @@ async fn l1_stale_runs_and_owners_are_fenced_off() {
     let session = world.root().await;
     let id = session.id.to_string();
     world.kill(&session.id).await;
-    world.desk().restore(id.clone()).await.unwrap();
+    world.requests().restore(id.clone()).await.unwrap();
     let stale = skein_ledger::turn::Fence {
         run: Some(1),
         ..fence()
     };
-    let lost = conflict(world.desk().begin_turn(id.clone(), stale).await);
+    let lost = conflict(world.requests().begin_turn(id.clone(), stale).await);
     assert!(matches!(
         lost,
         Conflict::Run {
@@ -176,7 +181,7 @@ async fn l1_stale_runs_and_owners_are_fenced_off() {
     ));
 
     world
-        .desk()
+        .requests()
         .handoff(id.clone(), actor("agent:b"), None)
         .await
         .unwrap();
@@ -184,7 +189,7 @@ async fn l1_stale_runs_and_owners_are_fenced_off() {
         owner_version: Some(1),
         ..fence()
     };
-    let lost = conflict(world.desk().begin_turn(id.clone(), stale).await);
+    let lost = conflict(world.requests().begin_turn(id.clone(), stale).await);
     assert!(matches!(
         lost,
         Conflict::OwnerVersion {

@@ -22,8 +22,8 @@ fn done(answer: &Answer) -> &TranscriptEdit {
 }
 
 async fn begin(talk: &Talk, session: &Session, reply: &str) -> u64 {
-    let desk = talk.world.desk();
-    let answer = desk.begin_reply(session.id.to_string(), None, id(reply));
+    let requests = talk.world.requests();
+    let answer = requests.begin_reply(session.id.to_string(), None, id(reply));
     match done(&answer.await.unwrap()) {
         TranscriptEdit::ReplyBegun { dropped, .. } => *dropped,
         other => panic!("{other:?}"),
@@ -56,8 +56,8 @@ async fn l10_a_reply_makes_way_for_itself_and_for_nothing_else() {
     }
     assert_eq!(begin(&talk, &session, "other").await, 0);
     assert_eq!(talk.world.events().len(), before, "nothing was dropped");
-    let desk = talk.world.desk();
-    let mut follower = desk
+    let requests = talk.world.requests();
+    let mut follower = requests
         .follow_transcript(session.id.to_string(), Some(2))
         .await
         .unwrap();
@@ -86,7 +86,7 @@ async fn l11_a_fork_makes_way_in_what_it_inherits_too() {
     talk.say(&fork, "a1").await;
     talk.say(&fork, "a2").await;
     talk.world
-        .desk()
+        .requests()
         .flush(fork.id.to_string(), HotCopy::ColdOnly)
         .await
         .unwrap();
@@ -99,11 +99,14 @@ async fn l11_a_fork_makes_way_in_what_it_inherits_too() {
 async fn l10_a_repair_closes_what_is_open_and_the_next_finds_nothing() {
     let talk = Talk::new().await;
     let session = talk.world.root().await;
-    let (desk, name) = (talk.world.desk(), session.id.to_string());
+    let (requests, name) = (talk.world.requests(), session.id.to_string());
     let said = vec![message("m1"), calling("a1", &["c1", "c2"])];
-    desk.append(name.clone(), None, said).await.unwrap();
+    requests.append(name.clone(), None, said).await.unwrap();
     for closed in [2, 0] {
-        let answer = desk.repair(name.clone(), Some(session.run)).await.unwrap();
+        let answer = requests
+            .repair(name.clone(), Some(session.run))
+            .await
+            .unwrap();
         assert_eq!(done(&answer), &TranscriptEdit::Repaired { closed });
     }
     let messages = talk.messages(&session).await;
@@ -130,17 +133,18 @@ async fn l13_who_may_not_append_may_not_retry_either() {
     let talk = Talk::new().await;
     let session = talk.world.root().await;
     talk.say(&session, "a1").await;
-    let (desk, name) = (talk.world.desk(), session.id.to_string());
-    let stale = desk.begin_reply(name.clone(), Some(9), id("a1")).await;
+    let (requests, name) = (talk.world.requests(), session.id.to_string());
+    let stale = requests.begin_reply(name.clone(), Some(9), id("a1")).await;
     assert_eq!(stale.unwrap_err().kind(), Kind::Conflict);
-    let stale = desk.repair(name.clone(), Some(9)).await;
+    let stale = requests.repair(name.clone(), Some(9)).await;
     assert_eq!(stale.unwrap_err().kind(), Kind::Conflict);
-    desk.archive_thread(session.thread.to_string())
+    requests
+        .archive_thread(session.thread.to_string())
         .await
         .unwrap();
-    let archived = desk.begin_reply(name.clone(), None, id("a1")).await;
+    let archived = requests.begin_reply(name.clone(), None, id("a1")).await;
     assert_eq!(archived.unwrap_err().kind(), Kind::Refused);
-    let archived = desk.repair(name, None).await;
+    let archived = requests.repair(name, None).await;
     assert_eq!(archived.unwrap_err().kind(), Kind::Refused);
     assert_eq!(talk.ids(&session).await, ["a1"]);
 }

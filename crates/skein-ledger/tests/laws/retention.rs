@@ -36,10 +36,10 @@ async fn sessions_idle_for_too_long_are_archived_and_others_left() {
     let (idle, ended) = (world.root().await, world.root().await);
     world.end(&ended.id).await;
     let (active, asking) = (world.root().await, world.root().await);
-    let desk = world.desk();
+    let requests = world.requests();
     for session in [&active, &asking] {
         let id = session.id.to_string();
-        desk.begin_turn(id, fence()).await.unwrap();
+        requests.begin_turn(id, fence()).await.unwrap();
     }
     let question = skein_domain::Question {
         text: "which?".parse().unwrap(),
@@ -47,19 +47,20 @@ async fn sessions_idle_for_too_long_are_archived_and_others_left() {
         kinds: vec![],
         id: None,
     };
-    desk.ask(asking.id.to_string(), fence(), question)
+    requests
+        .ask(asking.id.to_string(), fence(), question)
         .await
         .unwrap();
     let mut elsewhere = task("x");
     elsewhere.project = Some("web".into());
-    let elsewhere = desk.spawn(elsewhere).await.unwrap().session().unwrap();
+    let elsewhere = requests.spawn(elsewhere).await.unwrap().session().unwrap();
     world.clock.forward(3000);
     let young = world.root().await;
 
     world.ledger.sweep().await.unwrap();
     assert_eq!(world.count("session.archived"), 0);
     world.clock.forward(700);
-    let mut gone = desk.run_retention().await.unwrap().archived().unwrap();
+    let mut gone = requests.run_retention().await.unwrap().archived().unwrap();
     gone.sort();
     assert_eq!(gone, vec![idle.id.clone(), ended.id.clone()]);
     for (session, expected) in [
@@ -73,10 +74,10 @@ async fn sessions_idle_for_too_long_are_archived_and_others_left() {
         assert_eq!(phase(&world, &session.id), expected, "{}", session.id);
     }
     // It is final, and doing it again does nothing.
-    let back = desk.restore(ended.id.to_string()).await;
+    let back = requests.restore(ended.id.to_string()).await;
     assert_eq!(back.unwrap_err().kind(), Kind::Conflict);
     assert_eq!(
-        desk.run_retention().await.unwrap().archived().unwrap(),
+        requests.run_retention().await.unwrap().archived().unwrap(),
         vec![]
     );
     assert_eq!(world.count("session.archived"), 2);
@@ -119,7 +120,7 @@ async fn zero_switches_a_rule_off() {
     world.clock.forward(1_000_000);
     assert_eq!(
         world
-            .desk()
+            .requests()
             .run_retention()
             .await
             .unwrap()
@@ -136,7 +137,7 @@ async fn retention_is_an_admins_to_run() {
         role: Role::Operate,
         ..world.caller("user:bob")
     };
-    let no = world.ledger.desk(operator).run_retention().await;
+    let no = world.ledger.requests(operator).run_retention().await;
     assert_eq!(refused(no).rule(), "role");
     assert_eq!(world.refusals("role"), 1);
 }
@@ -149,13 +150,17 @@ async fn a_child_of_an_archived_parent_still_settles() {
     let parent = world.child(&root.id, crate::common::tokens(50)).await;
     let child = world.child(&parent.id, crate::common::tokens(20)).await;
     let id = child.id.to_string();
-    world.desk().begin_turn(id.clone(), fence()).await.unwrap();
+    world
+        .requests()
+        .begin_turn(id.clone(), fence())
+        .await
+        .unwrap();
     world.end(&parent.id).await;
     world.set(most(1)).await;
     let other = world.child(&root.id, UNLIMITED).await;
     world.end(&other.id).await;
     world
-        .desk()
+        .requests()
         .run_retention()
         .await
         .unwrap()
@@ -163,7 +168,7 @@ async fn a_child_of_an_archived_parent_still_settles() {
         .unwrap();
     assert_eq!(phase(&world, &parent.id), PhaseName::Archived);
     let usage = crate::common::used(5);
-    world.desk().end_turn(id, fence(), usage).await.unwrap();
+    world.requests().end_turn(id, fence(), usage).await.unwrap();
     world.end(&child.id).await;
     assert_eq!(world.session(&root.id).budget.tokens.children, 5);
     world.audit();
@@ -235,7 +240,7 @@ async fn l1_a_session_used_meanwhile_is_not_archived() {
     *before.plan.lock().unwrap() = Some((1, hook));
     assert_eq!(
         world
-            .desk()
+            .requests()
             .run_retention()
             .await
             .unwrap()
@@ -248,7 +253,7 @@ async fn l1_a_session_used_meanwhile_is_not_archived() {
     world.clock.forward(61);
     assert_eq!(
         world
-            .desk()
+            .requests()
             .run_retention()
             .await
             .unwrap()

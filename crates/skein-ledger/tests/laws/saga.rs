@@ -20,9 +20,9 @@ async fn l4_a_caller_that_hangs_up_does_not_stop_the_handoff() {
     let held = Arc::new(Held::default());
     let world = with(held.clone()).await;
     let before = world.root().await;
-    let (desk, id) = (world.desk(), before.id.to_string());
+    let (requests, id) = (world.requests(), before.id.to_string());
     let mut caller = JoinSet::new();
-    caller.spawn(async move { desk.handoff(id, actor("agent:b"), None).await });
+    caller.spawn(async move { requests.handoff(id, actor("agent:b"), None).await });
     held.entered.notified().await;
     assert!(matches!(world.session(&before.id).phase, Phase::Locked(_)));
     caller.shutdown().await;
@@ -43,28 +43,30 @@ async fn l4_a_locked_session_does_nothing_else() {
     let session = world.root().await;
     let id = || session.id.to_string();
     let mut caller = JoinSet::new();
-    let desk = world.desk();
+    let requests = world.requests();
     let handed = id();
-    caller.spawn(async move { desk.handoff(handed, actor("agent:b"), None).await });
+    caller.spawn(async move { requests.handoff(handed, actor("agent:b"), None).await });
     held.entered.notified().await;
 
-    let (desk, fence) = (world.desk(), crate::common::fence);
+    let (requests, fence) = (world.requests(), crate::common::fence);
     let locked = world.session(&session.id);
-    conflict(desk.begin_turn(id(), fence()).await);
+    conflict(requests.begin_turn(id(), fence()).await);
     conflict(
-        desk.end(id(), fence(), skein_domain::Outcome::Done, None)
+        requests
+            .end(id(), fence(), skein_domain::Outcome::Done, None)
             .await,
     );
-    conflict(desk.kill(id(), crate::common::kill(false)).await);
-    conflict(desk.kill(id(), crate::common::kill(true)).await);
-    conflict(desk.restore(id()).await);
-    conflict(desk.handoff(id(), actor("agent:c"), None).await);
+    conflict(requests.kill(id(), crate::common::kill(false)).await);
+    conflict(requests.kill(id(), crate::common::kill(true)).await);
+    conflict(requests.restore(id()).await);
+    conflict(requests.handoff(id(), actor("agent:c"), None).await);
     conflict(
-        desk.broadcast(id(), actors(&["agent:c", "agent:d"]), None)
+        requests
+            .broadcast(id(), actors(&["agent:c", "agent:d"]), None)
             .await,
     );
     conflict(world.try_child(&session.id, UNLIMITED).await);
-    let refused = crate::common::refused(desk.archive_thread(locked.thread.to_string()).await);
+    let refused = crate::common::refused(requests.archive_thread(locked.thread.to_string()).await);
     assert_eq!(refused.rule(), "thread_not_empty");
     assert_eq!(world.session(&session.id), locked);
 
@@ -85,9 +87,10 @@ async fn l4_a_child_that_ends_under_a_locked_parent_keeps_its_settlement() {
     let before = world.session(&parent.id);
 
     let mut caller = JoinSet::new();
-    let (desk, id) = (world.desk(), parent.id.to_string());
+    let (requests, id) = (world.requests(), parent.id.to_string());
     caller.spawn(async move {
-        desk.broadcast(id, actors(&["agent:b", "agent:c"]), None)
+        requests
+            .broadcast(id, actors(&["agent:b", "agent:c"]), None)
             .await
     });
     held.entered.notified().await;
@@ -117,9 +120,10 @@ async fn l8_a_broadcast_whose_budget_goes_meanwhile_is_refused_and_undone() {
     let parent = world.root_with(tokens(100)).await;
     let child = world.child(&parent.id, tokens(60)).await;
     let mut caller = JoinSet::new();
-    let (desk, id) = (world.desk(), parent.id.to_string());
+    let (requests, id) = (world.requests(), parent.id.to_string());
     caller.spawn(async move {
-        desk.broadcast(id, actors(&["agent:b", "agent:c"]), None)
+        requests
+            .broadcast(id, actors(&["agent:b", "agent:c"]), None)
             .await
     });
     held.entered.notified().await;
@@ -150,7 +154,7 @@ async fn l4_a_handoff_that_panics_is_undone_by_the_next_sweep() {
     let world = with(Arc::new(Panics)).await;
     let before = world.root().await;
     let error = world
-        .desk()
+        .requests()
         .handoff(before.id.to_string(), actor("agent:b"), None)
         .await
         .unwrap_err();
@@ -170,20 +174,23 @@ async fn l4_a_handoff_checks_before_it_touches() {
     let id = session.id.to_string();
     let same = crate::common::refused(
         world
-            .desk()
+            .requests()
             .handoff(id.clone(), actor("user:ann"), None)
             .await,
     );
     assert_eq!(same.rule(), "same_owner");
     for to in [&[][..], &["agent:a"], &["agent:a", "agent:b", "agent:a"]] {
-        let result = world.desk().broadcast(id.clone(), actors(to), None).await;
+        let result = world
+            .requests()
+            .broadcast(id.clone(), actors(to), None)
+            .await;
         assert_eq!(result.unwrap_err().kind(), Kind::Misuse, "{to:?}");
     }
     world
-        .desk()
+        .requests()
         .begin_turn(id.clone(), crate::common::fence())
         .await
         .unwrap();
-    conflict(world.desk().handoff(id, actor("agent:b"), None).await);
+    conflict(world.requests().handoff(id, actor("agent:b"), None).await);
     assert_eq!(world.count("handoff.locked"), 0);
 }

@@ -29,14 +29,18 @@ async fn l1_of_many_summaries_one_is_kept() {
         let session = world.root().await;
         let racers = (0..20)
             .map(|n| {
-                let (desk, id) = (world.desk(), session.id.to_string());
-                async move { desk.set_summary(id, text(&format!("version {n}"))).await }
+                let (requests, id) = (world.requests(), session.id.to_string());
+                async move {
+                    requests
+                        .set_summary(id, text(&format!("version {n}")))
+                        .await
+                }
             })
             .collect();
         let results = race(racers).await;
         assert_eq!(results.iter().filter(|r| r.is_ok()).count(), 1);
         let kept = world
-            .desk()
+            .requests()
             .get_summary(session.id.to_string())
             .await
             .unwrap();
@@ -59,39 +63,47 @@ async fn l13_a_summary_has_four_thousand_characters_at_most() {
     let session = world.root().await;
     let id = || session.id.to_string();
     for bad in [&"é".repeat(4001), "", "  \n", "a\u{7}b"] {
-        let result = world.desk().set_summary(id(), text(bad)).await;
+        let result = world.requests().set_summary(id(), text(bad)).await;
         assert_eq!(kind(&result), Some(Kind::Misuse), "{bad:?}");
     }
     let full = "é".repeat(4000);
-    world.desk().set_summary(id(), text(&full)).await.unwrap();
-    assert_eq!(world.desk().get_summary(id()).await.unwrap().text, full);
+    world
+        .requests()
+        .set_summary(id(), text(&full))
+        .await
+        .unwrap();
+    assert_eq!(world.requests().get_summary(id()).await.unwrap().text, full);
 }
 
 #[tokio::test]
 async fn chains_are_ten_long_and_have_no_cycle() {
     let world = World::new().await;
     let mut line = vec![world.root().await];
-    let desk = world.desk();
-    desk.set_summary(line[0].id.to_string(), text("first"))
+    let requests = world.requests();
+    requests
+        .set_summary(line[0].id.to_string(), text("first"))
         .await
         .unwrap();
     for _ in 1..10 {
         let next = world.root().await;
         let based = on(line.last().unwrap());
-        desk.set_summary(next.id.to_string(), based).await.unwrap();
+        requests
+            .set_summary(next.id.to_string(), based)
+            .await
+            .unwrap();
         line.push(next);
     }
     let eleventh = world.root().await;
     let based = on(line.last().unwrap());
     assert_eq!(
-        refused(desk.set_summary(eleventh.id.to_string(), based).await),
+        refused(requests.set_summary(eleventh.id.to_string(), based).await),
         Refused::ChainTooDeep {
             depth: 11,
             limit: 10
         }
     );
     // Shorter chains are still open to it, its own is not.
-    let own = desk
+    let own = requests
         .set_summary(eleventh.id.to_string(), on(&eleventh))
         .await;
     assert_eq!(
@@ -102,9 +114,12 @@ async fn chains_are_ten_long_and_have_no_cycle() {
     );
     // A cycle through others would need a base that has no summary yet.
     let other = world.root().await;
-    let missing = desk.set_summary(other.id.to_string(), on(&eleventh)).await;
+    let missing = requests
+        .set_summary(other.id.to_string(), on(&eleventh))
+        .await;
     assert_eq!(kind(&missing), Some(Kind::NotFound));
-    desk.set_summary(eleventh.id.to_string(), on(&line[8]))
+    requests
+        .set_summary(eleventh.id.to_string(), on(&line[8]))
         .await
         .unwrap();
     assert_eq!(world.all::<Summary>().len(), 11);
@@ -158,7 +173,7 @@ async fn deliverables_name_what_exists() {
     let id = || session.id.to_string();
     for (deliverable, expected) in bad {
         let result = world
-            .desk()
+            .requests()
             .set_summary(id(), with(deliverable.clone()))
             .await;
         assert_eq!(kind(&result), Some(expected), "{deliverable:?}");
@@ -166,7 +181,7 @@ async fn deliverables_name_what_exists() {
     assert_eq!(world.all::<Summary>(), vec![]);
 
     world
-        .desk()
+        .requests()
         .set_summary(other.id.to_string(), text("base"))
         .await
         .unwrap();
@@ -186,8 +201,8 @@ async fn deliverables_name_what_exists() {
         key_decisions: vec!["one".into()],
         ..text("done")
     };
-    world.desk().set_summary(id(), new).await.unwrap();
-    let kept = world.desk().get_summary(id()).await.unwrap();
+    world.requests().set_summary(id(), new).await.unwrap();
+    let kept = world.requests().get_summary(id()).await.unwrap();
     assert_eq!((kept.deliverables, kept.key_decisions.len()), (all, 1));
 }
 
@@ -203,18 +218,19 @@ async fn an_ended_session_can_be_summarized_and_an_archived_one_not() {
     };
     world.set(settings).await;
     let gone = world
-        .desk()
+        .requests()
         .run_retention()
         .await
         .unwrap()
         .archived()
         .unwrap();
     assert_eq!(gone, vec![archived.id.clone()]);
-    let desk = world.desk();
-    desk.set_summary(ended.id.to_string(), text("done"))
+    let requests = world.requests();
+    requests
+        .set_summary(ended.id.to_string(), text("done"))
         .await
         .unwrap();
-    let error = desk
+    let error = requests
         .set_summary(archived.id.to_string(), text("done"))
         .await
         .unwrap_err();

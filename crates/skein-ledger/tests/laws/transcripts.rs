@@ -73,8 +73,9 @@ impl Talk {
         run: Option<u64>,
         id: &str,
     ) -> Result<Answer, Error> {
-        let desk = self.world.desk();
-        desk.append(session.id.to_string(), run, vec![message(id)])
+        let requests = self.world.requests();
+        requests
+            .append(session.id.to_string(), run, vec![message(id)])
             .await
     }
 
@@ -88,7 +89,7 @@ impl Talk {
             ..ForkOptions::default()
         };
         self.world
-            .desk()
+            .requests()
             .fork(order)
             .await
             .unwrap()
@@ -102,8 +103,8 @@ impl Talk {
             cursor: None,
             limit: 1000,
         };
-        let desk = self.world.desk();
-        let (_, page) = desk
+        let requests = self.world.requests();
+        let (_, page) = requests
             .transcript_page(session.id.to_string(), query)
             .await
             .unwrap();
@@ -116,15 +117,15 @@ impl Talk {
     }
 
     pub(crate) async fn tier(&self, session: &Session) -> Option<Tier> {
-        let overview = self.world.desk().transcript_overview(session).await;
+        let overview = self.world.requests().transcript_overview(session).await;
         overview.unwrap().tier
     }
 
     /// Puts a transcript away and spoils what is there of it.
     async fn spoil(&self, session: &Session) {
-        let desk = self.world.desk();
+        let requests = self.world.requests();
         let id = session.id.to_string();
-        desk.flush(id.clone(), HotCopy::ColdOnly).await.unwrap();
+        requests.flush(id.clone(), HotCopy::ColdOnly).await.unwrap();
         let names = self.cold.list(&Name::from_stored(""), None, 100).await;
         let manifest = |name: &&Name| name.as_str().ends_with(&format!("manifests/{id}"));
         let names = names.unwrap();
@@ -142,7 +143,12 @@ impl Talk {
             limit: 10,
             ..SearchOptions::default()
         };
-        let hits = self.world.desk().search_transcripts(order).await.unwrap();
+        let hits = self
+            .world
+            .requests()
+            .search_transcripts(order)
+            .await
+            .unwrap();
         let mut found: Vec<String> = hits.hits.iter().map(|h| h.message.to_string()).collect();
         found.sort();
         found
@@ -195,7 +201,7 @@ async fn writers_are_fenced_by_the_session_s_run() {
     talk.try_say(&session, Some(1), "m1").await.unwrap();
     talk.world.end(&session.id).await;
     talk.world
-        .desk()
+        .requests()
         .restore(session.id.to_string())
         .await
         .unwrap();
@@ -328,7 +334,7 @@ async fn a_fork_that_cannot_be_made_leaves_nothing() {
         at: Some("nope".parse().unwrap()),
         ..ForkOptions::default()
     };
-    let error = talk.world.desk().fork(order).await.unwrap_err();
+    let error = talk.world.requests().fork(order).await.unwrap_err();
     assert_eq!(error.kind(), Kind::NotFound);
     assert_eq!(talk.world.all::<Saga>(), vec![]);
     assert_eq!(talk.world.all::<Session>().len(), 1);
@@ -340,8 +346,9 @@ async fn archived_threads_are_cold_and_read_only_until_they_are_reopened() {
     let talk = Talk::new().await;
     let session = talk.world.root().await;
     talk.say(&session, "m1").await;
-    let desk = talk.world.desk();
-    desk.archive_thread(session.thread.to_string())
+    let requests = talk.world.requests();
+    requests
+        .archive_thread(session.thread.to_string())
         .await
         .unwrap();
     assert_eq!(talk.tier(&session).await, Some(Tier::Cold));
@@ -350,7 +357,8 @@ async fn archived_threads_are_cold_and_read_only_until_they_are_reopened() {
     assert_eq!(talk.world.refusals("thread_archived"), 1);
     assert_eq!(talk.ids(&session).await, ["m1"]);
     assert_eq!(talk.find("text").await, ["m1"]);
-    desk.reopen_thread(session.thread.to_string())
+    requests
+        .reopen_thread(session.thread.to_string())
         .await
         .unwrap();
     talk.say(&session, "m2").await;
@@ -407,8 +415,8 @@ async fn an_edition_stays_what_it_was_or_fails() {
     for n in 0..6 {
         talk.say(&session, &format!("m{n}")).await;
     }
-    let (desk, id) = (talk.world.desk(), session.id.to_string());
-    let edition = desk.transcript_edition(id.clone()).await.unwrap();
+    let (requests, id) = (talk.world.requests(), session.id.to_string());
+    let edition = requests.transcript_edition(id.clone()).await.unwrap();
     let (mut read, mut cursor) = (vec![], None);
     loop {
         let query = MessageQuery {
@@ -420,9 +428,9 @@ async fn an_edition_stays_what_it_was_or_fails() {
         read.extend(page.messages.iter().map(|p| p.message.id.to_string()));
         if cursor.is_none() {
             let to = "m1".parse().unwrap();
-            desk.rewind(id.clone(), None, to).await.unwrap();
+            requests.rewind(id.clone(), None, to).await.unwrap();
             talk.say(&session, "other").await;
-            desk.flush(id.clone(), HotCopy::ColdOnly).await.unwrap();
+            requests.flush(id.clone(), HotCopy::ColdOnly).await.unwrap();
         }
         cursor = page.next;
         if cursor.is_none() {
@@ -431,7 +439,7 @@ async fn an_edition_stays_what_it_was_or_fails() {
     }
     assert_eq!(read, ["m0", "m1", "m2", "m3", "m4", "m5"]);
     assert_eq!(talk.ids(&session).await, ["m0", "m1", "other"]);
-    let all = talk.tiers.tenant(desk.tenant().clone());
+    let all = talk.tiers.tenant(requests.tenant().clone());
     let transcript = all.open(&TranscriptId::from(&session.id));
     transcript.purge().await.unwrap();
     let query = MessageQuery {
@@ -448,21 +456,23 @@ async fn flushing_tells_what_moved_and_nothing_else() {
     let talk = Talk::new().await;
     let session = talk.world.root().await;
     talk.say(&session, "m1").await;
-    let desk = talk.world.desk();
+    let requests = talk.world.requests();
     for _ in 0..2 {
-        desk.flush(session.id.to_string(), HotCopy::Hot)
+        requests
+            .flush(session.id.to_string(), HotCopy::Hot)
             .await
             .unwrap();
     }
     assert_eq!(talk.world.count("transcript.flushed"), 1);
     for _ in 0..2 {
-        desk.flush(session.id.to_string(), HotCopy::ColdOnly)
+        requests
+            .flush(session.id.to_string(), HotCopy::ColdOnly)
             .await
             .unwrap();
     }
     assert_eq!(talk.world.count("transcript.flushed"), 2);
     for _ in 0..2 {
-        desk.hydrate(session.id.to_string()).await.unwrap();
+        requests.hydrate(session.id.to_string()).await.unwrap();
     }
     assert_eq!(talk.world.count("transcript.hydrated"), 1);
 }
@@ -471,9 +481,9 @@ async fn flushing_tells_what_moved_and_nothing_else() {
 async fn followers_hear_everything_once_and_pieces_as_they_come() {
     let talk = Talk::new().await;
     let session = talk.world.root().await;
-    let desk = talk.world.desk();
+    let requests = talk.world.requests();
     let id = session.id.to_string();
-    let mut follower = desk.follow_transcript(id.clone(), None).await.unwrap();
+    let mut follower = requests.follow_transcript(id.clone(), None).await.unwrap();
     talk.say(&session, "m1").await;
     let heard = |heard: Option<FollowedChange>| match heard {
         Some(FollowedChange::Messages(all)) => {
@@ -488,7 +498,8 @@ async fn followers_hear_everything_once_and_pieces_as_they_come() {
         block: 0,
         text: "a piece".into(),
     };
-    desk.pass_delta(id.clone(), None, delta.clone())
+    requests
+        .pass_delta(id.clone(), None, delta.clone())
         .await
         .unwrap();
     assert_eq!(
@@ -505,7 +516,8 @@ async fn followers_hear_everything_once_and_pieces_as_they_come() {
     }
     let expected: Vec<String> = (2..600).map(|n| format!("m{n}")).collect();
     assert_eq!(all, expected);
-    desk.rewind(id.clone(), None, "m2".parse().unwrap())
+    requests
+        .rewind(id.clone(), None, "m2".parse().unwrap())
         .await
         .unwrap();
     assert_eq!(
@@ -514,7 +526,7 @@ async fn followers_hear_everything_once_and_pieces_as_they_come() {
     );
     talk.say(&session, "again").await;
     assert_eq!(heard(follower.next().await.unwrap()), ["again"]);
-    let mut resumed = desk.follow_transcript(id, Some(1)).await.unwrap();
+    let mut resumed = requests.follow_transcript(id, Some(1)).await.unwrap();
     assert_eq!(heard(resumed.next().await.unwrap()), ["again"]);
 }
 
@@ -547,7 +559,7 @@ async fn l7_transcripts_of_one_name_are_two_in_two_tenants() {
         limit: 10,
     };
     let (_, page) = other
-        .desk()
+        .requests()
         .transcript_page(twin.id.to_string(), query)
         .await
         .unwrap();
@@ -557,7 +569,7 @@ async fn l7_transcripts_of_one_name_are_two_in_two_tenants() {
         limit: 10,
         ..SearchOptions::default()
     };
-    let hits = other.desk().search_transcripts(order).await.unwrap();
+    let hits = other.requests().search_transcripts(order).await.unwrap();
     assert_eq!(hits.hits, vec![]);
 }
 
@@ -567,7 +579,7 @@ async fn roles_and_bound_tokens_hold_for_transcripts_too() {
     let session = talk.world.root().await;
     let id = session.id.to_string();
     let as_role = |role, bound| {
-        talk.world.ledger.desk(Caller {
+        talk.world.ledger.requests(Caller {
             role,
             bound,
             ..talk.world.caller("user:eve")

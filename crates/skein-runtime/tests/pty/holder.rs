@@ -5,15 +5,15 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 
-use crate::desk::{Desk, PATIENCE, file, frame, shown, until};
+use crate::stage::{PATIENCE, Stage, file, frame, shown, until};
 use skein_domain::Exit;
 use skein_runtime::{Grace, InputResult, Runtime as _, TerminalInput};
 
 #[test]
 fn l13_malformed_frames_do_no_harm() {
-    Desk::with(async |desk| {
-        let (handle, run) = desk.start("echo here; exec cat").await;
-        let socket = desk.socket(&handle);
+    Stage::with(async |stage| {
+        let (handle, run) = stage.start("echo here; exec cat").await;
+        let socket = stage.socket(&handle);
         let hello = frame(r#"{"ask":"hello","version":1}"#, b"");
         let garbage: Vec<Vec<u8>> = vec![
             vec![0xff; 64],
@@ -53,13 +53,13 @@ fn l13_malformed_frames_do_no_harm() {
 
 #[test]
 fn a_stuck_viewer_delays_nobody() {
-    Desk::with(async |desk| {
+    Stage::with(async |stage| {
         let script = "yes 'a long line of output that fills pictures quickly' & \
                       read x; kill $!; wait; printf '\\033[2J\\033[Hheard %s\\n' $x; exec cat";
-        let (handle, run) = desk.start(script).await;
+        let (handle, run) = stage.start(script).await;
         let mut stuck = vec![];
         for _ in 0..3 {
-            let mut viewer = UnixStream::connect(desk.socket(&handle)).unwrap();
+            let mut viewer = UnixStream::connect(stage.socket(&handle)).unwrap();
             let view = r#"{"ask":"view","version":1,"name":"x","take":false,"read_only":true,"rows":200,"cols":200}"#;
             viewer.write_all(&frame(view, b"")).unwrap();
             stuck.push(viewer);
@@ -82,18 +82,18 @@ fn a_stuck_viewer_delays_nobody() {
 
 #[test]
 fn l6_a_paste_is_finished_though_its_client_vanished() {
-    Desk::with(async |desk| {
+    Stage::with(async |stage| {
         let text = "0123456789abcdef".repeat(1 << 14);
         let script = format!(
             "stty raw -echo; echo ready; while ! [ -e go ]; do sleep 0.05; done; \
              head -c {} > got; echo > done; exec cat",
             text.len()
         );
-        let (handle, run) = desk.start(&script).await;
+        let (handle, run) = stage.start(&script).await;
         shown(&*run, "ready").await;
         // Nobody reads yet, so the terminal cannot take all of it. The question after it is answered once
         // the holder has it, and then this client is gone.
-        let mut client = UnixStream::connect(desk.socket(&handle)).unwrap();
+        let mut client = UnixStream::connect(stage.socket(&handle)).unwrap();
         let paste = r#"{"ask":"write","request":1,"number":7,"paste":true}"#;
         client.write_all(&frame(paste, text.as_bytes())).unwrap();
         let question = r#"{"ask":"screen","request":2}"#;
@@ -102,37 +102,37 @@ fn l6_a_paste_is_finished_though_its_client_vanished() {
         drop(client);
         drop(run);
 
-        let run = desk.runtime.connect(&handle).await.unwrap();
+        let run = stage.runtime.connect(&handle).await.unwrap();
         assert_eq!(run.sight().borrow().input, 0, "not taken yet");
         let again = run.write(7, TerminalInput::Paste(text.clone()));
         let go = async {
             tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-            fs::write(desk.path("go"), "").unwrap();
+            fs::write(stage.path("go"), "").unwrap();
         };
         let (again, ()) = tokio::join!(again, go);
         assert_eq!(again.unwrap(), InputResult::Before);
-        file(&desk.path("done")).await;
-        assert!(fs::read_to_string(desk.path("got")).unwrap() == text);
+        file(&stage.path("done")).await;
+        assert!(fs::read_to_string(stage.path("got")).unwrap() == text);
     });
 }
 
 #[test]
 fn a_program_that_asks_its_terminal_is_answered() {
-    Desk::with(async |desk| {
+    Stage::with(async |stage| {
         let script = "stty raw -echo; printf 'ab\\033[6n'; head -c 6 | od -An -c > cursor; \
                       printf '\\033[c'; head -c 9 | od -An -c > device; exec cat";
-        desk.start(script).await;
+        stage.start(script).await;
         let squeeze = |text: String| text.split_whitespace().collect::<String>();
-        assert_eq!(squeeze(file(&desk.path("cursor")).await), "033[1;3R");
-        assert_eq!(squeeze(file(&desk.path("device")).await), "033[?62;22c");
+        assert_eq!(squeeze(file(&stage.path("cursor")).await), "033[1;3R");
+        assert_eq!(squeeze(file(&stage.path("device")).await), "033[?62;22c");
     });
 }
 
 #[test]
 fn l15_the_socket_is_the_owners_alone() {
-    Desk::with(async |desk| {
-        let (handle, _run) = desk.start("exec cat").await;
-        let socket = desk.socket(&handle);
+    Stage::with(async |stage| {
+        let (handle, _run) = stage.start("exec cat").await;
+        let socket = stage.socket(&handle);
         let mode =
             |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(&socket), 0o600);
@@ -142,28 +142,28 @@ fn l15_the_socket_is_the_owners_alone() {
 
 #[test]
 fn the_last_screen_of_a_run_is_kept() {
-    Desk::with(async |desk| {
-        let (handle, run) = desk.start("echo farewell; exit 0").await;
+    Stage::with(async |stage| {
+        let (handle, run) = stage.start("echo farewell; exit 0").await;
         let mut sight = run.sight();
         let over = sight.wait_for(|s| s.exit.is_some());
         tokio::time::timeout(PATIENCE, over).await.unwrap().unwrap();
-        let run = desk.runtime.connect(&handle).await.unwrap();
+        let run = stage.runtime.connect(&handle).await.unwrap();
         assert_eq!(run.screen().await.unwrap().rows[0], "farewell");
         let late = run.write(1, TerminalInput::Keys(b"x".to_vec())).await;
         assert!(
             matches!(late, Err(skein_runtime::Error::Over { .. })),
             "{late:?}"
         );
-        until("its holder's end", || !desk.socket(&handle).exists()).await;
+        until("its holder's end", || !stage.socket(&handle).exists()).await;
     });
 }
 
 #[test]
 fn l12_a_silent_holder_does_nothing() {
-    Desk::with(async |desk| {
-        let (handle, run) = desk.start("echo here; exec cat").await;
+    Stage::with(async |stage| {
+        let (handle, run) = stage.start("echo here; exec cat").await;
         shown(&*run, "here").await;
-        let record = desk.socket(&handle).with_file_name("run.json");
+        let record = stage.socket(&handle).with_file_name("run.json");
         let record: serde_json::Value =
             serde_json::from_str(&fs::read_to_string(record).unwrap()).unwrap();
         let holder = record["holder"].as_i64().unwrap();
@@ -193,30 +193,31 @@ fn l12_a_silent_holder_does_nothing() {
 
 #[test]
 fn of_many_who_launch_a_run_one_starts_it() {
-    Desk::with(async |desk| {
+    Stage::with(async |stage| {
         let launch = || {
-            desk.runtime
-                .launch(desk.launch("echo $$ >> starts; exec cat"))
+            stage
+                .runtime
+                .launch(stage.launch("echo $$ >> starts; exec cat"))
         };
         let (a, b, c, d) = tokio::join!(launch(), launch(), launch(), launch());
         let handle = a.unwrap();
         for other in [b, c, d] {
             assert_eq!(other.unwrap(), handle);
         }
-        let pid = file(&desk.path("starts")).await;
-        let run = desk.runtime.connect(&handle).await.unwrap();
+        let pid = file(&stage.path("starts")).await;
+        let run = stage.runtime.connect(&handle).await.unwrap();
         assert_eq!(run.sight().borrow().pid.map(|p| p.to_string()), Some(pid));
     });
 }
 
 #[test]
 fn a_run_whose_holder_died_is_not_started_again() {
-    Desk::with(async |desk| {
+    Stage::with(async |stage| {
         // Deaf to what its terminal and the guard say at first, so that something is left over for a while.
         let script = "trap '' HUP TERM; echo started >> starts; while :; do sleep 0.2; done";
-        let (handle, run) = desk.start(script).await;
-        file(&desk.path("starts")).await;
-        let record = desk.socket(&handle).with_file_name("run.json");
+        let (handle, run) = stage.start(script).await;
+        file(&stage.path("starts")).await;
+        let record = stage.socket(&handle).with_file_name("run.json");
         let record: serde_json::Value =
             serde_json::from_str(&fs::read_to_string(record).unwrap()).unwrap();
         let holder = i32::try_from(record["holder"].as_i64().unwrap()).unwrap();
@@ -227,21 +228,21 @@ fn a_run_whose_holder_died_is_not_started_again() {
         tokio::time::timeout(PATIENCE, cut).await.unwrap().unwrap();
 
         // The run was; what became of it is for `connect` to say.
-        let again = desk.runtime.launch(desk.launch(script)).await.unwrap();
+        let again = stage.runtime.launch(stage.launch(script)).await.unwrap();
         assert_eq!(again, handle);
-        let connect = desk.runtime.connect(&handle).await;
+        let connect = stage.runtime.connect(&handle).await;
         assert!(matches!(connect, Err(skein_runtime::Error::Missing)));
-        assert_eq!(file(&desk.path("starts")).await, "started");
+        assert_eq!(file(&stage.path("starts")).await, "started");
 
         // Forgotten now, what it left could not be found any more.
-        let early = desk.runtime.forget(&handle).await;
+        let early = stage.runtime.forget(&handle).await;
         assert!(
             matches!(early, Err(skein_runtime::Error::Refused { .. })),
             "{early:?}"
         );
-        let exit = desk.runtime.end(&handle, Grace::default()).await.unwrap();
+        let exit = stage.runtime.end(&handle, Grace::default()).await.unwrap();
         assert_eq!(exit, Exit::Unseen);
-        desk.runtime.forget(&handle).await.unwrap();
-        assert_eq!(desk.runtime.list().await.unwrap(), vec![]);
+        stage.runtime.forget(&handle).await.unwrap();
+        assert_eq!(stage.runtime.list().await.unwrap(), vec![]);
     });
 }

@@ -4,7 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 
 mod conformance;
-mod desk;
 mod holder;
+mod stage;
 mod start;
 mod view;

@@ -3,7 +3,7 @@
 use std::num::NonZeroU16;
 use std::os::fd::OwnedFd;
 
-use crate::desk::{Desk, file, impatient, shown, until};
+use crate::stage::{Stage, file, impatient, shown, until};
 use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
 use skein_domain::{Exit, RunHandle};
 use skein_runtime::view::{AttachOptions, DetachReason, attach_on};
@@ -60,7 +60,7 @@ impl Seat {
 
     fn attach(
         &mut self,
-        desk: &Desk,
+        stage: &Stage,
         handle: &RunHandle,
         read_only: bool,
     ) -> tokio::task::JoinHandle<Result<DetachReason, Error>> {
@@ -70,16 +70,16 @@ impl Seat {
             read_only,
             yields: false,
         };
-        self.attach_as(desk, handle, options)
+        self.attach_as(stage, handle, options)
     }
 
     fn attach_as(
         &mut self,
-        desk: &Desk,
+        stage: &Stage,
         handle: &RunHandle,
         options: AttachOptions,
     ) -> tokio::task::JoinHandle<Result<DetachReason, Error>> {
-        let (root, handle) = (desk.root(), handle.clone());
+        let (root, handle) = (stage.root(), handle.clone());
         // The view has an opening of its own, as one that was started in the terminal has.
         let terminal = self.terminal.as_ref().unwrap().try_clone().unwrap();
         #[expect(clippy::disallowed_methods, reason = "the test waits for it")]
@@ -125,13 +125,13 @@ impl Seat {
 
 #[test]
 fn a_viewer_sees_types_and_leaves_its_terminal_as_it_was() {
-    Desk::with(async |desk| {
+    Stage::with(async |stage| {
         let script = "printf '\\033[?2004h'; echo here; read x; echo got $x; exec cat";
-        let (handle, run) = desk.start(script).await;
+        let (handle, run) = stage.start(script).await;
         shown(&*run, "here").await;
         for leave in ["\x11", "\x02d"] {
             let mut seat = Seat::new("ann", 24, 80);
-            let view = seat.attach(&desk, &handle, false);
+            let view = seat.attach(&stage, &handle, false);
             seat.sees("here").await;
             seat.sees("you type").await;
             seat.types("hello\r");
@@ -151,14 +151,14 @@ fn a_viewer_sees_types_and_leaves_its_terminal_as_it_was() {
 
 #[test]
 fn a_literal_ctrl_b_reaches_the_program() {
-    Desk::with(async |desk| {
+    Stage::with(async |stage| {
         let script = "stty raw -echo; echo ready; head -c 3 | od -An -tx1 > got; exec cat";
-        let (handle, _run) = desk.start(script).await;
+        let (handle, _run) = stage.start(script).await;
         let mut seat = Seat::new("ann", 24, 80);
-        let view = seat.attach(&desk, &handle, false);
+        let view = seat.attach(&stage, &handle, false);
         seat.sees("ready").await;
         seat.types("\x02\x02\x02x");
-        assert_eq!(file(&desk.path("got")).await.trim(), "02 02 78");
+        assert_eq!(file(&stage.path("got")).await.trim(), "02 02 78");
         seat.types("\x11");
         view.await.unwrap().unwrap();
     });
@@ -166,18 +166,18 @@ fn a_literal_ctrl_b_reaches_the_program() {
 
 #[test]
 fn one_types_and_a_takeover_is_seen_by_all() {
-    Desk::with(async |desk| {
-        let (handle, run) = desk.start("echo here; exec cat > got").await;
+    Stage::with(async |stage| {
+        let (handle, run) = stage.start("echo here; exec cat > got").await;
         let (mut ann, mut bob, mut eve) = (
             Seat::new("ann", 24, 80),
             Seat::new("bob", 30, 100),
             Seat::new("eve", 10, 40),
         );
-        let ann_view = ann.attach(&desk, &handle, false);
+        let ann_view = ann.attach(&stage, &handle, false);
         ann.sees("you type").await;
-        let bob_view = bob.attach(&desk, &handle, false);
+        let bob_view = bob.attach(&stage, &handle, false);
         bob.sees("ann types").await;
-        let eve_view = eve.attach(&desk, &handle, true);
+        let eve_view = eve.attach(&stage, &handle, true);
         eve.sees("ann types").await;
         ann.sees("3 viewers").await;
         bob.types("not mine\r");
@@ -207,7 +207,7 @@ fn one_types_and_a_takeover_is_seen_by_all() {
         run.write(1, TerminalInput::Keys(b"end\r".to_vec()))
             .await
             .unwrap();
-        let got = desk.path("got");
+        let got = stage.path("got");
         let read = || std::fs::read_to_string(&got).unwrap();
         until("the last line", || read().ends_with("end\n")).await;
         assert_eq!(read(), "anns words\nbobs words\nend\n");
@@ -217,8 +217,8 @@ fn one_types_and_a_takeover_is_seen_by_all() {
 /// A window that is open all the time keeps nobody from typing, and gets the keyboard back last.
 #[test]
 fn a_viewer_that_yields_types_only_while_no_other_does() {
-    Desk::with(async |desk| {
-        let (handle, run) = desk.start("echo here; exec cat > got").await;
+    Stage::with(async |stage| {
+        let (handle, run) = stage.start("echo here; exec cat > got").await;
         let (mut window, mut ann, mut bob) = (
             Seat::new("window", 24, 80),
             Seat::new("ann", 30, 100),
@@ -230,16 +230,16 @@ fn a_viewer_that_yields_types_only_while_no_other_does() {
             read_only: false,
             yields: true,
         };
-        window.attach_as(&desk, &handle, options);
+        window.attach_as(&stage, &handle, options);
         window.sees("you type").await;
         window.types("windows words\r");
         window.sees("windows words").await;
 
-        let ann_view = ann.attach(&desk, &handle, false);
+        let ann_view = ann.attach(&stage, &handle, false);
         ann.sees("you type").await;
         window.sees("ann types").await;
         assert_eq!(run.screen().await.unwrap().rows.len(), 29);
-        let bob_view = bob.attach(&desk, &handle, false);
+        let bob_view = bob.attach(&stage, &handle, false);
         bob.sees("ann types").await;
         window.types("not the windows\r");
         ann.types("anns words\r");
@@ -256,7 +256,7 @@ fn a_viewer_that_yields_types_only_while_no_other_does() {
         bob.types("\x11");
         bob_view.await.unwrap().unwrap();
         window.types("again\r");
-        let got = desk.path("got");
+        let got = stage.path("got");
         let read = || std::fs::read_to_string(&got).unwrap();
         until("the last line", || read().ends_with("again\n")).await;
         assert_eq!(read(), "windows words\nanns words\nagain\n");
@@ -265,13 +265,13 @@ fn a_viewer_that_yields_types_only_while_no_other_does() {
 
 #[test]
 fn a_change_of_the_viewers_size_reaches_the_program() {
-    Desk::with(async |desk| {
+    Stage::with(async |stage| {
         let script = "while :; do stty size > size.new; mv size.new size; sleep 0.05; done";
-        let (handle, _run) = desk.start(script).await;
+        let (handle, _run) = stage.start(script).await;
         let mut seat = Seat::new("ann", 24, 80);
-        let view = seat.attach(&desk, &handle, false);
+        let view = seat.attach(&stage, &handle, false);
         seat.sees("you type").await;
-        let size = desk.path("size");
+        let size = stage.path("size");
         let is = |wanted: &str| std::fs::read_to_string(&size).is_ok_and(|s| s.trim() == wanted);
         until("the viewer's size", || is("23 80")).await;
         seat.resize(40, 90);
@@ -285,10 +285,10 @@ fn a_change_of_the_viewers_size_reaches_the_program() {
 
 #[test]
 fn the_end_of_the_run_ends_the_view() {
-    Desk::with(async |desk| {
-        let (handle, _run) = desk.start("echo here; read x; exit 5").await;
+    Stage::with(async |stage| {
+        let (handle, _run) = stage.start("echo here; read x; exit 5").await;
         let mut seat = Seat::new("ann", 24, 80);
-        let view = seat.attach(&desk, &handle, false);
+        let view = seat.attach(&stage, &handle, false);
         seat.sees("here").await;
         seat.types("\r");
         assert_eq!(
@@ -297,26 +297,26 @@ fn the_end_of_the_run_ends_the_view() {
         );
         seat.is_as_before();
         // Whoever comes later is told at once.
-        let view = seat.attach(&desk, &handle, false);
+        let view = seat.attach(&stage, &handle, false);
         assert_eq!(
             view.await.unwrap().unwrap(),
             DetachReason::RunOver(Exit::Code(5))
         );
         let missing: RunHandle = "pty:default/api-1/9".parse().unwrap();
-        let view = seat.attach(&desk, &missing, false);
+        let view = seat.attach(&stage, &missing, false);
         assert!(matches!(view.await.unwrap(), Err(Error::Missing)));
     });
 }
 
 #[test]
 fn l15_no_escape_of_the_program_reaches_a_viewer() {
-    Desk::with(async |desk| {
+    Stage::with(async |stage| {
         let script = "printf '\\033]0;EVIL\\007\\033]52;c;RVZJTA==\\007\\033[6n\\033[c\\033PEVIL\\033\\\\\\033[21t'; \
                       printf '\\033[8;5;5t\\033]8;;http://EVIL\\033\\\\link\\033]8;;\\033\\\\'; \
                       echo done; exec cat";
-        let (handle, _run) = desk.start(script).await;
+        let (handle, _run) = stage.start(script).await;
         let mut seat = Seat::new("ann", 24, 80);
-        let view = seat.attach(&desk, &handle, false);
+        let view = seat.attach(&stage, &handle, false);
         seat.sees("done").await;
         seat.types("\x11");
         view.await.unwrap().unwrap();

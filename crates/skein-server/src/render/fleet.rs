@@ -45,9 +45,13 @@ pub(crate) fn terminal(t: &TerminalAddress) -> wire::Terminal {
     }
 }
 
-pub(crate) fn why(desk: &FleetRequests, w: &Why, screen: Option<&ScreenExplained>) -> wire::Why {
+pub(crate) fn why(
+    requests: &FleetRequests,
+    w: &Why,
+    screen: Option<&ScreenExplained>,
+) -> wire::Why {
     wire::Why {
-        session: session::session(desk, &w.session),
+        session: session::session(requests, &w.session),
         status: w.derived.status.as_str().into(),
         reason: w.derived.reason.clone(),
         rule: w.derived.rule.into(),

@@ -35,9 +35,9 @@ fn cost(a: &budget::Account, spent: u64) -> wire::CostAccount {
     }
 }
 
-pub(crate) fn session(desk: &FleetRequests, s: &domain::Session) -> wire::Session {
-    let derived = desk.derive(s);
-    let seen = desk.seen(s);
+pub(crate) fn session(requests: &FleetRequests, s: &domain::Session) -> wire::Session {
+    let derived = requests.derive(s);
+    let seen = requests.seen(s);
     let outcome = match &s.phase {
         Phase::Ended { outcome, .. } => Some(*outcome),
         Phase::Archived { outcome } => *outcome,
@@ -59,7 +59,7 @@ pub(crate) fn session(desk: &FleetRequests, s: &domain::Session) -> wire::Sessio
     let gear = s.gear.as_deref();
     wire::Session {
         id: s.id.to_string(),
-        tenant: desk.ledger.tenant().to_string(),
+        tenant: requests.ledger.tenant().to_string(),
         project: s.project.to_string(),
         thread: s.thread.to_string(),
         parent: s.parent.as_ref().map(ToString::to_string),
@@ -74,7 +74,7 @@ pub(crate) fn session(desk: &FleetRequests, s: &domain::Session) -> wire::Sessio
         outcome: outcome.map(|o| o.as_str().into()),
         question,
         agent: s.agent.to_string(),
-        runtime: runtime(desk, s, &seen),
+        runtime: runtime(requests, s, &seen),
         workspace: workspace(s),
         run: s.run,
         display_name: s.task.display_name(),
@@ -118,21 +118,21 @@ pub(crate) fn session(desk: &FleetRequests, s: &domain::Session) -> wire::Sessio
 }
 
 /// Lists leave the task out: a page of long ones would be large, and its first line is the display name.
-pub(crate) fn session_in_list(desk: &FleetRequests, s: &domain::Session) -> wire::Session {
+pub(crate) fn session_in_list(requests: &FleetRequests, s: &domain::Session) -> wire::Session {
     wire::Session {
         task: None,
-        ..session(desk, s)
+        ..session(requests, s)
     }
 }
 
 /// A session whose record cannot be read, by what is known of it without.
-pub(crate) fn damaged_session(desk: &FleetRequests, record: &DamagedRecord) -> wire::Session {
+pub(crate) fn damaged_session(requests: &FleetRequests, record: &DamagedRecord) -> wire::Session {
     const UNKNOWN: &str = "unknown";
     let at = time(domain::Timestamp::from_micros(record.index.touched_at));
     let none = budget::Account::default();
     wire::Session {
         id: record.id.clone(),
-        tenant: desk.ledger.tenant().to_string(),
+        tenant: requests.ledger.tenant().to_string(),
         project: record.index.project.clone().unwrap_or_default(),
         thread: record.index.thread.clone().unwrap_or_default(),
         parent: record.index.parent.clone(),
@@ -187,7 +187,7 @@ pub(crate) fn damaged_session(desk: &FleetRequests, record: &DamagedRecord) -> w
     }
 }
 
-fn runtime(desk: &FleetRequests, s: &domain::Session, seen: &Observations) -> wire::Runtime {
+fn runtime(requests: &FleetRequests, s: &domain::Session, seen: &Observations) -> wire::Runtime {
     let Some(gear) = &s.gear else {
         return wire::Runtime {
             kind: "none".into(),
@@ -209,7 +209,7 @@ fn runtime(desk: &FleetRequests, s: &domain::Session, seen: &Observations) -> wi
             Some(domain::RuntimeState::Alive { pid }) => *pid,
             _ => None,
         },
-        window: desk.window(s).map(|window| wire::Window {
+        window: requests.window(s).map(|window| wire::Window {
             command: window.command,
             problem: window.problem,
         }),
@@ -286,21 +286,21 @@ fn awaited(
     )
 }
 
-pub(crate) fn tree(desk: &FleetRequests, t: &skein_ledger::Tree) -> wire::Tree {
+pub(crate) fn tree(requests: &FleetRequests, t: &skein_ledger::Tree) -> wire::Tree {
     wire::Tree {
         ancestors: t
             .ancestors
             .iter()
-            .map(|s| session_in_list(desk, s))
+            .map(|s| session_in_list(requests, s))
             .collect(),
-        root: node(desk, &t.root),
+        root: node(requests, &t.root),
         truncated: t.truncated,
     }
 }
 
-fn node(desk: &FleetRequests, n: &skein_ledger::Node) -> wire::TreeNode {
+fn node(requests: &FleetRequests, n: &skein_ledger::Node) -> wire::TreeNode {
     wire::TreeNode {
-        session: session_in_list(desk, &n.session),
-        children: n.children.iter().map(|c| node(desk, c)).collect(),
+        session: session_in_list(requests, &n.session),
+        children: n.children.iter().map(|c| node(requests, c)).collect(),
     }
 }

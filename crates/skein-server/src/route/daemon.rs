@@ -42,17 +42,20 @@ async fn readyz(State(app): State<App>) -> Result<Json<wire::Health>, ApiError> 
     responses((status = 200, body = wire::DaemonStatus), (status = "default", body = wire::ErrorBody)))]
 async fn status(
     State(app): State<App>,
-    Look(desk): Look,
+    Look(requests): Look,
 ) -> Result<Json<wire::DaemonStatus>, ApiError> {
-    describe(&app, &desk).await
+    describe(&app, &requests).await
 }
 
-async fn describe(app: &App, desk: &FleetRequests) -> Result<Json<wire::DaemonStatus>, ApiError> {
+async fn describe(
+    app: &App,
+    requests: &FleetRequests,
+) -> Result<Json<wire::DaemonStatus>, ApiError> {
     Ok(Json(wire::DaemonStatus {
         pid: std::process::id(),
         version: app.options().version.clone(),
         uptime_s: app.uptime().as_secs(),
-        sessions: desk.ledger.count_live_sessions().await?,
+        sessions: requests.ledger.count_live_sessions().await?,
         socket: app.options().socket.display().to_string(),
         listen: app.options().listen.map(|a| a.to_string()),
     }))
@@ -64,11 +67,11 @@ async fn describe(app: &App, desk: &FleetRequests) -> Result<Json<wire::DaemonSt
     responses((status = 200, body = wire::DaemonStatus), (status = "default", body = wire::ErrorBody)))]
 async fn stop(
     State(app): State<App>,
-    Change(desk, Nothing {}): Change<Nothing>,
+    Change(requests, Nothing {}): Change<Nothing>,
 ) -> Result<Response, ApiError> {
-    let Json(status) = describe(&app, &desk).await?;
+    let Json(status) = describe(&app, &requests).await?;
     let body = serde_json::to_value(status).unwrap_or_default();
-    let answer = match desk
+    let answer = match requests
         .ledger
         .acknowledge("stop the daemon", body.clone())
         .await
@@ -83,14 +86,14 @@ async fn stop(
     if matches!(answer, Answer::Fresh(_)) {
         app.ask_stop();
     }
-    Ok(render::answer(StatusCode::OK, &desk, answer))
+    Ok(render::answer(StatusCode::OK, &requests, answer))
 }
 
 /// Applies every project's retention now, instead of at the next sweep.
 #[utoipa::path(post, path = "/api/v1/retention/run", tag = "daemon",
     params(("Idempotency-Key" = Option<String>, Header)),
     responses((status = 200, body = wire::RetentionReport), (status = "default", body = wire::ErrorBody)))]
-async fn retention(Change(desk, Nothing {}): Change<Nothing>) -> Result<Response, ApiError> {
-    let answer = desk.ledger.run_retention().await?;
-    Ok(render::answer(StatusCode::OK, &desk, answer))
+async fn retention(Change(requests, Nothing {}): Change<Nothing>) -> Result<Response, ApiError> {
+    let answer = requests.ledger.run_retention().await?;
+    Ok(render::answer(StatusCode::OK, &requests, answer))
 }

@@ -50,7 +50,7 @@ struct ListQuery {
         (status = "default", body = wire::ErrorBody)))]
 async fn list(
     State(app): State<App>,
-    Look(desk): Look,
+    Look(requests): Look,
     Query(query): Query<ListQuery>,
     Extension(endless): Extension<Endless>,
     pass: Option<Extension<Pass>>,
@@ -68,28 +68,28 @@ async fn list(
         text(&headers, header::ACCEPT.as_str())?.is_some_and(|a| a.contains("text/event-stream"));
     if wants_stream {
         let pass = pass.map(|Extension(pass)| pass);
-        let stream = follow(&app, desk, pass, resume, query.session).await?;
+        let stream = follow(&app, requests, pass, resume, query.session).await?;
         endless.set();
         return Ok(stream);
     }
     let limit = limit(query.limit)?;
-    let page = desk
+    let page = requests
         .ledger
         .events(query.since.unwrap_or(0), query.session, limit)
         .await?;
-    let list = render::list(page, |e| render::event(desk.ledger.tenant(), e));
+    let list = render::list(page, |e| render::event(requests.ledger.tenant(), e));
     Ok(Json(list).into_response())
 }
 
 async fn follow(
     app: &App,
-    desk: FleetRequests,
+    requests: FleetRequests,
     pass: Option<Pass>,
     since: Option<u64>,
     session: Option<String>,
 ) -> Result<Response, ApiError> {
-    let tenant = desk.ledger.tenant().clone();
-    let follower = desk.ledger.follow(since, session).await?;
+    let tenant = requests.ledger.tenant().clone();
+    let follower = requests.ledger.follow(since, session).await?;
     let watch = Watch::new(app, pass);
     let over = Box::pin(watch.clone().over());
     let events = messages(tenant, watch, follower).take_until(over);
@@ -179,8 +179,8 @@ fn message(tenant: &TenantId, event: &skein_store::Event) -> SseEvent {
 /// Recomputes the chain and names the first event that is not as it was written.
 #[utoipa::path(get, path = "/api/v1/events/verify", tag = "events",
     responses((status = 200, body = wire::VerifyReport), (status = "default", body = wire::ErrorBody)))]
-async fn verify(Look(desk): Look) -> Result<Json<wire::VerifyReport>, ApiError> {
-    let verdict = desk.ledger.verify_events().await?;
+async fn verify(Look(requests): Look) -> Result<Json<wire::VerifyReport>, ApiError> {
+    let verdict = requests.ledger.verify_events().await?;
     let (broken_at, why) = verdict
         .broken
         .map_or((None, None), |b| (Some(b.at), Some(b.why)));
@@ -197,7 +197,7 @@ async fn verify(Look(desk): Look) -> Result<Json<wire::VerifyReport>, ApiError> 
 #[utoipa::path(post, path = "/api/v1/events/seal", tag = "events", request_body = wire::SealEvents,
     params(Keyed),
     responses((status = 200, body = wire::SealReport), (status = "default", body = wire::ErrorBody)))]
-async fn seal(Change(desk, body): Change<wire::SealEvents>) -> Result<Response, ApiError> {
-    let answer = desk.ledger.seal_events(body.keep, body.drop).await?;
-    Ok(render::answer(StatusCode::OK, &desk, answer))
+async fn seal(Change(requests, body): Change<wire::SealEvents>) -> Result<Response, ApiError> {
+    let answer = requests.ledger.seal_events(body.keep, body.drop).await?;
+    Ok(render::answer(StatusCode::OK, &requests, answer))
 }

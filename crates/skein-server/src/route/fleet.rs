@@ -43,10 +43,12 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
     responses((status = 200, body = wire::Receipt), (status = "default", body = wire::ErrorBody)))]
 async fn send(
     Path(session): Path<String>,
-    Change(desk, body): Change<wire::Send, MOST_MESSAGE>,
+    Change(requests, body): Change<wire::Send, MOST_MESSAGE>,
 ) -> Result<Response, ApiError> {
-    let answer = desk.send(session, body.text.parse()?, body.from).await?;
-    ok(&desk, answer)
+    let answer = requests
+        .send(session, body.text.parse()?, body.from)
+        .await?;
+    ok(&requests, answer)
 }
 
 /// Stops the turn that is running; the session goes on.
@@ -55,9 +57,9 @@ async fn send(
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn interrupt(
     Path(session): Path<String>,
-    Change(desk, wire::Interrupt {}): Change<wire::Interrupt>,
+    Change(requests, wire::Interrupt {}): Change<wire::Interrupt>,
 ) -> Result<Response, ApiError> {
-    ok(&desk, desk.interrupt(session).await?)
+    ok(&requests, requests.interrupt(session).await?)
 }
 
 /// Tells what the agent's own hook says. What an earlier run says is not heard.
@@ -66,19 +68,20 @@ async fn interrupt(
     responses((status = 200, body = wire::HookTaken), (status = "default", body = wire::ErrorBody)))]
 async fn hook(
     Path(session): Path<String>,
-    Tell(desk, body): Tell<wire::Hook, MOST_MESSAGE>,
+    Tell(requests, body): Tell<wire::Hook, MOST_MESSAGE>,
 ) -> Result<Json<wire::HookTaken>, ApiError> {
     if body.payload.len() > MOST_PAYLOAD {
         let message = format!("the payload is larger than {MOST_PAYLOAD} bytes");
         return Err(ApiError::misuse(message, &[]));
     }
-    desk.hook(Hook {
-        session,
-        run: body.run,
-        event: body.event,
-        payload: body.payload,
-    })
-    .await?;
+    requests
+        .hook(Hook {
+            session,
+            run: body.run,
+            event: body.event,
+            payload: body.payload,
+        })
+        .await?;
     Ok(Json(wire::HookTaken { ok: true }))
 }
 
@@ -96,16 +99,16 @@ struct ScreenQuery {
     params(("session" = String, Path), ScreenQuery),
     responses((status = 200, body = wire::Screen), (status = "default", body = wire::ErrorBody)))]
 async fn screen(
-    Look(desk): Look,
+    Look(requests): Look,
     Path(session): Path<String>,
     Query(query): Query<ScreenQuery>,
 ) -> Result<Json<wire::Screen>, ApiError> {
     let (seen, explanation) = if query.explain {
-        let explained = desk.explain_screen(session).await?;
+        let explained = requests.explain_screen(session).await?;
         let explanation = render::screen_explanation(&explained);
         (explained.screen, Some(explanation))
     } else {
-        (desk.screen(session).await?, None)
+        (requests.screen(session).await?, None)
     };
     Ok(Json(wire::Screen {
         cursor: wire::Cursor {
@@ -123,10 +126,10 @@ async fn screen(
 #[utoipa::path(get, path = "/api/v1/sessions/{session}/terminal", tag = "fleet", params(("session" = String, Path)),
     responses((status = 200, body = wire::Terminal), (status = "default", body = wire::ErrorBody)))]
 async fn terminal(
-    Look(desk): Look,
+    Look(requests): Look,
     Path(session): Path<String>,
 ) -> Result<Json<wire::Terminal>, ApiError> {
-    Ok(Json(render::terminal(&desk.terminal(session).await?)))
+    Ok(Json(render::terminal(&requests.terminal(session).await?)))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -142,12 +145,12 @@ struct DiffQuery {
 #[utoipa::path(get, path = "/api/v1/sessions/{session}/diff", tag = "fleet", params(("session" = String, Path), DiffQuery),
     responses((status = 200, body = wire::Diff), (status = "default", body = wire::ErrorBody)))]
 async fn diff(
-    Look(desk): Look,
+    Look(requests): Look,
     Path(session): Path<String>,
     Query(query): Query<DiffQuery>,
 ) -> Result<Json<wire::Diff>, ApiError> {
-    let session = desk.ledger.get_session(session).await?.id.to_string();
-    let diff = desk.diff(session.clone(), query.stat).await?;
+    let session = requests.ledger.get_session(session).await?.id.to_string();
+    let diff = requests.diff(session.clone(), query.stat).await?;
     Ok(Json(wire::Diff {
         session,
         stat: query.stat,
@@ -158,10 +161,13 @@ async fn diff(
 /// Shows the facts behind the session's status.
 #[utoipa::path(get, path = "/api/v1/sessions/{session}/why", tag = "fleet", params(("session" = String, Path)),
     responses((status = 200, body = wire::Why), (status = "default", body = wire::ErrorBody)))]
-async fn why(Look(desk): Look, Path(session): Path<String>) -> Result<Json<wire::Why>, ApiError> {
-    let why = desk.why(session).await?;
-    let screen = desk.explain_status(&why.session).await;
-    Ok(Json(render::why(&desk, &why, screen.as_ref())))
+async fn why(
+    Look(requests): Look,
+    Path(session): Path<String>,
+) -> Result<Json<wire::Why>, ApiError> {
+    let why = requests.why(session).await?;
+    let screen = requests.explain_status(&why.session).await;
+    Ok(Json(render::why(&requests, &why, screen.as_ref())))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -178,12 +184,12 @@ struct ListQuery {
     params(("session" = String, Path), ListQuery),
     responses((status = 200, body = wire::List<wire::Receipt>), (status = "default", body = wire::ErrorBody)))]
 async fn receipts(
-    Look(desk): Look,
+    Look(requests): Look,
     Path(session): Path<String>,
     Query(query): Query<ListQuery>,
 ) -> Result<Json<wire::List<wire::Receipt>>, ApiError> {
     let after = cursor(query.cursor.as_deref())?;
-    let page = desk
+    let page = requests
         .ledger
         .list_receipts(session, after, limit(query.limit)?)
         .await?;
@@ -194,17 +200,17 @@ async fn receipts(
 #[utoipa::path(get, path = "/api/v1/receipts/{receipt}", tag = "fleet", params(("receipt" = String, Path)),
     responses((status = 200, body = wire::Receipt), (status = "default", body = wire::ErrorBody)))]
 async fn receipt(
-    Look(desk): Look,
+    Look(requests): Look,
     Path(receipt): Path<String>,
 ) -> Result<Json<wire::Receipt>, ApiError> {
-    let found = desk.ledger.get_receipt(receipt).await?;
+    let found = requests.ledger.get_receipt(receipt).await?;
     Ok(Json(render::receipt(&found)))
 }
 
 /// Clears up after ended sessions, or tells what would be cleared up.
 #[utoipa::path(post, path = "/api/v1/gc", tag = "fleet", request_body = Option<wire::Gc>, params(Keyed),
     responses((status = 200, body = wire::GcReport), (status = "default", body = wire::ErrorBody)))]
-async fn gc(Change(desk, body): Change<wire::Gc>) -> Result<Response, ApiError> {
+async fn gc(Change(requests, body): Change<wire::Gc>) -> Result<Response, ApiError> {
     let order = GcOptions {
         dry_run: body.dry_run,
         ended_for_seconds: body.ended_for_seconds.unwrap_or(ENDED_FOR),
@@ -213,7 +219,7 @@ async fn gc(Change(desk, body): Change<wire::Gc>) -> Result<Response, ApiError> 
             .unwrap_or(BACKUPS_OLDER_THAN),
         discard: body.discard,
     };
-    ok(&desk, desk.gc(order).await?)
+    ok(&requests, requests.gc(order).await?)
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -230,10 +236,10 @@ struct AgentsQuery {
 #[utoipa::path(get, path = "/api/v1/agents", tag = "fleet", params(AgentsQuery),
     responses((status = 200, body = wire::List<wire::Agent>), (status = "default", body = wire::ErrorBody)))]
 async fn agents(
-    Look(desk): Look,
+    Look(requests): Look,
     Query(query): Query<AgentsQuery>,
 ) -> Result<Json<wire::List<wire::Agent>>, ApiError> {
-    let agents = desk.agents(query.project, query.path).await?;
+    let agents = requests.agents(query.project, query.path).await?;
     Ok(Json(wire::List {
         data: agents.iter().map(render::agent).collect(),
         next: None,

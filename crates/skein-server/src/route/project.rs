@@ -35,13 +35,13 @@ struct ListQuery {
 #[utoipa::path(get, path = "/api/v1/projects", tag = "projects", params(ListQuery),
     responses((status = 200, body = wire::List<wire::Project>), (status = "default", body = wire::ErrorBody)))]
 async fn list(
-    Look(desk): Look,
+    Look(requests): Look,
     Query(query): Query<ListQuery>,
 ) -> Result<Json<wire::List<wire::Project>>, ApiError> {
-    let tenant = desk.ledger.tenant().clone();
+    let tenant = requests.ledger.tenant().clone();
     let page = match query.path {
         Some(path) => {
-            let found = desk.ledger.project_around(path).await?;
+            let found = requests.ledger.project_around(path).await?;
             skein_store::RecordPage {
                 items: found.into_iter().collect(),
                 damaged: vec![],
@@ -49,7 +49,8 @@ async fn list(
             }
         }
         None => {
-            desk.ledger
+            requests
+                .ledger
                 .list_projects(cursor(query.cursor.as_deref())?, limit(query.limit)?)
                 .await?
         }
@@ -61,7 +62,7 @@ async fn list(
 #[utoipa::path(post, path = "/api/v1/projects", tag = "projects", request_body = wire::AddProject,
     params(Keyed),
     responses((status = 201, body = wire::Project), (status = "default", body = wire::ErrorBody)))]
-async fn add(Change(desk, body): Change<wire::AddProject>) -> Result<Response, ApiError> {
+async fn add(Change(requests, body): Change<wire::AddProject>) -> Result<Response, ApiError> {
     let add = AddProject {
         name: optional(body.name)?,
         path: body.path,
@@ -73,19 +74,19 @@ async fn add(Change(desk, body): Change<wire::AddProject>) -> Result<Response, A
             max_ended: body.max_ended,
         },
     };
-    let answer = desk.ledger.add_project(add).await?;
-    Ok(render::answer(StatusCode::CREATED, &desk, answer))
+    let answer = requests.ledger.add_project(add).await?;
+    Ok(render::answer(StatusCode::CREATED, &requests, answer))
 }
 
 /// Shows a project, found by id, unique beginning of its id, or name.
 #[utoipa::path(get, path = "/api/v1/projects/{project}", tag = "projects", params(("project" = String, Path)),
     responses((status = 200, body = wire::Project), (status = "default", body = wire::ErrorBody)))]
 async fn get(
-    Look(desk): Look,
+    Look(requests): Look,
     Path(project): Path<String>,
 ) -> Result<Json<wire::Project>, ApiError> {
-    let found = desk.ledger.get_project(project).await?;
-    Ok(Json(render::project(desk.ledger.tenant(), &found)))
+    let found = requests.ledger.get_project(project).await?;
+    Ok(Json(render::project(requests.ledger.tenant(), &found)))
 }
 
 /// Changes a project's limits and retention.
@@ -94,7 +95,7 @@ async fn get(
     responses((status = 200, body = wire::Project), (status = "default", body = wire::ErrorBody)))]
 async fn set(
     Path(project): Path<String>,
-    Change(desk, body): Change<wire::SetProject>,
+    Change(requests, body): Change<wire::SetProject>,
 ) -> Result<Response, ApiError> {
     let settings = Settings {
         depth: body.depth,
@@ -102,11 +103,11 @@ async fn set(
         idle_ttl_seconds: body.idle_ttl_seconds,
         max_ended: body.max_ended,
     };
-    let answer = desk
+    let answer = requests
         .ledger
         .set_project(project, body.expect_version, settings)
         .await?;
-    Ok(render::answer(StatusCode::OK, &desk, answer))
+    Ok(render::answer(StatusCode::OK, &requests, answer))
 }
 
 /// Forgets a project whose threads are all archived or deleted; its sessions stay readable.
@@ -115,8 +116,8 @@ async fn set(
     responses((status = 200, body = wire::Project), (status = "default", body = wire::ErrorBody)))]
 async fn remove(
     Path(project): Path<String>,
-    Change(desk, Nothing {}): Change<Nothing>,
+    Change(requests, Nothing {}): Change<Nothing>,
 ) -> Result<Response, ApiError> {
-    let answer = desk.ledger.remove_project(project).await?;
-    Ok(render::answer(StatusCode::OK, &desk, answer))
+    let answer = requests.ledger.remove_project(project).await?;
+    Ok(render::answer(StatusCode::OK, &requests, answer))
 }

@@ -76,7 +76,7 @@ fn statuses(text: Option<&str>) -> Result<BTreeSet<Status>, Invalid> {
 #[utoipa::path(get, path = "/api/v1/sessions", tag = "sessions", params(ListQuery),
     responses((status = 200, body = wire::List<wire::Session>), (status = "default", body = wire::ErrorBody)))]
 async fn list(
-    Look(desk): Look,
+    Look(requests): Look,
     Query(query): Query<ListQuery>,
 ) -> Result<Json<wire::List<wire::Session>>, ApiError> {
     let status = statuses(query.status.as_deref())?;
@@ -86,7 +86,7 @@ async fn list(
         all: query.all,
         status,
     };
-    let mut page = desk
+    let mut page = requests
         .list_sessions(
             filter,
             cursor(query.cursor.as_deref())?,
@@ -94,8 +94,10 @@ async fn list(
         )
         .await?;
     let damaged = std::mem::take(&mut page.damaged);
-    let mut list = render::list(page, |s| render::session_in_list(&desk, s));
-    let damaged = damaged.iter().map(|s| render::damaged_session(&desk, s));
+    let mut list = render::list(page, |s| render::session_in_list(&requests, s));
+    let damaged = damaged
+        .iter()
+        .map(|s| render::damaged_session(&requests, s));
     list.data.extend(damaged);
     Ok(Json(list))
 }
@@ -104,9 +106,9 @@ async fn list(
 #[utoipa::path(post, path = "/api/v1/sessions", tag = "sessions", request_body = wire::Spawn,
     params(Keyed),
     responses((status = 201, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
-async fn spawn(Change(desk, body): Change<wire::Spawn>) -> Result<Response, ApiError> {
-    let answer = desk.spawn(spawn_of(body)?).await?;
-    Ok(render::answer(StatusCode::CREATED, &desk, answer))
+async fn spawn(Change(requests, body): Change<wire::Spawn>) -> Result<Response, ApiError> {
+    let answer = requests.spawn(spawn_of(body)?).await?;
+    Ok(render::answer(StatusCode::CREATED, &requests, answer))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -122,25 +124,25 @@ struct GetQuery {
 #[utoipa::path(get, path = "/api/v1/sessions/{session}", tag = "sessions", params(("session" = String, Path), GetQuery),
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn get(
-    Look(desk): Look,
+    Look(requests): Look,
     Path(session): Path<String>,
     Query(query): Query<GetQuery>,
 ) -> Result<Json<wire::Session>, ApiError> {
-    let found = desk.ledger.get_session(session).await?;
-    let mut shown = render::session(&desk, &found);
+    let found = requests.ledger.get_session(session).await?;
+    let mut shown = render::session(&requests, &found);
     if found.gear.is_some() && !query.quick {
-        shown.workspace.dirty = desk.dirty(&found).await;
+        shown.workspace.dirty = requests.dirty(&found).await;
     }
     if !query.quick {
-        let overview = desk.ledger.transcript_overview(&found).await;
+        let overview = requests.ledger.transcript_overview(&found).await;
         let said = overview.filter(|o| o.tier.is_some());
         shown.transcript = said.as_ref().map(render::transcript::overview);
     }
     Ok(Json(shown))
 }
 
-pub(super) fn ok(desk: &FleetRequests, answer: Answer) -> Result<Response, ApiError> {
-    Ok(render::answer(StatusCode::OK, desk, answer))
+pub(super) fn ok(requests: &FleetRequests, answer: Answer) -> Result<Response, ApiError> {
+    Ok(render::answer(StatusCode::OK, requests, answer))
 }
 
 /// Begins a turn of an idle session.
@@ -149,10 +151,10 @@ pub(super) fn ok(desk: &FleetRequests, answer: Answer) -> Result<Response, ApiEr
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn begin_turn(
     Path(session): Path<String>,
-    Change(desk, body): Change<wire::BeginTurn>,
+    Change(requests, body): Change<wire::BeginTurn>,
 ) -> Result<Response, ApiError> {
     let fence = begin_fence(body)?;
-    ok(&desk, desk.ledger.begin_turn(session, fence).await?)
+    ok(&requests, requests.ledger.begin_turn(session, fence).await?)
 }
 
 fn begin_fence(body: wire::BeginTurn) -> Result<Fence, Invalid> {
@@ -169,7 +171,7 @@ fn begin_fence(body: wire::BeginTurn) -> Result<Fence, Invalid> {
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn end_turn(
     Path(session): Path<String>,
-    Change(desk, body): Change<wire::EndTurn>,
+    Change(requests, body): Change<wire::EndTurn>,
 ) -> Result<Response, ApiError> {
     let fence = Fence {
         run: body.run,
@@ -181,7 +183,10 @@ async fn end_turn(
         output_tokens: tokens(body.output_tokens)?,
         cost_micros: micros(body.cost_usd, Fraction::Up)?,
     };
-    ok(&desk, desk.ledger.end_turn(session, fence, usage).await?)
+    ok(
+        &requests,
+        requests.ledger.end_turn(session, fence, usage).await?,
+    )
 }
 
 /// Asks people something; the session waits.
@@ -190,7 +195,7 @@ async fn end_turn(
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn ask(
     Path(session): Path<String>,
-    Change(desk, body): Change<wire::Ask>,
+    Change(requests, body): Change<wire::Ask>,
 ) -> Result<Response, ApiError> {
     let fence = Fence {
         run: body.run,
@@ -208,7 +213,10 @@ async fn ask(
         kinds: vec![],
         id: None,
     };
-    ok(&desk, desk.ledger.ask(session, fence, question).await?)
+    ok(
+        &requests,
+        requests.ledger.ask(session, fence, question).await?,
+    )
 }
 
 /// Takes the question back; the session becomes idle.
@@ -217,10 +225,10 @@ async fn ask(
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn withdraw(
     Path(session): Path<String>,
-    Change(desk, body): Change<wire::BeginTurn>,
+    Change(requests, body): Change<wire::BeginTurn>,
 ) -> Result<Response, ApiError> {
     let fence = begin_fence(body)?;
-    ok(&desk, desk.ledger.withdraw(session, fence).await?)
+    ok(&requests, requests.ledger.withdraw(session, fence).await?)
 }
 
 /// Answers the session's question; where it gave options, one of them by text or number.
@@ -229,9 +237,12 @@ async fn withdraw(
     responses((status = 200, body = wire::Receipt), (status = "default", body = wire::ErrorBody)))]
 async fn answer(
     Path(session): Path<String>,
-    Change(desk, body): Change<wire::Answer>,
+    Change(requests, body): Change<wire::Answer>,
 ) -> Result<Response, ApiError> {
-    ok(&desk, desk.answer(session, body.text.parse()?).await?)
+    ok(
+        &requests,
+        requests.answer(session, body.text.parse()?).await?,
+    )
 }
 
 /// Ends the session as done or failed. It can be restored.
@@ -240,7 +251,7 @@ async fn answer(
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn end(
     Path(session): Path<String>,
-    Change(desk, body): Change<wire::EndSession>,
+    Change(requests, body): Change<wire::EndSession>,
 ) -> Result<Response, ApiError> {
     let fence = Fence {
         run: body.run,
@@ -251,8 +262,9 @@ async fn end(
     let outcome = Outcome::parse(word)
         .ok_or_else(|| Invalid::new("outcome", word, "expected `done` or `failed`"))?;
     ok(
-        &desk,
-        desk.ledger
+        &requests,
+        requests
+            .ledger
             .end(session, fence, outcome, optional(body.reason)?)
             .await?,
     )
@@ -264,14 +276,14 @@ async fn end(
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn kill(
     Path(session): Path<String>,
-    Change(desk, body): Change<wire::Kill>,
+    Change(requests, body): Change<wire::Kill>,
 ) -> Result<Response, ApiError> {
     let order = KillOptions {
         reason: optional(body.reason)?,
         tree: body.tree,
         discard: body.discard,
     };
-    ok(&desk, desk.kill(session, order).await?)
+    ok(&requests, requests.kill(session, order).await?)
 }
 
 /// Brings an ended session back, on its next run.
@@ -280,9 +292,9 @@ async fn kill(
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn restore(
     Path(session): Path<String>,
-    Change(desk, _): Change<wire::Restore>,
+    Change(requests, _): Change<wire::Restore>,
 ) -> Result<Response, ApiError> {
-    ok(&desk, desk.restore(session).await?)
+    ok(&requests, requests.restore(session).await?)
 }
 
 /// Moves the session to a new owner.
@@ -291,7 +303,7 @@ async fn restore(
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn handoff(
     Path(session): Path<String>,
-    Change(desk, body): Change<wire::Handoff>,
+    Change(requests, body): Change<wire::Handoff>,
 ) -> Result<Response, ApiError> {
     match body.workspace.as_deref() {
         None | Some("keep") => {}
@@ -305,8 +317,9 @@ async fn handoff(
         }
     }
     ok(
-        &desk,
-        desk.ledger
+        &requests,
+        requests
+            .ledger
             .handoff(session, body.to.parse()?, body.expect_version)
             .await?,
     )
@@ -318,7 +331,7 @@ async fn handoff(
     responses((status = 200, body = wire::List<wire::Session>), (status = "default", body = wire::ErrorBody)))]
 async fn broadcast(
     Path(session): Path<String>,
-    Change(desk, body): Change<wire::Broadcast>,
+    Change(requests, body): Change<wire::Broadcast>,
 ) -> Result<Response, ApiError> {
     let to = body
         .to
@@ -326,8 +339,9 @@ async fn broadcast(
         .map(|a| a.parse())
         .collect::<Result<_, Invalid>>()?;
     ok(
-        &desk,
-        desk.ledger
+        &requests,
+        requests
+            .ledger
             .broadcast(session, to, body.expect_version)
             .await?,
     )
@@ -339,17 +353,20 @@ async fn broadcast(
     responses((status = 200, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn merge(
     Path(session): Path<String>,
-    Change(desk, body): Change<wire::Merge>,
+    Change(requests, body): Change<wire::Merge>,
 ) -> Result<Response, ApiError> {
-    ok(&desk, desk.ledger.merge(session, body.from).await?)
+    ok(&requests, requests.ledger.merge(session, body.from).await?)
 }
 
 /// Shows the session's ancestry and everything below it.
 #[utoipa::path(get, path = "/api/v1/sessions/{session}/tree", tag = "sessions", params(("session" = String, Path)),
     responses((status = 200, body = wire::Tree), (status = "default", body = wire::ErrorBody)))]
-async fn tree(Look(desk): Look, Path(session): Path<String>) -> Result<Json<wire::Tree>, ApiError> {
-    let tree = desk.ledger.tree(session).await?;
-    Ok(Json(render::tree(&desk, &tree)))
+async fn tree(
+    Look(requests): Look,
+    Path(session): Path<String>,
+) -> Result<Json<wire::Tree>, ApiError> {
+    let tree = requests.ledger.tree(session).await?;
+    Ok(Json(render::tree(&requests, &tree)))
 }
 
 /// Makes a session that goes on from a point of this one's transcript. It is nobody's child.
@@ -358,7 +375,7 @@ async fn tree(Look(desk): Look, Path(session): Path<String>) -> Result<Json<wire
     responses((status = 201, body = wire::Session), (status = "default", body = wire::ErrorBody)))]
 async fn fork(
     Path(session): Path<String>,
-    Change(desk, body): Change<wire::Fork>,
+    Change(requests, body): Change<wire::Fork>,
 ) -> Result<Response, ApiError> {
     let order = ForkOptions {
         source: session,
@@ -367,6 +384,6 @@ async fn fork(
         owner: optional(body.owner)?,
         task: optional(body.task)?,
     };
-    let answer = desk.ledger.fork(order).await?;
-    Ok(render::answer(StatusCode::CREATED, &desk, answer))
+    let answer = requests.ledger.fork(order).await?;
+    Ok(render::answer(StatusCode::CREATED, &requests, answer))
 }

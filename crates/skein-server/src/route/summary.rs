@@ -20,11 +20,11 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 #[utoipa::path(get, path = "/api/v1/sessions/{session}/summary", tag = "sessions", params(("session" = String, Path)),
     responses((status = 200, body = wire::Summary), (status = "default", body = wire::ErrorBody)))]
 async fn get(
-    Look(desk): Look,
+    Look(requests): Look,
     Path(session): Path<String>,
 ) -> Result<Json<wire::Summary>, ApiError> {
     Ok(Json(render::summary(
-        &desk.ledger.get_summary(session).await?,
+        &requests.ledger.get_summary(session).await?,
     )))
 }
 
@@ -34,7 +34,7 @@ async fn get(
     responses((status = 200, body = wire::Summary), (status = "default", body = wire::ErrorBody)))]
 async fn set(
     Path(session): Path<String>,
-    Change(desk, body): Change<wire::SetSummary>,
+    Change(requests, body): Change<wire::SetSummary>,
 ) -> Result<Response, ApiError> {
     let word = body.outcome.as_deref().unwrap_or("succeeded");
     let new = NewSummary {
@@ -54,8 +54,8 @@ async fn set(
             .collect::<Result<_, Invalid>>()?,
         based_on: body.based_on,
     };
-    let answer = desk.ledger.set_summary(session, new).await?;
-    Ok(render::answer(StatusCode::OK, &desk, answer))
+    let answer = requests.ledger.set_summary(session, new).await?;
+    Ok(render::answer(StatusCode::OK, &requests, answer))
 }
 
 fn deliverable(d: wire::Deliverable) -> Result<Deliverable, Invalid> {

@@ -39,7 +39,7 @@ struct ListQuery {
 #[utoipa::path(get, path = "/api/v1/threads", tag = "threads", params(ListQuery),
     responses((status = 200, body = wire::List<wire::Thread>), (status = "default", body = wire::ErrorBody)))]
 async fn list(
-    Look(desk): Look,
+    Look(requests): Look,
     Query(query): Query<ListQuery>,
 ) -> Result<Json<wire::List<wire::Thread>>, ApiError> {
     let open = match query.state.as_deref() {
@@ -56,7 +56,7 @@ async fn list(
         project: query.project,
         open,
     };
-    let page = desk
+    let page = requests
         .ledger
         .list_threads(
             filter,
@@ -65,7 +65,7 @@ async fn list(
         )
         .await?;
     Ok(Json(render::list(page, |t| {
-        render::thread(desk.ledger.tenant(), t)
+        render::thread(requests.ledger.tenant(), t)
     })))
 }
 
@@ -73,20 +73,23 @@ async fn list(
 #[utoipa::path(post, path = "/api/v1/threads", tag = "threads", request_body = wire::NewThread,
     params(Keyed),
     responses((status = 201, body = wire::Thread), (status = "default", body = wire::ErrorBody)))]
-async fn new(Change(desk, body): Change<wire::NewThread>) -> Result<Response, ApiError> {
-    let answer = desk
+async fn new(Change(requests, body): Change<wire::NewThread>) -> Result<Response, ApiError> {
+    let answer = requests
         .ledger
         .new_thread(body.project, body.title.parse()?)
         .await?;
-    Ok(render::answer(StatusCode::CREATED, &desk, answer))
+    Ok(render::answer(StatusCode::CREATED, &requests, answer))
 }
 
 /// Shows a thread.
 #[utoipa::path(get, path = "/api/v1/threads/{thread}", tag = "threads", params(("thread" = String, Path)),
     responses((status = 200, body = wire::Thread), (status = "default", body = wire::ErrorBody)))]
-async fn get(Look(desk): Look, Path(thread): Path<String>) -> Result<Json<wire::Thread>, ApiError> {
-    let found = desk.ledger.get_thread(thread).await?;
-    Ok(Json(render::thread(desk.ledger.tenant(), &found)))
+async fn get(
+    Look(requests): Look,
+    Path(thread): Path<String>,
+) -> Result<Json<wire::Thread>, ApiError> {
+    let found = requests.ledger.get_thread(thread).await?;
+    Ok(Json(render::thread(requests.ledger.tenant(), &found)))
 }
 
 /// Deletes a thread that has no sessions. Repeating it changes nothing.
@@ -95,10 +98,10 @@ async fn get(Look(desk): Look, Path(thread): Path<String>) -> Result<Json<wire::
     responses((status = 200, body = wire::Thread), (status = "default", body = wire::ErrorBody)))]
 async fn delete(
     Path(thread): Path<String>,
-    Change(desk, Nothing {}): Change<Nothing>,
+    Change(requests, Nothing {}): Change<Nothing>,
 ) -> Result<Response, ApiError> {
-    let answer = desk.ledger.delete_thread(thread).await?;
-    Ok(render::answer(StatusCode::OK, &desk, answer))
+    let answer = requests.ledger.delete_thread(thread).await?;
+    Ok(render::answer(StatusCode::OK, &requests, answer))
 }
 
 /// Puts a thread away if nobody works on it. Repeating it changes nothing.
@@ -107,10 +110,10 @@ async fn delete(
     responses((status = 200, body = wire::Thread), (status = "default", body = wire::ErrorBody)))]
 async fn archive(
     Path(thread): Path<String>,
-    Change(desk, Nothing {}): Change<Nothing>,
+    Change(requests, Nothing {}): Change<Nothing>,
 ) -> Result<Response, ApiError> {
-    let answer = desk.ledger.archive_thread(thread).await?;
-    Ok(render::answer(StatusCode::OK, &desk, answer))
+    let answer = requests.ledger.archive_thread(thread).await?;
+    Ok(render::answer(StatusCode::OK, &requests, answer))
 }
 
 /// Opens an archived thread again.
@@ -119,8 +122,8 @@ async fn archive(
     responses((status = 200, body = wire::Thread), (status = "default", body = wire::ErrorBody)))]
 async fn reopen(
     Path(thread): Path<String>,
-    Change(desk, Nothing {}): Change<Nothing>,
+    Change(requests, Nothing {}): Change<Nothing>,
 ) -> Result<Response, ApiError> {
-    let answer = desk.ledger.reopen_thread(thread).await?;
-    Ok(render::answer(StatusCode::OK, &desk, answer))
+    let answer = requests.ledger.reopen_thread(thread).await?;
+    Ok(render::answer(StatusCode::OK, &requests, answer))
 }

@@ -34,15 +34,15 @@ struct ListQuery {
 #[utoipa::path(get, path = "/api/v1/tokens", tag = "tokens", params(ListQuery),
     responses((status = 200, body = wire::List<wire::Token>), (status = "default", body = wire::ErrorBody)))]
 async fn list(
-    Look(desk): Look,
+    Look(requests): Look,
     Query(query): Query<ListQuery>,
 ) -> Result<Json<wire::List<wire::Token>>, ApiError> {
-    let page = desk
+    let page = requests
         .ledger
         .list_tokens(cursor(query.cursor.as_deref())?, limit(query.limit)?)
         .await?;
     Ok(Json(render::list(page, |t| {
-        render::token(desk.ledger.tenant(), t)
+        render::token(requests.ledger.tenant(), t)
     })))
 }
 
@@ -50,7 +50,7 @@ async fn list(
 #[utoipa::path(post, path = "/api/v1/tokens", tag = "tokens", request_body = wire::NewToken,
     params(Keyed),
     responses((status = 201, body = wire::TokenSecret), (status = "default", body = wire::ErrorBody)))]
-async fn new(Change(desk, body): Change<wire::NewToken>) -> Result<Response, ApiError> {
+async fn new(Change(requests, body): Change<wire::NewToken>) -> Result<Response, ApiError> {
     let word = body.role.as_deref().unwrap_or("operate");
     let role = Role::parse(word)
         .ok_or_else(|| Invalid::new("role", word, "expected `read`, `operate` or `admin`"))?;
@@ -61,8 +61,8 @@ async fn new(Change(desk, body): Change<wire::NewToken>) -> Result<Response, Api
         actor: optional(body.actor)?,
         expires_in_seconds: body.expires_in_seconds,
     };
-    let answer = desk.ledger.new_token(new).await?;
-    Ok(render::answer(StatusCode::CREATED, &desk, answer))
+    let answer = requests.ledger.new_token(new).await?;
+    Ok(render::answer(StatusCode::CREATED, &requests, answer))
 }
 
 fn rights(words: &[String]) -> Result<Rights, Invalid> {
@@ -78,8 +78,8 @@ fn rights(words: &[String]) -> Result<Rights, Invalid> {
     responses((status = 200, body = wire::Token), (status = "default", body = wire::ErrorBody)))]
 async fn revoke(
     Path(token): Path<String>,
-    Change(desk, Nothing {}): Change<Nothing>,
+    Change(requests, Nothing {}): Change<Nothing>,
 ) -> Result<Response, ApiError> {
-    let answer = desk.ledger.revoke_token(token).await?;
-    Ok(render::answer(StatusCode::OK, &desk, answer))
+    let answer = requests.ledger.revoke_token(token).await?;
+    Ok(render::answer(StatusCode::OK, &requests, answer))
 }

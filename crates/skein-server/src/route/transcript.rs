@@ -78,7 +78,7 @@ struct ReadQuery {
         (status = "default", body = wire::ErrorBody)))]
 async fn read(
     State(app): State<App>,
-    Look(desk): Look,
+    Look(requests): Look,
     Path(session): Path<String>,
     Query(query): Query<ReadQuery>,
     Extension(endless): Extension<Endless>,
@@ -101,7 +101,7 @@ async fn read(
         text(&headers, header::ACCEPT.as_str())?.is_some_and(|a| a.contains("text/event-stream"));
     if wants_stream {
         let watch = Watch::new(&app, pass.map(|Extension(pass)| pass));
-        let follower = desk.ledger.follow_transcript(session, resume).await?;
+        let follower = requests.ledger.follow_transcript(session, resume).await?;
         let over = Box::pin(watch.clone().over());
         let events = heard(watch, follower).take_until(over);
         endless.set();
@@ -109,7 +109,7 @@ async fn read(
         return Ok(sse.into_response());
     }
     if is_model {
-        let (_, messages) = desk.ledger.transcript_context(session).await?;
+        let (_, messages) = requests.ledger.transcript_context(session).await?;
         let data = messages.iter().map(render::transcript::message).collect();
         return Ok(Json(wire::List { data, next: None }).into_response());
     }
@@ -118,7 +118,7 @@ async fn read(
         cursor: position,
         limit,
     };
-    let (_, page) = desk.ledger.transcript_page(session, query).await?;
+    let (_, page) = requests.ledger.transcript_page(session, query).await?;
     Ok(Json(wire::List {
         data: page
             .messages
@@ -222,14 +222,14 @@ fn events(heard: FollowedChange) -> Vec<SseEvent> {
     responses((status = 200, body = wire::Appended), (status = "default", body = wire::ErrorBody)))]
 async fn append(
     Path(session): Path<String>,
-    Change(desk, body): Change<wire::Append, MOST_APPEND>,
+    Change(requests, body): Change<wire::Append, MOST_APPEND>,
 ) -> Result<Response, ApiError> {
     let messages = body.messages.into_iter();
     let messages = messages.map(render::transcript::parse_message);
     let messages = messages.collect::<Result<_, Invalid>>()?;
     ok(
-        &desk,
-        desk.ledger.append(session, body.run, messages).await?,
+        &requests,
+        requests.ledger.append(session, body.run, messages).await?,
     )
 }
 
@@ -239,7 +239,7 @@ async fn append(
     responses((status = 200, body = wire::DeltaPassed), (status = "default", body = wire::ErrorBody)))]
 async fn deltas(
     Path(session): Path<String>,
-    Tell(desk, body): Tell<wire::Delta>,
+    Tell(requests, body): Tell<wire::Delta>,
 ) -> Result<Json<wire::DeltaPassed>, ApiError> {
     let word = body.kind.as_deref().unwrap_or("text");
     let kind = Delta::KINDS.into_iter().find(|kind| *kind == word);
@@ -254,7 +254,7 @@ async fn deltas(
         block: body.block,
         text: body.text,
     };
-    let session = desk.ledger.pass_delta(session, body.run, delta).await?;
+    let session = requests.ledger.pass_delta(session, body.run, delta).await?;
     let session = session.to_string();
     Ok(Json(wire::DeltaPassed { session }))
 }
@@ -263,10 +263,10 @@ async fn deltas(
 #[utoipa::path(get, path = "/api/v1/sessions/{session}/transcript/state", tag = "transcripts", params(("session" = String, Path)),
     responses((status = 200, body = wire::State), (status = "default", body = wire::ErrorBody)))]
 async fn get_state(
-    Look(desk): Look,
+    Look(requests): Look,
     Path(session): Path<String>,
 ) -> Result<Json<wire::State>, ApiError> {
-    let (session, state) = desk.ledger.transcript_state(session).await?;
+    let (session, state) = requests.ledger.transcript_state(session).await?;
     Ok(Json(render::transcript::state(&session.id, &state)))
 }
 
@@ -276,13 +276,16 @@ async fn get_state(
     responses((status = 200, body = wire::StateSet), (status = "default", body = wire::ErrorBody)))]
 async fn set_state(
     Path(session): Path<String>,
-    Change(desk, body): Change<wire::SetState>,
+    Change(requests, body): Change<wire::SetState>,
 ) -> Result<Response, ApiError> {
     let (run, expected) = (body.run, body.expect);
     let state = render::transcript::parse_state(body)?;
     ok(
-        &desk,
-        desk.ledger.set_state(session, run, expected, state).await?,
+        &requests,
+        requests
+            .ledger
+            .set_state(session, run, expected, state)
+            .await?,
     )
 }
 
@@ -292,10 +295,13 @@ async fn set_state(
     responses((status = 200, body = wire::Rewound), (status = "default", body = wire::ErrorBody)))]
 async fn rewind(
     Path(session): Path<String>,
-    Change(desk, body): Change<wire::Rewind>,
+    Change(requests, body): Change<wire::Rewind>,
 ) -> Result<Response, ApiError> {
     let to = body.to.parse()?;
-    ok(&desk, desk.ledger.rewind(session, body.run, to).await?)
+    ok(
+        &requests,
+        requests.ledger.rewind(session, body.run, to).await?,
+    )
 }
 
 /// Makes way for a reply whose id was chosen before the model is asked: what an earlier attempt said of it, and
@@ -305,10 +311,13 @@ async fn rewind(
     responses((status = 200, body = wire::ReplyBegun), (status = "default", body = wire::ErrorBody)))]
 async fn reply(
     Path(session): Path<String>,
-    Change(desk, body): Change<wire::BeginReply>,
+    Change(requests, body): Change<wire::BeginReply>,
 ) -> Result<Response, ApiError> {
     let id = body.id.parse()?;
-    ok(&desk, desk.ledger.begin_reply(session, body.run, id).await?)
+    ok(
+        &requests,
+        requests.ledger.begin_reply(session, body.run, id).await?,
+    )
 }
 
 /// Closes tool calls that were left open, each with one result that says so. The second time there is nothing to do.
@@ -317,9 +326,9 @@ async fn reply(
     responses((status = 200, body = wire::Repaired), (status = "default", body = wire::ErrorBody)))]
 async fn repair(
     Path(session): Path<String>,
-    Change(desk, body): Change<wire::Repair>,
+    Change(requests, body): Change<wire::Repair>,
 ) -> Result<Response, ApiError> {
-    ok(&desk, desk.ledger.repair(session, body.run).await?)
+    ok(&requests, requests.ledger.repair(session, body.run).await?)
 }
 
 /// Adds a summary that a model is shown in place of the messages it covers. They stay for everybody else.
@@ -328,14 +337,14 @@ async fn repair(
     responses((status = 200, body = wire::Appended), (status = "default", body = wire::ErrorBody)))]
 async fn compact(
     Path(session): Path<String>,
-    Change(desk, body): Change<wire::Compact>,
+    Change(requests, body): Change<wire::Compact>,
 ) -> Result<Response, ApiError> {
     let summary = render::transcript::summary(&body)?;
     let (from, through) = (body.from.parse()?, body.through.parse()?);
-    let done = desk
+    let done = requests
         .ledger
         .compact(session, body.run, from, through, summary);
-    ok(&desk, done.await?)
+    ok(&requests, done.await?)
 }
 
 /// Puts everything of the transcript into the cold tier; what is there already is not written again.
@@ -344,14 +353,14 @@ async fn compact(
     responses((status = 200, body = wire::Flushed), (status = "default", body = wire::ErrorBody)))]
 async fn flush(
     Path(session): Path<String>,
-    Change(desk, body): Change<wire::Flush>,
+    Change(requests, body): Change<wire::Flush>,
 ) -> Result<Response, ApiError> {
     let keep = if body.keep_hot {
         HotCopy::Hot
     } else {
         HotCopy::ColdOnly
     };
-    ok(&desk, desk.ledger.flush(session, keep).await?)
+    ok(&requests, requests.ledger.flush(session, keep).await?)
 }
 
 /// Brings the transcript into the hot tier.
@@ -360,19 +369,19 @@ async fn flush(
     responses((status = 200, body = wire::Hydrated), (status = "default", body = wire::ErrorBody)))]
 async fn hydrate(
     Path(session): Path<String>,
-    Change(desk, wire::Hydrate {}): Change<wire::Hydrate>,
+    Change(requests, wire::Hydrate {}): Change<wire::Hydrate>,
 ) -> Result<Response, ApiError> {
-    ok(&desk, desk.ledger.hydrate(session).await?)
+    ok(&requests, requests.ledger.hydrate(session).await?)
 }
 
 /// Shows what the session's messages cost, and those of everything delegated below it.
 #[utoipa::path(get, path = "/api/v1/sessions/{session}/transcript/usage", tag = "transcripts", params(("session" = String, Path)),
     responses((status = 200, body = wire::TranscriptUsage), (status = "default", body = wire::ErrorBody)))]
 async fn usage(
-    Look(desk): Look,
+    Look(requests): Look,
     Path(session): Path<String>,
 ) -> Result<Json<wire::TranscriptUsage>, ApiError> {
-    let (session, usage) = desk.ledger.transcript_usage(session).await?;
+    let (session, usage) = requests.ledger.transcript_usage(session).await?;
     Ok(Json(render::transcript::totals(&session.id, usage)))
 }
 
@@ -390,7 +399,7 @@ struct ExportQuery {
     responses((status = 200, content((String = "application/x-ndjson"), (String = "text/markdown"), (String = "text/html"),
         (String = "application/gzip"))), (status = "default", body = wire::ErrorBody)))]
 async fn export(
-    Look(desk): Look,
+    Look(requests): Look,
     Path(session): Path<String>,
     Query(query): Query<ExportQuery>,
     request: HeaderMap,
@@ -399,10 +408,10 @@ async fn export(
     let kind = HeaderValue::from_static(format.media_type());
     let headers = [(header::CONTENT_TYPE, kind)];
     if format == Format::Zeitlich {
-        let (_, blob) = desk.ledger.export_zeitlich(session).await?;
+        let (_, blob) = requests.ledger.export_zeitlich(session).await?;
         return Ok((StatusCode::OK, headers, blob).into_response());
     }
-    let edition = desk.ledger.transcript_edition(session).await?;
+    let edition = requests.ledger.transcript_edition(session).await?;
     let hidden = match format {
         Format::JsonLines | Format::Zeitlich => vec![],
         Format::Markdown | Format::Html => edition.hidden_parts().await?,
@@ -539,11 +548,14 @@ fn file(
     responses((status = 200, body = wire::Imported), (status = "default", body = wire::ErrorBody)))]
 async fn import(
     Path(session): Path<String>,
-    Bring(desk, blob): Bring<MOST_SNAPSHOT>,
+    Bring(requests, blob): Bring<MOST_SNAPSHOT>,
 ) -> Result<Response, ApiError> {
     ok(
-        &desk,
-        desk.ledger.import_zeitlich(session, blob.to_vec()).await?,
+        &requests,
+        requests
+            .ledger
+            .import_zeitlich(session, blob.to_vec())
+            .await?,
     )
 }
 
@@ -570,7 +582,7 @@ struct SearchQuery {
 #[utoipa::path(get, path = "/api/v1/transcripts/search", tag = "transcripts", params(SearchQuery),
     responses((status = 200, body = wire::List<wire::Hit>), (status = "default", body = wire::ErrorBody)))]
 async fn search(
-    Look(desk): Look,
+    Look(requests): Look,
     Query(query): Query<SearchQuery>,
 ) -> Result<Json<wire::List<wire::Hit>>, ApiError> {
     let limit = limit(query.limit.or(Some(HITS)))?;
@@ -586,7 +598,7 @@ async fn search(
         limit,
         cursor: query.cursor,
     };
-    let hits = desk.ledger.search_transcripts(order).await?;
+    let hits = requests.ledger.search_transcripts(order).await?;
     Ok(Json(wire::List {
         data: hits.hits.iter().map(render::transcript::hit).collect(),
         next: hits.next,

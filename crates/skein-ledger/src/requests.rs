@@ -36,7 +36,7 @@ impl LedgerRequests {
         }
     }
 
-    /// The caller as this desk serves it.
+    /// The caller that is served.
     pub fn into_caller(self) -> Caller {
         self.caller
     }
@@ -66,7 +66,7 @@ impl LedgerRequests {
     }
 
     /// Names the session across tenants.
-    pub fn member(&self, session: &SessionId) -> SessionKey {
+    pub fn session_key(&self, session: &SessionId) -> SessionKey {
         SessionKey {
             tenant: self.tenant().clone(),
             session: session.clone(),
@@ -85,7 +85,7 @@ impl LedgerRequests {
 
     /// Serves the daemon's own work on the same tenant.
     pub fn system(&self) -> Self {
-        self.ledger.system_desk(self.tenant().clone())
+        self.ledger.system_requests(self.tenant().clone())
     }
 
     pub fn now(&self) -> Timestamp {

@@ -14,37 +14,37 @@ use tempfile::TempDir;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A home; its runs end with it.
-pub(crate) struct Desk {
+pub(crate) struct Stage {
     pub(crate) folder: TempDir,
     pub(crate) runtime: PtyRuntime,
 }
 
-impl Desk {
+impl Stage {
     /// Runs `test` over a fresh home and ends whatever it started, also when it fails.
-    pub(crate) fn with<F: Future<Output = ()>>(test: impl FnOnce(Arc<Desk>) -> F) {
+    pub(crate) fn with<F: Future<Output = ()>>(test: impl FnOnce(Arc<Stage>) -> F) {
         let folder = TempDir::new().unwrap();
         let runtime = PtyRuntime::new(PtyOptions {
             holder: vec![env!("CARGO_BIN_EXE_skein-holder").into()],
             root: folder.path().join("runs"),
             groups: skein_runtime::Groups::default(),
         });
-        let desk = Arc::new(Desk { folder, runtime });
+        let stage = Arc::new(Stage { folder, runtime });
         let tokio = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .unwrap();
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             tokio.block_on(async {
-                let test = tokio::time::timeout(PATIENCE * 3, test(Arc::clone(&desk)));
+                let test = tokio::time::timeout(PATIENCE * 3, test(Arc::clone(&stage)));
                 test.await.expect("the test takes too long");
             });
         }));
         tokio.block_on(async {
-            for run in desk.runtime.list().await.unwrap() {
+            for run in stage.runtime.list().await.unwrap() {
                 let grace = Grace {
                     terminate: Duration::ZERO,
                 };
-                let _ = desk.runtime.end(&run.handle, grace).await;
+                let _ = stage.runtime.end(&run.handle, grace).await;
             }
         });
         if let Err(panic) = outcome {
