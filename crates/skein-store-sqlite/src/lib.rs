@@ -30,7 +30,7 @@ use skein_store::backend::{Backend, ReadJob, Result, WriteJob, WriteReply};
 pub use foreign::rows;
 pub use home_files::{HomeFile, recorded_home_file};
 pub use open::{Inspection, inspect};
-pub use schema::SCHEMA;
+pub use schema::{OLDEST_SCHEMA, SCHEMA};
 
 use pool::Pool;
 use schema::LEDGER;

@@ -44,6 +44,8 @@ impl Format {
 
 /// The schema of the ledger that this build writes.
 pub const SCHEMA: u32 = LEDGER.schema();
+/// The oldest schema of the ledger that this build reads.
+pub const OLDEST_SCHEMA: u32 = LEDGER.base + 1;
 
 /// The ledger: `Skn1`.
 pub(crate) const LEDGER: Format = Format {

@@ -2,6 +2,7 @@
 
 use std::fs::Metadata;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -10,7 +11,7 @@ use skein_agent::Registry;
 use skein_agent::agent::{Agent, InstalledProgram, Profile};
 use skein_client::ErrorKind;
 use skein_fleet::examine::{Versions, examine, is_tested};
-use skein_store_sqlite::{HomeFile, Inspection, SCHEMA, recorded_home_file};
+use skein_store_sqlite::{HomeFile, Inspection, OLDEST_SCHEMA, SCHEMA, recorded_home_file};
 use skein_wire::DaemonStatus;
 use skein_workspace::git::{OLDEST, version};
 
@@ -341,7 +342,7 @@ pub(super) fn database(home: &Home) -> Finding {
     }
     let found = skein_store_sqlite::inspect(&path);
     let is_current = matches!(&found, Ok(found) if found.schema == SCHEMA);
-    let finding = file("database", &path, found, SCHEMA);
+    let finding = file("database", &path, found, OLDEST_SCHEMA..=SCHEMA);
     if finding.state != State::Ok || !is_current {
         return finding;
     }
@@ -358,7 +359,7 @@ pub(super) fn transcripts(home: &Home) -> Option<Finding> {
     }
     let found = transcript::inspect(&path);
     let is_current = matches!(&found, Ok(found) if found.schema == transcript::SCHEMA);
-    let finding = file("hot tier", &path, found, transcript::SCHEMA);
+    let finding = file("hot tier", &path, found, 1..=transcript::SCHEMA);
     if finding.state != State::Ok || !is_current {
         return Some(finding);
     }
@@ -440,7 +441,7 @@ fn file(
     check: &'static str,
     path: &Path,
     found: Result<Inspection, skein_store::Error>,
-    known: u32,
+    known: RangeInclusive<u32>,
 ) -> Finding {
     let keep = "copy the file first; then put a backup in its place, or remove it to start without it (no command overwrites it)";
     match found {
@@ -454,13 +455,23 @@ fn file(
             ),
             keep,
         ),
-        Ok(found) if found.schema > known => Finding::problem(
+        Ok(found) if found.schema > *known.end() => Finding::problem(
             check,
             format!(
-                "it has schema {}, this build knows up to {known}",
-                found.schema
+                "it has schema {}, this build knows up to {}",
+                found.schema,
+                known.end()
             ),
             "use the newer build of skein that wrote it",
+        ),
+        Ok(found) if found.schema < *known.start() => Finding::problem(
+            check,
+            format!(
+                "it has schema {}, of a build from before the first release; this build reads {} and later",
+                found.schema,
+                known.start()
+            ),
+            "set SKEIN_HOME to a new folder, or move this home away",
         ),
         Ok(found) => Finding::ok(
             check,
