@@ -142,15 +142,21 @@ fn l13_a_truncated_file_is_found_and_kept() {
 }
 
 #[test]
-fn l13_a_newer_schema_is_refused_and_left_byte_for_byte() {
+fn l13_a_newer_or_unreleased_schema_is_refused_and_left_byte_for_byte() {
     let home = furnished();
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
-    let newer = Connection::open_with_flags(home.database(), flags).unwrap();
-    newer.pragma_update(None, "user_version", 99).unwrap();
-    drop(newer);
-    let before = contents(&home);
-    assert_unusable(&home, "schema 99");
-    assert_eq!(contents(&home), before);
+    for schema in [99, 2] {
+        let other = Connection::open_with_flags(home.database(), flags).unwrap();
+        other.pragma_update(None, "user_version", schema).unwrap();
+        drop(other);
+        let before = contents(&home);
+        let wanted = format!("schema {schema}");
+        assert_unusable(&home, &wanted);
+        let doctor = home.run(&["doctor"]);
+        assert_ne!(doctor.code, 0, "{doctor:?}");
+        assert!(doctor.stdout.contains(&wanted), "{doctor:?}");
+        assert_eq!(contents(&home), before);
+    }
 }
 
 /// Runs a script in a mount namespace of its own, where a disk can be as small or as read-only as we like.
