@@ -35,9 +35,8 @@ pub(crate) fn add(
         crate::root::make(parent).map_err(Error::io("make", parent))?;
     }
     let turn = registering(root, repo)?;
-    let registered = register(repo, folder, reason, head, lock);
-    turn.delete();
-    registered?;
+    register(repo, folder, reason, head, lock)?;
+    drop(turn);
     if checkout == Checkout::Whole {
         repo.git
             .write(folder, "reset")

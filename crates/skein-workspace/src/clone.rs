@@ -388,7 +388,7 @@ impl WorkspaceProvider for Clone {
             return Err(Error::Unmanaged { path: place.folder });
         }
         let home = self.home(workspace)?;
-        let lock = self.root.lock(&place)?;
+        let _lock = self.root.lock(&place)?;
         self.root.empty_trash(&place)?;
         erase(&self.root.making(&place))?;
         if fs::symlink_metadata(&place.folder).is_ok() {
@@ -397,7 +397,6 @@ impl WorkspaceProvider for Clone {
         }
         remove_branch(&home, workspace)?;
         self.root.tidy(&place);
-        lock.delete();
         Ok(())
     }
 

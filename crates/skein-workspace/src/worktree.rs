@@ -339,7 +339,7 @@ impl WorkspaceProvider for Worktree {
         }
         let place = self.root.managed(&workspace.path)?;
         let repo = self.repo(workspace)?;
-        let lock = self.root.lock(&place)?;
+        let _lock = self.root.lock(&place)?;
         if let Some(rescued) = self.clear(&repo, &place, workspace)? {
             tracing::warn!(session = %place.session, "{rescued}");
         }
@@ -356,7 +356,6 @@ impl WorkspaceProvider for Worktree {
         crate::root::erase(&self.root.making(&place))?;
         self.root.tidy(&place);
         self.remotes.recall(&place.folder);
-        lock.delete();
         Ok(())
     }
 

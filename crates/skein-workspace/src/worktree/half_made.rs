@@ -90,12 +90,11 @@ pub(crate) fn clear(
 /// The name may belong to another session too: git calls a second `api-1` `api-12`. The repository's lock is held, so a
 /// registration that is still empty belongs to no living process.
 fn remove_begun(root: &Root, repo: &Repo<'_>, registration: &Registration) -> Result<()> {
-    let turn = registering(root, repo)?;
-    if is_empty(&registration.dir) {
-        registration.remove()?;
+    let _turn = registering(root, repo)?;
+    match is_empty(&registration.dir) {
+        true => registration.remove(),
+        false => Ok(()),
     }
-    turn.delete();
-    Ok(())
 }
 
 fn remove(root: &Root, place: &Place, registration: &Registration) -> Result<()> {
