@@ -11,6 +11,9 @@ use crate::repo::Repo;
 
 /// Copies LFS content to another repository. Files are named after their hash, so an existing one is the same.
 pub(crate) fn share(from: &Repo<'_>, to: &Repo<'_>) -> Result<()> {
+    if from.common == to.common {
+        return Ok(());
+    }
     let from = store(from)?;
     if !from.is_dir() {
         return Ok(());

@@ -6,7 +6,7 @@
 //!
 //! Not here: when a workspace is made or removed, and its record; the engine does both.
 //!
-//! Start with [`provider`] (the contract) and [`worktree`] (the default kind), then `snapshot` (commits work without
+//! Start with [`provider`] (the contract), `kind` (what worktrees and clones share) and [`worktree`] (the default kind), then `snapshot` (commits work without
 //! touching it) with `strict_git` and `scratch` (prevent git from hiding files or running programs).
 
 mod add;
@@ -21,6 +21,7 @@ mod furnish;
 pub mod git;
 mod git_dir;
 mod inside;
+mod kind;
 mod lfs;
 mod lock;
 mod loose;

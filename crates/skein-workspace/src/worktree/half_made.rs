@@ -13,8 +13,8 @@ use crate::error::Error;
 use crate::provider::Result;
 use crate::repo::{Registration, Repo};
 use crate::rescue;
-use crate::root::{Place, Real, Root, erase, is_below};
-use crate::worktree::{is_empty, lock_reason, write_lock};
+use crate::root::{Place, Real, Root, erase, is_below, is_empty};
+use crate::worktree::{lock_reason, write_lock};
 
 /// The lock reason until a worktree is finished.
 pub(crate) fn making(place: &Place) -> String {

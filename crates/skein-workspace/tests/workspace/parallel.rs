@@ -29,7 +29,7 @@ fn failing_git(ground: &Ground, words: &str) -> Git {
     fs::write(&program, script).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let mut git = ground.git();
-    let path = std::env::var("PATH").unwrap();
+    let path = ground.sh("/", "printf %s \"$PATH\"");
     git.env
         .insert("PATH".into(), format!("{}:{path}", folder.display()));
     git
