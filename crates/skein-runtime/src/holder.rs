@@ -6,13 +6,17 @@
 //! standard input, reports the start on its standard output, and is independent from then on. It has no async runtime
 //! and no threads, only one poll loop.
 //!
-//! See `holder/hold.rs` for the loop.
+//! See `holder/hold.rs` for the loop, and its fields for what a holder owns.
 
 mod client;
+mod clients;
 mod draw;
+mod ending;
 mod guard;
 mod hold;
 mod input;
+mod pty;
+mod reports;
 mod start;
 mod terminal;
 mod tree;
