@@ -54,8 +54,7 @@ pub(crate) fn registering(root: &Root, repo: &Repo<'_>) -> Result<Lock> {
 
 fn register(repo: &Repo<'_>, folder: &Path, reason: &str, head: &Head, lock: &Lock) -> Result<()> {
     let call = repo
-        .git
-        .write(&repo.folder, "worktree")
+        .write("worktree")
         .args(["add", "--quiet", "--no-checkout", "--lock", "--reason"])
         .arg(reason)
         .holding(lock);

@@ -73,8 +73,7 @@ fn attach(
         None => crate::base::local(repo)?.unwrap_or_else(|| tip.clone()),
     };
     let shared = repo
-        .git
-        .read(&repo.folder, "merge-base")
+        .read("merge-base")
         .args([base.as_str(), tip.as_str()])
         .find()?;
     Ok(Choice {

@@ -213,8 +213,7 @@ fn bring_remotes(own: &Repo<'_>, home: &Repo<'_>) -> Result<()> {
 }
 
 fn fetch_refs(own: &Repo<'_>, home: &Repo<'_>, refspecs: &[&str]) -> Result<()> {
-    own.git
-        .write(&own.folder, "fetch")
+    own.write("fetch")
         .setting("protocol.file.allow=always")
         .setting("fetch.fsckObjects=false")
         .setting("transfer.fsckObjects=false")
@@ -235,8 +234,7 @@ fn fetch_refs(own: &Repo<'_>, home: &Repo<'_>, refspecs: &[&str]) -> Result<()> 
 /// Copies the project's remote and the identity of its user.
 fn take_over(own: &Repo<'_>, home: &Repo<'_>) -> Result<()> {
     let url = home
-        .git
-        .read(&home.folder, "config")
+        .read("config")
         .args(["--get", "remote.origin.url"])
         .find()?;
     if let Some(url) = url {
@@ -246,23 +244,15 @@ fn take_over(own: &Repo<'_>, home: &Repo<'_>) -> Result<()> {
         } else {
             url.into()
         };
-        own.git
-            .write(&own.folder, "remote")
-            .args(["add", "origin"])
-            .arg(url)
-            .run()?;
+        own.write("remote").args(["add", "origin"]).arg(url).run()?;
     }
     for name in ["user.name", "user.email", "user.signingKey"] {
         let value = home
-            .git
-            .read(&home.folder, "config")
+            .read("config")
             .args(["--local", "--get", name])
             .find()?;
         if let Some(value) = value {
-            own.git
-                .write(&own.folder, "config")
-                .args(["--local", name, &value])
-                .run()?;
+            own.write("config").args(["--local", name, &value]).run()?;
         }
     }
     Ok(())

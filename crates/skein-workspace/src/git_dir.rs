@@ -319,8 +319,7 @@ pub(crate) fn loose_commits(repo: &Repo<'_>) -> Result<Vec<CommitId>> {
         return Ok(found);
     }
     let output = repo
-        .git
-        .read(&repo.folder, "merge-base")
+        .read("merge-base")
         .arg("--independent")
         .args(found.iter().map(CommitId::as_str))
         .find()?;
@@ -343,8 +342,7 @@ fn ids(text: &[u8]) -> Vec<String> {
 /// Refs that are removed with the worktree, with their commits.
 pub(crate) fn own_refs(repo: &Repo<'_>) -> Result<Vec<(CommitId, Part)>> {
     let text = repo
-        .git
-        .read(&repo.folder, "for-each-ref")
+        .read("for-each-ref")
         .args(["--format=%(refname)", "--"])
         .args(OWN_REFS)
         .text()?;

@@ -26,7 +26,7 @@ pub(crate) fn share(from: &Repo<'_>, to: &Repo<'_>) -> Result<()> {
 }
 
 fn store(repo: &Repo<'_>) -> Result<PathBuf> {
-    let call = repo.git.read(&repo.folder, "config");
+    let call = repo.read("config");
     let set = call.args(["--get", "lfs.storage"]).find()?;
     let folder = set.unwrap_or_else(|| "lfs".into());
     Ok(repo.common.join(folder).join("objects"))

@@ -25,8 +25,7 @@ pub(crate) struct Kept {
 impl Kept {
     pub(crate) fn read(repo: &Repo<'_>, commit: &CommitId) -> Result<Self> {
         let text = repo
-            .git
-            .read(&repo.folder, "cat-file")
+            .read("cat-file")
             .args(["commit", commit.as_str()])
             .text()?;
         let (_, message) = text.split_once("\n\n").unwrap_or((&text, ""));
@@ -56,8 +55,7 @@ pub(crate) fn apply(repo: &Repo<'_>, kept: &Kept, name: &str) -> Result<()> {
         None => crate::snapshot::empty_tree(repo)?,
     };
     set_head(repo, kept)?;
-    repo.git
-        .write(&repo.folder, "read-tree")
+    repo.write("read-tree")
         .args(["--reset", "-u", &staged])
         .run()?;
     let nested: Vec<(&Path, &CommitId)> = kept.note.nested().collect();
@@ -83,8 +81,7 @@ pub(crate) fn apply(repo: &Repo<'_>, kept: &Kept, name: &str) -> Result<()> {
         state.bring_files(repo)?;
         state.bring_index(repo)?;
     }
-    repo.git
-        .write(&repo.folder, "update-index")
+    repo.write("update-index")
         .args(["-q", "--refresh"])
         .output()?;
     if let Some(state) = &state {
@@ -95,8 +92,7 @@ pub(crate) fn apply(repo: &Repo<'_>, kept: &Kept, name: &str) -> Result<()> {
 
 fn is_tree(repo: &Repo<'_>, tree: &str, path: &Path) -> Result<bool> {
     let output = repo
-        .git
-        .read(&repo.folder, "ls-tree")
+        .read("ls-tree")
         .args(["-z", "--full-tree", tree, "--"])
         .arg(path)
         .env("GIT_LITERAL_PATHSPECS", "1")
@@ -109,10 +105,7 @@ fn set_head(repo: &Repo<'_>, kept: &Kept) -> Result<()> {
     if let (None, Some(branch)) = (kept.head(), &kept.note.head)
         && repo.find_ref(branch)?.is_none()
     {
-        repo.git
-            .write(&repo.folder, "symbolic-ref")
-            .args(["HEAD", branch])
-            .run()?;
+        repo.write("symbolic-ref").args(["HEAD", branch]).run()?;
     }
     Ok(())
 }
@@ -132,8 +125,7 @@ fn write_files(
         .arg(kept.commit.as_str())
         .run()?;
     let output = repo
-        .git
-        .read(&repo.folder, "diff-tree")
+        .read("diff-tree")
         .args(["-r", "-z", "--no-renames", "--name-only", "--diff-filter=d"])
         .args([staged, kept.commit.as_str()])
         .env("GIT_NO_REPLACE_OBJECTS", "1")
@@ -145,10 +137,7 @@ fn write_files(
     }
     let call = match kept.note.exact {
         true => files.call(repo, "checkout-index"),
-        false => repo
-            .git
-            .write(&repo.folder, "checkout-index")
-            .index(&files.index()),
+        false => repo.write("checkout-index").index(&files.index()),
     };
     call.args(["--force", "-z", "--stdin"]).input(input).run()?;
     Ok(())
@@ -162,8 +151,7 @@ fn remove_files(
     within: &dyn Fn(&Path) -> bool,
 ) -> Result<()> {
     let gone = repo
-        .git
-        .read(&repo.folder, "diff-tree")
+        .read("diff-tree")
         .args(["-r", "-z", "--no-renames", "--name-only", "--diff-filter=D"])
         .args([staged, snapshot.as_str()])
         .most(1 << 30)
@@ -182,8 +170,7 @@ fn remove_files(
 fn write_raw(repo: &Repo<'_>, raw: &CommitId) -> Result<()> {
     for (object, path) in raw_files(repo, raw)? {
         let bytes = repo
-            .git
-            .read(&repo.folder, "cat-file")
+            .read("cat-file")
             .args(["blob", &object])
             .most(4 << 30)
             .run()?;
@@ -196,8 +183,7 @@ fn write_raw(repo: &Repo<'_>, raw: &CommitId) -> Result<()> {
 
 pub(crate) fn raw_files(repo: &Repo<'_>, raw: &CommitId) -> Result<Vec<(String, PathBuf)>> {
     let output = repo
-        .git
-        .read(&repo.folder, "ls-tree")
+        .read("ls-tree")
         .args(["-r", "-z", "--full-tree", raw.as_str()])
         .run()?;
     let entry = |line: &[u8]| {
@@ -233,8 +219,7 @@ pub(crate) fn bring_refs(repo: &Repo<'_>, kept: &Kept) -> Result<()> {
     let refs: Vec<_> = kept.note.refs().collect();
     for (name, tip) in refs.into_iter().rev() {
         if name == "refs/stash" {
-            repo.git
-                .write(&repo.folder, "stash")
+            repo.write("stash")
                 .args(["store", "-q", tip.as_str()])
                 .output()?;
         } else if repo.find_ref(name)?.is_none() {
@@ -244,8 +229,7 @@ pub(crate) fn bring_refs(repo: &Repo<'_>, kept: &Kept) -> Result<()> {
     for (name, text) in kept.note.tags() {
         if repo.find_ref(name)?.is_none() {
             let tag = repo
-                .git
-                .write(&repo.folder, "hash-object")
+                .write("hash-object")
                 .args(["-t", "tag", "-w", "--stdin"])
                 .input(text.to_vec())
                 .text()?;
@@ -260,17 +244,13 @@ fn check_out(repo: &Repo<'_>, kept: &Kept) -> Result<()> {
     let Some(head) = kept.head() else {
         return Ok(());
     };
-    repo.git
-        .write(&repo.folder, "checkout")
+    repo.write("checkout")
         .args(["--quiet", "--force", "--detach", head.as_str()])
         .run()?;
     if let Some(branch) = &kept.note.head
         && repo.find_ref(branch)?.as_ref() == Some(head)
     {
-        repo.git
-            .write(&repo.folder, "symbolic-ref")
-            .args(["HEAD", branch])
-            .run()?;
+        repo.write("symbolic-ref").args(["HEAD", branch]).run()?;
     }
     Ok(())
 }

@@ -99,8 +99,7 @@ impl Scratch {
     }
 
     pub(crate) fn call<'a>(&self, repo: &Repo<'a>, subcommand: &str) -> GitCommand<'a> {
-        repo.git
-            .write(&repo.folder, subcommand)
+        repo.write(subcommand)
             .setting("core.splitIndex=false")
             .setting("core.untrackedCache=false")
             .setting("core.protectHFS=false")

@@ -230,8 +230,7 @@ fn parents<'a>(head: &'a Option<CommitId>, note: &'a Note) -> Vec<&'a CommitId> 
 
 /// Fetches a commit, or a refspec, from another repository on this disk.
 pub(crate) fn fetch(into: &Repo<'_>, from: &Path, what: &str) -> Result<()> {
-    into.git
-        .write(&into.folder, "fetch")
+    into.write("fetch")
         .setting("protocol.file.allow=always")
         // Allows fetching any commit by its id, without a ref.
         .setting("protocol.version=2")
@@ -265,7 +264,7 @@ fn is_kept(repo: &Repo<'_>, refs: Refs<'_>, note: &Note, head: &CommitId) -> Res
     if !refs.is_shared() {
         return Ok(!loose::is_loose(repo, refs, head)?);
     }
-    let call = repo.git.read(&repo.folder, "rev-list").args([
+    let call = repo.read("rev-list").args([
         "--max-count=1",
         head.as_str(),
         "--not",
@@ -277,8 +276,7 @@ fn is_kept(repo: &Repo<'_>, refs: Refs<'_>, note: &Note, head: &CommitId) -> Res
 }
 
 pub(crate) fn tree_of(repo: &Repo<'_>, commit: &CommitId) -> Result<String> {
-    repo.git
-        .read(&repo.folder, "rev-parse")
+    repo.read("rev-parse")
         .args(["--verify", "--quiet", "--end-of-options"])
         .arg(format!("{commit}^{{tree}}"))
         .env("GIT_NO_REPLACE_OBJECTS", "1")
@@ -286,10 +284,7 @@ pub(crate) fn tree_of(repo: &Repo<'_>, commit: &CommitId) -> Result<String> {
 }
 
 pub(crate) fn empty_tree(repo: &Repo<'_>) -> Result<String> {
-    repo.git
-        .write(&repo.folder, "mktree")
-        .input(Vec::new())
-        .text()
+    repo.write("mktree").input(Vec::new()).text()
 }
 
 fn commit(
@@ -299,7 +294,7 @@ fn commit(
     text: &str,
     request: &SnapshotRequest<'_>,
 ) -> Result<CommitId> {
-    let call = repo.git.write(&repo.folder, "commit-tree");
+    let call = repo.write("commit-tree");
     let mut call = signed(call, request.seconds)
         .setting("core.fsync=all")
         .arg(tree);

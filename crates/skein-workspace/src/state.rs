@@ -47,8 +47,7 @@ impl Unmerged {
 impl Entries {
     pub(crate) fn read(repo: &Repo<'_>) -> Result<Self> {
         let output = repo
-            .git
-            .read(&repo.folder, "ls-files")
+            .read("ls-files")
             .args(["--stage", "-v", "-z"])
             .most(1 << 30)
             .run()?;
@@ -133,10 +132,7 @@ pub(crate) fn in_progress(repo: &Repo<'_>) -> Option<String> {
 
 /// The checked-out branch; none if the head is detached.
 pub(crate) fn head_branch(repo: &Repo<'_>) -> Result<Option<String>> {
-    repo.git
-        .read(&repo.folder, "symbolic-ref")
-        .args(["--quiet", "HEAD"])
-        .find()
+    repo.read("symbolic-ref").args(["--quiet", "HEAD"]).find()
 }
 
 /// Which refs keep a work tree's commits.
@@ -284,7 +280,7 @@ fn own_commits(repo: &Repo<'_>, refs: Refs<'_>, branch: Option<&str>) -> Result<
         return Ok(0);
     }
     let count = || {
-        let call = repo.git.read(&repo.folder, "rev-list");
+        let call = repo.read("rev-list");
         let call = call.args(["--count", "HEAD", "--not"]);
         let call = match branch.and_then(|b| b.strip_prefix("refs/heads/")) {
             Some(own) => call.arg(format!("--exclude={own}")),

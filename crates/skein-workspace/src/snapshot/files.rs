@@ -152,8 +152,7 @@ pub(super) fn changed_between(repo: &Repo<'_>, one: &str, other: &str) -> Result
         return Ok(Vec::new());
     }
     let output = repo
-        .git
-        .read(&repo.folder, "diff-tree")
+        .read("diff-tree")
         .args(["-r", "-z", "--no-renames", "--name-only", "--diff-filter=d"])
         .args(["--ignore-submodules=all", one, other])
         .env("GIT_NO_REPLACE_OBJECTS", "1")
