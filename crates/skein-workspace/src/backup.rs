@@ -12,6 +12,7 @@ use crate::add::key;
 use crate::error::{Error, quoted};
 use crate::git::Git;
 use crate::loose::Project;
+use crate::note::Part;
 use crate::provider::{Removal, Result};
 use crate::repo::Repo;
 use crate::restore::{Kept, raw_files};
@@ -77,7 +78,7 @@ pub fn how_to_get_back(session: &SessionId, backup: &Backup, repo: &AbsPath) -> 
 fn exact(repo: &AbsPath, commit: &CommitId) -> Result<Vec<(String, std::path::PathBuf)>> {
     let git = Git::default();
     let repo = Repo::open(&git, repo.as_str())?;
-    match Kept::read(&repo, commit)?.note.raw() {
+    match Kept::read(&repo, commit)?.note.find(&Part::Raw) {
         Some(raw) => raw_files(&repo, raw),
         None => Ok(Vec::new()),
     }

@@ -227,8 +227,7 @@ fn fetch_refs(own: &Repo<'_>, home: &Repo<'_>, refspecs: &[&str]) -> Result<()> 
         .arg("--")
         .arg(&home.common)
         .args(refspecs)
-        .run()?;
-    Ok(())
+        .done()
 }
 
 /// Copies the project's remote and the identity of its user.

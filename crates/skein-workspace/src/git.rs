@@ -233,6 +233,11 @@ impl<'a> GitCommand<'a> {
         }
     }
 
+    /// As [`Self::run`], for a command whose output does not matter.
+    pub(crate) fn done(self) -> Result<()> {
+        self.run().map(drop)
+    }
+
     /// Its output without the final line break.
     pub(crate) fn text(self) -> Result<String> {
         Ok(self.run()?.text())

@@ -193,8 +193,7 @@ impl<'a> Repo<'a> {
     pub(crate) fn delete_ref(&self, name: &str, seen: &CommitId) -> Result<()> {
         self.write("update-ref")
             .args(["--no-deref", "-d", name, seen.as_str()])
-            .run()?;
-        Ok(())
+            .done()
     }
 
     /// Moves a ref from the expected value, or creates it; false if it has another value.
@@ -224,8 +223,7 @@ impl<'a> Repo<'a> {
         self.write("update-ref")
             .setting("core.fsync=all")
             .args(["--no-deref", name, to.as_str()])
-            .run()?;
-        Ok(())
+            .done()
     }
 
     /// Whether one commit is part of another's history.

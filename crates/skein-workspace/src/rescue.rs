@@ -1,4 +1,4 @@
-//! Rescues what git's registration still has of a folder that someone deleted, before the registration is removed.
+//! Rescues what git's registration still has of a deleted folder, before Skein removes the registration.
 
 use skein_domain::{CommitId, SessionId};
 

@@ -8,7 +8,7 @@ use skein_domain::CommitId;
 use crate::error::Error;
 use crate::git;
 use crate::git_dir::State;
-use crate::note::Note;
+use crate::note::{Note, Part};
 use crate::provider::Result;
 use crate::repo::Repo;
 use crate::root::erase;
@@ -43,14 +43,14 @@ impl Kept {
 
 /// The work tree must be clean and at the snapshot's head.
 pub(crate) fn apply(repo: &Repo<'_>, kept: &Kept, name: &str) -> Result<()> {
-    let state = match kept.note.state() {
+    let state = match kept.note.find(&Part::State) {
         Some(commit) => Some(State::read(repo, commit, name)?),
         None => None,
     };
     if let Some(state) = &state {
         state.bring_settings(repo)?;
     }
-    let staged = match kept.note.index().or(kept.head()) {
+    let staged = match kept.note.find(&Part::Index).or(kept.head()) {
         Some(commit) => tree_of(repo, commit)?,
         None => crate::snapshot::empty_tree(repo)?,
     };
@@ -71,7 +71,7 @@ pub(crate) fn apply(repo: &Repo<'_>, kept: &Kept, name: &str) -> Result<()> {
     let skipped = skipped.unwrap_or_default();
     write_files(repo, kept, &staged, skipped, name, &within)?;
     remove_files(repo, &staged, &kept.commit, &within)?;
-    if let (Some(raw), false) = (kept.note.raw(), kept.note.exact) {
+    if let (Some(raw), false) = (kept.note.find(&Part::Raw), kept.note.exact) {
         write_raw(repo, raw)?;
     }
     for (path, commit) in nested {
@@ -139,8 +139,7 @@ fn write_files(
         true => files.call(repo, "checkout-index"),
         false => repo.write("checkout-index").index(&files.index()),
     };
-    call.args(["--force", "-z", "--stdin"]).input(input).run()?;
-    Ok(())
+    call.args(["--force", "-z", "--stdin"]).input(input).done()
 }
 
 /// Removes files that were staged or committed but deleted on disk.

@@ -173,11 +173,7 @@ fn staged_tree(
             input.extend(entry.path.iter().copied().chain([0]));
         }
     }
-    staged
-        .call(repo, "update-index")
-        .args(["-z", "--index-info"])
-        .input(input)
-        .run()?;
+    staged.update_index(repo, &["--index-info"], input)?;
     staged.write_tree(repo)
 }
 
@@ -248,8 +244,7 @@ pub(crate) fn fetch(into: &Repo<'_>, from: &Path, what: &str) -> Result<()> {
         .arg("--")
         .arg(from)
         .arg(what)
-        .run()?;
-    Ok(())
+        .done()
 }
 
 /// Reads the real history, ignoring grafts and replacements, and works for a submodule without a work tree.

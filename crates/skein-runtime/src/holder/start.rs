@@ -216,7 +216,7 @@ fn begin(
     let start = Process::find(pid).map_or(0, |process| process.start);
     record.agent = Some(AgentRecord { pid, start });
     if let Err(error) = folder.write_record(&record) {
-        // No one could find it again, so it must not continue.
+        // The daemon could not find it again, so it must not continue.
         Tree::new(pid, group).end_within(Duration::ZERO);
         return Err(Report::failed("cannot record the run", error));
     }

@@ -43,7 +43,7 @@ impl State {
         fs::read(self.scratch.folder().join(name)).unwrap_or_default()
     }
 
-    /// Paths that exist although git was told to skip them.
+    /// Paths that exist although git skips them.
     pub(crate) fn skipped_present(&self) -> Vec<u8> {
         self.list(SKIPPED_PRESENT)
     }
@@ -148,8 +148,7 @@ fn update_index(repo: &Repo<'_>, args: &[&str], input: Vec<u8>) -> Result<()> {
         .arg("-z")
         .args(args)
         .input(input)
-        .run()?;
-    Ok(())
+        .done()
 }
 
 fn listed(top: &Path) -> Result<Vec<PathBuf>> {

@@ -49,7 +49,7 @@ pub(crate) enum Loss {
 }
 
 /// Removes what is half-made for this folder, and nothing else. Returns the refs of what it rescued from a folder that
-/// someone deleted.
+/// a user deleted.
 pub(crate) fn clear(
     root: &Root,
     repo: &Repo<'_>,
@@ -167,7 +167,7 @@ pub(crate) fn bind(registration: &Registration, folder: &Path) -> Result<()> {
     fs::write(&back, here).map_err(Error::io("write", back))
 }
 
-/// Locks the worktree against `git worktree prune`, which also marks it as finished. Keeps a lock of someone else.
+/// Locks the worktree against `git worktree prune`, which also marks it as finished. Keeps a lock that Skein did not write.
 pub(crate) fn finish(repo: &Repo<'_>, place: &Place) -> Result<()> {
     let Some(registration) = repo.registration(&place.folder) else {
         return Err(Error::Missing {

@@ -144,7 +144,7 @@ fn l4_a_failed_spawn_is_undone_from_every_state() {
     fixture.make(&planned);
     fs::write(registration(&fixture).join("locked"), making(&planned)).unwrap();
     fs::remove_file(Path::new(planned.path.as_str()).join("two")).unwrap();
-    // Half-made, so the missing file is nobody's work.
+    // It is half-made, so the missing file is not work.
     fixture
         .provider
         .remove(&planned, Removal::KeepWork)
@@ -190,7 +190,7 @@ fn l4_a_registration_another_session_begins_right_now_is_left_alone() {
     let made = fixture.made();
     let other = registration(&fixture).with_file_name("api-72");
     fs::create_dir(&other).unwrap();
-    // Whoever registers holds the lock, and fills the folder before letting go of it.
+    // The process that registers holds the lock, and fills the folder before it releases the lock.
     let name = repo_lock(&fixture);
     let held = fs::File::create(&name).unwrap();
     held.lock().unwrap();
