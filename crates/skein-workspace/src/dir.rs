@@ -107,7 +107,7 @@ impl WorkspaceProvider for Dir {
     fn look(&self, workspace: &Workspace) -> Result<Contents> {
         let folder = folder_in(workspace)?;
         match self.find(folder)? {
-            Some(repo) => Ok(state::look(&repo, Refs::Shared, "look")?.contents),
+            Some(repo) => Ok(state::look(&repo, Refs::Shared)?.contents),
             None => Ok(Contents::default()),
         }
     }
@@ -143,14 +143,7 @@ impl WorkspaceProvider for Dir {
     fn diff(&self, workspace: &Workspace, stat: bool) -> Result<String> {
         let folder = folder_in(workspace)?;
         match self.find(folder)? {
-            Some(repo) => snapshot::diff(
-                &self.git,
-                &repo,
-                Refs::Shared,
-                workspace.base_commit.as_ref(),
-                "diff",
-                stat,
-            ),
+            Some(repo) => snapshot::diff(&repo, Refs::Shared, workspace.base_commit.as_ref(), stat),
             None => Ok(String::new()),
         }
     }

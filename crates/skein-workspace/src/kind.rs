@@ -182,7 +182,7 @@ impl<K: ManagedKind> WorkspaceProvider for K {
 
     fn look(&self, workspace: &Workspace) -> Result<Contents> {
         let own = open(self, workspace)?;
-        Ok(state::look(&own, K::REFS, "look")?.contents)
+        Ok(state::look(&own, K::REFS)?.contents)
     }
 
     fn backup(
@@ -234,7 +234,7 @@ impl<K: ManagedKind> WorkspaceProvider for K {
     fn diff(&self, workspace: &Workspace, stat: bool) -> Result<String> {
         let own = open(self, workspace)?;
         let base = workspace.base_commit.as_ref();
-        snapshot::diff(self.shared().git(), &own, K::REFS, base, "diff", stat)
+        snapshot::diff(&own, K::REFS, base, stat)
     }
 }
 
@@ -273,7 +273,7 @@ fn leave<K: ManagedKind>(kind: &K, locked: &Locked<'_>, removal: Removal) -> Res
             });
         }
     };
-    let work = match state::look(&own, K::REFS, "look") {
+    let work = match state::look(&own, K::REFS) {
         Ok(look) => look.work,
         // Its content is to be dropped anyway.
         Err(_) if removal == Removal::Discard => return Ok(()),

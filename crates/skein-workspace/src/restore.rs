@@ -13,7 +13,7 @@ use crate::provider::Result;
 use crate::repo::Repo;
 use crate::root::erase;
 use crate::scratch::Scratch;
-use crate::snapshot::{fetch, tree_of};
+use crate::snapshot::{fetch, tree_of_any};
 
 /// A snapshot with its parsed message.
 #[derive(Clone, Debug)]
@@ -50,10 +50,7 @@ pub(crate) fn apply(repo: &Repo<'_>, kept: &Kept, name: &str) -> Result<()> {
     if let Some(state) = &state {
         state.bring_settings(repo)?;
     }
-    let staged = match kept.note.find(&Part::Index).or(kept.head()) {
-        Some(commit) => tree_of(repo, commit)?,
-        None => crate::snapshot::empty_tree(repo)?,
-    };
+    let staged = tree_of_any(repo, kept.note.find(&Part::Index).or(kept.head()))?;
     set_head(repo, kept)?;
     repo.write("read-tree")
         .args(["--reset", "-u", &staged])

@@ -22,7 +22,7 @@ use std::path::Path;
 use skein_domain::{CommitId, SagaId};
 
 use crate::error::Error;
-use crate::git::{self, Git};
+use crate::git;
 use crate::git_dir;
 use crate::inside::{self, Module};
 use crate::lfs;
@@ -71,10 +71,7 @@ pub(crate) fn take(
         exact: true,
         parts: Vec::new(),
     };
-    let head_tree = match &head {
-        Some(head) => tree_of(repo, head)?,
-        None => empty_tree(repo)?,
-    };
+    let head_tree = tree_of_any(repo, head.as_ref())?;
     let staged = staged_tree(repo, &entries, request)?;
     let strict = StrictGit::of(repo)?;
     let files = Scratch::copy(repo, request.name)?;
@@ -203,10 +200,7 @@ pub(crate) fn keep_module(
         exact: true,
         parts: loose::parts(&inner, Refs::Remote)?,
     };
-    let tree = match &head {
-        Some(head) => tree_of(&inner, head)?,
-        None => empty_tree(&inner)?,
-    };
+    let tree = tree_of_any(&inner, head.as_ref())?;
     let text = note.write(request.name);
     let kept = commit(&inner, &tree, &parents(&head, &note), &text, request)?;
     fetch(repo, &inner.common, kept.as_str())?;
@@ -278,7 +272,15 @@ pub(crate) fn tree_of(repo: &Repo<'_>, commit: &CommitId) -> Result<String> {
         .text()
 }
 
-pub(crate) fn empty_tree(repo: &Repo<'_>) -> Result<String> {
+/// The empty tree without a commit.
+pub(crate) fn tree_of_any(repo: &Repo<'_>, commit: Option<&CommitId>) -> Result<String> {
+    match commit {
+        Some(commit) => tree_of(repo, commit),
+        None => empty_tree(repo),
+    }
+}
+
+fn empty_tree(repo: &Repo<'_>) -> Result<String> {
     repo.write("mktree").input(Vec::new()).text()
 }
 
@@ -313,16 +315,14 @@ pub(crate) fn signed(call: git::GitCommand<'_>, seconds: i64) -> git::GitCommand
 
 /// The difference between a commit and the present files.
 pub(crate) fn diff(
-    git: &Git,
     repo: &Repo<'_>,
     refs: Refs<'_>,
     base: Option<&CommitId>,
-    name: &str,
     stat: bool,
 ) -> Result<String> {
     const MOST: usize = 16 << 20;
     let request = SnapshotRequest {
-        name,
+        name: "diff",
         seconds: 0,
         saga: None,
         project: Project::of(repo, refs),
@@ -335,8 +335,8 @@ pub(crate) fn diff(
             None => empty_tree(repo)?,
         },
     };
-    let output = git
-        .read(&repo.folder, "diff-tree")
+    let output = repo
+        .read("diff-tree")
         .args([
             "-r",
             "-M",

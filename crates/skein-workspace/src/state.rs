@@ -163,21 +163,16 @@ pub(crate) struct Inspection {
 }
 
 /// Inspects a workspace and its nested repositories.
-pub(crate) fn look(repo: &Repo<'_>, refs: Refs<'_>, name: &str) -> Result<Inspection> {
-    look_within(repo, refs, Project::of(repo, refs), name)
+pub(crate) fn look(repo: &Repo<'_>, refs: Refs<'_>) -> Result<Inspection> {
+    look_within(repo, refs, Project::of(repo, refs))
 }
 
-fn look_within(
-    repo: &Repo<'_>,
-    refs: Refs<'_>,
-    project: Project<'_>,
-    name: &str,
-) -> Result<Inspection> {
+fn look_within(repo: &Repo<'_>, refs: Refs<'_>, project: Project<'_>) -> Result<Inspection> {
     let entries = Entries::read(repo)?;
     let mut work = Vec::new();
     let mut loose_commits = 0;
     let inside = inside::find(repo, &entries, project)?;
-    let changed = changes(repo, &entries, &inside, name)?;
+    let changed = changes(repo, &entries, &inside)?;
     if changed > 0 {
         work.push(format!("{changed} changed or untracked files"));
     }
@@ -189,7 +184,7 @@ fn look_within(
         let shown = path.display();
         match inside {
             Nested::Repository { inner, refs, .. } => {
-                let found = look_within(inner, *refs, project, name)?;
+                let found = look_within(inner, *refs, project)?;
                 loose_commits += found.contents.loose_commits;
                 let found = found.work.into_iter();
                 work.extend(found.map(|w| format!("{w} in `{shown}`")));
@@ -248,10 +243,10 @@ fn look_within(
 }
 
 /// Files that differ from the head. Nested repositories are inspected separately.
-fn changes(repo: &Repo<'_>, entries: &Entries, inside: &[DotGit<'_>], name: &str) -> Result<usize> {
+fn changes(repo: &Repo<'_>, entries: &Entries, inside: &[DotGit<'_>]) -> Result<usize> {
     let scratch = match entries.hidden().is_empty() {
         true => None,
-        false => Some(Scratch::copy(repo, name)?),
+        false => Some(Scratch::copy(repo, "look")?),
     };
     let mut call = StrictGit::of(repo)?
         .call(repo, "status")
