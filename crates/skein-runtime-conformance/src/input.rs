@@ -45,7 +45,7 @@ pub async fn a_number_is_taken_once_across_clients(bench: &Bench) {
     shown(&*run, "ready").await;
     assert_eq!(run.write(3, keys("abc")).await.unwrap(), InputResult::Now);
     drop(run);
-    // Whoever crashed between writing and recording writes again.
+    // A client that crashed between writing and recording writes again.
     let run = bench.runtime().connect(&handle).await.unwrap();
     assert_eq!(run.sight().borrow().input, 3);
     assert_eq!(

@@ -1,6 +1,6 @@
 //! A run's folder: the files of its holder, and what they tell without the holder.
 //!
-//! The holder locks `lock` while it lives; the kernel releases it, so no one has to guess from process ids. `run.json`
+//! The holder locks `lock` while it lives; the kernel releases it, so no client has to guess from process ids. `run.json`
 //! names the agent, `exit.json` its exit, `screen.json` its last screen.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};

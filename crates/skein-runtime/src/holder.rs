@@ -1,18 +1,22 @@
 //! The holder: one small process that owns one run's terminal and agent, and outlives the daemon.
 //!
 //! Three processes start one after the other. The launcher closes inherited descriptors, starts the guard and exits, so
-//! that the daemon is no one's parent. The guard makes the run's cgroup if it can, starts the holder and waits: if the
+//! that the daemon has no child processes to wait for. The guard makes the run's cgroup if it can, starts the holder and waits: if the
 //! holder is killed, its children become the guard's, which ends them. The holder reads a specification from its
 //! standard input, reports the start on its standard output, and is independent from then on. It has no async runtime
 //! and no threads, only one poll loop.
 //!
-//! See `holder/hold.rs` for the loop.
+//! See `holder/hold.rs` for the loop, and its fields for what a holder owns.
 
 mod client;
+mod clients;
 mod draw;
+mod ending;
 mod guard;
 mod hold;
 mod input;
+mod pty;
+mod reports;
 mod start;
 mod terminal;
 mod tree;

@@ -218,7 +218,7 @@ impl Traces {
     }
 }
 
-/// The name of the file in memory that every process of a run inherits. Unlike a file in a folder, no one can place it
+/// The name of the file in memory that every process of a run inherits. Unlike a file in a folder, no process can place it
 /// where another process has a file open.
 pub(crate) fn token_name(mark: &str) -> String {
     format!("skein.{}", mark.replace('/', "."))

@@ -8,7 +8,7 @@
 //! - **Commands** are words of an argument list. No shell reads them, and `word` escapes the only character that tmux
 //!   itself interprets in a word (L15).
 //! - **The keyboard.** The window's viewer types only while no other viewer does, because it exists as long as the
-//!   run and often no one looks at it.
+//!   run, also while no user looks at it.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const ATTEMPTS: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Set with every window, so that they apply to a server started by someone else too. An agent's output must not
+/// Set with every window, so that they also apply to a server that another program started. An agent's output must not
 /// reach the clipboard, the title or the bare terminal of viewers.
 const SETTINGS: &[&[&str]] = &[
     &["set-option", "-s", "exit-empty", "on"],

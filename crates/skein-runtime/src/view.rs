@@ -289,7 +289,7 @@ impl Status {
         let who = match (&self.typist, self.typing) {
             (_, true) => "you type".to_owned(),
             (Some(name), false) => format!("{name} types"),
-            (None, false) => "nobody types".to_owned(),
+            (None, false) => "no viewer types".to_owned(),
         };
         let mut line = String::from(" ");
         if let Some(note) = &self.note {

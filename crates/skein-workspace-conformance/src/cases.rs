@@ -71,7 +71,7 @@ pub fn making_twice_is_making_once(fixture: &Fixture) {
     assert_eq!(fs::read_to_string(file).unwrap(), "mine");
 }
 
-pub fn what_nobody_was_told_of_wants_furnishing(fixture: &Fixture) {
+pub fn an_unrecorded_workspace_needs_setup(fixture: &Fixture) {
     let planned = fixture.provider.plan(&fixture.plan()).unwrap();
     fixture.make(&planned);
     let again = fixture.provider.make(&fixture.session(), &planned).unwrap();

@@ -110,7 +110,7 @@ macro_rules! workspace_conformance {
             a_plan_without_a_folder_is_refused_or_needs_none,
             made_is_ready_and_there,
             making_twice_is_making_once,
-            what_nobody_was_told_of_wants_furnishing,
+            an_unrecorded_workspace_needs_setup,
             l5_fresh_is_clean,
             l5_files_are_seen,
             l5_removal_keeps_work,

@@ -35,9 +35,8 @@ pub(crate) fn add(
         crate::root::make(parent).map_err(Error::io("make", parent))?;
     }
     let turn = registering(root, repo)?;
-    let registered = register(repo, folder, reason, head, lock);
-    turn.delete();
-    registered?;
+    register(repo, folder, reason, head, lock)?;
+    drop(turn);
     if checkout == Checkout::Whole {
         repo.git
             .write(folder, "reset")
@@ -55,8 +54,7 @@ pub(crate) fn registering(root: &Root, repo: &Repo<'_>) -> Result<Lock> {
 
 fn register(repo: &Repo<'_>, folder: &Path, reason: &str, head: &Head, lock: &Lock) -> Result<()> {
     let call = repo
-        .git
-        .write(&repo.folder, "worktree")
+        .write("worktree")
         .args(["add", "--quiet", "--no-checkout", "--lock", "--reason"])
         .arg(reason)
         .holding(lock);

@@ -12,6 +12,7 @@ use crate::add::key;
 use crate::error::{Error, quoted};
 use crate::git::Git;
 use crate::loose::Project;
+use crate::note::Part;
 use crate::provider::{Removal, Result};
 use crate::repo::Repo;
 use crate::restore::{Kept, raw_files};
@@ -77,7 +78,7 @@ pub fn how_to_get_back(session: &SessionId, backup: &Backup, repo: &AbsPath) -> 
 fn exact(repo: &AbsPath, commit: &CommitId) -> Result<Vec<(String, std::path::PathBuf)>> {
     let git = Git::default();
     let repo = Repo::open(&git, repo.as_str())?;
-    match Kept::read(&repo, commit)?.note.raw() {
+    match Kept::read(&repo, commit)?.note.find(&Part::Raw) {
         Some(raw) => raw_files(&repo, raw),
         None => Ok(Vec::new()),
     }
@@ -96,7 +97,10 @@ pub(crate) fn record_left(repo: &Repo<'_>, place: &Place, kept: Option<&Backup>)
     let left = left_ref(place);
     match kept {
         Some(backup) => repo.set_ref(&left, &backup.commit),
-        None => crate::worktree::forget(repo, &left),
+        None => match repo.find_ref(&left)? {
+            Some(commit) => repo.delete_ref(&left, &commit),
+            None => Ok(()),
+        },
     }
 }
 
@@ -193,14 +197,34 @@ pub(crate) fn find(repo: &Repo<'_>, session: &SessionId, saga: &SagaId) -> Resul
     Ok(own.map(|found| found.backup))
 }
 
-/// Stores a snapshot under the saga's own ref, or under an unused number. Returns the number.
+/// A call of [`crate::provider::WorkspaceProvider::backup`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BackupRequest<'a> {
+    pub(crate) session: &'a SessionId,
+    pub(crate) workspace: &'a Workspace,
+    pub(crate) saga: &'a SagaId,
+    pub(crate) now: Timestamp,
+}
+
+impl BackupRequest<'_> {
+    /// A snapshot of a work tree, without a ref yet.
+    pub(crate) fn snapshot(&self, repo: &Repo<'_>, refs: Refs<'_>) -> Result<Snapshot> {
+        snapshot(repo, refs, self.session, Some(self.saga), self.now)
+    }
+}
+
+/// Stores a snapshot under the saga's own ref, or under an unused number.
 pub(crate) fn store(
     repo: &Repo<'_>,
-    session: &SessionId,
-    workspace: &Workspace,
-    saga: &SagaId,
-    commit: &CommitId,
-) -> Result<u64> {
+    request: &BackupRequest<'_>,
+    commit: CommitId,
+) -> Result<Backup> {
+    let BackupRequest {
+        session,
+        workspace,
+        saga,
+        now,
+    } = *request;
     let recorded = workspace.backups.iter().map(|b| b.n).max().unwrap_or(0);
     for _ in 0..TRIES {
         let all = list(repo.git, &repo.folder, &format!("{ALL}{session}/"))?;
@@ -212,8 +236,9 @@ pub(crate) fn store(
                 (used.max(recorded).saturating_add(1), None)
             }
         };
-        if repo.move_ref(&backup_ref(session, n), seen, commit)? {
-            return Ok(n);
+        if repo.move_ref(&backup_ref(session, n), seen, &commit)? {
+            let at = now;
+            return Ok(Backup { n, commit, at });
         }
     }
     Err(Error::Busy {
@@ -221,8 +246,7 @@ pub(crate) fn store(
     })
 }
 
-/// A snapshot of a work tree, without a ref yet.
-pub(crate) fn snapshot(
+fn snapshot(
     repo: &Repo<'_>,
     refs: Refs<'_>,
     session: &SessionId,
@@ -239,22 +263,12 @@ pub(crate) fn snapshot(
 }
 
 /// Backs up a work tree of the repository itself.
-pub(crate) fn keep(
-    repo: &Repo<'_>,
-    session: &SessionId,
-    workspace: &Workspace,
-    saga: &SagaId,
-    now: Timestamp,
-) -> Result<Option<Backup>> {
-    let snapshot = snapshot(repo, Refs::Shared, session, Some(saga), now)?;
-    if !snapshot.needed {
-        return find(repo, session, saga);
+pub(crate) fn keep(repo: &Repo<'_>, request: &BackupRequest<'_>) -> Result<Option<Backup>> {
+    let snapshot = request.snapshot(repo, Refs::Shared)?;
+    match snapshot.needed {
+        true => store(repo, request, snapshot.commit).map(Some),
+        false => find(repo, request.session, request.saga),
     }
-    Ok(Some(Backup {
-        n: store(repo, session, workspace, saga, &snapshot.commit)?,
-        commit: snapshot.commit,
-        at: now,
-    }))
 }
 
 /// The newest backup of the record, if it has exactly the present content of the work tree: a snapshot with the same
@@ -272,14 +286,4 @@ pub(crate) fn matching(
     let saga = Kept::read(home, &backup.commit)?.note.saga;
     let now = snapshot(own, refs, session, saga.as_ref(), backup.at)?;
     Ok((now.commit == backup.commit).then_some(backup))
-}
-
-pub(crate) fn check_exists(folder: &Path) -> Result<()> {
-    if folder.is_dir() {
-        Ok(())
-    } else {
-        Err(Error::Missing {
-            path: folder.into(),
-        })
-    }
 }

@@ -198,8 +198,7 @@ impl Remotes {
     /// For a remote that was never fetched from.
     fn ask_default(&self, repo: &Repo<'_>, remote: &str) -> Result<Option<String>> {
         let call = repo
-            .git
-            .read(&repo.folder, "ls-remote")
+            .read("ls-remote")
             .args(["--symref", "--", remote, "HEAD"]);
         let output = match batch(call).limit(self.limit).find() {
             Ok(output) => output.unwrap_or_default(),
@@ -216,7 +215,7 @@ impl Remotes {
 
 /// `origin`, or the first remote.
 fn default_remote(repo: &Repo<'_>) -> Result<Option<String>> {
-    let remotes = repo.git.read(&repo.folder, "remote").text()?;
+    let remotes = repo.read("remote").text()?;
     let remote = remotes
         .lines()
         .find(|r| *r == "origin")
@@ -227,8 +226,7 @@ fn default_remote(repo: &Repo<'_>) -> Result<Option<String>> {
 
 fn fetch_branch(repo: &Repo<'_>, remote: &str, branch: &str, limit: Duration) -> Result<bool> {
     let call = repo
-        .git
-        .write(&repo.folder, "fetch")
+        .write("fetch")
         .args(["--quiet", "--no-tags", "--no-write-fetch-head", "--"])
         .arg(remote)
         .arg(format!(
@@ -255,8 +253,7 @@ fn batch(call: GitCommand<'_>) -> GitCommand<'_> {
 fn default_branch(repo: &Repo<'_>, remote: &str) -> Result<Option<String>> {
     let prefix = format!("refs/remotes/{remote}/");
     let head = repo
-        .git
-        .read(&repo.folder, "symbolic-ref")
+        .read("symbolic-ref")
         .args(["--quiet", &format!("{prefix}HEAD")])
         .find()?;
     if let Some(branch) = head.and_then(|h| h.strip_prefix(&prefix).map(str::to_owned)) {

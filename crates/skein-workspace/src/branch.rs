@@ -1,6 +1,7 @@
-//! Chooses the branch of a workspace and its start: an existing branch is checked out, never moved.
+//! Chooses the branch of a workspace and its start, and removes an unused one: an existing branch is checked out, never
+//! moved.
 
-use skein_domain::{BranchName, CommitId};
+use skein_domain::{BranchName, CommitId, Workspace};
 
 use crate::base::Remotes;
 use crate::error::Error;
@@ -72,8 +73,7 @@ fn attach(
         None => crate::base::local(repo)?.unwrap_or_else(|| tip.clone()),
     };
     let shared = repo
-        .git
-        .read(&repo.folder, "merge-base")
+        .read("merge-base")
         .args([base.as_str(), tip.as_str()])
         .find()?;
     Ok(Choice {
@@ -103,4 +103,22 @@ fn begin(repo: &Repo<'_>, remotes: &Remotes, plan: &Plan, branch: BranchName) ->
         base: base.commit,
         note: base.note,
     })
+}
+
+/// Deletes the branch only if Skein made it, it has no commits of its own, and no worktree uses it.
+pub(crate) fn remove_unused(repo: &Repo<'_>, workspace: &Workspace) -> Result<()> {
+    let (true, Some(branch), Some(base)) = (
+        workspace.branch_made,
+        &workspace.branch,
+        &workspace.base_commit,
+    ) else {
+        return Ok(());
+    };
+    let Some(tip) = repo.tip(branch)? else {
+        return Ok(());
+    };
+    if repo.is_ancestor(&tip, base)? && repo.user_of(branch)?.is_none() {
+        repo.delete_ref(&format!("refs/heads/{branch}"), &tip)?;
+    }
+    Ok(())
 }

@@ -7,7 +7,7 @@ use skein_domain::{
     WorkspaceState,
 };
 
-use crate::backup;
+use crate::backup::{self, BackupRequest};
 use crate::error::Error;
 use crate::furnish;
 use crate::git::Git;
@@ -16,7 +16,7 @@ use crate::provider::{
     Contents, CreatedWorkspace, Plan, Removal, Result, WorkspaceProvider, WorkspaceSetup,
 };
 use crate::repo::{Repo, folder_of};
-use crate::root::abs;
+use crate::root::{abs, check_exists, folder_in};
 use crate::snapshot;
 use crate::state::{self, Refs};
 
@@ -56,7 +56,7 @@ impl WorkspaceProvider for Dir {
 
     fn plan(&self, plan: &Plan) -> Result<Workspace> {
         let folder = folder_of(plan.project.as_ref())?;
-        backup::check_exists(folder)?;
+        check_exists(folder)?;
         let asked = [
             plan.branch.as_ref().map(AsRef::<str>::as_ref),
             plan.base.as_ref().map(AsRef::as_ref),
@@ -85,7 +85,7 @@ impl WorkspaceProvider for Dir {
     }
 
     fn make(&self, _session: &SessionId, workspace: &Workspace) -> Result<CreatedWorkspace> {
-        backup::check_exists(Path::new(workspace.path.as_str()))?;
+        folder_in(workspace)?;
         Ok(CreatedWorkspace {
             workspace: workspace.in_state(WorkspaceState::Ready),
             anew: workspace.state != WorkspaceState::Ready,
@@ -100,16 +100,14 @@ impl WorkspaceProvider for Dir {
         furnishing: &WorkspaceSetup,
         progress: &mut dyn FnMut(&str),
     ) -> Result<()> {
-        let folder = Path::new(workspace.path.as_str());
-        backup::check_exists(folder)?;
+        let folder = folder_in(workspace)?;
         furnish::set_up(folder, furnishing, progress)
     }
 
     fn look(&self, workspace: &Workspace) -> Result<Contents> {
-        let folder = Path::new(workspace.path.as_str());
-        backup::check_exists(folder)?;
+        let folder = folder_in(workspace)?;
         match self.find(folder)? {
-            Some(repo) => Ok(state::look(&repo, Refs::Shared, "look")?.contents),
+            Some(repo) => Ok(state::look(&repo, Refs::Shared)?.contents),
             None => Ok(Contents::default()),
         }
     }
@@ -121,10 +119,17 @@ impl WorkspaceProvider for Dir {
         saga: &SagaId,
         now: Timestamp,
     ) -> Result<Option<Backup>> {
-        let folder = Path::new(workspace.path.as_str());
-        backup::check_exists(folder)?;
+        let folder = folder_in(workspace)?;
         match self.find(folder)? {
-            Some(repo) => backup::keep(&repo, session, workspace, saga, now),
+            Some(repo) => {
+                let request = BackupRequest {
+                    session,
+                    workspace,
+                    saga,
+                    now,
+                };
+                backup::keep(&repo, &request)
+            }
             None => Ok(None),
         }
     }
@@ -136,17 +141,9 @@ impl WorkspaceProvider for Dir {
     }
 
     fn diff(&self, workspace: &Workspace, stat: bool) -> Result<String> {
-        let folder = Path::new(workspace.path.as_str());
-        backup::check_exists(folder)?;
+        let folder = folder_in(workspace)?;
         match self.find(folder)? {
-            Some(repo) => snapshot::diff(
-                &self.git,
-                &repo,
-                Refs::Shared,
-                workspace.base_commit.as_ref(),
-                "diff",
-                stat,
-            ),
+            Some(repo) => snapshot::diff(&repo, Refs::Shared, workspace.base_commit.as_ref(), stat),
             None => Ok(String::new()),
         }
     }

@@ -271,8 +271,7 @@ fn ignored_among(repo: &Repo<'_>, paths: Vec<PathBuf>) -> Result<Vec<PathBuf>> {
         .iter()
         .flat_map(|p| p.as_os_str().as_bytes().iter().copied().chain([0]));
     let output = repo
-        .git
-        .read(&repo.folder, "check-ignore")
+        .read("check-ignore")
         .args(["-z", "--stdin"])
         .input(input.collect())
         .output()?;

@@ -233,6 +233,11 @@ impl<'a> GitCommand<'a> {
         }
     }
 
+    /// As [`Self::run`], for a command whose output does not matter.
+    pub(crate) fn done(self) -> Result<()> {
+        self.run().map(drop)
+    }
+
     /// Its output without the final line break.
     pub(crate) fn text(self) -> Result<String> {
         Ok(self.run()?.text())
@@ -358,13 +363,17 @@ impl GitOutput {
         Error::GitFailed { what, stderr }
     }
 
-    /// Whether a retry may help: another git holds a lock, or writes or removes the registration of a worktree.
+    /// Whether a retry may help: another git holds a lock, or a registration below `worktrees/` came or went while git
+    /// read all of them.
     fn is_transient(&self) -> bool {
         let text = String::from_utf8_lossy(&self.stderr);
-        let half_written = text.contains("failed to read") && text.contains("worktrees/")
-            || text.contains("bad object worktrees/");
-        let removed = text.contains("Invalid path '") && text.contains("/worktrees/");
-        half_written || removed || self.lock_file().is_some()
+        let causes = [
+            "failed to read",
+            "bad object worktrees/",
+            "No such file or directory",
+        ];
+        let registration = text.contains("worktrees/") && causes.iter().any(|c| text.contains(c));
+        registration || self.lock_file().is_some()
     }
 
     /// The lock file that caused the failure, if any.
@@ -393,4 +402,43 @@ pub fn version(text: &str) -> Option<(u32, u32)> {
 /// A path from git's `-z` output.
 pub(crate) fn path(bytes: &[u8]) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_while_others_register_or_remove_worktrees_are_transient() {
+        let check = |stderr: &str, expected: bool| {
+            let output = GitOutput {
+                code: Some(128),
+                stdout: Vec::new(),
+                stderr: stderr.into(),
+                cut: false,
+            };
+            assert_eq!(output.is_transient(), expected, "{stderr}");
+        };
+        // As git 2.39 and 2.47 print them while other processes add and remove worktrees.
+        for stderr in [
+            "fatal: failed to read .git/worktrees/api-7/commondir: Success",
+            "fatal: failed to read .git/worktrees/api-7/commondir: No such file or directory",
+            "fatal: failed to read '.git/worktrees/api-7/locked': No such file or directory",
+            "fatal: Invalid path '/p/.git/worktrees/api-7': No such file or directory",
+            "fatal: could not create directory of '.git/worktrees/api-7': No such file or directory",
+            "fatal: bad object worktrees/api-7/HEAD",
+            "fatal: Unable to create '/p/.git/packed-refs.lock': File exists.",
+        ] {
+            check(stderr, true);
+        }
+        for stderr in [
+            "",
+            "fatal: not a git repository: /p/.git/worktrees/api-7",
+            "fatal: Unable to create '/p/.git/index.lock': No such file or directory",
+            "fatal: '/home/skein/worktrees/default/api-7' already exists",
+            "fatal: could not read '/p/.git/config': Permission denied",
+        ] {
+            check(stderr, false);
+        }
+    }
 }

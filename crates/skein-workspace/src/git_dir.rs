@@ -182,11 +182,7 @@ impl Contents {
         for (path, object) in &self.objects {
             entry("100644", object, path.as_bytes());
         }
-        scratch
-            .call(repo, "update-index")
-            .args(["-z", "--index-info"])
-            .input(input)
-            .run()?;
+        scratch.update_index(repo, &["--index-info"], input)?;
         scratch.write_tree(repo).map(Some)
     }
 }
@@ -289,7 +285,7 @@ pub(crate) fn empty_below(top: &Path, below: &Path, found: &mut Vec<PathBuf>) ->
 pub(crate) fn loose_commits(repo: &Repo<'_>) -> Result<Vec<CommitId>> {
     let mut words = Vec::new();
     if repo.find_ref("HEAD")?.is_none() {
-        // Someone deleted the branch: only the reflog knows its commits.
+        // The branch was deleted: only the reflog knows its commits.
         let log = fs::read(repo.dir.join("logs/HEAD")).unwrap_or_default();
         let last = log.split(|b| *b == b'\n').rfind(|line| !line.is_empty());
         // The old and the new commit; the new one may be none.
@@ -319,8 +315,7 @@ pub(crate) fn loose_commits(repo: &Repo<'_>) -> Result<Vec<CommitId>> {
         return Ok(found);
     }
     let output = repo
-        .git
-        .read(&repo.folder, "merge-base")
+        .read("merge-base")
         .arg("--independent")
         .args(found.iter().map(CommitId::as_str))
         .find()?;
@@ -343,8 +338,7 @@ fn ids(text: &[u8]) -> Vec<String> {
 /// Refs that are removed with the worktree, with their commits.
 pub(crate) fn own_refs(repo: &Repo<'_>) -> Result<Vec<(CommitId, Part)>> {
     let text = repo
-        .git
-        .read(&repo.folder, "for-each-ref")
+        .read("for-each-ref")
         .args(["--format=%(refname)", "--"])
         .args(OWN_REFS)
         .text()?;

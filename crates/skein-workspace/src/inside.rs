@@ -154,8 +154,7 @@ fn list(folder: &Path) -> Result<Option<(Vec<std::ffi::OsString>, bool)>> {
 /// The topmost ignored folders, without those that contain tracked files.
 fn ignored_folders(repo: &Repo<'_>) -> Result<HashSet<PathBuf>> {
     let output = repo
-        .git
-        .read(&repo.folder, "ls-files")
+        .read("ls-files")
         .setting("core.ignoreCase=false")
         .args(["--others", "--ignored", "--exclude-standard"])
         .args(["--directory", "-z"])
@@ -252,8 +251,7 @@ fn modules_below(repo: &Repo<'_>, top: &Path, below: &Path, found: &mut Vec<Modu
 
 fn checked_out(repo: &Repo<'_>, dir: &Path) -> Result<bool> {
     let folder = repo
-        .git
-        .read(&repo.folder, "config")
+        .read("config")
         .arg("--file")
         .arg(dir.join("config"))
         .args(["--get", "core.worktree"])

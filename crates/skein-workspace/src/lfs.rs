@@ -11,6 +11,9 @@ use crate::repo::Repo;
 
 /// Copies LFS content to another repository. Files are named after their hash, so an existing one is the same.
 pub(crate) fn share(from: &Repo<'_>, to: &Repo<'_>) -> Result<()> {
+    if from.common == to.common {
+        return Ok(());
+    }
     let from = store(from)?;
     if !from.is_dir() {
         return Ok(());
@@ -23,7 +26,7 @@ pub(crate) fn share(from: &Repo<'_>, to: &Repo<'_>) -> Result<()> {
 }
 
 fn store(repo: &Repo<'_>) -> Result<PathBuf> {
-    let call = repo.git.read(&repo.folder, "config");
+    let call = repo.read("config");
     let set = call.args(["--get", "lfs.storage"]).find()?;
     let folder = set.unwrap_or_else(|| "lfs".into());
     Ok(repo.common.join(folder).join("objects"))

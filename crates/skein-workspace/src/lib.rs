@@ -6,29 +6,31 @@
 //!
 //! Not here: when a workspace is made or removed, and its record; the engine does both.
 //!
-//! Start with [`provider`] (the contract) and [`worktree`] (the default kind), then `snapshot` (commits work without
+//! Start with [`provider`] (the contract), `kind` (what worktrees and clones share) and `worktree` (the default kind), then `snapshot` (commits work without
 //! touching it) with `strict_git` and `scratch` (prevent git from hiding files or running programs).
 
 mod add;
-pub mod adopt;
-pub mod backup;
+mod adopt;
+mod backup;
 mod base;
 mod branch;
-pub mod clone;
-pub mod dir;
+mod clone;
+mod dir;
 pub mod error;
 mod furnish;
 pub mod git;
 mod git_dir;
 mod inside;
+mod kind;
 mod lfs;
 mod lock;
 mod loose;
-pub mod none;
+mod managed;
+mod none;
 mod note;
-pub mod opened;
+mod opened;
 mod options;
-pub mod pool;
+mod pool;
 pub mod process;
 pub mod provider;
 mod repo;
@@ -37,12 +39,11 @@ mod restore;
 mod root;
 mod scratch;
 mod snapshot;
-pub mod stale;
 mod start;
 mod state;
 mod strict_git;
 mod submodule;
-pub mod worktree;
+mod worktree;
 
 pub use adopt::{adopt, adopt_with};
 pub use backup::{backups, drop_backup, how_to_get_back};
@@ -50,8 +51,8 @@ pub use clone::Clone;
 pub use dir::Dir;
 pub use error::Error;
 pub use git::Git;
+pub use managed::managed;
 pub use none::NoWorkspace;
 pub use options::WorkspaceOptions;
 pub use pool::Pool;
-pub use stale::{StaleWorktree, managed, stale, stale_with};
 pub use worktree::Worktree;

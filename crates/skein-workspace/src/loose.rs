@@ -61,8 +61,7 @@ impl<'a> Project<'a> {
         let input: String = present.iter().map(|id| format!("{id}\n")).collect();
         let unreachable = retry_bad_object(|| {
             self.workspace
-                .git
-                .read(&self.workspace.folder, "rev-list")
+                .read("rev-list")
                 .args(["--stdin", "--not"])
                 .args(self.refs)
                 .input(input.clone().into_bytes())
@@ -95,7 +94,7 @@ pub(crate) fn retry_bad_object(ask: impl Fn() -> Result<String>) -> Result<Strin
 
 /// Commits of all refs, including heads of worktrees.
 fn tips(repo: &Repo<'_>) -> Result<Vec<String>> {
-    let call = repo.git.read(&repo.folder, "rev-list");
+    let call = repo.read("rev-list");
     let output = call
         .args(["--no-walk", "--all"])
         .env("GIT_NO_REPLACE_OBJECTS", "1")
@@ -124,7 +123,7 @@ pub(crate) fn mark_known(repo: &Repo<'_>) -> Result<()> {
 
 /// Number of such commits on any ref, including the stash and heads of other worktrees.
 pub(crate) fn count(repo: &Repo<'_>, refs: Refs<'_>) -> Result<u64> {
-    let call = repo.git.read(&repo.folder, "rev-list").arg("--count");
+    let call = repo.read("rev-list").arg("--count");
     let Refs::Nested(project) = refs else {
         return number(&all_except_known(repo, refs, call).text()?);
     };
@@ -148,8 +147,7 @@ pub(crate) fn is_loose(repo: &Repo<'_>, refs: Refs<'_>, commit: &CommitId) -> Re
         return Ok(!project.without(&[commit.to_string()])?.is_empty());
     }
     let call = repo
-        .git
-        .read(&repo.folder, "rev-list")
+        .read("rev-list")
         .args(["--max-count=1", commit.as_str()]);
     Ok(!except_known(repo, refs, call).text()?.is_empty())
 }
@@ -188,7 +186,7 @@ pub(crate) fn parts(repo: &Repo<'_>, refs: Refs<'_>) -> Result<Vec<(CommitId, Pa
     let loose: HashSet<String> = match refs {
         Refs::Nested(project) => project.without(&tips(repo)?)?,
         Refs::Shared | Refs::Remote | Refs::Cloned => {
-            let call = repo.git.read(&repo.folder, "rev-list").most(1 << 30);
+            let call = repo.read("rev-list").most(1 << 30);
             let output = all_except_known(repo, refs, call).text()?;
             output.lines().map(str::to_owned).collect()
         }
@@ -221,8 +219,7 @@ pub(crate) fn parts(repo: &Repo<'_>, refs: Refs<'_>) -> Result<Vec<(CommitId, Pa
 /// Refs that may be work: object and name.
 fn work_refs(repo: &Repo<'_>, refs: Refs<'_>) -> Result<Vec<(String, String)>> {
     let text = repo
-        .git
-        .read(&repo.folder, "for-each-ref")
+        .read("for-each-ref")
         .arg("--format=%(objectname) %(refname) %(symref)")
         .text()?;
     let mut found = Vec::new();
@@ -243,14 +240,13 @@ fn work_refs(repo: &Repo<'_>, refs: Refs<'_>) -> Result<Vec<(String, String)>> {
 
 /// An annotated tag is an object that no commit refers to.
 fn tag_text(repo: &Repo<'_>, object: &str) -> Result<Vec<u8>> {
-    let call = repo.git.read(&repo.folder, "cat-file");
+    let call = repo.read("cat-file");
     Ok(call.args(["tag", object]).run()?.stdout)
 }
 
 fn stashes(repo: &Repo<'_>) -> Result<Vec<(CommitId, Part)>> {
     let found = repo
-        .git
-        .read(&repo.folder, "rev-list")
+        .read("rev-list")
         .args(["--walk-reflogs", "refs/stash"])
         .find()?
         .unwrap_or_default();
@@ -264,8 +260,7 @@ fn heads_elsewhere(repo: &Repo<'_>, loose: &HashSet<String>) -> Result<Vec<(Comm
         return Ok(Vec::new());
     }
     let output = repo
-        .git
-        .read(&repo.folder, "worktree")
+        .read("worktree")
         .args(["list", "--porcelain", "-z"])
         .run()?;
     let heads = output.parts().filter_map(|part| {

@@ -7,14 +7,12 @@ use skein_domain::{
     Backup, SagaId, SessionId, Timestamp, Workspace, WorkspaceKind, WorkspaceOrigin, WorkspaceState,
 };
 
-use crate::backup;
 use crate::error::Error;
 use crate::furnish;
 use crate::provider::{
     Contents, CreatedWorkspace, Plan, Removal, Result, WorkspaceProvider, WorkspaceSetup,
 };
-use crate::root::{Root, abs};
-use crate::worktree::is_empty;
+use crate::root::{Root, abs, check_exists, is_empty};
 
 #[derive(Debug)]
 pub struct NoWorkspace {
@@ -72,13 +70,13 @@ impl WorkspaceProvider for NoWorkspace {
         progress: &mut dyn FnMut(&str),
     ) -> Result<()> {
         let place = self.root.managed(&workspace.path)?;
-        backup::check_exists(&place.folder)?;
+        check_exists(&place.folder)?;
         furnish::set_up(&place.folder, furnishing, progress)
     }
 
     fn look(&self, workspace: &Workspace) -> Result<Contents> {
         let place = self.root.managed(&workspace.path)?;
-        backup::check_exists(&place.folder)?;
+        check_exists(&place.folder)?;
         Ok(Contents {
             dirty: !is_empty(&place.folder),
             ..Contents::default()

@@ -115,18 +115,6 @@ impl Note {
         self.parts.push((commit, part));
     }
 
-    pub(crate) fn index(&self) -> Option<&CommitId> {
-        self.find(&Part::Index)
-    }
-
-    pub(crate) fn raw(&self) -> Option<&CommitId> {
-        self.find(&Part::Raw)
-    }
-
-    pub(crate) fn state(&self) -> Option<&CommitId> {
-        self.find(&Part::State)
-    }
-
     pub(crate) fn nested(&self) -> impl Iterator<Item = (&Path, &CommitId)> {
         self.parts.iter().filter_map(|(commit, part)| match part {
             Part::Nested(path) => Some((path.as_path(), commit)),
@@ -148,7 +136,8 @@ impl Note {
         })
     }
 
-    fn find(&self, wanted: &Part) -> Option<&CommitId> {
+    /// The commit of a part that a snapshot has at most once.
+    pub(crate) fn find(&self, wanted: &Part) -> Option<&CommitId> {
         let mut parts = self.parts.iter();
         parts
             .find(|(_, part)| part == wanted)

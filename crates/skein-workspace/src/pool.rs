@@ -52,10 +52,7 @@ impl Pool {
         let Some(base) = base::local(&repo)? else {
             return Err(Error::NoCommits { path: repo.folder });
         };
-        let lock = Lock::acquire(
-            &lock_file(&self.root, &repo, "pool"),
-            Duration::from_secs(600),
-        )?;
+        let lock = self.lock(&repo)?;
         self.clear(&repo)?;
         let mut made = 0;
         while self.members(&repo).len() < self.size {
@@ -76,25 +73,26 @@ impl Pool {
             }
             made += 1;
         }
-        lock.delete();
         Ok(made)
     }
 
     /// Removes every worktree of a project's pool.
     pub fn empty(&self, project: &AbsPath) -> Result<()> {
         let repo = Repo::open(&self.git, project.as_str())?;
-        let lock = Lock::acquire(
-            &lock_file(&self.root, &repo, "pool"),
-            Duration::from_secs(600),
-        )?;
+        let _lock = self.lock(&repo)?;
         self.clear(&repo)?;
         while let Some(registration) = self.claim(&repo, BUILDING)? {
             self.remove(&registration)?;
         }
         // Fails if worktrees of other projects are in it.
         drop(fs::remove_dir(self.root.path().join(".pool")));
-        lock.delete();
         Ok(())
+    }
+
+    /// Held while worktrees are added to a project's pool or removed from it.
+    fn lock(&self, repo: &Repo<'_>) -> Result<Lock> {
+        let patience = Duration::from_secs(600);
+        Lock::acquire(&lock_file(&self.root, repo, "pool"), patience)
     }
 
     /// Moves a worktree to a session's folder; false if there is none. The reason names the folder before the move,
@@ -113,15 +111,12 @@ impl Pool {
 
     /// Gives one ready worktree another reason, so that no other caller takes it.
     fn claim(&self, repo: &Repo<'_>, reason: &str) -> Result<Option<Registration>> {
-        let lock = Lock::acquire(
-            &lock_file(&self.root, repo, "claim"),
-            Duration::from_secs(60),
-        )?;
+        let patience = Duration::from_secs(60);
+        let _lock = Lock::acquire(&lock_file(&self.root, repo, "claim"), patience)?;
         let member = self.members(repo).into_iter().next();
         if let Some(registration) = &member {
             write_lock(registration, reason)?;
         }
-        lock.delete();
         Ok(member)
     }
 

@@ -236,7 +236,7 @@ mod tests {
         let (sender, slow) = std::sync::mpsc::channel::<()>();
         let mut output = Vec::new();
         let mut command = Command::new("sh");
-        // Whoever holds the pipe ends with us, so that reading ends by its patience.
+        // `sleep` keeps the pipe open, so reading ends by its time limit.
         let script = "sleep 600 & seq 1 30000; exit 0";
         command.arg("-c").arg(script).stdin(Stdio::null());
         let limit = Duration::from_secs(60);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use skein_domain::{AbsPath, BranchName, CommitId};
 
 use crate::error::Error;
-use crate::git::{self, Git};
+use crate::git::{self, Git, GitCommand};
 use crate::provider::Result;
 use crate::root::{erase, is_same};
 
@@ -76,6 +76,16 @@ impl<'a> Repo<'a> {
         })
     }
 
+    /// A git command in the folder that changes nothing.
+    pub(crate) fn read(&self, subcommand: &str) -> GitCommand<'a> {
+        self.git.read(&self.folder, subcommand)
+    }
+
+    /// A git command in the folder that may change something.
+    pub(crate) fn write(&self, subcommand: &str) -> GitCommand<'a> {
+        self.git.write(&self.folder, subcommand)
+    }
+
     pub(crate) fn find_ref(&self, name: &str) -> Result<Option<CommitId>> {
         self.git.commit(&self.folder, name)
     }
@@ -84,8 +94,7 @@ impl<'a> Repo<'a> {
     pub(crate) fn find_all(&self, revisions: &[String]) -> Result<Vec<Option<CommitId>>> {
         let lines = revisions.iter().map(|name| format!("{name}^{{commit}}\n"));
         let output = self
-            .git
-            .read(&self.folder, "cat-file")
+            .read("cat-file")
             .arg("--batch-check=%(objectname)")
             .input(lines.collect::<String>().into_bytes())
             .run()?;
@@ -107,8 +116,7 @@ impl<'a> Repo<'a> {
     pub(crate) fn check_room(&self, branch: &BranchName) -> Result<()> {
         let top = branch.as_str().split('/').next().unwrap_or_default();
         let output = self
-            .git
-            .read(&self.folder, "for-each-ref")
+            .read("for-each-ref")
             .args(["--format=%(refname:lstrip=2)", "--"])
             .args([format!("refs/heads/{top}"), format!("refs/heads/{top}/")])
             .text()?;
@@ -131,8 +139,7 @@ impl<'a> Repo<'a> {
     /// The folder that has the branch checked out.
     pub(crate) fn user_of(&self, branch: &BranchName) -> Result<Option<PathBuf>> {
         let output = self
-            .git
-            .read(&self.folder, "worktree")
+            .read("worktree")
             .args(["list", "--porcelain", "-z"])
             .run()?;
         let wanted = format!("branch refs/heads/{branch}");
@@ -184,11 +191,9 @@ impl<'a> Repo<'a> {
 
     /// Deletes a ref if it still has the expected value.
     pub(crate) fn delete_ref(&self, name: &str, seen: &CommitId) -> Result<()> {
-        self.git
-            .write(&self.folder, "update-ref")
+        self.write("update-ref")
             .args(["--no-deref", "-d", name, seen.as_str()])
-            .run()?;
-        Ok(())
+            .done()
     }
 
     /// Moves a ref from the expected value, or creates it; false if it has another value.
@@ -200,8 +205,7 @@ impl<'a> Repo<'a> {
     ) -> Result<bool> {
         let none = "0".repeat(to.as_str().len());
         let output = self
-            .git
-            .write(&self.folder, "update-ref")
+            .write("update-ref")
             .setting("core.fsync=all")
             .args(["--no-deref", name, to.as_str()])
             .arg(seen.map_or(none.as_str(), CommitId::as_str))
@@ -216,19 +220,16 @@ impl<'a> Repo<'a> {
     }
 
     pub(crate) fn set_ref(&self, name: &str, to: &CommitId) -> Result<()> {
-        self.git
-            .write(&self.folder, "update-ref")
+        self.write("update-ref")
             .setting("core.fsync=all")
             .args(["--no-deref", name, to.as_str()])
-            .run()?;
-        Ok(())
+            .done()
     }
 
     /// Whether one commit is part of another's history.
     pub(crate) fn is_ancestor(&self, one: &CommitId, of: &CommitId) -> Result<bool> {
         let output = self
-            .git
-            .read(&self.folder, "merge-base")
+            .read("merge-base")
             .args(["--is-ancestor", one.as_str(), of.as_str()])
             .output()?;
         Ok(output.code == Some(0))

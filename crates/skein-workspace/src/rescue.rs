@@ -1,4 +1,4 @@
-//! Rescues what git's registration still has of a folder that someone deleted, before the registration is removed.
+//! Rescues what git's registration still has of a deleted folder, before Skein removes the registration.
 
 use skein_domain::{CommitId, SessionId};
 
@@ -61,19 +61,18 @@ fn staged(
     let Some(head) = head(repo, registration)? else {
         return Ok(None);
     };
-    let tree = within(repo.git.write(&repo.folder, "write-tree"), registration).find()?;
+    let tree = within(repo.write("write-tree"), registration).find()?;
     let committed = snapshot::tree_of(repo, &head)?;
     if let Some(tree) = tree.filter(|tree| *tree != committed) {
         let text = format!("skein: staged in {session} when its folder was deleted\n");
-        let commit = snapshot::signed(repo.git.write(&repo.folder, "commit-tree"), 0)
+        let commit = snapshot::signed(repo.write("commit-tree"), 0)
             .args([&tree, "-p", head.as_str()])
             .input(text.into_bytes())
             .text()?;
         return Ok(Some(commit.parse()?));
     }
     let loose = repo
-        .git
-        .read(&repo.folder, "rev-list")
+        .read("rev-list")
         .args(["--max-count=1", head.as_str(), "--not"])
         .args(["--branches", "--remotes", "--tags"])
         .text()?;
@@ -98,7 +97,7 @@ fn operation(
         return Ok(None);
     };
     let text = format!("skein: a {what} in {session} when its folder was deleted\n");
-    let mut call = snapshot::signed(repo.git.write(&repo.folder, "commit-tree"), 0).arg(&tree);
+    let mut call = snapshot::signed(repo.write("commit-tree"), 0).arg(&tree);
     for commit in git_dir::loose_commits(&gone)? {
         call = call.args(["-p", commit.as_str()]);
     }
@@ -106,7 +105,7 @@ fn operation(
 }
 
 fn head(repo: &Repo<'_>, registration: &Registration) -> Result<Option<CommitId>> {
-    let call = within(repo.git.read(&repo.folder, "rev-parse"), registration);
+    let call = within(repo.read("rev-parse"), registration);
     let id = call
         .args(["--verify", "--quiet", "--end-of-options", "HEAD^{commit}"])
         .find()?;

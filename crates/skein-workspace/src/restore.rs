@@ -8,12 +8,12 @@ use skein_domain::CommitId;
 use crate::error::Error;
 use crate::git;
 use crate::git_dir::State;
-use crate::note::Note;
+use crate::note::{Note, Part};
 use crate::provider::Result;
 use crate::repo::Repo;
 use crate::root::erase;
 use crate::scratch::Scratch;
-use crate::snapshot::{fetch, tree_of};
+use crate::snapshot::{fetch, tree_of_any};
 
 /// A snapshot with its parsed message.
 #[derive(Clone, Debug)]
@@ -25,8 +25,7 @@ pub(crate) struct Kept {
 impl Kept {
     pub(crate) fn read(repo: &Repo<'_>, commit: &CommitId) -> Result<Self> {
         let text = repo
-            .git
-            .read(&repo.folder, "cat-file")
+            .read("cat-file")
             .args(["commit", commit.as_str()])
             .text()?;
         let (_, message) = text.split_once("\n\n").unwrap_or((&text, ""));
@@ -44,20 +43,16 @@ impl Kept {
 
 /// The work tree must be clean and at the snapshot's head.
 pub(crate) fn apply(repo: &Repo<'_>, kept: &Kept, name: &str) -> Result<()> {
-    let state = match kept.note.state() {
+    let state = match kept.note.find(&Part::State) {
         Some(commit) => Some(State::read(repo, commit, name)?),
         None => None,
     };
     if let Some(state) = &state {
         state.bring_settings(repo)?;
     }
-    let staged = match kept.note.index().or(kept.head()) {
-        Some(commit) => tree_of(repo, commit)?,
-        None => crate::snapshot::empty_tree(repo)?,
-    };
+    let staged = tree_of_any(repo, kept.note.find(&Part::Index).or(kept.head()))?;
     set_head(repo, kept)?;
-    repo.git
-        .write(&repo.folder, "read-tree")
+    repo.write("read-tree")
         .args(["--reset", "-u", &staged])
         .run()?;
     let nested: Vec<(&Path, &CommitId)> = kept.note.nested().collect();
@@ -73,7 +68,7 @@ pub(crate) fn apply(repo: &Repo<'_>, kept: &Kept, name: &str) -> Result<()> {
     let skipped = skipped.unwrap_or_default();
     write_files(repo, kept, &staged, skipped, name, &within)?;
     remove_files(repo, &staged, &kept.commit, &within)?;
-    if let (Some(raw), false) = (kept.note.raw(), kept.note.exact) {
+    if let (Some(raw), false) = (kept.note.find(&Part::Raw), kept.note.exact) {
         write_raw(repo, raw)?;
     }
     for (path, commit) in nested {
@@ -83,8 +78,7 @@ pub(crate) fn apply(repo: &Repo<'_>, kept: &Kept, name: &str) -> Result<()> {
         state.bring_files(repo)?;
         state.bring_index(repo)?;
     }
-    repo.git
-        .write(&repo.folder, "update-index")
+    repo.write("update-index")
         .args(["-q", "--refresh"])
         .output()?;
     if let Some(state) = &state {
@@ -95,8 +89,7 @@ pub(crate) fn apply(repo: &Repo<'_>, kept: &Kept, name: &str) -> Result<()> {
 
 fn is_tree(repo: &Repo<'_>, tree: &str, path: &Path) -> Result<bool> {
     let output = repo
-        .git
-        .read(&repo.folder, "ls-tree")
+        .read("ls-tree")
         .args(["-z", "--full-tree", tree, "--"])
         .arg(path)
         .env("GIT_LITERAL_PATHSPECS", "1")
@@ -109,10 +102,7 @@ fn set_head(repo: &Repo<'_>, kept: &Kept) -> Result<()> {
     if let (None, Some(branch)) = (kept.head(), &kept.note.head)
         && repo.find_ref(branch)?.is_none()
     {
-        repo.git
-            .write(&repo.folder, "symbolic-ref")
-            .args(["HEAD", branch])
-            .run()?;
+        repo.write("symbolic-ref").args(["HEAD", branch]).run()?;
     }
     Ok(())
 }
@@ -132,8 +122,7 @@ fn write_files(
         .arg(kept.commit.as_str())
         .run()?;
     let output = repo
-        .git
-        .read(&repo.folder, "diff-tree")
+        .read("diff-tree")
         .args(["-r", "-z", "--no-renames", "--name-only", "--diff-filter=d"])
         .args([staged, kept.commit.as_str()])
         .env("GIT_NO_REPLACE_OBJECTS", "1")
@@ -145,13 +134,9 @@ fn write_files(
     }
     let call = match kept.note.exact {
         true => files.call(repo, "checkout-index"),
-        false => repo
-            .git
-            .write(&repo.folder, "checkout-index")
-            .index(&files.index()),
+        false => repo.write("checkout-index").index(&files.index()),
     };
-    call.args(["--force", "-z", "--stdin"]).input(input).run()?;
-    Ok(())
+    call.args(["--force", "-z", "--stdin"]).input(input).done()
 }
 
 /// Removes files that were staged or committed but deleted on disk.
@@ -162,8 +147,7 @@ fn remove_files(
     within: &dyn Fn(&Path) -> bool,
 ) -> Result<()> {
     let gone = repo
-        .git
-        .read(&repo.folder, "diff-tree")
+        .read("diff-tree")
         .args(["-r", "-z", "--no-renames", "--name-only", "--diff-filter=D"])
         .args([staged, snapshot.as_str()])
         .most(1 << 30)
@@ -182,8 +166,7 @@ fn remove_files(
 fn write_raw(repo: &Repo<'_>, raw: &CommitId) -> Result<()> {
     for (object, path) in raw_files(repo, raw)? {
         let bytes = repo
-            .git
-            .read(&repo.folder, "cat-file")
+            .read("cat-file")
             .args(["blob", &object])
             .most(4 << 30)
             .run()?;
@@ -196,8 +179,7 @@ fn write_raw(repo: &Repo<'_>, raw: &CommitId) -> Result<()> {
 
 pub(crate) fn raw_files(repo: &Repo<'_>, raw: &CommitId) -> Result<Vec<(String, PathBuf)>> {
     let output = repo
-        .git
-        .read(&repo.folder, "ls-tree")
+        .read("ls-tree")
         .args(["-r", "-z", "--full-tree", raw.as_str()])
         .run()?;
     let entry = |line: &[u8]| {
@@ -233,8 +215,7 @@ pub(crate) fn bring_refs(repo: &Repo<'_>, kept: &Kept) -> Result<()> {
     let refs: Vec<_> = kept.note.refs().collect();
     for (name, tip) in refs.into_iter().rev() {
         if name == "refs/stash" {
-            repo.git
-                .write(&repo.folder, "stash")
+            repo.write("stash")
                 .args(["store", "-q", tip.as_str()])
                 .output()?;
         } else if repo.find_ref(name)?.is_none() {
@@ -244,8 +225,7 @@ pub(crate) fn bring_refs(repo: &Repo<'_>, kept: &Kept) -> Result<()> {
     for (name, text) in kept.note.tags() {
         if repo.find_ref(name)?.is_none() {
             let tag = repo
-                .git
-                .write(&repo.folder, "hash-object")
+                .write("hash-object")
                 .args(["-t", "tag", "-w", "--stdin"])
                 .input(text.to_vec())
                 .text()?;
@@ -260,17 +240,13 @@ fn check_out(repo: &Repo<'_>, kept: &Kept) -> Result<()> {
     let Some(head) = kept.head() else {
         return Ok(());
     };
-    repo.git
-        .write(&repo.folder, "checkout")
+    repo.write("checkout")
         .args(["--quiet", "--force", "--detach", head.as_str()])
         .run()?;
     if let Some(branch) = &kept.note.head
         && repo.find_ref(branch)?.as_ref() == Some(head)
     {
-        repo.git
-            .write(&repo.folder, "symbolic-ref")
-            .args(["HEAD", branch])
-            .run()?;
+        repo.write("symbolic-ref").args(["HEAD", branch]).run()?;
     }
     Ok(())
 }

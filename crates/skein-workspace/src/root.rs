@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
-use skein_domain::{AbsPath, SessionId, TenantId};
+use skein_domain::{AbsPath, SessionId, TenantId, Workspace};
 
 use crate::error::Error;
 use crate::lock::Lock;
@@ -211,6 +211,26 @@ fn open_up(folder: &Path) {
             open_up(&entry.path());
         }
     }
+}
+
+/// The workspace's folder, which must exist.
+pub(crate) fn folder_in(workspace: &Workspace) -> Result<&Path> {
+    let folder = Path::new(workspace.path.as_str());
+    check_exists(folder)?;
+    Ok(folder)
+}
+
+pub(crate) fn check_exists(folder: &Path) -> Result<()> {
+    match folder.is_dir() {
+        true => Ok(()),
+        false => Err(Error::Missing {
+            path: folder.into(),
+        }),
+    }
+}
+
+pub(crate) fn is_empty(folder: &Path) -> bool {
+    fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none())
 }
 
 pub(crate) fn abs(path: &Path) -> Result<AbsPath> {

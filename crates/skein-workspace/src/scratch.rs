@@ -99,8 +99,7 @@ impl Scratch {
     }
 
     pub(crate) fn call<'a>(&self, repo: &Repo<'a>, subcommand: &str) -> GitCommand<'a> {
-        repo.git
-            .write(&repo.folder, subcommand)
+        repo.write(subcommand)
             .setting("core.splitIndex=false")
             .setting("core.untrackedCache=false")
             .setting("core.protectHFS=false")
@@ -127,12 +126,20 @@ impl Scratch {
             return Ok(());
         }
         for flag in ["--no-assume-unchanged", "--no-skip-worktree"] {
-            self.call(repo, "update-index")
-                .args([flag, "-z", "--stdin"])
-                .input(hidden.clone())
-                .run()?;
+            self.update_index(repo, &[flag, "--stdin"], hidden.clone())?;
         }
         Ok(())
+    }
+
+    /// `args` say how to read `input`, whose entries end with NUL.
+    pub(crate) fn update_index(
+        &self,
+        repo: &Repo<'_>,
+        args: &[&str],
+        input: Vec<u8>,
+    ) -> Result<()> {
+        let call = self.call(repo, "update-index").arg("-z");
+        call.args(args).input(input).done()
     }
 
     pub(crate) fn write_tree(&self, repo: &Repo<'_>) -> Result<String> {

@@ -22,7 +22,7 @@ use std::path::Path;
 use skein_domain::{CommitId, SagaId};
 
 use crate::error::Error;
-use crate::git::{self, Git};
+use crate::git;
 use crate::git_dir;
 use crate::inside::{self, Module};
 use crate::lfs;
@@ -71,10 +71,7 @@ pub(crate) fn take(
         exact: true,
         parts: Vec::new(),
     };
-    let head_tree = match &head {
-        Some(head) => tree_of(repo, head)?,
-        None => empty_tree(repo)?,
-    };
+    let head_tree = tree_of_any(repo, head.as_ref())?;
     let staged = staged_tree(repo, &entries, request)?;
     let strict = StrictGit::of(repo)?;
     let files = Scratch::copy(repo, request.name)?;
@@ -173,11 +170,7 @@ fn staged_tree(
             input.extend(entry.path.iter().copied().chain([0]));
         }
     }
-    staged
-        .call(repo, "update-index")
-        .args(["-z", "--index-info"])
-        .input(input)
-        .run()?;
+    staged.update_index(repo, &["--index-info"], input)?;
     staged.write_tree(repo)
 }
 
@@ -207,10 +200,7 @@ pub(crate) fn keep_module(
         exact: true,
         parts: loose::parts(&inner, Refs::Remote)?,
     };
-    let tree = match &head {
-        Some(head) => tree_of(&inner, head)?,
-        None => empty_tree(&inner)?,
-    };
+    let tree = tree_of_any(&inner, head.as_ref())?;
     let text = note.write(request.name);
     let kept = commit(&inner, &tree, &parents(&head, &note), &text, request)?;
     fetch(repo, &inner.common, kept.as_str())?;
@@ -230,8 +220,7 @@ fn parents<'a>(head: &'a Option<CommitId>, note: &'a Note) -> Vec<&'a CommitId> 
 
 /// Fetches a commit, or a refspec, from another repository on this disk.
 pub(crate) fn fetch(into: &Repo<'_>, from: &Path, what: &str) -> Result<()> {
-    into.git
-        .write(&into.folder, "fetch")
+    into.write("fetch")
         .setting("protocol.file.allow=always")
         // Allows fetching any commit by its id, without a ref.
         .setting("protocol.version=2")
@@ -249,8 +238,7 @@ pub(crate) fn fetch(into: &Repo<'_>, from: &Path, what: &str) -> Result<()> {
         .arg("--")
         .arg(from)
         .arg(what)
-        .run()?;
-    Ok(())
+        .done()
 }
 
 /// Reads the real history, ignoring grafts and replacements, and works for a submodule without a work tree.
@@ -265,7 +253,7 @@ fn is_kept(repo: &Repo<'_>, refs: Refs<'_>, note: &Note, head: &CommitId) -> Res
     if !refs.is_shared() {
         return Ok(!loose::is_loose(repo, refs, head)?);
     }
-    let call = repo.git.read(&repo.folder, "rev-list").args([
+    let call = repo.read("rev-list").args([
         "--max-count=1",
         head.as_str(),
         "--not",
@@ -277,19 +265,23 @@ fn is_kept(repo: &Repo<'_>, refs: Refs<'_>, note: &Note, head: &CommitId) -> Res
 }
 
 pub(crate) fn tree_of(repo: &Repo<'_>, commit: &CommitId) -> Result<String> {
-    repo.git
-        .read(&repo.folder, "rev-parse")
+    repo.read("rev-parse")
         .args(["--verify", "--quiet", "--end-of-options"])
         .arg(format!("{commit}^{{tree}}"))
         .env("GIT_NO_REPLACE_OBJECTS", "1")
         .text()
 }
 
-pub(crate) fn empty_tree(repo: &Repo<'_>) -> Result<String> {
-    repo.git
-        .write(&repo.folder, "mktree")
-        .input(Vec::new())
-        .text()
+/// The empty tree without a commit.
+pub(crate) fn tree_of_any(repo: &Repo<'_>, commit: Option<&CommitId>) -> Result<String> {
+    match commit {
+        Some(commit) => tree_of(repo, commit),
+        None => empty_tree(repo),
+    }
+}
+
+fn empty_tree(repo: &Repo<'_>) -> Result<String> {
+    repo.write("mktree").input(Vec::new()).text()
 }
 
 fn commit(
@@ -299,7 +291,7 @@ fn commit(
     text: &str,
     request: &SnapshotRequest<'_>,
 ) -> Result<CommitId> {
-    let call = repo.git.write(&repo.folder, "commit-tree");
+    let call = repo.write("commit-tree");
     let mut call = signed(call, request.seconds)
         .setting("core.fsync=all")
         .arg(tree);
@@ -323,16 +315,14 @@ pub(crate) fn signed(call: git::GitCommand<'_>, seconds: i64) -> git::GitCommand
 
 /// The difference between a commit and the present files.
 pub(crate) fn diff(
-    git: &Git,
     repo: &Repo<'_>,
     refs: Refs<'_>,
     base: Option<&CommitId>,
-    name: &str,
     stat: bool,
 ) -> Result<String> {
     const MOST: usize = 16 << 20;
     let request = SnapshotRequest {
-        name,
+        name: "diff",
         seconds: 0,
         saga: None,
         project: Project::of(repo, refs),
@@ -345,8 +335,8 @@ pub(crate) fn diff(
             None => empty_tree(repo)?,
         },
     };
-    let output = git
-        .read(&repo.folder, "diff-tree")
+    let output = repo
+        .read("diff-tree")
         .args([
             "-r",
             "-M",

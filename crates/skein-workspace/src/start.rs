@@ -194,7 +194,7 @@ fn other_head(repo: &Repo<'_>, was_on: Option<&str>, head: &CommitId) -> Result<
     Ok(Head::Detached(head.clone()))
 }
 
-/// The branch is gone: Skein removed it because it was empty, or someone else did.
+/// The branch is gone: Skein removed it because it was empty, or a user or another program did.
 fn without_branch(
     repo: &Repo<'_>,
     place: &Place,

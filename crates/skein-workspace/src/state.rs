@@ -47,8 +47,7 @@ impl Unmerged {
 impl Entries {
     pub(crate) fn read(repo: &Repo<'_>) -> Result<Self> {
         let output = repo
-            .git
-            .read(&repo.folder, "ls-files")
+            .read("ls-files")
             .args(["--stage", "-v", "-z"])
             .most(1 << 30)
             .run()?;
@@ -133,10 +132,7 @@ pub(crate) fn in_progress(repo: &Repo<'_>) -> Option<String> {
 
 /// The checked-out branch; none if the head is detached.
 pub(crate) fn head_branch(repo: &Repo<'_>) -> Result<Option<String>> {
-    repo.git
-        .read(&repo.folder, "symbolic-ref")
-        .args(["--quiet", "HEAD"])
-        .find()
+    repo.read("symbolic-ref").args(["--quiet", "HEAD"]).find()
 }
 
 /// Which refs keep a work tree's commits.
@@ -167,21 +163,16 @@ pub(crate) struct Inspection {
 }
 
 /// Inspects a workspace and its nested repositories.
-pub(crate) fn look(repo: &Repo<'_>, refs: Refs<'_>, name: &str) -> Result<Inspection> {
-    look_within(repo, refs, Project::of(repo, refs), name)
+pub(crate) fn look(repo: &Repo<'_>, refs: Refs<'_>) -> Result<Inspection> {
+    look_within(repo, refs, Project::of(repo, refs))
 }
 
-fn look_within(
-    repo: &Repo<'_>,
-    refs: Refs<'_>,
-    project: Project<'_>,
-    name: &str,
-) -> Result<Inspection> {
+fn look_within(repo: &Repo<'_>, refs: Refs<'_>, project: Project<'_>) -> Result<Inspection> {
     let entries = Entries::read(repo)?;
     let mut work = Vec::new();
     let mut loose_commits = 0;
     let inside = inside::find(repo, &entries, project)?;
-    let changed = changes(repo, &entries, &inside, name)?;
+    let changed = changes(repo, &entries, &inside)?;
     if changed > 0 {
         work.push(format!("{changed} changed or untracked files"));
     }
@@ -193,7 +184,7 @@ fn look_within(
         let shown = path.display();
         match inside {
             Nested::Repository { inner, refs, .. } => {
-                let found = look_within(inner, *refs, project, name)?;
+                let found = look_within(inner, *refs, project)?;
                 loose_commits += found.contents.loose_commits;
                 let found = found.work.into_iter();
                 work.extend(found.map(|w| format!("{w} in `{shown}`")));
@@ -252,10 +243,10 @@ fn look_within(
 }
 
 /// Files that differ from the head. Nested repositories are inspected separately.
-fn changes(repo: &Repo<'_>, entries: &Entries, inside: &[DotGit<'_>], name: &str) -> Result<usize> {
+fn changes(repo: &Repo<'_>, entries: &Entries, inside: &[DotGit<'_>]) -> Result<usize> {
     let scratch = match entries.hidden().is_empty() {
         true => None,
-        false => Some(Scratch::copy(repo, name)?),
+        false => Some(Scratch::copy(repo, "look")?),
     };
     let mut call = StrictGit::of(repo)?
         .call(repo, "status")
@@ -284,7 +275,7 @@ fn own_commits(repo: &Repo<'_>, refs: Refs<'_>, branch: Option<&str>) -> Result<
         return Ok(0);
     }
     let count = || {
-        let call = repo.git.read(&repo.folder, "rev-list");
+        let call = repo.read("rev-list");
         let call = call.args(["--count", "HEAD", "--not"]);
         let call = match branch.and_then(|b| b.strip_prefix("refs/heads/")) {
             Some(own) => call.arg(format!("--exclude={own}")),

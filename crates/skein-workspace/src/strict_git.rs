@@ -45,8 +45,7 @@ pub(crate) struct StrictGit {
 impl StrictGit {
     pub(crate) fn of(repo: &Repo<'_>) -> Result<Self> {
         let output = repo
-            .git
-            .read(&repo.folder, "config")
+            .read("config")
             .args(["--show-scope", "-z", "--get-regexp"])
             .arg(r"^(filter\..*|core\.(filemode|autocrlf|eol))$")
             .output()?;
@@ -83,8 +82,7 @@ impl StrictGit {
     /// A call that reads the work tree.
     pub(crate) fn call<'a>(&self, repo: &Repo<'a>, subcommand: &str) -> GitCommand<'a> {
         let mut call = repo
-            .git
-            .read(&repo.folder, subcommand)
+            .read(subcommand)
             .setting(self.file_mode)
             .env("GIT_NO_LAZY_FETCH", "1")
             .most(1 << 30);

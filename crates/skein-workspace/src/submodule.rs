@@ -21,8 +21,7 @@ pub(crate) fn bring(repo: &Repo<'_>, limit: Duration, lock: &Lock) -> Result<Opt
         return Ok(None);
     }
     let output = repo
-        .git
-        .write(&repo.folder, "submodule")
+        .write("submodule")
         .args(["--quiet", "update", "--init", "--recursive"])
         .limit(limit)
         .holding(lock)

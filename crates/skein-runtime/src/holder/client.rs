@@ -16,8 +16,8 @@ pub(super) struct Viewer {
     pub(super) read_only: bool,
     pub(super) yields: bool,
     pub(super) view: View,
-    /// The terminal's change number that this viewer last received.
-    pub(super) drawn: u64,
+    /// The terminal's change number that this viewer last received; none if it needs a new frame anyway.
+    pub(super) drawn: Option<u64>,
     pub(super) drawn_at: Option<Instant>,
 }
 

@@ -14,12 +14,13 @@ use std::time::Duration;
 use rustix::fs::{MemfdFlags, OFlags, fcntl_getfl, fcntl_setfl, memfd_create};
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::process::{set_child_subreaper, setsid};
-use rustix::termios::{Winsize, tcsetwinsize};
+use rustix::termios::tcsetwinsize;
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 
-use super::hold::{Holder, Parts};
-use super::terminal::Terminal;
+use super::clients::Clients;
+use super::hold::Holder;
+use super::pty::{Pty, winsize};
 use super::tree::Tree;
 use crate::cgroup::Group;
 use crate::folder::{AgentRecord, Folder, RunRecord};
@@ -88,7 +89,9 @@ pub(super) fn main(group: &OsStr) -> i32 {
     let group = Group::recorded(Path::new(group), &spec.mark);
     match start(&spec, group) {
         Ok(holder) => {
-            let code = report(&Report::Started { pid: holder.pid() });
+            let code = report(&Report::Started {
+                pid: holder.agent(),
+            });
             release_stdio();
             holder.hold();
             code
@@ -213,22 +216,21 @@ fn begin(
     let start = Process::find(pid).map_or(0, |process| process.start);
     record.agent = Some(AgentRecord { pid, start });
     if let Err(error) = folder.write_record(&record) {
-        // No one could find it again, so it must not continue.
+        // The daemon could not find it again, so it must not continue.
         Tree::new(pid, group).end_within(Duration::ZERO);
         return Err(Report::failed("cannot record the run", error));
     }
-    Ok(Holder::new(Parts {
-        folder: folder.clone(),
+    let pty = Pty::new(master, pts, size(spec), log);
+    let clients = Clients::new(listener);
+    let tree = Tree::new(pid, group);
+    Ok(Holder::new(
+        folder.clone(),
         lock,
-        listener,
         signals,
-        master,
-        pts,
-        pid,
-        group,
-        terminal: Terminal::new(size(spec)),
-        log,
-    }))
+        pty,
+        clients,
+        tree,
+    ))
 }
 
 fn size(spec: &Spec) -> Size {
@@ -264,14 +266,11 @@ fn signals() -> io::Result<[UnixStream; 2]> {
 fn spawn(spec: &Spec) -> Result<(OwnedFd, pty_process::blocking::Pts, i32), String> {
     let (pty, pts) = pty_process::blocking::open().map_err(|e| format!("no terminal: {e}"))?;
     let master = OwnedFd::from(pty);
-    let (rows, cols) = (spec.rows.max(1), spec.cols.max(1));
-    let winsize = Winsize {
-        ws_row: rows,
-        ws_col: cols,
-        ws_xpixel: 0,
-        ws_ypixel: 0,
+    let size = Size {
+        rows: spec.rows.max(1),
+        cols: spec.cols.max(1),
     };
-    tcsetwinsize(&master, winsize).map_err(|e| format!("no terminal: {e}"))?;
+    tcsetwinsize(&master, winsize(size)).map_err(|e| format!("no terminal: {e}"))?;
     fcntl_getfl(&master)
         .and_then(|flags| fcntl_setfl(&master, flags | OFlags::NONBLOCK))
         .map_err(|e| format!("no terminal: {e}"))?;

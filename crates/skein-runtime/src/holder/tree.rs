@@ -39,6 +39,10 @@ impl Tree {
         }
     }
 
+    pub(super) fn agent(&self) -> i32 {
+        self.agent
+    }
+
     /// Reaps dead children; returns the agent's exit if it is among them.
     pub(super) fn reap(&mut self) -> Option<Exit> {
         let mut exit = None;

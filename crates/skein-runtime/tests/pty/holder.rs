@@ -52,7 +52,7 @@ fn l13_malformed_frames_do_no_harm() {
 }
 
 #[test]
-fn a_stuck_viewer_delays_nobody() {
+fn a_stuck_viewer_delays_no_other_client() {
     Stage::with(async |stage| {
         let script = "yes 'a long line of output that fills pictures quickly' & \
                       read x; kill $!; wait; printf '\\033[2J\\033[Hheard %s\\n' $x; exec cat";
@@ -91,7 +91,7 @@ fn l6_a_paste_is_finished_though_its_client_vanished() {
         );
         let (handle, run) = stage.start(&script).await;
         shown(&*run, "ready").await;
-        // Nobody reads yet, so the terminal cannot take all of it. The question after it is answered once
+        // The agent does not read yet, so the terminal cannot take all of it. The question after it is answered once
         // the holder has it, and then this client is gone.
         let mut client = UnixStream::connect(stage.socket(&handle)).unwrap();
         let paste = r#"{"ask":"write","request":1,"number":7,"paste":true}"#;

@@ -9,7 +9,7 @@ use skein_domain::{Exit, RunHandle};
 use skein_runtime::view::{AttachOptions, DetachReason, attach_on};
 use skein_runtime::{Error, TerminalInput};
 
-/// A terminal, and somebody in front of it.
+/// A terminal, and a user in front of it.
 struct Seat {
     name: &'static str,
     keyboard: OwnedFd,
@@ -201,7 +201,7 @@ fn one_types_and_a_takeover_is_seen_by_all() {
         ann.sees("you type").await;
         ann.types("\x11");
         ann_view.await.unwrap().unwrap();
-        eve.sees("nobody types").await;
+        eve.sees("no viewer types").await;
         eve.types("\x02d");
         eve_view.await.unwrap().unwrap();
         run.write(1, TerminalInput::Keys(b"end\r".to_vec()))
@@ -214,7 +214,7 @@ fn one_types_and_a_takeover_is_seen_by_all() {
     });
 }
 
-/// A window that is open all the time keeps nobody from typing, and gets the keyboard back last.
+/// A window that is open all the time keeps no viewer from typing, and gets the keyboard back last.
 #[test]
 fn a_viewer_that_yields_types_only_while_no_other_does() {
     Stage::with(async |stage| {
@@ -296,7 +296,7 @@ fn the_end_of_the_run_ends_the_view() {
             DetachReason::RunOver(Exit::Code(5))
         );
         seat.is_as_before();
-        // Whoever comes later is told at once.
+        // A viewer that comes later gets the end at once.
         let view = seat.attach(&stage, &handle, false);
         assert_eq!(
             view.await.unwrap().unwrap(),

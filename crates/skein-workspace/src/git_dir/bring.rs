@@ -43,7 +43,7 @@ impl State {
         fs::read(self.scratch.folder().join(name)).unwrap_or_default()
     }
 
-    /// Paths that exist although git was told to skip them.
+    /// Paths that exist although git skips them.
     pub(crate) fn skipped_present(&self) -> Vec<u8> {
         self.list(SKIPPED_PRESENT)
     }
@@ -58,8 +58,7 @@ impl State {
         }
         // A recreated repository does not use worktree settings yet.
         if repo.dir == repo.common && repo.dir.join("config.worktree").is_file() {
-            repo.git
-                .write(&repo.folder, "config")
+            repo.write("config")
                 .args(["--local", "extensions.worktreeConfig", "true"])
                 .run()?;
         }
@@ -101,8 +100,7 @@ impl State {
         }
         let intended = self.list(INTENDED);
         if !intended.is_empty() {
-            repo.git
-                .write(&repo.folder, "add")
+            repo.write("add")
                 .args(["--intent-to-add", "--force", "--sparse"])
                 .args(["--pathspec-from-file=-", "--pathspec-file-nul"])
                 .env("GIT_LITERAL_PATHSPECS", "1")
@@ -146,13 +144,11 @@ fn has_format(config: &Path) -> bool {
 }
 
 fn update_index(repo: &Repo<'_>, args: &[&str], input: Vec<u8>) -> Result<()> {
-    repo.git
-        .write(&repo.folder, "update-index")
+    repo.write("update-index")
         .arg("-z")
         .args(args)
         .input(input)
-        .run()?;
-    Ok(())
+        .done()
 }
 
 fn listed(top: &Path) -> Result<Vec<PathBuf>> {

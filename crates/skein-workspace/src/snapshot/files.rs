@@ -152,8 +152,7 @@ pub(super) fn changed_between(repo: &Repo<'_>, one: &str, other: &str) -> Result
         return Ok(Vec::new());
     }
     let output = repo
-        .git
-        .read(&repo.folder, "diff-tree")
+        .read("diff-tree")
         .args(["-r", "-z", "--no-renames", "--name-only", "--diff-filter=d"])
         .args(["--ignore-submodules=all", one, other])
         .env("GIT_NO_REPLACE_OBJECTS", "1")
@@ -184,15 +183,10 @@ fn update(
     // git does not update entries with the skip flag, so all are created again.
     gone.extend(here.iter().cloned());
     // Also handles a file that disappears meanwhile.
-    let add: &[&str] = &["--add", "--replace", "--remove"];
-    for (options, paths) in [(&["--force-remove"][..], gone), (add, here)] {
+    let add: &[&str] = &["--add", "--replace", "--remove", "--stdin"];
+    for (options, paths) in [(&["--force-remove", "--stdin"][..], gone), (add, here)] {
         if !paths.is_empty() {
-            files
-                .call(repo, "update-index")
-                .args(options)
-                .args(["-z", "--stdin"])
-                .input(nul_ended(&paths))
-                .run()?;
+            files.update_index(repo, options, nul_ended(&paths))?;
         }
     }
     Ok(())
@@ -308,10 +302,5 @@ fn graft(repo: &Repo<'_>, files: &Scratch, path: &Path, tree: &str) -> Result<()
             input.extend([&line[..=tab], path, b"/", &line[tab + 1..], b"\0"].concat());
         }
     }
-    files
-        .call(repo, "update-index")
-        .args(["-z", "--index-info"])
-        .input(input)
-        .run()?;
-    Ok(())
+    files.update_index(repo, &["--index-info"], input)
 }

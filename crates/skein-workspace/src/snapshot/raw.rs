@@ -65,11 +65,7 @@ pub(super) fn raw(
         }
     }
     let exact = Scratch::empty(repo, request.name)?;
-    exact
-        .call(repo, "update-index")
-        .args(["-z", "--index-info"])
-        .input(input)
-        .run()?;
+    exact.update_index(repo, &["--index-info"], input)?;
     let tree = exact.write_tree(repo)?;
     commit(repo, &tree, &[], "skein: bytes as on the disk", request).map(Some)
 }

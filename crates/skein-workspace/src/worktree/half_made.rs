@@ -13,8 +13,8 @@ use crate::error::Error;
 use crate::provider::Result;
 use crate::repo::{Registration, Repo};
 use crate::rescue;
-use crate::root::{Place, Real, Root, erase, is_below};
-use crate::worktree::{is_empty, lock_reason, write_lock};
+use crate::root::{Place, Real, Root, erase, is_below, is_empty};
+use crate::worktree::{lock_reason, write_lock};
 
 /// The lock reason until a worktree is finished.
 pub(crate) fn making(place: &Place) -> String {
@@ -49,7 +49,7 @@ pub(crate) enum Loss {
 }
 
 /// Removes what is half-made for this folder, and nothing else. Returns the refs of what it rescued from a folder that
-/// someone deleted.
+/// a user deleted.
 pub(crate) fn clear(
     root: &Root,
     repo: &Repo<'_>,
@@ -90,12 +90,11 @@ pub(crate) fn clear(
 /// The name may belong to another session too: git calls a second `api-1` `api-12`. The repository's lock is held, so a
 /// registration that is still empty belongs to no living process.
 fn remove_begun(root: &Root, repo: &Repo<'_>, registration: &Registration) -> Result<()> {
-    let turn = registering(root, repo)?;
-    if is_empty(&registration.dir) {
-        registration.remove()?;
+    let _turn = registering(root, repo)?;
+    match is_empty(&registration.dir) {
+        true => registration.remove(),
+        false => Ok(()),
     }
-    turn.delete();
-    Ok(())
 }
 
 fn remove(root: &Root, place: &Place, registration: &Registration) -> Result<()> {
@@ -168,7 +167,7 @@ pub(crate) fn bind(registration: &Registration, folder: &Path) -> Result<()> {
     fs::write(&back, here).map_err(Error::io("write", back))
 }
 
-/// Locks the worktree against `git worktree prune`, which also marks it as finished. Keeps a lock of someone else.
+/// Locks the worktree against `git worktree prune`, which also marks it as finished. Keeps a lock that Skein did not write.
 pub(crate) fn finish(repo: &Repo<'_>, place: &Place) -> Result<()> {
     let Some(registration) = repo.registration(&place.folder) else {
         return Err(Error::Missing {

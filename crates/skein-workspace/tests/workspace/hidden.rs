@@ -361,7 +361,7 @@ fn l5_large_files_of_a_repository_inside_are_kept() {
     }
 }
 
-/// Permissions do not bind the administrator, so the test starts itself again as somebody else.
+/// Permissions do not bind the administrator, so the test starts itself again as another user.
 #[test]
 fn l5_a_folder_that_cannot_be_read_is_not_removed() {
     const NOBODY: &str = "65534";

@@ -460,7 +460,7 @@ fn l15_no_program_of_a_repository_runs_while_work_is_looked_at_and_kept() {
         path,
         &format!("GIT_CONFIG_COUNT=0 git -c core.hooksPath=/dev/null -c core.fsmonitor=false clone -q -s --no-checkout . inner; cd inner; echo two > two; {script}"),
     );
-    // Whoever works there does run them.
+    // A user who works there does run them.
     fixture.ground.sh(path, "git add two");
     fs::remove_file(&ran).unwrap();
     fs::write(Path::new(path).join("two"), "again").unwrap();

@@ -423,7 +423,7 @@ fn l5_backups_are_numbered_listed_and_dropped() {
     fs::write(Path::new(made.path.as_str()).join("x"), "x").unwrap();
     let mut commits = Vec::new();
     for (saga, wanted) in [(1, 1), (2, 2), (3, 11)] {
-        // Numbers grow beyond all that are used, whoever used them.
+        // Numbers grow beyond all that are used, also by other homes.
         if wanted > 10 {
             fixture
                 .ground
@@ -450,7 +450,7 @@ fn l5_backups_are_numbered_listed_and_dropped() {
         .collect();
     assert_eq!(all, commits);
     fixture.provider.remove(&made, Removal::Discard).unwrap();
-    // A number that holds something else is somebody else's.
+    // A number with another commit belongs to another session.
     drop_backup(&project, &session, 1, &commits[1].1).unwrap();
     assert_eq!(backups(&project).unwrap().len(), 3);
     for (n, commit) in [&commits[2], &commits[2], &commits[0], &commits[1]] {

@@ -10,5 +10,6 @@ mod hostile;
 mod interrupted;
 mod l5;
 mod odd_states;
+mod parallel;
 mod pool;
 mod shared;

@@ -1,0 +1,293 @@
+//! What worktrees and clones have in common: a managed folder, its lock, and the order of steps in each call.
+//! [`ManagedKind`] is the part in which they differ.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use skein_domain::{
+    Backup, CommitId, SagaId, SessionId, Timestamp, Workspace, WorkspaceKind, WorkspaceOrigin,
+    WorkspaceState,
+};
+
+use crate::backup::{self, BackupRequest};
+use crate::base::Remotes;
+use crate::branch;
+use crate::error::Error;
+use crate::furnish;
+use crate::git::Git;
+use crate::lfs;
+use crate::lock::Lock;
+use crate::opened::Opened;
+use crate::options::WorkspaceOptions;
+use crate::provider::{
+    Contents, CreatedWorkspace, Plan, Removal, Result, WorkspaceProvider, WorkspaceSetup,
+};
+use crate::repo::{Repo, folder_of};
+use crate::root::{Place, Root, abs, erase, folder_in, is_empty};
+use crate::snapshot;
+use crate::state::{self, Refs};
+
+/// The state of a provider.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) root: Root,
+    pub(crate) options: WorkspaceOptions,
+    pub(crate) remotes: Remotes,
+    opened: Opened,
+}
+
+impl Shared {
+    pub(crate) fn new(root: PathBuf, options: WorkspaceOptions) -> Self {
+        Self {
+            root: Root::new(root),
+            remotes: Remotes::new(options.fetch),
+            opened: Opened::default(),
+            options,
+        }
+    }
+
+    pub(crate) fn git(&self) -> &Git {
+        &self.options.git
+    }
+
+    /// The project's repository.
+    pub(crate) fn home(&self, workspace: &Workspace) -> Result<Repo<'_>> {
+        let folder = folder_of(workspace.repo.as_ref())?;
+        self.opened.open(self.git(), folder)
+    }
+
+    fn lock<'a>(&'a self, place: Place, workspace: &'a Workspace) -> Result<Locked<'a>> {
+        Ok(Locked {
+            workspace,
+            home: self.home(workspace)?,
+            lock: self.root.lock(&place)?,
+            place,
+        })
+    }
+}
+
+/// The result of making or completing a folder.
+pub(crate) struct Built {
+    /// Whether the folder needs its setup.
+    pub(crate) anew: bool,
+    pub(crate) note: Option<String>,
+    /// The backup that is now in the folder, so that its `left` ref is deleted.
+    pub(crate) left: Option<CommitId>,
+}
+
+/// A workspace that a call makes or removes, with its lock.
+pub(crate) struct Locked<'a> {
+    pub(crate) workspace: &'a Workspace,
+    pub(crate) place: Place,
+    /// The project's repository.
+    pub(crate) home: Repo<'a>,
+    pub(crate) lock: Lock,
+}
+
+/// A kind of workspace with a folder of its own, made from the project's repository. `own` is the repository as seen
+/// from that folder.
+pub(crate) trait ManagedKind: fmt::Debug + Send + Sync {
+    const KIND: WorkspaceKind;
+    const REFS: Refs<'static>;
+
+    fn shared(&self) -> &Shared;
+
+    /// Called with each work tree that is opened, before it is inspected.
+    fn refresh(&self, _own: &Repo<'_>, _workspace: &Workspace) -> Result<()> {
+        Ok(())
+    }
+
+    /// Removes what interrupted calls left. Describes what it had to rescue.
+    fn clear(&self, locked: &Locked<'_>) -> Result<Option<String>>;
+
+    /// Makes or completes the folder, after [`Self::clear`].
+    fn build(&self, locked: &Locked<'_>) -> Result<Built>;
+
+    /// Backs up an existing folder. Records a backup that must be restored into the folder if a user deletes it now.
+    fn keep(&self, own: &Repo<'_>, request: &BackupRequest<'_>) -> Result<Option<Backup>>;
+}
+
+impl<K: ManagedKind> WorkspaceProvider for K {
+    fn kind(&self) -> WorkspaceKind {
+        K::KIND
+    }
+
+    fn plan(&self, plan: &Plan) -> Result<Workspace> {
+        let shared = self.shared();
+        let place = shared.root.place(&plan.tenant, &plan.session)?;
+        let project = folder_of(plan.project.as_ref())?;
+        let home = shared.opened.open(shared.git(), project)?;
+        let choice = branch::choose(&home, &shared.remotes, plan)?;
+        // The session's own branch does not exist yet, so it cannot be in use. Clones have their own branches.
+        if plan.branch.is_some() && K::REFS.is_shared() {
+            home.check_unused(&choice.branch, &place.folder)?;
+        }
+        shared.remotes.remember(&place.folder, choice.note);
+        Ok(Workspace {
+            kind: K::KIND,
+            path: abs(&place.folder)?,
+            repo: plan.project.clone(),
+            branch: Some(choice.branch),
+            branch_made: choice.made,
+            base: plan.base.clone(),
+            base_commit: Some(choice.base),
+            origin: WorkspaceOrigin::Made,
+            state: WorkspaceState::Planned,
+            backups: Vec::new(),
+        })
+    }
+
+    fn make(&self, session: &SessionId, workspace: &Workspace) -> Result<CreatedWorkspace> {
+        let ready = workspace.in_state(WorkspaceState::Ready);
+        if !workspace.is_managed() {
+            open(self, workspace)?;
+            return Ok(CreatedWorkspace {
+                workspace: ready,
+                anew: false,
+                note: None,
+            });
+        }
+        let place = self.shared().root.managed(&workspace.path)?;
+        if place.session != *session {
+            return Err(Error::Unmanaged { path: place.folder });
+        }
+        let locked = self.shared().lock(place, workspace)?;
+        let rescued = self.clear(&locked)?;
+        let Built { anew, note, left } = self.build(&locked)?;
+        // The folder now has its former content. Only the lock's holder records a new one.
+        if let Some(left) = left {
+            let name = backup::left_ref(&locked.place);
+            locked.home.delete_ref(&name, &left)?;
+        }
+        let notes: Vec<String> = note.into_iter().chain(rescued).collect();
+        Ok(CreatedWorkspace {
+            workspace: ready,
+            anew,
+            note: joined(&notes),
+        })
+    }
+
+    fn furnish(
+        &self,
+        workspace: &Workspace,
+        furnishing: &WorkspaceSetup,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<()> {
+        let project = folder_of(workspace.repo.as_ref())?;
+        let folder = folder_in(workspace)?;
+        furnish::bring(self.shared().git(), project, folder, furnishing, progress)?;
+        furnish::set_up(folder, furnishing, progress)
+    }
+
+    fn look(&self, workspace: &Workspace) -> Result<Contents> {
+        let own = open(self, workspace)?;
+        Ok(state::look(&own, K::REFS)?.contents)
+    }
+
+    fn backup(
+        &self,
+        session: &SessionId,
+        workspace: &Workspace,
+        saga: &SagaId,
+        now: Timestamp,
+    ) -> Result<Option<Backup>> {
+        if !Path::new(workspace.path.as_str()).is_dir() {
+            return backup::find(&self.shared().home(workspace)?, session, saga);
+        }
+        let request = BackupRequest {
+            session,
+            workspace,
+            saga,
+            now,
+        };
+        self.keep(&open(self, workspace)?, &request)
+    }
+
+    fn remove(&self, workspace: &Workspace, removal: Removal) -> Result<()> {
+        let Shared { root, remotes, .. } = self.shared();
+        let place = root.managed(&workspace.path)?;
+        if !workspace.is_managed() {
+            return Err(Error::Unmanaged { path: place.folder });
+        }
+        let locked = self.shared().lock(place, workspace)?;
+        let Locked { place, home, .. } = &locked;
+        if let Some(rescued) = self.clear(&locked)? {
+            tracing::warn!(session = %place.session, "{rescued}");
+        }
+        if fs::symlink_metadata(&place.folder).is_ok() {
+            leave(self, &locked, removal)?;
+            root.put_away(place, &place.folder)?;
+        }
+        if let Some(registration) = home.registration(&place.folder) {
+            registration.remove()?;
+        }
+        // Last: while it exists, the missing folder of the registration is intentional.
+        root.empty_trash(place)?;
+        branch::remove_unused(home, workspace)?;
+        erase(&root.making(place))?;
+        root.tidy(place);
+        remotes.recall(&place.folder);
+        Ok(())
+    }
+
+    fn diff(&self, workspace: &Workspace, stat: bool) -> Result<String> {
+        let own = open(self, workspace)?;
+        let base = workspace.base_commit.as_ref();
+        snapshot::diff(&own, K::REFS, base, stat)
+    }
+}
+
+fn open<'a, K: ManagedKind>(kind: &'a K, workspace: &Workspace) -> Result<Repo<'a>> {
+    let folder = folder_in(workspace)?;
+    // Without its own `.git` the folder would count as part of an enclosing repository.
+    if fs::symlink_metadata(folder.join(".git")).is_err() {
+        return Err(Error::NotARepository {
+            path: folder.into(),
+        });
+    }
+    let own = Repo::open(kind.shared().git(), folder)?;
+    kind.refresh(&own, workspace)?;
+    Ok(own)
+}
+
+/// Refuses a removal that loses work, and records which backup to restore into the folder.
+fn leave<K: ManagedKind>(kind: &K, locked: &Locked<'_>, removal: Removal) -> Result<()> {
+    let Locked {
+        workspace,
+        place,
+        home,
+        ..
+    } = locked;
+    let own = match open(kind, workspace) {
+        Ok(own) => own,
+        Err(e) if removal == Removal::Discard => {
+            tracing::warn!(path = %workspace.path, error = %e, "removed without inspection");
+            return Ok(());
+        }
+        Err(_) if is_empty(&place.folder) => return Ok(()),
+        Err(e) => {
+            return Err(Error::HoldsWork {
+                path: place.folder.clone(),
+                what: format!("it cannot be inspected: {e}"),
+            });
+        }
+    };
+    let work = match state::look(&own, K::REFS) {
+        Ok(look) => look.work,
+        // Its content is to be dropped anyway.
+        Err(_) if removal == Removal::Discard => return Ok(()),
+        Err(e) => return Err(e),
+    };
+    // Also if nothing would be lost: a branch restores neither a detached head nor file modes that the repository
+    // ignores.
+    let kept = backup::matching(&own, K::REFS, home, &place.session, workspace)?;
+    backup::check_kept(place, removal, &work, kept.as_ref())?;
+    lfs::share(&own, home)?;
+    backup::record_left(home, place, kept.as_ref())
+}
+
+/// Notes for people as one text.
+pub(crate) fn joined(notes: &[String]) -> Option<String> {
+    (!notes.is_empty()).then(|| notes.join("; "))
+}
