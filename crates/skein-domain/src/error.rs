@@ -7,45 +7,19 @@ use crate::budget::Currency;
 use crate::id::{ProjectId, SessionId, ThreadId, quote};
 use crate::phase::PhaseName;
 use crate::text::AgentName;
+use crate::word::words;
 
-/// The few kinds a caller acts on. A retry can help after `Conflict` (once the caller has read again) and after
-/// `Unavailable` and `TimedOut` (after a while); it cannot help after the others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Kind {
-    Misuse,
-    NotFound,
-    Conflict,
-    Refused,
-    Unavailable,
-    TimedOut,
-    Failed,
-}
-
-impl Kind {
-    pub const ALL: [Self; 7] = [
-        Self::Misuse,
-        Self::NotFound,
-        Self::Conflict,
-        Self::Refused,
-        Self::Unavailable,
-        Self::TimedOut,
-        Self::Failed,
-    ];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Misuse => "misuse",
-            Self::NotFound => "not_found",
-            Self::Conflict => "conflict",
-            Self::Refused => "refused",
-            Self::Unavailable => "unavailable",
-            Self::TimedOut => "timed_out",
-            Self::Failed => "failed",
-        }
-    }
-
-    pub fn parse(value: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|k| k.as_str() == value)
+words! {
+    /// The few kinds a caller acts on. A retry can help after `Conflict` (once the caller has read again) and after
+    /// `Unavailable` and `TimedOut` (after a while); it cannot help after the others.
+    pub enum Kind: "kind" {
+        Misuse = "misuse",
+        NotFound = "not_found",
+        Conflict = "conflict",
+        Refused = "refused",
+        Unavailable = "unavailable",
+        TimedOut = "timed_out",
+        Failed = "failed",
     }
 }
 
@@ -772,5 +746,3 @@ impl Refused {
         out
     }
 }
-
-crate::id::serde_as_word!(Kind, "kind");

@@ -32,6 +32,7 @@ pub mod text;
 pub mod thread;
 pub mod time;
 pub mod token;
+mod word;
 pub mod workspace;
 
 pub use actor::Actor;

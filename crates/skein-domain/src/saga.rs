@@ -23,51 +23,27 @@ pub use decide::{Decision, LedgerCommand, NextState};
 
 use crate::actor::Actor;
 use crate::error::Kind;
-use crate::id::{ReceiptId, SagaId, SessionId, ThreadId, serde_as_word};
+use crate::id::{ReceiptId, SagaId, SessionId, ThreadId};
 use crate::phase::Outcome;
 use crate::run::{NativeId, PromptVia, RunHandle};
 use crate::text::{MessageId, Reason, Task};
 use crate::time::Timestamp;
+use crate::word::words;
 use crate::workspace::{Backup, Workspace};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum SagaKind {
-    Spawn,
-    Restore,
-    Kill,
-    Gc,
-    Handoff,
-    Broadcast,
-    Fork,
+words! {
+    pub enum SagaKind: "saga" {
+        Spawn = "spawn",
+        Restore = "restore",
+        Kill = "kill",
+        Gc = "gc",
+        Handoff = "handoff",
+        Broadcast = "broadcast",
+        Fork = "fork",
+    }
 }
 
 impl SagaKind {
-    pub const ALL: [Self; 7] = [
-        Self::Spawn,
-        Self::Restore,
-        Self::Kill,
-        Self::Gc,
-        Self::Handoff,
-        Self::Broadcast,
-        Self::Fork,
-    ];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Spawn => "spawn",
-            Self::Restore => "restore",
-            Self::Kill => "kill",
-            Self::Gc => "gc",
-            Self::Handoff => "handoff",
-            Self::Broadcast => "broadcast",
-            Self::Fork => "fork",
-        }
-    }
-
-    pub fn parse(value: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|k| k.as_str() == value)
-    }
-
     /// The steps in order. A handoff and a broadcast begin with the session locked, a fork with its id taken:
     /// the request does that in the transaction that writes the journal row.
     pub const fn steps(self) -> &'static [SagaStep] {
@@ -106,65 +82,32 @@ impl SagaKind {
     }
 }
 
-serde_as_word!(SagaKind, "saga");
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum SagaStep {
-    /// Make the workspace, or find it again.
-    Workspace,
-    /// Run the project's set-up in a new workspace.
-    Setup,
-    /// Start the agent.
-    Launch,
-    /// Bring it its task.
-    Prompt,
-    /// End the agent.
-    Stop,
-    /// Keep uncommitted and unpushed work under a ref.
-    Backup,
-    /// Remove the workspace.
-    Remove,
-    /// Record the end.
-    End,
-    /// Fork the source's transcript.
-    Transcript,
-    /// Record the new owner, the children, or the fork.
-    Commit,
+words! {
+    pub enum SagaStep: "saga step" {
+        /// Make the workspace, or find it again.
+        Workspace = "workspace",
+        /// Run the project's set-up in a new workspace.
+        Setup = "setup",
+        /// Start the agent.
+        Launch = "launch",
+        /// Bring it its task.
+        Prompt = "prompt",
+        /// End the agent.
+        Stop = "stop",
+        /// Keep uncommitted and unpushed work under a ref.
+        Backup = "backup",
+        /// Remove the workspace.
+        Remove = "remove",
+        /// Record the end.
+        End = "end",
+        /// Fork the source's transcript.
+        Transcript = "transcript",
+        /// Record the new owner, the children, or the fork.
+        Commit = "commit",
+    }
 }
 
 impl SagaStep {
-    pub const ALL: [Self; 10] = [
-        Self::Workspace,
-        Self::Setup,
-        Self::Launch,
-        Self::Prompt,
-        Self::Stop,
-        Self::Backup,
-        Self::Remove,
-        Self::End,
-        Self::Transcript,
-        Self::Commit,
-    ];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Workspace => "workspace",
-            Self::Setup => "setup",
-            Self::Launch => "launch",
-            Self::Prompt => "prompt",
-            Self::Stop => "stop",
-            Self::Backup => "backup",
-            Self::Remove => "remove",
-            Self::End => "end",
-            Self::Transcript => "transcript",
-            Self::Commit => "commit",
-        }
-    }
-
-    pub fn parse(value: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|s| s.as_str() == value)
-    }
-
     /// How the step is undone outside the ledger.
     pub const fn undo(self, kind: SagaKind) -> UndoCommand {
         match (kind, self) {
@@ -177,8 +120,6 @@ impl SagaStep {
         }
     }
 }
-
-serde_as_word!(SagaStep, "saga step");
 
 /// One operation under way: the journal row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
