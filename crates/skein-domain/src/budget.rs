@@ -39,7 +39,7 @@ impl Usage {
 }
 
 /// What a session may spend; `None` means no limit in that currency.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Allowance {
     pub tokens: Option<u64>,
     pub cost_micros: Option<u64>,
