@@ -61,10 +61,6 @@ fn visible(value: &str, most: usize) -> Result<(), &'static str> {
     Ok(())
 }
 
-fn handle(value: &str) -> Result<(), &'static str> {
-    visible(value, 1024)
-}
-
 fn native(value: &str) -> Result<(), &'static str> {
     visible(value, 512)?;
     if value.starts_with('-') {
@@ -88,7 +84,7 @@ fn command(value: &str) -> Result<(), &'static str> {
 
 text_type! {
     /// Identifies a run to its runtime, which alone interprets it.
-    RunHandle, "run handle", handle
+    RunHandle, "run handle", |value: &str| visible(value, 1024)
 }
 text_type! {
     /// The agent program's own id of its conversation.
