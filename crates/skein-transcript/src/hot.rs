@@ -7,7 +7,7 @@
 //!   transcript can therefore share a hash tag: a fork refers to strands of other transcripts, but separate calls
 //!   read those.
 //! - **A transcript exists if its head does.** Without a head, [`Hot::look`], [`Hot::strands`], [`Hot::read`] and
-//!   [`Hot::find`] return `None`, whatever else is stored.
+//!   [`Hot::find`] return `None`, even if other data is stored.
 //! - **Atomic and durable.** [`Hot::commit`] and [`Hot::evict`] happen completely or not at all; after `Ok` they
 //!   survive power loss. After [`crate::Error::Unavailable`] the outcome is unknown, but never partial.
 //! - **Serial.** Commits of one transcript have one order, in which each sees the effects of those before. There is
