@@ -3,6 +3,7 @@
 
 use crate::error::Refused;
 use crate::id::SessionId;
+use crate::word::words;
 
 /// An amount in both currencies. Cost is in millionths of a US dollar, so that sums are exact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -38,7 +39,7 @@ impl Usage {
 }
 
 /// What a session may spend; `None` means no limit in that currency.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Allowance {
     pub tokens: Option<u64>,
     pub cost_micros: Option<u64>,
@@ -125,21 +126,15 @@ struct Charge {
     spent: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Currency {
-    Tokens,
-    /// Millionths of a US dollar.
-    Cost,
+words! {
+    pub enum Currency: "currency" {
+        Tokens = "tokens",
+        /// Millionths of a US dollar.
+        Cost = "usd_micros",
+    }
 }
 
 impl Currency {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Tokens => "tokens",
-            Self::Cost => "usd_micros",
-        }
-    }
-
     /// The amount as people write it.
     pub fn show(self, amount: u64) -> String {
         match self {

@@ -1,9 +1,16 @@
 //! The fact of each event; the writer records it in the transaction of the change.
+//!
+//! What a fact serialises as is the data of its event: names of fields here are part of the interface.
+
+use std::collections::BTreeMap;
+
+use serde::{Serialize, Serializer};
 
 use crate::actor::Actor;
 use crate::budget::{Allowance, Usage};
 use crate::error::Kind;
 use crate::fork::ForkedFrom;
+use crate::gear::Limit;
 use crate::handoff::BroadcastReport;
 use crate::id::{ProjectId, ReceiptId, SagaId, SessionId, SummaryId, ThreadId, TokenId};
 use crate::phase::{Outcome, Question};
@@ -17,54 +24,73 @@ use crate::token::{Rights, Role};
 use crate::workspace::WorkspaceKind;
 
 /// The new end of a rewound transcript.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum RewindTarget {
+    #[serde(rename = "to")]
     After(MessageId),
     /// The transcript ends before this reply, which the agent generates again.
+    #[serde(rename = "reply")]
     Before(MessageId),
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
 pub enum Fact {
     ProjectAdded {
+        #[serde(skip)]
         project: ProjectId,
         name: Name,
         path: Option<String>,
         prefix: String,
     },
     ProjectChanged {
+        #[serde(skip)]
         project: ProjectId,
+        #[serde(flatten)]
         limits: Limits,
+        #[serde(flatten)]
         retention: Retention,
     },
     ProjectRemoved {
+        #[serde(skip)]
         project: ProjectId,
     },
     ThreadOpened {
+        #[serde(skip)]
         project: ProjectId,
+        #[serde(skip)]
         thread: ThreadId,
         title: Title,
     },
     ThreadArchived {
+        #[serde(skip)]
         project: ProjectId,
+        #[serde(skip)]
         thread: ThreadId,
     },
     ThreadReopened {
+        #[serde(skip)]
         project: ProjectId,
+        #[serde(skip)]
         thread: ThreadId,
     },
     ThreadDeleted {
+        #[serde(skip)]
         project: ProjectId,
+        #[serde(skip)]
         thread: ThreadId,
     },
     Session {
+        #[serde(skip)]
         place: FactScope,
+        #[serde(flatten)]
         change: SessionChange,
     },
     TokenMade {
         token: TokenId,
         name: Name,
         role: Role,
+        #[serde(rename = "allow")]
         rights: Rights,
     },
     TokenRevoked {
@@ -72,6 +98,7 @@ pub enum Fact {
     },
     /// A rule refused a request. Recorded for the audit.
     Refused {
+        #[serde(skip)]
         place: Option<FactScope>,
         op: &'static str,
         rule: &'static str,
@@ -108,22 +135,26 @@ impl From<&Session> for FactScope {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
 pub enum SessionChange {
     Spawned {
+        #[serde(rename = "display_name")]
         name: String,
         owner: Actor,
         parent: Option<SessionId>,
         depth: u32,
+        #[serde(rename = "budget")]
         allowance: Allowance,
     },
     TurnBegan {
         run: u64,
     },
     TurnEnded {
+        #[serde(flatten)]
         usage: Usage,
     },
-    Asked(Question),
+    Asked(#[serde(serialize_with = "question_data")] Question),
     Answered {
         receipt: ReceiptId,
         text: Reason,
@@ -161,11 +192,13 @@ pub enum SessionChange {
     },
     Broadcast {
         handoff: SagaId,
+        #[serde(serialize_with = "children_data")]
         children: Vec<(SessionId, Actor)>,
         owner_version: u64,
     },
     BroadcastFinished {
         handoff: SagaId,
+        #[serde(rename = "recipients", serialize_with = "recipients_data")]
         report: BroadcastReport,
     },
     Merged {
@@ -178,7 +211,9 @@ pub enum SessionChange {
     /// A saga of the session changed.
     Saga {
         saga: SagaId,
+        #[serde(rename = "saga_kind")]
         kind: SagaKind,
+        #[serde(flatten)]
         change: SagaChange,
     },
     /// The workspace exists, newly made or restored.
@@ -192,6 +227,7 @@ pub enum SessionChange {
     },
     /// Skein committed work to a backup ref before it touched the folder.
     BackedUp {
+        #[serde(rename = "ref")]
         name: String,
         commit: String,
     },
@@ -202,7 +238,7 @@ pub enum SessionChange {
         /// Why the agent began a new conversation although it should have resumed one.
         fresh: Option<Reason>,
     },
-    /// The daemon accepted a message for delivery.
+    /// The daemon accepted a message for delivery. Without its text, which only the agent sees (L14).
     Sent {
         receipt: ReceiptId,
         purpose: Purpose,
@@ -224,6 +260,7 @@ pub enum SessionChange {
     },
     /// What the agent spent since the last reading.
     UsageRead {
+        #[serde(flatten)]
         usage: Usage,
     },
     /// The session took over a workspace that a person made.
@@ -231,7 +268,7 @@ pub enum SessionChange {
         path: String,
     },
     /// A provider's limit stops the agent until it is renewed.
-    Limited(crate::gear::Limit),
+    Limited(#[serde(serialize_with = "limit_data")] Limit),
     /// The limit is over; `resumed` says whether Skein told the agent to continue.
     LimitOver {
         resumed: bool,
@@ -246,8 +283,9 @@ pub enum SessionChange {
         why: String,
     },
     /// On the fork, once it exists.
-    Forked(ForkedFrom),
+    Forked(#[serde(serialize_with = "fork_data")] ForkedFrom),
     TranscriptRewound {
+        #[serde(flatten)]
         to: RewindTarget,
         /// Messages that are no longer shown.
         dropped: u64,
@@ -266,7 +304,8 @@ pub enum SessionChange {
     },
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
 pub enum SagaChange {
     Queued,
     Began {
@@ -275,6 +314,7 @@ pub enum SagaChange {
     /// The saga failed and undoes its steps; this is the first error.
     Failed {
         step: SagaStep,
+        #[serde(rename = "error_kind")]
         kind: Kind,
         why: Reason,
     },
@@ -293,6 +333,34 @@ pub enum SagaChange {
 }
 
 impl Fact {
+    /// The project, thread and session of the event.
+    pub const fn scope(&self) -> (Option<&ProjectId>, Option<&ThreadId>, Option<&SessionId>) {
+        match self {
+            Self::ProjectAdded { project, .. }
+            | Self::ProjectChanged { project, .. }
+            | Self::ProjectRemoved { project } => (Some(project), None, None),
+            Self::ThreadOpened {
+                project, thread, ..
+            }
+            | Self::ThreadArchived { project, thread }
+            | Self::ThreadReopened { project, thread }
+            | Self::ThreadDeleted { project, thread } => (Some(project), Some(thread), None),
+            Self::Session { place, .. }
+            | Self::Refused {
+                place: Some(place), ..
+            } => (
+                Some(&place.project),
+                Some(&place.thread),
+                Some(&place.session),
+            ),
+            Self::Refused { place: None, .. }
+            | Self::TokenMade { .. }
+            | Self::TokenRevoked { .. }
+            | Self::ForeignId { .. }
+            | Self::EventsSealed { .. } => (None, None, None),
+        }
+    }
+
     /// The event's kind: stable, part of the interface.
     pub const fn kind(&self) -> &'static str {
         match self {
@@ -376,4 +444,43 @@ impl SessionChange {
             change: self,
         }
     }
+}
+
+fn question_data<S: Serializer>(asked: &Question, to: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Data<'a> {
+        question: &'a Reason,
+        options: &'a [Reason],
+    }
+    let (question, options) = (&asked.text, asked.options.as_slice());
+    Data { question, options }.serialize(to)
+}
+
+fn limit_data<S: Serializer>(limit: &Limit, to: S) -> Result<S::Ok, S::Error> {
+    let text = limit.text.as_ref().map(ToString::to_string);
+    to.collect_map([("until", Some(limit.until.to_string())), ("text", text)])
+}
+
+fn fork_data<S: Serializer>(from: &ForkedFrom, to: S) -> Result<S::Ok, S::Error> {
+    let message = from.message.as_ref().map(MessageId::as_str);
+    to.collect_map([("from", Some(from.session.as_str())), ("message", message)])
+}
+
+fn children_data<S: Serializer>(made: &[(SessionId, Actor)], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(made.iter().map(|(session, owner)| {
+        BTreeMap::from([
+            ("session", session.to_string()),
+            ("owner", owner.to_string()),
+        ])
+    }))
+}
+
+fn recipients_data<S: Serializer>(report: &BroadcastReport, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(report.recipients.iter().map(|(session, owner, outcome)| {
+        BTreeMap::from([
+            ("session", Some(session.to_string())),
+            ("owner", Some(owner.to_string())),
+            ("outcome", outcome.map(|outcome| outcome.to_string())),
+        ])
+    }))
 }

@@ -44,27 +44,6 @@ macro_rules! serde_as_text {
 }
 pub(crate) use serde_as_text;
 
-/// Serialises an enum as its `as_str` word.
-macro_rules! serde_as_word {
-    ($name:ty, $what:literal) => {
-        impl serde::Serialize for $name {
-            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-                to.serialize_str(self.as_str())
-            }
-        }
-
-        impl<'de> serde::Deserialize<'de> for $name {
-            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                let word = <std::borrow::Cow<'de, str>>::deserialize(from)?;
-                Self::parse(&word).ok_or_else(|| {
-                    serde::de::Error::custom(format!(concat!($what, " `{}` is not known"), word))
-                })
-            }
-        }
-    };
-}
-pub(crate) use serde_as_word;
-
 macro_rules! text_type {
     ($(#[$doc:meta])* $name:ident, $what:literal, $check:expr) => {
         $(#[$doc])*

@@ -2,8 +2,8 @@
 //!
 //! Everything here is a value or a function of values: no IO, async, clock or environment. The caller passes
 //! the time and the facts; this crate decides what follows from them.
-//! `skein-store` declares the disk forms of records and `skein-wire` their wire forms. Types that are journalled
-//! unchanged (sagas, their commands and results) derive their disk form here.
+//! Records, sagas and the data of events are stored as their types here serialise; `skein-store` numbers the forms and
+//! compares them with golden files. `skein-wire` has the wire forms.
 //!
 //! Start with [`phase`] (the life of a session), [`error`] (what can go wrong) and [`fact`] (what an event
 //! records).
@@ -32,6 +32,7 @@ pub mod text;
 pub mod thread;
 pub mod time;
 pub mod token;
+mod word;
 pub mod workspace;
 
 pub use actor::Actor;

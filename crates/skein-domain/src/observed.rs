@@ -3,6 +3,7 @@
 
 use crate::saga::{SagaKind, SagaStep};
 use crate::time::Timestamp;
+use crate::word::words;
 
 /// The state of the run's process. Being unable to observe it is a separate state (L3).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,64 +53,29 @@ impl std::fmt::Display for Exit {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Activity {
-    Active,
-    /// Waits for a prompt.
-    Ready,
-    /// Shows a question or a permission prompt.
-    WaitingInput,
-    /// Cannot continue by itself: rate limit, quota, error.
-    Blocked,
-    Unknown,
-}
-
-impl Activity {
-    pub const ALL: [Self; 5] = [
-        Self::Active,
-        Self::Ready,
-        Self::WaitingInput,
-        Self::Blocked,
-        Self::Unknown,
-    ];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Active => "active",
-            Self::Ready => "ready",
-            Self::WaitingInput => "waiting_input",
-            Self::Blocked => "blocked",
-            Self::Unknown => "unknown",
-        }
-    }
-
-    pub fn parse(value: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|a| a.as_str() == value)
+words! {
+    pub enum Activity: "activity" {
+        Active = "active",
+        /// Waits for a prompt.
+        Ready = "ready",
+        /// Shows a question or a permission prompt.
+        WaitingInput = "waiting_input",
+        /// Cannot continue by itself: rate limit, quota, error.
+        Blocked = "blocked",
+        Unknown = "unknown",
     }
 }
 
-/// The kind of evidence, most reliable first: a fresh better one overrides the others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum EvidenceSource {
-    Protocol,
-    Hook,
-    File,
-    Screen,
-    Process,
-    /// The record from before the daemon started; any newer evidence overrides it.
-    Record,
-}
-
-impl EvidenceSource {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Protocol => "protocol",
-            Self::Hook => "hook",
-            Self::File => "file",
-            Self::Screen => "screen",
-            Self::Process => "process",
-            Self::Record => "record",
-        }
+words! {
+    /// The kind of evidence, most reliable first: a fresh better one overrides the others.
+    pub enum EvidenceSource: "source" {
+        Protocol = "protocol",
+        Hook = "hook",
+        File = "file",
+        Screen = "screen",
+        Process = "process",
+        /// The record from before the daemon started; any newer evidence overrides it.
+        Record = "record",
     }
 }
 

@@ -3,11 +3,10 @@
 //! [`Phase::on`] decides every change, and the store refuses any write that [`PhaseName::may_become`] forbids, so
 //! no code path can bypass the transitions.
 
-use std::fmt;
-
 use crate::error::Conflict;
 use crate::id::{SagaId, SessionId};
 use crate::text::{QuestionId, Reason};
+use crate::word::words;
 
 /// The phase of a session, with the data valid in it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -60,104 +59,42 @@ impl Question {
     }
 }
 
-/// The meaning of an option of a permission question.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum OptionKind {
-    AllowOnce,
-    AllowAlways,
-    RejectOnce,
-    RejectAlways,
-    /// None of these.
-    Other,
-}
-
-impl OptionKind {
-    pub const ALL: [Self; 5] = [
-        Self::AllowOnce,
-        Self::AllowAlways,
-        Self::RejectOnce,
-        Self::RejectAlways,
-        Self::Other,
-    ];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::AllowOnce => "allow_once",
-            Self::AllowAlways => "allow_always",
-            Self::RejectOnce => "reject_once",
-            Self::RejectAlways => "reject_always",
-            Self::Other => "other",
-        }
-    }
-
-    pub fn parse(value: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|k| k.as_str() == value)
+words! {
+    /// The meaning of an option of a permission question.
+    pub enum OptionKind: "kind of option" {
+        AllowOnce = "allow_once",
+        AllowAlways = "allow_always",
+        RejectOnce = "reject_once",
+        RejectAlways = "reject_always",
+        /// None of these.
+        Other = "other",
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Outcome {
-    Done,
-    Killed,
-    Failed,
-    Lost,
-}
-
-impl Outcome {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Done => "done",
-            Self::Killed => "killed",
-            Self::Failed => "failed",
-            Self::Lost => "lost",
-        }
-    }
-
-    pub fn parse(value: &str) -> Option<Self> {
-        [Self::Done, Self::Killed, Self::Failed, Self::Lost]
-            .into_iter()
-            .find(|o| o.as_str() == value)
+words! {
+    pub enum Outcome: "outcome" {
+        Done = "done",
+        Killed = "killed",
+        Failed = "failed",
+        Lost = "lost",
     }
 }
 
-/// A phase without its data: for indexes, messages and the transition table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum PhaseName {
-    Spawning,
-    Active,
-    Idle,
-    AwaitingInput,
-    Locked,
-    AwaitingMerge,
-    Ended,
-    Archived,
+words! {
+    /// A phase without its data: for indexes, messages and the transition table.
+    pub enum PhaseName: "phase" {
+        Spawning = "spawning",
+        Active = "active",
+        Idle = "idle",
+        AwaitingInput = "awaiting_input",
+        Locked = "locked",
+        AwaitingMerge = "awaiting_merge",
+        Ended = "ended",
+        Archived = "archived",
+    }
 }
 
 impl PhaseName {
-    pub const ALL: [Self; 8] = [
-        Self::Spawning,
-        Self::Active,
-        Self::Idle,
-        Self::AwaitingInput,
-        Self::Locked,
-        Self::AwaitingMerge,
-        Self::Ended,
-        Self::Archived,
-    ];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Spawning => "spawning",
-            Self::Active => "active",
-            Self::Idle => "idle",
-            Self::AwaitingInput => "awaiting_input",
-            Self::Locked => "locked",
-            Self::AwaitingMerge => "awaiting_merge",
-            Self::Ended => "ended",
-            Self::Archived => "archived",
-        }
-    }
-
     /// Whether a session in this phase counts towards its parent's width.
     pub const fn is_live(self) -> bool {
         !matches!(self, Self::Ended | Self::Archived)
@@ -192,12 +129,6 @@ impl PhaseName {
                 P::Ended => matches!(next, P::Spawning | P::Active | P::Idle | P::Archived),
                 P::Archived => false,
             }
-    }
-}
-
-impl fmt::Display for PhaseName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 
@@ -306,10 +237,6 @@ impl Step {
         }
     }
 }
-
-crate::id::serde_as_word!(Outcome, "outcome");
-
-crate::id::serde_as_word!(OptionKind, "kind of option");
 
 #[cfg(test)]
 mod tests {

@@ -4,6 +4,7 @@ use crate::id::{ReceiptId, SessionId};
 use crate::phase::Question;
 use crate::text::{Key, Message, Reason};
 use crate::time::Timestamp;
+use crate::word::words;
 
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Receipt {
@@ -33,29 +34,14 @@ pub struct Receipt {
     pub version: u64,
 }
 
-/// What a message is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Purpose {
-    /// The task of a run.
-    Task,
-    Message,
-    /// The answer to a question the agent asked.
-    Answer,
-}
-
-impl Purpose {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Task => "task",
-            Self::Message => "message",
-            Self::Answer => "answer",
-        }
-    }
-
-    pub fn parse(value: &str) -> Option<Self> {
-        [Self::Task, Self::Message, Self::Answer]
-            .into_iter()
-            .find(|p| p.as_str() == value)
+words! {
+    /// What a message is for.
+    pub enum Purpose: "purpose" {
+        /// The task of a run.
+        Task = "task",
+        Message = "message",
+        /// The answer to a question the agent asked.
+        Answer = "answer",
     }
 }
 
@@ -68,76 +54,39 @@ pub struct WrittenInput {
     pub input: u64,
 }
 
-/// Why no more is known of a message than its state says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum DeliveryDoubt {
-    /// The terminal takes no bracketed pastes, so the agent may have read every line as a message.
-    InLines,
-    /// Nothing shows whether the agent took it.
-    NotSeenTaken,
-    /// An earlier message may have been in the input box and may have been submitted with it.
-    WithEarlierMessage,
-    /// The run that it was written to ended before the agent was seen to take it.
-    RunEnded,
-    /// The run that asked ended before the answer was written.
-    RunEndedUnanswered,
-    /// A person or an interrupt pressed keys before the agent was seen to take it.
-    KeysPressed,
-    /// A crash left open whether it was typed, and something else was typed since.
-    Overtaken,
-    /// It is in the input box, and Enter does not submit it.
-    EnterIgnored,
-    /// The question was gone before the answer was written.
-    QuestionGone,
-    /// The question went away while the answer was being typed.
-    QuestionLeft,
-    /// The answer was typed, and the question is still asked.
-    QuestionRemains,
-    /// The agent offers no way to give this answer; the note says why.
-    NoSuchAnswer,
-    /// The receiver of the call refused it; the note says why.
-    Refused,
+words! {
+    /// Why no more is known of a message than its state says.
+    pub enum DeliveryDoubt: "delivery doubt" {
+        /// The terminal takes no bracketed pastes, so the agent may have read every line as a message.
+        InLines = "in_lines",
+        /// Nothing shows whether the agent took it.
+        NotSeenTaken = "not_seen_taken",
+        /// An earlier message may have been in the input box and may have been submitted with it.
+        WithEarlierMessage = "with_earlier_message",
+        /// The run that it was written to ended before the agent was seen to take it.
+        RunEnded = "run_ended",
+        /// The run that asked ended before the answer was written.
+        RunEndedUnanswered = "run_ended_unanswered",
+        /// A person or an interrupt pressed keys before the agent was seen to take it.
+        KeysPressed = "keys_pressed",
+        /// A crash left open whether it was typed, and something else was typed since.
+        Overtaken = "overtaken",
+        /// It is in the input box, and Enter does not submit it.
+        EnterIgnored = "enter_ignored",
+        /// The question was gone before the answer was written.
+        QuestionGone = "question_gone",
+        /// The question went away while the answer was being typed.
+        QuestionLeft = "question_left",
+        /// The answer was typed, and the question is still asked.
+        QuestionRemains = "question_remains",
+        /// The agent offers no way to give this answer; the note says why.
+        NoSuchAnswer = "no_such_answer",
+        /// The receiver of the call refused it; the note says why.
+        Refused = "refused",
+    }
 }
 
 impl DeliveryDoubt {
-    pub const ALL: [Self; 13] = [
-        Self::InLines,
-        Self::NotSeenTaken,
-        Self::WithEarlierMessage,
-        Self::RunEnded,
-        Self::RunEndedUnanswered,
-        Self::KeysPressed,
-        Self::Overtaken,
-        Self::EnterIgnored,
-        Self::QuestionGone,
-        Self::QuestionLeft,
-        Self::QuestionRemains,
-        Self::NoSuchAnswer,
-        Self::Refused,
-    ];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::InLines => "in_lines",
-            Self::NotSeenTaken => "not_seen_taken",
-            Self::WithEarlierMessage => "with_earlier_message",
-            Self::RunEnded => "run_ended",
-            Self::RunEndedUnanswered => "run_ended_unanswered",
-            Self::KeysPressed => "keys_pressed",
-            Self::Overtaken => "overtaken",
-            Self::EnterIgnored => "enter_ignored",
-            Self::QuestionGone => "question_gone",
-            Self::QuestionLeft => "question_left",
-            Self::QuestionRemains => "question_remains",
-            Self::NoSuchAnswer => "no_such_answer",
-            Self::Refused => "refused",
-        }
-    }
-
-    pub fn parse(value: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|d| d.as_str() == value)
-    }
-
     /// The note that people read.
     pub const fn note(self) -> &'static str {
         match self {
@@ -170,48 +119,25 @@ impl DeliveryDoubt {
     }
 }
 
-/// How far a message is known to have come. Never more than was seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Delivery {
-    /// Durable with us; waits for the agent to be ready. An external program reads it from there.
-    Accepted,
-    /// The terminal took it, or the call is durable at its receiver.
-    Written,
-    /// It was seen in the agent's input box.
-    Echoed,
-    /// It left the input box, or the driver recorded that it acts on the call.
-    Submitted,
-    /// The agent began to work on it.
-    TurnStarted,
-    /// It was written, and what became of it cannot be known.
-    Unknown,
+words! {
+    /// How far a message is known to have come. Never more than was seen.
+    pub enum Delivery: "delivery" {
+        /// Durable with us; waits for the agent to be ready. An external program reads it from there.
+        Accepted = "accepted",
+        /// The terminal took it, or the call is durable at its receiver.
+        Written = "written",
+        /// It was seen in the agent's input box.
+        Echoed = "echoed",
+        /// It left the input box, or the driver recorded that it acts on the call.
+        Submitted = "submitted",
+        /// The agent began to work on it.
+        TurnStarted = "turn_started",
+        /// It was written, and what became of it cannot be known.
+        Unknown = "unknown",
+    }
 }
 
 impl Delivery {
-    pub const ALL: [Self; 6] = [
-        Self::Accepted,
-        Self::Written,
-        Self::Echoed,
-        Self::Submitted,
-        Self::TurnStarted,
-        Self::Unknown,
-    ];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Accepted => "accepted",
-            Self::Written => "written",
-            Self::Echoed => "echoed",
-            Self::Submitted => "submitted",
-            Self::TurnStarted => "turn_started",
-            Self::Unknown => "unknown",
-        }
-    }
-
-    pub fn parse(value: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|d| d.as_str() == value)
-    }
-
     /// Whether nothing more is done for it.
     pub const fn is_final(self) -> bool {
         matches!(self, Self::TurnStarted | Self::Unknown)
@@ -263,10 +189,6 @@ impl Receipt {
         after
     }
 }
-
-crate::id::serde_as_word!(Purpose, "purpose");
-crate::id::serde_as_word!(Delivery, "delivery");
-crate::id::serde_as_word!(DeliveryDoubt, "delivery doubt");
 
 #[cfg(test)]
 mod tests {

@@ -5,105 +5,49 @@ use std::str::FromStr;
 
 use crate::error::Invalid;
 use crate::id::text_type;
+use crate::word::words;
 
-/// What holds the agent's process, and where it is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum RuntimeKind {
-    /// The holder, one small process per session.
-    Pty,
-    /// The same holder, also shown in a tmux window.
-    Tmux,
-}
-
-impl RuntimeKind {
-    pub const ALL: [Self; 2] = [Self::Pty, Self::Tmux];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pty => "pty",
-            Self::Tmux => "tmux",
-        }
-    }
-
-    pub fn parse(value: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|k| k.as_str() == value)
+words! {
+    /// What holds the agent's process, and where it is shown.
+    pub enum RuntimeKind: "runtime" {
+        /// The holder, one small process per session.
+        Pty = "pty",
+        /// The same holder, also shown in a tmux window.
+        Tmux = "tmux",
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum PromptVia {
-    /// Pasted into its terminal once it is ready.
-    Typed,
-    /// As the last argument of its command.
-    Argv,
-    /// On its standard input, which is then closed.
-    Stdin,
-}
-
-impl PromptVia {
-    pub const ALL: [Self; 3] = [Self::Typed, Self::Argv, Self::Stdin];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Typed => "typed",
-            Self::Argv => "argv",
-            Self::Stdin => "stdin",
-        }
-    }
-
-    pub fn parse(value: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|v| v.as_str() == value)
+words! {
+    pub enum PromptVia: "way of a prompt" {
+        /// Pasted into its terminal once it is ready.
+        Typed = "typed",
+        /// As the last argument of its command.
+        Argv = "argv",
+        /// On its standard input, which is then closed.
+        Stdin = "stdin",
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Via {
-    /// At its terminal, as a person would.
-    #[default]
-    Terminal,
-    Acp,
-    /// Through the program's own machine protocol.
-    Native,
-}
-
-impl Via {
-    pub const ALL: [Self; 3] = [Self::Terminal, Self::Acp, Self::Native];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Terminal => "terminal",
-            Self::Acp => "acp",
-            Self::Native => "native",
-        }
-    }
-
-    pub fn parse(value: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|v| v.as_str() == value)
+words! {
+    #[derive(Default)]
+    pub enum Via: "way to talk to an agent" {
+        /// At its terminal, as a person would.
+        #[default]
+        Terminal = "terminal",
+        Acp = "acp",
+        /// Through the program's own machine protocol.
+        Native = "native",
     }
 }
 
-/// What the agent may do without asking, widest last.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Permission {
-    #[default]
-    Ask,
-    Edits,
-    Full,
-}
-
-impl Permission {
-    pub const ALL: [Self; 3] = [Self::Ask, Self::Edits, Self::Full];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Ask => "ask",
-            Self::Edits => "edits",
-            Self::Full => "full",
-        }
-    }
-
-    pub fn parse(value: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|p| p.as_str() == value)
+words! {
+    /// What the agent may do without asking, widest last.
+    #[derive(Default)]
+    pub enum Permission: "permission" {
+        #[default]
+        Ask = "ask",
+        Edits = "edits",
+        Full = "full",
     }
 }
 
@@ -115,10 +59,6 @@ fn visible(value: &str, most: usize) -> Result<(), &'static str> {
         return Err("it holds control characters");
     }
     Ok(())
-}
-
-fn handle(value: &str) -> Result<(), &'static str> {
-    visible(value, 1024)
 }
 
 fn native(value: &str) -> Result<(), &'static str> {
@@ -144,7 +84,7 @@ fn command(value: &str) -> Result<(), &'static str> {
 
 text_type! {
     /// Identifies a run to its runtime, which alone interprets it.
-    RunHandle, "run handle", handle
+    RunHandle, "run handle", |value: &str| visible(value, 1024)
 }
 text_type! {
     /// The agent program's own id of its conversation.
@@ -231,8 +171,6 @@ pub struct LaunchSettings {
     pub path: Option<String>,
 }
 
-crate::id::serde_as_word!(PromptVia, "way of a prompt");
-
 impl TryFrom<(String, String)> for EnvVar {
     type Error = Invalid;
     fn try_from((name, value): (String, String)) -> Result<Self, Invalid> {
@@ -245,10 +183,6 @@ impl From<EnvVar> for (String, String) {
         (variable.name, variable.value)
     }
 }
-
-crate::id::serde_as_word!(RuntimeKind, "runtime");
-crate::id::serde_as_word!(Via, "way to talk to an agent");
-crate::id::serde_as_word!(Permission, "permission");
 
 #[cfg(test)]
 mod tests {

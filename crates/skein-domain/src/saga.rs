@@ -7,11 +7,11 @@
 //! it written in one transaction. Every command can be repeated, so after a crash the interpreter performs the
 //! command of the row's state again.
 //!
-//! A step that fails turns the saga round: the undo of every step begun so far is done, last first. Kinds that
-//! only go forward (kill, gc) leave out what does not work, or try it again later.
+//! When a step fails, the interpreter undoes every step begun so far, last first. Kinds that only go forward (kill, gc)
+//! leave the failed step out, or retry it later.
 //!
-//! First places to read: [`SagaKind::steps`] for the order of steps, [`SagaStep::undo`] for how each is undone,
-//! and `decide.rs` for the transitions.
+//! Start with [`SagaKind::steps`] for the order of steps, [`SagaStep::undo`] for how each is undone, and `decide.rs`
+//! for the transitions.
 
 mod decide;
 #[cfg(test)]
@@ -23,51 +23,27 @@ pub use decide::{Decision, LedgerCommand, NextState};
 
 use crate::actor::Actor;
 use crate::error::Kind;
-use crate::id::{ReceiptId, SagaId, SessionId, ThreadId, serde_as_word};
+use crate::id::{ReceiptId, SagaId, SessionId, ThreadId};
 use crate::phase::Outcome;
 use crate::run::{NativeId, PromptVia, RunHandle};
 use crate::text::{MessageId, Reason, Task};
 use crate::time::Timestamp;
+use crate::word::words;
 use crate::workspace::{Backup, Workspace};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum SagaKind {
-    Spawn,
-    Restore,
-    Kill,
-    Gc,
-    Handoff,
-    Broadcast,
-    Fork,
+words! {
+    pub enum SagaKind: "saga" {
+        Spawn = "spawn",
+        Restore = "restore",
+        Kill = "kill",
+        Gc = "gc",
+        Handoff = "handoff",
+        Broadcast = "broadcast",
+        Fork = "fork",
+    }
 }
 
 impl SagaKind {
-    pub const ALL: [Self; 7] = [
-        Self::Spawn,
-        Self::Restore,
-        Self::Kill,
-        Self::Gc,
-        Self::Handoff,
-        Self::Broadcast,
-        Self::Fork,
-    ];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Spawn => "spawn",
-            Self::Restore => "restore",
-            Self::Kill => "kill",
-            Self::Gc => "gc",
-            Self::Handoff => "handoff",
-            Self::Broadcast => "broadcast",
-            Self::Fork => "fork",
-        }
-    }
-
-    pub fn parse(value: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|k| k.as_str() == value)
-    }
-
     /// The steps in order. A handoff and a broadcast begin with the session locked, a fork with its id taken:
     /// the request does that in the transaction that writes the journal row.
     pub const fn steps(self) -> &'static [SagaStep] {
@@ -83,92 +59,59 @@ impl SagaKind {
         }
     }
 
-    /// Whether a step that fails is undone. A kill and a clean-up only go forward: what they cannot remove they
-    /// leave, and say so.
-    pub const fn turns_back(self) -> bool {
+    /// Whether a failed step makes the saga undo its steps. A kill and a clean-up only go forward: they keep what they
+    /// cannot remove, and an event names it.
+    pub(crate) const fn undoes_on_failure(self) -> bool {
         !matches!(self, Self::Kill | Self::Gc)
     }
 
-    /// Whether it waits for a free place on the machine before it begins.
+    /// Whether the saga waits for a free slot on the machine before it begins.
     pub const fn queues(self) -> bool {
         matches!(self, Self::Spawn | Self::Restore)
     }
 
-    /// Whether the caller is answered when the saga is over, not when it is journalled. A crash takes the answer
-    /// with it, so such a saga is undone afterwards.
+    /// Whether the caller gets the answer at the end of the saga, not when it is journalled. After a crash no caller waits
+    /// for the answer, so the next daemon undoes such a saga.
     pub const fn answers_when_over(self) -> bool {
         matches!(self, Self::Handoff | Self::Broadcast | Self::Fork)
     }
 
-    /// Whether the session's gear names the saga while it is at work.
+    /// Whether the session's gear names the saga while it runs.
     pub const fn is_of_agent(self) -> bool {
         !self.answers_when_over()
     }
 }
 
-serde_as_word!(SagaKind, "saga");
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum SagaStep {
-    /// Make the workspace, or find it again.
-    Workspace,
-    /// Run the project's set-up in a new workspace.
-    Setup,
-    /// Start the agent.
-    Launch,
-    /// Bring it its task.
-    Prompt,
-    /// End the agent.
-    Stop,
-    /// Keep uncommitted and unpushed work under a ref.
-    Backup,
-    /// Remove the workspace.
-    Remove,
-    /// Record the end.
-    End,
-    /// Fork the source's transcript.
-    Transcript,
-    /// Record the new owner, the children, or the fork.
-    Commit,
+words! {
+    pub enum SagaStep: "saga step" {
+        /// Make the workspace, or find it again.
+        Workspace = "workspace",
+        /// Run the project's set-up in a new workspace.
+        Setup = "setup",
+        /// Start the agent.
+        Launch = "launch",
+        /// Deliver the task to the agent.
+        Prompt = "prompt",
+        /// End the agent.
+        Stop = "stop",
+        /// Keep uncommitted and unpushed work under a ref.
+        Backup = "backup",
+        /// Remove the workspace.
+        Remove = "remove",
+        /// Record the end.
+        End = "end",
+        /// Fork the source's transcript.
+        Transcript = "transcript",
+        /// Record the new owner, the children, or the fork.
+        Commit = "commit",
+    }
 }
 
 impl SagaStep {
-    pub const ALL: [Self; 10] = [
-        Self::Workspace,
-        Self::Setup,
-        Self::Launch,
-        Self::Prompt,
-        Self::Stop,
-        Self::Backup,
-        Self::Remove,
-        Self::End,
-        Self::Transcript,
-        Self::Commit,
-    ];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Workspace => "workspace",
-            Self::Setup => "setup",
-            Self::Launch => "launch",
-            Self::Prompt => "prompt",
-            Self::Stop => "stop",
-            Self::Backup => "backup",
-            Self::Remove => "remove",
-            Self::End => "end",
-            Self::Transcript => "transcript",
-            Self::Commit => "commit",
-        }
-    }
-
-    pub fn parse(value: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|s| s.as_str() == value)
-    }
-
     /// How the step is undone outside the ledger.
     pub const fn undo(self, kind: SagaKind) -> UndoCommand {
         match (kind, self) {
-            // A restore's workspace held work before: it stays.
+            // The workspace of a restore may contain earlier work, so it is kept.
             (SagaKind::Spawn, Self::Workspace) => UndoCommand::RemoveNewWorkspace,
             (SagaKind::Spawn | SagaKind::Restore, Self::Setup) => UndoCommand::EndSetup,
             (SagaKind::Spawn | SagaKind::Restore, Self::Launch) => UndoCommand::EndRun,
@@ -178,8 +121,6 @@ impl SagaStep {
     }
 }
 
-serde_as_word!(SagaStep, "saga step");
-
 /// One operation under way: the journal row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Saga {
@@ -188,19 +129,19 @@ pub struct Saga {
     pub session: SessionId,
     pub request: SagaRequest,
     pub state: SagaState,
-    /// Spawn, restore, once launched: how the task gets in; none when the conversation goes on by itself.
-    /// Kept, since what the launch left behind would have the choice made otherwise.
+    /// Spawn, restore, once launched: how the agent gets its task; none if it resumes a conversation that needs none.
+    /// Recorded, because after the launch the same choice could have another outcome.
     pub prompt: Option<PromptVia>,
-    /// Fork, once its transcript is there: the last message it shares.
+    /// Fork, once its transcript exists: the last shared message.
     pub shared: Option<MessageId>,
     pub actor: Actor,
-    /// Where the request's answer is kept, which an undone saga releases again.
+    /// The row of the request's stored answer; an undone saga deletes it.
     pub reply: Option<String>,
     pub version: u64,
     pub at: Timestamp,
 }
 
-/// What was asked for.
+/// The accepted request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum SagaRequest {
@@ -265,7 +206,7 @@ impl SagaRequest {
     }
 
     /// Whether uncommitted work is to be dropped.
-    pub const fn discards(&self) -> bool {
+    pub(crate) const fn discards(&self) -> bool {
         matches!(self, Self::Kill { discard: true, .. })
     }
 }
@@ -273,27 +214,27 @@ impl SagaRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "name", rename_all = "snake_case")]
 pub enum SagaState {
-    /// Waits for a place.
+    /// Waits for a slot.
     Queued,
-    /// About to do, or doing, this step.
+    /// This step is next or in progress.
     Doing { step: SagaStep },
-    /// About to undo, or undoing, this step. `failed` are the steps whose undo did not work so far.
+    /// The undo of this step is next or in progress. `failed` are the steps whose undo failed so far.
     Undoing {
         step: SagaStep,
         why: Failure,
         failed: Vec<SagaStep>,
     },
-    /// Over, but for undos that failed; tried again now and then.
+    /// Over, except for failed undos, which the interpreter retries from time to time.
     Leftover { steps: Vec<SagaStep>, why: Failure },
 }
 
-/// Why a saga turned round: the first error, which is what people are told.
+/// Why a saga is undone: the first error, which people see.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     pub step: SagaStep,
     pub kind: Kind,
     pub text: Reason,
-    /// How the session is to end for it: `failed`, or `killed` when a person stopped it.
+    /// The session's outcome: `failed`, or `killed` if a person stopped it.
     pub outcome: Outcome,
 }
 
@@ -317,7 +258,7 @@ pub enum SagaCommand {
     },
     RemoveWorkspace {
         discard: bool,
-        /// Also when it holds uncommitted work, which is backed up then.
+        /// Also if it contains uncommitted work; the command backs that up first.
         with_work: bool,
     },
     ForkTranscript {
@@ -325,12 +266,12 @@ pub enum SagaCommand {
         target: SessionId,
         after: Option<MessageId>,
     },
-    /// Nothing outside the ledger: the records change with the result.
+    /// Nothing outside the ledger; the result changes the records.
     Commit,
     Undo {
         undo: UndoCommand,
     },
-    /// Undos that failed before, each tried once more.
+    /// Retries each failed undo once.
     UndoLeftover {
         undos: Vec<(SagaStep, UndoCommand)>,
     },
@@ -343,12 +284,12 @@ pub enum UndoCommand {
     Nothing,
     EndRun,
     EndSetup,
-    /// With a backup of whatever is in it.
+    /// After a backup of its contents.
     RemoveNewWorkspace,
     RemoveForkedTranscript,
 }
 
-/// What a command came to.
+/// The result of a command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "result", rename_all = "snake_case")]
 pub enum CommandResult {
@@ -360,13 +301,13 @@ pub enum CommandResult {
     Launched {
         /// The agent's own name for its conversation.
         native: Option<NativeId>,
-        /// Why the conversation does not go on, when it should.
+        /// Why the agent began a new conversation although it should have resumed one.
         fresh: Option<Reason>,
-        /// How the task gets in; none when the conversation goes on by itself.
+        /// How the agent gets its task; none if it resumes a conversation that needs none.
         prompt: Option<PromptVia>,
     },
     TaskDelivered {
-        /// Whether the agent is at work on it.
+        /// Whether the agent began to work on it.
         taken: bool,
     },
     RunStopped,
@@ -394,12 +335,12 @@ pub enum CommandResult {
 #[serde(rename_all = "snake_case")]
 pub enum UndoResult {
     RunEnded,
-    /// Nothing of it stands in a record.
+    /// The undo changes no record.
     Nothing,
     NewWorkspaceRemoved(RemovedWorkspace),
 }
 
-/// What became of a workspace that was to go, with the backups that hold what was in it.
+/// What happened to a workspace that should be removed, with the backups of its contents.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RemovedWorkspace {
@@ -424,10 +365,9 @@ impl RemovedWorkspace {
 /// What happened to a saga.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SagaEvent {
-    /// There is a place for it.
+    /// A slot is free for it.
     Admitted,
-    /// The command of its state was performed. `handle` is what the session's next run is called, if it has an
-    /// agent.
+    /// The interpreter performed the command of its state. `handle` identifies the session's next run, if it has an agent.
     Performed {
         result: CommandResult,
         handle: Option<RunHandle>,
@@ -436,7 +376,7 @@ pub enum SagaEvent {
     Failed { kind: Kind, text: Reason },
     /// A person ended the session meanwhile.
     Cancelled { reason: Option<Reason> },
-    /// The daemon that was at work on it is gone.
+    /// The daemon that ran it has ended.
     Orphaned,
 }
 
@@ -445,7 +385,7 @@ impl Saga {
         self.request.kind()
     }
 
-    /// The session that no two sagas work on at once: the one it works on, or the one a fork is to become.
+    /// The session that only one saga at a time may work on: its own, or the one that a fork makes.
     pub const fn subject(&self) -> &SessionId {
         match &self.request {
             SagaRequest::Fork(fork) => &fork.target,
@@ -462,7 +402,7 @@ impl Saga {
         }
     }
 
-    /// What is to be done in the state it is in; none while it is queued.
+    /// The command of its state; none while it is queued.
     pub fn command(&self) -> Option<SagaCommand> {
         match &self.state {
             SagaState::Queued => None,

@@ -1,26 +1,26 @@
 //! L2: one pure function derives the status from facts; no record stores it.
 
-use std::fmt;
-
 use crate::observed::{Activity, Observations, RuntimeState, StatusThresholds};
 use crate::phase::{Outcome, Phase};
 use crate::time::Timestamp;
+use crate::word::words;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Status {
-    Spawning,
-    Working,
-    Idle,
-    NeedsInput,
-    Blocked,
-    Stuck,
-    NoSignal,
-    Detecting,
-    Done,
-    Killed,
-    Failed,
-    Lost,
-    Archived,
+words! {
+    pub enum Status: "status" {
+        Spawning = "spawning",
+        Working = "working",
+        Idle = "idle",
+        NeedsInput = "needs_input",
+        Blocked = "blocked",
+        Stuck = "stuck",
+        NoSignal = "no_signal",
+        Detecting = "detecting",
+        Done = "done",
+        Killed = "killed",
+        Failed = "failed",
+        Lost = "lost",
+        Archived = "archived",
+    }
 }
 
 /// A status with its reason and the rule that decided it.
@@ -33,44 +33,6 @@ pub struct Derived {
 }
 
 impl Status {
-    pub const ALL: [Self; 13] = [
-        Self::Spawning,
-        Self::Working,
-        Self::Idle,
-        Self::NeedsInput,
-        Self::Blocked,
-        Self::Stuck,
-        Self::NoSignal,
-        Self::Detecting,
-        Self::Done,
-        Self::Killed,
-        Self::Failed,
-        Self::Lost,
-        Self::Archived,
-    ];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Spawning => "spawning",
-            Self::Working => "working",
-            Self::Idle => "idle",
-            Self::NeedsInput => "needs_input",
-            Self::Blocked => "blocked",
-            Self::Stuck => "stuck",
-            Self::NoSignal => "no_signal",
-            Self::Detecting => "detecting",
-            Self::Done => "done",
-            Self::Killed => "killed",
-            Self::Failed => "failed",
-            Self::Lost => "lost",
-            Self::Archived => "archived",
-        }
-    }
-
-    pub fn parse(value: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|s| s.as_str() == value)
-    }
-
     /// Derives the status from the phase, the observations and their age. `has_agent` says whether the session has an
     /// agent's process; without one there is nothing to observe and only the phase counts.
     pub fn derive(
@@ -271,12 +233,6 @@ fn ago(seconds: u64) -> String {
         0..=119 => format!("{seconds} s"),
         120..=7199 => format!("{} min", seconds / 60),
         _ => format!("{} h", seconds / 3600),
-    }
-}
-
-impl fmt::Display for Status {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 

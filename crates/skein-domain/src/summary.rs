@@ -4,6 +4,7 @@ use crate::error::{Invalid, Refused};
 use crate::id::{SessionId, SummaryId};
 use crate::text::Reason;
 use crate::time::Timestamp;
+use crate::word::words;
 
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Summary {
@@ -18,26 +19,11 @@ pub struct Summary {
     pub at: Timestamp,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SummaryOutcome {
-    Succeeded,
-    Partial,
-    Failed,
-}
-
-impl SummaryOutcome {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Succeeded => "succeeded",
-            Self::Partial => "partial",
-            Self::Failed => "failed",
-        }
-    }
-
-    pub fn parse(value: &str) -> Option<Self> {
-        [Self::Succeeded, Self::Partial, Self::Failed]
-            .into_iter()
-            .find(|o| o.as_str() == value)
+words! {
+    pub enum SummaryOutcome: "outcome" {
+        Succeeded = "succeeded",
+        Partial = "partial",
+        Failed = "failed",
     }
 }
 
@@ -179,8 +165,6 @@ pub fn check_chain<E: From<Refused>>(
     }
     Ok(())
 }
-
-crate::id::serde_as_word!(SummaryOutcome, "outcome");
 
 #[cfg(test)]
 mod tests {

@@ -57,22 +57,6 @@ fn word(value: &str) -> Result<(), &'static str> {
     }
 }
 
-fn title(value: &str) -> Result<(), &'static str> {
-    line(value, Title::MOST)
-}
-
-fn reason(value: &str) -> Result<(), &'static str> {
-    lines(value, Reason::MOST)
-}
-
-fn task(value: &str) -> Result<(), &'static str> {
-    lines(value, Task::MOST)
-}
-
-fn message(value: &str) -> Result<(), &'static str> {
-    lines(value, Message::MOST)
-}
-
 fn key(value: &str) -> Result<(), &'static str> {
     let ok = (1..=255).contains(&value.len()) && value.bytes().all(|b| b.is_ascii_graphic());
     if ok {
@@ -92,20 +76,20 @@ text_type! {
 }
 text_type! {
     /// What a thread is about, in one line.
-    Title, "title", title
+    Title, "title", |value: &str| line(value, Title::MOST)
 }
 text_type! {
     /// Why something was done, a question, or an answer to one.
-    Reason, "text", reason
+    Reason, "text", |value: &str| lines(value, Reason::MOST)
 }
 text_type! {
     /// What a session shall do.
-    Task, "task", task
+    Task, "task", |value: &str| lines(value, Task::MOST)
 }
 text_type! {
     /// A text for an agent. Its only control characters are line breaks and tabs, so it can neither end a bracketed
     /// paste early nor press a key.
-    Message, "message", message
+    Message, "message", |value: &str| lines(value, Message::MOST)
 }
 text_type! {
     /// An idempotency key, chosen by the caller: a repeated call with the same key has one effect.

@@ -5,30 +5,18 @@ use crate::error::Refused;
 use crate::id::{ProjectId, SessionId, TokenId};
 use crate::text::Name;
 use crate::time::Timestamp;
+use crate::word::words;
 
-/// Widest last: a role includes the narrower ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Role {
-    Read,
-    Operate,
-    Admin,
+words! {
+    /// Widest last: a role includes the narrower ones.
+    pub enum Role: "role" {
+        Read = "read",
+        Operate = "operate",
+        Admin = "admin",
+    }
 }
 
 impl Role {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Operate => "operate",
-            Self::Admin => "admin",
-        }
-    }
-
-    pub fn parse(value: &str) -> Option<Self> {
-        [Self::Read, Self::Operate, Self::Admin]
-            .into_iter()
-            .find(|r| r.as_str() == value)
-    }
-
     pub fn require(self, needed: Role, op: &'static str) -> Result<(), Refused> {
         if self >= needed {
             Ok(())
@@ -41,24 +29,11 @@ impl Role {
     }
 }
 
-/// A permission beyond the role; no role includes it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Right {
-    /// Start programs of the caller's choice as the daemon's user.
-    Run,
-}
-
-impl Right {
-    pub const ALL: [Self; 1] = [Self::Run];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Run => "run",
-        }
-    }
-
-    pub fn parse(value: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|r| r.as_str() == value)
+words! {
+    /// A permission beyond the role; no role includes it.
+    pub enum Right: "right" {
+        /// Start programs of the caller's choice as the daemon's user.
+        Run = "run",
     }
 }
 
@@ -170,6 +145,3 @@ impl From<Rights> for Vec<Right> {
         rights.iter().collect()
     }
 }
-
-crate::id::serde_as_word!(Role, "role");
-crate::id::serde_as_word!(Right, "right");

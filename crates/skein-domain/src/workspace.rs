@@ -6,34 +6,19 @@ use std::str::FromStr;
 use crate::error::Invalid;
 use crate::id::{SessionId, text_type};
 use crate::time::Timestamp;
+use crate::word::words;
 
-/// How a session's files are isolated from those of other sessions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum WorkspaceKind {
-    /// A git worktree with its own branch.
-    Worktree,
-    /// A clone that shares nothing with the project's repository.
-    Clone,
-    /// The project's folder itself.
-    Dir,
-    /// No files: an empty working directory.
-    None,
-}
-
-impl WorkspaceKind {
-    pub const ALL: [Self; 4] = [Self::Worktree, Self::Clone, Self::Dir, Self::None];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Worktree => "worktree",
-            Self::Clone => "clone",
-            Self::Dir => "dir",
-            Self::None => "none",
-        }
-    }
-
-    pub fn parse(value: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|k| k.as_str() == value)
+words! {
+    /// How a session's files are isolated from those of other sessions.
+    pub enum WorkspaceKind: "workspace" {
+        /// A git worktree with its own branch.
+        Worktree = "worktree",
+        /// A clone that shares nothing with the project's repository.
+        Clone = "clone",
+        /// The project's folder itself.
+        Dir = "dir",
+        /// No files: an empty working directory.
+        None = "none",
     }
 }
 
@@ -128,57 +113,26 @@ impl BranchName {
     }
 }
 
-/// Where the folder came from; Skein removes only folders it made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WorkspaceOrigin {
-    Made,
-    /// Made by hand, taken over by `adopt`.
-    Adopted,
-    /// The project's own folder.
-    Given,
-}
-
-impl WorkspaceOrigin {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Made => "made",
-            Self::Adopted => "adopted",
-            Self::Given => "given",
-        }
-    }
-
-    pub fn parse(value: &str) -> Option<Self> {
-        [Self::Made, Self::Adopted, Self::Given]
-            .into_iter()
-            .find(|o| o.as_str() == value)
+words! {
+    /// Where the folder came from; Skein removes only folders it made.
+    pub enum WorkspaceOrigin: "origin" {
+        Made = "made",
+        /// Made by hand, taken over by `adopt`.
+        Adopted = "adopted",
+        /// The project's own folder.
+        Given = "given",
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WorkspaceState {
-    /// Its path is decided; the folder may not exist yet.
-    Planned,
-    /// Made, but setup is not done. Its branch may already contain work.
-    Unfurnished,
-    Ready,
-    /// Removed by Skein; `branch` and `backups` allow to restore it.
-    Gone,
-}
-
-impl WorkspaceState {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Planned => "planned",
-            Self::Unfurnished => "unfurnished",
-            Self::Ready => "ready",
-            Self::Gone => "gone",
-        }
-    }
-
-    pub fn parse(value: &str) -> Option<Self> {
-        [Self::Planned, Self::Unfurnished, Self::Ready, Self::Gone]
-            .into_iter()
-            .find(|s| s.as_str() == value)
+words! {
+    pub enum WorkspaceState: "workspace state" {
+        /// Its path is decided; the folder may not exist yet.
+        Planned = "planned",
+        /// Made, but setup is not done. Its branch may already contain work.
+        Unfurnished = "unfurnished",
+        Ready = "ready",
+        /// Removed by Skein; `branch` and `backups` allow to restore it.
+        Gone = "gone",
     }
 }
 
@@ -223,12 +177,6 @@ pub fn backup_ref(session: &SessionId, n: u64) -> String {
     format!("refs/skein/backup/{session}/{n}")
 }
 
-impl fmt::Display for WorkspaceKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
 impl Workspace {
     /// Whether Skein may remove the folder.
     pub fn is_managed(&self) -> bool {
@@ -254,10 +202,6 @@ impl Workspace {
         }
     }
 }
-
-crate::id::serde_as_word!(WorkspaceKind, "workspace");
-crate::id::serde_as_word!(WorkspaceOrigin, "origin");
-crate::id::serde_as_word!(WorkspaceState, "workspace state");
 
 #[cfg(test)]
 mod tests {

@@ -1,4 +1,4 @@
-//! L9: events without gaps, sealed or not, whoever listens.
+//! L9: events without gaps, sealed or not, even with slow or absent subscribers.
 
 use std::future::Future;
 use std::pin::pin;
@@ -78,7 +78,7 @@ pub fn l9_sealing_keeps_the_chain_and_reads(subject: &mut Subject) {
 
     assert_eq!(write(&world.tenant, |w| w.seal_events(6)).unwrap(), 6);
     assert_eq!(write(&world.tenant, |w| w.seal_events(12)).unwrap(), 6);
-    // Nothing left up to there: nothing is packed and nothing told.
+    // No unsealed event is left up to there, so the writer packs nothing and appends no event.
     assert_eq!(write(&world.tenant, |w| w.seal_events(12)).unwrap(), 0);
     subject.reopen();
     world.tenant = subject.store.tenant(world.tenant.tenant().clone());
@@ -197,7 +197,7 @@ pub fn l9_subscribers_are_woken_and_told_of_the_end(subject: &mut Subject) {
         tell(&world, 1);
         assert_eq!(waiting.as_mut().poll(&mut context), Poll::Ready(true));
     }
-    // Another tenant's events wake nobody here.
+    // Another tenant's events wake no subscriber of this one.
     let other = subject.store.tenant("other".parse().unwrap());
     write(&other, |w| (0..9).try_for_each(|n| w.tell(&note(n)))).unwrap();
     let mut waiting = pin!(subscription.beyond(2));

@@ -298,7 +298,7 @@ pub fn ordinals_are_never_reused(subject: &mut Subject) {
     subject.reopen();
     world.tenant = crate::fixture::tenant(&subject.store, "default");
     world.add(&session(5, None)).unwrap();
-    // Were the third's place given again, a reader that stands behind it would miss the fifth.
+    // If the store used the third's ordinal again, a reader with a cursor behind it would miss the fifth.
     let query = RecordQuery {
         after: after_third,
         ..RecordQuery::oldest_first(RowFilter::default(), 9)

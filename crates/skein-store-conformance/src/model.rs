@@ -52,7 +52,7 @@ fn transactions() -> impl Strategy<Value = Vec<Transaction>> {
     prop::collection::vec(transaction, 1..25)
 }
 
-/// Sessions by number with their place in the order of creation, and how many events were told.
+/// Sessions by number with their position in the order of creation, and the number of events.
 #[derive(Clone, Debug, Default)]
 struct Model {
     sessions: BTreeMap<u64, (u64, Session)>,

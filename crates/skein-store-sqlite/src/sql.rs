@@ -51,7 +51,7 @@ impl<'a> Access<'a> {
         }
     }
 
-    /// The first failure of the database. A job with one has failed, whatever it returned.
+    /// The first failure of the database. A job with one has failed, even if it returned `Ok`.
     pub(crate) fn into_failure(self) -> Option<Error> {
         self.failed.into_inner()
     }
@@ -341,6 +341,25 @@ impl RawRead for Access<'_> {
     }
 }
 
+/// A row's columns as parameters 1 to 10, and what a statement needs beside them.
+macro_rules! row_params {
+    ($access:ident, $table:ident, $row:ident $(, $more:expr)?) => {
+        params![
+            $access.tenant.as_str(),
+            $table.as_str(),
+            $row.id,
+            signed($row.version)?,
+            $row.index.project,
+            $row.index.thread,
+            $row.index.parent,
+            $row.index.live,
+            $row.index.touched_at,
+            $row.body,
+            $($more)?
+        ]
+    };
+}
+
 impl RawWrite for Access<'_> {
     fn insert(&mut self, table: Table, row: &Row) -> Result<Insert> {
         let inserted = self.execute(
@@ -349,18 +368,7 @@ impl RawWrite for Access<'_> {
              VALUES (?1, ?2, ?3, 1 + ifnull((SELECT last_ordinal FROM heads WHERE tenant = ?1), 0),
                      ?4, ?5, ?6, ?7, ?8, ?9, ?10)
              ON CONFLICT (tenant, kind, id) DO NOTHING",
-            params![
-                self.tenant.as_str(),
-                table.as_str(),
-                row.id,
-                signed(row.version)?,
-                row.index.project,
-                row.index.thread,
-                row.index.parent,
-                row.index.live,
-                row.index.touched_at,
-                row.body,
-            ],
+            row_params!(self, table, row),
         )?;
         if inserted == 0 {
             return Ok(Insert::Exists);
@@ -371,22 +379,10 @@ impl RawWrite for Access<'_> {
 
     fn replace(&mut self, table: Table, row: &Row, expected: u64) -> Result<Swap> {
         let changed = self.execute(
-            "UPDATE records SET version = ?5, project = ?6, thread = ?7, parent = ?8, live = ?9,
-             touched_at = ?10, body = ?11
-             WHERE tenant = ?1 AND kind = ?2 AND id = ?3 AND version = ?4",
-            params![
-                self.tenant.as_str(),
-                table.as_str(),
-                row.id,
-                signed(expected)?,
-                signed(row.version)?,
-                row.index.project,
-                row.index.thread,
-                row.index.parent,
-                row.index.live,
-                row.index.touched_at,
-                row.body,
-            ],
+            "UPDATE records SET version = ?4, project = ?5, thread = ?6, parent = ?7, live = ?8,
+             touched_at = ?9, body = ?10
+             WHERE tenant = ?1 AND kind = ?2 AND id = ?3 AND version = ?11",
+            row_params!(self, table, row, signed(expected)?),
         )?;
         self.swapped(changed, table, &row.id)
     }

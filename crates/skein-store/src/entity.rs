@@ -10,6 +10,9 @@ use crate::backend::{Result, Row, RowIndex, Table};
 use crate::error::Error;
 use crate::record;
 
+/// `Err` says which rule a record breaks.
+type Check = std::result::Result<(), String>;
+
 /// A record with an id and a version.
 pub trait Entity: Serialize + DeserializeOwned {
     const TABLE: Table;
@@ -32,7 +35,7 @@ pub trait Entity: Serialize + DeserializeOwned {
     }
 
     /// Checks a change between two versions; the error says which rule forbids it.
-    fn check_change(before: &Self, after: &Self) -> std::result::Result<(), String>;
+    fn check_change(before: &Self, after: &Self) -> Check;
 
     /// The row of another table that changes with the record, in the same transaction.
     fn side_row(before: Option<&Self>, after: &Self) -> SideRow {
@@ -49,7 +52,7 @@ pub enum SideRow {
     Delete(Table, String),
 }
 
-fn unchanged<T: PartialEq>(what: &str, before: &T, after: &T) -> std::result::Result<(), String> {
+fn unchanged<T: PartialEq>(what: &str, before: &T, after: &T) -> Check {
     if before == after {
         Ok(())
     } else {
@@ -57,21 +60,33 @@ fn unchanged<T: PartialEq>(what: &str, before: &T, after: &T) -> std::result::Re
     }
 }
 
-/// Forbids every change.
-fn write_once<T>(_: &T, _: &T) -> std::result::Result<(), String> {
-    Err("it is written only once".into())
+/// What every entity has alike: its table, its word, its id, and its version unless that is fixed.
+macro_rules! entity_of {
+    ($table:ident, $what:literal) => {
+        entity_of!(@named $table, $what);
+        fn version(&self) -> u64 {
+            self.version
+        }
+    };
+    ($table:ident, $what:literal, $version:literal) => {
+        entity_of!(@named $table, $what);
+        fn version(&self) -> u64 {
+            $version
+        }
+    };
+    (@named $table:ident, $what:literal) => {
+        const TABLE: Table = Table::$table;
+        const WHAT: &'static str = $what;
+
+        fn id(&self) -> &str {
+            self.id.as_str()
+        }
+    };
 }
 
 impl Entity for Project {
-    const TABLE: Table = Table::Project;
-    const WHAT: &'static str = "project";
+    entity_of!(Project, "project");
 
-    fn id(&self) -> &str {
-        self.id.as_str()
-    }
-    fn version(&self) -> u64 {
-        self.version
-    }
     fn index(&self) -> RowIndex {
         RowIndex {
             live: self.removed_at.is_none(),
@@ -79,7 +94,7 @@ impl Entity for Project {
             ..RowIndex::default()
         }
     }
-    fn check_change(before: &Self, after: &Self) -> std::result::Result<(), String> {
+    fn check_change(before: &Self, after: &Self) -> Check {
         unchanged("prefix", &before.prefix, &after.prefix)?;
         unchanged("creation time", &before.created_at, &after.created_at)?;
         if before.removed_at.is_some() {
@@ -91,15 +106,8 @@ impl Entity for Project {
 }
 
 impl Entity for Thread {
-    const TABLE: Table = Table::Thread;
-    const WHAT: &'static str = "thread";
+    entity_of!(Thread, "thread");
 
-    fn id(&self) -> &str {
-        self.id.as_str()
-    }
-    fn version(&self) -> u64 {
-        self.version
-    }
     fn index(&self) -> RowIndex {
         RowIndex {
             project: Some(self.project.to_string()),
@@ -108,22 +116,15 @@ impl Entity for Thread {
             ..RowIndex::default()
         }
     }
-    fn check_change(before: &Self, after: &Self) -> std::result::Result<(), String> {
+    fn check_change(before: &Self, after: &Self) -> Check {
         unchanged("project", &before.project, &after.project)?;
         unchanged("creation time", &before.created_at, &after.created_at)
     }
 }
 
 impl Entity for Session {
-    const TABLE: Table = Table::Session;
-    const WHAT: &'static str = "session";
+    entity_of!(Session, "session");
 
-    fn id(&self) -> &str {
-        self.id.as_str()
-    }
-    fn version(&self) -> u64 {
-        self.version
-    }
     fn index(&self) -> RowIndex {
         RowIndex {
             project: Some(self.project.to_string()),
@@ -133,7 +134,7 @@ impl Entity for Session {
             touched_at: self.last_activity_at.as_micros(),
         }
     }
-    fn check_change(before: &Self, after: &Self) -> std::result::Result<(), String> {
+    fn check_change(before: &Self, after: &Self) -> Check {
         unchanged("project", &before.project, &after.project)?;
         unchanged("thread", &before.thread, &after.thread)?;
         unchanged("parent", &before.parent, &after.parent)?;
@@ -192,15 +193,8 @@ impl Entity for Session {
 }
 
 impl Entity for Summary {
-    const TABLE: Table = Table::Summary;
-    const WHAT: &'static str = "summary";
+    entity_of!(Summary, "summary", 1);
 
-    fn id(&self) -> &str {
-        self.id.as_str()
-    }
-    fn version(&self) -> u64 {
-        1
-    }
     fn index(&self) -> RowIndex {
         RowIndex {
             live: true,
@@ -208,12 +202,12 @@ impl Entity for Summary {
             ..RowIndex::default()
         }
     }
-    fn check_change(before: &Self, after: &Self) -> std::result::Result<(), String> {
-        write_once(before, after)
+    fn check_change(_: &Self, _: &Self) -> Check {
+        Err("it is written only once".into())
     }
 }
 
-fn check_last_state(receipt: &Receipt) -> std::result::Result<(), String> {
+fn check_last_state(receipt: &Receipt) -> Check {
     match receipt.history.last() {
         Some((state, _)) if *state == receipt.state => Ok(()),
         _ => Err(format!(
@@ -224,15 +218,8 @@ fn check_last_state(receipt: &Receipt) -> std::result::Result<(), String> {
 }
 
 impl Entity for Receipt {
-    const TABLE: Table = Table::Receipt;
-    const WHAT: &'static str = "receipt";
+    entity_of!(Receipt, "receipt");
 
-    fn id(&self) -> &str {
-        self.id.as_str()
-    }
-    fn version(&self) -> u64 {
-        self.version
-    }
     /// Live while its delivery is not complete, so that the courier finds its work in order.
     fn index(&self) -> RowIndex {
         RowIndex {
@@ -251,7 +238,7 @@ impl Entity for Receipt {
         check_last_state(&receipt)?;
         Ok(receipt)
     }
-    fn check_change(before: &Self, after: &Self) -> std::result::Result<(), String> {
+    fn check_change(before: &Self, after: &Self) -> Check {
         unchanged("session", &before.session, &after.session)?;
         unchanged("key", &before.key, &after.key)?;
         unchanged("purpose", &before.purpose, &after.purpose)?;
@@ -266,7 +253,7 @@ impl Entity for Receipt {
         let Some(added) = after.history.strip_prefix(before.history.as_slice()) else {
             return Err("its history can only be extended".into());
         };
-        // A call that nobody acted on goes back, and becomes the call of another run.
+        // A call that no driver acted on goes back, and becomes the call of another run.
         let returned = before.is_unaccepted_call() && after.state == Delivery::Accepted;
         if before.call.is_some() && !returned {
             unchanged("call", &before.call, &after.call)?;
@@ -291,15 +278,8 @@ impl Entity for Receipt {
 }
 
 impl Entity for Token {
-    const TABLE: Table = Table::Token;
-    const WHAT: &'static str = "token";
+    entity_of!(Token, "token");
 
-    fn id(&self) -> &str {
-        self.id.as_str()
-    }
-    fn version(&self) -> u64 {
-        self.version
-    }
     fn index(&self) -> RowIndex {
         RowIndex {
             live: self.revoked_at.is_none(),
@@ -307,7 +287,7 @@ impl Entity for Token {
             ..RowIndex::default()
         }
     }
-    fn check_change(before: &Self, after: &Self) -> std::result::Result<(), String> {
+    fn check_change(before: &Self, after: &Self) -> Check {
         unchanged("role", &before.role, &after.role)?;
         unchanged("rights", &before.rights, &after.rights)?;
         unchanged("secret", &before.secret_hash, &after.secret_hash)?;
@@ -320,15 +300,8 @@ impl Entity for Token {
 }
 
 impl Entity for Saga {
-    const TABLE: Table = Table::Saga;
-    const WHAT: &'static str = "saga";
+    entity_of!(Saga, "saga");
 
-    fn id(&self) -> &str {
-        self.id.as_str()
-    }
-    fn version(&self) -> u64 {
-        self.version
-    }
     fn index(&self) -> RowIndex {
         RowIndex {
             parent: Some(self.session.to_string()),
@@ -337,7 +310,7 @@ impl Entity for Saga {
             ..RowIndex::default()
         }
     }
-    fn check_change(before: &Self, after: &Self) -> std::result::Result<(), String> {
+    fn check_change(before: &Self, after: &Self) -> Check {
         unchanged("session", &before.session, &after.session)?;
         unchanged("request", &before.request, &after.request)?;
         unchanged("actor", &before.actor, &after.actor)?;

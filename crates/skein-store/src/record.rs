@@ -1,17 +1,14 @@
 //! Disk forms. A record is stored as its domain type serialises, as JSON that begins with the number of its form.
 //! Golden files in `tests/golden/` contain one of each, so a test fails when a type changes its disk form.
 //!
-//! A change of form needs a new number and a reader for the old one. Module `fact` has the form of events.
-
-mod fact;
+//! A change of form needs a new number and a reader for the old one. The data of an event is what its
+//! `Fact` serialises as.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::backend::Result;
 use crate::error::Error;
-
-pub(crate) use fact::fact;
 
 /// The only form so far.
 const FORM: u8 = 1;

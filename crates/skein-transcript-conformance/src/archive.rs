@@ -1,4 +1,4 @@
-//! Flush and hydrate: nothing is lost, whatever happens in between.
+//! Flush and hydrate: nothing is lost, even if a fault or another writer comes in between.
 
 use std::collections::BTreeSet;
 use std::future::poll_fn;
@@ -199,14 +199,14 @@ pub fn copies_that_went_their_own_ways_are_both_kept(pair: &mut Pair) {
 pub fn two_flushers_lose_nothing(pair: &mut Pair) {
     let (all, _) = pair.faulty();
     let t = create(&all, "t");
-    // All at once: two who flush, one who writes, on the same tiers.
+    // At once: two tasks that flush and one that writes, on the same tiers.
     block_on(async {
         let mut tasks = JoinSet::new();
         for _ in 0..2 {
             let t = t.clone();
             tasks.spawn(async move {
                 for _ in 0..20 {
-                    // Losing every race is told, and not the end of the world.
+                    // A flush that loses every race fails with an error, and the next one tries again.
                     let _ = t.flush(HotCopy::ColdOnly).await;
                     tokio::task::yield_now().await;
                 }
@@ -233,7 +233,7 @@ pub fn two_flushers_lose_nothing(pair: &mut Pair) {
     assert_eq!(words(&t), expected.join(" "));
 }
 
-/// The same with one who hydrates: what it has fetched is no longer the newest.
+/// The same with a task that hydrates: what it fetched is no longer the newest.
 pub fn a_hydrate_that_was_overtaken_brings_back_the_newest(pair: &mut Pair) {
     for steps in 0.. {
         let name = format!("t{steps}");
@@ -288,8 +288,8 @@ async fn woken() {
     .await;
 }
 
-/// Stops one who flushes after every number of steps, lets somebody else write and flush, and lets the
-/// first one go on with what it knew.
+/// Stops a flush after every number of steps, lets another service write and flush, and then lets the first one continue
+/// with what it read before.
 pub fn a_flusher_that_was_overtaken_loses_nothing(pair: &mut Pair) {
     for steps in 0.. {
         let name = format!("t{steps}");
@@ -417,7 +417,7 @@ pub fn garbage_in_the_cold_tier_is_refused(pair: &mut Pair) {
     }
     block_on(t.flush(HotCopy::ColdOnly)).unwrap();
     assert_eq!(seen(&t), before);
-    // A bad object under the name of a segment is mended by whoever has the content.
+    // A service that has the content replaces a bad object under the name of a segment.
     let u = talk(&pair.all(), "u", "secret");
     block_on(u.flush(HotCopy::Hot)).unwrap();
     let prefix = segments("u");

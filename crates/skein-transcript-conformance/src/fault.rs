@@ -11,12 +11,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use skein_domain::TenantId;
 use tokio::task::yield_now;
 
+use skein_transcript::async_trait;
 use skein_transcript::chain::Entry;
 use skein_transcript::cold::{Cold, Name, Object, PutCondition, PutResult};
 use skein_transcript::error::{Error, Result};
 use skein_transcript::hot::{
-    Commit, Eviction, HeadRow, Hot, IdLocation, NewEntry, Pending, Range, StrandRow,
-    TranscriptBatch, TranscriptListing,
+    Commit, Eviction, HeadRow, Hot, IdLocation, NewEntry, Range, StrandRow, TranscriptBatch,
+    TranscriptListing,
 };
 use skein_transcript::id::{MessageId, TranscriptId};
 
@@ -84,7 +85,7 @@ impl Faults {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn read<T>(&self, inner: Pending<'_, T>) -> Result<T> {
+    async fn read<T>(&self, inner: impl Future<Output = Result<T>> + Send) -> Result<T> {
         yield_now().await;
         {
             let mut state = self.lock();
@@ -96,7 +97,11 @@ impl Faults {
         inner.await
     }
 
-    async fn write<T>(&self, bytes: usize, inner: Pending<'_, T>) -> Result<T> {
+    async fn write<T>(
+        &self,
+        bytes: usize,
+        inner: impl Future<Output = Result<T>> + Send,
+    ) -> Result<T> {
         yield_now().await;
         let fault = {
             let mut state = self.lock();
@@ -150,118 +155,104 @@ impl<T: ?Sized> Faulty<T> {
     }
 }
 
+#[async_trait]
 impl Hot for Faulty<dyn Hot> {
-    fn look<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
-    ) -> Pending<'a, Option<HeadRow>> {
-        Box::pin(self.faults.read(self.inner.look(tenant, id)))
+    async fn look(&self, tenant: &TenantId, id: &TranscriptId) -> Result<Option<HeadRow>> {
+        self.faults.read(self.inner.look(tenant, id)).await
     }
 
-    fn strands<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
+    async fn strands(
+        &self,
+        tenant: &TenantId,
+        id: &TranscriptId,
         from: u32,
         limit: usize,
-    ) -> Pending<'a, Option<Vec<StrandRow>>> {
-        Box::pin(
-            self.faults
-                .read(self.inner.strands(tenant, id, from, limit)),
-        )
+    ) -> Result<Option<Vec<StrandRow>>> {
+        self.faults
+            .read(self.inner.strands(tenant, id, from, limit))
+            .await
     }
 
-    fn read<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
+    async fn read(
+        &self,
+        tenant: &TenantId,
+        id: &TranscriptId,
         range: Range,
-    ) -> Pending<'a, Option<Vec<Entry>>> {
-        Box::pin(self.faults.read(self.inner.read(tenant, id, range)))
+    ) -> Result<Option<Vec<Entry>>> {
+        self.faults.read(self.inner.read(tenant, id, range)).await
     }
 
-    fn find<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
-        ids: &'a [MessageId],
-    ) -> Pending<'a, Option<Vec<Vec<IdLocation>>>> {
-        Box::pin(self.faults.read(self.inner.find(tenant, id, ids)))
+    async fn find(
+        &self,
+        tenant: &TenantId,
+        id: &TranscriptId,
+        ids: &[MessageId],
+    ) -> Result<Option<Vec<Vec<IdLocation>>>> {
+        self.faults.read(self.inner.find(tenant, id, ids)).await
     }
 
-    fn commit<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
+    async fn commit(
+        &self,
+        tenant: &TenantId,
+        id: &TranscriptId,
         change: TranscriptBatch,
-    ) -> Pending<'a, Commit> {
+    ) -> Result<Commit> {
         let strands: usize = change.strands.iter().map(|row| row.body.len()).sum();
         let bytes = change.head.body.len() + strands + size(&change.entries);
-        // The call is made when it is polled, so a write that fails before never begins.
-        let inner = Box::pin(async move { self.inner.commit(tenant, id, change).await });
-        Box::pin(self.faults.write(bytes, inner))
+        let inner = self.inner.commit(tenant, id, change);
+        self.faults.write(bytes, inner).await
     }
 
-    fn stage<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
-        token: &'a str,
+    async fn stage(
+        &self,
+        tenant: &TenantId,
+        id: &TranscriptId,
+        token: &str,
         entries: (u32, Vec<NewEntry>),
-    ) -> Pending<'a, ()> {
+    ) -> Result<()> {
         let bytes = size(&entries);
-        let inner = Box::pin(async move { self.inner.stage(tenant, id, token, entries).await });
-        Box::pin(self.faults.write(bytes, inner))
+        let inner = self.inner.stage(tenant, id, token, entries);
+        self.faults.write(bytes, inner).await
     }
 
-    fn evict<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
-        expected: u64,
-    ) -> Pending<'a, Eviction> {
-        let inner = Box::pin(async move { self.inner.evict(tenant, id, expected).await });
-        Box::pin(self.faults.write(0, inner))
+    async fn evict(&self, tenant: &TenantId, id: &TranscriptId, expected: u64) -> Result<Eviction> {
+        self.faults
+            .write(0, self.inner.evict(tenant, id, expected))
+            .await
     }
 
-    fn list<'a>(
-        &'a self,
-        tenant: &'a TenantId,
+    async fn list(
+        &self,
+        tenant: &TenantId,
         cursor: Option<String>,
         limit: usize,
-    ) -> Pending<'a, TranscriptListing> {
-        Box::pin(self.faults.read(self.inner.list(tenant, cursor, limit)))
+    ) -> Result<TranscriptListing> {
+        self.faults
+            .read(self.inner.list(tenant, cursor, limit))
+            .await
     }
 }
 
+#[async_trait]
 impl Cold for Faulty<dyn Cold> {
-    fn get<'a>(&'a self, name: &'a Name) -> Pending<'a, Option<Object>> {
-        Box::pin(self.faults.read(self.inner.get(name)))
+    async fn get(&self, name: &Name) -> Result<Option<Object>> {
+        self.faults.read(self.inner.get(name)).await
     }
 
-    fn put<'a>(
-        &'a self,
-        name: &'a Name,
-        body: Vec<u8>,
-        when: PutCondition,
-    ) -> Pending<'a, PutResult> {
+    async fn put(&self, name: &Name, body: Vec<u8>, when: PutCondition) -> Result<PutResult> {
         let bytes = body.len();
-        let inner = Box::pin(async move { self.inner.put(name, body, when).await });
-        Box::pin(self.faults.write(bytes, inner))
+        self.faults
+            .write(bytes, self.inner.put(name, body, when))
+            .await
     }
 
-    fn delete<'a>(&'a self, name: &'a Name) -> Pending<'a, ()> {
-        let inner = Box::pin(async move { self.inner.delete(name).await });
-        Box::pin(self.faults.write(0, inner))
+    async fn delete(&self, name: &Name) -> Result<()> {
+        self.faults.write(0, self.inner.delete(name)).await
     }
 
-    fn list<'a>(
-        &'a self,
-        prefix: &'a Name,
-        after: Option<&'a Name>,
-        limit: usize,
-    ) -> Pending<'a, Vec<Name>> {
-        Box::pin(self.faults.read(self.inner.list(prefix, after, limit)))
+    async fn list(&self, prefix: &Name, after: Option<&Name>, limit: usize) -> Result<Vec<Name>> {
+        self.faults
+            .read(self.inner.list(prefix, after, limit))
+            .await
     }
 }

@@ -47,7 +47,7 @@ pub fn l11_forks_and_sources_do_not_see_each_others_future(pair: &mut Pair) {
     ] {
         assert_eq!(words(&all.open(&id(name))), expected, "{name}");
     }
-    // A fork goes back into what it inherits, and nobody else does.
+    // A fork rewinds into its inherited part; the other transcripts stay as they are.
     block_on(at_head.rewind(by(1), &mid("a"))).unwrap();
     say(&at_head, "v");
     assert_eq!(words(&at_head), "a v");
@@ -193,7 +193,7 @@ pub fn l10_an_inherited_message_said_again_is_there_once(pair: &mut Pair) {
             (words(&f), words(&g)),
             ("a b c y".into(), "a b c x y".into())
         );
-        // `d` was cut off, so it is nobody's but the source's.
+        // The forks do not inherit `d`, so only the source has it.
         let h = fork(&all, "g", &HistoryPoint::After(mid("x")), "h");
         say(&h, "d");
         assert_eq!(words(&h), "a b c x d");

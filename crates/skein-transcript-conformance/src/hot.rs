@@ -291,7 +291,7 @@ pub fn l10_an_id_that_was_written_before_keeps_the_change_out(tier: &mut Tier) {
     assert_eq!(look(tier, "a"), Some(head(1)));
     assert_eq!(read(tier, "a", 0, 0, 9, 1_000), Some(entries(0..3)));
     assert_eq!(find(tier, "a", &["m3"]), Some(vec![vec![]]));
-    // Whoever is late is told so first.
+    // The tier compares the head before it looks for known ids.
     batch.expected = Some(head(7));
     batch.head = head(8);
     assert_eq!(commit(tier, "a", batch), Commit::Stale { actual: Some(1) });

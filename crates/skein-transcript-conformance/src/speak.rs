@@ -1,4 +1,4 @@
-//! What is said: appends, replies, states, summaries, and who may write.
+//! Writes: appends, replies, states, summaries, and which run may write.
 
 use skein_domain::{Kind, Timestamp};
 use tokio::task::JoinSet;
@@ -129,7 +129,7 @@ pub fn l10_many_writers_at_one_transcript_all_get_their_turn(pair: &mut Pair) {
                         user(&format!("w{writer}-{n}")),
                         user(&format!("w{writer}-{n}b")),
                     ];
-                    // One that has bad luck with other processes is told so, and comes again.
+                    // A writer that loses too many races gets `Unavailable`, and repeats the call.
                     while let Err(e) = t.append(by(1), &batch).await {
                         assert_eq!(e.kind(), Kind::Unavailable, "{e}");
                     }
@@ -169,7 +169,7 @@ pub fn l10_writers_of_one_process_lose_no_races(pair: &mut Pair) {
     );
 }
 
-/// Who goes on from what another has sent, and that was not written, goes on from what is there.
+/// A writer that continues from a commit that another sent and that failed continues from what is stored.
 pub fn l10_a_writer_behind_one_that_failed_stands_where_it_should(pair: &mut Pair) {
     for (n, fault) in Fault::ALL.into_iter().enumerate() {
         let name = format!("t{n}");
@@ -228,7 +228,7 @@ pub fn l10_a_call_that_is_answered_meanwhile_is_not_closed(pair: &mut Pair) {
                 done.unwrap();
             }
         });
-        // Who looked before the result came may close the call; after it, nobody does.
+        // A resume that read before the result came may close the call; a later one does not.
         let said = words(&t);
         assert!(
             ["u a r", "u a closed:a:0 r"].contains(&said.as_str()),

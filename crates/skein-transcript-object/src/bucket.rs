@@ -18,8 +18,8 @@ use object_store::{
     Attribute, Attributes, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutOptions,
     PutPayload, UpdateVersion,
 };
-use skein_transcript::cold::{Cold, Name, Object, Pending, PutCondition, PutResult, Tag};
-use skein_transcript::{Error, Result};
+use skein_transcript::cold::{Cold, Name, Object, PutCondition, PutResult, Tag};
+use skein_transcript::{Error, Result, async_trait};
 
 use crate::settings::BucketSettings;
 use crate::{LARGEST, name};
@@ -168,60 +168,45 @@ impl fmt::Debug for Bucket {
     }
 }
 
+#[async_trait]
 impl Cold for Bucket {
-    fn get<'a>(&'a self, name: &'a Name) -> Pending<'a, Option<Object>> {
-        Box::pin(async move {
-            let found = self.fetch(&self.path(name::object(name)?)?).await?;
-            Ok(found.map(|(object, _)| object))
-        })
+    async fn get(&self, name: &Name) -> Result<Option<Object>> {
+        let found = self.fetch(&self.path(name::object(name)?)?).await?;
+        Ok(found.map(|(object, _)| object))
     }
 
-    fn put<'a>(
-        &'a self,
-        name: &'a Name,
-        body: Vec<u8>,
-        when: PutCondition,
-    ) -> Pending<'a, PutResult> {
-        Box::pin(async move { self.put_once(name::object(name)?, body, when).await })
+    async fn put(&self, name: &Name, body: Vec<u8>, when: PutCondition) -> Result<PutResult> {
+        self.put_once(name::object(name)?, body, when).await
     }
 
-    fn delete<'a>(&'a self, name: &'a Name) -> Pending<'a, ()> {
-        Box::pin(async move {
-            let path = self.path(name::object(name)?)?;
-            match self.reads.delete(&path).await {
-                Err(e) if Failure::of(&e).means() == Means::NoObject => Ok(()),
-                other => other.map_err(|e| self.tier_error(&e)),
+    async fn delete(&self, name: &Name) -> Result<()> {
+        let path = self.path(name::object(name)?)?;
+        match self.reads.delete(&path).await {
+            Err(e) if Failure::of(&e).means() == Means::NoObject => Ok(()),
+            other => other.map_err(|e| self.tier_error(&e)),
+        }
+    }
+
+    async fn list(&self, prefix: &Name, after: Option<&Name>, limit: usize) -> Result<Vec<Name>> {
+        let prefix = self.path(name::prefix(prefix)?)?;
+        let mut found = match after {
+            Some(after) => {
+                let after = self.path(name::object(after)?)?;
+                self.reads.list_with_offset(Some(&prefix), &after)
             }
-        })
-    }
-
-    fn list<'a>(
-        &'a self,
-        prefix: &'a Name,
-        after: Option<&'a Name>,
-        limit: usize,
-    ) -> Pending<'a, Vec<Name>> {
-        Box::pin(async move {
-            let prefix = self.path(name::prefix(prefix)?)?;
-            let mut found = match after {
-                Some(after) => {
-                    let after = self.path(name::object(after)?)?;
-                    self.reads.list_with_offset(Some(&prefix), &after)
-                }
-                None => self.reads.list(Some(&prefix)),
-            };
-            let mut names = vec![];
-            while names.len() < limit
-                && let Some(object) = found.next().await
-            {
-                let object = object.map_err(|e| self.tier_error(&e))?;
-                let name = object.location.as_ref().strip_prefix(&self.prefix);
-                let name = name.map(|name| Name::from_stored(name.trim_start_matches('/')));
-                // Ignores objects that other programs put there.
-                names.extend(name.filter(|name| name::object(name).is_ok()));
-            }
-            Ok(names)
-        })
+            None => self.reads.list(Some(&prefix)),
+        };
+        let mut names = vec![];
+        while names.len() < limit
+            && let Some(object) = found.next().await
+        {
+            let object = object.map_err(|e| self.tier_error(&e))?;
+            let name = object.location.as_ref().strip_prefix(&self.prefix);
+            let name = name.map(|name| Name::from_stored(name.trim_start_matches('/')));
+            // Ignores objects that other programs put there.
+            names.extend(name.filter(|name| name::object(name).is_ok()));
+        }
+        Ok(names)
     }
 }
 

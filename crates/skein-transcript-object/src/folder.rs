@@ -19,8 +19,8 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use skein_transcript::cold::{Cold, Name, Object, Pending, PutCondition, PutResult};
-use skein_transcript::{Error, Result};
+use skein_transcript::cold::{Cold, Name, Object, PutCondition, PutResult};
+use skein_transcript::{Error, Result, async_trait};
 
 use crate::name;
 use disk::Disk;
@@ -55,48 +55,31 @@ impl fmt::Debug for Folder {
     }
 }
 
+#[async_trait]
 impl Cold for Folder {
-    fn get<'a>(&'a self, name: &'a Name) -> Pending<'a, Option<Object>> {
-        Box::pin(async move {
-            let name = name::object(name)?.to_owned();
-            self.blocking(move |disk| disk.get(&name)).await
-        })
+    async fn get(&self, name: &Name) -> Result<Option<Object>> {
+        let name = name::object(name)?.to_owned();
+        self.blocking(move |disk| disk.get(&name)).await
     }
 
-    fn put<'a>(
-        &'a self,
-        name: &'a Name,
-        body: Vec<u8>,
-        when: PutCondition,
-    ) -> Pending<'a, PutResult> {
-        Box::pin(async move {
-            let name = name::object(name)?.to_owned();
-            self.blocking(move |disk| disk.put(&name, &body, &when))
-                .await
-        })
-    }
-
-    fn delete<'a>(&'a self, name: &'a Name) -> Pending<'a, ()> {
-        Box::pin(async move {
-            let name = name::object(name)?.to_owned();
-            self.blocking(move |disk| disk.delete(&name)).await
-        })
-    }
-
-    fn list<'a>(
-        &'a self,
-        prefix: &'a Name,
-        after: Option<&'a Name>,
-        limit: usize,
-    ) -> Pending<'a, Vec<Name>> {
-        Box::pin(async move {
-            let prefix = name::prefix(prefix)?.to_owned();
-            let after = after.map(|after| after.as_str().to_owned());
-            self.blocking(move |disk| {
-                disk.check()?;
-                list::list(disk.root(), &prefix, after.as_deref(), limit)
-            })
+    async fn put(&self, name: &Name, body: Vec<u8>, when: PutCondition) -> Result<PutResult> {
+        let name = name::object(name)?.to_owned();
+        self.blocking(move |disk| disk.put(&name, &body, &when))
             .await
+    }
+
+    async fn delete(&self, name: &Name) -> Result<()> {
+        let name = name::object(name)?.to_owned();
+        self.blocking(move |disk| disk.delete(&name)).await
+    }
+
+    async fn list(&self, prefix: &Name, after: Option<&Name>, limit: usize) -> Result<Vec<Name>> {
+        let prefix = name::prefix(prefix)?.to_owned();
+        let after = after.map(|after| after.as_str().to_owned());
+        self.blocking(move |disk| {
+            disk.check()?;
+            list::list(disk.root(), &prefix, after.as_deref(), limit)
         })
+        .await
     }
 }

@@ -6,10 +6,10 @@ use redis::{FromRedisValue, Value, cmd};
 use skein_domain::{TenantId, Timestamp};
 use skein_transcript::chain::Entry;
 use skein_transcript::hot::{
-    Commit, Eviction, HeadRow, Hot, IdLocation, KnownIds, NewEntry, Pending, Range, StrandRow,
+    Commit, Eviction, HeadRow, Hot, IdLocation, KnownIds, NewEntry, Range, StrandRow,
     TranscriptBatch, TranscriptListing,
 };
-use skein_transcript::{Error, MessageId, Result, TranscriptId};
+use skein_transcript::{Error, MessageId, Result, TranscriptId, async_trait};
 
 use crate::check::check;
 use crate::failure::unexpected;
@@ -80,167 +80,149 @@ impl RedisHot {
     }
 }
 
+#[async_trait]
 impl Hot for RedisHot {
-    fn look<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
-    ) -> Pending<'a, Option<HeadRow>> {
-        Box::pin(async move { head(&self.link, &self.keys(tenant, id).main).await })
+    async fn look(&self, tenant: &TenantId, id: &TranscriptId) -> Result<Option<HeadRow>> {
+        head(&self.link, &self.keys(tenant, id).main).await
     }
 
-    fn strands<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
+    async fn strands(
+        &self,
+        tenant: &TenantId,
+        id: &TranscriptId,
         from: u32,
         limit: usize,
-    ) -> Pending<'a, Option<Vec<StrandRow>>> {
-        Box::pin(async move {
-            let keys = self.keys(tenant, id);
-            let arguments = [text(from), text(limit)];
-            let answer = self
-                .link
-                .run(&self.scripts.strands, Work::Read, &[&keys.main], &arguments)
-                .await?;
-            let rows: Option<Vec<(u32, String)>> = decoded(answer, "strands")?;
-            let row = |(number, body)| StrandRow { number, body };
-            Ok(rows.map(|rows| rows.into_iter().map(row).collect()))
-        })
+    ) -> Result<Option<Vec<StrandRow>>> {
+        let keys = self.keys(tenant, id);
+        let arguments = [text(from), text(limit)];
+        let answer = self
+            .link
+            .run(&self.scripts.strands, Work::Read, &[&keys.main], &arguments)
+            .await?;
+        let rows: Option<Vec<(u32, String)>> = decoded(answer, "strands")?;
+        let row = |(number, body)| StrandRow { number, body };
+        Ok(rows.map(|rows| rows.into_iter().map(row).collect()))
     }
 
-    fn read<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
+    async fn read(
+        &self,
+        tenant: &TenantId,
+        id: &TranscriptId,
         range: Range,
-    ) -> Pending<'a, Option<Vec<Entry>>> {
-        Box::pin(async move {
-            if range.from >= range.end {
-                return Err(bug("an empty range is read"));
-            }
-            let keys = self.keys(tenant, id);
-            let arguments = [
-                text(range.strand),
-                text(range.from),
-                text(range.end),
-                text(range.bytes),
-            ];
-            let answer = self
-                .link
-                .run(&self.scripts.read, Work::Read, &[&keys.main], &arguments)
-                .await?;
-            let Some(found) = decoded::<Option<Vec<Vec<u8>>>>(answer, "entries")? else {
-                return Ok(None);
-            };
-            let mut found = found.into_iter();
-            let first = found.next().and_then(|first| String::from_utf8(first).ok());
-            let first = number(&first.ok_or_else(|| unexpected("entries"))?)?;
-            let entry = |(position, bytes): (u64, Vec<u8>)| {
-                let damaged =
-                    || Error::corrupt(format!("entry {position} of `{id}`"), "it is too short");
-                Entry::from_bytes(position, &bytes).ok_or_else(damaged)
-            };
-            (first..)
-                .zip(found)
-                .map(entry)
-                .collect::<Result<Vec<_>>>()
-                .map(Some)
-        })
+    ) -> Result<Option<Vec<Entry>>> {
+        if range.from >= range.end {
+            return Err(bug("an empty range is read"));
+        }
+        let keys = self.keys(tenant, id);
+        let arguments = [
+            text(range.strand),
+            text(range.from),
+            text(range.end),
+            text(range.bytes),
+        ];
+        let answer = self
+            .link
+            .run(&self.scripts.read, Work::Read, &[&keys.main], &arguments)
+            .await?;
+        let Some(found) = decoded::<Option<Vec<Vec<u8>>>>(answer, "entries")? else {
+            return Ok(None);
+        };
+        let mut found = found.into_iter();
+        let first = found.next().and_then(|first| String::from_utf8(first).ok());
+        let first = number(&first.ok_or_else(|| unexpected("entries"))?)?;
+        let entry = |(position, bytes): (u64, Vec<u8>)| {
+            let damaged =
+                || Error::corrupt(format!("entry {position} of `{id}`"), "it is too short");
+            Entry::from_bytes(position, &bytes).ok_or_else(damaged)
+        };
+        (first..)
+            .zip(found)
+            .map(entry)
+            .collect::<Result<Vec<_>>>()
+            .map(Some)
     }
 
-    fn find<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
-        ids: &'a [MessageId],
-    ) -> Pending<'a, Option<Vec<Vec<IdLocation>>>> {
-        Box::pin(async move {
-            let mut command = cmd("HMGET");
-            command.arg(self.keys(tenant, id).main).arg("v");
-            for id in ids {
-                command.arg(format!("i:{id}"));
+    async fn find(
+        &self,
+        tenant: &TenantId,
+        id: &TranscriptId,
+        ids: &[MessageId],
+    ) -> Result<Option<Vec<Vec<IdLocation>>>> {
+        let mut command = cmd("HMGET");
+        command.arg(self.keys(tenant, id).main).arg("v");
+        for id in ids {
+            command.arg(format!("i:{id}"));
+        }
+        let found: Vec<Option<String>> = self.link.ask("find", &command).await?;
+        match found.split_first() {
+            Some((Some(_), found)) => {
+                let spots = found.iter().map(|text| spots(id, text.as_deref()));
+                spots.collect::<Result<_>>().map(Some)
             }
-            let found: Vec<Option<String>> = self.link.ask("find", &command).await?;
-            match found.split_first() {
-                Some((Some(_), found)) => {
-                    let spots = found.iter().map(|text| spots(id, text.as_deref()));
-                    spots.collect::<Result<_>>().map(Some)
-                }
-                _ => Ok(None),
-            }
-        })
+            _ => Ok(None),
+        }
     }
 
-    fn commit<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
+    async fn commit(
+        &self,
+        tenant: &TenantId,
+        id: &TranscriptId,
         change: TranscriptBatch,
-    ) -> Pending<'a, Commit> {
-        Box::pin(async move { self.apply(&self.keys(tenant, id), id, change).await })
+    ) -> Result<Commit> {
+        self.apply(&self.keys(tenant, id), id, change).await
     }
 
-    fn stage<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
-        token: &'a str,
+    async fn stage(
+        &self,
+        tenant: &TenantId,
+        id: &TranscriptId,
+        token: &str,
         (strand, entries): (u32, Vec<NewEntry>),
-    ) -> Pending<'a, ()> {
-        Box::pin(async move {
-            let keys = self.keys(tenant, id);
-            let head = [
-                text(token),
-                text(STAGED.as_millis()),
-                text(strand),
-                text(entries.len()),
-            ];
-            let parts = entries.into_iter().flat_map(|new| {
-                [
-                    text(new.entry.position),
-                    new.entry.to_bytes(),
-                    optional(new.id),
-                ]
-            });
-            let arguments: Vec<Vec<u8>> = head.into_iter().chain(parts).collect();
-            let names = [keys.main.as_str(), &keys.stages];
-            self.link
-                .run(&self.scripts.stage, Work::Write, &names, &arguments)
-                .await?;
-            Ok(())
-        })
+    ) -> Result<()> {
+        let keys = self.keys(tenant, id);
+        let head = [
+            text(token),
+            text(STAGED.as_millis()),
+            text(strand),
+            text(entries.len()),
+        ];
+        let parts = entries.into_iter().flat_map(|new| {
+            [
+                text(new.entry.position),
+                new.entry.to_bytes(),
+                optional(new.id),
+            ]
+        });
+        let arguments: Vec<Vec<u8>> = head.into_iter().chain(parts).collect();
+        let names = [keys.main.as_str(), &keys.stages];
+        self.link
+            .run(&self.scripts.stage, Work::Write, &names, &arguments)
+            .await?;
+        Ok(())
     }
 
-    fn evict<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
-        expected: u64,
-    ) -> Pending<'a, Eviction> {
-        Box::pin(async move {
-            let keys = self.keys(tenant, id);
-            let names = [keys.main.as_str(), &keys.stages, &keys.was];
-            let answer = self
-                .link
-                .run(&self.scripts.evict, Work::Write, &names, &[text(expected)])
-                .await?;
-            match tagged(answer)? {
-                (tag, _) if tag == "done" => Ok(Eviction::Done),
-                (_, actual) => Ok(Eviction::Stale {
-                    actual: number(&actual)?,
-                }),
-            }
-        })
+    async fn evict(&self, tenant: &TenantId, id: &TranscriptId, expected: u64) -> Result<Eviction> {
+        let keys = self.keys(tenant, id);
+        let names = [keys.main.as_str(), &keys.stages, &keys.was];
+        let answer = self
+            .link
+            .run(&self.scripts.evict, Work::Write, &names, &[text(expected)])
+            .await?;
+        match tagged(answer)? {
+            (tag, _) if tag == "done" => Ok(Eviction::Done),
+            (_, actual) => Ok(Eviction::Stale {
+                actual: number(&actual)?,
+            }),
+        }
     }
 
-    fn list<'a>(
-        &'a self,
-        tenant: &'a TenantId,
+    async fn list(
+        &self,
+        tenant: &TenantId,
         cursor: Option<String>,
         limit: usize,
-    ) -> Pending<'a, TranscriptListing> {
-        Box::pin(list(&self.link, tenant, cursor, limit))
+    ) -> Result<TranscriptListing> {
+        list(&self.link, tenant, cursor, limit).await
     }
 }
 

@@ -13,9 +13,10 @@
 
 use std::fmt;
 
+use async_trait::async_trait;
 use skein_domain::TenantId;
 
-pub use crate::hot::Pending;
+use crate::error::Result;
 use crate::id::TranscriptId;
 
 /// An object's name: parts of a-z, 0-9, `-`, `_` and `.` with `/` between them, none of them `.` or `..`.
@@ -80,24 +81,15 @@ pub enum PutResult {
     Refused,
 }
 
+#[async_trait]
 pub trait Cold: Send + Sync + fmt::Debug {
-    fn get<'a>(&'a self, name: &'a Name) -> Pending<'a, Option<Object>>;
+    async fn get(&self, name: &Name) -> Result<Option<Object>>;
 
-    fn put<'a>(
-        &'a self,
-        name: &'a Name,
-        body: Vec<u8>,
-        when: PutCondition,
-    ) -> Pending<'a, PutResult>;
+    async fn put(&self, name: &Name, body: Vec<u8>, when: PutCondition) -> Result<PutResult>;
 
     /// Removes the object, if it exists.
-    fn delete<'a>(&'a self, name: &'a Name) -> Pending<'a, ()>;
+    async fn delete(&self, name: &Name) -> Result<()>;
 
     /// Up to `limit` names with `prefix` (which ends in `/`) after `after`, in order.
-    fn list<'a>(
-        &'a self,
-        prefix: &'a Name,
-        after: Option<&'a Name>,
-        limit: usize,
-    ) -> Pending<'a, Vec<Name>>;
+    async fn list(&self, prefix: &Name, after: Option<&Name>, limit: usize) -> Result<Vec<Name>>;
 }

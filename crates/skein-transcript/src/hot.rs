@@ -7,7 +7,7 @@
 //!   transcript can therefore share a hash tag: a fork refers to strands of other transcripts, but separate calls
 //!   read those.
 //! - **A transcript exists if its head does.** Without a head, [`Hot::look`], [`Hot::strands`], [`Hot::read`] and
-//!   [`Hot::find`] return `None`, whatever else is stored.
+//!   [`Hot::find`] return `None`, even if other data is stored.
 //! - **Atomic and durable.** [`Hot::commit`] and [`Hot::evict`] happen completely or not at all; after `Ok` they
 //!   survive power loss. After [`crate::Error::Unavailable`] the outcome is unknown, but never partial.
 //! - **Serial.** Commits of one transcript have one order, in which each sees the effects of those before. There is
@@ -17,15 +17,13 @@
 //! - **Expiry**, if a tier has it, counts from the last write and affects all data of a transcript at once.
 
 use std::fmt;
-use std::pin::Pin;
 
+use async_trait::async_trait;
 use skein_domain::{TenantId, Timestamp};
 
 use crate::chain::Entry;
 use crate::error::Result;
 use crate::id::{MessageId, TranscriptId};
-
-pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
 /// A head as stored by the tier.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,70 +132,62 @@ pub struct TranscriptListing {
     pub next: Option<String>,
 }
 
+#[async_trait]
 pub trait Hot: Send + Sync + fmt::Debug {
-    fn look<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
-    ) -> Pending<'a, Option<HeadRow>>;
+    async fn look(&self, tenant: &TenantId, id: &TranscriptId) -> Result<Option<HeadRow>>;
 
     /// Up to `limit` strands from number `from` on, by number.
-    fn strands<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
+    async fn strands(
+        &self,
+        tenant: &TenantId,
+        id: &TranscriptId,
         from: u32,
         limit: usize,
-    ) -> Pending<'a, Option<Vec<StrandRow>>>;
+    ) -> Result<Option<Vec<StrandRow>>>;
 
     /// Entries by position, without gaps; none if `from` is beyond the strand's end.
-    fn read<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
+    async fn read(
+        &self,
+        tenant: &TenantId,
+        id: &TranscriptId,
         range: Range,
-    ) -> Pending<'a, Option<Vec<Entry>>>;
+    ) -> Result<Option<Vec<Entry>>>;
 
     /// The positions where the transcript wrote each of `ids`, in their order; those of one id by strand.
-    fn find<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
-        ids: &'a [MessageId],
-    ) -> Pending<'a, Option<Vec<Vec<IdLocation>>>>;
+    async fn find(
+        &self,
+        tenant: &TenantId,
+        id: &TranscriptId,
+        ids: &[MessageId],
+    ) -> Result<Option<Vec<Vec<IdLocation>>>>;
 
-    fn commit<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
+    async fn commit(
+        &self,
+        tenant: &TenantId,
+        id: &TranscriptId,
         change: TranscriptBatch,
-    ) -> Pending<'a, Commit>;
+    ) -> Result<Commit>;
 
     /// Stages entries of a strand under `token`; they are invisible until a commit adopts them. Several callers may
     /// stage the same entry again: the same token always means the same content. Writing or evicting any head of the
     /// transcript removes its stages.
-    fn stage<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
-        token: &'a str,
+    async fn stage(
+        &self,
+        tenant: &TenantId,
+        id: &TranscriptId,
+        token: &str,
         entries: (u32, Vec<NewEntry>),
-    ) -> Pending<'a, ()>;
+    ) -> Result<()>;
 
     /// Removes everything of the transcript if its head is at `expected`.
-    fn evict<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
-        expected: u64,
-    ) -> Pending<'a, Eviction>;
+    async fn evict(&self, tenant: &TenantId, id: &TranscriptId, expected: u64) -> Result<Eviction>;
 
     /// About `limit` transcripts of the tenant in any order, each once if it does not change. Transcripts that change
     /// meanwhile may be missing: sweeps repeat.
-    fn list<'a>(
-        &'a self,
-        tenant: &'a TenantId,
+    async fn list(
+        &self,
+        tenant: &TenantId,
         cursor: Option<String>,
         limit: usize,
-    ) -> Pending<'a, TranscriptListing>;
+    ) -> Result<TranscriptListing>;
 }

@@ -10,10 +10,11 @@
 use std::fmt;
 use std::ops::Range;
 
+use async_trait::async_trait;
 use skein_domain::{TenantId, Timestamp};
 
 use crate::chain::Chain;
-use crate::hot::Pending;
+use crate::error::Result;
 use crate::id::{MessageId, TranscriptId};
 use crate::message::MessageRole;
 use crate::search::Terms;
@@ -138,19 +139,20 @@ pub struct Hits {
     pub next: Option<String>,
 }
 
+#[async_trait]
 pub trait SearchIndex: Send + Sync + fmt::Debug {
-    fn mark<'a>(&'a self, tenant: &'a TenantId, id: &'a TranscriptId) -> Pending<'a, Option<Mark>>;
+    async fn mark(&self, tenant: &TenantId, id: &TranscriptId) -> Result<Option<Mark>>;
 
-    fn update<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
+    async fn update(
+        &self,
+        tenant: &TenantId,
+        id: &TranscriptId,
         update: Update,
-    ) -> Pending<'a, IndexUpdateResult>;
+    ) -> Result<IndexUpdateResult>;
 
     /// Removes a transcript and its mark, if present.
-    fn remove<'a>(&'a self, tenant: &'a TenantId, id: &'a TranscriptId) -> Pending<'a, ()>;
+    async fn remove(&self, tenant: &TenantId, id: &TranscriptId) -> Result<()>;
 
     /// A cursor that this index did not issue is [`skein_domain::Invalid`].
-    fn search<'a>(&'a self, tenant: &'a TenantId, search: &'a Search) -> Pending<'a, Hits>;
+    async fn search(&self, tenant: &TenantId, search: &Search) -> Result<Hits>;
 }

@@ -31,6 +31,9 @@ pub mod state;
 pub mod usage;
 pub mod zeitlich;
 
+/// For implementations of the tiers and the index, whose calls are made behind `dyn`.
+pub use async_trait::async_trait;
+
 pub use cold::Cold;
 pub use error::{Error, Result};
 pub use hot::Hot;

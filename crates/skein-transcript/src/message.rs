@@ -1,5 +1,6 @@
-//! The messages of a transcript.
+//! The messages of a transcript. Types that serialise are stored in that form, as part of a [`crate::record`].
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use skein_domain::Timestamp;
 
@@ -9,7 +10,8 @@ use crate::json;
 use crate::record;
 use crate::usage::TokenUsage;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum MessageRole {
     System,
     User,
@@ -27,7 +29,7 @@ pub struct Message {
     pub native: Option<Native>,
     /// The cost of this message; for a tool result, what its handler spent.
     pub usage: TokenUsage,
-    /// Never before the previous message's time, whatever the clock said.
+    /// Never before the previous message's time, even if the clock went back.
     pub at: Timestamp,
     /// The writing run; set on append.
     pub run: RunNumber,
@@ -76,14 +78,14 @@ pub enum Part {
 }
 
 /// An image by reference; transcripts do not contain its bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Image {
     pub media_type: String,
     pub source: String,
 }
 
 /// A provider's own form of a message, verbatim.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Native {
     pub provider: String,
     pub payload: String,

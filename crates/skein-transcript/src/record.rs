@@ -1,5 +1,6 @@
-//! Stored forms: separate, versioned types, so that durable data outlives the code. A change of form is a new
-//! `…V2` beside the old one; golden tests contain one of each.
+//! Stored forms: versioned types, so that durable data outlives the code. Parts that are the same in memory (usage,
+//! images, native payloads, tasks) are stored as their types serialise. A change of form is a new `…V2` beside the old
+//! one; golden tests contain one of each.
 
 mod chain;
 mod loose;

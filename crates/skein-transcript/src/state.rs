@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use skein_domain::{Invalid, NotFound};
 
@@ -38,14 +39,16 @@ pub struct Versioned {
     pub state: StateSlice,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum TaskStatus {
     Pending,
     InProgress,
     Completed,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Stored as it serialises.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
     pub subject: String,
     pub description: String,

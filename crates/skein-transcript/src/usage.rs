@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::{Deserialize, Serialize};
+
 use crate::id::TranscriptId;
 
-/// Tokens as providers count them, and cost in millionths of a US dollar.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Tokens as providers count them, and cost in millionths of a US dollar. Stored as it serialises.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenUsage {
     pub input: u64,
     pub output: u64,
@@ -16,6 +18,10 @@ pub struct TokenUsage {
 }
 
 impl TokenUsage {
+    pub(crate) fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! What follows from what happened to a saga.
+//! The transitions of sagas.
 
 use super::{
     CommandResult, Failure, ForkRequest, RemovedWorkspace, Saga, SagaEvent, SagaRequest, SagaState,
@@ -16,26 +16,26 @@ use crate::text::Reason;
 use crate::time::Timestamp;
 use crate::workspace::{Backup, WorkspaceState};
 
-/// What follows, to be written in one transaction.
+/// The effects of an event, written in one transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
     pub next: NextState,
-    /// The session with what changed in its record; none when nothing did.
+    /// The session's changed record, if it changed.
     pub session: Option<Box<Session>>,
-    /// What else changes in the ledger. Done after the session is written, before the events.
+    /// The other changes in the ledger, made after the session is written and before the events.
     pub ledger: Option<LedgerCommand>,
-    /// Told of the session, in this order.
+    /// The session's events, in this order.
     pub changes: Vec<SessionChange>,
 }
 
-/// Where the saga goes.
+/// How the saga continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NextState {
-    /// Its next command is performed at once.
+    /// The interpreter performs its next command at once.
     Go(Box<Saga>),
-    /// Something is left to be undone; it is tried again later, for this reason.
+    /// An undo failed for this reason; the interpreter retries it later.
     Later(Box<Saga>, Reason),
-    /// Nothing is written; the command is tried again later, for this reason.
+    /// Nothing is written; the interpreter retries the command later, for this reason.
     Retry(Reason),
     Over,
 }
@@ -48,18 +48,18 @@ pub enum LedgerCommand {
         outcome: Outcome,
         reason: Option<Reason>,
     },
-    /// Makes a child for each of them; the session waits for the children then.
+    /// Makes a child for each of them; then the session waits for the children.
     MakeChildren {
         to: Vec<Actor>,
     },
     MakeFork(ForkRequest),
 }
 
-/// The text that a failed undo is shown with.
+/// The text shown for a failed undo.
 const NOT_UNDONE: &str = "it could not be undone";
 
 impl Saga {
-    /// What follows from `event`, for the saga and for the session it works on.
+    /// The effects of `event` on the saga and on its session.
     pub fn decide(
         &self,
         session: &Session,
@@ -87,12 +87,12 @@ impl Saga {
                 let text = Reason::from_text("the daemon stopped in between");
                 Ok(self.failed(session, *step, Kind::Unavailable, text, now))
             }
-            // It is where it was.
+            // The event changes nothing.
             (_, _) => Ok(Decision::only(NextState::Go(Box::new(self.clone())))),
         }
     }
 
-    /// Why nothing may be done in the state it is in.
+    /// Why the interpreter must wait in this state.
     pub fn waits(&self, session: &Session) -> Option<Reason> {
         let is_leftover = matches!(self.state, SagaState::Leftover { .. });
         let is_used = session.phase.is_live() || session.check_free().is_err();
@@ -109,7 +109,7 @@ impl Saga {
     }
 
     fn tell(&self, change: SagaChange) -> Option<SessionChange> {
-        // A handoff, broadcast or fork tells of its end in an event of its own.
+        // The end of a handoff, broadcast or fork has an event of its own.
         let is_end = matches!(change, SagaChange::Done | SagaChange::Undone);
         let is_leftover = matches!(self.state, SagaState::Leftover { .. });
         let tells = self.kind().is_of_agent() || !is_end || is_leftover;
@@ -140,7 +140,7 @@ impl Saga {
         steps.get(at.checked_sub(1)?).copied()
     }
 
-    /// A step worked.
+    /// A step succeeded.
     fn advance(
         &self,
         session: &Session,
@@ -162,8 +162,8 @@ impl Saga {
         }
         let next = self.step_after(step);
         if next == Some(SagaStep::Launch) {
-            // The run gets its number and its handle before it exists, so that whatever a crash leaves behind
-            // is named in the record.
+            // The run gets its number and its handle before it exists, so that after a crash the record names everything
+            // that the launch left behind.
             after.run += 1;
             if let Some(gear) = after.gear.as_deref_mut() {
                 gear.input = 0;
@@ -171,7 +171,7 @@ impl Saga {
             }
         }
         if let CommandResult::TaskDelivered { taken } = result {
-            // A turn begins with a task that was taken, not before.
+            // A turn begins when the agent takes its task, not before.
             let (step, turns) = match taken {
                 true => (Step::Launched, 1),
                 false => (Step::Ready, 0),
@@ -204,7 +204,7 @@ impl Saga {
         })
     }
 
-    /// What the last step of the saga does to the ledger.
+    /// The changes of the last step in the ledger.
     fn over(
         &self,
         before: &Session,
@@ -240,12 +240,12 @@ impl Saga {
         })
     }
 
-    /// A session without gear is not changed by the steps before the last.
+    /// The steps before the last do not change a session without gear.
     fn changed(&self, before: &Session, after: Session) -> Option<Box<Session>> {
         (before.gear.is_some() && self.kind().is_of_agent()).then(|| Box::new(after))
     }
 
-    /// What a result changes in the session's gear.
+    /// Applies a result to the session's gear.
     fn apply(&self, id: &crate::id::SessionId, gear: &mut Gear, result: &CommandResult) {
         match result {
             CommandResult::WorkspaceMade { workspace, note } => {
@@ -259,7 +259,7 @@ impl Saga {
                 gear.native = native.clone().or_else(|| gear.native.clone());
                 if fresh.is_some() {
                     gear.note.clone_from(fresh);
-                    // What it does from now on belongs to a conversation of its own.
+                    // From now on the agent is in a new conversation.
                     gear.read.clear();
                     gear.spent = gear.spent.map(Spent::in_new_conversation);
                 }
@@ -288,7 +288,7 @@ impl Saga {
         gear: &Gear,
         removed: &RemovedWorkspace,
     ) -> Option<String> {
-        // What a discard drops is kept only if it had to be, together with commits.
+        // A discard keeps uncommitted work only if it had to back up commits with it.
         let kept = gear.workspace.backups.last().filter(|b| b.at >= self.at);
         match (removed, kept) {
             (RemovedWorkspace::Kept(_), _) => {
@@ -305,7 +305,7 @@ impl Saga {
         }
     }
 
-    /// What people are told of a result.
+    /// The events of a result.
     fn changes_of(&self, session: &Session, result: &CommandResult) -> Vec<SessionChange> {
         let Some(gear) = session.gear.as_deref() else {
             return vec![];
@@ -357,21 +357,21 @@ impl Saga {
         text: Reason,
         now: Timestamp,
     ) -> Decision {
-        if self.kind().turns_back() {
+        if self.kind().undoes_on_failure() {
             let why = Failure {
                 step,
                 kind,
                 text,
                 outcome: Outcome::Failed,
             };
-            return self.turn_round(why);
+            return self.start_undo(why);
         }
         if matches!(step, SagaStep::Stop | SagaStep::End) {
-            // Without these it would be a lie to go on.
+            // The session has not ended without these steps, so the saga cannot go on.
             let text = format!("{} of {}: {text}", step.as_str(), self.session);
             return Decision::only(NextState::Retry(Reason::from_text(&text)));
         }
-        // What could not be backed up is not removed.
+        // Without a backup nothing is removed.
         let next = SagaStep::End;
         let mut after = session.next(now);
         if let Some(gear) = after.gear.as_deref_mut() {
@@ -396,10 +396,10 @@ impl Saga {
             text,
             outcome: Outcome::Killed,
         };
-        self.turn_round(why)
+        self.start_undo(why)
     }
 
-    fn turn_round(&self, why: Failure) -> Decision {
+    fn start_undo(&self, why: Failure) -> Decision {
         let told = self.tell(SagaChange::Failed {
             step: why.step,
             kind: why.kind,
@@ -416,7 +416,7 @@ impl Saga {
         }
     }
 
-    /// The undo of a step is over: done, or failed.
+    /// The undo of a step succeeded or failed.
     fn undone(
         &self,
         session: &Session,
@@ -438,7 +438,7 @@ impl Saga {
                 failed.push(step);
                 told = self.tell(SagaChange::UndoFailed { step, why: text });
             }
-            // Its undo goes on.
+            // The retry of the undo continues.
             _ => return Ok(Decision::only(NextState::Go(Box::new(self.clone())))),
         }
         let Some(before) = self.step_before(step) else {
@@ -459,7 +459,7 @@ impl Saga {
         })
     }
 
-    /// Every undo was tried: the session is as it was, or ends.
+    /// Every undo was tried: the session is as before, or ends.
     fn all_undone(
         &self,
         before: &Session,
@@ -494,7 +494,7 @@ impl Saga {
                 }
                 if after.phase.is_live() {
                     let (outcome, reason) = match (request, why.outcome) {
-                        // An undone restore puts back what was, so that it can be tried again.
+                        // An undone restore recovers the earlier phase, so that a person can repeat it.
                         (
                             SagaRequest::Restore {
                                 outcome, reason, ..
@@ -526,7 +526,7 @@ impl Saga {
         })
     }
 
-    /// The undos that had failed were tried once more.
+    /// The failed undos were retried.
     fn cleared(
         &self,
         session: &Session,
@@ -614,7 +614,7 @@ fn apply_undo(session: &mut Session, result: &UndoResult) {
     }
 }
 
-/// Says where the work is that an undo kept.
+/// Names the backup of work that an undo kept.
 fn new_backups(before: &Session, after: &Session) -> Vec<SessionChange> {
     let count = |s: &Session| s.gear.as_ref().map_or(0, |g| g.workspace.backups.len());
     let backups = after.gear.iter().flat_map(|g| &g.workspace.backups);
@@ -627,7 +627,7 @@ fn new_backups(before: &Session, after: &Session) -> Vec<SessionChange> {
     told.collect()
 }
 
-/// Why a session came to nothing, and where the files are that its set-up wrote.
+/// Why a session could not start, and where its set-up left files.
 fn kept_note(why: &Reason, session: &crate::id::SessionId, gear: &Gear) -> Reason {
     match gear.workspace.backups.last() {
         Some(backup) if gear.workspace.state == WorkspaceState::Gone => {

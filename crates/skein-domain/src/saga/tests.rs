@@ -362,7 +362,7 @@ proptest! {
             .filter_map(of_saga)
             .any(|c| matches!(c, SagaChange::Failed { .. }));
         let steps = kind.steps();
-        if !failed && kind.turns_back() {
+        if !failed && kind.undoes_on_failure() {
             prop_assert_eq!(&told.done[..], steps);
             prop_assert!(told.undone.is_empty());
         }
@@ -402,7 +402,10 @@ fn every_kind_goes_through_its_steps_in_order() {
 
 #[test]
 fn l4_a_step_that_fails_undoes_itself_and_those_before() {
-    for kind in SagaKind::ALL.into_iter().filter(|kind| kind.turns_back()) {
+    for kind in SagaKind::ALL
+        .into_iter()
+        .filter(|kind| kind.undoes_on_failure())
+    {
         let queued = usize::from(kind.queues());
         for (n, step) in kind.steps().iter().enumerate() {
             let mut lots = vec![Lot::Result(0); n + queued];

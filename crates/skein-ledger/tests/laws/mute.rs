@@ -1,6 +1,7 @@
 //! A cold tier in memory that does not answer for as long as it is told so.
 
-use skein_transcript::cold::{Cold, Name, Object, Pending, PutCondition, PutResult};
+use skein_transcript::cold::{Cold, Name, Object, PutCondition, PutResult};
+use skein_transcript::{Result, async_trait};
 use skein_transcript_conformance::memory::MemoryCold;
 use tokio::sync::watch;
 
@@ -21,42 +22,25 @@ impl Mute {
     }
 }
 
+#[async_trait]
 impl Cold for Mute {
-    fn get<'a>(&'a self, name: &'a Name) -> Pending<'a, Option<Object>> {
-        Box::pin(async move {
-            self.answers().await;
-            self.inner.get(name).await
-        })
+    async fn get(&self, name: &Name) -> Result<Option<Object>> {
+        self.answers().await;
+        self.inner.get(name).await
     }
 
-    fn put<'a>(
-        &'a self,
-        name: &'a Name,
-        body: Vec<u8>,
-        when: PutCondition,
-    ) -> Pending<'a, PutResult> {
-        Box::pin(async move {
-            self.answers().await;
-            self.inner.put(name, body, when).await
-        })
+    async fn put(&self, name: &Name, body: Vec<u8>, when: PutCondition) -> Result<PutResult> {
+        self.answers().await;
+        self.inner.put(name, body, when).await
     }
 
-    fn delete<'a>(&'a self, name: &'a Name) -> Pending<'a, ()> {
-        Box::pin(async move {
-            self.answers().await;
-            self.inner.delete(name).await
-        })
+    async fn delete(&self, name: &Name) -> Result<()> {
+        self.answers().await;
+        self.inner.delete(name).await
     }
 
-    fn list<'a>(
-        &'a self,
-        prefix: &'a Name,
-        after: Option<&'a Name>,
-        limit: usize,
-    ) -> Pending<'a, Vec<Name>> {
-        Box::pin(async move {
-            self.answers().await;
-            self.inner.list(prefix, after, limit).await
-        })
+    async fn list(&self, prefix: &Name, after: Option<&Name>, limit: usize) -> Result<Vec<Name>> {
+        self.answers().await;
+        self.inner.list(prefix, after, limit).await
     }
 }

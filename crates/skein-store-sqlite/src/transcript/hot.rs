@@ -10,10 +10,10 @@ use skein_domain::TenantId;
 use skein_store::backend;
 use skein_transcript::chain::Entry;
 use skein_transcript::hot::{
-    Commit, Eviction, HeadRow, Hot, IdLocation, NewEntry, Pending, Range, StrandRow,
-    TranscriptBatch, TranscriptListing,
+    Commit, Eviction, HeadRow, Hot, IdLocation, NewEntry, Range, StrandRow, TranscriptBatch,
+    TranscriptListing,
 };
-use skein_transcript::{Error, MessageId, Result, TranscriptId};
+use skein_transcript::{Error, MessageId, Result, TranscriptId, async_trait};
 
 use super::file::{self, File, WrittenBy, of_store, run_blocking};
 use super::schema::TRANSCRIPTS;
@@ -136,139 +136,117 @@ fn name(tenant: &TenantId, id: &TranscriptId) -> Name {
     }
 }
 
+#[async_trait]
 impl Hot for SqliteHot {
-    fn look<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
-    ) -> Pending<'a, Option<HeadRow>> {
-        Box::pin(async move { self.file.read(|c| sql::look(c, &name(tenant, id))) })
+    async fn look(&self, tenant: &TenantId, id: &TranscriptId) -> Result<Option<HeadRow>> {
+        self.file.read(|c| sql::look(c, &name(tenant, id)))
     }
 
-    fn strands<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
+    async fn strands(
+        &self,
+        tenant: &TenantId,
+        id: &TranscriptId,
         from: u32,
         limit: usize,
-    ) -> Pending<'a, Option<Vec<StrandRow>>> {
+    ) -> Result<Option<Vec<StrandRow>>> {
         let name = name(tenant, id);
-        Box::pin(async move {
-            if limit == 1 {
-                return self.file.read(|c| sql::strands(c, &name, from, limit));
-            }
-            self.file
-                .scan(move |c| sql::strands(c, &name, from, limit))
-                .await
-        })
+        if limit == 1 {
+            return self.file.read(|c| sql::strands(c, &name, from, limit));
+        }
+        self.file
+            .scan(move |c| sql::strands(c, &name, from, limit))
+            .await
     }
 
-    fn read<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
+    async fn read(
+        &self,
+        tenant: &TenantId,
+        id: &TranscriptId,
         range: Range,
-    ) -> Pending<'a, Option<Vec<Entry>>> {
+    ) -> Result<Option<Vec<Entry>>> {
         let name = name(tenant, id);
-        Box::pin(async move {
-            if range.from >= range.end {
-                let what = "the hot tier's contract is broken: an empty range was read";
-                return Err(Error::Bug(what.into()));
-            }
-            self.file.scan(move |c| sql::read(c, &name, range)).await
-        })
+        if range.from >= range.end {
+            let what = "the hot tier's contract is broken: an empty range was read";
+            return Err(Error::Bug(what.into()));
+        }
+        self.file.scan(move |c| sql::read(c, &name, range)).await
     }
 
-    fn find<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
-        ids: &'a [MessageId],
-    ) -> Pending<'a, Option<Vec<Vec<IdLocation>>>> {
-        Box::pin(async move {
-            let keys: Vec<_> = ids.iter().map(sql::id_key).collect();
-            self.file.read(|c| sql::find(c, &name(tenant, id), &keys))
-        })
+    async fn find(
+        &self,
+        tenant: &TenantId,
+        id: &TranscriptId,
+        ids: &[MessageId],
+    ) -> Result<Option<Vec<Vec<IdLocation>>>> {
+        let keys: Vec<_> = ids.iter().map(sql::id_key).collect();
+        self.file.read(|c| sql::find(c, &name(tenant, id), &keys))
     }
 
-    fn commit<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
+    async fn commit(
+        &self,
+        tenant: &TenantId,
+        id: &TranscriptId,
         change: TranscriptBatch,
-    ) -> Pending<'a, Commit> {
+    ) -> Result<Commit> {
         let name = name(tenant, id);
-        Box::pin(async move {
-            self.file.require_in_place()?;
-            let (strand, entries) = change.entries;
-            let change = sql::Change {
-                expected: change.expected,
-                head: change.head,
-                strands: change.strands,
-                strand,
-                entries: packed(entries).await?,
-                ids: change.ids,
-                adopt: change.adopt,
-            };
-            let bytes: usize = change.entries.iter().map(|e| e.payload.bytes.len()).sum();
-            let by = if bytes < SMALL && change.adopt.is_none() {
-                WrittenBy::Caller
-            } else {
-                WrittenBy::Thread
-            };
-            self.write(by, move |c| sql::commit(c, &name, &change))
-                .await
-        })
+        self.file.require_in_place()?;
+        let (strand, entries) = change.entries;
+        let change = sql::Change {
+            expected: change.expected,
+            head: change.head,
+            strands: change.strands,
+            strand,
+            entries: packed(entries).await?,
+            ids: change.ids,
+            adopt: change.adopt,
+        };
+        let bytes: usize = change.entries.iter().map(|e| e.payload.bytes.len()).sum();
+        let by = if bytes < SMALL && change.adopt.is_none() {
+            WrittenBy::Caller
+        } else {
+            WrittenBy::Thread
+        };
+        self.write(by, move |c| sql::commit(c, &name, &change))
+            .await
     }
 
-    fn stage<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
-        token: &'a str,
+    async fn stage(
+        &self,
+        tenant: &TenantId,
+        id: &TranscriptId,
+        token: &str,
         (strand, entries): (u32, Vec<NewEntry>),
-    ) -> Pending<'a, ()> {
+    ) -> Result<()> {
         let (name, token) = (name(tenant, id), token.to_owned());
-        Box::pin(async move {
-            self.file.require_in_place()?;
-            let entries = packed(entries).await?;
-            let stage =
-                move |c: &Connection| Ok((sql::stage(c, &name, &token, strand, &entries)?, false));
-            self.write(WrittenBy::Thread, stage).await
-        })
+        self.file.require_in_place()?;
+        let entries = packed(entries).await?;
+        let stage =
+            move |c: &Connection| Ok((sql::stage(c, &name, &token, strand, &entries)?, false));
+        self.write(WrittenBy::Thread, stage).await
     }
 
-    fn evict<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
-        expected: u64,
-    ) -> Pending<'a, Eviction> {
+    async fn evict(&self, tenant: &TenantId, id: &TranscriptId, expected: u64) -> Result<Eviction> {
         let name = name(tenant, id);
-        Box::pin(async move {
-            self.write(WrittenBy::Thread, move |c| sql::evict(c, &name, expected))
-                .await
-        })
+        self.write(WrittenBy::Thread, move |c| sql::evict(c, &name, expected))
+            .await
     }
 
-    fn list<'a>(
-        &'a self,
-        tenant: &'a TenantId,
+    async fn list(
+        &self,
+        tenant: &TenantId,
         cursor: Option<String>,
         limit: usize,
-    ) -> Pending<'a, TranscriptListing> {
+    ) -> Result<TranscriptListing> {
         let tenant = tenant.as_str().to_owned();
-        Box::pin(async move {
-            let limit = limit.max(1);
-            let after = cursor.unwrap_or_default();
-            let transcripts = self
-                .file
-                .scan(move |c| sql::list(c, &tenant, &after, limit))
-                .await?;
-            let last = transcripts.last().filter(|_| transcripts.len() == limit);
-            let next = last.map(|(id, _)| id.to_string());
-            Ok(TranscriptListing { transcripts, next })
-        })
+        let limit = limit.max(1);
+        let after = cursor.unwrap_or_default();
+        let transcripts = self
+            .file
+            .scan(move |c| sql::list(c, &tenant, &after, limit))
+            .await?;
+        let last = transcripts.last().filter(|_| transcripts.len() == limit);
+        let next = last.map(|(id, _)| id.to_string());
+        Ok(TranscriptListing { transcripts, next })
     }
 }
 

@@ -13,9 +13,8 @@ use std::{fmt, fs, io};
 
 use skein_domain::{Invalid, TenantId};
 use skein_store::backend;
-use skein_transcript::hot::Pending;
 use skein_transcript::index::{Hits, IndexUpdateResult, Mark, Search, SearchIndex, Update};
-use skein_transcript::{Error, Result, TranscriptId};
+use skein_transcript::{Error, Result, TranscriptId, async_trait};
 
 use super::file::{File, WrittenBy};
 use crate::{failure, open::beside};
@@ -98,50 +97,43 @@ fn remove(path: &Path) -> backend::Result<()> {
     Ok(())
 }
 
+#[async_trait]
 impl SearchIndex for SqliteIndex {
-    fn mark<'a>(&'a self, tenant: &'a TenantId, id: &'a TranscriptId) -> Pending<'a, Option<Mark>> {
-        Box::pin(async move {
-            self.mark_if_damaged(
-                self.file
-                    .read(|c| sql::mark(c, tenant.as_str(), id.as_str())),
-            )
-        })
+    async fn mark(&self, tenant: &TenantId, id: &TranscriptId) -> Result<Option<Mark>> {
+        self.mark_if_damaged(
+            self.file
+                .read(|c| sql::mark(c, tenant.as_str(), id.as_str())),
+        )
     }
 
-    fn update<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
+    async fn update(
+        &self,
+        tenant: &TenantId,
+        id: &TranscriptId,
         update: Update,
-    ) -> Pending<'a, IndexUpdateResult> {
+    ) -> Result<IndexUpdateResult> {
         let (tenant, id) = (tenant.as_str().to_owned(), id.as_str().to_owned());
-        Box::pin(async move {
-            let job = move |c: &rusqlite::Connection| sql::update(c, &tenant, &id, &update);
-            self.mark_if_damaged(self.file.write(WrittenBy::Thread, job, |_| ()).await)
-        })
+        let job = move |c: &rusqlite::Connection| sql::update(c, &tenant, &id, &update);
+        self.mark_if_damaged(self.file.write(WrittenBy::Thread, job, |_| ()).await)
     }
 
-    fn remove<'a>(&'a self, tenant: &'a TenantId, id: &'a TranscriptId) -> Pending<'a, ()> {
+    async fn remove(&self, tenant: &TenantId, id: &TranscriptId) -> Result<()> {
         let (tenant, id) = (tenant.as_str().to_owned(), id.as_str().to_owned());
-        Box::pin(async move {
-            let job = move |c: &rusqlite::Connection| sql::remove(c, &tenant, &id);
-            self.mark_if_damaged(self.file.write(WrittenBy::Thread, job, |()| ()).await)
-        })
+        let job = move |c: &rusqlite::Connection| sql::remove(c, &tenant, &id);
+        self.mark_if_damaged(self.file.write(WrittenBy::Thread, job, |()| ()).await)
     }
 
-    fn search<'a>(&'a self, tenant: &'a TenantId, search: &'a Search) -> Pending<'a, Hits> {
+    async fn search(&self, tenant: &TenantId, search: &Search) -> Result<Hits> {
         let (tenant, search) = (tenant.as_str().to_owned(), search.clone());
-        Box::pin(async move {
-            let cursor = match &search.cursor {
-                None => None,
-                Some(text) => {
-                    let why = "expected a cursor from an earlier page of this search";
-                    let unknown = || Invalid::new("cursor", text, why);
-                    Some(Cursor::parse(text).ok_or_else(unknown)?)
-                }
-            };
-            let job = move |c: &rusqlite::Connection| sql::search(c, &tenant, &search, cursor);
-            self.mark_if_damaged(self.file.scan(job).await)
-        })
+        let cursor = match &search.cursor {
+            None => None,
+            Some(text) => {
+                let why = "expected a cursor from an earlier page of this search";
+                let unknown = || Invalid::new("cursor", text, why);
+                Some(Cursor::parse(text).ok_or_else(unknown)?)
+            }
+        };
+        let job = move |c: &rusqlite::Connection| sql::search(c, &tenant, &search, cursor);
+        self.mark_if_damaged(self.file.scan(job).await)
     }
 }

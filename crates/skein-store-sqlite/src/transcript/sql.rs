@@ -17,7 +17,7 @@ pub(super) struct Name {
     pub(super) id: String,
 }
 
-/// A [`skein_transcript::hot::Change`] with compressed payloads.
+/// A [`skein_transcript::hot::TranscriptBatch`] with compressed payloads.
 #[derive(Debug)]
 pub(super) struct Change {
     pub(super) expected: Option<HeadRow>,

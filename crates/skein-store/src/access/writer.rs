@@ -11,7 +11,7 @@ use crate::backend::{Insert, RawWrite, Result, Row, RowIndex, Scan, Swap, Table}
 use crate::entity::{Entity, SideRow};
 use crate::error::Error;
 use crate::event::{ChainHead, Event};
-use crate::{record, seal};
+use crate::seal;
 
 /// Most seals of one transaction, so that it does not occupy the writer for long.
 const SEALS_AT_ONCE: usize = 4;
@@ -216,7 +216,9 @@ impl<'a> Writer<'a> {
             Some(head) => head,
             None => self.raw.head()?,
         };
-        let (place, mut data) = record::fact(fact);
+        let (project, thread, session) = fact.scope();
+        let mut data = serde_json::to_value(fact)
+            .map_err(|e| Error::Bug(format!("cannot encode an event: {e}")))?;
         if let (Some(scope), Some(data)) = (self.scope, data.as_object_mut()) {
             // Agents of the same name share an actor, so the event also names the calling run.
             let by = serde_json::json!({"session": scope.session.as_str(), "run": scope.run});
@@ -226,9 +228,9 @@ impl<'a> Writer<'a> {
             seq: head.seq + 1,
             at: self.now.max(head.at),
             kind: fact.kind().to_owned(),
-            project: place.project,
-            thread: place.thread,
-            session: place.session,
+            project: project.map(ToString::to_string),
+            thread: thread.map(ToString::to_string),
+            session: session.map(ToString::to_string),
             actor: self.actor.to_string(),
             data: data.to_string(),
             prev_hash: head.hash,

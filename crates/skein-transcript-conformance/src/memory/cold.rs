@@ -1,10 +1,10 @@
 //! Objects in a map.
 
 use std::collections::BTreeMap;
-use std::future::ready;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use skein_transcript::cold::{Cold, Name, Object, Pending, PutCondition, PutResult, Tag};
+use skein_transcript::cold::{Cold, Name, Object, PutCondition, PutResult, Tag};
+use skein_transcript::{Result, async_trait};
 
 #[derive(Debug, Default)]
 pub struct MemoryCold {
@@ -24,21 +24,17 @@ impl MemoryCold {
     }
 }
 
+#[async_trait]
 impl Cold for MemoryCold {
-    fn get<'a>(&'a self, name: &'a Name) -> Pending<'a, Option<Object>> {
+    async fn get(&self, name: &Name) -> Result<Option<Object>> {
         let found = self.lock().objects.get(name).map(|(tag, body)| Object {
             body: body.clone(),
             tag: Tag(tag.to_string()),
         });
-        Box::pin(ready(Ok(found)))
+        Ok(found)
     }
 
-    fn put<'a>(
-        &'a self,
-        name: &'a Name,
-        body: Vec<u8>,
-        when: PutCondition,
-    ) -> Pending<'a, PutResult> {
+    async fn put(&self, name: &Name, body: Vec<u8>, when: PutCondition) -> Result<PutResult> {
         let mut state = self.lock();
         let present = state.objects.get(name).map(|(tag, _)| Tag(tag.to_string()));
         let holds = match when {
@@ -53,20 +49,15 @@ impl Cold for MemoryCold {
         } else {
             PutResult::Refused
         };
-        Box::pin(ready(Ok(put)))
+        Ok(put)
     }
 
-    fn delete<'a>(&'a self, name: &'a Name) -> Pending<'a, ()> {
+    async fn delete(&self, name: &Name) -> Result<()> {
         self.lock().objects.remove(name);
-        Box::pin(ready(Ok(())))
+        Ok(())
     }
 
-    fn list<'a>(
-        &'a self,
-        prefix: &'a Name,
-        after: Option<&'a Name>,
-        limit: usize,
-    ) -> Pending<'a, Vec<Name>> {
+    async fn list(&self, prefix: &Name, after: Option<&Name>, limit: usize) -> Result<Vec<Name>> {
         let state = self.lock();
         let names = state
             .objects
@@ -74,6 +65,6 @@ impl Cold for MemoryCold {
             .filter(|name| name.as_str().starts_with(prefix.as_str()));
         let names = names.filter(|name| after.is_none_or(|after| *name > after));
         let names = names.take(limit).cloned().collect();
-        Box::pin(ready(Ok(names)))
+        Ok(names)
     }
 }

@@ -1,15 +1,15 @@
 //! Transcripts in a map.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::future::ready;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use skein_domain::TenantId;
 
+use skein_transcript::async_trait;
 use skein_transcript::chain::Entry;
 use skein_transcript::error::{Error, Result};
 use skein_transcript::hot::{
-    Commit, Eviction, HeadRow, Hot, IdLocation, KnownIds, NewEntry, Pending, Range, StrandRow,
+    Commit, Eviction, HeadRow, Hot, IdLocation, KnownIds, NewEntry, Range, StrandRow,
     TranscriptBatch, TranscriptListing,
 };
 use skein_transcript::id::{MessageId, TranscriptId};
@@ -50,53 +50,45 @@ impl MemoryHot {
         tenant: &TenantId,
         id: &TranscriptId,
         show: impl FnOnce(&Held) -> T,
-    ) -> Pending<'static, Option<T>>
-    where
-        T: Send + 'static,
-    {
+    ) -> Option<T> {
         let transcripts = self.lock();
         let held = transcripts.get(&(tenant.clone(), id.clone()));
-        let shown = held.filter(|held| held.head.is_some()).map(show);
-        Box::pin(ready(Ok(shown)))
+        held.filter(|held| held.head.is_some()).map(show)
     }
 }
 
+#[async_trait]
 impl Hot for MemoryHot {
-    fn look<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
-    ) -> Pending<'a, Option<HeadRow>> {
-        let shown = self.shown(tenant, id, |held| held.head.clone());
-        Box::pin(async move { Ok(shown.await?.flatten()) })
+    async fn look(&self, tenant: &TenantId, id: &TranscriptId) -> Result<Option<HeadRow>> {
+        Ok(self.shown(tenant, id, |held| held.head.clone()).flatten())
     }
 
-    fn strands<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
+    async fn strands(
+        &self,
+        tenant: &TenantId,
+        id: &TranscriptId,
         from: u32,
         limit: usize,
-    ) -> Pending<'a, Option<Vec<StrandRow>>> {
+    ) -> Result<Option<Vec<StrandRow>>> {
         let row = |(number, body): (&u32, &String)| StrandRow {
             number: *number,
             body: body.clone(),
         };
-        self.shown(tenant, id, |held| {
+        Ok(self.shown(tenant, id, |held| {
             held.strands.range(from..).take(limit).map(row).collect()
-        })
+        }))
     }
 
-    fn read<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
+    async fn read(
+        &self,
+        tenant: &TenantId,
+        id: &TranscriptId,
         range: Range,
-    ) -> Pending<'a, Option<Vec<Entry>>> {
+    ) -> Result<Option<Vec<Entry>>> {
         if range.from >= range.end {
             return breach("an empty range was read");
         }
-        self.shown(tenant, id, |held| {
+        Ok(self.shown(tenant, id, |held| {
             let (mut entries, mut bytes) = (vec![], 0);
             let strand = held.entries.get(&range.strand);
             for (_, new) in strand
@@ -110,39 +102,39 @@ impl Hot for MemoryHot {
                 entries.push(new.entry.clone());
             }
             entries
-        })
+        }))
     }
 
-    fn find<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
-        ids: &'a [MessageId],
-    ) -> Pending<'a, Option<Vec<Vec<IdLocation>>>> {
-        self.shown(tenant, id, |held| {
+    async fn find(
+        &self,
+        tenant: &TenantId,
+        id: &TranscriptId,
+        ids: &[MessageId],
+    ) -> Result<Option<Vec<Vec<IdLocation>>>> {
+        Ok(self.shown(tenant, id, |held| {
             let spots = |id| held.ids.get(id).into_iter().flatten().copied();
             ids.iter().map(|id| spots(id).collect()).collect()
-        })
+        }))
     }
 
-    fn commit<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
+    async fn commit(
+        &self,
+        tenant: &TenantId,
+        id: &TranscriptId,
         change: TranscriptBatch,
-    ) -> Pending<'a, Commit> {
+    ) -> Result<Commit> {
         let mut transcripts = self.lock();
         let held = transcripts.entry((tenant.clone(), id.clone())).or_default();
-        Box::pin(ready(held.commit(change)))
+        held.commit(change)
     }
 
-    fn stage<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
-        token: &'a str,
+    async fn stage(
+        &self,
+        tenant: &TenantId,
+        id: &TranscriptId,
+        token: &str,
         (strand, entries): (u32, Vec<NewEntry>),
-    ) -> Pending<'a, ()> {
+    ) -> Result<()> {
         let mut transcripts = self.lock();
         let held = transcripts.entry((tenant.clone(), id.clone())).or_default();
         let stage = held.stages.entry(token.to_owned()).or_default();
@@ -153,15 +145,10 @@ impl Hot for MemoryHot {
                 return breach("other content was staged under the same token");
             }
         }
-        Box::pin(ready(Ok(())))
+        Ok(())
     }
 
-    fn evict<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
-        expected: u64,
-    ) -> Pending<'a, Eviction> {
+    async fn evict(&self, tenant: &TenantId, id: &TranscriptId, expected: u64) -> Result<Eviction> {
         let mut transcripts = self.lock();
         let name = (tenant.clone(), id.clone());
         let actual = transcripts.get(&name).and_then(|held| held.version());
@@ -172,15 +159,15 @@ impl Hot for MemoryHot {
                 Eviction::Done
             }
         };
-        Box::pin(ready(Ok(result)))
+        Ok(result)
     }
 
-    fn list<'a>(
-        &'a self,
-        tenant: &'a TenantId,
+    async fn list(
+        &self,
+        tenant: &TenantId,
         cursor: Option<String>,
         limit: usize,
-    ) -> Pending<'a, TranscriptListing> {
+    ) -> Result<TranscriptListing> {
         let transcripts = self.lock();
         let of_tenant = transcripts.iter().filter(|((t, _), _)| t == tenant);
         let beyond = of_tenant
@@ -189,10 +176,10 @@ impl Hot for MemoryHot {
         let page: Vec<_> = heads.take(limit).collect();
         let full = page.len() == limit;
         let next = page.last().filter(|_| full).map(|(id, _)| id.to_string());
-        Box::pin(ready(Ok(TranscriptListing {
+        Ok(TranscriptListing {
             transcripts: page,
             next,
-        })))
+        })
     }
 }
 
@@ -308,6 +295,6 @@ fn bug(what: &str) -> Error {
     Error::Bug(format!("the hot tier's contract was broken: {what}"))
 }
 
-fn breach<T: Send + 'static>(what: &str) -> Pending<'static, T> {
-    Box::pin(ready(Err(bug(what))))
+fn breach<T>(what: &str) -> Result<T> {
+    Err(bug(what))
 }

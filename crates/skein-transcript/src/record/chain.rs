@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 use skein_domain::Timestamp;
 
-use super::message::UsageV1;
 use crate::chain::{Chain, ForkOrigin, InheritedRange, Marks, Strand, StrandRef, TranscriptHead};
 use crate::id::{RunNumber, TranscriptId};
+use crate::usage::TokenUsage;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StrandV1 {
@@ -34,7 +34,7 @@ pub(crate) struct HeadV1 {
     chain: String,
     messages: u64,
     state: Option<u64>,
-    spent: UsageV1,
+    spent: TokenUsage,
     origin: Option<OriginV1>,
     created_at: i64,
     touched_at: i64,
@@ -135,7 +135,7 @@ impl From<&TranscriptHead> for HeadV1 {
             chain: head.chain.to_string(),
             messages: head.marks.messages,
             state: head.marks.state,
-            spent: head.spent.into(),
+            spent: head.spent,
             origin: head.origin.as_ref().map(|origin| OriginV1 {
                 transcript: origin.transcript.to_string(),
                 end: origin.end,
@@ -169,7 +169,7 @@ impl TryFrom<HeadV1> for TranscriptHead {
                 messages: record.messages,
                 state: record.state,
             },
-            spent: record.spent.into(),
+            spent: record.spent,
             origin: record.origin.map(origin).transpose()?,
             created_at: Timestamp::from_micros(record.created_at),
             touched_at: Timestamp::from_micros(record.touched_at),

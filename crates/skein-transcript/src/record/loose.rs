@@ -7,13 +7,14 @@ use serde::Deserialize;
 use skein_domain::Timestamp;
 
 use super::Content;
-use super::message::{ImageV1, MessageV1, NativeV1, PartV1, RoleV1, UsageV1};
-use super::slice::{StateV1, TaskV1, VersionedV1};
+use super::message::{MessageV1, PartV1};
+use super::slice::{StateV1, VersionedV1};
 use crate::chain::{Entry, Marks};
 use crate::id::MessageId;
 use crate::json::Pruned;
-use crate::message::{Block, Message, MessageRole, Part, ToolCall};
-use crate::state::Versioned;
+use crate::message::{Block, Image, Message, MessageRole, Native, Part, ToolCall};
+use crate::state::{Task, Versioned};
+use crate::usage::TokenUsage;
 
 /// Prefix of ids of messages without a readable id; the position follows.
 const NAMELESS: &str = "damaged:";
@@ -38,12 +39,12 @@ impl<M, S> Payload<M, S> {
 #[derive(Deserialize)]
 struct LooseMessage {
     id: String,
-    role: RoleV1,
+    role: MessageRole,
     blocks: Vec<LooseBlock>,
     #[serde(default)]
-    native: Option<NativeV1>,
+    native: Option<Native>,
     #[serde(default)]
-    usage: UsageV1,
+    usage: TokenUsage,
     at: i64,
     run: u64,
     #[serde(default)]
@@ -69,7 +70,7 @@ struct LooseBlock {
 #[derive(Deserialize)]
 struct LooseState {
     version: u64,
-    tasks: BTreeMap<String, TaskV1>,
+    tasks: BTreeMap<String, Task>,
     edges: Vec<(String, String)>,
     custom: BTreeMap<String, Pruned>,
 }
@@ -151,13 +152,10 @@ impl LooseBlock {
                 let content = content.map(Part::from).collect();
                 super::message::result(self.call.clone()?, content, self.failed?)
             }
-            "image" => Block::Image(
-                ImageV1 {
-                    media_type: self.media_type.clone()?,
-                    source: self.source.clone()?,
-                }
-                .into(),
-            ),
+            "image" => Block::Image(Image {
+                media_type: self.media_type.clone()?,
+                source: self.source.clone()?,
+            }),
             _ => return None,
         })
     }

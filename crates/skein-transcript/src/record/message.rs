@@ -14,25 +14,16 @@ use crate::usage::TokenUsage;
 #[derive(Serialize, Deserialize)]
 pub(crate) struct MessageV1 {
     pub(super) id: String,
-    pub(super) role: RoleV1,
+    pub(super) role: MessageRole,
     pub(super) blocks: Vec<BlockV1>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) native: Option<NativeV1>,
-    #[serde(default, skip_serializing_if = "UsageV1::is_nothing")]
-    pub(super) usage: UsageV1,
+    pub(super) native: Option<Native>,
+    #[serde(default, skip_serializing_if = "TokenUsage::is_nothing")]
+    pub(super) usage: TokenUsage,
     pub(super) at: i64,
     pub(super) run: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) covers: Option<(u64, u64)>,
-}
-
-#[derive(Clone, Copy, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum RoleV1 {
-    System,
-    User,
-    Assistant,
-    Tool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -55,86 +46,24 @@ pub(super) enum BlockV1 {
         content: Vec<PartV1>,
         failed: bool,
     },
-    Image(ImageV1),
+    Image(Image),
 }
 
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(super) enum PartV1 {
     Text { text: String },
-    Image(ImageV1),
-}
-
-#[derive(Clone, Serialize, Deserialize)]
-pub(super) struct ImageV1 {
-    pub(super) media_type: String,
-    pub(super) source: String,
-}
-
-#[derive(Clone, Serialize, Deserialize)]
-pub(super) struct NativeV1 {
-    provider: String,
-    payload: String,
-}
-
-#[derive(Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct UsageV1 {
-    input: u64,
-    output: u64,
-    cache_read: u64,
-    cache_write: u64,
-    reasoning: u64,
-    cost_micros: u64,
-}
-
-impl UsageV1 {
-    fn is_nothing(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
-impl From<TokenUsage> for UsageV1 {
-    fn from(u: TokenUsage) -> Self {
-        Self {
-            input: u.input,
-            output: u.output,
-            cache_read: u.cache_read,
-            cache_write: u.cache_write,
-            reasoning: u.reasoning,
-            cost_micros: u.cost_micros,
-        }
-    }
-}
-
-impl From<UsageV1> for TokenUsage {
-    fn from(u: UsageV1) -> Self {
-        Self {
-            input: u.input,
-            output: u.output,
-            cache_read: u.cache_read,
-            cache_write: u.cache_write,
-            reasoning: u.reasoning,
-            cost_micros: u.cost_micros,
-        }
-    }
+    Image(Image),
 }
 
 impl From<&Message> for MessageV1 {
     fn from(m: &Message) -> Self {
         Self {
             id: m.id.to_string(),
-            role: match m.role {
-                MessageRole::System => RoleV1::System,
-                MessageRole::User => RoleV1::User,
-                MessageRole::Assistant => RoleV1::Assistant,
-                MessageRole::Tool => RoleV1::Tool,
-            },
+            role: m.role,
             blocks: m.blocks.iter().map(BlockV1::from).collect(),
-            native: m.native.as_ref().map(|n| NativeV1 {
-                provider: n.provider.clone(),
-                payload: n.payload.clone(),
-            }),
-            usage: m.usage.into(),
+            native: m.native.clone(),
+            usage: m.usage,
             at: m.at.as_micros(),
             run: m.run.0,
             covers: m.covers.map(|c| (c.from, c.end)),
@@ -150,18 +79,10 @@ impl TryFrom<MessageV1> for Message {
                 .id
                 .parse()
                 .map_err(|e: skein_domain::Invalid| e.to_string())?,
-            role: match m.role {
-                RoleV1::System => MessageRole::System,
-                RoleV1::User => MessageRole::User,
-                RoleV1::Assistant => MessageRole::Assistant,
-                RoleV1::Tool => MessageRole::Tool,
-            },
+            role: m.role,
             blocks: m.blocks.into_iter().map(Block::from).collect(),
-            native: m.native.map(|n| Native {
-                provider: n.provider,
-                payload: n.payload,
-            }),
-            usage: m.usage.into(),
+            native: m.native,
+            usage: m.usage,
             at: Timestamp::from_micros(m.at),
             run: RunNumber(m.run),
             covers: m.covers.map(|(from, end)| CoveredRange { from, end }),
@@ -184,7 +105,7 @@ impl From<&Block> for BlockV1 {
                 content: content.into_iter().map(PartV1::from).collect(),
                 failed: outcome == ToolOutcome::Failed,
             },
-            Block::Image(image) => Self::Image(image.into()),
+            Block::Image(image) => Self::Image(image),
         }
     }
 }
@@ -200,7 +121,7 @@ impl From<BlockV1> for Block {
                 content,
                 failed,
             } => result(call, content.into_iter().map(Part::from).collect(), failed),
-            BlockV1::Image(image) => Self::Image(image.into()),
+            BlockV1::Image(image) => Self::Image(image),
         }
     }
 }
@@ -221,7 +142,7 @@ impl From<Part> for PartV1 {
     fn from(part: Part) -> Self {
         match part {
             Part::Text(text) => Self::Text { text },
-            Part::Image(image) => Self::Image(image.into()),
+            Part::Image(image) => Self::Image(image),
         }
     }
 }
@@ -230,25 +151,7 @@ impl From<PartV1> for Part {
     fn from(part: PartV1) -> Self {
         match part {
             PartV1::Text { text } => Self::Text(text),
-            PartV1::Image(image) => Self::Image(image.into()),
-        }
-    }
-}
-
-impl From<Image> for ImageV1 {
-    fn from(image: Image) -> Self {
-        Self {
-            media_type: image.media_type,
-            source: image.source,
-        }
-    }
-}
-
-impl From<ImageV1> for Image {
-    fn from(image: ImageV1) -> Self {
-        Self {
-            media_type: image.media_type,
-            source: image.source,
+            PartV1::Image(image) => Self::Image(image),
         }
     }
 }

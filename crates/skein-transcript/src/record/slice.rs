@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::state::{StateSlice, Task, TaskStatus, Versioned};
+use crate::state::{StateSlice, Task, Versioned};
 
 #[derive(Serialize, Deserialize)]
 pub(super) struct VersionedV1 {
@@ -16,27 +16,10 @@ pub(super) struct VersionedV1 {
 
 #[derive(Serialize, Deserialize)]
 pub(super) struct StateV1 {
-    pub(super) tasks: BTreeMap<String, TaskV1>,
+    pub(super) tasks: BTreeMap<String, Task>,
     /// (blocking task, blocked task)
     pub(super) edges: Vec<(String, String)>,
     pub(super) custom: BTreeMap<String, Value>,
-}
-
-#[derive(Clone, Serialize, Deserialize)]
-pub(super) struct TaskV1 {
-    subject: String,
-    description: String,
-    active_form: String,
-    status: StatusV1,
-    metadata: BTreeMap<String, String>,
-}
-
-#[derive(Clone, Copy, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum StatusV1 {
-    Pending,
-    InProgress,
-    Completed,
 }
 
 impl From<&Versioned> for VersionedV1 {
@@ -60,7 +43,7 @@ impl TryFrom<VersionedV1> for Versioned {
 
 impl From<&StateSlice> for StateV1 {
     fn from(state: &StateSlice) -> Self {
-        let task = |(id, task): (&str, &Task)| (id.to_owned(), TaskV1::from(task));
+        let task = |(id, task): (&str, &Task)| (id.to_owned(), task.clone());
         let edge = |(first, then): (&str, &str)| (first.to_owned(), then.to_owned());
         Self {
             tasks: state.tasks.iter().map(task).collect(),
@@ -78,10 +61,7 @@ impl TryFrom<StateV1> for StateSlice {
             ..Self::default()
         };
         for (id, task) in record.tasks {
-            state
-                .tasks
-                .put(&id, task.into())
-                .map_err(|e| e.to_string())?;
+            state.tasks.put(&id, task).map_err(|e| e.to_string())?;
         }
         for (first, then) in record.edges {
             state
@@ -90,37 +70,5 @@ impl TryFrom<StateV1> for StateSlice {
                 .map_err(|e| e.to_string())?;
         }
         Ok(state)
-    }
-}
-
-impl From<&Task> for TaskV1 {
-    fn from(task: &Task) -> Self {
-        Self {
-            subject: task.subject.clone(),
-            description: task.description.clone(),
-            active_form: task.active_form.clone(),
-            status: match task.status {
-                TaskStatus::Pending => StatusV1::Pending,
-                TaskStatus::InProgress => StatusV1::InProgress,
-                TaskStatus::Completed => StatusV1::Completed,
-            },
-            metadata: task.metadata.clone(),
-        }
-    }
-}
-
-impl From<TaskV1> for Task {
-    fn from(task: TaskV1) -> Self {
-        Self {
-            subject: task.subject,
-            description: task.description,
-            active_form: task.active_form,
-            status: match task.status {
-                StatusV1::Pending => TaskStatus::Pending,
-                StatusV1::InProgress => TaskStatus::InProgress,
-                StatusV1::Completed => TaskStatus::Completed,
-            },
-            metadata: task.metadata,
-        }
     }
 }

@@ -9,10 +9,10 @@ use skein_domain::TenantId;
 use skein_transcript::chain::Entry;
 use skein_transcript::cold::{Name, Object, PutCondition, PutResult};
 use skein_transcript::hot::{
-    Commit, Eviction, HeadRow, IdLocation, NewEntry, Pending, Range, StrandRow, TranscriptBatch,
+    Commit, Eviction, HeadRow, IdLocation, NewEntry, Range, StrandRow, TranscriptBatch,
     TranscriptListing,
 };
-use skein_transcript::{Cold, Error, Hot, MessageId, Result, TranscriptId};
+use skein_transcript::{Cold, Error, Hot, MessageId, Result, TranscriptId, async_trait};
 
 /// How long a failure is returned before opening is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -84,105 +84,88 @@ impl<T: ?Sized> fmt::Debug for Lazy<T> {
     }
 }
 
+#[async_trait]
 impl Cold for Lazy<dyn Cold> {
-    fn get<'a>(&'a self, name: &'a Name) -> Pending<'a, Option<Object>> {
-        Box::pin(async move { Lazy::get(self).await?.get(name).await })
+    async fn get(&self, name: &Name) -> Result<Option<Object>> {
+        Lazy::get(self).await?.get(name).await
     }
 
-    fn put<'a>(
-        &'a self,
-        name: &'a Name,
-        body: Vec<u8>,
-        when: PutCondition,
-    ) -> Pending<'a, PutResult> {
-        Box::pin(async move { Lazy::get(self).await?.put(name, body, when).await })
+    async fn put(&self, name: &Name, body: Vec<u8>, when: PutCondition) -> Result<PutResult> {
+        Lazy::get(self).await?.put(name, body, when).await
     }
 
-    fn delete<'a>(&'a self, name: &'a Name) -> Pending<'a, ()> {
-        Box::pin(async move { Lazy::get(self).await?.delete(name).await })
+    async fn delete(&self, name: &Name) -> Result<()> {
+        Lazy::get(self).await?.delete(name).await
     }
 
-    fn list<'a>(
-        &'a self,
-        prefix: &'a Name,
-        after: Option<&'a Name>,
-        limit: usize,
-    ) -> Pending<'a, Vec<Name>> {
-        Box::pin(async move { Lazy::get(self).await?.list(prefix, after, limit).await })
+    async fn list(&self, prefix: &Name, after: Option<&Name>, limit: usize) -> Result<Vec<Name>> {
+        Lazy::get(self).await?.list(prefix, after, limit).await
     }
 }
 
+#[async_trait]
 impl Hot for Lazy<dyn Hot> {
-    fn look<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
-    ) -> Pending<'a, Option<HeadRow>> {
-        Box::pin(async move { self.get().await?.look(tenant, id).await })
+    async fn look(&self, tenant: &TenantId, id: &TranscriptId) -> Result<Option<HeadRow>> {
+        self.get().await?.look(tenant, id).await
     }
 
-    fn strands<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
+    async fn strands(
+        &self,
+        tenant: &TenantId,
+        id: &TranscriptId,
         from: u32,
         limit: usize,
-    ) -> Pending<'a, Option<Vec<StrandRow>>> {
-        Box::pin(async move { self.get().await?.strands(tenant, id, from, limit).await })
+    ) -> Result<Option<Vec<StrandRow>>> {
+        self.get().await?.strands(tenant, id, from, limit).await
     }
 
-    fn read<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
+    async fn read(
+        &self,
+        tenant: &TenantId,
+        id: &TranscriptId,
         range: Range,
-    ) -> Pending<'a, Option<Vec<Entry>>> {
-        Box::pin(async move { self.get().await?.read(tenant, id, range).await })
+    ) -> Result<Option<Vec<Entry>>> {
+        self.get().await?.read(tenant, id, range).await
     }
 
-    fn find<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
-        ids: &'a [MessageId],
-    ) -> Pending<'a, Option<Vec<Vec<IdLocation>>>> {
-        Box::pin(async move { self.get().await?.find(tenant, id, ids).await })
+    async fn find(
+        &self,
+        tenant: &TenantId,
+        id: &TranscriptId,
+        ids: &[MessageId],
+    ) -> Result<Option<Vec<Vec<IdLocation>>>> {
+        self.get().await?.find(tenant, id, ids).await
     }
 
-    fn commit<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
+    async fn commit(
+        &self,
+        tenant: &TenantId,
+        id: &TranscriptId,
         change: TranscriptBatch,
-    ) -> Pending<'a, Commit> {
-        Box::pin(async move { self.get().await?.commit(tenant, id, change).await })
+    ) -> Result<Commit> {
+        self.get().await?.commit(tenant, id, change).await
     }
 
-    fn stage<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
-        token: &'a str,
+    async fn stage(
+        &self,
+        tenant: &TenantId,
+        id: &TranscriptId,
+        token: &str,
         entries: (u32, Vec<NewEntry>),
-    ) -> Pending<'a, ()> {
-        Box::pin(async move { self.get().await?.stage(tenant, id, token, entries).await })
+    ) -> Result<()> {
+        self.get().await?.stage(tenant, id, token, entries).await
     }
 
-    fn evict<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
-        expected: u64,
-    ) -> Pending<'a, Eviction> {
-        Box::pin(async move { self.get().await?.evict(tenant, id, expected).await })
+    async fn evict(&self, tenant: &TenantId, id: &TranscriptId, expected: u64) -> Result<Eviction> {
+        self.get().await?.evict(tenant, id, expected).await
     }
 
-    fn list<'a>(
-        &'a self,
-        tenant: &'a TenantId,
+    async fn list(
+        &self,
+        tenant: &TenantId,
         cursor: Option<String>,
         limit: usize,
-    ) -> Pending<'a, TranscriptListing> {
-        Box::pin(async move { self.get().await?.list(tenant, cursor, limit).await })
+    ) -> Result<TranscriptListing> {
+        self.get().await?.list(tenant, cursor, limit).await
     }
 }

@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use skein_transcript::cold::{Name, Object, Pending, PutCondition, PutResult};
-use skein_transcript::{Cold, Error, Result};
+use skein_transcript::cold::{Name, Object, PutCondition, PutResult};
+use skein_transcript::{Cold, Error, Result, async_trait};
 use skein_transcript_object::{BucketSettings as ColdSettings, Location};
 
 use super::identity::Identity;
@@ -160,33 +160,22 @@ impl Marked {
     }
 }
 
+#[async_trait]
 impl Cold for Marked {
-    fn get<'a>(&'a self, name: &'a Name) -> Pending<'a, Option<Object>> {
-        self.cold.get(name)
+    async fn get(&self, name: &Name) -> Result<Option<Object>> {
+        self.cold.get(name).await
     }
 
-    fn put<'a>(
-        &'a self,
-        name: &'a Name,
-        body: Vec<u8>,
-        when: PutCondition,
-    ) -> Pending<'a, PutResult> {
-        Box::pin(async move {
-            self.marked.get_or_try_init(|| self.mark()).await?;
-            self.cold.put(name, body, when).await
-        })
+    async fn put(&self, name: &Name, body: Vec<u8>, when: PutCondition) -> Result<PutResult> {
+        self.marked.get_or_try_init(|| self.mark()).await?;
+        self.cold.put(name, body, when).await
     }
 
-    fn delete<'a>(&'a self, name: &'a Name) -> Pending<'a, ()> {
-        self.cold.delete(name)
+    async fn delete(&self, name: &Name) -> Result<()> {
+        self.cold.delete(name).await
     }
 
-    fn list<'a>(
-        &'a self,
-        prefix: &'a Name,
-        after: Option<&'a Name>,
-        limit: usize,
-    ) -> Pending<'a, Vec<Name>> {
-        self.cold.list(prefix, after, limit)
+    async fn list(&self, prefix: &Name, after: Option<&Name>, limit: usize) -> Result<Vec<Name>> {
+        self.cold.list(prefix, after, limit).await
     }
 }
