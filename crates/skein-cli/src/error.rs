@@ -52,6 +52,22 @@ impl UserError {
         Self::new(ErrorKind::Failed, message)
     }
 
+    pub fn not_found(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::NotFound, message)
+    }
+
+    pub fn conflict(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Conflict, message)
+    }
+
+    pub fn refused(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Refused, message)
+    }
+
+    pub fn timed_out(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::TimedOut, message)
+    }
+
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Unavailable, message)
     }

@@ -155,10 +155,10 @@ fn private_folder(path: &Path) -> Result<(), UserError> {
 
 pub(crate) fn check_owner(folder: &Path) -> Result<(), UserError> {
     let refuse = |reason: &str| {
-        UserError::new(
-            skein_client::ErrorKind::Refused,
-            format!("the socket's folder `{}` {reason}", folder.display()),
-        )
+        UserError::refused(format!(
+            "the socket's folder `{}` {reason}",
+            folder.display()
+        ))
         .hint("set SKEIN_HOME to a shorter path, so that the socket fits inside")
     };
     let metadata = std::fs::symlink_metadata(folder)

@@ -2,7 +2,7 @@
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Receives the signals that would end this process, so that the command can clean up first.
+/// Receives signals that would end this process, so that it can clean up first.
 #[derive(Debug)]
 pub(crate) struct EndSignals([Option<Signal>; 3]);
 

@@ -123,10 +123,10 @@ async fn launch(
     let mut line = String::new();
     let mut reader = BufReader::new(pipe.take(1 << 20));
     match timeout_at(deadline, reader.read_line(&mut line)).await {
-        Err(_) => Err(UserError::new(
-            ErrorKind::TimedOut,
-            format!("the daemon was not ready within {} s", PATIENCE.as_secs()),
-        )
+        Err(_) => Err(UserError::timed_out(format!(
+            "the daemon was not ready within {} s",
+            PATIENCE.as_secs()
+        ))
         .hint(format!("its log is in `{}`", context.home.logs().display()))
         .hint("`skein doctor` looks for the cause")),
         Ok(Err(error)) => Err(failed(&error)),

@@ -4,7 +4,6 @@ mod check;
 
 use clap::Args;
 use serde::Serialize;
-use skein_client::ErrorKind;
 
 use crate::context::Context;
 use crate::error::UserError;
@@ -99,23 +98,14 @@ pub(crate) async fn run(context: &Context, _args: DoctorArgs) -> Result<(), User
         .show(&report, |paint| render(&report, context.out.width(), paint))?;
     match problems {
         0 => Ok(()),
-        n => Err(UserError::new(
-            ErrorKind::Failed,
-            format!("{} found", text::count(n, "problem")),
-        )),
+        n => Err(UserError::failed(format!(
+            "{} found",
+            text::count(n, "problem")
+        ))),
     }
 }
 
 fn render(report: &Report, width: Option<usize>, paint: Paint) -> String {
-    let hanging = |text: &str, column: usize| {
-        let text = text::line(text);
-        match width {
-            Some(width) => {
-                text::wrap(&text, width.saturating_sub(column)).join(&format!("\n{:column$}", ""))
-            }
-            None => text,
-        }
-    };
     let mut out = String::new();
     for finding in &report.findings {
         let (word, style) = match finding.state {
@@ -127,14 +117,14 @@ fn render(report: &Report, width: Option<usize>, paint: Paint) -> String {
             "{}  {:<8}  {}\n",
             paint.apply(style, &format!("{word:<7}")),
             finding.check,
-            hanging(&finding.message, 19)
+            text::hanging(&finding.message, width, 19)
         ));
         if let Some(fix) = &finding.fix {
             out.push_str(&format!(
                 "{:19}{} {}\n",
                 "",
                 paint.apply(DIM, "fix:"),
-                hanging(fix, 24)
+                text::hanging(fix, width, 24)
             ));
         }
     }

@@ -42,13 +42,10 @@ pub(crate) async fn run(context: &Context, args: HookArgs) -> Result<(), UserErr
     let told = timeout(PATIENCE, tell(context, args))
         .await
         .unwrap_or_else(|_| {
-            Err(UserError::new(
-                skein_client::ErrorKind::TimedOut,
-                format!(
-                    "the daemon did not take the event within {} s",
-                    PATIENCE.as_secs()
-                ),
-            ))
+            Err(UserError::timed_out(format!(
+                "the daemon did not take the event within {} s",
+                PATIENCE.as_secs()
+            )))
         });
     match told {
         Ok(()) => Ok(()),

@@ -6,7 +6,6 @@ use std::path::Path;
 use clap::Args;
 use serde::Serialize;
 use skein_agent::Registry;
-use skein_client::ErrorKind;
 use skein_wire::{AddProject, Project};
 
 use super::adopt::git;
@@ -146,7 +145,7 @@ async fn project(
             .filter(|ttl| *ttl > 0),
         max_ended: settings.max_ended.value.filter(|most| *most > 0),
     };
-    let key = context.key(args.key.key.as_deref());
+    let key = args.key.get();
     Ok((client.add_project(&body, &key).await?, true))
 }
 
@@ -196,11 +195,10 @@ fn write(file: &Path, content: &str) -> Result<(), UserError> {
         .and_then(|mut made| made.write_all(content.as_bytes()));
     match made {
         Ok(()) => Ok(()),
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Err(UserError::new(
-            ErrorKind::Conflict,
-            format!("`{}` already exists", file.display()),
-        )
-        .hint("edit it; `skein config show` shows its values")),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Err(
+            UserError::conflict(format!("`{}` already exists", file.display()))
+                .hint("edit it; `skein config show` shows its values"),
+        ),
         Err(error) => {
             Err(UserError::failed(format!("cannot write `{}`", file.display())).caused_by(&error))
         }
@@ -272,6 +270,8 @@ fn template(branch: Option<&str>, agents: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use skein_client::ErrorKind;
+
     use super::*;
     use crate::settings::RawConfig;
 

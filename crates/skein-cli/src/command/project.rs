@@ -110,13 +110,11 @@ pub(crate) async fn run(context: &Context, args: ProjectArgs) -> Result<(), User
             let named = "`skein project show NAME` shows another; `skein project ls` lists them";
             let project = context.project_or(project, named).await?;
             let project = context.client().await?.get_project(&project).await?;
-            context.out.show(&project, |paint| {
-                view::project(&project, context.out.width(), paint)
-            })
+            context.out.show_wide(&project, view::project)
         }
         ProjectCommand::Set(args) => set(context, args).await,
         ProjectCommand::Rm { project, key } => {
-            let key = context.key(key.key.as_deref());
+            let key = key.get();
             let project = context.project(Some(project)).await?;
             let client = context.client().await?;
             let project = client.remove_project(&project, &key).await?;
@@ -152,7 +150,7 @@ async fn add(context: &Context, args: AddArgs) -> Result<(), UserError> {
             .or(settings.max_ended.value)
             .filter(|most| *most > 0),
     };
-    let key = context.key(args.key.key.as_deref());
+    let key = args.key.get();
     let project = context.client().await?.add_project(&body, &key).await?;
     context.out.show(&project, |paint| {
         format!("added project {}", view::project_line(&project, paint))
@@ -181,12 +179,9 @@ async fn ls(context: &Context, page: PageArgs) -> Result<(), UserError> {
     let list = context.client().await?.list_projects(&page.into()).await?;
     context.out.list(
         &list,
-        list.data.len(),
-        || view::projects(&list.data),
+        view::projects,
         "no projects yet; `skein project add` adds the current folder",
-    )?;
-    view::more(&context.out, list.next.as_deref());
-    Ok(())
+    )
 }
 
 async fn set(context: &Context, args: SetArgs) -> Result<(), UserError> {
@@ -203,13 +198,11 @@ async fn set(context: &Context, args: SetArgs) -> Result<(), UserError> {
     };
     let named = "`skein project set NAME …` changes another; `skein project ls` lists them";
     let project = context.project_or(args.project, named).await?;
-    let key = context.key(args.key.key.as_deref());
+    let key = args.key.get();
     let project = context
         .client()
         .await?
         .set_project(&project, &body, &key)
         .await?;
-    context.out.show(&project, |paint| {
-        view::project(&project, context.out.width(), paint)
-    })
+    context.out.show_wide(&project, view::project)
 }

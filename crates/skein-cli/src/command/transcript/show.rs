@@ -9,7 +9,6 @@ use crate::cli::{PageArgs, reference};
 use crate::context::Context;
 use crate::error::UserError;
 use crate::pager::Pager;
-use crate::text;
 use crate::view::{Fold, MessageRenderer};
 
 /// Page size when all messages are wanted.
@@ -87,10 +86,7 @@ fn show(context: &Context, list: &List<Message>, full: bool) -> Result<(), UserE
     if list.data.is_empty() {
         context.out.note("no messages");
     }
-    if let Some(next) = &list.next {
-        let note = format!("more follows: `--cursor {next}`");
-        context.out.note(&note);
-    }
+    context.out.more(list.next.as_deref());
     Ok(())
 }
 
@@ -172,7 +168,7 @@ async fn all(context: &Context, client: &Client, args: &ShowArgs) -> Result<(), 
     let mut shown = 0;
     while let Some(messages) = lines.next().await? {
         if json {
-            json_part(context, &messages, shown)?;
+            context.out.json_part(&messages, shown)?;
         } else {
             for message in &messages {
                 pager.write(&telling.message(message))?;
@@ -181,8 +177,7 @@ async fn all(context: &Context, client: &Client, args: &ShowArgs) -> Result<(), 
         shown += messages.len();
     }
     if json {
-        let begin = if shown == 0 { "{\"data\":[" } else { "" };
-        return context.out.raw(&format!("{begin}],\"next\":null}}\n"));
+        return context.out.json_end(shown);
     }
     pager.close()?;
     if shown == 0 {
@@ -216,18 +211,6 @@ impl Lines<'_> {
         }
         Ok(None)
     }
-}
-
-/// The part of `{"data": […` that follows `shown` messages.
-fn json_part(context: &Context, messages: &[Message], shown: usize) -> Result<(), UserError> {
-    let mut out = String::new();
-    for (n, message) in messages.iter().enumerate() {
-        out.push_str(if shown + n == 0 { "{\"data\":[" } else { "," });
-        let message = serde_json::to_string(message)
-            .map_err(|error| UserError::failed("cannot write JSON").caused_by(&error))?;
-        out.push_str(&text::json(message));
-    }
-    context.out.raw(&out)
 }
 
 /// The ranges that summaries cover, of messages that come newest first. A summary that is itself covered hides nothing.

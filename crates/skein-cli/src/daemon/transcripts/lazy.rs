@@ -21,7 +21,7 @@ pub(super) type Opening<T> = Pin<Box<dyn Future<Output = Result<Arc<T>>> + Send>
 
 /// Opened by the first call, and by a later one after a failure; by one call at a time.
 pub(super) struct Lazy<T: ?Sized> {
-    tier: &'static str,
+    name: &'static str,
     open: Box<dyn Fn() -> Opening<T> + Send + Sync>,
     opened: OnceLock<Arc<T>>,
     failed: tokio::sync::Mutex<Option<(Instant, Error)>>,
@@ -29,18 +29,18 @@ pub(super) struct Lazy<T: ?Sized> {
 
 impl<T: ?Sized> Lazy<T> {
     pub(super) fn new(
-        tier: &'static str,
+        name: &'static str,
         open: impl Fn() -> Opening<T> + Send + Sync + 'static,
     ) -> Self {
         Self {
-            tier,
+            name,
             open: Box::new(open),
             opened: OnceLock::new(),
             failed: tokio::sync::Mutex::default(),
         }
     }
 
-    async fn get(&self) -> Result<&T> {
+    async fn tier(&self) -> Result<&T> {
         if let Some(opened) = self.opened.get() {
             return Ok(opened);
         }
@@ -70,7 +70,7 @@ impl<T: ?Sized> Lazy<T> {
         match error {
             Error::Unavailable { .. } | Error::Unusable { .. } => error,
             other => Error::Unusable {
-                tier: self.tier,
+                tier: self.name,
                 reason: other.to_string(),
                 hints: other.hints(),
             },
@@ -78,111 +78,48 @@ impl<T: ?Sized> Lazy<T> {
     }
 }
 
-impl<T: ?Sized> fmt::Debug for Lazy<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Lazy({})", self.tier)
+impl<T: ?Sized + Send + Sync + 'static> Lazy<T> {
+    /// A tier that answers every call with this error.
+    pub(super) fn unusable_tier(name: &'static str, error: Error) -> Self {
+        Self::new(name, move || {
+            Box::pin(std::future::ready(Err(error.clone())))
+        })
     }
 }
 
+impl<T: ?Sized> fmt::Debug for Lazy<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Lazy({})", self.name)
+    }
+}
+
+/// Methods of a tier that open it first.
+macro_rules! forward {
+    ($($name:ident($($argument:ident: $type:ty),+) -> $answer:ty;)+) => {$(
+        fn $name<'a>(&'a self, $($argument: $type),+) -> Pending<'a, $answer> {
+            Box::pin(async move { self.tier().await?.$name($($argument),+).await })
+        }
+    )+};
+}
+
 impl Cold for Lazy<dyn Cold> {
-    fn get<'a>(&'a self, name: &'a Name) -> Pending<'a, Option<Object>> {
-        Box::pin(async move { Lazy::get(self).await?.get(name).await })
-    }
-
-    fn put<'a>(
-        &'a self,
-        name: &'a Name,
-        body: Vec<u8>,
-        when: PutCondition,
-    ) -> Pending<'a, PutResult> {
-        Box::pin(async move { Lazy::get(self).await?.put(name, body, when).await })
-    }
-
-    fn delete<'a>(&'a self, name: &'a Name) -> Pending<'a, ()> {
-        Box::pin(async move { Lazy::get(self).await?.delete(name).await })
-    }
-
-    fn list<'a>(
-        &'a self,
-        prefix: &'a Name,
-        after: Option<&'a Name>,
-        limit: usize,
-    ) -> Pending<'a, Vec<Name>> {
-        Box::pin(async move { Lazy::get(self).await?.list(prefix, after, limit).await })
+    forward! {
+        get(name: &'a Name) -> Option<Object>;
+        put(name: &'a Name, body: Vec<u8>, when: PutCondition) -> PutResult;
+        delete(name: &'a Name) -> ();
+        list(prefix: &'a Name, after: Option<&'a Name>, limit: usize) -> Vec<Name>;
     }
 }
 
 impl Hot for Lazy<dyn Hot> {
-    fn look<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
-    ) -> Pending<'a, Option<HeadRow>> {
-        Box::pin(async move { self.get().await?.look(tenant, id).await })
-    }
-
-    fn strands<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
-        from: u32,
-        limit: usize,
-    ) -> Pending<'a, Option<Vec<StrandRow>>> {
-        Box::pin(async move { self.get().await?.strands(tenant, id, from, limit).await })
-    }
-
-    fn read<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
-        range: Range,
-    ) -> Pending<'a, Option<Vec<Entry>>> {
-        Box::pin(async move { self.get().await?.read(tenant, id, range).await })
-    }
-
-    fn find<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
-        ids: &'a [MessageId],
-    ) -> Pending<'a, Option<Vec<Vec<IdLocation>>>> {
-        Box::pin(async move { self.get().await?.find(tenant, id, ids).await })
-    }
-
-    fn commit<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
-        change: TranscriptBatch,
-    ) -> Pending<'a, Commit> {
-        Box::pin(async move { self.get().await?.commit(tenant, id, change).await })
-    }
-
-    fn stage<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
-        token: &'a str,
-        entries: (u32, Vec<NewEntry>),
-    ) -> Pending<'a, ()> {
-        Box::pin(async move { self.get().await?.stage(tenant, id, token, entries).await })
-    }
-
-    fn evict<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        id: &'a TranscriptId,
-        expected: u64,
-    ) -> Pending<'a, Eviction> {
-        Box::pin(async move { self.get().await?.evict(tenant, id, expected).await })
-    }
-
-    fn list<'a>(
-        &'a self,
-        tenant: &'a TenantId,
-        cursor: Option<String>,
-        limit: usize,
-    ) -> Pending<'a, TranscriptListing> {
-        Box::pin(async move { self.get().await?.list(tenant, cursor, limit).await })
+    forward! {
+        look(tenant: &'a TenantId, id: &'a TranscriptId) -> Option<HeadRow>;
+        strands(tenant: &'a TenantId, id: &'a TranscriptId, from: u32, limit: usize) -> Option<Vec<StrandRow>>;
+        read(tenant: &'a TenantId, id: &'a TranscriptId, range: Range) -> Option<Vec<Entry>>;
+        find(tenant: &'a TenantId, id: &'a TranscriptId, ids: &'a [MessageId]) -> Option<Vec<Vec<IdLocation>>>;
+        commit(tenant: &'a TenantId, id: &'a TranscriptId, change: TranscriptBatch) -> Commit;
+        stage(tenant: &'a TenantId, id: &'a TranscriptId, token: &'a str, entries: (u32, Vec<NewEntry>)) -> ();
+        evict(tenant: &'a TenantId, id: &'a TranscriptId, expected: u64) -> Eviction;
+        list(tenant: &'a TenantId, cursor: Option<String>, limit: usize) -> TranscriptListing;
     }
 }
