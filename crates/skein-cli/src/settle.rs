@@ -276,8 +276,7 @@ fn text(data: &Value, name: &str) -> Option<String> {
 }
 
 fn failure(session: &str, data: &Value) -> UserError {
-    let kind =
-        text(data, "error_kind").map_or(ErrorKind::Failed, |word| ErrorKind::from_word(&word));
+    let kind = serde_json::from_value(data["error_kind"].clone()).unwrap_or(ErrorKind::Failed);
     let why =
         text(data, "why").unwrap_or_else(|| format!("session {session} could not be started"));
     let error = UserError::new(kind, why).detail("session", session);
