@@ -1,6 +1,7 @@
 //! The folder of all state, and the paths inside it.
 
-use std::fs::DirBuilder;
+use std::fs::{DirBuilder, File};
+use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
@@ -151,6 +152,16 @@ fn private_folder(path: &Path) -> Result<(), UserError> {
                 .caused_by(&error)
                 .hint("set SKEIN_HOME to another folder")
         })
+}
+
+/// Writes a file that only its owner can read, durably and as a whole.
+pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let folder = path.parent().unwrap_or(path);
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    file.write_all(bytes)?;
+    file.as_file().sync_all()?;
+    file.persist(path)?;
+    File::open(folder)?.sync_all()
 }
 
 pub(crate) fn check_owner(folder: &Path) -> Result<(), UserError> {

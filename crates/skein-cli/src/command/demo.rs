@@ -39,7 +39,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(50);
 
 pub(crate) async fn run(context: &Context, args: DemoArgs) -> Result<(), UserError> {
-    let mut signals = EndSignals::new();
+    let mut signals = EndSignals::new()?;
     let folder = tempfile::Builder::new()
         .prefix("skein-demo-")
         .tempdir_in(&context.environment.temp)

@@ -35,29 +35,29 @@ struct Finding {
     fix: Option<String>,
 }
 
-impl Finding {
-    fn ok(check: &'static str, message: impl Into<String>) -> Self {
-        Self {
-            check,
-            state: State::Ok,
-            message: message.into(),
-            fix: None,
-        }
+/// What a check is about.
+#[derive(Clone, Copy, Debug)]
+struct Check(&'static str);
+
+impl Check {
+    fn ok(self, message: impl Into<String>) -> Finding {
+        self.found(State::Ok, message.into(), None)
     }
 
-    fn warning(check: &'static str, message: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self {
-            check,
-            state: State::Warning,
-            message: message.into(),
-            fix: Some(fix.into()),
-        }
+    fn warning(self, message: impl Into<String>, fix: impl Into<String>) -> Finding {
+        self.found(State::Warning, message.into(), Some(fix.into()))
     }
 
-    fn problem(check: &'static str, message: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self {
-            state: State::Problem,
-            ..Self::warning(check, message, fix)
+    fn problem(self, message: impl Into<String>, fix: impl Into<String>) -> Finding {
+        self.found(State::Problem, message.into(), Some(fix.into()))
+    }
+
+    fn found(self, state: State, message: String, fix: Option<String>) -> Finding {
+        Finding {
+            check: self.0,
+            state,
+            message,
+            fix,
         }
     }
 }
