@@ -85,7 +85,7 @@ struct Report {
 #[derive(Debug, Serialize)]
 struct Proof {
     session: &'static str,
-    what: &'static str,
+    what: String,
     proof: String,
 }
 

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use clap::Parser as _;
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
 use skein_client::{Client, EventStream, Page, Sessions};
-use skein_wire::{Event, Receipt, Session};
+use skein_wire::{Event, Session};
 use tokio::time::sleep;
 
-use super::story::{BOB, PROOFS, STORY};
+use super::story::{BOB, STORY};
 use super::{Proof, Shown};
 use crate::cli::Cli;
 use crate::command::dispatch;
@@ -63,16 +64,21 @@ pub(super) async fn sessions(client: &Client) -> Result<Vec<Session>, UserError>
 impl Stage<'_> {
     /// Performs the script and leaves the final table on the screen.
     pub(super) async fn play(&mut self) -> Result<Vec<Proof>, UserError> {
-        let (mut session, mut command, mut refused) = (String::new(), None, None);
+        let (mut session, mut command, mut refused) = ("", None, None);
+        let mut proofs = vec![];
         for step in STORY.lines() {
-            let step = self.filled(&session, step).await?;
+            let first = step
+                .split(' ')
+                .next()
+                .filter(|word| word.starts_with("demo-"));
+            session = first.unwrap_or(session);
+            let step = self.filled(session, step).await?;
             let mut words = step.splitn(3, ' ');
             let mut word = || words.next().unwrap_or_default();
             match (word(), word(), word()) {
                 (id, "reaches", statuses) => {
                     let wait = format!("skein wait {id} --until {statuses} --timeout 1m");
                     self.run(id, &wait).await?;
-                    id.clone_into(&mut session);
                 }
                 (_, "types", line) => command = Some(line.to_owned()),
                 (actor, "does", did) => {
@@ -83,6 +89,15 @@ impl Stage<'_> {
                         refused: refused.take(),
                     };
                     self.show(shown).await?;
+                }
+                (_, "proves", text) => {
+                    let (what, proof) = text.split_once(": ").unwrap_or((text, ""));
+                    let (what, proof) = (what.to_owned(), proof.to_owned());
+                    proofs.push(Proof {
+                        session,
+                        what,
+                        proof,
+                    });
                 }
                 (actor, verb, line) => {
                     match (self.run(actor, line).await, verb) {
@@ -100,15 +115,6 @@ impl Stage<'_> {
         self.replace_table("")?;
         let sessions = sessions(self.client).await?;
         self.print(&format!("\n{}", self.table(&sessions)))?;
-        let mut proofs = vec![];
-        for [session, what, proof] in PROOFS {
-            let proof = self.filled(session, proof).await?;
-            proofs.push(Proof {
-                session,
-                what,
-                proof,
-            });
-        }
         Ok(proofs)
     }
 
@@ -142,66 +148,49 @@ impl Stage<'_> {
         Ok(out)
     }
 
+    /// A field of what the daemon says of a session, such as `session/workspace/branch`.
     async fn fact(&mut self, id: &str, name: &str) -> Result<String, UserError> {
         let client = self.client;
-        let session = || client.get_session(id);
-        let first = |text: String| text.lines().next().unwrap_or_default().trim().to_owned();
-        Ok(match name {
-            "repository" => self
-                .ann
-                .home
-                .root()
-                .with_file_name("demo")
-                .display()
-                .to_string(),
-            "owner" => session().await?.owner,
-            "branch" => session().await?.workspace.branch.unwrap_or_default(),
-            "question" => session()
-                .await?
-                .question
-                .map(|asked| asked.text)
-                .unwrap_or_default(),
-            "pid" => session().await?.runtime.pid.unwrap_or_default().to_string(),
-            "reason" => session().await?.status_reason,
-            "run" => session().await?.run.to_string(),
-            "why" => client.why(id).await?.reason,
-            "rule" => client.why(id).await?.rule,
-            // The first file that it changed.
-            "change" => first(client.diff(id, true).await?.diff),
-            // What the restored agent prints.
-            "greeting" => {
-                for _ in 0..LOOKS {
-                    let rows = client.screen(id).await?.rows;
-                    if let Some(row) = rows.into_iter().find(|row| row.contains("resumed")) {
-                        return Ok(row);
-                    }
-                    self.watch(sleep(LOOK_AGAIN)).await?;
-                }
-                return Err(UserError::failed(format!(
-                    "{id} does not show that it was resumed"
-                )));
-            }
+        let (of, field) = name.split_at(name.find('/').unwrap_or(name.len()));
+        let document = match of {
+            "repository" => json!(
+                self.ann
+                    .home
+                    .root()
+                    .with_file_name("demo")
+                    .display()
+                    .to_string()
+            ),
+            "session" => json!(client.get_session(id).await?),
+            "why" => json!(client.why(id).await?),
+            "diff" => json!(client.diff(id, true).await?),
             "receipt" => {
-                let states = self.receipt(id).await?.history;
-                let states: Vec<_> = states.into_iter().map(|step| step.state).collect();
-                states.join(" → ")
+                let mut receipts = client.list_receipts(id, &Page::default()).await?.data;
+                receipts.retain(|receipt| receipt.purpose == "message");
+                json!(receipts.first())
             }
-            "delivery" => self.receipt(id).await?.state,
+            // What the restored agent prints.
             _ => {
-                return Err(UserError::failed(format!(
-                    "the demo knows no fact `{name}`"
-                )));
+                let (mut row, mut looks) = (None, 0..LOOKS);
+                while row.is_none() && looks.next().is_some() {
+                    self.watch(sleep(LOOK_AGAIN)).await?;
+                    let rows = client.screen(id).await?.rows;
+                    row = rows.into_iter().find(|row| row.contains("resumed"));
+                }
+                json!(row)
             }
-        })
-    }
-
-    /// The receipt of the message to a session.
-    async fn receipt(&self, id: &str) -> Result<Receipt, UserError> {
-        let receipts = self.client.list_receipts(id, &Page::default()).await?.data;
-        let receipt = receipts
-            .into_iter()
-            .find(|receipt| receipt.purpose == "message");
-        receipt.ok_or_else(|| UserError::failed(format!("the message to {id} has no receipt")))
+        };
+        match document.pointer(field) {
+            Some(Value::String(text)) => {
+                Ok(text.lines().next().unwrap_or_default().trim().to_owned())
+            }
+            Some(Value::Number(number)) => Ok(number.to_string()),
+            Some(Value::Array(history)) => {
+                let states = history.iter().filter_map(|step| step["state"].as_str());
+                Ok(states.collect::<Vec<_>>().join(" → "))
+            }
+            _ => Err(UserError::failed(format!("{id} has no {name}"))),
+        }
     }
 
     /// Keeps the table up to date until `work` is done.
