@@ -6,7 +6,7 @@ use std::path::Path;
 use clap::Args;
 use serde::Serialize;
 use skein_agent::Registry;
-use skein_wire::{AddProject, Project};
+use skein_wire::Project;
 
 use super::adopt::git;
 use crate::cli::KeyArgs;
@@ -132,19 +132,7 @@ async fn project(
         return Ok((found, false));
     }
     let settings = Settings::load(&context.environment, Some(Path::new(folder)))?;
-    let body = AddProject {
-        name: settings.name.value.clone(),
-        path: Some(folder.to_owned()),
-        prefix: settings.prefix.value.clone(),
-        depth: settings.depth.chosen(),
-        width: settings.width.chosen(),
-        idle_ttl_seconds: settings
-            .idle_ttl
-            .value
-            .map(|ttl| ttl.0)
-            .filter(|ttl| *ttl > 0),
-        max_ended: settings.max_ended.value.filter(|most| *most > 0),
-    };
+    let body = settings.new_project(Some(folder.to_owned()));
     let key = args.key.get();
     Ok((client.add_project(&body, &key).await?, true))
 }

@@ -132,22 +132,19 @@ async fn add(context: &Context, args: AddArgs) -> Result<(), UserError> {
         Some(folder(args.path.as_deref())?)
     };
     let settings = Settings::load(&context.environment, folder.as_deref().map(Path::new))?;
+    let usual = settings.new_project(folder);
+    let ttl = args.limits.idle_ttl.map(|ttl| ttl.0);
     let body = AddProject {
-        name: args.name.or(settings.name.value.clone()),
-        path: folder,
-        prefix: args.prefix.or(settings.prefix.value.clone()),
-        depth: args.limits.depth.or(settings.depth.chosen()),
-        width: args.limits.width.or(settings.width.chosen()),
-        idle_ttl_seconds: args
-            .limits
-            .idle_ttl
-            .or(settings.idle_ttl.value)
-            .map(|ttl| ttl.0)
-            .filter(|ttl| *ttl > 0),
+        name: args.name.or(usual.name),
+        path: usual.path,
+        prefix: args.prefix.or(usual.prefix),
+        depth: args.limits.depth.or(usual.depth),
+        width: args.limits.width.or(usual.width),
+        idle_ttl_seconds: ttl.or(usual.idle_ttl_seconds).filter(|ttl| *ttl > 0),
         max_ended: args
             .limits
             .max_ended
-            .or(settings.max_ended.value)
+            .or(usual.max_ended)
             .filter(|most| *most > 0),
     };
     let key = args.key.get();

@@ -44,6 +44,9 @@ pub(crate) struct RawConfig {
     pub(crate) pass: Option<Vec<String>>,
     pub(crate) env: BTreeMap<String, String>,
     pub(crate) agents: BTreeMap<String, AgentSettings>,
+    /// The same as it was written, durations in their usual form.
+    #[serde(skip)]
+    pub(crate) table: toml::Table,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -215,9 +218,15 @@ impl RawConfig {
             ))
             .cause(plain(error.message().trim()))
         };
-        let table: toml::Table = toml::from_str(&text).map_err(unreadable)?;
+        let mut table: toml::Table = toml::from_str(&text).map_err(unreadable)?;
         check_keys(&table, scope, path)?;
-        toml::from_str(&text).map(Some).map_err(unreadable)
+        let raw: Self = toml::from_str(&text).map_err(unreadable)?;
+        for (key, duration) in [("setup_timeout", raw.setup_timeout), ("stall", raw.stall)] {
+            if let Some(duration) = duration {
+                table.insert(key.to_owned(), duration.to_string().into());
+            }
+        }
+        Ok(Some(Self { table, ..raw }))
     }
 }
 
