@@ -53,7 +53,7 @@ pub(crate) struct RunOptions {
     /// The actor of requests on the socket that name none: the machine's user.
     pub(crate) user: String,
     /// Prints a note to the user of a daemon in the foreground.
-    pub(crate) tell: Box<dyn Fn(&str)>,
+    pub(crate) note: Box<dyn Fn(&str)>,
 }
 
 pub(crate) fn run(options: RunOptions) -> Result<(), UserError> {
@@ -174,7 +174,7 @@ async fn serve_until_stopped(
     if options.announce {
         announce("ready");
     } else {
-        (options.tell)(&greeting(&socket, listen));
+        (options.note)(&greeting(&socket, listen));
     }
     let lost = tokio::select! {
         () = app.stop_asked() => None,

@@ -204,7 +204,7 @@ impl<'a> Watch<'a> {
                 self.setups.begin(self.client, session).await;
             }
         }
-        let told = match event.kind.as_str() {
+        let news = match event.kind.as_str() {
             "saga.step" if self.failures.contains_key(session) => None,
             "saga.step" => {
                 let step = text(&event.data, "step");
@@ -212,16 +212,16 @@ impl<'a> Watch<'a> {
             }
             "saga.failed" => {
                 let failure = failure(session, &event.data);
-                let told = format!("failed: {}", failure.message());
+                let news = format!("failed: {}", failure.message());
                 self.failures.insert(session.clone(), failure);
-                Some(told)
+                Some(news)
             }
             _ => None,
         };
-        if let Some(told) = told
+        if let Some(news) = news
             && progress.knows(session)
         {
-            progress.show(session, &told);
+            progress.show(session, &news);
         }
     }
 
@@ -230,10 +230,10 @@ impl<'a> Watch<'a> {
         let Some(place) = STEPS.iter().position(|(name, _)| *name == step) else {
             return true;
         };
-        let told = self.shown_steps.entry(session.to_owned()).or_default();
-        self.reason_is_due |= step == AGENT_STARTS && place > *told;
-        let further = place >= *told;
-        *told = place.max(*told);
+        let shown = self.shown_steps.entry(session.to_owned()).or_default();
+        self.reason_is_due |= step == AGENT_STARTS && place > *shown;
+        let further = place >= *shown;
+        *shown = place.max(*shown);
         further
     }
 

@@ -84,7 +84,7 @@ pub(crate) fn run_here(context: &Context, args: &RunArgs) -> Result<(), UserErro
         announce: args.announce,
         user: context.identity.actor.clone(),
         log_level: args.log_level.clone().unwrap_or(settings.log_level.value),
-        tell: {
+        note: {
             let out = context.out.clone();
             Box::new(move |text| out.note(text))
         },

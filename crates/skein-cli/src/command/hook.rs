@@ -39,7 +39,7 @@ pub(crate) struct HookArgs {
 
 pub(crate) async fn run(context: &Context, args: HookArgs) -> Result<(), UserError> {
     let strict = args.strict;
-    let told = timeout(PATIENCE, tell(context, args))
+    let reported = timeout(PATIENCE, report(context, args))
         .await
         .unwrap_or_else(|_| {
             Err(UserError::timed_out(format!(
@@ -47,7 +47,7 @@ pub(crate) async fn run(context: &Context, args: HookArgs) -> Result<(), UserErr
                 PATIENCE.as_secs()
             )))
         });
-    match told {
+    match reported {
         Ok(()) => Ok(()),
         Err(error) if strict => Err(error),
         Err(error) => {
@@ -60,7 +60,7 @@ pub(crate) async fn run(context: &Context, args: HookArgs) -> Result<(), UserErr
     }
 }
 
-async fn tell(context: &Context, args: HookArgs) -> Result<(), UserError> {
+async fn report(context: &Context, args: HookArgs) -> Result<(), UserError> {
     let session = match &args.session {
         Some(session) => session.as_str(),
         None => context.inside()?.ok_or_else(|| missing("SKEIN_SESSION"))?,

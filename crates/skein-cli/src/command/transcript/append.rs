@@ -190,8 +190,8 @@ fn lines(mut input: impl io::BufRead) -> Result<Vec<Vec<NewMessage>>, UserError>
             .hint("a line is `{\"id\": …, \"role\": \"user\", \"text\": …}`; nothing was appended")
             .detail("line", Some(number as u64))
         })?;
-        if said(&message) > MOST {
-            return Err(too_large(said(&message), Some(number)));
+        if text_size(&message) > MOST {
+            return Err(too_large(text_size(&message), Some(number)));
         }
         if !batch.is_empty() && bytes + size > TOGETHER {
             batches.push(std::mem::take(&mut batch));
@@ -211,8 +211,8 @@ fn message(line: &[u8]) -> Result<NewMessage, String> {
     let line = line.trim_ascii();
     let mut value: Value = serde_json::from_slice(line).map_err(|e| in_column(&e))?;
     if let Some(object) = value.as_object_mut() {
-        for aside in ["position", "run", "covers", "damaged"] {
-            object.remove(aside);
+        for added in ["position", "run", "covers", "damaged"] {
+            object.remove(added);
         }
     }
     let message: NewMessage = serde_json::from_value(value).map_err(|e| e.to_string())?;
@@ -241,7 +241,7 @@ fn message(line: &[u8]) -> Result<NewMessage, String> {
 }
 
 /// The bytes of its texts. Its stored form is longer; the daemon measures that.
-fn said(message: &NewMessage) -> usize {
+fn text_size(message: &NewMessage) -> usize {
     let part = |part: &Part| match part {
         Part::Text { text } => text.len(),
         Part::Image { source, .. } => source.len(),

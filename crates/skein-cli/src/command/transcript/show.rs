@@ -77,10 +77,10 @@ fn show(context: &Context, list: &List<Message>, full: bool) -> Result<(), UserE
     }
     let hidden = hidden(list.data.iter().rev());
     let mut pager = Pager::open(&context.out, &context.environment);
-    let mut telling =
+    let mut renderer =
         MessageRenderer::new(fold(full), context.out.width(), context.out.paint(), hidden);
     for message in &list.data {
-        pager.write(&telling.message(message))?;
+        pager.write(&renderer.message(message))?;
     }
     pager.close()?;
     if list.data.is_empty() {
@@ -93,12 +93,12 @@ fn show(context: &Context, list: &List<Message>, full: bool) -> Result<(), UserE
 /// Prints the existing messages, or the last of them, and then new ones, until the daemon or the command is stopped.
 async fn follow(context: &Context, client: &Client, args: &ShowArgs) -> Result<(), UserError> {
     let (width, paint) = (context.out.width(), context.out.paint());
-    let mut telling = MessageRenderer::new(fold(args.full), width, paint, vec![]);
-    let mut tell = |message: &Message| {
+    let mut renderer = MessageRenderer::new(fold(args.full), width, paint, vec![]);
+    let mut print = |message: &Message| {
         if context.out.is_json() {
             context.out.json_line(message)
         } else {
-            context.out.raw(&telling.message(message))
+            context.out.raw(&renderer.message(message))
         }
     };
     let mut position = None;
@@ -109,12 +109,12 @@ async fn follow(context: &Context, client: &Client, args: &ShowArgs) -> Result<(
         let shown = newest.len().min(last);
         newest[newest.len() - shown..]
             .iter()
-            .try_for_each(&mut tell)?;
+            .try_for_each(&mut print)?;
     }
     let mut listening = client.follow_transcript(&args.session, position);
     loop {
         match listening.next().await? {
-            TranscriptChange::Message(message) => tell(&message)?,
+            TranscriptChange::Message(message) => print(&message)?,
             TranscriptChange::Rewound(to) if context.out.is_json() => {
                 let end = to.map_or(0, |position| position + 1);
                 context.out.json_line(&json!({"rewound": {"end": end}}))?;
@@ -160,7 +160,7 @@ async fn all(context: &Context, client: &Client, args: &ShowArgs) -> Result<(), 
     };
     let mut pager = Pager::open(&context.out, &context.environment);
     let (width, paint) = (context.out.width(), context.out.paint());
-    let mut telling = MessageRenderer::new(fold(args.full), width, paint, hidden);
+    let mut renderer = MessageRenderer::new(fold(args.full), width, paint, hidden);
     let mut lines = Lines {
         download: client.export_transcript(&args.session, "jsonl").await?,
         rest: vec![],
@@ -171,7 +171,7 @@ async fn all(context: &Context, client: &Client, args: &ShowArgs) -> Result<(), 
             context.out.json_part(&messages, shown)?;
         } else {
             for message in &messages {
-                pager.write(&telling.message(message))?;
+                pager.write(&renderer.message(message))?;
             }
         }
         shown += messages.len();
