@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, FromArgMatches as _};
 use skein_client::ErrorKind;
 
-use crate::cli::{Cli, Command};
-use crate::command;
+use crate::cli::Cli;
 use crate::command::daemon::DaemonCommand;
+use crate::command::{self, Command};
 use crate::context::Context;
 use crate::env::Environment;
 use crate::error::UserError;

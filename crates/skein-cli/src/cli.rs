@@ -1,16 +1,12 @@
 //! The command line. No logic: each command reads its own arguments.
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
-use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser};
 
+use skein_client::IdempotencyKey;
 use skein_domain::{PhaseName, Status};
 
-use crate::command::{
-    adopt, agent, answer, attach, broadcast, completion, config, daemon, demo, diff, doctor,
-    events, fork, gc, handoff, hook, init, interrupt, kill, logs, ls, man, merge, model_server,
-    project, restore, retention, screen, send, session, show, spawn, summary, thread, token,
-    transcript, tree, wait, why,
-};
+use crate::command::Command;
 
 /// Run fleets of AI agents without losing a thread
 #[derive(Debug, Parser)]
@@ -40,55 +36,28 @@ pub(crate) struct Global {
     pub(crate) verbose: bool,
 }
 
-#[derive(Debug, Subcommand)]
-pub(crate) enum Command {
-    Init(init::InitArgs),
-    Project(project::ProjectArgs),
-    Thread(thread::ThreadArgs),
-    Spawn(spawn::SpawnArgs),
-    Ls(ls::LsArgs),
-    Show(show::ShowArgs),
-    Why(why::WhyArgs),
-    Tree(tree::TreeArgs),
-    Wait(wait::WaitArgs),
-    Attach(attach::AttachArgs),
-    Screen(screen::ScreenArgs),
-    Logs(logs::LogsArgs),
-    Diff(diff::DiffArgs),
-    Send(send::SendArgs),
-    Answer(answer::AnswerArgs),
-    Interrupt(interrupt::InterruptArgs),
-    Kill(kill::KillArgs),
-    Restore(restore::RestoreArgs),
-    Adopt(adopt::AdoptArgs),
-    Gc(gc::GcArgs),
-    Session(session::SessionArgs),
-    Handoff(handoff::HandoffArgs),
-    Broadcast(broadcast::BroadcastArgs),
-    Merge(merge::MergeArgs),
-    Fork(fork::ForkArgs),
-    Transcript(transcript::TranscriptArgs),
-    Summary(summary::SummaryArgs),
-    Events(events::EventsArgs),
-    Agent(agent::AgentArgs),
-    Hook(hook::HookArgs),
-    Token(token::TokenArgs),
-    Retention(retention::RetentionArgs),
-    Daemon(daemon::DaemonArgs),
-    Doctor(doctor::DoctorArgs),
-    Config(config::ConfigArgs),
-    Demo(demo::DemoArgs),
-    ModelServer(model_server::ModelServerArgs),
-    Completion(completion::CompletionArgs),
-    Man(man::ManArgs),
-}
-
 /// The idempotency key of a command.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct KeyArgs {
     /// Idempotency key: commands with the same key act once
     #[arg(long, value_name = "K")]
     pub(crate) key: Option<String>,
+}
+
+impl KeyArgs {
+    /// The given key, or a new one.
+    pub(crate) fn get(&self) -> IdempotencyKey {
+        let given = self.key.as_deref();
+        given.map_or_else(IdempotencyKey::random, IdempotencyKey::new)
+    }
+
+    /// The key of the nth of several requests.
+    pub(crate) fn nth(&self, n: usize) -> IdempotencyKey {
+        match &self.key {
+            Some(key) => IdempotencyKey::new(format!("{key}-{}", n + 1)),
+            None => IdempotencyKey::random(),
+        }
+    }
 }
 
 /// Which part of a list to show.

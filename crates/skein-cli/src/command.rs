@@ -41,50 +41,65 @@ pub(crate) mod tree;
 pub(crate) mod wait;
 pub(crate) mod why;
 
-use crate::cli::Command;
+use clap::Subcommand;
+
 use crate::context::Context;
 use crate::error::UserError;
 
-pub(crate) async fn dispatch(context: &Context, command: Command) -> Result<(), UserError> {
-    match command {
-        Command::Init(args) => init::run(context, args).await,
-        Command::Why(args) => why::run(context, args).await,
-        Command::Attach(args) => attach::run(context, args).await,
-        Command::Screen(args) => screen::run(context, args).await,
-        Command::Logs(args) => logs::run(context, args).await,
-        Command::Diff(args) => diff::run(context, args).await,
-        Command::Send(args) => send::run(context, args).await,
-        Command::Interrupt(args) => interrupt::run(context, args).await,
-        Command::Adopt(args) => adopt::run(context, args).await,
-        Command::Gc(args) => gc::run(context, args).await,
-        Command::Agent(args) => agent::run(context, args).await,
-        Command::Hook(args) => hook::run(context, args).await,
-        Command::Project(args) => project::run(context, args).await,
-        Command::Thread(args) => thread::run(context, args).await,
-        Command::Spawn(args) => spawn::run(context, args).await,
-        Command::Ls(args) => ls::run(context, args).await,
-        Command::Show(args) => show::run(context, args).await,
-        Command::Tree(args) => tree::run(context, args).await,
-        Command::Wait(args) => wait::run(context, args).await,
-        Command::Session(args) => session::run(context, args).await,
-        Command::Answer(args) => answer::run(context, args).await,
-        Command::Kill(args) => kill::run(context, args).await,
-        Command::Restore(args) => restore::run(context, args).await,
-        Command::Handoff(args) => handoff::run(context, args).await,
-        Command::Broadcast(args) => broadcast::run(context, args).await,
-        Command::Merge(args) => merge::run(context, args).await,
-        Command::Fork(args) => fork::run(context, args).await,
-        Command::Transcript(args) => transcript::run(context, args).await,
-        Command::Summary(args) => summary::run(context, args).await,
-        Command::Events(args) => events::run(context, args).await,
-        Command::Token(args) => token::run(context, args).await,
-        Command::Retention(args) => retention::run(context, args).await,
-        Command::Daemon(args) => daemon::run(context, args).await,
-        Command::Doctor(args) => doctor::run(context, args).await,
-        Command::Config(args) => config::run(context, args).await,
-        Command::Demo(args) => Box::pin(demo::run(context, args)).await,
-        Command::ModelServer(args) => model_server::run(context, args).await,
-        Command::Completion(args) => completion::run(context, args).await,
-        Command::Man(args) => man::run(context, args).await,
-    }
+/// Every command with its arguments, in the order of the help, and the function that runs it.
+macro_rules! commands {
+    ($($name:ident($module:ident::$arguments:ident),)+) => {
+        #[derive(Debug, Subcommand)]
+        pub(crate) enum Command {
+            $($name($module::$arguments),)+
+        }
+
+        pub(crate) async fn dispatch(context: &Context, command: Command) -> Result<(), UserError> {
+            match command {
+                $(Command::$name(arguments) => Box::pin($module::run(context, arguments)).await,)+
+            }
+        }
+    };
+}
+
+commands! {
+    Init(init::InitArgs),
+    Project(project::ProjectArgs),
+    Thread(thread::ThreadArgs),
+    Spawn(spawn::SpawnArgs),
+    Ls(ls::LsArgs),
+    Show(show::ShowArgs),
+    Why(why::WhyArgs),
+    Tree(tree::TreeArgs),
+    Wait(wait::WaitArgs),
+    Attach(attach::AttachArgs),
+    Screen(screen::ScreenArgs),
+    Logs(logs::LogsArgs),
+    Diff(diff::DiffArgs),
+    Send(send::SendArgs),
+    Answer(answer::AnswerArgs),
+    Interrupt(interrupt::InterruptArgs),
+    Kill(kill::KillArgs),
+    Restore(restore::RestoreArgs),
+    Adopt(adopt::AdoptArgs),
+    Gc(gc::GcArgs),
+    Session(session::SessionArgs),
+    Handoff(handoff::HandoffArgs),
+    Broadcast(broadcast::BroadcastArgs),
+    Merge(merge::MergeArgs),
+    Fork(fork::ForkArgs),
+    Transcript(transcript::TranscriptArgs),
+    Summary(summary::SummaryArgs),
+    Events(events::EventsArgs),
+    Agent(agent::AgentArgs),
+    Hook(hook::HookArgs),
+    Token(token::TokenArgs),
+    Retention(retention::RetentionArgs),
+    Daemon(daemon::DaemonArgs),
+    Doctor(doctor::DoctorArgs),
+    Config(config::ConfigArgs),
+    Demo(demo::DemoArgs),
+    ModelServer(model_server::ModelServerArgs),
+    Completion(completion::CompletionArgs),
+    Man(man::ManArgs),
 }

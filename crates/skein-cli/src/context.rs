@@ -5,7 +5,8 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::time::Duration;
 
-use skein_client::{Client, Endpoint, ErrorKind, IdempotencyKey, Identity};
+use skein_client::{Client, Endpoint, ErrorKind, Identity};
+use skein_wire::Session;
 use tokio::time::sleep;
 
 use crate::cli::Global;
@@ -16,6 +17,7 @@ use crate::output::Output;
 use crate::presence::{self, Presence};
 use crate::start;
 use crate::text::quoted;
+use crate::view;
 
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -227,13 +229,13 @@ impl Context {
         }
         let Some(repository) = repository_around(folder) else {
             let message = format!("the folder `{folder}` is not in a project");
-            return Err(UserError::new(ErrorKind::NotFound, message)
+            return Err(UserError::not_found(message)
                 .hint(format!("`skein project add {}` adds it", quoted(folder)))
                 .hint(hint));
         };
         let message = format!("the repository `{repository}` is not a project yet");
         let add = format!("`skein project add {}` adds it", quoted(&repository));
-        let error = UserError::new(ErrorKind::NotFound, message).hint(add);
+        let error = UserError::not_found(message).hint(add);
         let around = Path::new(&repository).parent().and_then(Path::to_str);
         let around = match around {
             Some(around) => client.find_project_at(around).await?,
@@ -264,9 +266,10 @@ impl Context {
         utf8("SKEIN_SESSION", self.environment.session.as_deref())
     }
 
-    /// The given key, or a new one.
-    pub(crate) fn key(&self, given: Option<&str>) -> IdempotencyKey {
-        given.map_or_else(IdempotencyKey::random, IdempotencyKey::new)
+    /// Prints one session, in a line.
+    pub(crate) fn show_session(&self, session: &Session) -> Result<(), UserError> {
+        self.out
+            .show(session, |paint| view::session_line(session, paint))
     }
 
     /// Warns once if the daemon's version, from its answer headers, differs from this one.

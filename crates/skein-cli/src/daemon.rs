@@ -1,8 +1,8 @@
 //! The composition root: the one place that picks a store, an engine and a server and lets them run.
 //!
 //! Order of a start: lock the home, open the log, open the database, undo what a crash left half-done,
-//! find the agents that still run, and only then take connections. Order of a stop: no new connections, finish what is under way within a
-//! deadline, close the database, remove the socket, release the lock.
+//! find the agents that still run, and only then take connections. Order of a stop: no new connections, finish
+//! requests under way within a deadline, close the database, remove the socket, release the lock.
 
 pub(crate) mod fleet;
 mod lock;
@@ -24,18 +24,19 @@ use skein_server::{App, AppOptions, serve};
 use skein_store::Store;
 use skein_store_sqlite::SqliteBackend;
 use tokio::net::{TcpListener, UnixListener};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::SignalKind;
 
 use self::lock::HomeLost;
 use crate::env::Environment;
 use crate::error::UserError;
 use crate::home::Home;
+use crate::signals::EndSignals;
 
-/// Told in every answer, so that a client of another build notices.
+/// Sent with every answer, so that a client of another build notices.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// How long requests under way are waited for at a stop.
+/// How long a stop waits for requests under way.
 const DRAIN: Duration = Duration::from_secs(10);
-/// How often retention, old replies and half-done handoffs are looked after.
+/// How often the daemon applies retention, drops old replies and completes half-done sagas.
 const SWEEP: Duration = Duration::from_secs(60);
 
 /// How the daemon of one home runs.
@@ -49,10 +50,10 @@ pub(crate) struct RunOptions {
     /// Say `ready` or `error: …` in one line on stdout, for the command that started us.
     pub(crate) announce: bool,
     pub(crate) log_level: String,
-    /// Who acts on the socket when a request does not say: the machine's user.
+    /// The actor of requests on the socket that name none: the machine's user.
     pub(crate) user: String,
-    /// How people in the foreground are told something.
-    pub(crate) tell: Box<dyn Fn(&str)>,
+    /// Prints a note to the user of a daemon in the foreground.
+    pub(crate) note: Box<dyn Fn(&str)>,
 }
 
 pub(crate) fn run(options: RunOptions) -> Result<(), UserError> {
@@ -70,7 +71,7 @@ pub(crate) fn run(options: RunOptions) -> Result<(), UserError> {
     result
 }
 
-/// One line to whoever started us, and then nothing more on that pipe.
+/// Prints one line to the command that started this daemon, and closes the pipe.
 fn announce(line: &str) {
     let mut stdout = std::io::stdout();
     let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
@@ -116,7 +117,7 @@ fn start(options: RunOptions) -> Result<(), UserError> {
     }
 }
 
-/// Says why, when it was not asked to stop.
+/// Returns why the home was lost, if that is why the daemon stopped.
 async fn serve_until_stopped(
     options: &RunOptions,
     store: Store,
@@ -127,7 +128,8 @@ async fn serve_until_stopped(
         .user
         .parse()
         .map_err(|e: skein_domain::Invalid| UserError::misuse(e.to_string()))?;
-    let stops = Stops::listen()?;
+    // Before `ready` is announced, so that no signal comes too early.
+    let mut signals = EndSignals::listen(&[SignalKind::terminate(), SignalKind::interrupt()])?;
     let tasks = TaskGroup::default();
     let parts = fleet::parts(&options.home, &options.environment)?;
     let (transcripts, opened) = transcripts::open(&options.home, &options.environment, backend)?;
@@ -139,7 +141,7 @@ async fn serve_until_stopped(
         ..LedgerParts::new(store, tasks.clone())
     });
     let undone = ledger.recover().await.map_err(|e| from_error(&e.into()))?;
-    // Agents that outlived the last daemon are found again before anybody can ask for them.
+    // Finds the agents that outlived the last daemon before a client can ask for them.
     let fleet = Fleet::new(ledger.clone(), parts);
     fleet.start().await.map_err(|e| from_error(&e))?;
     let unix = bind_unix(&options.home.socket())?;
@@ -172,14 +174,15 @@ async fn serve_until_stopped(
     if options.announce {
         announce("ready");
     } else {
-        (options.tell)(&greeting(&socket, listen));
+        (options.note)(&greeting(&socket, listen));
     }
     let lost = tokio::select! {
-        () = stops.wait(&app) => None,
+        () = app.stop_asked() => None,
+        () = signals.received() => None,
         lost = lock.lost(&options.home) => Some(lost),
     };
     tracing::info!(?lost, "stopping");
-    // From here on nobody finds us; connections that are open are finished.
+    // From here on no client can connect; open connections are finished.
     drop(serving);
     if lost.is_none() {
         let _ = std::fs::remove_file(&socket);
@@ -205,33 +208,7 @@ fn greeting(socket: &Path, listen: Option<SocketAddr>) -> String {
     out
 }
 
-/// The ways to be told to stop. Listened for before we say `ready`, so that none comes too early.
-struct Stops {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Stops {
-    fn listen() -> Result<Self, UserError> {
-        let listen = |kind| {
-            signal(kind).map_err(|e| UserError::failed("cannot listen for signals").caused_by(&e))
-        };
-        Ok(Self {
-            terminate: listen(SignalKind::terminate())?,
-            interrupt: listen(SignalKind::interrupt())?,
-        })
-    }
-
-    async fn wait(mut self, app: &App) {
-        tokio::select! {
-            () = app.stop_asked() => {}
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
-}
-
-/// Three tasks: what waits for slow storage keeps nothing else waiting.
+/// Three tasks, so that one that waits for slow storage delays no other.
 fn start_sweeps(ledger: &Ledger, fleet: &Arc<Fleet>, tasks: &TaskGroup) {
     every(tasks, "sweeps", ledger, |ledger| async move {
         if let Err(error) = ledger.sweep().await {
@@ -240,13 +217,13 @@ fn start_sweeps(ledger: &Ledger, fleet: &Arc<Fleet>, tasks: &TaskGroup) {
     });
     every(tasks, "recovery", fleet, |fleet| async move {
         if let Err(error) = fleet.ledger().recover().await {
-            tracing::warn!(%error, "half-done handoffs could not be looked after");
+            tracing::warn!(%error, "half-done sagas could not be completed");
         }
         fleet.retry_sagas();
     });
     every(tasks, "idle flush", ledger, |ledger| async move {
         if let Err(error) = ledger.flush_idle().await {
-            tracing::warn!(%error, "idle transcripts could not be looked after");
+            tracing::warn!(%error, "idle transcripts could not be flushed");
         }
     });
 }
@@ -270,7 +247,7 @@ fn every<T: Clone + Send + Sync + 'static, F: Future<Output = ()> + Send>(
     });
 }
 
-/// The lock is ours, so a socket that is there is a dead daemon's.
+/// This daemon holds the lock, so an existing socket is that of a dead daemon.
 fn bind_unix(path: &Path) -> Result<UnixListener, UserError> {
     let failed = |e: &std::io::Error| {
         UserError::unavailable(format!("cannot listen on `{}`", path.display())).caused_by(e)
@@ -280,7 +257,7 @@ fn bind_unix(path: &Path) -> Result<UnixListener, UserError> {
     {
         return Err(failed(&error));
     }
-    // Made under a mask that lets nobody else in, so there is no moment in which others could connect.
+    // Created under a mask that excludes other users, so that they can connect at no moment.
     let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
     let bound = UnixListener::bind(path);
     rustix::process::umask(before);
@@ -290,7 +267,7 @@ fn bind_unix(path: &Path) -> Result<UnixListener, UserError> {
     Ok(listener)
 }
 
-/// Only loopback: whoever wants more puts a proxy with TLS in front.
+/// Only loopback: a reverse proxy with TLS serves other machines.
 async fn bind_tcp(address: &str) -> Result<TcpListener, UserError> {
     let loopback = "expected a loopback address and a port, as in 127.0.0.1:7700";
     let parsed: SocketAddr = address.parse().map_err(|_| {
@@ -312,7 +289,7 @@ async fn bind_tcp(address: &str) -> Result<TcpListener, UserError> {
     })
 }
 
-/// Every connection costs a descriptor; the usual soft limit of 1024 is soon reached.
+/// Every connection needs a descriptor, and the usual soft limit of 1024 is soon reached.
 fn raise_file_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);

@@ -52,6 +52,22 @@ impl UserError {
         Self::new(ErrorKind::Failed, message)
     }
 
+    pub fn not_found(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::NotFound, message)
+    }
+
+    pub fn conflict(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Conflict, message)
+    }
+
+    pub fn refused(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Refused, message)
+    }
+
+    pub fn timed_out(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::TimedOut, message)
+    }
+
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Unavailable, message)
     }
@@ -70,7 +86,7 @@ impl UserError {
 
     /// From an error object of the daemon.
     pub fn from_object(object: ErrorObject) -> Self {
-        let mut error = Self::new(ErrorKind::from_word(&object.kind), object.message);
+        let mut error = Self::new(object.kind, object.message);
         error.0.hints = object.hints;
         error.0.details = object.details;
         error
@@ -154,7 +170,7 @@ impl UserError {
         }
         ErrorBody {
             error: ErrorObject {
-                kind: self.0.kind.as_str().to_owned(),
+                kind: self.0.kind,
                 message,
                 hints: self.0.hints.clone(),
                 details: self.0.details.clone(),

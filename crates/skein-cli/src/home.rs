@@ -1,6 +1,7 @@
 //! The folder of all state, and the paths inside it.
 
-use std::fs::DirBuilder;
+use std::fs::{DirBuilder, File};
+use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
@@ -153,12 +154,22 @@ fn private_folder(path: &Path) -> Result<(), UserError> {
         })
 }
 
+/// Writes a file that only its owner can read, durably and as a whole.
+pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let folder = path.parent().unwrap_or(path);
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    file.write_all(bytes)?;
+    file.as_file().sync_all()?;
+    file.persist(path)?;
+    File::open(folder)?.sync_all()
+}
+
 pub(crate) fn check_owner(folder: &Path) -> Result<(), UserError> {
     let refuse = |reason: &str| {
-        UserError::new(
-            skein_client::ErrorKind::Refused,
-            format!("the socket's folder `{}` {reason}", folder.display()),
-        )
+        UserError::refused(format!(
+            "the socket's folder `{}` {reason}",
+            folder.display()
+        ))
         .hint("set SKEIN_HOME to a shorter path, so that the socket fits inside")
     };
     let metadata = std::fs::symlink_metadata(folder)

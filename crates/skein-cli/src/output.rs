@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
+use skein_wire::List;
 
 use crate::env::Environment;
 use crate::error::UserError;
@@ -128,21 +129,49 @@ impl Output {
         }
     }
 
-    /// Prints a list: the value as one JSON document, or a table, or `empty` on stderr if there are no rows.
-    pub(crate) fn list<T: Serialize>(
+    /// The same for texts that depend on the width of the terminal.
+    pub(crate) fn show_wide<T: Serialize>(
         &self,
         value: &T,
-        rows: usize,
-        table: impl FnOnce() -> Table,
+        human: impl FnOnce(&T, Option<usize>, Paint) -> String,
+    ) -> Result<(), UserError> {
+        self.show(value, |paint| human(value, self.width, paint))
+    }
+
+    /// Prints rows: the value as one JSON document, or a table, or `empty` on stderr if there are none.
+    pub(crate) fn rows<T>(
+        &self,
+        value: &impl Serialize,
+        rows: &[T],
+        table: impl FnOnce(&[T]) -> Table,
         empty: &str,
     ) -> Result<(), UserError> {
         match self.format {
             Format::Json => self.document(value),
-            Format::Human if rows == 0 => {
+            Format::Human if rows.is_empty() => {
                 self.note(empty);
                 Ok(())
             }
-            Format::Human => self.raw(&table().render(self.width, self.stdout)),
+            Format::Human => self.raw(&table(rows).render(self.width, self.stdout)),
+        }
+    }
+
+    /// Prints a page of a list, and how to get the next one.
+    pub(crate) fn list<T: Serialize>(
+        &self,
+        list: &List<T>,
+        table: impl FnOnce(&[T]) -> Table,
+        empty: &str,
+    ) -> Result<(), UserError> {
+        self.rows(list, &list.data, table, empty)?;
+        self.more(list.next.as_deref());
+        Ok(())
+    }
+
+    /// Notes that a list continues.
+    pub(crate) fn more(&self, next: Option<&str>) {
+        if let Some(next) = next {
+            self.note(&format!("more follows: `--cursor {next}`"));
         }
     }
 
@@ -153,16 +182,33 @@ impl Output {
         } else {
             serde_json::to_string(value)
         };
-        let text =
-            text.map_err(|error| UserError::failed("cannot write JSON").caused_by(&error))?;
-        self.raw(&ended(text::json(text)))
+        self.raw(&ended(text::json(text.map_err(not_json)?)))
     }
 
     /// Prints a JSON document as one line.
     pub(crate) fn json_line<T: Serialize>(&self, value: &T) -> Result<(), UserError> {
-        let text = serde_json::to_string(value)
-            .map_err(|error| UserError::failed("cannot write JSON").caused_by(&error))?;
+        let text = serde_json::to_string(value).map_err(not_json)?;
         self.raw(&ended(text::json(text)))
+    }
+
+    /// Prints the part of `{"data": […` that follows `shown` rows.
+    pub(crate) fn json_part<T: Serialize>(
+        &self,
+        rows: &[T],
+        shown: usize,
+    ) -> Result<(), UserError> {
+        let mut out = String::new();
+        for (n, row) in rows.iter().enumerate() {
+            out.push_str(if shown + n == 0 { "{\"data\":[" } else { "," });
+            out.push_str(&text::json(serde_json::to_string(row).map_err(not_json)?));
+        }
+        self.raw(&out)
+    }
+
+    /// Prints the end of a list of `shown` rows.
+    pub(crate) fn json_end(&self, shown: usize) -> Result<(), UserError> {
+        let begin = if shown == 0 { "{\"data\":[" } else { "" };
+        self.raw(&format!("{begin}],\"next\":null}}\n"))
     }
 
     /// Prints text to stdout unchanged; the caller has made foreign text safe.
@@ -272,6 +318,10 @@ impl Output {
             text.ansi().to_string()
         }
     }
+}
+
+fn not_json(error: serde_json::Error) -> UserError {
+    UserError::failed("cannot write JSON").caused_by(&error)
 }
 
 fn human_error(error: &UserError, paint: Paint) -> String {

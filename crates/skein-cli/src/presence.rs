@@ -6,7 +6,6 @@ use std::path::Path;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::process::Pid;
-use skein_client::ErrorKind;
 
 use crate::error::UserError;
 use crate::home::Home;
@@ -88,10 +87,7 @@ pub(crate) fn not_started_by_agents() -> UserError {
 }
 
 pub(crate) fn silent(pid: Option<Pid>) -> UserError {
-    let error = UserError::new(
-        ErrorKind::TimedOut,
-        format!("{} does not answer", named(pid)),
-    );
+    let error = UserError::timed_out(format!("{} does not answer", named(pid)));
     match pid.map(Pid::as_raw_nonzero) {
         Some(pid) => error
             .hint(format!("`kill -CONT {pid}` resumes it if it was suspended"))

@@ -7,6 +7,8 @@ mod transcripts;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use skein_wire::AddProject;
+
 use crate::duration::Seconds;
 use crate::env::Environment;
 use crate::error::UserError;
@@ -103,24 +105,35 @@ impl Settings {
     ) -> Result<Self, UserError> {
         let mut settings = Self::built_in();
         if let Some(path) = user_file(environment)
-            && let Some(raw) = RawConfig::read(&path, raw::Scope::User)?
+            && let Some(raw) = RawConfig::read(&path, Scope::User)?
         {
-            settings
-                .fleet
-                .lay_machine(&raw, &Origin::File(path.clone()));
+            let origin = Origin::File(path.clone());
+            settings.fleet.lay(&raw.table, Scope::User, &origin);
             settings.transcripts.lay(&raw.transcripts, &path)?;
-            settings.lay(raw, &Origin::File(path));
+            settings.lay(raw, &origin);
         }
         if let Some(folder) = folder {
             let path = folder.join(PROJECT_FILE);
-            if let Some(raw) = RawConfig::read(&path, raw::Scope::Project)? {
-                settings
-                    .fleet
-                    .lay_project(&raw, &Origin::File(path.clone()));
-                settings.lay(raw, &Origin::File(path));
+            if let Some(raw) = RawConfig::read(&path, Scope::Project)? {
+                let origin = Origin::File(path);
+                settings.fleet.lay(&raw.table, Scope::Project, &origin);
+                settings.lay(raw, &origin);
             }
         }
         Ok(settings)
+    }
+
+    /// The request that makes a project with these settings.
+    pub(crate) fn new_project(self, path: Option<String>) -> AddProject {
+        AddProject {
+            depth: self.depth.chosen(),
+            width: self.width.chosen(),
+            name: self.name.value,
+            path,
+            prefix: self.prefix.value,
+            idle_ttl_seconds: self.idle_ttl.value.map(|ttl| ttl.0).filter(|ttl| *ttl > 0),
+            max_ended: self.max_ended.value.filter(|most| *most > 0),
+        }
     }
 
     fn lay(&mut self, raw: RawConfig, origin: &Origin) {

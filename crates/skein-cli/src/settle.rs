@@ -6,7 +6,6 @@
 
 mod setup;
 
-use std::cell::Cell;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -15,8 +14,9 @@ use skein_client::{Client, Error as ClientError, ErrorKind, EventStream, Events}
 use skein_wire::{Event, Session};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::command::events::every_event;
 use crate::command::kill::way_back;
-use crate::command::wait::report_connection;
+use crate::command::wait::follow;
 use crate::context::Context;
 use crate::error::UserError;
 use crate::progress::Progress;
@@ -34,16 +34,16 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// How often to print new output of set-up commands.
 const PASS_ON: Duration = Duration::from_millis(200);
 
-/// All steps, in the order in which any saga performs them.
-const STEPS: [&str; 8] = [
-    "workspace",
-    "setup",
-    "launch",
-    AGENT_STARTS,
-    "stop",
-    "backup",
-    "remove",
-    "end",
+/// All steps, in the order in which any saga performs them, and what each does.
+const STEPS: [(&str, &str); 8] = [
+    ("workspace", "making its workspace"),
+    ("setup", "setting up the workspace"),
+    ("launch", "starting the agent"),
+    (AGENT_STARTS, "waiting for the agent to take its task"),
+    ("stop", "stopping the agent"),
+    ("backup", "saving uncommitted work"),
+    ("remove", "removing the workspace"),
+    ("end", "ending it"),
 ];
 
 /// The step between the start of the agent and its taking the task.
@@ -74,15 +74,9 @@ pub(crate) struct Watch<'a> {
 
 impl<'a> Watch<'a> {
     /// Opens the event stream; send the request after this.
-    pub(crate) async fn open(
-        context: &'a Context,
-        lost: &'a Cell<bool>,
-    ) -> Result<Self, UserError> {
+    pub(crate) async fn open(context: &'a Context) -> Result<Self, UserError> {
         let client = context.client().await?;
-        let mut stream = client
-            .follow_events(None, None)
-            .patience(PATIENCE)
-            .on_change(move |state| report_connection(context, state, lost));
+        let mut stream = follow(context, client, None).patience(PATIENCE);
         stream.open().await?;
         Ok(Self {
             context,
@@ -210,7 +204,7 @@ impl<'a> Watch<'a> {
                 self.setups.begin(self.client, session).await;
             }
         }
-        let told = match event.kind.as_str() {
+        let news = match event.kind.as_str() {
             "saga.step" if self.failures.contains_key(session) => None,
             "saga.step" => {
                 let step = text(&event.data, "step");
@@ -218,54 +212,49 @@ impl<'a> Watch<'a> {
             }
             "saga.failed" => {
                 let failure = failure(session, &event.data);
-                let told = format!("failed: {}", failure.message());
+                let news = format!("failed: {}", failure.message());
                 self.failures.insert(session.clone(), failure);
-                Some(told)
+                Some(news)
             }
             _ => None,
         };
-        if let Some(told) = told
+        if let Some(news) = news
             && progress.knows(session)
         {
-            progress.show(session, &told);
+            progress.show(session, &news);
         }
     }
 
     /// Whether this step comes after those already shown: a read of the session may have been ahead of its events.
     fn is_further(&mut self, session: &str, step: &str) -> bool {
-        let Some(place) = STEPS.iter().position(|known| *known == step) else {
+        let Some(place) = STEPS.iter().position(|(name, _)| *name == step) else {
             return true;
         };
-        let told = self.shown_steps.entry(session.to_owned()).or_default();
-        self.reason_is_due |= step == AGENT_STARTS && place > *told;
-        let further = place >= *told;
-        *told = place.max(*told);
+        let shown = self.shown_steps.entry(session.to_owned()).or_default();
+        self.reason_is_due |= step == AGENT_STARTS && place > *shown;
+        let further = place >= *shown;
+        *shown = place.max(*shown);
         further
     }
 
     /// Finds in the events why a session that has ended was never launched. Needed when the answer to a repeated
     /// request is a session that failed long ago.
     async fn failure_of(&self, session: &Session) -> Result<Option<UserError>, UserError> {
-        let mut which = Events {
+        let which = Events {
             session: Some(session.id.clone()),
-            limit: Some(1000),
             ..Events::default()
         };
         let mut found = None;
-        loop {
-            let list = self.client.list_events(&which).await?;
-            for event in &list.data {
-                match event.kind.as_str() {
-                    "saga.failed" => found = Some(failure(&session.id, &event.data)),
-                    "session.launched" => found = None,
-                    _ => {}
-                }
+        every_event(self.client, which, |event| {
+            match event.kind.as_str() {
+                "saga.failed" => found = Some(failure(&session.id, &event.data)),
+                "session.launched" => found = None,
+                _ => {}
             }
-            which.since = list.data.last().map(|event| event.seq).or(which.since);
-            if list.next.is_none() || list.data.is_empty() {
-                return Ok(found);
-            }
-        }
+            Ok(())
+        })
+        .await?;
+        Ok(found)
     }
 }
 
@@ -287,8 +276,7 @@ fn text(data: &Value, name: &str) -> Option<String> {
 }
 
 fn failure(session: &str, data: &Value) -> UserError {
-    let kind =
-        text(data, "error_kind").map_or(ErrorKind::Failed, |word| ErrorKind::from_word(&word));
+    let kind = serde_json::from_value(data["error_kind"].clone()).unwrap_or(ErrorKind::Failed);
     let why =
         text(data, "why").unwrap_or_else(|| format!("session {session} could not be started"));
     let error = UserError::new(kind, why).detail("session", session);
@@ -340,16 +328,6 @@ fn awaited(session: &Session) -> Option<&str> {
 }
 
 fn doing(step: &str) -> String {
-    match step {
-        "workspace" => "making its workspace",
-        "setup" => "setting up the workspace",
-        "launch" => "starting the agent",
-        AGENT_STARTS => "waiting for the agent to take its task",
-        "stop" => "stopping the agent",
-        "backup" => "saving uncommitted work",
-        "remove" => "removing the workspace",
-        "end" => "ending it",
-        other => other,
-    }
-    .to_owned()
+    let known = STEPS.iter().find(|(name, _)| *name == step);
+    known.map_or(step, |(_, doing)| doing).to_owned()
 }

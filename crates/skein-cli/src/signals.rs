@@ -1,33 +1,28 @@
-//! Signals that ask a command to end.
+//! Signals that ask a process to end.
 
+use futures_util::future::select_all;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Receives the signals that would end this process, so that the command can clean up first.
+use crate::error::UserError;
+
+/// Receives signals that would end this process, so that it can clean up first.
 #[derive(Debug)]
-pub(crate) struct EndSignals([Option<Signal>; 3]);
+pub(crate) struct EndSignals(Vec<Signal>);
 
 impl EndSignals {
-    pub(crate) fn new() -> Self {
-        Self(
-            [
-                SignalKind::interrupt(),
-                SignalKind::terminate(),
-                SignalKind::hangup(),
-            ]
-            .map(|kind| signal(kind).ok()),
-        )
+    pub(crate) fn listen(kinds: &[SignalKind]) -> Result<Self, UserError> {
+        let signals = kinds.iter().map(|kind| signal(*kind));
+        let signals = signals.collect::<Result<_, _>>().map(Self);
+        signals.map_err(|error| UserError::failed("cannot listen for signals").caused_by(&error))
+    }
+
+    /// Those of a command at a terminal.
+    pub(crate) fn new() -> Result<Self, UserError> {
+        let hangup = SignalKind::hangup();
+        Self::listen(&[SignalKind::interrupt(), SignalKind::terminate(), hangup])
     }
 
     pub(crate) async fn received(&mut self) {
-        let Self([interrupt, terminate, hangup]) = self;
-        let wait = async |signal: &mut Option<Signal>| match signal {
-            Some(signal) => _ = signal.recv().await,
-            None => std::future::pending().await,
-        };
-        tokio::select! {
-            () = wait(interrupt) => {}
-            () = wait(terminate) => {}
-            () = wait(hangup) => {}
-        }
+        select_all(self.0.iter_mut().map(|signal| Box::pin(signal.recv()))).await;
     }
 }

@@ -103,7 +103,7 @@ enum Announced {
 
 /// A daemon that finds the home locked reports a conflict.
 fn is_locked(error: &ErrorObject) -> bool {
-    ErrorKind::from_word(&error.kind) == ErrorKind::Conflict
+    error.kind == ErrorKind::Conflict
 }
 
 async fn launch(
@@ -123,10 +123,10 @@ async fn launch(
     let mut line = String::new();
     let mut reader = BufReader::new(pipe.take(1 << 20));
     match timeout_at(deadline, reader.read_line(&mut line)).await {
-        Err(_) => Err(UserError::new(
-            ErrorKind::TimedOut,
-            format!("the daemon was not ready within {} s", PATIENCE.as_secs()),
-        )
+        Err(_) => Err(UserError::timed_out(format!(
+            "the daemon was not ready within {} s",
+            PATIENCE.as_secs()
+        ))
         .hint(format!("its log is in `{}`", context.home.logs().display()))
         .hint("`skein doctor` looks for the cause")),
         Ok(Err(error)) => Err(failed(&error)),
@@ -143,7 +143,7 @@ fn understand(line: &str, child: &mut Child, context: &Context) -> Result<Announ
             .map(|body| body.error)
             .or_else(|_| serde_json::from_str(error));
         return Ok(Announced::Failed(object.unwrap_or_else(|_| ErrorObject {
-            kind: ErrorKind::Unavailable.as_str().to_owned(),
+            kind: ErrorKind::Unavailable,
             message: format!("the daemon could not start: {error}"),
             hints: vec![],
             details: serde_json::Map::new(),

@@ -51,7 +51,7 @@ impl<T: AsRef<str>> From<T> for Cell {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Align {
+enum Align {
     Left,
     Right,
     /// Left-aligned, and truncated when the terminal is too narrow.
@@ -60,16 +60,22 @@ pub(crate) enum Align {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
-    columns: Vec<(&'static str, Align)>,
+    columns: Vec<(String, Align)>,
     rows: Vec<Vec<Cell>>,
     /// Columns that a narrow terminal leaves out, the first one first.
     spare: Vec<&'static str>,
 }
 
 impl Table {
-    pub(crate) fn new(columns: &[(&'static str, Align)]) -> Self {
+    /// From the names of its columns. `>` begins a right-aligned one, `~` a flexible one; `_` is a space.
+    pub(crate) fn new(columns: &'static str) -> Self {
+        let column = |name: &'static str| match (name.strip_prefix('>'), name.strip_prefix('~')) {
+            (Some(name), _) => (name.replace('_', " "), Align::Right),
+            (_, Some(name)) => (name.replace('_', " "), Align::Flex),
+            _ => (name.replace('_', " "), Align::Left),
+        };
         Self {
-            columns: columns.to_vec(),
+            columns: columns.split(' ').map(column).collect(),
             rows: vec![],
             spare: vec![],
         }
@@ -166,7 +172,7 @@ impl Table {
     fn widest(&self, column: usize) -> usize {
         let cells = self.rows.iter().map(|row| row[column].width());
         cells
-            .chain([text::width(self.columns[column].0)])
+            .chain([text::width(&self.columns[column].0)])
             .max()
             .unwrap_or(0)
     }
@@ -203,11 +209,7 @@ mod tests {
     use super::*;
 
     fn sample() -> Table {
-        let mut table = Table::new(&[
-            ("ID", Align::Left),
-            ("USED", Align::Right),
-            ("TASK", Align::Flex),
-        ]);
+        let mut table = Table::new("ID >USED ~TASK");
         table.row(vec![
             "api-1".into(),
             "5".into(),

@@ -141,6 +141,15 @@ pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
+/// One safe line, wrapped to a terminal of this `width` so that it continues in the column in which it begins.
+pub(crate) fn hanging(text: &str, width: Option<usize>, column: usize) -> String {
+    let text = line(text);
+    match width {
+        Some(width) => wrap(&text, width.saturating_sub(column)).join(&format!("\n{:column$}", "")),
+        None => text,
+    }
+}
+
 /// The position of the first character beyond this many columns.
 fn overflow(text: &str, columns: usize) -> Option<usize> {
     let mut used = 0;

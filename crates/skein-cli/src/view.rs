@@ -4,7 +4,6 @@ mod event;
 mod facts;
 mod fleet;
 mod ledger;
-mod more;
 mod session;
 mod transcript;
 
@@ -13,8 +12,7 @@ pub(crate) use fleet::{agent_notes, agents, gc, receipt, screen_explanation, why
 pub(crate) use ledger::{
     daemon, project, project_line, projects, summary, thread, thread_line, threads, tokens,
 };
-pub(crate) use more::more;
 pub(crate) use session::{
-    RelatedNames, overspent, session, session_line, sessions, status_style, tree,
+    RelatedNames, overspent, session, session_line, sessions, status_style, tree, used,
 };
 pub(crate) use transcript::{Fold, MessageRenderer};

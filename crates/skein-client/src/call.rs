@@ -10,10 +10,10 @@ use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::{Method, Request, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use skein_wire::{ErrorBody, ErrorObject};
+use skein_wire::{ErrorBody, ErrorKind, ErrorObject};
 
 use crate::endpoint::{Endpoint, Identity};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::key::IdempotencyKey;
 use crate::query::Target;
 use crate::transport::{Body, Driver, Transport, drive};
@@ -162,7 +162,7 @@ impl Client {
     pub(crate) fn refusal(&self, status: StatusCode, body: &[u8]) -> Error {
         let object = serde_json::from_slice::<ErrorBody>(body).map_or_else(
             |_| ErrorObject {
-                kind: kind_of(status).as_str().to_owned(),
+                kind: kind_of(status),
                 message: format!(
                     "the daemon at {} answered {status}",
                     self.transport.endpoint()

@@ -1,61 +1,10 @@
 //! Errors of a call.
 
-use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use skein_wire::ErrorObject;
+use skein_wire::{ErrorKind, ErrorObject};
 use thiserror::Error;
-
-/// The kinds of failure that callers act on. On the wire they are the words of [`ErrorKind::as_str`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ErrorKind {
-    Misuse,
-    NotFound,
-    Conflict,
-    Refused,
-    Unavailable,
-    TimedOut,
-    Failed,
-}
-
-impl ErrorKind {
-    pub const ALL: [Self; 7] = [
-        Self::Misuse,
-        Self::NotFound,
-        Self::Conflict,
-        Self::Refused,
-        Self::Unavailable,
-        Self::TimedOut,
-        Self::Failed,
-    ];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Misuse => "misuse",
-            Self::NotFound => "not_found",
-            Self::Conflict => "conflict",
-            Self::Refused => "refused",
-            Self::Unavailable => "unavailable",
-            Self::TimedOut => "timed_out",
-            Self::Failed => "failed",
-        }
-    }
-
-    /// An unknown word, of a newer daemon, counts as a plain failure.
-    pub fn from_word(word: &str) -> Self {
-        Self::ALL
-            .into_iter()
-            .find(|kind| kind.as_str() == word)
-            .unwrap_or(Self::Failed)
-    }
-}
-
-impl fmt::Display for ErrorKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
 
 #[derive(Debug, Error)]
 pub enum Error {
@@ -95,7 +44,7 @@ impl Error {
             Self::Url { .. } | Self::Unsendable { .. } => ErrorKind::Misuse,
             Self::Unreachable { .. } | Self::Broken { .. } => ErrorKind::Unavailable,
             Self::TimedOut { .. } => ErrorKind::TimedOut,
-            Self::Answered { object, .. } => ErrorKind::from_word(&object.kind),
+            Self::Answered { object, .. } => object.kind,
             Self::Unreadable { .. } => ErrorKind::Failed,
         }
     }
@@ -129,18 +78,5 @@ impl Error {
     /// Whether the same call on a new connection may succeed.
     pub(crate) fn is_broken(&self) -> bool {
         matches!(self, Self::Broken { .. })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn kinds_travel_as_words() {
-        for kind in ErrorKind::ALL {
-            assert_eq!(ErrorKind::from_word(kind.as_str()), kind);
-        }
-        assert_eq!(ErrorKind::from_word("of_the_future"), ErrorKind::Failed);
     }
 }

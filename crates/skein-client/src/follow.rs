@@ -2,21 +2,15 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::time::Duration;
 
 use serde::Deserialize;
 use skein_wire::{Delta, Message};
-use tokio::time::{Instant, sleep};
 
 use crate::call::Client;
 use crate::error::Error;
 use crate::query::Target;
-use crate::sse::{Frame, FrameStream};
-use crate::stream::worth_waiting;
-
-/// How long to wait for an absent daemon, and how long between two attempts.
-const PATIENCE: Duration = Duration::from_secs(10);
-const PAUSE: Duration = Duration::from_millis(200);
+use crate::sse::Frame;
+use crate::stream::Frames;
 
 /// What happened to a followed transcript.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,11 +25,10 @@ pub enum TranscriptChange {
 /// Every message after the position, each once and in order. Dropping it ends the subscription.
 pub struct TranscriptStream<'a> {
     client: &'a Client,
+    frames: Frames<'a>,
     session: String,
     position: Option<u64>,
-    frames: Option<FrameStream>,
     ready: VecDeque<TranscriptChange>,
-    broken_since: Option<Instant>,
 }
 
 impl fmt::Debug for TranscriptStream<'_> {
@@ -52,19 +45,19 @@ impl Client {
     pub fn follow_transcript(&self, session: &str, position: Option<u64>) -> TranscriptStream<'_> {
         TranscriptStream {
             client: self,
+            frames: Frames::new(self),
             session: session.to_owned(),
             position,
-            frames: None,
             ready: VecDeque::new(),
-            broken_since: None,
         }
     }
 }
 
 impl TranscriptStream<'_> {
-    /// Waits for the next change. Reconnects when the connection breaks; an error answer or an absent daemon ends the
+    /// Waits for the next change, and longer while the connection is broken. An error answer or an absent daemon ends the
     /// stream.
     pub async fn next(&mut self) -> Result<TranscriptChange, Error> {
+        let target = Target::new(["sessions", &self.session, "transcript"]);
         loop {
             if let Some(change) = self.ready.pop_front() {
                 match &change {
@@ -76,32 +69,10 @@ impl TranscriptStream<'_> {
                 }
                 return Ok(change);
             }
-            match self.advance().await {
-                Ok(()) => self.broken_since = None,
-                Err(error) if worth_waiting(&error) => {
-                    self.frames = None;
-                    let since = *self.broken_since.get_or_insert_with(Instant::now);
-                    if since.elapsed() >= PATIENCE {
-                        return Err(error);
-                    }
-                    sleep(PAUSE).await;
-                }
-                Err(error) => return Err(error),
+            for frame in self.frames.next(&target, self.position).await? {
+                self.ready.extend(self.parse(&frame)?);
             }
         }
-    }
-
-    async fn advance(&mut self) -> Result<(), Error> {
-        let Some(frames) = self.frames.as_mut() else {
-            let target = Target::new(["sessions", &self.session, "transcript"]);
-            self.frames = Some(FrameStream::open(self.client, &target, self.position).await?);
-            return Ok(());
-        };
-        for frame in frames.next(self.client).await? {
-            let change = self.parse(&frame)?;
-            self.ready.extend(change);
-        }
-        Ok(())
     }
 
     fn parse(&self, frame: &Frame) -> Result<Option<TranscriptChange>, Error> {

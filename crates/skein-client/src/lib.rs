@@ -20,10 +20,11 @@ mod transport;
 
 pub use call::Client;
 pub use endpoint::{Endpoint, Identity};
-pub use error::{Error, ErrorKind};
+pub use error::Error;
 pub use follow::{TranscriptChange, TranscriptStream};
 pub use key::IdempotencyKey;
 pub use query::Page;
 pub use routes::{Events, Messages, Sessions, Threads, TranscriptSearch};
+pub use skein_wire::ErrorKind;
 pub use stream::{EventStream, StreamState};
 pub use transcript::Download;

@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value};
 use skein_domain::{Detail, Kind, Refused};
 use skein_fleet::Error;
-use skein_wire::{ErrorBody, ErrorObject};
+use skein_wire::{ErrorBody, ErrorKind, ErrorObject};
 
 /// A failed request.
 #[derive(Debug)]
@@ -15,23 +15,27 @@ pub(crate) struct ApiError {
     object: ErrorObject,
 }
 
-/// The documented table; the command line has its own from kind to exit code.
-pub fn exit_status(kind: Kind) -> StatusCode {
+/// The documented table of kinds in answers and their statuses; the command line has its own to exit codes.
+fn answered(kind: Kind) -> (ErrorKind, StatusCode) {
     match kind {
-        Kind::Misuse => StatusCode::BAD_REQUEST,
-        Kind::NotFound => StatusCode::NOT_FOUND,
-        Kind::Conflict => StatusCode::CONFLICT,
-        Kind::Refused => StatusCode::FORBIDDEN,
-        Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-        Kind::TimedOut => StatusCode::GATEWAY_TIMEOUT,
-        Kind::Failed => StatusCode::INTERNAL_SERVER_ERROR,
+        Kind::Misuse => (ErrorKind::Misuse, StatusCode::BAD_REQUEST),
+        Kind::NotFound => (ErrorKind::NotFound, StatusCode::NOT_FOUND),
+        Kind::Conflict => (ErrorKind::Conflict, StatusCode::CONFLICT),
+        Kind::Refused => (ErrorKind::Refused, StatusCode::FORBIDDEN),
+        Kind::Unavailable => (ErrorKind::Unavailable, StatusCode::SERVICE_UNAVAILABLE),
+        Kind::TimedOut => (ErrorKind::TimedOut, StatusCode::GATEWAY_TIMEOUT),
+        Kind::Failed => (ErrorKind::Failed, StatusCode::INTERNAL_SERVER_ERROR),
     }
+}
+
+pub fn exit_status(kind: Kind) -> StatusCode {
+    answered(kind).1
 }
 
 impl ApiError {
     pub(crate) fn new(kind: Kind, message: impl Into<String>, hints: &[&str]) -> Self {
         let object = ErrorObject {
-            kind: kind.as_str().into(),
+            kind: answered(kind).0,
             message: message.into(),
             hints: hints.iter().map(|h| (*h).into()).collect(),
             details: Map::new(),
@@ -58,7 +62,7 @@ pub fn object(error: &Error) -> ErrorObject {
         .map(skein_domain::Error::details)
         .unwrap_or_default();
     ErrorObject {
-        kind: error.kind().as_str().into(),
+        kind: answered(error.kind()).0,
         message: error.to_string(),
         hints: error.hints(),
         details: details

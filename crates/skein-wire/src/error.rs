@@ -2,6 +2,21 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
+/// The kinds of failure that callers act on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorKind {
+    Misuse,
+    NotFound,
+    Conflict,
+    Refused,
+    Unavailable,
+    TimedOut,
+    /// Also any kind of a newer daemon.
+    #[serde(other)]
+    Failed,
+}
+
 /// The answer of every failed call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ErrorBody {
@@ -11,7 +26,8 @@ pub struct ErrorBody {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ErrorObject {
     /// `misuse`, `not_found`, `conflict`, `refused`, `unavailable`, `timed_out` or `failed`.
-    pub kind: String,
+    #[schema(value_type = String)]
+    pub kind: ErrorKind,
     pub message: String,
     /// What to try next.
     pub hints: Vec<String>,

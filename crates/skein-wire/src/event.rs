@@ -31,14 +31,14 @@ pub struct VerifyReport {
     pub why: Option<String>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct SealEvents {
-    /// Newest events to leave unsealed.
-    pub keep: u64,
-    /// Also drop the bodies; only the ends of the chain stay.
-    #[serde(default)]
-    pub drop: bool,
+request! {
+    pub struct SealEvents {
+        /// Newest events to leave unsealed.
+        pub keep: u64,
+        /// Also drop the bodies; only the ends of the chain stay.
+        #[serde(default)]
+        pub drop: bool,
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]

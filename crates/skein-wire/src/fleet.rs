@@ -5,16 +5,16 @@ use utoipa::ToSchema;
 
 use crate::session::{Saga, Session};
 
-/// A call of an agent's own hook.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Hook {
-    /// The run that reports; events of an earlier run are ignored.
-    pub run: u64,
-    pub event: String,
-    /// The payload, unchanged, at most 1 MiB.
-    #[serde(default)]
-    pub payload: String,
+request! {
+    /// A call of an agent's own hook.
+    pub struct Hook {
+        /// The run that reports; events of an earlier run are ignored.
+        pub run: u64,
+        pub event: String,
+        /// The payload, unchanged, at most 1 MiB.
+        #[serde(default)]
+        pub payload: String,
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -22,9 +22,9 @@ pub struct HookTaken {
     pub ok: bool,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Interrupt {}
+request! {
+    pub struct Interrupt {}
+}
 
 /// What the terminal shows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -114,22 +114,20 @@ pub struct Diff {
     pub diff: String,
 }
 
-/// Omitted fields have careful defaults.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Gc {
-    /// Only report what would be done.
-    #[serde(default)]
-    pub dry_run: bool,
-    /// Workspaces of sessions that ended at least this long ago; default: a day.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ended_for_seconds: Option<u64>,
-    /// Backups of at least this age; default: 30 days.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub backups_older_than_seconds: Option<u64>,
-    /// Drop those backups; otherwise they are only listed.
-    #[serde(default)]
-    pub discard: bool,
+request! {
+    /// Omitted fields have careful defaults.
+    pub struct Gc {
+        /// Only report what would be done.
+        #[serde(default)]
+        pub dry_run: bool,
+        /// Workspaces of sessions that ended at least this long ago; default: a day.
+        pub ended_for_seconds?: u64,
+        /// Backups of at least this age; default: 30 days.
+        pub backups_older_than_seconds?: u64,
+        /// Drop those backups; otherwise they are only listed.
+        #[serde(default)]
+        pub discard: bool,
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]

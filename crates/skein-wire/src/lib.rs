@@ -3,6 +3,28 @@
 //!
 //! Not here: what the values mean (`skein-domain`) and how they are sent (`skein-server`, `skein-client`).
 
+/// The bodies of requests. They refuse unknown fields; `name?: T` is an `Option<T>`
+/// that is left out when it is `None`.
+macro_rules! request {
+    ($(
+        $(#[$doc:meta])*
+        pub struct $name:ident {
+            $($(#[$meta:meta])* pub $field:ident $(?: $some:ty)? $(: $type:ty)?),* $(,)?
+        }
+    )+) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+        #[serde(deny_unknown_fields)]
+        pub struct $name {
+            $(
+                $(#[$meta])*
+                $(#[serde(default, skip_serializing_if = "Option::is_none")] pub $field: Option<$some>,)?
+                $(pub $field: $type,)?
+            )*
+        }
+    )+};
+}
+
 mod daemon;
 mod error;
 mod event;
@@ -19,7 +41,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub use daemon::{DaemonStatus, Health, RetentionReport};
-pub use error::{ErrorBody, ErrorObject};
+pub use error::{ErrorBody, ErrorKind, ErrorObject};
 pub use event::{Event, SealEvents, SealReport, VerifyReport};
 pub use fleet::{
     Abilities, Agent, Cursor, Diff, Gc, GcItem, GcReport, Hook, HookTaken, Interrupt, RuleMiss,

@@ -34,41 +34,27 @@ pub struct Retention {
     pub max_ended: Option<u32>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct AddProject {
-    /// Default: the last part of the path.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    /// A folder on the daemon's machine.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub path: Option<String>,
-    /// Default: made from the name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub prefix: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub depth: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub width: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub idle_ttl_seconds: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_ended: Option<u32>,
-}
+request! {
+    pub struct AddProject {
+        /// Default: the last part of the path.
+        pub name?: String,
+        /// A folder on the daemon's machine.
+        pub path?: String,
+        /// Default: made from the name.
+        pub prefix?: String,
+        pub depth?: u32,
+        pub width?: u32,
+        pub idle_ttl_seconds?: u64,
+        pub max_ended?: u32,
+    }
 
-/// Omitted fields stay unchanged; 0 switches a retention rule off.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct SetProject {
-    /// Refuses unless the record is at this version.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expect_version: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub depth: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub width: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub idle_ttl_seconds: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_ended: Option<u32>,
+    /// Omitted fields stay unchanged; 0 switches a retention rule off.
+    pub struct SetProject {
+        /// Refuses unless the record is at this version.
+        pub expect_version?: u64,
+        pub depth?: u32,
+        pub width?: u32,
+        pub idle_ttl_seconds?: u64,
+        pub max_ended?: u32,
+    }
 }

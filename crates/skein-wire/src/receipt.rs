@@ -3,13 +3,12 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Send {
-    pub text: String,
-    /// The sending session, if any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub from: Option<String>,
+request! {
+    pub struct Send {
+        pub text: String,
+        /// The sending session, if any.
+        pub from?: String,
+    }
 }
 
 /// What is known about the delivery of one message; never its text.

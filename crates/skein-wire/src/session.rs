@@ -193,183 +193,131 @@ pub struct MergeDone {
     pub at: String,
 }
 
-/// An omitted amount has no limit, or a share of the parent's.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct BudgetAsked {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tokens: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cost_usd: Option<f64>,
-}
+request! {
+    /// An omitted amount has no limit, or a share of the parent's.
+    pub struct BudgetAsked {
+        pub tokens?: u64,
+        pub cost_usd?: f64,
+    }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Spawn {
-    pub task: String,
-    /// Id or name; default: that of `thread` or `parent`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub project: Option<String>,
-    /// Default: a thread of its own, named after the task.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub thread: Option<String>,
-    /// The session that delegates.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parent: Option<String>,
-    /// `user:NAME`, `agent:NAME` or `system`; default: the caller.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub owner: Option<String>,
-    /// Default: the project's, else `none`, a session that people or external programs drive.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub agent: Option<String>,
-    /// A command line instead of the agent's own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub command: Option<String>,
-    /// How the agent gets its task: `typed`, `argv` or `stdin`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub prompt_via: Option<String>,
-    /// `worktree`, `clone`, `dir` or `none`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub workspace: Option<String>,
-    /// Default: `skein/SESSION`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub branch: Option<String>,
-    /// What a new branch starts from; default: the project's, else the default branch.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub base: Option<String>,
-    /// `pty` or `tmux`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub runtime: Option<String>,
-    /// How to drive the agent: `terminal` (default), `acp` or `native`, its program's own protocol.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub via: Option<String>,
-    /// Variables for the agent's environment.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub env: BTreeMap<String, String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub model: Option<String>,
-    /// What the agent may do without asking: `ask`, `edits` or `full`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub permission: Option<String>,
-    /// Whether Skein tells it to continue when a limit of its provider is over.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub resume_after_limit: bool,
-    /// The PATH in which programs are searched: that of the caller.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub path: Option<String>,
-    /// A worktree of the user that the session uses.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub adopt: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub budget: Option<BudgetAsked>,
-}
+    pub struct Spawn {
+        pub task: String,
+        /// Id or name; default: that of `thread` or `parent`.
+        pub project?: String,
+        /// Default: a thread of its own, named after the task.
+        pub thread?: String,
+        /// The session that delegates.
+        pub parent?: String,
+        /// `user:NAME`, `agent:NAME` or `system`; default: the caller.
+        pub owner?: String,
+        /// Default: the project's, else `none`, a session that people or external programs drive.
+        pub agent?: String,
+        /// A command line instead of the agent's own.
+        pub command?: String,
+        /// How the agent gets its task: `typed`, `argv` or `stdin`.
+        pub prompt_via?: String,
+        /// `worktree`, `clone`, `dir` or `none`.
+        pub workspace?: String,
+        /// Default: `skein/SESSION`.
+        pub branch?: String,
+        /// What a new branch starts from; default: the project's, else the default branch.
+        pub base?: String,
+        /// `pty` or `tmux`.
+        pub runtime?: String,
+        /// How to drive the agent: `terminal` (default), `acp` or `native`, its program's own protocol.
+        pub via?: String,
+        /// Variables for the agent's environment.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        pub env: BTreeMap<String, String>,
+        pub model?: String,
+        /// What the agent may do without asking: `ask`, `edits` or `full`.
+        pub permission?: String,
+        /// Whether Skein tells it to continue when a limit of its provider is over.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        pub resume_after_limit: bool,
+        /// The PATH in which programs are searched: that of the caller.
+        pub path?: String,
+        /// A worktree of the user that the session uses.
+        pub adopt?: String,
+        pub budget?: BudgetAsked,
+    }
 
-/// Conditions of the calls that drive a turn; each is checked if given.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct BeginTurn {
-    /// Refuses unless this is the session's current run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub run: Option<u64>,
-    /// Refuses unless ownership is still at this version.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expect_owner_version: Option<u64>,
-    /// Refuses unless this actor owns the session.
-    #[serde(default, rename = "as", skip_serializing_if = "Option::is_none")]
-    pub as_actor: Option<String>,
-}
+    /// Conditions of the calls that drive a turn; each is checked if given.
+    pub struct BeginTurn {
+        /// Refuses unless this is the session's current run.
+        pub run?: u64,
+        /// Refuses unless ownership is still at this version.
+        pub expect_owner_version?: u64,
+        /// Refuses unless this actor owns the session.
+        #[serde(rename = "as")]
+        pub as_actor?: String,
+    }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct EndTurn {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub run: Option<u64>,
-    #[serde(default, rename = "as", skip_serializing_if = "Option::is_none")]
-    pub as_actor: Option<String>,
-    /// The usage of the turn; added to the session's total.
-    #[serde(default)]
-    pub input_tokens: u64,
-    #[serde(default)]
-    pub output_tokens: u64,
-    #[serde(default)]
-    pub cost_usd: f64,
-}
+    pub struct EndTurn {
+        pub run?: u64,
+        #[serde(rename = "as")]
+        pub as_actor?: String,
+        /// The usage of the turn; added to the session's total.
+        #[serde(default)]
+        pub input_tokens: u64,
+        #[serde(default)]
+        pub output_tokens: u64,
+        #[serde(default)]
+        pub cost_usd: f64,
+    }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Ask {
-    pub question: String,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub options: Vec<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub run: Option<u64>,
-    #[serde(default, rename = "as", skip_serializing_if = "Option::is_none")]
-    pub as_actor: Option<String>,
-}
+    pub struct Ask {
+        pub question: String,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub options: Vec<String>,
+        pub run?: u64,
+        #[serde(rename = "as")]
+        pub as_actor?: String,
+    }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Answer {
-    pub text: String,
-}
+    pub struct Answer {
+        pub text: String,
+    }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct EndSession {
-    /// `done` (default) or `failed`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub outcome: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub run: Option<u64>,
-    #[serde(default, rename = "as", skip_serializing_if = "Option::is_none")]
-    pub as_actor: Option<String>,
-}
+    pub struct EndSession {
+        /// `done` (default) or `failed`.
+        pub outcome?: String,
+        pub reason?: String,
+        pub run?: u64,
+        #[serde(rename = "as")]
+        pub as_actor?: String,
+    }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Kill {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// Also kills the descendants, deepest first.
-    #[serde(default)]
-    pub tree: bool,
-    /// Drops uncommitted work instead of saving it.
-    #[serde(default)]
-    pub discard: bool,
-}
+    pub struct Kill {
+        pub reason?: String,
+        /// Also kills the descendants, deepest first.
+        #[serde(default)]
+        pub tree: bool,
+        /// Drops uncommitted work instead of saving it.
+        #[serde(default)]
+        pub discard: bool,
+    }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Restore {}
+    pub struct Restore {}
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Handoff {
-    pub to: String,
-    /// `keep` (default): the new owner continues in the same folder.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub workspace: Option<String>,
-    /// Refuses unless ownership is still at this version.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expect_version: Option<u64>,
-}
+    pub struct Handoff {
+        pub to: String,
+        /// `keep` (default): the new owner continues in the same folder.
+        pub workspace?: String,
+        /// Refuses unless ownership is still at this version.
+        pub expect_version?: u64,
+    }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Broadcast {
-    /// At least two, all different.
-    pub to: Vec<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expect_version: Option<u64>,
-}
+    pub struct Broadcast {
+        /// At least two, all different.
+        pub to: Vec<String>,
+        pub expect_version?: u64,
+    }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Merge {
-    /// The child whose work is taken over.
-    pub from: String,
+    pub struct Merge {
+        /// The child whose work is taken over.
+        pub from: String,
+    }
 }
 
 /// A session with its ancestors, root first, and everything below it.

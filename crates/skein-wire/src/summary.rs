@@ -40,18 +40,16 @@ pub enum Deliverable {
     },
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct SetSummary {
-    pub text: String,
-    /// Default: `succeeded`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub outcome: Option<String>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub key_decisions: Vec<String>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub deliverables: Vec<Deliverable>,
-    /// The session whose summary this work started from.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub based_on: Option<String>,
+request! {
+    pub struct SetSummary {
+        pub text: String,
+        /// Default: `succeeded`.
+        pub outcome?: String,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub key_decisions: Vec<String>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub deliverables: Vec<Deliverable>,
+        /// The session whose summary this work started from.
+        pub based_on?: String,
+    }
 }

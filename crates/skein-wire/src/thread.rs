@@ -16,10 +16,10 @@ pub struct Thread {
     pub archived_at: Option<String>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct NewThread {
-    /// Id or name.
-    pub project: String,
-    pub title: String,
+request! {
+    pub struct NewThread {
+        /// Id or name.
+        pub project: String,
+        pub title: String,
+    }
 }

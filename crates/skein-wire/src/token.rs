@@ -24,20 +24,17 @@ pub struct TokenSecret {
     pub secret: String,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct NewToken {
-    pub name: String,
-    /// Default: `operate`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub role: Option<String>,
-    /// `run`: start programs of the caller's choice as the daemon's user. Default: none.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub allow: Vec<String>,
-    /// The holder acts as this actor, on sessions that the actor owns.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub actor: Option<String>,
-    /// Default: never.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expires_in_seconds: Option<u64>,
+request! {
+    pub struct NewToken {
+        pub name: String,
+        /// Default: `operate`.
+        pub role?: String,
+        /// `run`: start programs of the caller's choice as the daemon's user. Default: none.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub allow: Vec<String>,
+        /// The holder acts as this actor, on sessions that the actor owns.
+        pub actor?: String,
+        /// Default: never.
+        pub expires_in_seconds?: u64,
+    }
 }

@@ -104,36 +104,29 @@ pub struct Covers {
     pub end: u64,
 }
 
-/// A message to append.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct NewMessage {
-    /// Chosen by the writer: appending it twice has one effect.
-    pub id: String,
-    /// `system`, `user`, `assistant` or `tool`.
-    pub role: String,
-    /// Short for a content of one text.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub text: Option<String>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub content: Vec<Block>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub native: Option<Native>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub usage: Option<MessageUsage>,
-    /// When it was said, if in the past; never before the message ahead of it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub at: Option<String>,
-}
+request! {
+    /// A message to append.
+    pub struct NewMessage {
+        /// Chosen by the writer: appending it twice has one effect.
+        pub id: String,
+        /// `system`, `user`, `assistant` or `tool`.
+        pub role: String,
+        /// Short for a content of one text.
+        pub text?: String,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub content: Vec<Block>,
+        pub native?: Native,
+        pub usage?: MessageUsage,
+        /// When it was said, if in the past; never before the message ahead of it.
+        pub at?: String,
+    }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Append {
-    /// All or none of them are added.
-    pub messages: Vec<NewMessage>,
-    /// Refuses unless this is the session's current run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub run: Option<u64>,
+    pub struct Append {
+        /// All or none of them are added.
+        pub messages: Vec<NewMessage>,
+        /// Refuses unless this is the session's current run.
+        pub run?: u64,
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -146,21 +139,19 @@ pub struct Appended {
     pub version: u64,
 }
 
-/// A part of an unfinished message. It is passed to followers and not stored.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Delta {
-    /// The id of the whole message.
-    pub message: String,
-    /// `text` (default), `thinking` or `tool_input`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kind: Option<String>,
-    /// Which block of the message, from 0.
-    #[serde(default)]
-    pub block: u32,
-    pub text: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub run: Option<u64>,
+request! {
+    /// A part of an unfinished message. It is passed to followers and not stored.
+    pub struct Delta {
+        /// The id of the whole message.
+        pub message: String,
+        /// `text` (default), `thinking` or `tool_input`.
+        pub kind?: String,
+        /// Which block of the message, from 0.
+        #[serde(default)]
+        pub block: u32,
+        pub text: String,
+        pub run?: u64,
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -168,13 +159,12 @@ pub struct DeltaPassed {
     pub session: String,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Rewind {
-    /// The last message that stays.
-    pub to: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub run: Option<u64>,
+request! {
+    pub struct Rewind {
+        /// The last message that stays.
+        pub to: String,
+        pub run?: u64,
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -185,14 +175,13 @@ pub struct Rewound {
     pub dropped: u64,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct BeginReply {
-    /// The id of the reply, chosen before the model is called.
-    pub id: String,
-    /// Refuses unless this is the session's current run; required while an agent is at work.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub run: Option<u64>,
+request! {
+    pub struct BeginReply {
+        /// The id of the reply, chosen before the model is called.
+        pub id: String,
+        /// Refuses unless this is the session's current run; required while an agent is at work.
+        pub run?: u64,
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -203,12 +192,11 @@ pub struct ReplyBegun {
     pub dropped: u64,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Repair {
-    /// Refuses unless this is the session's current run; required while an agent is at work.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub run: Option<u64>,
+request! {
+    pub struct Repair {
+        /// Refuses unless this is the session's current run; required while an agent is at work.
+        pub run?: u64,
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -218,19 +206,17 @@ pub struct Repaired {
     pub closed: u64,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Compact {
-    /// The first message that the summary replaces.
-    pub from: String,
-    /// The last one.
-    pub through: String,
-    pub text: String,
-    /// The id of the summary; default: derived from `from` and `through`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub id: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub run: Option<u64>,
+request! {
+    pub struct Compact {
+        /// The first message that the summary replaces.
+        pub from: String,
+        /// The last one.
+        pub through: String,
+        pub text: String,
+        /// The id of the summary; default: derived from `from` and `through`.
+        pub id?: String,
+        pub run?: u64,
+    }
 }
 
 /// The state slice beside the messages.
@@ -244,36 +230,33 @@ pub struct State {
     pub custom: BTreeMap<String, Value>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Task {
-    pub subject: String,
-    #[serde(default)]
-    pub description: String,
-    /// What to show while it is being done.
-    #[serde(default)]
-    pub active_form: String,
-    /// `pending`, `in_progress` or `completed`.
-    pub status: String,
-    #[serde(default)]
-    pub metadata: BTreeMap<String, String>,
-    /// The tasks it waits for.
-    #[serde(default)]
-    pub blocked_by: Vec<String>,
-}
+request! {
+    pub struct Task {
+        pub subject: String,
+        #[serde(default)]
+        pub description: String,
+        /// What to show while it is being done.
+        #[serde(default)]
+        pub active_form: String,
+        /// `pending`, `in_progress` or `completed`.
+        pub status: String,
+        #[serde(default)]
+        pub metadata: BTreeMap<String, String>,
+        /// The tasks it waits for.
+        #[serde(default)]
+        pub blocked_by: Vec<String>,
+    }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct SetState {
-    /// Refuses unless the state is still at this version.
-    pub expect: u64,
-    #[serde(default)]
-    pub tasks: BTreeMap<String, Task>,
-    #[serde(default)]
-    #[schema(value_type = Object)]
-    pub custom: BTreeMap<String, Value>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub run: Option<u64>,
+    pub struct SetState {
+        /// Refuses unless the state is still at this version.
+        pub expect: u64,
+        #[serde(default)]
+        pub tasks: BTreeMap<String, Task>,
+        #[serde(default)]
+        #[schema(value_type = Object)]
+        pub custom: BTreeMap<String, Value>,
+        pub run?: u64,
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -282,12 +265,12 @@ pub struct StateSet {
     pub version: u64,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Flush {
-    /// Keep the hot copy.
-    #[serde(default)]
-    pub keep_hot: bool,
+request! {
+    pub struct Flush {
+        /// Keep the hot copy.
+        #[serde(default)]
+        pub keep_hot: bool,
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -299,9 +282,9 @@ pub struct Flushed {
     pub kept_hot: bool,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Hydrate {}
+request! {
+    pub struct Hydrate {}
+}
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Hydrated {
@@ -348,21 +331,17 @@ pub struct ForkedFrom {
     pub message: Option<String>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Fork {
-    /// The last message that is shared; default: the newest.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub at: Option<String>,
-    /// Default: the source's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub thread: Option<String>,
-    /// Default: the caller.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub owner: Option<String>,
-    /// Default: the source's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub task: Option<String>,
+request! {
+    pub struct Fork {
+        /// The last message that is shared; default: the newest.
+        pub at?: String,
+        /// Default: the source's.
+        pub thread?: String,
+        /// Default: the caller.
+        pub owner?: String,
+        /// Default: the source's.
+        pub task?: String,
+    }
 }
 
 /// A message that a search found.

@@ -1,11 +1,9 @@
 //! `skein adopt`
 
-use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use clap::Args;
-use skein_client::ErrorKind;
 use skein_wire::Spawn;
 
 use super::spawn::{LaunchArgs, PlaceArgs};
@@ -44,9 +42,8 @@ pub(crate) async fn run(context: &Context, args: AdoptArgs) -> Result<(), UserEr
     if body.project.is_none() && body.thread.is_none() && body.parent.is_none() {
         body.project = Some(project(context, &path).await?);
     }
-    let key = context.key(args.key.key.as_deref());
-    let lost = Cell::new(false);
-    let watch = Watch::open(context, &lost).await?;
+    let key = args.key.get();
+    let watch = Watch::open(context).await?;
     let begun = context.client().await?.spawn(&body, &key).await?;
     let Some(settled) = watch.settle(vec![begun]).await?.pop() else {
         return Err(UserError::failed("no answer"));
@@ -82,12 +79,11 @@ async fn project(context: &Context, path: &str) -> Result<String, UserError> {
             return Ok(project.id);
         }
     }
-    Err(UserError::new(
-        ErrorKind::NotFound,
-        format!("no project has the repository of `{path}`"),
+    Err(
+        UserError::not_found(format!("no project has the repository of `{path}`"))
+            .hint("`skein project add FOLDER` adds it")
+            .hint("`--project NAME` chooses one"),
     )
-    .hint("`skein project add FOLDER` adds it")
-    .hint("`--project NAME` chooses one"))
 }
 
 /// The output of a git command, if it succeeds.

@@ -39,12 +39,7 @@ pub(crate) async fn run(context: &Context, args: AgentArgs) -> Result<(), UserEr
     let list = client
         .list_agents(project.as_deref(), path.as_deref())
         .await?;
-    context.out.list(
-        &list,
-        list.data.len(),
-        || view::agents(&list.data),
-        "no agents",
-    )?;
+    context.out.list(&list, view::agents, "no agents")?;
     for note in view::agent_notes(&list.data) {
         context.out.note(&note);
     }

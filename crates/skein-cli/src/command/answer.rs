@@ -1,6 +1,5 @@
 //! `skein answer`
 
-use std::cell::Cell;
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,7 +8,6 @@ use skein_wire::{Answer, Receipt};
 use tokio::time::Instant;
 
 use super::delivery::{Waiting, delivered, is_over, is_submitted};
-use super::wait::report_connection;
 use crate::cli::{KeyArgs, reference};
 use crate::context::Context;
 use crate::error::UserError;
@@ -42,28 +40,18 @@ pub(crate) async fn run(context: &Context, args: AnswerArgs) -> Result<(), UserE
     } else {
         args.text
     };
-    let key = context.key(args.key.key.as_deref());
+    let key = args.key.get();
     let client = context.client().await?;
     let session = client.get_session(&args.session).await?;
-    let lost = Cell::new(false);
-    let mut stream = client
-        .follow_events(None, Some(&session.id))
-        .on_change(|state| report_connection(context, state, &lost));
     // External programs read their answers from the event, so `accepted` is all that can be reached.
     let waits = !args.no_wait && session.runtime.kind != "none";
-    if waits {
-        stream.open().await?;
-    }
-    let receipt = client.answer(&session.id, &Answer { text }, &key).await?;
+    let id = session.id.clone();
+    let body = Answer { text };
+    let give = client.answer(&id, &body, &key);
+    let mut waiting = Waiting::begin(context, session, waits, give).await?;
     if !waits {
-        return show(context, &receipt);
+        return show(context, &waiting.receipt);
     }
-    let mut waiting = Waiting {
-        client,
-        stream,
-        receipt,
-        session,
-    };
     let deadline = Instant::now() + DELIVERY;
     let there = waiting
         .until(Some(deadline), |receipt, session| {

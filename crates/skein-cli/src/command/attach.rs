@@ -1,7 +1,6 @@
 //! `skein attach`
 
 use clap::Args;
-use skein_client::ErrorKind;
 use skein_domain::RunHandle;
 use skein_runtime::view::{AttachOptions, DetachReason, attach};
 use skein_wire::Terminal;
@@ -50,10 +49,10 @@ pub(crate) async fn show(context: &Context, session: &str, how: How) -> Result<(
     };
     let terminal = client.terminal(session).await?;
     let Some(handle) = &terminal.handle else {
-        return Err(UserError::new(
-            ErrorKind::Conflict,
-            format!("session {} has no running agent", terminal.session),
-        )
+        return Err(UserError::conflict(format!(
+            "session {} has no running agent",
+            terminal.session
+        ))
         .hint(format!(
             "`skein logs {}` shows its history",
             terminal.session

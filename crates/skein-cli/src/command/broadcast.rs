@@ -30,7 +30,7 @@ pub(crate) async fn run(context: &Context, args: BroadcastArgs) -> Result<(), Us
         to: args.to,
         expect_version: args.expect_version,
     };
-    let key = context.key(args.key.key.as_deref());
+    let key = args.key.get();
     let client = context.client().await?;
     let children = client.broadcast(&args.session, &body, &key).await?;
     context.out.show(&children, |paint| {

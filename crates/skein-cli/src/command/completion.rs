@@ -1,6 +1,6 @@
 //! `skein completion`
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use clap_complete::{Shell, generate};
 
 use crate::cli::command_tree;
@@ -13,26 +13,15 @@ use crate::error::UserError;
 /// fish: `skein completion fish > ~/.config/fish/completions/skein.fish`.
 #[derive(Debug, Args)]
 pub(crate) struct CompletionArgs {
-    #[arg(value_enum)]
-    shell: Which,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Which {
-    Bash,
-    Zsh,
-    Fish,
+    #[arg(value_parser = ["bash", "zsh", "fish"])]
+    shell: String,
 }
 
 pub(crate) async fn run(context: &Context, args: CompletionArgs) -> Result<(), UserError> {
-    let (shell, name) = match args.shell {
-        Which::Bash => (Shell::Bash, "bash"),
-        Which::Zsh => (Shell::Zsh, "zsh"),
-        Which::Fish => (Shell::Fish, "fish"),
-    };
+    let shell: Shell = args.shell.parse().map_err(UserError::misuse)?;
     let mut script = Vec::new();
     generate(shell, &mut command_tree(), "skein", &mut script);
     let script = String::from_utf8_lossy(&script).into_owned();
-    let document = serde_json::json!({ "shell": name, "script": script });
+    let document = serde_json::json!({ "shell": args.shell, "script": script });
     context.out.show(&document, |_| script)
 }

@@ -9,7 +9,7 @@ use crate::duration::Seconds;
 use crate::error::UserError;
 use crate::output::DIM;
 use crate::settings::{self, Setting, Settings};
-use crate::table::{Align, Cell, Table};
+use crate::table::{Cell, Table};
 
 /// Settings and where they come from
 #[derive(Debug, Args)]
@@ -72,9 +72,7 @@ pub(crate) async fn run(context: &Context, args: ConfigArgs) -> Result<(), UserE
         data: rows(context, &settings),
         next: None,
     };
-    context
-        .out
-        .list(&list, list.data.len(), || table(&list.data), "no settings")?;
+    context.out.list(&list, table, "no settings")?;
     if let Some(file) = settings::user_file(&context.environment) {
         context.out.note(&format!(
             "user settings: {}{}",
@@ -194,11 +192,7 @@ fn rows(context: &Context, settings: &Settings) -> Vec<Row> {
 }
 
 fn table(rows: &[Row]) -> Table {
-    let mut table = Table::new(&[
-        ("KEY", Align::Left),
-        ("VALUE", Align::Flex),
-        ("ORIGIN", Align::Flex),
-    ]);
+    let mut table = Table::new("KEY ~VALUE ~ORIGIN");
     for row in rows {
         table.row(vec![
             row.key.into(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
-use skein_client::{ErrorKind, IdempotencyKey};
+use skein_client::IdempotencyKey;
 use skein_wire::DaemonStatus;
 use tokio::time::{Instant, sleep};
 
@@ -84,7 +84,7 @@ pub(crate) fn run_here(context: &Context, args: &RunArgs) -> Result<(), UserErro
         announce: args.announce,
         user: context.identity.actor.clone(),
         log_level: args.log_level.clone().unwrap_or(settings.log_level.value),
-        tell: {
+        note: {
             let out = context.out.clone();
             Box::new(move |text| out.note(text))
         },
@@ -139,9 +139,7 @@ async fn start(context: &Context, wanted: StartOptions) -> Result<(), UserError>
 }
 
 fn show(context: &Context, status: &DaemonStatus) -> Result<(), UserError> {
-    context.out.show(status, |paint| {
-        view::daemon(status, context.out.width(), paint)
-    })
+    context.out.show_wide(status, view::daemon)
 }
 
 async fn stop(context: &Context) -> Result<(), UserError> {
@@ -203,13 +201,10 @@ pub(crate) async fn released(home: &Home, stopped: Option<Pid>) -> Result<(), Us
             return Ok(());
         }
         if Instant::now() >= deadline {
-            return Err(UserError::new(
-                ErrorKind::TimedOut,
-                format!(
-                    "the daemon did not stop within {} s",
-                    STOP_PATIENCE.as_secs()
-                ),
-            )
+            return Err(UserError::timed_out(format!(
+                "the daemon did not stop within {} s",
+                STOP_PATIENCE.as_secs()
+            ))
             .hint("it may be busy with a long request; try again")
             .hint("its log is in the `logs` folder of SKEIN_HOME"));
         }

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use skein_client::{Client, ErrorKind, EventStream};
+use skein_client::{Client, Error, ErrorKind, EventStream};
 use skein_wire::{Receipt, Session};
 use tokio::time::{Instant, timeout_at};
 
+use super::wait::follow;
+use crate::context::Context;
 use crate::error::UserError;
 
 /// Look again after this long without an event, because a break of the stream may have hidden one. Longer than the
@@ -20,7 +22,27 @@ pub(super) struct Waiting<'a> {
     pub(super) session: Session,
 }
 
-impl Waiting<'_> {
+impl<'a> Waiting<'a> {
+    /// Hands a message over with `give`, and subscribes before if `waits`.
+    pub(super) async fn begin(
+        context: &'a Context,
+        session: Session,
+        waits: bool,
+        give: impl Future<Output = Result<Receipt, Error>>,
+    ) -> Result<Self, UserError> {
+        let client = context.client().await?;
+        let mut stream = follow(context, client, Some(&session.id));
+        if waits {
+            stream.open().await?;
+        }
+        Ok(Self {
+            client,
+            stream,
+            receipt: give.await?,
+            session,
+        })
+    }
+
     async fn look(&mut self) -> Result<(), UserError> {
         // In this order: a session that has ended leaves no receipt open.
         let session = self.client.get_session(&self.session.id).await;
@@ -102,13 +124,10 @@ pub(super) fn delivered(waiting: &Waiting<'_>) -> Result<(), UserError> {
             .hint(format!("`skein screen {}` shows its terminal", session.id)));
     }
     if is_over(session) && !is_submitted(receipt) {
-        let error = UserError::new(
-            ErrorKind::Conflict,
-            format!(
-                "session {} ended as {} before the {what} was delivered",
-                session.id, session.status
-            ),
-        )
+        let error = UserError::conflict(format!(
+            "session {} ended as {} before the {what} was delivered",
+            session.id, session.status
+        ))
         .detail("receipt", receipt.id.as_str());
         // A question ends with the run that asked it.
         if what == "answer" {

@@ -3,14 +3,15 @@
 mod stage;
 mod story;
 
+use std::collections::VecDeque;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
-use skein_client::{Client, ErrorKind, IdempotencyKey};
-use skein_wire::Session;
+use skein_client::{Client, IdempotencyKey};
+use skein_wire::{Kill, Session};
 use tokio::time::{Instant, sleep};
 
 use crate::context::{Context, Running};
@@ -19,8 +20,7 @@ use crate::output::{BOLD, DIM, GREEN, Paint};
 use crate::signals::EndSignals;
 use crate::start::{self, StartOptions};
 use crate::text;
-use stage::{Stage, Step};
-use story::Shown;
+use stage::Stage;
 
 /// Watch a fleet of five agents at work: one is killed and restored, one crashes
 ///
@@ -39,7 +39,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(50);
 
 pub(crate) async fn run(context: &Context, args: DemoArgs) -> Result<(), UserError> {
-    let mut signals = EndSignals::new();
+    let mut signals = EndSignals::new()?;
     let folder = tempfile::Builder::new()
         .prefix("skein-demo-")
         .tempdir_in(&context.environment.temp)
@@ -48,7 +48,7 @@ pub(crate) async fn run(context: &Context, args: DemoArgs) -> Result<(), UserErr
         })?;
     let ann = throwaway(context, folder.path(), story::ANN)?;
     let bob = throwaway(context, folder.path(), story::BOB)?;
-    make_repository(&folder.path().join("demo"), context)?;
+    make_repository(folder.path(), context)?;
     // Not interruptible: a daemon that is still starting cannot be stopped.
     let result = match start::start(&ann, &ann.new_client(), &StartOptions::default()).await {
         Ok(()) => tokio::select! {
@@ -74,11 +74,28 @@ pub(crate) async fn run(context: &Context, args: DemoArgs) -> Result<(), UserErr
 #[derive(Debug, Serialize)]
 struct Report {
     ok: bool,
-    shown: Vec<Shown>,
-    steps: Vec<Step>,
+    shown: Vec<Proof>,
+    steps: Vec<Shown>,
     sessions: Vec<Session>,
     events: u64,
     verified: bool,
+}
+
+/// One thing that the demo has shown, and what proves it.
+#[derive(Debug, Serialize)]
+struct Proof {
+    session: &'static str,
+    what: String,
+    proof: String,
+}
+
+/// A line of the demo: who did what, the command for it, and the expected refusal.
+#[derive(Debug, Serialize)]
+struct Shown {
+    actor: String,
+    did: String,
+    command: Option<String>,
+    refused: Option<String>,
 }
 
 /// A context for commands that print nothing, in the demo's own home.
@@ -101,15 +118,26 @@ async fn play(
     fast: bool,
 ) -> Result<Report, UserError> {
     let client = ann.client().await?;
-    let mut stage = Stage::open(&context.out, ann, bob, fast).await?;
+    let mut stream = client.follow_events(None, None);
+    stream.open().await?;
+    let mut stage = Stage {
+        context,
+        ann,
+        bob,
+        client,
+        stream,
+        events: VecDeque::new(),
+        fast,
+        shown: vec![],
+        drawn: String::new(),
+    };
     let shown = stage.play().await?;
-    stage.finish().await?;
     let verified = client.verify_events().await?;
     Ok(Report {
         ok: verified.ok,
         shown,
         sessions: stage::sessions(client).await?,
-        steps: stage.into_steps(),
+        steps: stage.shown,
         events: verified.events,
         verified: verified.ok,
     })
@@ -120,7 +148,7 @@ fn summary(report: &Report, paint: Paint) -> String {
     for shown in &report.shown {
         out.push_str(&format!(
             "  {}  {:<13}  {}\n",
-            paint.apply(BOLD, &shown.session),
+            paint.apply(BOLD, shown.session),
             shown.what,
             paint.apply(DIM, &text::line(&shown.proof)),
         ));
@@ -142,32 +170,32 @@ fn summary(report: &Report, paint: Paint) -> String {
 }
 
 /// One commit, and settings that hold for the agents' commits too: no signing key, no hooks.
-const REPOSITORY: &str =
-    "git init --quiet --template= --initial-branch=main && git config user.name demo &&
-    git config user.email demo@localhost && git config commit.gpgSign false &&
-    git config core.hooksPath /dev/null && git commit --quiet --allow-empty --message=begin";
+const REPOSITORY: &str = "git init --quiet --template= --initial-branch=main demo && cd demo &&
+    git config user.name demo && git config user.email demo@localhost &&
+    git config commit.gpgSign false && git config core.hooksPath /dev/null &&
+    git commit --quiet --allow-empty --message=begin";
 
 /// Makes a repository. git sees nothing of the caller but PATH.
 fn make_repository(folder: &Path, context: &Context) -> Result<(), UserError> {
-    let failed = UserError::unavailable("cannot make a repository for the demo");
-    let made = std::fs::create_dir(folder).and_then(|()| {
-        Command::new("sh")
-            .args(["-c", REPOSITORY])
-            .env_clear()
-            .env("PATH", context.environment.path.clone().unwrap_or_default())
-            .env("HOME", folder)
-            .env("GIT_CONFIG_NOSYSTEM", "1")
-            .current_dir(folder)
-            .stdin(Stdio::null())
-            .output()
-    });
-    match made {
-        Ok(ran) if ran.status.success() => Ok(()),
-        Ok(ran) => Err(failed
-            .cause(String::from_utf8_lossy(&ran.stderr).trim())
-            .hint("the demo needs `git` in PATH")),
-        Err(error) => Err(failed.caused_by(&error)),
-    }
+    let ran = Command::new("sh")
+        .args(["-c", REPOSITORY])
+        .env_clear()
+        .env("PATH", context.environment.path.clone().unwrap_or_default())
+        .env("HOME", folder)
+        .env("GIT_CONFIG_NOSYSTEM", "1")
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .output();
+    let why = match ran {
+        Ok(ran) if ran.status.success() => return Ok(()),
+        Ok(ran) => String::from_utf8_lossy(&ran.stderr).trim().to_owned(),
+        Err(error) => error.to_string(),
+    };
+    Err(
+        UserError::unavailable("cannot make a repository for the demo")
+            .cause(why)
+            .hint("the demo needs `git` in PATH"),
+    )
 }
 
 /// Ends every agent, stops the demo's daemon if it runs, and removes what is outside of the demo's folder.
@@ -187,31 +215,27 @@ async fn clean_up(context: &Context) -> Result<(), UserError> {
 
 /// Kills every session, and waits until no holder is left: each run has a folder until it is over.
 async fn end_agents(client: &Client, runs: &Path) -> Result<(), UserError> {
+    let kill = Kill {
+        reason: Some("the demo is over".to_owned()),
+        tree: false,
+        discard: true,
+    };
     let deadline = Instant::now() + PATIENCE;
-    loop {
-        let sessions = stage::sessions(client).await?;
-        let is_over = |s: &Session| s.saga.is_none() && s.phase == "ended";
-        if sessions.iter().all(is_over) && files_at_depth(runs, 3) == 0 {
+    while Instant::now() < deadline {
+        let mut live = stage::sessions(client).await?;
+        live.retain(|session| session.saga.is_some() || session.phase != "ended");
+        if live.is_empty() && files_at_depth(runs, 3) == 0 {
             return Ok(());
         }
-        if Instant::now() >= deadline {
-            return Err(UserError::failed("cannot end the agents of the demo"));
-        }
-        for session in sessions.iter().filter(|s| !is_over(s)) {
-            let body = skein_wire::Kill {
-                reason: Some("the demo is over".to_owned()),
-                tree: false,
-                discard: true,
-            };
-            let key = IdempotencyKey::random();
-            match client.kill(&session.id, &body, &key).await {
-                // It is being made, handed over or killed; the next round tries again.
-                Err(error) if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Refused) => {}
-                other => drop(other?),
-            }
+        for session in live {
+            // Refused while it is being made, handed over or killed; the next round tries again.
+            let _ = client
+                .kill(&session.id, &kill, &IdempotencyKey::random())
+                .await;
         }
         sleep(PAUSE).await;
     }
+    Err(UserError::failed("cannot end the agents of the demo"))
 }
 
 /// How many entries there are this many levels down: tenant, session, run.

@@ -4,7 +4,6 @@ mod check;
 
 use clap::Args;
 use serde::Serialize;
-use skein_client::ErrorKind;
 
 use crate::context::Context;
 use crate::error::UserError;
@@ -36,29 +35,29 @@ struct Finding {
     fix: Option<String>,
 }
 
-impl Finding {
-    fn ok(check: &'static str, message: impl Into<String>) -> Self {
-        Self {
-            check,
-            state: State::Ok,
-            message: message.into(),
-            fix: None,
-        }
+/// What a check is about.
+#[derive(Clone, Copy, Debug)]
+struct Check(&'static str);
+
+impl Check {
+    fn ok(self, message: impl Into<String>) -> Finding {
+        self.found(State::Ok, message.into(), None)
     }
 
-    fn warning(check: &'static str, message: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self {
-            check,
-            state: State::Warning,
-            message: message.into(),
-            fix: Some(fix.into()),
-        }
+    fn warning(self, message: impl Into<String>, fix: impl Into<String>) -> Finding {
+        self.found(State::Warning, message.into(), Some(fix.into()))
     }
 
-    fn problem(check: &'static str, message: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self {
-            state: State::Problem,
-            ..Self::warning(check, message, fix)
+    fn problem(self, message: impl Into<String>, fix: impl Into<String>) -> Finding {
+        self.found(State::Problem, message.into(), Some(fix.into()))
+    }
+
+    fn found(self, state: State, message: String, fix: Option<String>) -> Finding {
+        Finding {
+            check: self.0,
+            state,
+            message,
+            fix,
         }
     }
 }
@@ -99,23 +98,14 @@ pub(crate) async fn run(context: &Context, _args: DoctorArgs) -> Result<(), User
         .show(&report, |paint| render(&report, context.out.width(), paint))?;
     match problems {
         0 => Ok(()),
-        n => Err(UserError::new(
-            ErrorKind::Failed,
-            format!("{} found", text::count(n, "problem")),
-        )),
+        n => Err(UserError::failed(format!(
+            "{} found",
+            text::count(n, "problem")
+        ))),
     }
 }
 
 fn render(report: &Report, width: Option<usize>, paint: Paint) -> String {
-    let hanging = |text: &str, column: usize| {
-        let text = text::line(text);
-        match width {
-            Some(width) => {
-                text::wrap(&text, width.saturating_sub(column)).join(&format!("\n{:column$}", ""))
-            }
-            None => text,
-        }
-    };
     let mut out = String::new();
     for finding in &report.findings {
         let (word, style) = match finding.state {
@@ -127,14 +117,14 @@ fn render(report: &Report, width: Option<usize>, paint: Paint) -> String {
             "{}  {:<8}  {}\n",
             paint.apply(style, &format!("{word:<7}")),
             finding.check,
-            hanging(&finding.message, 19)
+            text::hanging(&finding.message, width, 19)
         ));
         if let Some(fix) = &finding.fix {
             out.push_str(&format!(
                 "{:19}{} {}\n",
                 "",
                 paint.apply(DIM, "fix:"),
-                hanging(fix, 24)
+                text::hanging(fix, width, 24)
             ));
         }
     }

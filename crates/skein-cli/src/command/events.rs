@@ -1,10 +1,9 @@
 //! `skein events`
 
-use std::cell::Cell;
 use std::collections::VecDeque;
 
 use clap::{Args, Subcommand};
-use skein_client::{ErrorKind, Events};
+use skein_client::{Client, Events};
 use skein_wire::{Event, List, SealEvents};
 
 use crate::cli::{KeyArgs, reference};
@@ -45,6 +44,16 @@ struct ListArgs {
     last: Option<usize>,
 }
 
+impl ListArgs {
+    fn which(&self) -> Events {
+        Events {
+            since: self.since,
+            session: self.session.clone(),
+            limit: self.limit,
+        }
+    }
+}
+
 #[derive(Debug, Subcommand)]
 enum EventsCommand {
     /// Check that no event was changed, removed or reordered
@@ -70,7 +79,7 @@ pub(crate) async fn run(context: &Context, args: EventsArgs) -> Result<(), UserE
         None => all(context, args.list).await,
         Some(EventsCommand::Verify) => verify(context).await,
         Some(EventsCommand::Seal { keep, drop, key }) => {
-            let key = context.key(key.key.as_deref());
+            let key = key.get();
             let client = context.client().await?;
             let report = client.seal_events(&SealEvents { keep, drop }, &key).await?;
             context.out.show(&report, |_| {
@@ -85,12 +94,7 @@ pub(crate) async fn run(context: &Context, args: EventsArgs) -> Result<(), UserE
 }
 
 async fn page(context: &Context, args: ListArgs) -> Result<(), UserError> {
-    let which = Events {
-        since: args.since,
-        session: args.session,
-        limit: args.limit,
-    };
-    let list = context.client().await?.list_events(&which).await?;
+    let list = context.client().await?.list_events(&args.which()).await?;
     if context.out.is_json() {
         return context.out.document(&list);
     }
@@ -106,76 +110,65 @@ async fn page(context: &Context, args: ListArgs) -> Result<(), UserError> {
     Ok(())
 }
 
-/// Prints all events page by page: a long history need not fit in memory.
-async fn all(context: &Context, args: ListArgs) -> Result<(), UserError> {
-    let client = context.client().await?;
-    let mut which = Events {
-        since: args.since,
-        session: args.session,
-        limit: Some(PART),
-    };
-    let mut shown = 0usize;
+/// Passes on all events, and returns the number of the last one.
+pub(crate) async fn every_event(
+    client: &Client,
+    which: Events,
+    mut each: impl FnMut(Event) -> Result<(), UserError>,
+) -> Result<Option<u64>, UserError> {
+    every_page(client, which, |page| {
+        page.into_iter().try_for_each(&mut each)
+    })
+    .await
+}
+
+/// Passes on all events page by page: a long history need not fit in memory.
+async fn every_page(
+    client: &Client,
+    mut which: Events,
+    mut each: impl FnMut(Vec<Event>) -> Result<(), UserError>,
+) -> Result<Option<u64>, UserError> {
+    which.limit = Some(PART);
     loop {
         let list = client.list_events(&which).await?;
-        if context.out.is_json() {
-            json_part(context, &list.data, shown)?;
-        } else {
-            lines(context, Time::Ago, &list.data)?;
+        let is_last = list.next.is_none() || list.data.is_empty();
+        which.since = list.data.last().map(|event| event.seq).or(which.since);
+        each(list.data)?;
+        if is_last {
+            return Ok(which.since);
         }
-        shown += list.data.len();
-        let next = list.next.and_then(|next| next.parse().ok());
-        match next {
-            Some(next) if which.since.is_none_or(|since| next > since) => which.since = Some(next),
-            _ => break,
-        }
-    }
-    match (context.out.is_json(), shown) {
-        (true, _) => context.out.raw("],\"next\":null}\n"),
-        (false, 0) => {
-            context.out.note("no events");
-            Ok(())
-        }
-        (false, _) => Ok(()),
     }
 }
 
-/// The part of `{"data": […` that follows `shown` events.
-fn json_part(context: &Context, events: &[Event], shown: usize) -> Result<(), UserError> {
-    let mut out = String::new();
-    if shown == 0 {
-        out.push_str("{\"data\":[");
-    }
-    for (n, event) in events.iter().enumerate() {
-        if shown + n > 0 {
-            out.push(',');
+async fn all(context: &Context, args: ListArgs) -> Result<(), UserError> {
+    let mut shown = 0;
+    let each = |events: Vec<Event>| {
+        match context.out.is_json() {
+            true => context.out.json_part(&events, shown)?,
+            false => lines(context, Time::Ago, &events)?,
         }
-        let event = serde_json::to_string(event)
-            .map_err(|error| UserError::failed("cannot write JSON").caused_by(&error))?;
-        out.push_str(&text::json(event));
+        shown += events.len();
+        Ok(())
+    };
+    every_page(context.client().await?, args.which(), each).await?;
+    match context.out.is_json() {
+        true => context.out.json_end(shown)?,
+        false if shown == 0 => context.out.note("no events"),
+        false => {}
     }
-    context.out.raw(&out)
+    Ok(())
 }
 
 /// The newest events. Numbers have no gaps, but the last number is known only after paging to it.
 async fn last(context: &Context, mut args: ListArgs) -> Result<(), UserError> {
     let most = args.last.unwrap_or(0);
-    let client = context.client().await?;
-    let mut which = Events {
-        since: args.since,
-        session: args.session.clone(),
-        limit: Some(PART),
-    };
     let mut newest: VecDeque<Event> = VecDeque::new();
-    loop {
-        let list = client.list_events(&which).await?;
-        which.since = list.data.last().map(|event| event.seq).or(which.since);
-        let ended = list.next.is_none() || list.data.is_empty();
-        newest.extend(list.data);
+    let since = every_event(context.client().await?, args.which(), |event| {
+        newest.push_back(event);
         newest.drain(..newest.len().saturating_sub(most));
-        if ended {
-            break;
-        }
-    }
+        Ok(())
+    })
+    .await?;
     let events: Vec<Event> = newest.into();
     match (args.follow, context.out.is_json()) {
         (false, true) => {
@@ -191,7 +184,7 @@ async fn last(context: &Context, mut args: ListArgs) -> Result<(), UserError> {
         (false, false) => lines(context, Time::Ago, &events)?,
     }
     if args.follow {
-        args.since = Some(which.since.unwrap_or(0));
+        args.since = Some(since.unwrap_or(0));
         return follow(context, args).await;
     }
     if events.is_empty() {
@@ -202,10 +195,9 @@ async fn last(context: &Context, mut args: ListArgs) -> Result<(), UserError> {
 
 async fn follow(context: &Context, args: ListArgs) -> Result<(), UserError> {
     let client = context.client().await?;
-    let lost = Cell::new(false);
     let mut stream = client
         .follow_events(args.since, args.session.as_deref())
-        .on_change(|state| super::wait::report_connection(context, state, &lost));
+        .on_change(|state| super::wait::report_connection(context, state));
     stream.open().await?;
     let mut left = args.limit;
     while left != Some(0) {
@@ -258,10 +250,7 @@ async fn verify(context: &Context) -> Result<(), UserError> {
     let place = report
         .broken_at
         .map_or_else(String::new, |seq| format!(" at event {seq}"));
-    let mut error = UserError::new(
-        ErrorKind::Failed,
-        format!("the event chain is broken{place}"),
-    );
+    let mut error = UserError::failed(format!("the event chain is broken{place}"));
     if let Some(why) = &report.why {
         error = error.cause(why);
     }

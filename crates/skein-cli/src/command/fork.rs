@@ -8,7 +8,6 @@ use crate::command::transcript;
 use crate::context::Context;
 use crate::error::UserError;
 use crate::text;
-use crate::view;
 
 /// Make a session that continues from a point of another's transcript
 ///
@@ -47,13 +46,11 @@ pub(crate) async fn run(context: &Context, args: ForkArgs) -> Result<(), UserErr
         owner: args.owner,
         task: args.task,
     };
-    let key = context.key(args.key.key.as_deref());
+    let key = args.key.get();
     let client = context.client().await?;
     let session = client.fork(&args.session, &body, &key).await;
     let session = session.map_err(|error| transcript::of_session(error, &args.session))?;
-    context
-        .out
-        .show(&session, |paint| view::session_line(&session, paint))?;
+    context.show_session(&session)?;
     if let Some(from) = &session.forked_from {
         let point = match &from.message {
             Some(message) => format!(" after {}", text::line(message)),

@@ -1,7 +1,5 @@
 //! `skein gc`
 
-use std::cell::Cell;
-
 use clap::Args;
 use skein_wire::{Gc, GcItem, Session};
 
@@ -52,9 +50,8 @@ pub(crate) async fn run(context: &Context, args: GcArgs) -> Result<(), UserError
         );
         confirm(context, &question)?;
     }
-    let key = context.key(args.key.key.as_deref());
-    let lost = Cell::new(false);
-    let watch = Watch::open(context, &lost).await?;
+    let key = args.key.get();
+    let watch = Watch::open(context).await?;
     let client = context.client().await?;
     let mut report = client.gc(&body, &key).await?;
     if !report.dry_run {
@@ -68,12 +65,9 @@ pub(crate) async fn run(context: &Context, args: GcArgs) -> Result<(), UserError
             correct(&mut report.data, &settled.session);
         }
     }
-    context.out.list(
-        &report,
-        report.data.len(),
-        || view::gc(&report.data),
-        "nothing to remove",
-    )?;
+    context
+        .out
+        .rows(&report, &report.data, view::gc, "nothing to remove")?;
     if report.dry_run && !report.data.is_empty() {
         context.out.note("dry run: nothing was removed");
     }

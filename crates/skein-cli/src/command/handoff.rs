@@ -34,7 +34,7 @@ pub(crate) async fn run(context: &Context, args: HandoffArgs) -> Result<(), User
         to: args.to,
         expect_version: args.expect_version,
     };
-    let key = context.key(args.key.key.as_deref());
+    let key = args.key.get();
     let client = context.client().await?;
     let session = client.handoff(&args.session, &body, &key).await?;
     context.out.show(&session, |paint| {

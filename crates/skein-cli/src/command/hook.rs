@@ -39,18 +39,15 @@ pub(crate) struct HookArgs {
 
 pub(crate) async fn run(context: &Context, args: HookArgs) -> Result<(), UserError> {
     let strict = args.strict;
-    let told = timeout(PATIENCE, tell(context, args))
+    let reported = timeout(PATIENCE, report(context, args))
         .await
         .unwrap_or_else(|_| {
-            Err(UserError::new(
-                skein_client::ErrorKind::TimedOut,
-                format!(
-                    "the daemon did not take the event within {} s",
-                    PATIENCE.as_secs()
-                ),
-            ))
+            Err(UserError::timed_out(format!(
+                "the daemon did not take the event within {} s",
+                PATIENCE.as_secs()
+            )))
         });
-    match told {
+    match reported {
         Ok(()) => Ok(()),
         Err(error) if strict => Err(error),
         Err(error) => {
@@ -63,7 +60,7 @@ pub(crate) async fn run(context: &Context, args: HookArgs) -> Result<(), UserErr
     }
 }
 
-async fn tell(context: &Context, args: HookArgs) -> Result<(), UserError> {
+async fn report(context: &Context, args: HookArgs) -> Result<(), UserError> {
     let session = match &args.session {
         Some(session) => session.as_str(),
         None => context.inside()?.ok_or_else(|| missing("SKEIN_SESSION"))?,

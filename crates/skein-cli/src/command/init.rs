@@ -6,8 +6,7 @@ use std::path::Path;
 use clap::Args;
 use serde::Serialize;
 use skein_agent::Registry;
-use skein_client::ErrorKind;
-use skein_wire::{AddProject, Project};
+use skein_wire::Project;
 
 use super::adopt::git;
 use crate::cli::KeyArgs;
@@ -133,20 +132,8 @@ async fn project(
         return Ok((found, false));
     }
     let settings = Settings::load(&context.environment, Some(Path::new(folder)))?;
-    let body = AddProject {
-        name: settings.name.value.clone(),
-        path: Some(folder.to_owned()),
-        prefix: settings.prefix.value.clone(),
-        depth: settings.depth.chosen(),
-        width: settings.width.chosen(),
-        idle_ttl_seconds: settings
-            .idle_ttl
-            .value
-            .map(|ttl| ttl.0)
-            .filter(|ttl| *ttl > 0),
-        max_ended: settings.max_ended.value.filter(|most| *most > 0),
-    };
-    let key = context.key(args.key.key.as_deref());
+    let body = settings.new_project(Some(folder.to_owned()));
+    let key = args.key.get();
     Ok((client.add_project(&body, &key).await?, true))
 }
 
@@ -196,11 +183,10 @@ fn write(file: &Path, content: &str) -> Result<(), UserError> {
         .and_then(|mut made| made.write_all(content.as_bytes()));
     match made {
         Ok(()) => Ok(()),
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Err(UserError::new(
-            ErrorKind::Conflict,
-            format!("`{}` already exists", file.display()),
-        )
-        .hint("edit it; `skein config show` shows its values")),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Err(
+            UserError::conflict(format!("`{}` already exists", file.display()))
+                .hint("edit it; `skein config show` shows its values"),
+        ),
         Err(error) => {
             Err(UserError::failed(format!("cannot write `{}`", file.display())).caused_by(&error))
         }
@@ -272,6 +258,8 @@ fn template(branch: Option<&str>, agents: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use skein_client::ErrorKind;
+
     use super::*;
     use crate::settings::RawConfig;
 

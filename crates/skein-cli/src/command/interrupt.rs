@@ -5,7 +5,6 @@ use clap::Args;
 use crate::cli::{KeyArgs, reference};
 use crate::context::Context;
 use crate::error::UserError;
-use crate::view;
 
 /// Stop the current turn of an agent; the session continues
 #[derive(Debug, Args)]
@@ -18,10 +17,8 @@ pub(crate) struct InterruptArgs {
 }
 
 pub(crate) async fn run(context: &Context, args: InterruptArgs) -> Result<(), UserError> {
-    let key = context.key(args.key.key.as_deref());
+    let key = args.key.get();
     let client = context.client().await?;
     let session = client.interrupt(&args.session, &key).await?;
-    context
-        .out
-        .show(&session, |paint| view::session_line(&session, paint))
+    context.show_session(&session)
 }

@@ -1,7 +1,5 @@
 //! `skein kill`
 
-use std::cell::Cell;
-
 use clap::Args;
 use skein_wire::{Kill, Session, TreeNode};
 
@@ -9,7 +7,6 @@ use crate::cli::{KeyArgs, reference};
 use crate::context::Context;
 use crate::error::UserError;
 use crate::settle::Watch;
-use crate::view;
 
 /// End a session now; `skein restore` brings it back
 ///
@@ -48,9 +45,8 @@ pub(crate) async fn run(context: &Context, args: KillArgs) -> Result<(), UserErr
         tree: args.tree,
         discard: args.discard,
     };
-    let key = context.key(args.key.key.as_deref());
-    let lost = Cell::new(false);
-    let watch = Watch::open(context, &lost).await?;
+    let key = args.key.get();
+    let watch = Watch::open(context).await?;
     let client = context.client().await?;
     let mut before = match args.tree {
         true => below(client.tree(&args.session).await?.root),
@@ -74,9 +70,7 @@ pub(crate) async fn run(context: &Context, args: KillArgs) -> Result<(), UserErr
     let Some(session) = killed.last() else {
         return Err(UserError::failed("no answer"));
     };
-    context
-        .out
-        .show(session, |paint| view::session_line(session, paint))?;
+    context.show_session(session)?;
     for one in &killed {
         let known = before.iter().find(|s| s.id == one.id);
         print_backup(context, known, one);
@@ -95,10 +89,7 @@ fn below(node: TreeNode) -> Vec<Session> {
 pub(crate) fn confirm(context: &Context, question: &str) -> Result<(), UserError> {
     match context.out.ask(question) {
         Some(true) => Ok(()),
-        Some(false) => Err(UserError::new(
-            skein_client::ErrorKind::Refused,
-            "nothing was done",
-        )),
+        Some(false) => Err(UserError::refused("nothing was done")),
         None => Err(
             UserError::misuse("`--discard` drops work and needs a confirmation")
                 .hint("add `--yes` to confirm without a terminal"),

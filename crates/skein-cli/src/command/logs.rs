@@ -85,10 +85,10 @@ fn log_of(terminal: &Terminal, run: u64) -> Result<PathBuf, UserError> {
     if run == terminal.run || path.exists() {
         return Ok(path);
     }
-    Err(UserError::new(
-        ErrorKind::NotFound,
-        format!("there is no log of run {run} of {}", terminal.session),
-    )
+    Err(UserError::not_found(format!(
+        "there is no log of run {run} of {}",
+        terminal.session
+    ))
     .hint(format!("the latest run is {}", terminal.run)))
 }
 

@@ -41,9 +41,5 @@ pub(crate) async fn run(context: &Context, args: LsArgs) -> Result<(), UserError
         page: args.page.into(),
     };
     let list = context.client().await?.list_sessions(&which).await?;
-    context
-        .out
-        .list(&list, list.data.len(), || view::sessions(&list.data), empty)?;
-    view::more(&context.out, list.next.as_deref());
-    Ok(())
+    context.out.list(&list, view::sessions, empty)
 }

@@ -25,7 +25,7 @@ pub(crate) struct MergeArgs {
 }
 
 pub(crate) async fn run(context: &Context, args: MergeArgs) -> Result<(), UserError> {
-    let key = context.key(args.key.key.as_deref());
+    let key = args.key.get();
     let client = context.client().await?;
     let body = Merge { from: args.from };
     let session = client.merge(&args.session, &body, &key).await?;

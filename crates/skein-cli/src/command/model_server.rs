@@ -59,7 +59,7 @@ struct Serving {
 }
 
 pub(crate) async fn run(context: &Context, args: ModelServerArgs) -> Result<(), UserError> {
-    let mut signals = EndSignals::new();
+    let mut signals = EndSignals::new()?;
     let settings = ModelServerSettings {
         listen: address(&args.listen)?,
         script: args.script.as_deref().map_or(Ok(Script::default()), read)?,

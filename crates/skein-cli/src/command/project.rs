@@ -110,13 +110,11 @@ pub(crate) async fn run(context: &Context, args: ProjectArgs) -> Result<(), User
             let named = "`skein project show NAME` shows another; `skein project ls` lists them";
             let project = context.project_or(project, named).await?;
             let project = context.client().await?.get_project(&project).await?;
-            context.out.show(&project, |paint| {
-                view::project(&project, context.out.width(), paint)
-            })
+            context.out.show_wide(&project, view::project)
         }
         ProjectCommand::Set(args) => set(context, args).await,
         ProjectCommand::Rm { project, key } => {
-            let key = context.key(key.key.as_deref());
+            let key = key.get();
             let project = context.project(Some(project)).await?;
             let client = context.client().await?;
             let project = client.remove_project(&project, &key).await?;
@@ -134,25 +132,22 @@ async fn add(context: &Context, args: AddArgs) -> Result<(), UserError> {
         Some(folder(args.path.as_deref())?)
     };
     let settings = Settings::load(&context.environment, folder.as_deref().map(Path::new))?;
+    let usual = settings.new_project(folder);
+    let ttl = args.limits.idle_ttl.map(|ttl| ttl.0);
     let body = AddProject {
-        name: args.name.or(settings.name.value.clone()),
-        path: folder,
-        prefix: args.prefix.or(settings.prefix.value.clone()),
-        depth: args.limits.depth.or(settings.depth.chosen()),
-        width: args.limits.width.or(settings.width.chosen()),
-        idle_ttl_seconds: args
-            .limits
-            .idle_ttl
-            .or(settings.idle_ttl.value)
-            .map(|ttl| ttl.0)
-            .filter(|ttl| *ttl > 0),
+        name: args.name.or(usual.name),
+        path: usual.path,
+        prefix: args.prefix.or(usual.prefix),
+        depth: args.limits.depth.or(usual.depth),
+        width: args.limits.width.or(usual.width),
+        idle_ttl_seconds: ttl.or(usual.idle_ttl_seconds).filter(|ttl| *ttl > 0),
         max_ended: args
             .limits
             .max_ended
-            .or(settings.max_ended.value)
+            .or(usual.max_ended)
             .filter(|most| *most > 0),
     };
-    let key = context.key(args.key.key.as_deref());
+    let key = args.key.get();
     let project = context.client().await?.add_project(&body, &key).await?;
     context.out.show(&project, |paint| {
         format!("added project {}", view::project_line(&project, paint))
@@ -181,12 +176,9 @@ async fn ls(context: &Context, page: PageArgs) -> Result<(), UserError> {
     let list = context.client().await?.list_projects(&page.into()).await?;
     context.out.list(
         &list,
-        list.data.len(),
-        || view::projects(&list.data),
+        view::projects,
         "no projects yet; `skein project add` adds the current folder",
-    )?;
-    view::more(&context.out, list.next.as_deref());
-    Ok(())
+    )
 }
 
 async fn set(context: &Context, args: SetArgs) -> Result<(), UserError> {
@@ -203,13 +195,11 @@ async fn set(context: &Context, args: SetArgs) -> Result<(), UserError> {
     };
     let named = "`skein project set NAME …` changes another; `skein project ls` lists them";
     let project = context.project_or(args.project, named).await?;
-    let key = context.key(args.key.key.as_deref());
+    let key = args.key.get();
     let project = context
         .client()
         .await?
         .set_project(&project, &body, &key)
         .await?;
-    context.out.show(&project, |paint| {
-        view::project(&project, context.out.width(), paint)
-    })
+    context.out.show_wide(&project, view::project)
 }

@@ -1,11 +1,10 @@
 //! `skein restore`
 
-use std::cell::Cell;
 use std::time::Duration;
 
 use clap::Args;
 use futures_util::{StreamExt as _, stream};
-use skein_client::{ErrorKind, IdempotencyKey, Page, Sessions};
+use skein_client::{ErrorKind, Page, Sessions};
 use skein_wire::{List, Restore, Session};
 use tokio::time::{Instant, sleep};
 
@@ -51,7 +50,7 @@ pub(crate) async fn run(context: &Context, args: RestoreArgs) -> Result<(), User
     // A child is refused until its parent is restored, so sessions that met a conflict are tried again as long as other
     // sessions make progress.
     while !waiting.is_empty() {
-        let round = restore(context, &waiting, args.key.key.as_deref(), one).await?;
+        let round = restore(context, &waiting, &args.key, one).await?;
         let helps = !one && !round.restored.is_empty() && !round.conflicts.is_empty();
         sessions.extend(round.restored);
         failures.extend(round.failures);
@@ -68,9 +67,7 @@ pub(crate) async fn run(context: &Context, args: RestoreArgs) -> Result<(), User
     }
     match (one, sessions.pop(), failures.pop()) {
         (true, _, Some((_, error))) => Err(error),
-        (true, Some(session), None) => context
-            .out
-            .show(&session, |paint| view::session_line(&session, paint)),
+        (true, Some(session), None) => context.show_session(&session),
         (_, session, failure) => {
             sessions.extend(session);
             failures.extend(failure);
@@ -90,18 +87,14 @@ struct Round {
 async fn restore(
     context: &Context,
     references: &[(usize, String)],
-    given: Option<&str>,
+    key: &KeyArgs,
     one: bool,
 ) -> Result<Round, UserError> {
-    let cut_off = Cell::new(false);
-    let watch = Watch::open(context, &cut_off).await?;
+    let watch = Watch::open(context).await?;
     let client = context.client().await?;
     let answers: Vec<_> = stream::iter(references)
         .map(|(n, reference)| {
-            let key = match given {
-                Some(key) if !one => IdempotencyKey::new(format!("{key}-{}", n + 1)),
-                given => context.key(given),
-            };
+            let key = if one { key.get() } else { key.nth(*n) };
             async move { client.restore(reference, &Restore {}, &key).await }
         })
         .buffered(AT_ONCE)

@@ -22,7 +22,7 @@ enum RetentionCommand {
 
 pub(crate) async fn run(context: &Context, args: RetentionArgs) -> Result<(), UserError> {
     let RetentionCommand::Run(key) = args.command;
-    let key = context.key(key.key.as_deref());
+    let key = key.get();
     let report = context.client().await?.run_retention(&key).await?;
     context.out.show(&report, |_| {
         if report.archived.is_empty() {

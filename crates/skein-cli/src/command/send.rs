@@ -1,17 +1,14 @@
 //! `skein send`
 
-use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
 use serde_json::Value;
-use skein_client::ErrorKind;
 use skein_wire::{Receipt, Send, Session};
 use tokio::time::Instant;
 
 use super::delivery::{Waiting, delivered, is_over, is_submitted};
-use super::wait::report_connection;
 use crate::cli::{KeyArgs, reference};
 use crate::context::Context;
 use crate::duration::Seconds;
@@ -60,28 +57,17 @@ pub(crate) async fn run(context: &Context, args: SendArgs) -> Result<(), UserErr
         text,
         from: context.inside()?.map(str::to_owned),
     };
-    let key = context.key(args.key.key.as_deref());
+    let key = args.key.get();
     let client = context.client().await?;
     let session = client.get_session(&args.session).await?;
-    let lost = Cell::new(false);
-    let mut stream = client
-        .follow_events(None, Some(&session.id))
-        .on_change(|state| report_connection(context, state, &lost));
     // Messages to sessions without an agent are not delivered; external programs fetch them.
     let waits = !args.no_wait && (args.wait || session.runtime.kind != "none");
-    if waits {
-        stream.open().await?;
-    }
-    let receipt = client.send(&session.id, &body, &key).await?;
+    let id = session.id.clone();
+    let give = client.send(&id, &body, &key);
+    let mut waiting = Waiting::begin(context, session, waits, give).await?;
     if !waits {
-        return show(context, &receipt, None);
+        return show(context, &waiting.receipt, None);
     }
-    let mut waiting = Waiting {
-        client,
-        stream,
-        receipt,
-        session,
-    };
     if args.wait {
         turn(context, &mut waiting, args.timeout).await
     } else {
@@ -144,19 +130,18 @@ async fn turn(
     let id = &waiting.session.id;
     if !over {
         let limit = limit.unwrap_or(Seconds(0));
-        return Err(UserError::new(
-            ErrorKind::TimedOut,
-            format!("the turn was not over within {limit}"),
-        )
-        .hint(format!("`skein why {id}` shows what it waits for")));
+        return Err(
+            UserError::timed_out(format!("the turn was not over within {limit}"))
+                .hint(format!("`skein why {id}` shows what it waits for")),
+        );
     }
     delivered(waiting)?;
     match waiting.session.status.as_str() {
         "idle" | "done" => Ok(()),
-        "needs_input" => Err(UserError::new(
-            ErrorKind::Conflict,
-            format!("session {id} {}", waiting.session.status_reason),
-        )
+        "needs_input" => Err(UserError::conflict(format!(
+            "session {id} {}",
+            waiting.session.status_reason
+        ))
         .hint(format!("`skein answer {id} TEXT` answers it"))),
         status => Err(UserError::failed(format!(
             "session {id} is {status}: {}",

@@ -1,15 +1,16 @@
 //! `skein session`
 
-use std::cell::Cell;
 use std::time::Duration;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use skein_client::{Client, ErrorKind, EventStream, Events};
-use skein_wire::{Ask, BeginTurn, EndSession, EndTurn, Session};
+use skein_client::{Client, EventStream, Events};
+use skein_wire::{Ask, BeginTurn, EndSession, EndTurn};
 use tokio::time::timeout;
 
-use super::{answer, kill, wait};
+use super::events::every_event;
+use super::wait::follow;
+use super::{answer, kill};
 use crate::cli::{KeyArgs, reference};
 use crate::context::Context;
 use crate::duration::Seconds;
@@ -111,8 +112,8 @@ struct EndArgs {
     #[arg(value_parser = reference)]
     session: String,
     /// How it went
-    #[arg(long, value_enum, default_value_t = EndOutcome::Done)]
-    outcome: EndOutcome,
+    #[arg(long, value_parser = ["done", "failed"], default_value = "done")]
+    outcome: String,
     /// Why
     #[arg(long)]
     reason: Option<String>,
@@ -120,12 +121,6 @@ struct EndArgs {
     fence: FenceArgs,
     #[command(flatten)]
     key: KeyArgs,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum EndOutcome {
-    Done,
-    Failed,
 }
 
 pub(crate) async fn run(context: &Context, args: SessionArgs) -> Result<(), UserError> {
@@ -150,21 +145,15 @@ impl TurnArgs {
 }
 
 async fn begin_turn(context: &Context, args: TurnArgs) -> Result<(), UserError> {
-    let key = context.key(args.key.key.as_deref());
+    let key = args.key.get();
     let client = context.client().await?;
-    show(
-        context,
-        &client.begin_turn(&args.session, &args.body(), &key).await?,
-    )
+    context.show_session(&client.begin_turn(&args.session, &args.body(), &key).await?)
 }
 
 async fn withdraw(context: &Context, args: TurnArgs) -> Result<(), UserError> {
-    let key = context.key(args.key.key.as_deref());
+    let key = args.key.get();
     let client = context.client().await?;
-    show(
-        context,
-        &client.withdraw(&args.session, &args.body(), &key).await?,
-    )
+    context.show_session(&client.withdraw(&args.session, &args.body(), &key).await?)
 }
 
 async fn end_turn(context: &Context, args: EndTurnArgs) -> Result<(), UserError> {
@@ -178,10 +167,10 @@ async fn end_turn(context: &Context, args: EndTurnArgs) -> Result<(), UserError>
         output_tokens: args.output_tokens,
         cost_usd: args.cost_usd,
     };
-    let key = context.key(args.key.key.as_deref());
+    let key = args.key.get();
     let client = context.client().await?;
     let session = client.end_turn(&args.session, &body, &key).await?;
-    show(context, &session)?;
+    context.show_session(&session)?;
     if let Some(over) = view::overspent(&session) {
         context.out.warn(
             &format!("{} has exceeded its budget by {over}", session.id),
@@ -198,17 +187,14 @@ async fn ask(context: &Context, args: AskArgs) -> Result<(), UserError> {
         run: args.fence.run,
         as_actor: args.fence.as_actor,
     };
-    let key = context.key(args.key.key.as_deref());
+    let key = args.key.get();
     let client = context.client().await?;
     if !args.wait {
-        return show(context, &client.ask(&args.session, &body, &key).await?);
+        return context.show_session(&client.ask(&args.session, &body, &key).await?);
     }
     // Subscribe before asking, so that no answer is missed.
     let id = client.get_session(&args.session).await?.id;
-    let lost = Cell::new(false);
-    let mut stream = client
-        .follow_events(None, Some(&id))
-        .on_change(|state| wait::report_connection(context, state, &lost));
+    let mut stream = follow(context, client, Some(&id));
     stream.open().await?;
     client.ask(&id, &body, &key).await?;
     context.out.note(&format!(
@@ -220,13 +206,9 @@ async fn ask(context: &Context, args: AskArgs) -> Result<(), UserError> {
         Some(limit) => timeout(Duration::from_secs(limit.0), answer)
             .await
             .map_err(|_| {
-                UserError::new(
-                    ErrorKind::TimedOut,
-                    format!("no answer to session `{id}` within {limit}"),
+                UserError::timed_out(format!("no answer to session `{id}` within {limit}")).hint(
+                    format!("the question stays; `skein session withdraw {id}` withdraws it"),
                 )
-                .hint(format!(
-                    "the question stays; `skein session withdraw {id}` withdraws it"
-                ))
             })??,
     };
     context.out.show(
@@ -251,10 +233,9 @@ async fn answered(
         match event.kind.as_str() {
             "session.answered" => return Ok(event.data),
             "session.withdrawn" | "session.ended" => {
-                return Err(UserError::new(
-                    ErrorKind::Conflict,
-                    format!("the question of session `{id}` was not answered"),
-                )
+                return Err(UserError::conflict(format!(
+                    "the question of session `{id}` was not answered"
+                ))
                 .cause(match event.kind.as_str() {
                     "session.ended" => "the session ended",
                     _ => "it was withdrawn",
@@ -266,51 +247,33 @@ async fn answered(
 }
 
 async fn last_answer(client: &Client, id: &str) -> Result<Option<Value>, UserError> {
-    let mut which = Events {
+    let which = Events {
         session: Some(id.to_owned()),
-        limit: Some(500),
         ..Events::default()
     };
     let mut answer = None;
-    loop {
-        let list = client.list_events(&which).await?;
-        which.since = list.data.last().map(|event| event.seq).or(which.since);
-        let ended = list.next.is_none() || list.data.is_empty();
-        for event in list.data {
-            match event.kind.as_str() {
-                "session.asked" => answer = None,
-                "session.answered" => answer = Some(event.data),
-                _ => {}
-            }
+    every_event(client, which, |event| {
+        match event.kind.as_str() {
+            "session.asked" => answer = None,
+            "session.answered" => answer = Some(event.data),
+            _ => {}
         }
-        if ended {
-            return Ok(answer);
-        }
-    }
+        Ok(())
+    })
+    .await?;
+    Ok(answer)
 }
 
 async fn end(context: &Context, args: EndArgs) -> Result<(), UserError> {
     let body = EndSession {
-        outcome: Some(
-            match args.outcome {
-                EndOutcome::Done => "done",
-                EndOutcome::Failed => "failed",
-            }
-            .to_owned(),
-        ),
+        outcome: Some(args.outcome),
         reason: args.reason,
         run: args.fence.run,
         as_actor: args.fence.as_actor,
     };
-    let key = context.key(args.key.key.as_deref());
+    let key = args.key.get();
     let client = context.client().await?;
     let session = client.end_session(&args.session, &body, &key).await?;
-    show(context, &session)?;
+    context.show_session(&session)?;
     kill::print_orphans(context, &session).await
-}
-
-fn show(context: &Context, session: &Session) -> Result<(), UserError> {
-    context
-        .out
-        .show(session, |paint| view::session_line(session, paint))
 }

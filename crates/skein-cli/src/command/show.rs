@@ -22,9 +22,7 @@ pub(crate) async fn run(context: &Context, args: ShowArgs) -> Result<(), UserErr
     let client = context.client().await?;
     if args.session.starts_with(RECEIPT) {
         let receipt = client.get_receipt(&args.session).await?;
-        return context.out.show(&receipt, |paint| {
-            view::receipt(&receipt, context.out.width(), paint)
-        });
+        return context.out.show_wide(&receipt, view::receipt);
     }
     let session = client.show_session(&args.session).await?;
     // Only people need the names; programs use the ids.

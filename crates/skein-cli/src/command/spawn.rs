@@ -2,7 +2,6 @@
 
 mod tasks;
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -186,13 +185,12 @@ pub(crate) async fn run(context: &Context, args: SpawnArgs) -> Result<(), UserEr
                 task,
                 ..common.clone()
             };
-            (body, key(context, args.key.key.as_deref(), one, n))
+            (body, if one { args.key.get() } else { args.key.nth(n) })
         })
         .collect();
-    let lost = Cell::new(false);
     let watch = match args.no_wait {
         true => None,
-        false => Some(Watch::open(context, &lost).await?),
+        false => Some(Watch::open(context).await?),
     };
     let (begun, refused) = post(context, context.client().await?, bodies).await;
     let settled = match watch {
@@ -378,11 +376,4 @@ pub(crate) fn list(context: &Context, made: Vec<Session>) -> Result<(), UserErro
         }
         out
     })
-}
-
-fn key(context: &Context, given: Option<&str>, one: bool, n: usize) -> IdempotencyKey {
-    match given {
-        Some(key) if !one => IdempotencyKey::new(format!("{key}-{}", n + 1)),
-        given => context.key(given),
-    }
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use skein_wire::{Deliverable, SetSummary};
 
 use crate::cli::{KeyArgs, reference};
@@ -41,8 +41,8 @@ struct SetArgs {
     #[arg(long, value_name = "F")]
     file: Option<PathBuf>,
     /// How the work went
-    #[arg(long, value_enum, default_value_t = SummaryOutcome::Succeeded)]
-    outcome: SummaryOutcome,
+    #[arg(long, value_parser = ["succeeded", "partial", "failed"], default_value = "succeeded")]
+    outcome: String,
     /// A key decision; may be repeated
     #[arg(long = "decision", value_name = "TEXT")]
     decisions: Vec<String>,
@@ -56,31 +56,12 @@ struct SetArgs {
     key: KeyArgs,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum SummaryOutcome {
-    Succeeded,
-    Partial,
-    Failed,
-}
-
-impl SummaryOutcome {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Succeeded => "succeeded",
-            Self::Partial => "partial",
-            Self::Failed => "failed",
-        }
-    }
-}
-
 pub(crate) async fn run(context: &Context, args: SummaryArgs) -> Result<(), UserError> {
     match args.command {
         SummaryCommand::Set(args) => set(context, args).await,
         SummaryCommand::Show { session } => {
             let summary = context.client().await?.get_summary(&session).await?;
-            context.out.show(&summary, |paint| {
-                view::summary(&summary, context.out.width(), paint)
-            })
+            context.out.show_wide(&summary, view::summary)
         }
     }
 }
@@ -93,17 +74,15 @@ async fn set(context: &Context, args: SetArgs) -> Result<(), UserError> {
     };
     let body = SetSummary {
         text,
-        outcome: Some(args.outcome.as_str().to_owned()),
+        outcome: Some(args.outcome),
         key_decisions: args.decisions,
         deliverables: args.deliverables,
         based_on: args.based_on,
     };
-    let key = context.key(args.key.key.as_deref());
+    let key = args.key.get();
     let client = context.client().await?;
     let summary = client.set_summary(&args.session, &body, &key).await?;
-    context.out.show(&summary, |paint| {
-        view::summary(&summary, context.out.width(), paint)
-    })
+    context.out.show_wide(&summary, view::summary)
 }
 
 fn deliverable(text: &str) -> Result<Deliverable, String> {

@@ -71,7 +71,7 @@ pub(crate) async fn run(context: &Context, args: ThreadArgs) -> Result<(), UserE
             key,
         } => {
             let project = context.project(project).await?;
-            let key = context.key(key.key.as_deref());
+            let key = key.get();
             let thread = context
                 .client()
                 .await?
@@ -82,24 +82,22 @@ pub(crate) async fn run(context: &Context, args: ThreadArgs) -> Result<(), UserE
         ThreadCommand::Ls { project, all, page } => ls(context, project, all, page).await,
         ThreadCommand::Show { thread } => {
             let thread = context.client().await?.get_thread(&thread).await?;
-            context.out.show(&thread, |paint| {
-                view::thread(&thread, context.out.width(), paint)
-            })
+            context.out.show_wide(&thread, view::thread)
         }
         ThreadCommand::Archive(args) => {
-            let key = context.key(args.key.key.as_deref());
+            let key = args.key.get();
             let client = context.client().await?;
             let thread = client.archive_thread(&args.thread, &key).await?;
             show(context, "archived", &thread)
         }
         ThreadCommand::Reopen(args) => {
-            let key = context.key(args.key.key.as_deref());
+            let key = args.key.get();
             let client = context.client().await?;
             let thread = client.reopen_thread(&args.thread, &key).await?;
             show(context, "reopened", &thread)
         }
         ThreadCommand::Rm(args) => {
-            let key = context.key(args.key.key.as_deref());
+            let key = args.key.get();
             let client = context.client().await?;
             let thread = client.remove_thread(&args.thread, &key).await?;
             show(context, "deleted", &thread)
@@ -127,10 +125,7 @@ async fn ls(
     let list = context.client().await?.list_threads(&which).await?;
     context.out.list(
         &list,
-        list.data.len(),
-        || view::threads(&list.data),
+        view::threads,
         "no threads; `skein thread new TITLE` or `skein spawn` opens one",
-    )?;
-    view::more(&context.out, list.next.as_deref());
-    Ok(())
+    )
 }

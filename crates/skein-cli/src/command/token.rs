@@ -1,6 +1,6 @@
 //! `skein token`
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use skein_wire::NewToken;
 
 use crate::cli::{KeyArgs, PageArgs, reference};
@@ -38,11 +38,11 @@ struct NewArgs {
     /// Its name
     name: String,
     /// What its holder may do
-    #[arg(long, value_enum, default_value_t = Role::Operate)]
-    role: Role,
+    #[arg(long, value_parser = ["read", "operate", "admin"], default_value = "operate")]
+    role: String,
     /// What else its holder may do; `run`: start any program as the daemon's user
-    #[arg(long, value_enum, value_name = "RIGHT")]
-    allow: Vec<Right>,
+    #[arg(long, value_parser = ["run"], value_name = "RIGHT")]
+    allow: Vec<String>,
     /// The holder acts as this actor, on sessions that this actor owns
     #[arg(long, value_name = "ACTOR")]
     actor: Option<String>,
@@ -53,42 +53,12 @@ struct NewArgs {
     key: KeyArgs,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Role {
-    Read,
-    Operate,
-    Admin,
-}
-
-impl Role {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Operate => "operate",
-            Self::Admin => "admin",
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Right {
-    Run,
-}
-
-impl Right {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Run => "run",
-        }
-    }
-}
-
 pub(crate) async fn run(context: &Context, args: TokenArgs) -> Result<(), UserError> {
     match args.command {
         TokenCommand::New(args) => new(context, args).await,
         TokenCommand::Ls(page) => ls(context, page).await,
         TokenCommand::Rm { token, key } => {
-            let key = context.key(key.key.as_deref());
+            let key = key.get();
             let token = context.client().await?.remove_token(&token, &key).await?;
             context.out.show(&token, |_| {
                 format!("revoked token {}", text::line(&token.name))
@@ -100,12 +70,12 @@ pub(crate) async fn run(context: &Context, args: TokenArgs) -> Result<(), UserEr
 async fn new(context: &Context, args: NewArgs) -> Result<(), UserError> {
     let body = NewToken {
         name: args.name,
-        role: Some(args.role.as_str().to_owned()),
-        allow: args.allow.iter().map(|r| r.as_str().to_owned()).collect(),
+        role: Some(args.role),
+        allow: args.allow,
         actor: args.actor,
         expires_in_seconds: args.expires.map(|expires| expires.0),
     };
-    let key = context.key(args.key.key.as_deref());
+    let key = args.key.get();
     let made = context.client().await?.new_token(&body, &key).await?;
     let rights: String = made
         .token
@@ -124,10 +94,7 @@ async fn ls(context: &Context, page: PageArgs) -> Result<(), UserError> {
     let list = context.client().await?.list_tokens(&page.into()).await?;
     context.out.list(
         &list,
-        list.data.len(),
-        || view::tokens(&list.data),
+        view::tokens,
         "no tokens; `skein token new NAME` makes one for the TCP listener",
-    )?;
-    view::more(&context.out, list.next.as_deref());
-    Ok(())
+    )
 }

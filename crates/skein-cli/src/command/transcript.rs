@@ -143,7 +143,7 @@ async fn rewind(context: &Context, args: RewindArgs) -> Result<(), UserError> {
         to: args.to,
         run: args.run,
     };
-    let key = context.key(args.key.key.as_deref());
+    let key = args.key.get();
     let client = context.client().await?;
     let done = client.rewind_transcript(&args.session, &body, &key).await;
     let done = done.map_err(|error| of_session(error, &args.session))?;
@@ -165,7 +165,7 @@ async fn compact(context: &Context, args: CompactArgs) -> Result<(), UserError> 
         id: args.id,
         run: args.run,
     };
-    let key = context.key(args.key.key.as_deref());
+    let key = args.key.get();
     let client = context.client().await?;
     let done = client.compact(&args.session, &body, &key).await;
     let done = done.map_err(|error| of_session(error, &args.session))?;
@@ -207,7 +207,7 @@ async fn flush(context: &Context, args: FlushArgs) -> Result<(), UserError> {
     let body = Flush {
         keep_hot: args.keep_hot,
     };
-    let key = context.key(args.key.key.as_deref());
+    let key = args.key.get();
     let client = context.client().await?;
     let done = client.flush(&args.session, &body, &key).await?;
     context.out.show(&done, |_| match done.entries {
@@ -218,7 +218,7 @@ async fn flush(context: &Context, args: FlushArgs) -> Result<(), UserError> {
 }
 
 async fn hydrate(context: &Context, args: HydrateArgs) -> Result<(), UserError> {
-    let key = context.key(args.key.key.as_deref());
+    let key = args.key.get();
     let client = context.client().await?;
     let done = client.hydrate(&args.session, &key).await?;
     context.out.show(&done, |_| {

@@ -4,16 +4,16 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use clap::Args;
-use skein_client::{ErrorKind, Events, StreamState};
+use skein_client::{Client, ErrorKind, EventStream, Events, StreamState};
 use skein_domain::Status;
 use skein_wire::Session;
 use tokio::time::timeout;
 
+use super::events::every_event;
 use crate::cli::{reference, statuses_and_phases};
 use crate::context::Context;
 use crate::duration::Seconds;
 use crate::error::UserError;
-use crate::view;
 
 /// The status that means that there is nothing to do.
 const IDLE: &str = Status::Idle.as_str();
@@ -52,9 +52,7 @@ pub(crate) async fn run(context: &Context, args: WaitArgs) -> Result<(), UserErr
             .await
             .map_err(|_| too_late(&args, limit, lost.get()))??,
     };
-    context
-        .out
-        .show(&session, |paint| view::session_line(&session, paint))
+    context.show_session(&session)
 }
 
 fn too_late(args: &WaitArgs, limit: Seconds, lost: bool) -> UserError {
@@ -65,14 +63,11 @@ fn too_late(args: &WaitArgs, limit: Seconds, lost: bool) -> UserError {
         ))
         .hint("`skein daemon start` starts it");
     }
-    UserError::new(
-        ErrorKind::TimedOut,
-        format!(
-            "session `{}` was not {} within {limit}",
-            args.session,
-            args.until.join(" or ")
-        ),
-    )
+    UserError::timed_out(format!(
+        "session `{}` was not {} within {limit}",
+        args.session,
+        args.until.join(" or ")
+    ))
     .hint(format!("`skein show {}` shows its status", args.session))
 }
 
@@ -86,10 +81,17 @@ async fn reached(
     let client = context.client().await?;
     let mut session = client.get_session(&args.session).await?;
     let id = session.id.clone();
-    let since = last_event(context, &id).await?;
+    let of_session = Events {
+        session: Some(id.clone()),
+        ..Events::default()
+    };
+    let since = every_event(client, of_session, |_| Ok(())).await?;
     let mut stream = client
-        .follow_events(Some(since), Some(&id))
-        .on_change(|state| report_connection(context, state, lost));
+        .follow_events(since.or(Some(0)), Some(&id))
+        .on_change(|state| {
+            lost.set(state == StreamState::Lost);
+            report_connection(context, state);
+        });
     let mut rested = None;
     loop {
         match client.get_session(&id).await {
@@ -108,11 +110,10 @@ async fn reached(
             continue;
         }
         if is_over(&session, &args.until) {
-            return Err(UserError::new(
-                ErrorKind::Conflict,
-                format!("session {id} ended as {}", session.status),
-            )
-            .hint(format!("`skein restore {id}` brings it back")));
+            return Err(
+                UserError::conflict(format!("session {id} ended as {}", session.status))
+                    .hint(format!("`skein restore {id}` brings it back")),
+            );
         }
         // Some statuses change with time, without an event.
         if let Ok(event) = timeout(LOOK_AGAIN, stream.next()).await {
@@ -139,27 +140,19 @@ fn is_over(session: &Session, until: &[String]) -> bool {
     }
 }
 
-/// Reports once that the daemon is gone or back, and remembers which.
-pub(crate) fn report_connection(context: &Context, state: StreamState, lost: &Cell<bool>) {
-    lost.set(state == StreamState::Lost);
+/// Events as they happen. Notes when the daemon is gone and when it is back.
+pub(crate) fn follow<'a>(
+    context: &'a Context,
+    client: &'a Client,
+    session: Option<&str>,
+) -> EventStream<'a> {
+    let stream = client.follow_events(None, session);
+    stream.on_change(|state| report_connection(context, state))
+}
+
+pub(crate) fn report_connection(context: &Context, state: StreamState) {
     context.out.note(match state {
         StreamState::Lost => "lost the daemon; reconnecting",
         StreamState::Restored => "the daemon is back",
     });
-}
-
-async fn last_event(context: &Context, session: &str) -> Result<u64, UserError> {
-    let client = context.client().await?;
-    let mut which = Events {
-        session: Some(session.to_owned()),
-        limit: Some(1000),
-        ..Events::default()
-    };
-    loop {
-        let list = client.list_events(&which).await?;
-        which.since = list.data.last().map(|event| event.seq).or(which.since);
-        if list.next.is_none() || list.data.is_empty() {
-            return Ok(which.since.unwrap_or(0));
-        }
-    }
 }

@@ -17,7 +17,5 @@ pub(crate) struct WhyArgs {
 
 pub(crate) async fn run(context: &Context, args: WhyArgs) -> Result<(), UserError> {
     let why = context.client().await?.why(&args.session).await?;
-    context
-        .out
-        .show(&why, |paint| view::why(&why, context.out.width(), paint))
+    context.out.show_wide(&why, view::why)
 }

@@ -64,7 +64,7 @@ pub(super) fn managed_roots(home: &Home) -> ManagedRoots {
     ManagedRoots::new(vec![roots.worktrees, roots.clones, roots.empty])
 }
 
-/// Managed folders live in the home, which is never a temp folder unless somebody says so.
+/// The managed folders, all in the home.
 struct Roots {
     worktrees: PathBuf,
     clones: PathBuf,
@@ -82,7 +82,7 @@ impl Roots {
 
     fn providers(&self) -> Vec<Arc<dyn WorkspaceProvider>> {
         let options = WorkspaceOptions {
-            // Whatever a pool holds is taken; how much it is to hold, each project says.
+            // A spawn takes any prepared worktree; each project sets how many there should be.
             pool: Some(Arc::new(Pool::new(self.worktrees.clone(), 0))),
             ..WorkspaceOptions::default()
         };

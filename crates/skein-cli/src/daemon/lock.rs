@@ -96,7 +96,7 @@ impl Lock {
             if let Some(lost) = self.find_loss(home) {
                 return lost;
             }
-            let told = async {
+            let event = async {
                 match &events {
                     Ok(events) => {
                         if let Ok(mut ready) = events.readable().await {
@@ -108,7 +108,7 @@ impl Lock {
                 }
             };
             // The kernel reports no event when a folder above it is renamed.
-            let _ = tokio::time::timeout(LOOK, told).await;
+            let _ = tokio::time::timeout(LOOK, event).await;
         }
     }
 }

@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use skein_domain::TenantId;
-use skein_ledger::transcript::TranscriptParts;
+use skein_ledger::transcript::{ColdTierState, TranscriptParts};
 use skein_store_sqlite::transcript::{SqliteHot, SqliteIndex};
 use skein_store_sqlite::{HomeFile, SqliteBackend};
 use skein_transcript::cipher::{Cipher, KeyRing, PlainCipher, TenantKey};
-use skein_transcript::{Cold, Hot, Tiers};
+use skein_transcript::{Cold, Error, Hot, Tiers};
 use skein_transcript_object::Location;
 use skein_transcript_redis::{Durability, RedisHot, RedisOptions};
 
@@ -62,20 +62,18 @@ pub(super) fn open(
             (hot, sqlite, cold(home, &settings, identity)?)
         }
         // Without its identity the home does not know which transcripts are its own, so it touches neither tier.
-        Err(lost) => (unusable_hot(&lost), None, Some(unusable_cold(lost))),
+        Err(lost) => (unusable_hot(lost.clone()), None, Some(unusable_cold(lost))),
     };
-    let is_cold = cold.is_some();
-    let tiers = match cold {
-        Some(cold) => Tiers::encrypted(hot, cold, cipher(&settings)?),
-        None => Tiers::hot_only(hot),
+    let (tiers, cold) = match cold {
+        Some(cold) => (
+            Tiers::encrypted(hot, cold, cipher(&settings)?),
+            ColdTierState::There,
+        ),
+        None => (Tiers::hot_only(hot), ColdTierState::None),
     };
     let parts = TranscriptParts {
         tiers,
-        cold: if is_cold {
-            skein_ledger::transcript::ColdTierState::There
-        } else {
-            skein_ledger::transcript::ColdTierState::None
-        },
+        cold,
         index: index.clone(),
         idle_seconds: Some(settings.idle_flush.value.0).filter(|idle| *idle > 0),
     };
@@ -107,6 +105,14 @@ fn set_aside(path: &Path) -> Result<PathBuf, UserError> {
     Ok(aside)
 }
 
+fn unusable_hot(error: Error) -> Arc<dyn Hot> {
+    Arc::new(Lazy::<dyn Hot>::unusable_tier("hot", error))
+}
+
+fn unusable_cold(error: Error) -> Arc<dyn Cold> {
+    Arc::new(Lazy::<dyn Cold>::unusable_tier("cold", error))
+}
+
 type HotTier = (Arc<dyn Hot>, Option<Arc<SqliteHot>>);
 
 fn hot(
@@ -120,13 +126,13 @@ fn hot(
     if let Some(used) = identity.hot().filter(|used| *used != label)
         && (used != SQLITE || holds_something(home, ledger)?)
     {
-        return Ok((unusable_hot(&other_tier(&used, &label)), None));
+        return Ok((unusable_hot(other_tier(&used, &label)), None));
     }
     match wanted {
         SQLITE => {
             let hot = match files::transcripts(home, ledger)? {
                 Ok(hot) => Arc::new(hot),
-                Err(lost) => return Ok((unusable_hot(&lost), None)),
+                Err(lost) => return Ok((unusable_hot(lost), None)),
             };
             note(identity, &label).map_err(|e| UserError::unavailable(e.to_string()))?;
             Ok((hot.clone(), Some(hot)))
@@ -162,7 +168,7 @@ fn note(identity: &Identity, label: &str) -> skein_transcript::Result<()> {
     if identity.hot().as_deref() == Some(label) {
         return Ok(());
     }
-    let failed = |e| skein_transcript::Error::Unavailable {
+    let failed = |e| Error::Unavailable {
         tier: "hot",
         reason: format!("the home's `home-id` cannot be written: {e}"),
     };
@@ -193,8 +199,8 @@ fn holds_something(home: &Home, ledger: &SqliteBackend) -> Result<bool, UserErro
 }
 
 /// For a home whose transcripts are in another tier than the configured one: they must not look empty.
-fn other_tier(used: &str, wanted: &str) -> skein_transcript::Error {
-    skein_transcript::Error::Unusable {
+fn other_tier(used: &str, wanted: &str) -> Error {
+    Error::Unusable {
         tier: "hot",
         reason: format!("this home's transcripts are in `{used}`, and `transcripts.hot` is `{wanted}`"),
         hints: vec![
@@ -204,23 +210,6 @@ fn other_tier(used: &str, wanted: &str) -> skein_transcript::Error {
                 .into(),
         ],
     }
-}
-
-/// A hot tier that answers every call with this error.
-fn unusable_hot(error: &skein_transcript::Error) -> Arc<dyn Hot> {
-    let error = error.clone();
-    Arc::new(Lazy::<dyn Hot>::new("hot", move || {
-        let error = error.clone();
-        Box::pin(async move { Err(error) })
-    }))
-}
-
-/// The same for a cold tier.
-fn unusable_cold(error: skein_transcript::Error) -> Arc<dyn Cold> {
-    Arc::new(Lazy::<dyn Cold>::new("cold", move || {
-        let error = error.clone();
-        Box::pin(async move { Err(error) })
-    }))
 }
 
 fn durability(settings: &TranscriptSettings) -> Result<Durability, UserError> {
@@ -241,7 +230,11 @@ fn cold(
     identity: Arc<Identity>,
 ) -> Result<Option<Arc<dyn Cold>>, UserError> {
     let (location, label) = match settings.cold.value.as_deref() {
-        Some("none") => return Ok(identity.cold().map(|used| no_place(&used))),
+        // Cold transcripts of a home without a cold tier must not look empty.
+        Some("none") => {
+            let missing = identity.cold().map(|used| place::missing(&used, "`none`"));
+            return Ok(missing.map(unusable_cold));
+        }
         Some(location) => {
             let label = location.strip_prefix("file://").unwrap_or(location);
             let parsed = location.parse();
@@ -259,11 +252,6 @@ fn cold(
     };
     let cold = Lazy::<dyn Cold>::new("cold", move || place.open());
     Ok(Some(Arc::new(cold)))
-}
-
-/// For a home that has cold transcripts and is configured without a cold tier: they must not look empty.
-fn no_place(used: &str) -> Arc<dyn Cold> {
-    unusable_cold(place::missing(used, "`none`"))
 }
 
 fn cipher(settings: &TranscriptSettings) -> Result<Arc<dyn Cipher>, UserError> {
@@ -322,7 +310,7 @@ fn secret(bytes: &[u8]) -> Option<[u8; 32]> {
     Some(*hash.as_bytes())
 }
 
-fn failed(error: &skein_transcript::Error) -> UserError {
+fn failed(error: &Error) -> UserError {
     super::from_error(&error.clone().into())
 }
 

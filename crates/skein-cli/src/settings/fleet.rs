@@ -1,12 +1,15 @@
 //! The settings of agents, for `config show`. The daemon reads the files itself, each time it starts an agent.
 
-use super::raw::RawConfig;
-use super::{Origin, Setting};
+use toml::Value;
+
+use super::{Origin, Scope, Setting};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fleet {
     pub(crate) rows: Vec<(&'static str, Setting<Option<String>>)>,
 }
+
+const MACHINE: &str = "concurrency (machine)";
 
 /// In the order of the listing, with the defaults.
 const KEYS: [(&str, Option<&str>); 19] = [
@@ -30,7 +33,7 @@ const KEYS: [(&str, Option<&str>); 19] = [
     ("pass", None),
     ("env", None),
     ("agents", None),
-    ("concurrency (machine)", None),
+    (MACHINE, None),
     ("memory_reserve_mb", Some("256")),
 ];
 
@@ -44,49 +47,33 @@ impl Fleet {
         }
     }
 
-    fn lay(&mut self, key: &str, value: Option<String>, origin: &Origin) {
-        if let Some((_, setting)) = self.rows.iter_mut().find(|(name, _)| *name == key) {
-            setting.lay(value.map(Some), origin);
+    /// The values of a file; those of the user's file hold for the whole machine.
+    pub(super) fn lay(&mut self, file: &toml::Table, scope: Scope, origin: &Origin) {
+        for (name, setting) in &mut self.rows {
+            let is_machine = matches!(*name, MACHINE | "memory_reserve_mb");
+            let key = name.split(' ').next().unwrap_or(name);
+            if is_machine == (scope == Scope::User) {
+                setting.lay(file.get(key).and_then(shown).map(Some), origin);
+            }
         }
     }
+}
 
-    pub(super) fn lay_machine(&mut self, raw: &RawConfig, origin: &Origin) {
-        let concurrency = raw.concurrency.map(|n| n.to_string());
-        self.lay("concurrency (machine)", concurrency, origin);
-        let reserve = raw.memory_reserve_mb.map(|n| n.to_string());
-        self.lay("memory_reserve_mb", reserve, origin);
-    }
-
-    pub(super) fn lay_project(&mut self, raw: &RawConfig, origin: &Origin) {
-        let list = |items: &Option<Vec<String>>| items.as_ref().map(|items| items.join(", "));
-        let names = |names: Vec<&String>| {
-            let names: Vec<_> = names.into_iter().map(String::as_str).collect();
-            (!names.is_empty()).then(|| names.join(", "))
-        };
-        for (key, value) in [
-            ("agent", raw.agent.clone()),
-            ("workspace", raw.workspace.clone()),
-            ("runtime", raw.runtime.clone()),
-            ("base", raw.base.clone()),
-            ("copy", list(&raw.copy)),
-            ("symlink", list(&raw.symlink)),
-            ("setup", list(&raw.setup)),
-            ("setup_timeout", raw.setup_timeout.map(|t| t.to_string())),
-            ("concurrency", raw.concurrency.map(|n| n.to_string())),
-            ("stall", raw.stall.map(|t| t.to_string())),
-            ("permission", raw.permission.clone()),
-            (
-                "resume_after_limit",
-                raw.resume_after_limit.map(|on| on.to_string()),
-            ),
-            ("model", raw.model.clone()),
-            ("pool", raw.pool.map(|n| n.to_string())),
-            ("pass", list(&raw.pass)),
-            // Values may be secret; names are not.
-            ("env", names(raw.env.keys().collect())),
-            ("agents", names(raw.agents.keys().collect())),
-        ] {
-            self.lay(key, value, origin);
-        }
-    }
+/// A value for people. Of tables only the names, because values may be secret.
+fn shown(value: &Value) -> Option<String> {
+    Some(match value {
+        Value::String(text) => text.clone(),
+        Value::Array(items) => items
+            .iter()
+            .filter_map(shown)
+            .collect::<Vec<_>>()
+            .join(", "),
+        Value::Table(table) if table.is_empty() => return None,
+        Value::Table(table) => table
+            .keys()
+            .map(String::as_str)
+            .collect::<Vec<_>>()
+            .join(", "),
+        other => other.to_string(),
+    })
 }

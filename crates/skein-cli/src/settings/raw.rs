@@ -44,6 +44,9 @@ pub(crate) struct RawConfig {
     pub(crate) pass: Option<Vec<String>>,
     pub(crate) env: BTreeMap<String, String>,
     pub(crate) agents: BTreeMap<String, AgentSettings>,
+    /// The same as it was written, durations in their usual form.
+    #[serde(skip)]
+    pub(crate) table: toml::Table,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -215,9 +218,15 @@ impl RawConfig {
             ))
             .cause(plain(error.message().trim()))
         };
-        let table: toml::Table = toml::from_str(&text).map_err(unreadable)?;
+        let mut table: toml::Table = toml::from_str(&text).map_err(unreadable)?;
         check_keys(&table, scope, path)?;
-        toml::from_str(&text).map(Some).map_err(unreadable)
+        let raw: Self = toml::from_str(&text).map_err(unreadable)?;
+        for (key, duration) in [("setup_timeout", raw.setup_timeout), ("stall", raw.stall)] {
+            if let Some(duration) = duration {
+                table.insert(key.to_owned(), duration.to_string().into());
+            }
+        }
+        Ok(Some(Self { table, ..raw }))
     }
 }
 
@@ -266,15 +275,11 @@ fn check_agents(agents: &toml::Value, path: &Path) -> Result<(), UserError> {
                 crate::text::line(key),
                 path.display()
             ));
-            let nearest = AgentSettings::KEYS
-                .iter()
-                .map(|known| (strsim::jaro_winkler(key, known), known))
-                .filter(|(score, _)| *score > 0.8)
-                .max_by(|a, b| a.0.total_cmp(&b.0));
-            return Err(match nearest {
-                Some((_, known)) => error.hint(format!("did you mean `{known}`?")),
-                None => error.hint(format!("an agent has {}", AgentSettings::KEYS.join(", "))),
-            });
+            let known = AgentSettings::KEYS.iter().map(|known| known.to_string());
+            let hint = nearest(known, |known| strsim::jaro_winkler(key, known));
+            return Err(error.hint(
+                hint.unwrap_or_else(|| format!("an agent has {}", AgentSettings::KEYS.join(", "))),
+            ));
         }
     }
     Ok(())
@@ -306,39 +311,27 @@ fn unknown(key: &str, path: &Path) -> UserError {
         crate::text::line(key),
         path.display()
     ));
-    match nearest(key) {
-        Some(known) => error.hint(format!("did you mean `{known}`?")),
-        None => error.hint(format!(
-            "the known keys are {}",
-            TOP.iter()
-                .map(|(key, _)| *key)
-                .chain(KEYS.iter().map(|(section, ..)| *section))
-                .map(|key| format!("`{key}`"))
-                .collect::<Vec<_>>()
-                .join(", ")
-        )),
-    }
+    let sections = KEYS.iter().map(|(section, ..)| *section);
+    let top = || TOP.iter().map(|(key, _)| *key).chain(sections.clone());
+    let inner = KEYS
+        .iter()
+        .flat_map(|(section, keys, _)| keys.iter().map(move |name| format!("{section}.{name}")));
+    let last = |key: &str| key.rsplit('.').next().unwrap_or(key).to_owned();
+    // By the whole name, or by its last part in the wrong section.
+    let hint = nearest(top().map(str::to_owned).chain(inner), |known| {
+        let own = strsim::jaro_winkler(&last(key), &last(known));
+        strsim::jaro_winkler(key, known).max(own)
+    });
+    error.hint(hint.unwrap_or_else(|| {
+        let known: Vec<_> = top().map(|key| format!("`{key}`")).collect();
+        format!("the known keys are {}", known.join(", "))
+    }))
 }
 
-/// The known key most like this one: by its whole name, or by its last part in the wrong section.
-fn nearest(key: &str) -> Option<String> {
-    let last = key.rsplit('.').next().unwrap_or(key);
-    let sections = KEYS
-        .iter()
-        .map(|(section, ..)| *section)
-        .chain(TOP.iter().map(|(key, _)| *key))
-        .map(|name| (name.to_owned(), name));
-    let inner = KEYS.iter().flat_map(|(section, keys, _)| {
-        keys.iter()
-            .map(move |name| (format!("{section}.{name}"), *name))
-    });
-    sections
-        .chain(inner)
-        .map(|(whole, own)| {
-            let score = strsim::jaro_winkler(key, &whole).max(strsim::jaro_winkler(last, own));
-            (score, whole)
-        })
-        .filter(|(score, _)| *score > 0.8)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, whole)| whole)
+/// A hint that names the known key most like this one, if one is near.
+fn nearest(known: impl Iterator<Item = String>, score: impl Fn(&str) -> f64) -> Option<String> {
+    let scored = known.map(|known| (score(&known), known));
+    let near = scored.filter(|(score, _)| *score > 0.8);
+    let (_, known) = near.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    Some(format!("did you mean `{known}`?"))
 }

@@ -5,7 +5,7 @@ use skein_wire::{Agent, GcItem, Receipt, RuleMiss, ScreenExplanation, Why};
 use super::facts::Facts;
 use super::session::{status_style, window};
 use crate::output::{BOLD, DIM, GREEN, Paint, YELLOW};
-use crate::table::{Align, Cell, Table};
+use crate::table::{Cell, Table};
 use crate::{text, when};
 
 pub(crate) fn why(why: &Why, width: Option<usize>, paint: Paint) -> String {
@@ -120,13 +120,7 @@ pub(crate) fn receipt(receipt: &Receipt, width: Option<usize>, paint: Paint) -> 
 }
 
 pub(crate) fn gc(items: &[GcItem]) -> Table {
-    let mut table = Table::new(&[
-        ("WHAT", Align::Left),
-        ("ID", Align::Left),
-        ("ACTION", Align::Left),
-        ("REASON", Align::Flex),
-        ("PATH", Align::Flex),
-    ]);
+    let mut table = Table::new("WHAT ID ACTION ~REASON ~PATH");
     for item in items {
         table.row(vec![
             Cell::new(&item.what),
@@ -174,15 +168,7 @@ fn version(agent: &Agent) -> Cell {
 }
 
 pub(crate) fn agents(agents: &[Agent]) -> Table {
-    let mut table = Table::new(&[
-        ("AGENT", Align::Left),
-        ("STATE", Align::Left),
-        ("VERSION", Align::Left),
-        ("LOGIN", Align::Left),
-        ("MEMORY", Align::Right),
-        ("TASK BY", Align::Left),
-        ("CAN", Align::Flex),
-    ]);
+    let mut table = Table::new("AGENT STATE VERSION LOGIN >MEMORY TASK_BY ~CAN");
     for agent in agents {
         let (state, style) = match (agent.found, agent.default) {
             (true, true) => ("default".to_owned(), GREEN),

@@ -6,19 +6,12 @@ use skein_wire::{DaemonStatus, Deliverable, Project, Summary, Thread, Token};
 use super::facts::Facts;
 use crate::duration::Seconds;
 use crate::output::{BOLD, DIM, GREEN, Paint, RED, YELLOW};
-use crate::table::{Align, Cell, Table};
+use crate::table::{Cell, Table};
 use crate::text::{self, line};
 use crate::when;
 
 pub(crate) fn projects(projects: &[Project]) -> Table {
-    let mut table = Table::new(&[
-        ("PROJECT", Align::Left),
-        ("NAME", Align::Flex),
-        ("PREFIX", Align::Left),
-        ("DEPTH", Align::Right),
-        ("WIDTH", Align::Right),
-        ("FOLDER", Align::Flex),
-    ]);
+    let mut table = Table::new("PROJECT ~NAME PREFIX >DEPTH >WIDTH ~FOLDER");
     for project in projects {
         table.row(vec![
             Cell::styled(&project.id, DIM),
@@ -71,12 +64,7 @@ pub(crate) fn project(project: &Project, width: Option<usize>, paint: Paint) -> 
 
 pub(crate) fn threads(threads: &[Thread]) -> Table {
     let now = when::now();
-    let mut table = Table::new(&[
-        ("THREAD", Align::Left),
-        ("STATE", Align::Left),
-        ("CHANGED", Align::Left),
-        ("TITLE", Align::Flex),
-    ]);
+    let mut table = Table::new("THREAD STATE CHANGED ~TITLE");
     for thread in threads {
         table.row(vec![
             Cell::styled(&thread.id, BOLD),
@@ -125,15 +113,7 @@ fn token_state(token: &Token) -> (&'static str, Style) {
 
 pub(crate) fn tokens(tokens: &[Token]) -> Table {
     let now = when::now();
-    let mut table = Table::new(&[
-        ("TOKEN", Align::Left),
-        ("NAME", Align::Flex),
-        ("ROLE", Align::Left),
-        ("RIGHTS", Align::Left),
-        ("STATE", Align::Left),
-        ("EXPIRES", Align::Left),
-        ("ACTOR", Align::Flex),
-    ]);
+    let mut table = Table::new("TOKEN ~NAME ROLE RIGHTS STATE EXPIRES ~ACTOR");
     for token in tokens {
         let (state, style) = token_state(token);
         let expires = token

@@ -8,25 +8,15 @@ use skein_wire::{Project, Session, Thread, Tree, TreeNode};
 use super::facts::Facts;
 use crate::command::kill::way_back;
 use crate::output::{BLUE, BOLD, CYAN, DIM, GREEN, Paint, RED, YELLOW};
-use crate::table::{Align, Cell, Table};
+use crate::table::{Cell, Table};
 use crate::text::{self, line};
 use crate::when;
 
 pub(crate) fn sessions(sessions: &[Session]) -> Table {
     let now = when::now();
-    let mut table = Table::new(&[
-        ("SESSION", Align::Left),
-        ("STATUS", Align::Left),
-        ("AGENT", Align::Left),
-        ("OWNER", Align::Left),
-        ("PARENT", Align::Left),
-        ("TOKENS", Align::Right),
-        ("ACTIVE", Align::Left),
-        ("BRANCH", Align::Left),
-        ("TASK", Align::Flex),
-        ("WHY", Align::Flex),
-    ])
-    .spare(&["PARENT", "TOKENS", "OWNER", "BRANCH", "ACTIVE", "AGENT"]);
+    let mut table =
+        Table::new("SESSION STATUS AGENT OWNER PARENT >TOKENS ACTIVE BRANCH ~TASK ~WHY")
+            .spare(&["PARENT", "TOKENS", "OWNER", "BRANCH", "ACTIVE", "AGENT"]);
     for session in sessions {
         let branch = session.workspace.branch.as_deref();
         table.row(vec![
@@ -220,7 +210,8 @@ pub(super) fn window(session: &Session, facts: &mut Facts) {
     }
 }
 
-fn used(session: &Session) -> u64 {
+/// The tokens that a session used.
+pub(crate) fn used(session: &Session) -> u64 {
     session
         .usage
         .input_tokens
@@ -301,13 +292,7 @@ pub(crate) fn overspent(session: &Session) -> Option<String> {
 
 /// Ancestors, the session and everything below it, in a table whose first column is the tree.
 pub(crate) fn tree(tree: &Tree) -> Table {
-    let mut table = Table::new(&[
-        ("SESSION", Align::Left),
-        ("STATUS", Align::Left),
-        ("OWNER", Align::Left),
-        ("TOKENS", Align::Right),
-        ("TASK", Align::Flex),
-    ]);
+    let mut table = Table::new("SESSION STATUS OWNER >TOKENS ~TASK");
     let mut above: Option<&Session> = None;
     for (n, ancestor) in tree.ancestors.iter().enumerate() {
         branch(&stem(n), ancestor, above, &mut table);

@@ -1,61 +1,53 @@
-//! How the demo is shown: on a terminal step by step above a live table, elsewhere as plain lines.
+//! Plays the script of the demo: on a terminal line by line above a live table, elsewhere as plain lines.
 
 use std::collections::VecDeque;
-use std::fmt::Write as _;
 use std::pin::pin;
 use std::time::Duration;
 
 use clap::Parser as _;
-use serde::Serialize;
-use skein_client::{Client, EventStream, Sessions};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use skein_client::{Client, EventStream, Page, Sessions};
 use skein_wire::{Event, Session};
 use tokio::time::sleep;
 
-use super::story::{ANN, BOB};
+use super::story::{BOB, STORY};
+use super::{Proof, Shown};
 use crate::cli::Cli;
 use crate::command::dispatch;
 use crate::context::Context;
 use crate::error::UserError;
-use crate::output::{BLUE, BOLD, CYAN, DIM, GREEN, Output, YELLOW};
-use crate::table::{Align, Cell, Table};
+use crate::output::{BLUE, BOLD, CYAN, DIM, GREEN, YELLOW};
+use crate::table::{Cell, Table};
 use crate::text;
 use crate::view;
 
-/// How long people get to read a step.
+/// How long people get to read a line.
 const PAUSE: Duration = Duration::from_millis(800);
 /// Not every change is an event, so the table is refreshed this often.
 const REFRESH: Duration = Duration::from_millis(250);
+/// How long, and how often, to look at a screen: it may change a moment after the status.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+const LOOKS: usize = 1200;
 const EVENTS_SHOWN: usize = 5;
 /// On a narrower terminal lines of the table would wrap; on a wider one they would be hard to read.
 const NARROWEST: usize = 80;
 const WIDEST: usize = 100;
-/// Where the text of a step begins.
+/// Where the text of a line begins.
 const COLUMN: usize = 15;
 
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Step {
-    actor: String,
-    did: String,
-    /// What to type for it.
-    command: Option<String>,
-    /// The expected refusal.
-    refused: Option<String>,
-}
-
 pub(super) struct Stage<'a> {
-    out: &'a Output,
+    pub(super) context: &'a Context,
     pub(super) ann: &'a Context,
-    bob: &'a Context,
+    pub(super) bob: &'a Context,
     pub(super) client: &'a Client,
-    stream: EventStream<'a>,
-    events: VecDeque<Event>,
-    fast: bool,
-    steps: Vec<Step>,
-    /// What to type for what happens next.
-    pub(super) command: Option<String>,
-    refused: Option<String>,
+    pub(super) stream: EventStream<'a>,
+    pub(super) events: VecDeque<Event>,
+    pub(super) fast: bool,
+    /// The lines printed so far.
+    pub(super) shown: Vec<Shown>,
     /// The table on the screen, which the next one replaces.
-    drawn: String,
+    pub(super) drawn: String,
 }
 
 /// All sessions, oldest first.
@@ -69,63 +61,140 @@ pub(super) async fn sessions(client: &Client) -> Result<Vec<Session>, UserError>
     Ok(sessions)
 }
 
-impl<'a> Stage<'a> {
-    pub(super) async fn open(
-        out: &'a Output,
-        ann: &'a Context,
-        bob: &'a Context,
-        fast: bool,
-    ) -> Result<Self, UserError> {
-        let client = ann.client().await?;
-        let mut stream = client.follow_events(None, None);
-        stream.open().await?;
-        Ok(Self {
-            out,
-            ann,
-            bob,
-            client,
-            stream,
-            events: VecDeque::new(),
-            fast,
-            steps: vec![],
-            command: None,
-            refused: None,
-            drawn: String::new(),
-        })
+impl Stage<'_> {
+    /// Performs the script and leaves the final table on the screen.
+    pub(super) async fn play(&mut self) -> Result<Vec<Proof>, UserError> {
+        let (mut session, mut command, mut refused) = ("", None, None);
+        let mut proofs = vec![];
+        for step in STORY.lines() {
+            let first = step
+                .split(' ')
+                .next()
+                .filter(|word| word.starts_with("demo-"));
+            session = first.unwrap_or(session);
+            let step = self.filled(session, step).await?;
+            let mut words = step.splitn(3, ' ');
+            let mut word = || words.next().unwrap_or_default();
+            match (word(), word(), word()) {
+                (id, "reaches", statuses) => {
+                    let wait = format!("skein wait {id} --until {statuses} --timeout 1m");
+                    self.run(id, &wait).await?;
+                }
+                (_, "types", line) => command = Some(line.to_owned()),
+                (actor, "does", did) => {
+                    let shown = Shown {
+                        actor: actor.to_owned(),
+                        did: did.to_owned(),
+                        command: command.take(),
+                        refused: refused.take(),
+                    };
+                    self.show(shown).await?;
+                }
+                (_, "proves", text) => {
+                    let (what, proof) = text.split_once(": ").unwrap_or((text, ""));
+                    let (what, proof) = (what.to_owned(), proof.to_owned());
+                    proofs.push(Proof {
+                        session,
+                        what,
+                        proof,
+                    });
+                }
+                (actor, verb, line) => {
+                    match (self.run(actor, line).await, verb) {
+                        (ran, "runs") => ran?,
+                        (Err(error), _) => refused = Some(error.message().to_owned()),
+                        (Ok(()), _) => {
+                            return Err(UserError::failed(format!("not refused: {line}")));
+                        }
+                    }
+                    let visible = line.split_once(" // ");
+                    command = Some(visible.map_or(line.into(), |(first, _)| format!("{first}\"")));
+                }
+            }
+        }
+        self.replace_table("")?;
+        let sessions = sessions(self.client).await?;
+        self.print(&format!("\n{}", self.table(&sessions)))?;
+        Ok(proofs)
     }
 
-    pub(super) fn into_steps(self) -> Vec<Step> {
-        self.steps
-    }
-
-    /// Runs a command of `skein` as this actor, without its output; `text` is its last argument, if not empty. The next
-    /// step shows the command.
-    pub(super) async fn run(
-        &mut self,
-        actor: &str,
-        line: &str,
-        text: &str,
-    ) -> Result<(), UserError> {
-        let first = text.lines().next().map(|first| format!(" \"{first}\""));
-        self.command = Some(format!("skein {line}{}", first.unwrap_or_default()));
-        let words = std::iter::once("skein").chain(line.split(' '));
-        let words = words.chain(Some(text).filter(|text| !text.is_empty()));
+    /// Runs a command as this actor, without its output. The text in quotes is its last argument.
+    async fn run(&mut self, actor: &str, line: &str) -> Result<(), UserError> {
+        if let Some(pid) = line.strip_prefix("kill -9 ") {
+            let pid = pid.parse().ok().and_then(Pid::from_raw);
+            let pid = pid.ok_or_else(|| UserError::failed("the agent has no process"))?;
+            return kill_process(pid, Signal::KILL)
+                .map_err(|error| UserError::failed("cannot kill an agent").caused_by(&error));
+        }
+        let (words, text) = line.split_once(" \"").unwrap_or((line, ""));
+        let text = text.trim_end_matches('"').replace(" // ", "\n");
+        let words = words
+            .split(' ')
+            .chain(Some(&*text).filter(|text| !text.is_empty()));
         let cli = Cli::try_parse_from(words)
             .map_err(|error| UserError::failed("cannot play the demo").caused_by(&error))?;
         let context = if actor == BOB { self.bob } else { self.ann };
         self.watch(Box::pin(dispatch(context, cli.command))).await?
     }
 
-    /// Waits until a session has one of these statuses.
-    pub(super) async fn wait(&mut self, id: &str, statuses: &str) -> Result<Session, UserError> {
-        let line = format!("wait {id} --until {statuses} --timeout 1m");
-        self.run(ANN, &line, "").await?;
-        self.command = None;
-        Ok(self.client.get_session(id).await?)
+    /// The text with facts of the session in place of their names in braces.
+    async fn filled(&mut self, session: &str, text: &str) -> Result<String, UserError> {
+        let mut pieces = text.split('{');
+        let mut out = pieces.next().unwrap_or_default().to_owned();
+        for piece in pieces {
+            let (name, rest) = piece.split_once('}').unwrap_or((piece, ""));
+            out = out + &self.fact(session, name).await? + rest;
+        }
+        Ok(out)
+    }
+
+    /// A field of what the daemon says of a session, such as `session/workspace/branch`.
+    async fn fact(&mut self, id: &str, name: &str) -> Result<String, UserError> {
+        let client = self.client;
+        let (of, field) = name.split_at(name.find('/').unwrap_or(name.len()));
+        let document = match of {
+            "repository" => json!(
+                self.ann
+                    .home
+                    .root()
+                    .with_file_name("demo")
+                    .display()
+                    .to_string()
+            ),
+            "session" => json!(client.get_session(id).await?),
+            "why" => json!(client.why(id).await?),
+            "diff" => json!(client.diff(id, true).await?),
+            "receipt" => {
+                let mut receipts = client.list_receipts(id, &Page::default()).await?.data;
+                receipts.retain(|receipt| receipt.purpose == "message");
+                json!(receipts.first())
+            }
+            // What the restored agent prints.
+            _ => {
+                let (mut row, mut looks) = (None, 0..LOOKS);
+                while row.is_none() && looks.next().is_some() {
+                    self.watch(sleep(LOOK_AGAIN)).await?;
+                    let rows = client.screen(id).await?.rows;
+                    row = rows.into_iter().find(|row| row.contains("resumed"));
+                }
+                json!(row)
+            }
+        };
+        match document.pointer(field) {
+            Some(Value::String(text)) => {
+                Ok(text.lines().next().unwrap_or_default().trim().to_owned())
+            }
+            Some(Value::Number(number)) => Ok(number.to_string()),
+            Some(Value::Array(history)) => {
+                let states = history.iter().filter_map(|step| step["state"].as_str());
+                Ok(states.collect::<Vec<_>>().join(" → "))
+            }
+            _ => Err(UserError::failed(format!("{id} has no {name}"))),
+        }
     }
 
     /// Keeps the table up to date until `work` is done.
-    pub(super) async fn watch<T>(&mut self, work: impl Future<Output = T>) -> Result<T, UserError> {
+    async fn watch<T>(&mut self, work: impl Future<Output = T>) -> Result<T, UserError> {
         let mut work = pin!(work);
         loop {
             self.redraw().await?;
@@ -133,92 +202,61 @@ impl<'a> Stage<'a> {
                 done = &mut work => return Ok(done),
                 event = self.stream.next() => {
                     self.events.push_back(event?);
-                    while self.events.len() > EVENTS_SHOWN {
-                        self.events.pop_front();
-                    }
+                    self.events.drain(..self.events.len().saturating_sub(EVENTS_SHOWN));
                 }
                 () = sleep(REFRESH) => {}
             }
         }
     }
 
-    /// Runs a command that must be refused. The next step shows the refusal.
-    pub(super) async fn run_refused(&mut self, actor: &str, line: &str) -> Result<(), UserError> {
-        match self.run(actor, line, "").await {
-            Ok(()) => Err(UserError::failed(format!(
-                "the demo expected a refusal of `{line}`"
-            ))),
-            Err(error) => {
-                self.refused = Some(error.message().to_owned());
-                Ok(())
+    /// Prints who did what, the command for it, and the expected refusal.
+    async fn show(&mut self, shown: Shown) -> Result<(), UserError> {
+        let paint = self.context.out.paint();
+        let hanging = |text: &str| text::hanging(text, self.width(), COLUMN);
+        let (mark, style) = match shown.refused {
+            None => ("✓", GREEN),
+            Some(_) => ("✗", YELLOW),
+        };
+        let actor = paint.apply(BLUE, &format!("{:<12}", shown.actor));
+        let mut out = format!(
+            "{} {actor} {}\n",
+            paint.apply(style, mark),
+            hanging(&shown.did)
+        );
+        let command = shown.command.as_ref().map(|command| format!("$ {command}"));
+        for (text, style) in [(&command, CYAN), (&shown.refused, YELLOW)] {
+            if let Some(text) = text {
+                let text = paint.apply(style, &hanging(text));
+                out.push_str(&format!("{:COLUMN$}{text}\n", ""));
             }
         }
-    }
-
-    /// Shows what an actor did, with the last command.
-    pub(super) async fn step(&mut self, actor: &str, what: &str) -> Result<(), UserError> {
-        let step = Step {
-            actor: actor.to_owned(),
-            did: what.to_owned(),
-            command: self.command.take(),
-            refused: self.refused.take(),
-        };
-        let printed = self.rendered(&step);
-        self.steps.push(step);
-        if self.out.is_json() {
-            return Ok(());
-        }
+        self.shown.push(shown);
         self.replace_table("")?;
-        self.out.raw(&printed)?;
+        self.print(&out)?;
         match self.is_live() && !self.fast {
             true => self.watch(sleep(PAUSE)).await,
             false => self.redraw().await,
         }
     }
 
-    /// Leaves the final table on the screen.
-    pub(super) async fn finish(&mut self) -> Result<(), UserError> {
-        if self.out.is_json() {
-            return Ok(());
+    fn print(&self, text: &str) -> Result<(), UserError> {
+        match self.context.out.is_json() {
+            true => Ok(()),
+            false => self.context.out.raw(text),
         }
-        self.replace_table("")?;
-        let table = table(&sessions(self.client).await?);
-        let table = table.render(self.width(), self.out.paint());
-        self.out.raw(&format!("\n{table}"))
     }
 
     fn is_live(&self) -> bool {
-        !self.out.is_json() && self.out.width().is_some_and(|width| width >= NARROWEST)
+        let width = self
+            .context
+            .out
+            .width()
+            .filter(|_| !self.context.out.is_json());
+        width.is_some_and(|width| width >= NARROWEST)
     }
 
     fn width(&self) -> Option<usize> {
-        self.out.width().map(|width| width.min(WIDEST))
-    }
-
-    fn rendered(&self, step: &Step) -> String {
-        let paint = self.out.paint();
-        let hanging = |text: &str| {
-            let text = text::line(text);
-            let width = self.width().map_or(usize::MAX, |width| width - COLUMN);
-            text::wrap(&text, width).join(&format!("\n{:COLUMN$}", ""))
-        };
-        let (mark, style) = match step.refused {
-            None => ("✓", GREEN),
-            Some(_) => ("✗", YELLOW),
-        };
-        let mut out = format!(
-            "{} {} {}\n",
-            paint.apply(style, mark),
-            paint.apply(BLUE, &format!("{:<12}", step.actor)),
-            hanging(&step.did)
-        );
-        let command = step.command.as_ref().map(|command| format!("$ {command}"));
-        for (text, style) in [(&command, CYAN), (&step.refused, YELLOW)] {
-            if let Some(text) = text {
-                let _ = writeln!(out, "{:COLUMN$}{}", "", paint.apply(style, &hanging(text)));
-            }
-        }
-        out
+        self.context.out.width().map(|width| width.min(WIDEST))
     }
 
     /// Draws the table with the latest events, if it changed.
@@ -226,19 +264,19 @@ impl<'a> Stage<'a> {
         if !self.is_live() {
             return Ok(());
         }
-        let (paint, width) = (self.out.paint(), self.width());
         let sessions = sessions(self.client).await?;
-        let mut table = match sessions.is_empty() {
-            true => String::new(),
-            false => format!("\n{}\n", table(&sessions).render(width, paint)),
-        };
-        for event in self.events.iter().filter(|_| !sessions.is_empty()) {
-            let line = view::event_line(event, view::Time::Clock, width, paint);
-            let _ = writeln!(table, "{line}");
+        let mut drawn = String::new();
+        if !sessions.is_empty() {
+            drawn = format!("\n{}\n", self.table(&sessions));
+            for event in &self.events {
+                let paint = self.context.out.paint();
+                drawn += &view::event_line(event, view::Time::Clock, self.width(), paint);
+                drawn.push('\n');
+            }
         }
-        match table == self.drawn {
+        match drawn == self.drawn {
             true => Ok(()),
-            false => self.replace_table(&table),
+            false => self.replace_table(&drawn),
         }
     }
 
@@ -250,39 +288,30 @@ impl<'a> Stage<'a> {
             lines => format!("\u{1b}[{lines}A\u{1b}[J"),
         };
         table.clone_into(&mut self.drawn);
-        self.out.raw(&format!("{back}{table}"))
+        self.print(&format!("{back}{table}"))
     }
-}
 
-fn table(sessions: &[Session]) -> Table {
-    let mut table = Table::new(&[
-        ("SESSION", Align::Left),
-        ("STATUS", Align::Left),
-        ("OWNER", Align::Left),
-        ("RUN", Align::Right),
-        ("TOKENS", Align::Right),
-        ("TASK", Align::Left),
-        ("WHY", Align::Flex),
-    ]);
-    for session in sessions {
-        let step = session
-            .saga
-            .as_ref()
-            .and_then(|s| Some((&s.kind, s.step.as_ref()?)));
-        let why = match step {
-            Some((kind, step)) => format!("{kind}: {step}"),
-            None => session.status_reason.clone(),
-        };
-        let tokens = session.usage.input_tokens + session.usage.output_tokens;
-        table.row(vec![
-            Cell::styled(&session.id, BOLD),
-            Cell::styled(&session.status, view::status_style(&session.status)),
-            Cell::styled(&session.owner, BLUE),
-            Cell::from(session.run.to_string()),
-            Cell::from(text::number(tokens)),
-            Cell::new(&text::first_line(&session.display_name)),
-            Cell::styled(&text::first_line(&why), DIM),
-        ]);
+    fn table(&self, sessions: &[Session]) -> String {
+        let mut table = Table::new("SESSION STATUS OWNER >RUN >TOKENS TASK ~WHY");
+        for session in sessions {
+            let step = session
+                .saga
+                .as_ref()
+                .and_then(|s| Some((&s.kind, s.step.as_ref()?)));
+            let why = match step {
+                Some((kind, step)) => format!("{kind}: {step}"),
+                None => session.status_reason.clone(),
+            };
+            table.row(vec![
+                Cell::styled(&session.id, BOLD),
+                Cell::styled(&session.status, view::status_style(&session.status)),
+                Cell::styled(&session.owner, BLUE),
+                Cell::from(session.run.to_string()),
+                Cell::from(text::number(view::used(session))),
+                Cell::new(&text::first_line(&session.display_name)),
+                Cell::styled(&text::first_line(&why), DIM),
+            ]);
+        }
+        table.render(self.width(), self.context.out.paint())
     }
-    table
 }

@@ -15,7 +15,7 @@ use skein_store_sqlite::{HomeFile, Inspection, OLDEST_SCHEMA, SCHEMA, recorded_h
 use skein_wire::DaemonStatus;
 use skein_workspace::git::{OLDEST, version};
 
-use super::{Finding, State};
+use super::{Check, Finding, State};
 use crate::context::{Context, Running, VERSION};
 use crate::error::UserError;
 use crate::home::Home;
@@ -23,6 +23,21 @@ use crate::presence::{self, Presence};
 use crate::settings::{Settings, settings_around};
 use crate::{text, when};
 
+const CLOCK: Check = Check("clock");
+const DAEMON: Check = Check("daemon");
+const DATABASE: Check = Check("database");
+const DISK: Check = Check("disk");
+const EVENTS: Check = Check("events");
+const GIT: Check = Check("git");
+const HOME: Check = Check("home");
+const HOT_TIER: Check = Check("hot tier");
+const PROCESSES: Check = Check("processes");
+const SETTINGS: Check = Check("settings");
+const SOCKET: Check = Check("socket");
+const TMUX: Check = Check("tmux");
+
+/// The fix for a home that cannot be used.
+const OWN_HOME: &str = "set SKEIN_HOME to a folder that you own";
 const OLDEST_TMUX: u32 = 3;
 const SCARCE: u64 = 1 << 30;
 const FULL: u64 = 100 << 20;
@@ -40,14 +55,14 @@ pub(super) fn git() -> Finding {
             String::from_utf8_lossy(&output.stdout).trim().to_owned()
         }
         Ok(output) => {
-            return Finding::problem("git", format!("git failed with {}", output.status), fix);
+            return GIT.problem(format!("git failed with {}", output.status), fix);
         }
-        Err(error) => return Finding::problem("git", format!("cannot run git: {error}"), fix),
+        Err(error) => return GIT.problem(format!("cannot run git: {error}"), fix),
     };
     match version(&text) {
-        Some(found) if found >= OLDEST => Finding::ok("git", text),
-        Some(_) => Finding::problem("git", format!("{text} is too old"), fix),
-        None => Finding::warning("git", format!("cannot read the version in `{text}`"), fix),
+        Some(found) if found >= OLDEST => GIT.ok(text),
+        Some(_) => GIT.problem(format!("{text} is too old"), fix),
+        None => GIT.warning(format!("cannot read the version in `{text}`"), fix),
     }
 }
 
@@ -59,10 +74,7 @@ pub(super) fn tmux() -> Finding {
             String::from_utf8_lossy(&output.stdout).trim().to_owned()
         }
         _ => {
-            return Finding::ok(
-                "tmux",
-                "it is not installed; only `--runtime tmux` needs it",
-            );
+            return TMUX.ok("it is not installed; only `--runtime tmux` needs it");
         }
     };
     let major = text
@@ -71,9 +83,8 @@ pub(super) fn tmux() -> Finding {
         .map(|version| version.trim_start_matches(|c: char| !c.is_ascii_digit()))
         .and_then(|version| version.split('.').next()?.parse::<u32>().ok());
     match major {
-        Some(major) if major >= OLDEST_TMUX => Finding::ok("tmux", text),
-        _ => Finding::warning(
-            "tmux",
+        Some(major) if major >= OLDEST_TMUX => TMUX.ok(text),
+        _ => TMUX.warning(
             format!("{text} may be too old for `--runtime tmux`"),
             format!("install tmux {OLDEST_TMUX} or newer, or use the runtime `pty`"),
         ),
@@ -106,11 +117,11 @@ pub(super) fn agents(context: &Context) -> Vec<Finding> {
 }
 
 fn agent_finding(name: &str, profile: &Profile, found: &InstalledProgram) -> Finding {
-    let check = profile.program;
+    let check = Check(profile.program);
     if let Some(missing) = &found.missing {
         let install = found.install.as_deref().unwrap_or(profile.install);
         let message = format!("{missing}; agent `{name}` needs it (`{install}`)");
-        return Finding::ok(check, message);
+        return check.ok(message);
     }
     let shown = found.version.as_deref().unwrap_or("of unknown version");
     let (oldest, newest) = profile.tested;
@@ -120,8 +131,7 @@ fn agent_finding(name: &str, profile: &Profile, found: &InstalledProgram) -> Fin
         .and_then(|v| is_tested(v, profile.tested))
         == Some(false)
     {
-        return Finding::warning(
-            check,
+        return check.warning(
             format!("{shown} is not a tested version"),
             format!(
                 "tested are {oldest} to {newest}; `{}` installs one",
@@ -130,13 +140,12 @@ fn agent_finding(name: &str, profile: &Profile, found: &InstalledProgram) -> Fin
         );
     }
     match found.logged_in {
-        Some(false) => Finding::warning(
-            check,
+        Some(false) => check.warning(
             format!("{shown}, not logged in"),
             format!("`{}`", profile.login),
         ),
-        Some(true) => Finding::ok(check, format!("{shown}, logged in")),
-        None => Finding::ok(check, shown.to_owned()),
+        Some(true) => check.ok(format!("{shown}, logged in")),
+        None => check.ok(shown.to_owned()),
     }
 }
 
@@ -144,16 +153,14 @@ pub(super) fn settings(context: &Context) -> Finding {
     let here = std::env::current_dir().ok();
     let project = here.as_deref().and_then(settings_around);
     match Settings::load(&context.environment, project) {
-        Ok(_) if project.is_some() => Finding::ok(
-            "settings",
-            "the user's and the project's settings can be read",
-        ),
-        Ok(_) => Finding::ok("settings", "the user's settings can be read"),
+        Ok(_) if project.is_some() => {
+            SETTINGS.ok("the user's and the project's settings can be read")
+        }
+        Ok(_) => SETTINGS.ok("the user's settings can be read"),
         Err(error) => {
             let body = error.to_body().error;
             let fix = body.hints.first().cloned();
-            Finding::problem(
-                "settings",
+            SETTINGS.problem(
                 body.message,
                 fix.unwrap_or_else(|| "fix the file".to_owned()),
             )
@@ -167,8 +174,7 @@ pub(super) fn home(home: &Home) -> Vec<Finding> {
     let metadata = match std::fs::metadata(root) {
         Ok(metadata) if metadata.is_dir() => metadata,
         Ok(_) => {
-            return vec![Finding::problem(
-                "home",
+            return vec![HOME.problem(
                 format!("{shown} is not a folder"),
                 "set SKEIN_HOME to a folder",
             )];
@@ -179,11 +185,7 @@ pub(super) fn home(home: &Home) -> Vec<Finding> {
             return vec![fresh(root, place), file_system(place), space(place)];
         }
         Err(error) => {
-            return vec![Finding::problem(
-                "home",
-                format!("cannot read {shown}: {error}"),
-                "set SKEIN_HOME to a folder that you own",
-            )];
+            return vec![HOME.problem(format!("cannot read {shown}: {error}"), OWN_HOME)];
         }
     };
     vec![
@@ -200,17 +202,15 @@ fn fresh(root: &Path, place: &Path) -> Finding {
     // access(2) is wrong about /proc, where no folder can be made; only an attempt shows it.
     let attempt = place.join(format!(".skein-doctor-{}", std::process::id()));
     match std::fs::create_dir(&attempt).and_then(|()| std::fs::remove_dir(&attempt)) {
-        Ok(_) => Finding::ok(
-            "home",
-            format!("{shown} does not exist yet; the first command creates it"),
-        ),
-        Err(error) => Finding::problem(
-            "home",
+        Ok(_) => HOME.ok(format!(
+            "{shown} does not exist yet; the first command creates it"
+        )),
+        Err(error) => HOME.problem(
             format!(
                 "{shown} does not exist and cannot be created in {}: {error}",
                 place.display()
             ),
-            "set SKEIN_HOME to a folder that you own",
+            OWN_HOME,
         ),
     }
 }
@@ -218,21 +218,15 @@ fn fresh(root: &Path, place: &Path) -> Finding {
 fn private(root: &Path, metadata: &Metadata) -> Finding {
     let shown = root.display();
     if metadata.uid() != rustix::process::getuid().as_raw() {
-        return Finding::problem(
-            "home",
-            format!("{shown} belongs to another user"),
-            "set SKEIN_HOME to a folder that you own",
-        );
+        return HOME.problem(format!("{shown} belongs to another user"), OWN_HOME);
     }
     match metadata.permissions().mode() & 0o777 {
-        0o700 => Finding::ok("home", format!("{shown} is private")),
-        mode if mode & 0o077 != 0 => Finding::warning(
-            "home",
+        0o700 => HOME.ok(format!("{shown} is private")),
+        mode if mode & 0o077 != 0 => HOME.warning(
             format!("{shown} is open to other users (mode {mode:03o})"),
             format!("chmod 700 {shown}"),
         ),
-        mode => Finding::warning(
-            "home",
+        mode => HOME.warning(
             format!("{shown} has the unusual mode {mode:03o}"),
             format!("chmod 700 {shown}"),
         ),
@@ -244,9 +238,8 @@ fn writable(root: &Path) -> Finding {
         .prefix(".doctor-")
         .tempfile_in(root)
     {
-        Ok(_) => Finding::ok("home", "it can be written to"),
-        Err(error) => Finding::problem(
-            "home",
+        Ok(_) => HOME.ok("it can be written to"),
+        Err(error) => HOME.problem(
             format!("it cannot be written to: {error}"),
             "make it writable, or set SKEIN_HOME to another folder",
         ),
@@ -257,8 +250,7 @@ fn file_system(root: &Path) -> Finding {
     let found = match rustix::fs::statfs(root) {
         Ok(found) => found,
         Err(error) => {
-            return Finding::warning(
-                "disk",
+            return DISK.warning(
                 format!("cannot find out the file system: {error}"),
                 "check that SKEIN_HOME is on a local disk",
             );
@@ -275,38 +267,32 @@ fn file_system(root: &Path) -> Finding {
         _ => None,
     };
     if let Some(name) = network {
-        return Finding::problem(
-            "disk",
+        return DISK.problem(
             format!("SKEIN_HOME is on {name}, where SQLite is not reliable"),
             "set SKEIN_HOME to a folder on a local disk",
         );
     }
     let memory = matches!(found.f_type as u32, 0x0102_1994 | 0x8584_58f6);
     if memory {
-        return Finding::warning(
-            "disk",
+        return DISK.warning(
             "SKEIN_HOME is in memory and is lost at the next restart",
             "set SKEIN_HOME to a folder on a disk",
         );
     }
-    Finding::ok("disk", "SKEIN_HOME is on a local file system")
+    DISK.ok("SKEIN_HOME is on a local file system")
 }
 
 fn space(root: &Path) -> Finding {
     let Ok(found) = rustix::fs::statvfs(root) else {
-        return Finding::warning(
-            "disk",
-            "cannot find out the free space",
-            "check it with `df`",
-        );
+        return DISK.warning("cannot find out the free space", "check it with `df`");
     };
     let free = found.f_bavail.saturating_mul(found.f_frsize);
     let shown = format!("{} MiB free", text::number(free >> 20));
     let fix = "free some space; recorded data is safe, but nothing new can be recorded";
     match free {
-        ..FULL => Finding::problem("disk", shown, fix),
-        FULL..SCARCE => Finding::warning("disk", shown, fix),
-        _ => Finding::ok("disk", shown),
+        ..FULL => DISK.problem(shown, fix),
+        FULL..SCARCE => DISK.warning(shown, fix),
+        _ => DISK.ok(shown),
     }
 }
 
@@ -317,18 +303,17 @@ pub(super) fn socket(home: &Home) -> Finding {
         && let Err(error) = crate::home::check_owner(&folder)
     {
         let body = error.to_body().error;
-        return Finding::problem("socket", body.message, body.hints.join("; "));
+        return SOCKET.problem(body.message, body.hints.join("; "));
     }
     let path = home.socket();
     let Ok(metadata) = std::fs::symlink_metadata(&path) else {
-        return Finding::ok("socket", "there is none; the daemon creates it");
+        return SOCKET.ok("there is none; the daemon creates it");
     };
     let mode = metadata.permissions().mode() & 0o777;
     if mode == 0o600 {
-        Finding::ok("socket", format!("{} is private", path.display()))
+        SOCKET.ok(format!("{} is private", path.display()))
     } else {
-        Finding::problem(
-            "socket",
+        SOCKET.problem(
             format!("{} has mode {mode:03o}, not 600", path.display()),
             "run `skein daemon stop`; the next start creates it again",
         )
@@ -338,16 +323,16 @@ pub(super) fn socket(home: &Home) -> Finding {
 pub(super) fn database(home: &Home) -> Finding {
     let path = home.database();
     if !path.exists() {
-        return Finding::ok("database", "there is none yet");
+        return DATABASE.ok("there is none yet");
     }
     let found = skein_store_sqlite::inspect(&path);
     let is_current = matches!(&found, Ok(found) if found.schema == SCHEMA);
-    let finding = file("database", &path, found, OLDEST_SCHEMA..=SCHEMA);
+    let finding = file(DATABASE, &path, found, OLDEST_SCHEMA..=SCHEMA);
     if finding.state != State::Ok || !is_current {
         return finding;
     }
     let damaged = skein_store_sqlite::damaged_records(&path);
-    undecodable("database", &path, damaged).unwrap_or(finding)
+    undecodable(DATABASE, &path, damaged).unwrap_or(finding)
 }
 
 /// The hot tier, if it is a file of the home.
@@ -359,12 +344,12 @@ pub(super) fn transcripts(home: &Home) -> Option<Finding> {
     }
     let found = transcript::inspect(&path);
     let is_current = matches!(&found, Ok(found) if found.schema == transcript::SCHEMA);
-    let finding = file("hot tier", &path, found, 1..=transcript::SCHEMA);
+    let finding = file(HOT_TIER, &path, found, 1..=transcript::SCHEMA);
     if finding.state != State::Ok || !is_current {
         return Some(finding);
     }
     let damaged = transcript::damaged_entries(&path);
-    Some(undecodable("hot tier", &path, damaged).unwrap_or(finding))
+    Some(undecodable(HOT_TIER, &path, damaged).unwrap_or(finding))
 }
 
 /// Whether the files that the ledger has recorded exist, and are the recorded ones.
@@ -394,8 +379,7 @@ fn home_file(home: &Home, file: HomeFile) -> Option<Finding> {
         Ok(_) => "is not the one that this home has used".to_owned(),
         Err(why) => format!("cannot be read: {why}"),
     };
-    Some(Finding::problem(
-        "home",
+    Some(HOME.problem(
         format!("{} {how}; transcripts are unavailable", path.display()),
         "`skein daemon stop` and put it back from a backup of the home; if it is lost, \
          `skein daemon start --adopt-files` continues without what it held",
@@ -410,7 +394,7 @@ fn identity_of(path: &Path) -> Result<Option<String>, String> {
 
 /// A problem if some rows of an intact file cannot be decoded.
 fn undecodable(
-    check: &'static str,
+    check: Check,
     path: &Path,
     damaged: Result<Vec<String>, skein_store::Error>,
 ) -> Option<Finding> {
@@ -434,19 +418,18 @@ fn undecodable(
     };
     let fix =
         "everything else works; to get these back, restore the file from a backup of the home";
-    Some(Finding::problem(check, message, fix))
+    Some(check.problem(message, fix))
 }
 
 fn file(
-    check: &'static str,
+    check: Check,
     path: &Path,
     found: Result<Inspection, skein_store::Error>,
     known: RangeInclusive<u32>,
 ) -> Finding {
     let keep = "copy the file first; then put a backup in its place, or remove it to start without it (no command overwrites it)";
     match found {
-        Ok(found) if !found.findings.is_empty() => Finding::problem(
-            check,
+        Ok(found) if !found.findings.is_empty() => check.problem(
             format!(
                 "{} in {}: {}",
                 text::count(found.findings.len(), "fault"),
@@ -455,8 +438,7 @@ fn file(
             ),
             keep,
         ),
-        Ok(found) if found.schema > *known.end() => Finding::problem(
-            check,
+        Ok(found) if found.schema > *known.end() => check.problem(
             format!(
                 "it has schema {}, this build knows up to {}",
                 found.schema,
@@ -464,8 +446,7 @@ fn file(
             ),
             "use the newer build of skein that wrote it",
         ),
-        Ok(found) if found.schema < *known.start() => Finding::problem(
-            check,
+        Ok(found) if found.schema < *known.start() => check.problem(
             format!(
                 "it has schema {}, of a build from before the first release; this build reads {} and later",
                 found.schema,
@@ -473,15 +454,12 @@ fn file(
             ),
             "set SKEIN_HOME to a new folder, or move this home away",
         ),
-        Ok(found) => Finding::ok(
-            check,
-            format!(
-                "{} KiB, schema {}, no faults",
-                text::number((found.bytes + journal(path)) >> 10),
-                found.schema
-            ),
-        ),
-        Err(error) => Finding::problem(check, error.to_string(), keep),
+        Ok(found) => check.ok(format!(
+            "{} KiB, schema {}, no faults",
+            text::number((found.bytes + journal(path)) >> 10),
+            found.schema
+        )),
+        Err(error) => check.problem(error.to_string(), keep),
     }
 }
 
@@ -496,27 +474,24 @@ pub(super) async fn daemon(context: &Context) -> Finding {
     let client = match context.running().await {
         Ok(Running::Here(client)) => client,
         Ok(Running::Not(Presence::Serving(pid))) => {
-            return Finding::problem(
-                "daemon",
+            return DAEMON.problem(
                 format!("{} runs but its socket is gone", presence::named(pid)),
                 "`skein daemon stop` stops it; the next command starts a new one",
             );
         }
         Ok(Running::Not(Presence::Passing(pid))) => {
-            return Finding::warning(
-                "daemon",
+            return DAEMON.warning(
                 format!("{} is starting or stopping", presence::named(pid)),
                 "run `skein doctor` again in a moment",
             );
         }
         Ok(Running::Not(Presence::Absent)) => {
             return match std::fs::symlink_metadata(context.home.socket()) {
-                Ok(_) => Finding::warning(
-                    "daemon",
+                Ok(_) => DAEMON.warning(
                     "it is not running, but its socket is still there",
                     "`skein daemon start` starts it and replaces the socket",
                 ),
-                Err(_) => Finding::ok("daemon", "it is not running; the next command starts it"),
+                Err(_) => DAEMON.ok("it is not running; the next command starts it"),
             };
         }
         Err(error) => return faulty(&context.explain(error)),
@@ -534,22 +509,18 @@ fn faulty(error: &UserError) -> Finding {
     } else {
         body.hints.join("; ")
     };
-    Finding::problem("daemon", body.message, fix)
+    DAEMON.problem(body.message, fix)
 }
 
 fn status(status: &DaemonStatus) -> Finding {
     if status.version == VERSION {
-        Finding::ok(
-            "daemon",
-            format!(
-                "running as pid {} for {}",
-                status.pid,
-                when::span(status.uptime_s)
-            ),
-        )
+        DAEMON.ok(format!(
+            "running as pid {} for {}",
+            status.pid,
+            when::span(status.uptime_s)
+        ))
     } else {
-        Finding::warning(
-            "daemon",
+        DAEMON.warning(
             format!(
                 "it runs version {}, this is version {VERSION}",
                 status.version
@@ -567,15 +538,11 @@ pub(super) async fn events(context: &Context) -> Option<Finding> {
     let client = context.new_client();
     let tenant = &context.identity.tenant;
     Some(match client.verify_events().await {
-        Ok(report) if report.ok => Finding::ok(
-            "events",
-            format!(
-                "all {} of tenant {tenant} are unchanged",
-                text::number(report.events)
-            ),
-        ),
-        Ok(report) => Finding::problem(
-            "events",
+        Ok(report) if report.ok => EVENTS.ok(format!(
+            "all {} of tenant {tenant} are unchanged",
+            text::number(report.events)
+        )),
+        Ok(report) => EVENTS.problem(
             format!(
                 "the chain of tenant {tenant} is broken{}{}",
                 report
@@ -588,8 +555,7 @@ pub(super) async fn events(context: &Context) -> Option<Finding> {
             "events before that one are intact; compare the rest with a backup",
         ),
         Err(error) if error.kind() == ErrorKind::Refused => return None,
-        Err(error) => Finding::warning(
-            "events",
+        Err(error) => EVENTS.warning(
             format!("cannot check them: {error}"),
             "`skein events verify` checks them",
         ),
@@ -603,16 +569,12 @@ pub(super) fn process_control(context: &Context) -> Option<Finding> {
     let rest = "a guard process ends them, and after the guard the daemon finds them by their environment and an \
                 inherited file";
     Some(match groups.find() {
-        Ok(parent) => Finding::ok(
-            "processes",
-            format!(
+        Ok(parent) => PROCESSES.ok(format!(
                 "each run has a cgroup below {}; a process escapes only by moving to another cgroup",
                 parent.display()
             ),
         ),
-        Err(why) => Finding::ok(
-            "processes",
-            format!(
+        Err(why) => PROCESSES.ok(format!(
                 "runs have no cgroup ({why}): {rest}; a process that dropped both escapes if holder and guard are \
                  killed"
             ),
@@ -625,8 +587,7 @@ pub(super) fn clock(home: &Home) -> Finding {
     let first: Timestamp = "2025-01-01T00:00:00Z".parse().expect("a constant");
     let fix = "set the clock, e.g. with `timedatectl set-ntp true`";
     if now < first {
-        return Finding::problem(
-            "clock",
+        return CLOCK.problem(
             format!("it shows {now}, which is before this program was built"),
             fix,
         );
@@ -637,15 +598,14 @@ pub(super) fn clock(home: &Home) -> Finding {
         .map(|metadata| metadata.mtime())
         .max();
     match written {
-        Some(written) if written > now.as_second() + CLOCK_SLACK => Finding::warning(
-            "clock",
+        Some(written) if written > now.as_second() + CLOCK_SLACK => CLOCK.warning(
             format!(
                 "it is {} behind the last write to the database",
                 when::span(written.abs_diff(now.as_second()))
             ),
             fix,
         ),
-        _ => Finding::ok("clock", format!("{now:.0}")),
+        _ => CLOCK.ok(format!("{now:.0}")),
     }
 }
 

@@ -68,14 +68,11 @@ fn codex(url: &str) -> Agent {
     let provider = format!(
         r#"model_providers.fake={{name="fake",base_url="{url}/v1",wire_api="responses",env_key="FAKE_KEY"}}"#
     );
-    let mut args = words("exec --skip-git-repo-check -s workspace-write -c model=fake-1");
-    args.extend(words(
-        "-c model_provider=fake -c check_for_update_on_startup=false",
-    ));
-    args.extend(words(
-        "-c analytics.enabled=false -c features.plugins=false -c features.apps=false",
-    ));
-    args.extend(words("-c features.daemon_auto_start=false -c"));
+    let mut args = words(
+        "exec --skip-git-repo-check -s workspace-write -c model=fake-1 -c model_provider=fake \
+         -c check_for_update_on_startup=false -c analytics.enabled=false -c features.plugins=false \
+         -c features.apps=false -c features.daemon_auto_start=false -c",
+    );
     args.push(provider);
     Agent {
         name: "codex",
@@ -139,11 +136,6 @@ fn gemini(url: &str) -> Agent {
 }
 
 fn aider(url: &str) -> Agent {
-    let mut args = words("--model openai/fake-1 --no-show-model-warnings --no-check-update");
-    args.extend(words(
-        "--no-show-release-notes --no-gitignore --analytics-disable",
-    ));
-    args.extend(words("--yes-always --message"));
     Agent {
         name: "aider",
         title: "aider",
@@ -154,6 +146,9 @@ fn aider(url: &str) -> Agent {
             ("LITELLM_LOCAL_MODEL_COST_MAP", "True".to_owned()),
         ],
         program: "aider",
-        args,
+        args: words(
+            "--model openai/fake-1 --no-show-model-warnings --no-check-update --no-show-release-notes \
+             --no-gitignore --analytics-disable --yes-always --message",
+        ),
     }
 }

@@ -2,9 +2,8 @@
 
 use std::io::{self, BufRead as _, BufReader, IsTerminal as _, Read as _};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde_json::Value;
-use skein_client::ErrorKind;
 use skein_wire::{Append, Appended, Block, NewMessage, Part};
 
 use crate::cli::{KeyArgs, reference};
@@ -20,6 +19,8 @@ const LINE: usize = 2 * MOST;
 const TOGETHER: usize = 8 * 1024 * 1024;
 /// Highest cost of one message that the daemon accepts.
 const MOST_DOLLARS: f64 = 1e9;
+/// Who may have written a message.
+pub(super) const ROLES: [&str; 4] = ["user", "assistant", "tool", "system"];
 
 /// Append a message, or one message per line of JSON on stdin
 ///
@@ -32,8 +33,8 @@ pub(crate) struct AppendArgs {
     #[arg(value_parser = reference)]
     session: String,
     /// The role of the message
-    #[arg(long, value_enum, requires = "text")]
-    role: Option<SayRole>,
+    #[arg(long, value_parser = ROLES, requires = "text")]
+    role: Option<String>,
     /// The id of the message; an id is stored once [default: derived from the key, or a new one]
     #[arg(long, value_name = "ID", requires = "text")]
     id: Option<String>,
@@ -50,25 +51,6 @@ pub(crate) struct AppendArgs {
     key: KeyArgs,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum SayRole {
-    User,
-    Assistant,
-    Tool,
-    System,
-}
-
-impl SayRole {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::User => "user",
-            Self::Assistant => "assistant",
-            Self::Tool => "tool",
-            Self::System => "system",
-        }
-    }
-}
-
 pub(crate) async fn run(context: &Context, args: AppendArgs) -> Result<(), UserError> {
     let batches = match (args.role, args.text) {
         (Some(role), Some(text)) => {
@@ -82,7 +64,7 @@ pub(crate) async fn run(context: &Context, args: AppendArgs) -> Result<(), UserE
             lines(BufReader::new(io::stdin().lock()))?
         }
     };
-    let key = args.key.key.as_deref().map(|key| context.key(Some(key)));
+    let key = args.key.key.is_some().then(|| args.key.get());
     if key.is_some() && batches.len() > 1 {
         let error = UserError::misuse("the messages need several calls, and a key is for one call");
         return Err(error.hint(
@@ -131,7 +113,7 @@ fn new_id(key: Option<&str>) -> String {
 }
 
 fn one(
-    role: SayRole,
+    role: String,
     id: String,
     text: String,
     call: Option<String>,
@@ -141,7 +123,7 @@ fn one(
     }
     let message = NewMessage {
         id,
-        role: role.as_str().to_owned(),
+        role,
         ..NewMessage::default()
     };
     match call {
@@ -149,7 +131,7 @@ fn one(
             text: Some(text),
             ..message
         }),
-        Some(call) if role == SayRole::Tool => Ok(NewMessage {
+        Some(call) if message.role == "tool" => Ok(NewMessage {
             content: vec![Block::ToolResult {
                 call,
                 content: vec![Part::Text { text }],
@@ -167,13 +149,10 @@ fn too_large(size: usize, line: Option<usize>) -> UserError {
         None => (String::new(), ""),
     };
     let limit = MOST / 1024 / 1024;
-    let error = UserError::new(
-        ErrorKind::Refused,
-        format!(
-            "the message{place} is too long: {} bytes or more",
-            text::number(size as u64)
-        ),
-    )
+    let error = UserError::refused(format!(
+        "the message{place} is too long: {} bytes or more",
+        text::number(size as u64)
+    ))
     .hint(format!(
         "the limit is {limit} MiB; put larger content into a file and refer to it{left}"
     ));
@@ -211,8 +190,8 @@ fn lines(mut input: impl io::BufRead) -> Result<Vec<Vec<NewMessage>>, UserError>
             .hint("a line is `{\"id\": …, \"role\": \"user\", \"text\": …}`; nothing was appended")
             .detail("line", Some(number as u64))
         })?;
-        if said(&message) > MOST {
-            return Err(too_large(said(&message), Some(number)));
+        if text_size(&message) > MOST {
+            return Err(too_large(text_size(&message), Some(number)));
         }
         if !batch.is_empty() && bytes + size > TOGETHER {
             batches.push(std::mem::take(&mut batch));
@@ -232,14 +211,14 @@ fn message(line: &[u8]) -> Result<NewMessage, String> {
     let line = line.trim_ascii();
     let mut value: Value = serde_json::from_slice(line).map_err(|e| in_column(&e))?;
     if let Some(object) = value.as_object_mut() {
-        for aside in ["position", "run", "covers", "damaged"] {
-            object.remove(aside);
+        for added in ["position", "run", "covers", "damaged"] {
+            object.remove(added);
         }
     }
     let message: NewMessage = serde_json::from_value(value).map_err(|e| e.to_string())?;
     let id: Result<skein_domain::MessageId, _> = message.id.parse();
     id.map_err(|e| e.to_string())?;
-    if !["system", "user", "assistant", "tool"].contains(&message.role.as_str()) {
+    if !ROLES.contains(&message.role.as_str()) {
         return Err(format!(
             "role `{}` is not `system`, `user`, `assistant` or `tool`",
             message.role
@@ -262,7 +241,7 @@ fn message(line: &[u8]) -> Result<NewMessage, String> {
 }
 
 /// The bytes of its texts. Its stored form is longer; the daemon measures that.
-fn said(message: &NewMessage) -> usize {
+fn text_size(message: &NewMessage) -> usize {
     let part = |part: &Part| match part {
         Part::Text { text } => text.len(),
         Part::Image { source, .. } => source.len(),

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use skein_client::Download;
@@ -24,33 +25,20 @@ pub(crate) struct ExportArgs {
     #[arg(value_parser = reference)]
     session: String,
     /// The format
-    #[arg(long, value_enum, default_value_t = ExportFormat::Jsonl)]
-    format: ExportFormat,
+    #[arg(long, value_parser = formats(), default_value = "jsonl")]
+    format: String,
     /// Write it to this file instead of stdout; `-` is stdout
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum ExportFormat {
-    /// One message per line; `transcript append` accepts it
-    Jsonl,
-    Markdown,
-    /// One self-contained page
-    Html,
-    /// zeitlich's snapshot (gzip JSON, version 1)
-    Zeitlich,
-}
-
-impl ExportFormat {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Jsonl => "jsonl",
-            Self::Markdown => "markdown",
-            Self::Html => "html",
-            Self::Zeitlich => "zeitlich",
-        }
-    }
+fn formats() -> PossibleValuesParser {
+    PossibleValuesParser::new([
+        PossibleValue::new("jsonl").help("One message per line; `transcript append` accepts it"),
+        PossibleValue::new("markdown"),
+        PossibleValue::new("html").help("One self-contained page"),
+        PossibleValue::new("zeitlich").help("zeitlich's snapshot (gzip JSON, version 1)"),
+    ])
 }
 
 /// Import a transcript of another system
@@ -87,18 +75,20 @@ pub(crate) async fn run(context: &Context, args: ExportArgs) -> Result<(), UserE
         let error = UserError::misuse("an export to stdout cannot be combined with `--json`");
         return Err(error.hint("`--out FILE` writes it to a file and prints JSON about it"));
     }
-    if to_stdout && args.format == ExportFormat::Zeitlich && context.out.is_terminal() {
+    if to_stdout && args.format == "zeitlich" && context.out.is_terminal() {
         let error = UserError::misuse("a snapshot is binary and cannot be printed to a terminal");
         return Err(error.hint("`--out FILE` writes it to a file"));
     }
-    let format = args.format.as_str();
     let client = context.client().await?;
-    let download = client.export_transcript(&args.session, format).await?;
+    let download = client
+        .export_transcript(&args.session, &args.format)
+        .await?;
     let Some(path) = args.out.filter(|_| !to_stdout) else {
         return print(context, download).await;
     };
     let bytes = write(download, place, &path).await?;
-    let done = json!({"session": args.session, "format": format, "path": path, "bytes": bytes});
+    let done =
+        json!({"session": args.session, "format": args.format, "path": path, "bytes": bytes});
     context.out.show(&done, |_| {
         format!("{} bytes in {}", text::number(bytes), path.display())
     })
@@ -180,13 +170,10 @@ pub(crate) async fn import(context: &Context, args: ImportArgs) -> Result<(), Us
     read.map_err(|e| UserError::misuse(format!("cannot read {shown}")).caused_by(&e))?;
     if blob.len() as u64 > MOST_SNAPSHOT {
         let limit = MOST_SNAPSHOT / 1024 / 1024;
-        let error = UserError::new(
-            skein_client::ErrorKind::Refused,
-            format!("{shown} is too large"),
-        );
+        let error = UserError::refused(format!("{shown} is too large"));
         return Err(error.hint(format!("the limit is {limit} MiB, compressed")));
     }
-    let key = context.key(args.key.key.as_deref());
+    let key = args.key.get();
     let client = context.client().await?;
     let done = client.import_transcript(&args.session, blob.into(), &key);
     let done = done.await.map_err(|error| no_snapshot(error, &shown))?;

@@ -47,7 +47,7 @@ pub(crate) async fn reply(context: &Context, args: ReplyArgs) -> Result<(), User
         id: args.id,
         run: args.run,
     };
-    let key = context.key(args.key.key.as_deref());
+    let key = args.key.get();
     let client = context.client().await?;
     let done = client.begin_reply(&args.session, &body, &key).await?;
     context.out.show(&done, |_| match done.dropped {
@@ -61,7 +61,7 @@ pub(crate) async fn reply(context: &Context, args: ReplyArgs) -> Result<(), User
 }
 
 pub(crate) async fn repair(context: &Context, args: RepairArgs) -> Result<(), UserError> {
-    let key = context.key(args.key.key.as_deref());
+    let key = args.key.get();
     let client = context.client().await?;
     let body = Repair { run: args.run };
     let done = client.repair_transcript(&args.session, &body, &key).await?;

@@ -1,9 +1,10 @@
 //! `skein transcript search`
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use skein_client::TranscriptSearch;
 use skein_wire::Hit;
 
+use super::append::ROLES;
 use crate::cli::{PageArgs, reference};
 use crate::context::Context;
 use crate::duration::Seconds;
@@ -29,21 +30,13 @@ pub(crate) struct SearchArgs {
     #[arg(long, value_name = "P", value_parser = reference)]
     project: Option<String>,
     /// Only messages of this role
-    #[arg(long, value_enum)]
-    role: Option<SearchRole>,
+    #[arg(long, value_parser = ROLES)]
+    role: Option<String>,
     /// Only messages since a time (`2026-11-17T03:04:05Z`), or for this long (`2d`)
     #[arg(long, value_name = "T", value_parser = since)]
     since: Option<String>,
     #[command(flatten)]
     page: PageArgs,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum SearchRole {
-    User,
-    Assistant,
-    Tool,
-    System,
 }
 
 fn since(text: &str) -> Result<String, String> {
@@ -68,15 +61,7 @@ pub(crate) async fn run(context: &Context, args: SearchArgs) -> Result<(), UserE
         text: args.words.join(" "),
         session: args.session,
         project: context.given_project(args.project).await?,
-        role: args.role.map(|role| {
-            match role {
-                SearchRole::User => "user",
-                SearchRole::Assistant => "assistant",
-                SearchRole::Tool => "tool",
-                SearchRole::System => "system",
-            }
-            .to_owned()
-        }),
+        role: args.role,
         since: args.since,
         page: args.page.into(),
     };
@@ -92,11 +77,7 @@ pub(crate) async fn run(context: &Context, args: SearchArgs) -> Result<(), UserE
     if list.data.is_empty() {
         context.out.note("no matches");
     }
-    if let Some(next) = list.next {
-        context
-            .out
-            .note(&format!("more follows: `--cursor {next}`"));
-    }
+    context.out.more(list.next.as_deref());
     Ok(())
 }
 

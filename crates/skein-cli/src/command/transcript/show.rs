@@ -9,7 +9,6 @@ use crate::cli::{PageArgs, reference};
 use crate::context::Context;
 use crate::error::UserError;
 use crate::pager::Pager;
-use crate::text;
 use crate::view::{Fold, MessageRenderer};
 
 /// Page size when all messages are wanted.
@@ -78,31 +77,28 @@ fn show(context: &Context, list: &List<Message>, full: bool) -> Result<(), UserE
     }
     let hidden = hidden(list.data.iter().rev());
     let mut pager = Pager::open(&context.out, &context.environment);
-    let mut telling =
+    let mut renderer =
         MessageRenderer::new(fold(full), context.out.width(), context.out.paint(), hidden);
     for message in &list.data {
-        pager.write(&telling.message(message))?;
+        pager.write(&renderer.message(message))?;
     }
     pager.close()?;
     if list.data.is_empty() {
         context.out.note("no messages");
     }
-    if let Some(next) = &list.next {
-        let note = format!("more follows: `--cursor {next}`");
-        context.out.note(&note);
-    }
+    context.out.more(list.next.as_deref());
     Ok(())
 }
 
 /// Prints the existing messages, or the last of them, and then new ones, until the daemon or the command is stopped.
 async fn follow(context: &Context, client: &Client, args: &ShowArgs) -> Result<(), UserError> {
     let (width, paint) = (context.out.width(), context.out.paint());
-    let mut telling = MessageRenderer::new(fold(args.full), width, paint, vec![]);
-    let mut tell = |message: &Message| {
+    let mut renderer = MessageRenderer::new(fold(args.full), width, paint, vec![]);
+    let mut print = |message: &Message| {
         if context.out.is_json() {
             context.out.json_line(message)
         } else {
-            context.out.raw(&telling.message(message))
+            context.out.raw(&renderer.message(message))
         }
     };
     let mut position = None;
@@ -113,12 +109,12 @@ async fn follow(context: &Context, client: &Client, args: &ShowArgs) -> Result<(
         let shown = newest.len().min(last);
         newest[newest.len() - shown..]
             .iter()
-            .try_for_each(&mut tell)?;
+            .try_for_each(&mut print)?;
     }
     let mut listening = client.follow_transcript(&args.session, position);
     loop {
         match listening.next().await? {
-            TranscriptChange::Message(message) => tell(&message)?,
+            TranscriptChange::Message(message) => print(&message)?,
             TranscriptChange::Rewound(to) if context.out.is_json() => {
                 let end = to.map_or(0, |position| position + 1);
                 context.out.json_line(&json!({"rewound": {"end": end}}))?;
@@ -164,7 +160,7 @@ async fn all(context: &Context, client: &Client, args: &ShowArgs) -> Result<(), 
     };
     let mut pager = Pager::open(&context.out, &context.environment);
     let (width, paint) = (context.out.width(), context.out.paint());
-    let mut telling = MessageRenderer::new(fold(args.full), width, paint, hidden);
+    let mut renderer = MessageRenderer::new(fold(args.full), width, paint, hidden);
     let mut lines = Lines {
         download: client.export_transcript(&args.session, "jsonl").await?,
         rest: vec![],
@@ -172,17 +168,16 @@ async fn all(context: &Context, client: &Client, args: &ShowArgs) -> Result<(), 
     let mut shown = 0;
     while let Some(messages) = lines.next().await? {
         if json {
-            json_part(context, &messages, shown)?;
+            context.out.json_part(&messages, shown)?;
         } else {
             for message in &messages {
-                pager.write(&telling.message(message))?;
+                pager.write(&renderer.message(message))?;
             }
         }
         shown += messages.len();
     }
     if json {
-        let begin = if shown == 0 { "{\"data\":[" } else { "" };
-        return context.out.raw(&format!("{begin}],\"next\":null}}\n"));
+        return context.out.json_end(shown);
     }
     pager.close()?;
     if shown == 0 {
@@ -216,18 +211,6 @@ impl Lines<'_> {
         }
         Ok(None)
     }
-}
-
-/// The part of `{"data": […` that follows `shown` messages.
-fn json_part(context: &Context, messages: &[Message], shown: usize) -> Result<(), UserError> {
-    let mut out = String::new();
-    for (n, message) in messages.iter().enumerate() {
-        out.push_str(if shown + n == 0 { "{\"data\":[" } else { "," });
-        let message = serde_json::to_string(message)
-            .map_err(|error| UserError::failed("cannot write JSON").caused_by(&error))?;
-        out.push_str(&text::json(message));
-    }
-    context.out.raw(&out)
 }
 
 /// The ranges that summaries cover, of messages that come newest first. A summary that is itself covered hides nothing.

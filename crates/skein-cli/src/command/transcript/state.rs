@@ -87,7 +87,7 @@ async fn set(context: &Context, args: SetArgs) -> Result<(), UserError> {
         custom: slice.custom,
         run: args.run,
     };
-    let key = context.key(args.key.key.as_deref());
+    let key = args.key.get();
     let done = client.set_state(&args.session, &body, &key).await?;
     context.out.show(&done, |_| {
         format!("the state is at version {}", done.version)

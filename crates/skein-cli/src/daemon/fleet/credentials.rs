@@ -1,7 +1,7 @@
 //! The key that signs run credentials: one file per home, made at the first start.
 
-use std::fs::{File, OpenOptions, Permissions};
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::fs::{OpenOptions, Permissions};
+use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use skein_ledger::{CredentialKey, IdSource as _, SystemIds};
 
 use crate::error::UserError;
-use crate::home::Home;
+use crate::home::{Home, write_private};
 
 /// Reads the home's key, or makes one. The caller holds the daemon's lock, so no other daemon makes one at the same time.
 ///
@@ -24,7 +24,7 @@ pub(super) fn open(home: &Home) -> Result<CredentialKey, UserError> {
                 tracing::warn!(path = %path.display(), "the key of run credentials is damaged and replaced; hooks of agents that run are refused until they are restored");
             }
             let secret = SystemIds.secret();
-            write(home.root(), &path, &secret).map_err(|error| failed(&path, &error))?;
+            write_private(&path, &secret).map_err(|error| failed(&path, &error))?;
             secret
         }
         Err(error) => return Err(failed(&path, &error)),
@@ -59,19 +59,4 @@ fn read(path: &Path) -> std::io::Result<Option<[u8; 32]>> {
         Err(error) => return Err(error),
     };
     Ok(bytes.try_into().ok())
-}
-
-/// Written beside its path and renamed, so that a crash leaves no half key.
-fn write(folder: &Path, path: &Path, secret: &[u8; 32]) -> std::io::Result<()> {
-    let new = path.with_extension("new");
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&new)?;
-    file.write_all(secret)?;
-    file.sync_all()?;
-    std::fs::rename(&new, path)?;
-    File::open(folder)?.sync_all()
 }

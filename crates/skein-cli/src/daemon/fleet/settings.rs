@@ -40,7 +40,7 @@ impl Settings for Files {
             return Ok(ProjectSettings::default());
         };
         let path = folder.join(PROJECT_FILE);
-        match RawConfig::read(&path, Scope::Project).map_err(told)? {
+        match RawConfig::read(&path, Scope::Project).map_err(from_user_error)? {
             Some(raw) => {
                 let size = raw.pool.unwrap_or(0);
                 let settings = complete(raw, folder).map_err(|error| in_file(error, &path))?;
@@ -181,7 +181,7 @@ fn in_file(error: SettingsError, path: &Path) -> SettingsError {
     }
 }
 
-fn told(error: UserError) -> SettingsError {
+fn from_user_error(error: UserError) -> SettingsError {
     let body = error.to_body().error;
     SettingsError {
         message: body.message,
@@ -198,7 +198,7 @@ mod tests {
         let path = temp.path().join(PROJECT_FILE);
         std::fs::write(&path, text).unwrap();
         let raw = RawConfig::read(&path, Scope::Project)
-            .map_err(told)?
+            .map_err(from_user_error)?
             .unwrap();
         complete(raw, temp.path()).map_err(|error| in_file(error, &path))
     }

@@ -4,15 +4,14 @@
 //! Everything is in the file `home-id`, which is copied and moved with the home. Only the daemon that holds the home's
 //! lock writes it.
 
-use std::fs::File;
-use std::io::{ErrorKind, Write as _};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::UserError;
-use crate::home::Home;
+use crate::home::{Home, write_private};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct FormV1 {
@@ -130,15 +129,10 @@ fn random() -> Result<String, String> {
     Ok(format!("{:032x}", u128::from_le_bytes(bytes)))
 }
 
-/// Atomic and durable; readable by the owner only.
 fn write(path: &Path, form: &FormV1) -> std::io::Result<()> {
-    let folder = path.parent().unwrap_or(path);
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    file.write_all(&serde_json::to_vec(form)?)?;
-    file.write_all(b"\n")?;
-    file.as_file().sync_all()?;
-    file.persist(path)?;
-    File::open(folder)?.sync_all()
+    let mut bytes = serde_json::to_vec(form)?;
+    bytes.push(b'\n');
+    write_private(path, &bytes)
 }
 
 #[cfg(test)]
