@@ -1,8 +1,8 @@
 //! The checks of `skein doctor`, one function each.
 
 use std::fs::Metadata;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::ops::RangeInclusive;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 

@@ -21,7 +21,7 @@ pub(super) type Opening<T> = Pin<Box<dyn Future<Output = Result<Arc<T>>> + Send>
 
 /// Opened by the first call, and by a later one after a failure; by one call at a time.
 pub(super) struct Lazy<T: ?Sized> {
-    tier: &'static str,
+    name: &'static str,
     open: Box<dyn Fn() -> Opening<T> + Send + Sync>,
     opened: OnceLock<Arc<T>>,
     failed: tokio::sync::Mutex<Option<(Instant, Error)>>,
@@ -29,18 +29,18 @@ pub(super) struct Lazy<T: ?Sized> {
 
 impl<T: ?Sized> Lazy<T> {
     pub(super) fn new(
-        tier: &'static str,
+        name: &'static str,
         open: impl Fn() -> Opening<T> + Send + Sync + 'static,
     ) -> Self {
         Self {
-            tier,
+            name,
             open: Box::new(open),
             opened: OnceLock::new(),
             failed: tokio::sync::Mutex::default(),
         }
     }
 
-    async fn get(&self) -> Result<&T> {
+    async fn tier(&self) -> Result<&T> {
         if let Some(opened) = self.opened.get() {
             return Ok(opened);
         }
@@ -70,7 +70,7 @@ impl<T: ?Sized> Lazy<T> {
         match error {
             Error::Unavailable { .. } | Error::Unusable { .. } => error,
             other => Error::Unusable {
-                tier: self.tier,
+                tier: self.name,
                 reason: other.to_string(),
                 hints: other.hints(),
             },
@@ -78,94 +78,49 @@ impl<T: ?Sized> Lazy<T> {
     }
 }
 
+impl<T: ?Sized + Send + Sync + 'static> Lazy<T> {
+    /// A tier that answers every call with this error.
+    pub(super) fn unusable_tier(name: &'static str, error: Error) -> Self {
+        Self::new(name, move || {
+            Box::pin(std::future::ready(Err(error.clone())))
+        })
+    }
+}
+
 impl<T: ?Sized> fmt::Debug for Lazy<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Lazy({})", self.tier)
+        write!(f, "Lazy({})", self.name)
     }
 }
 
-#[async_trait]
-impl Cold for Lazy<dyn Cold> {
-    async fn get(&self, name: &Name) -> Result<Option<Object>> {
-        Lazy::get(self).await?.get(name).await
-    }
-
-    async fn put(&self, name: &Name, body: Vec<u8>, when: PutCondition) -> Result<PutResult> {
-        Lazy::get(self).await?.put(name, body, when).await
-    }
-
-    async fn delete(&self, name: &Name) -> Result<()> {
-        Lazy::get(self).await?.delete(name).await
-    }
-
-    async fn list(&self, prefix: &Name, after: Option<&Name>, limit: usize) -> Result<Vec<Name>> {
-        Lazy::get(self).await?.list(prefix, after, limit).await
-    }
+/// Methods of a tier that open it first.
+macro_rules! forward {
+    ($tier:ident: $($name:ident($($argument:ident: $type:ty),+) -> $answer:ty;)+) => {
+        #[async_trait]
+        impl $tier for Lazy<dyn $tier> {$(
+            async fn $name(&self, $($argument: $type),+) -> Result<$answer> {
+                self.tier().await?.$name($($argument),+).await
+            }
+        )+}
+    };
 }
 
-#[async_trait]
-impl Hot for Lazy<dyn Hot> {
-    async fn look(&self, tenant: &TenantId, id: &TranscriptId) -> Result<Option<HeadRow>> {
-        self.get().await?.look(tenant, id).await
-    }
+forward! {
+    Cold:
+    get(name: &Name) -> Option<Object>;
+    put(name: &Name, body: Vec<u8>, when: PutCondition) -> PutResult;
+    delete(name: &Name) -> ();
+    list(prefix: &Name, after: Option<&Name>, limit: usize) -> Vec<Name>;
+}
 
-    async fn strands(
-        &self,
-        tenant: &TenantId,
-        id: &TranscriptId,
-        from: u32,
-        limit: usize,
-    ) -> Result<Option<Vec<StrandRow>>> {
-        self.get().await?.strands(tenant, id, from, limit).await
-    }
-
-    async fn read(
-        &self,
-        tenant: &TenantId,
-        id: &TranscriptId,
-        range: Range,
-    ) -> Result<Option<Vec<Entry>>> {
-        self.get().await?.read(tenant, id, range).await
-    }
-
-    async fn find(
-        &self,
-        tenant: &TenantId,
-        id: &TranscriptId,
-        ids: &[MessageId],
-    ) -> Result<Option<Vec<Vec<IdLocation>>>> {
-        self.get().await?.find(tenant, id, ids).await
-    }
-
-    async fn commit(
-        &self,
-        tenant: &TenantId,
-        id: &TranscriptId,
-        change: TranscriptBatch,
-    ) -> Result<Commit> {
-        self.get().await?.commit(tenant, id, change).await
-    }
-
-    async fn stage(
-        &self,
-        tenant: &TenantId,
-        id: &TranscriptId,
-        token: &str,
-        entries: (u32, Vec<NewEntry>),
-    ) -> Result<()> {
-        self.get().await?.stage(tenant, id, token, entries).await
-    }
-
-    async fn evict(&self, tenant: &TenantId, id: &TranscriptId, expected: u64) -> Result<Eviction> {
-        self.get().await?.evict(tenant, id, expected).await
-    }
-
-    async fn list(
-        &self,
-        tenant: &TenantId,
-        cursor: Option<String>,
-        limit: usize,
-    ) -> Result<TranscriptListing> {
-        self.get().await?.list(tenant, cursor, limit).await
-    }
+forward! {
+    Hot:
+    look(tenant: &TenantId, id: &TranscriptId) -> Option<HeadRow>;
+    strands(tenant: &TenantId, id: &TranscriptId, from: u32, limit: usize) -> Option<Vec<StrandRow>>;
+    read(tenant: &TenantId, id: &TranscriptId, range: Range) -> Option<Vec<Entry>>;
+    find(tenant: &TenantId, id: &TranscriptId, ids: &[MessageId]) -> Option<Vec<Vec<IdLocation>>>;
+    commit(tenant: &TenantId, id: &TranscriptId, change: TranscriptBatch) -> Commit;
+    stage(tenant: &TenantId, id: &TranscriptId, token: &str, entries: (u32, Vec<NewEntry>)) -> ();
+    evict(tenant: &TenantId, id: &TranscriptId, expected: u64) -> Eviction;
+    list(tenant: &TenantId, cursor: Option<String>, limit: usize) -> TranscriptListing;
 }
