@@ -47,14 +47,14 @@ impl Supervisor {
             live: Some(true),
             ..RowFilter::default()
         };
-        let posts = self.fleet.board.posts(&self.session_key);
+        let posts = self.parts.board.posts(&self.session_key);
         let mut open = self
             .requests
             .look(move |r| r.all::<Receipt>(&filter))
             .await?;
         open.retain(Receipt::is_open);
         let waiting = open.len() as u64;
-        self.fleet.board.count(&self.session_key, posts, waiting);
+        self.parts.board.count(&self.session_key, posts, waiting);
         Ok(open)
     }
 
@@ -78,7 +78,7 @@ impl Supervisor {
             }
             let act = self.decide(&session, &receipt);
             let draft = self.meets_a_draft(&receipt, &act);
-            self.fleet
+            self.parts
                 .board
                 .change(&self.session_key, |o| o.draft = draft);
             match act {
@@ -354,7 +354,7 @@ impl Supervisor {
         let (id, run) = (self.session_key.session.clone(), self.run);
         let said = self.evidence.finished.clone();
         let read = self.files.tails.positions();
-        let kill = self.fleet.unrecorded_kill(&self.session_key, run);
+        let kill = self.parts.kills.find(&self.session_key, run);
         let recorded = self
             .write(move |writer| {
                 let mut session: Session = writer.reader().get(id.as_str())?;
@@ -392,18 +392,18 @@ impl Supervisor {
         match recorded {
             None => Ok(false),
             Some(false) => {
-                self.fleet.kill_recorded(&self.session_key);
-                self.fleet.ring();
+                self.parts.kills.recorded(&self.session_key);
+                self.parts.signals.ring();
                 Ok(true)
             }
             Some(true) => {
                 self.requests.reach("exit.recorded");
                 self.forget_run().await;
-                self.fleet.board.forget_run(&self.session_key);
+                self.parts.board.forget_run(&self.session_key);
                 // What was written to the run waits no longer.
                 let _ = self.open_receipts().await;
-                self.fleet.places.leave(&self.session_key);
-                self.fleet.ring();
+                self.parts.places.leave(&self.session_key);
+                self.parts.signals.ring();
                 Ok(true)
             }
         }

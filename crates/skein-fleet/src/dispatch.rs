@@ -15,8 +15,7 @@ use skein_store::backend::RowFilter;
 use skein_store::{Reader, RecordPage};
 
 use super::commands::AgentCommands;
-use super::equip::agent_named;
-use super::via_of;
+use super::programs::{agent_named, via_of};
 use super::{Fleet, SessionKey};
 use crate::error::Error;
 use skein_ledger::LedgerRequests;
@@ -54,7 +53,7 @@ impl Queue {
 }
 
 impl Fleet {
-    /// Finds everything that runs and everything half-done, and goes on with it. CallFuture once, before the
+    /// Finds everything that runs and everything half-done, and goes on with it. Called once, before the
     /// first request is served.
     pub async fn start(self: &Arc<Self>) -> Result<(), Error> {
         for tenant in self.ledger.tenants()? {
@@ -72,20 +71,20 @@ impl Fleet {
             let mut again = None;
             loop {
                 tokio::select! {
-                    () = fleet.bell.notified() => {}
+                    () = fleet.signals.rung() => {}
                     () = pause(again) => {}
                     () = &mut stopping => return,
                 }
                 again = fleet.dispatch().await;
             }
         });
-        self.ring();
+        self.signals.ring();
         Ok(())
     }
 
     /// Sagas that rest because something failed are taken up again.
     pub fn retry_sagas(&self) {
-        self.ring();
+        self.signals.ring();
     }
 
     /// Whoever has a run, or is being given one, has a place; runs are watched from now on.
@@ -106,7 +105,7 @@ impl Fleet {
             self.places.take(&session_key, &session.project, 0);
             // A saga watches its run itself, once it is there.
             if session.check_free().is_ok() {
-                self.supervise(&requests, session);
+                self.supervisors.supervise(&requests, session);
             }
         }
         Ok(())
@@ -316,9 +315,9 @@ impl Fleet {
         session: &Session,
     ) -> Result<Result<u64, Wait>, Error> {
         let project: Project = agents.project(session).await?;
-        let machine = self.settings.machine();
+        let machine = self.programs.machine();
         // Settings that cannot be read now hold nobody back; the saga's own steps will say what is wrong.
-        let settings = self.settings_of(&project).ok();
+        let settings = self.programs.settings_of(&project).ok();
         let limit = settings.as_ref().and_then(|s| s.concurrency);
         let taken = self.places.taken(&session.project);
         if let Some(limit) = limit.filter(|limit| taken.project >= *limit) {
@@ -349,7 +348,7 @@ impl Fleet {
             _ => 0,
         };
         let expected = asked.max(expected.unwrap_or(0));
-        let one = self.appetites.of(&session.agent, expected);
+        let one = self.memory.needed_by(&session.agent, expected);
         let needed = one + taken.starting_mb + machine.memory_reserve_mb;
         match self.memory.free_mb() {
             // An empty machine takes whoever comes; waiting would help nobody.

@@ -33,7 +33,7 @@ impl FleetRequests {
         let (session, project) = self.ledger.session_and_project(reference).await?;
         let screen = self.screen(session.id.to_string()).await?;
         off(move || {
-            let agent = fleet.agent(&session, &project)?;
+            let agent = fleet.programs.agent(&session, &project)?;
             let picture = ScreenView {
                 rows: &screen.rows,
                 cursor: screen.cursor,

@@ -107,7 +107,7 @@ impl FleetRequests {
             false => vec![],
         };
         items.extend(self.gc_belongings(&fleet, &going, order).await?);
-        fleet.ring();
+        fleet.signals.ring();
         let data: Vec<Value> = items.iter().map(Item::render).collect();
         let body = json!({"data": data, "next": null, "dry_run": order.dry_run});
         let render =
@@ -169,7 +169,7 @@ impl FleetRequests {
             }
         }
         if !order.dry_run && !items.is_empty() {
-            fleet.ring();
+            fleet.signals.ring();
             self.until_gone(&items).await;
             self.correct(&mut items).await?;
         }

@@ -76,7 +76,7 @@ impl Supervisor {
             return Ok(None);
         };
         let process = self.sight.pid.and_then(process);
-        let (files, bell) = (self.fleet.files.clone(), self.files.changed.clone());
+        let (files, bell) = (self.parts.files.clone(), self.files.changed.clone());
         let mut sources: Vec<(WatchedFile, Hear)> = std::mem::take(&mut self.evidence.watch)
             .into_iter()
             .map(|source| (source, Hear::All))
@@ -85,11 +85,18 @@ impl Supervisor {
         if self.files.found_by.as_ref() != Some(&known)
             && let Some(settings) = &self.files.settings
         {
-            let order = self
-                .fleet
-                .order(&self.session_key, session, gear, settings, &*agent);
+            let order = self.parts.programs.launch_request(
+                &self.session_key,
+                session,
+                gear,
+                settings,
+                &*agent,
+            );
             let own = agent.sources(&order);
-            let hooks = hook_journal::source(&self.fleet.private_of(&self.session_key), self.run);
+            let hooks = hook_journal::source(
+                &self.parts.programs.folders.private(&self.session_key),
+                self.run,
+            );
             let is_own = |path: &str| {
                 let path = Path::new(path);
                 hooks.path == path || own.iter().any(|source| source.path == path)
@@ -123,7 +130,7 @@ impl Supervisor {
             true => EvidenceSource::Protocol,
         };
         let (mut tails, recorded) = (std::mem::take(&mut self.files.tails), gear.read.clone());
-        let databases = self.fleet.databases.clone();
+        let databases = self.parts.databases.clone();
         let room = match self.files.import.has_room() {
             true => Room::Enough,
             false => Room::None,

@@ -68,7 +68,7 @@ impl Supervisor {
     ) -> Result<Session, Error> {
         let read = self.files.tails.positions();
         if let (true, Some(pid)) = (steps.contains(&Step::EndTurn), self.sight.pid) {
-            self.fleet.weigh(&session.agent, pid);
+            self.parts.memory.measure(&session.agent, pid);
         }
         let (id, run) = (session.id.clone(), self.run);
         let phase = session.phase.clone();

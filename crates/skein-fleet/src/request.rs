@@ -141,7 +141,7 @@ impl FleetRequests {
             let session_key = self.ledger.session_key(&receipt.session);
             // Whoever is told that it was accepted sees that it waits.
             self.fleet.board.posted(&session_key);
-            self.fleet.wake_supervisor(&session_key);
+            self.fleet.supervisors.wake(&session_key);
         }
     }
 
@@ -159,7 +159,7 @@ impl FleetRequests {
             }
             .into());
         }
-        let agent = fleet.agent(&session, &project)?;
+        let agent = fleet.programs.agent(&session, &project)?;
         let id = session.id.clone();
         let answer = self
             .ledger
@@ -185,6 +185,7 @@ impl FleetRequests {
             let session_key = self.ledger.session_key(&session.id);
             let keys = agent.interrupt();
             let Some(pressed) = fleet
+                .supervisors
                 .interrupt(&session_key, session.run, number, keys)
                 .await
             else {
@@ -218,7 +219,7 @@ impl FleetRequests {
             return Ok(());
         }
         let session_key = self.ledger.session_key(&session.id);
-        let private = fleet.private_of(&session_key);
+        let private = fleet.programs.folders.private(&session_key);
         // Like no other: ids of calls name the messages in them.
         let call = ReceiptId::from_random(self.ledger.ids().bits());
         let (run, at) = (hook.run, self.ledger.now());
@@ -231,7 +232,7 @@ impl FleetRequests {
             let text = format!("the hook could not be kept: {error}");
             Error::step(Kind::Unavailable, text)
         })?;
-        fleet.wake_supervisor(&session_key);
+        fleet.supervisors.wake(&session_key);
         Ok(())
     }
 
@@ -266,8 +267,14 @@ impl FleetRequests {
                 .handle
                 .clone()
                 .filter(|_| self.ledger.caller().scope.is_none()),
-            log: fleet.log_of(&self.ledger.session_key(&session.id), session.run),
-            setup_log: fleet.setup_log_of(&self.ledger.session_key(&session.id)),
+            log: fleet
+                .programs
+                .folders
+                .log(&self.ledger.session_key(&session.id), session.run),
+            setup_log: fleet
+                .programs
+                .folders
+                .setup_log(&self.ledger.session_key(&session.id)),
             session: session.id.clone(),
         })
     }
@@ -359,12 +366,12 @@ impl FleetRequests {
         };
         off(move || {
             let settings = match &project {
-                Some(project) => fleet.settings_of(project)?,
+                Some(project) => fleet.programs.settings_of(project)?,
                 None => super::ProjectSettings::default(),
             };
-            let path = path.unwrap_or_else(|| fleet.usual_path());
+            let path = path.unwrap_or_else(|| fleet.programs.usual_path());
             let agents = settings.agents.list();
-            let env = |agent: &dyn Agent| fleet.known_environment(agent);
+            let env = |agent: &dyn Agent| fleet.programs.known_environment(agent);
             let found = examine::examine(&agents, &path, versions, env);
             let view = |(agent, found): (&std::sync::Arc<dyn Agent>, InstalledProgram)| AgentView {
                 name: agent.name().clone(),

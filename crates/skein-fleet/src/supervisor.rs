@@ -1,7 +1,7 @@
 //! One task per run: a loop over the run's port. It sleeps until the holder, a hook, a file or a message wakes it (L12),
 //! records what the agent does as turns, questions and the end of the run, and delivers messages.
 
-mod handle;
+mod registry;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,16 +16,16 @@ use skein_runtime::runtime::{Grace, Run, RunObservation};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
+use super::SessionKey;
 use super::activity::{ActivityEvidence, LimitSeen};
 use super::calls::TurnsPort;
 use super::courier::{InputBox, SETTLE_MS};
 use super::import::{LAST_PATIENCE, PATIENCE};
 use super::listen::AgentFiles;
 use super::typing::{Interrupt, TerminalPort};
-use super::{Fleet, SessionKey};
 use crate::error::Error;
-use handle::Request;
-pub(crate) use handle::{Handle, UnrecordedKill};
+use registry::Request;
+pub(crate) use registry::{SupervisorParts, Supervisors, UnrecordedKills};
 use skein_ledger::LedgerRequests;
 
 /// How long an agent that reported that it is finished may take to exit before the supervisor ends it.
@@ -46,7 +46,7 @@ pub(crate) struct SupervisorState {
     pub(crate) gone: bool,
 }
 
-/// The supervisor's end of its [`Handle`].
+/// The supervisor's end of its handle in [`Supervisors`].
 pub(super) struct Mailbox {
     inbox: mpsc::Receiver<Request>,
     /// Requests to stop the turn that are not carried out yet.
@@ -57,7 +57,7 @@ pub(super) struct Mailbox {
 
 pub(crate) struct Supervisor {
     pub(super) requests: LedgerRequests,
-    pub(super) fleet: Arc<Fleet>,
+    pub(super) parts: Arc<SupervisorParts>,
     pub(super) session_key: SessionKey,
     pub(super) run: u64,
     handle: RunHandle,
@@ -88,7 +88,7 @@ enum Left {
 
 impl Supervisor {
     fn new(
-        fleet: &Arc<Fleet>,
+        parts: &Arc<SupervisorParts>,
         requests: &LedgerRequests,
         session: &Session,
         mailbox: Mailbox,
@@ -97,10 +97,11 @@ impl Supervisor {
         let gear = session.gear.as_deref()?;
         let session_key = requests.session_key(&session.id);
         let is_driven = gear.launch.via != Via::Terminal;
-        let turns = is_driven.then(|| TurnsPort::new(fleet.private_of(&session_key), session.run));
+        let turns = is_driven
+            .then(|| TurnsPort::new(parts.programs.folders.private(&session_key), session.run));
         Some(Self {
             requests: requests.system(),
-            fleet: fleet.clone(),
+            parts: parts.clone(),
             run: session.run,
             handle: gear.handle.clone()?,
             mailbox,
@@ -157,10 +158,10 @@ impl Supervisor {
             if *self.mailbox.stop.borrow() {
                 return None;
             }
-            match self.fleet.runtime.connect(&self.handle).await {
+            match self.parts.runtime.connect(&self.handle).await {
                 Ok(run) => {
                     self.looks = 0;
-                    self.fleet
+                    self.parts
                         .board
                         .change(&self.session_key, |o| o.doubt = None);
                     match self.attend(run).await {
@@ -184,7 +185,7 @@ impl Supervisor {
     fn doubts(&mut self, why: &str) {
         self.looks += 1;
         let (now, looks) = (self.requests.now(), self.looks);
-        self.fleet.board.change(&self.session_key, |o| {
+        self.parts.board.change(&self.session_key, |o| {
             let since = o.doubt.as_ref().map_or(now, |d| d.since);
             o.doubt = Some(DetectionState {
                 since,
@@ -212,7 +213,7 @@ impl Supervisor {
         let at = self.requests.now();
         let output_at = self.sight.output_at.map(Timestamp::from_micros);
         let has_signal = self.has_signal();
-        self.fleet.board.change(&self.session_key, |o| {
+        self.parts.board.change(&self.session_key, |o| {
             o.runtime = Some(Observation { what: state, at });
             o.output_at = output_at.or(o.output_at);
             o.has_signal = has_signal;
@@ -351,7 +352,7 @@ impl Supervisor {
             biased;
             () = stopped(&mut self.mailbox.stop) => return Err(Error::STOPPED),
             () = stopping => return Err(Error::STOPPED),
-            ended = self.fleet.runtime.end(&self.handle, Grace::default()) => drop(ended?),
+            ended = self.parts.runtime.end(&self.handle, Grace::default()) => drop(ended?),
         }
         Ok(None)
     }
@@ -390,7 +391,7 @@ impl Supervisor {
         else {
             return;
         };
-        match self.fleet.agent(session, &project) {
+        match self.parts.programs.agent(session, &project) {
             Ok(agent) => {
                 let phase = match self.is_silent(session) {
                     true => &Phase::Spawning,
@@ -409,14 +410,14 @@ impl Supervisor {
             }
             Err(error) => tracing::warn!(%error, "an agent's settings cannot be read"),
         }
-        if let Ok(settings) = self.fleet.settings_of(&project) {
-            self.fleet
+        if let Ok(settings) = self.parts.programs.settings_of(&project) {
+            self.parts
                 .board
                 .set_patience(&self.session_key, settings.patience);
             self.files.settings = Some(settings);
         }
         let (has_signal, starting) = (self.has_signal(), self.evidence.is_starting());
-        self.fleet.board.change(&self.session_key, |o| {
+        self.parts.board.change(&self.session_key, |o| {
             o.has_signal = has_signal;
             o.starting = starting;
         });
@@ -438,14 +439,14 @@ impl Supervisor {
         self.evidence.looked(readings, now);
         let at = self.requests.now();
         // A limit is told with its end, and no longer than it lasts.
-        self.evidence.tick(at, &self.fleet.zone);
+        self.evidence.tick(at, &self.parts.zone);
         let starting = self.evidence.is_starting();
-        self.fleet
+        self.parts
             .board
             .change(&self.session_key, |o| o.starting = starting);
         if let Some(what) = self.evidence.shown() {
             let activity = what.activity;
-            self.fleet.board.change(&self.session_key, |o| {
+            self.parts.board.change(&self.session_key, |o| {
                 if o.activity.as_ref().is_none_or(|a| a.what != what) {
                     o.activity = Some(Observation { what, at });
                 }
@@ -466,7 +467,7 @@ impl Supervisor {
     async fn finish(&mut self, exit: Exit) {
         if exit == Exit::Unseen && self.is_ours().await {
             // Its holder is gone; what is left of it must not go on unseen.
-            let ended = self.fleet.runtime.end(&self.handle, Grace::default());
+            let ended = self.parts.runtime.end(&self.handle, Grace::default());
             let _ = ended.await;
         }
         loop {
@@ -498,7 +499,7 @@ impl Supervisor {
 
     /// The run's end is recorded: the runtime keeps nothing of it any more.
     pub(super) async fn forget_run(&self) {
-        if let Err(error) = self.fleet.runtime.forget(&self.handle).await {
+        if let Err(error) = self.parts.runtime.forget(&self.handle).await {
             tracing::warn!(%error, "the runtime could not remove what is left of a run");
         }
     }

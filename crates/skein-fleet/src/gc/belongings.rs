@@ -46,10 +46,10 @@ impl FleetRequests {
         session: &Session,
     ) -> Result<Vec<(&'static str, PathBuf)>, Error> {
         let session_key = self.ledger.session_key(&session.id);
-        let mut all = vec![("log", fleet.logs_of(&session_key))];
+        let mut all = vec![("log", fleet.programs.folders.logs(&session_key))];
         let restorable = !matches!(session.phase, Phase::Archived { .. });
         if !restorable || !self.resumes_from_private(fleet, session).await? {
-            all.push(("private", fleet.private_of(&session_key)));
+            all.push(("private", fleet.programs.folders.private(&session_key)));
         }
         Ok(all)
     }
@@ -63,7 +63,7 @@ impl FleetRequests {
         let id = session.project.clone();
         let project: Project = self.ledger.look(move |r| r.get(id.as_str())).await?;
         let (fleet, session) = (fleet.clone(), session.clone());
-        let agent = off(move || fleet.agent(&session, &project)).await?;
+        let agent = off(move || fleet.programs.agent(&session, &project)).await?;
         Ok(agent.map_or(true, |agent| agent.resumes_from_private()))
     }
 }
