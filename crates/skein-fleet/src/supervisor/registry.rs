@@ -1,6 +1,6 @@
 //! All supervisors: how the rest of the fleet starts one, wakes it, asks it to interrupt, waits for it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use skein_runtime::runtime::{Grace, Runtime};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use super::{Mailbox, Supervisor, SupervisorState};
+use super::{Mailbox, StopSignal, Supervisor, SupervisorState};
 use crate::board::ObservationBoard;
 use crate::error::{CommandError, Error, failed};
 use crate::files::Files;
@@ -122,7 +122,7 @@ impl Supervisors {
             return;
         };
         {
-            let session_key = supervisor.session_key.clone();
+            let session_key = supervisor.context.session_key.clone();
             let mut handles = lock(&self.handles);
             if let Some(known) = handles.get(&session_key)
                 && known.run == session.run
@@ -145,12 +145,8 @@ impl Supervisors {
         let (inbox, received) = mpsc::channel(INBOX);
         let (stop, stopped) = watch::channel(false);
         let (sender, state) = watch::channel(SupervisorState::default());
-        let mailbox = Mailbox {
-            inbox: received,
-            interrupts: VecDeque::new(),
-            stop: stopped,
-            state: sender,
-        };
+        let stopped = StopSignal::new(stopped, requests.tasks().clone());
+        let mailbox = Mailbox::new(received, stopped, sender);
         let supervisor = Supervisor::new(&self.parts, requests, session, mailbox, has_task)?;
         let handle = Handle {
             run: session.run,
