@@ -42,6 +42,14 @@ pub(crate) struct AgentCommands {
     pub(crate) session_key: SessionKey,
 }
 
+/// What becomes of a turn when its run is ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RunningTurn {
+    /// The agent interrupts it first, so that it can leave its files in order.
+    Interrupt,
+    Cut,
+}
+
 /// How the agent of a session is to be started now.
 pub(crate) struct Opening {
     pub(crate) start: Start,
@@ -139,7 +147,10 @@ impl AgentCommands {
             SagaCommand::DeliverTask { via, receipt } => {
                 self.deliver_task(saga, session, via, receipt).await
             }
-            SagaCommand::StopRun => self.stop(session, gear).await,
+            SagaCommand::StopRun => {
+                self.end_run(session, gear, RunningTurn::Interrupt).await?;
+                Ok(CommandResult::RunStopped)
+            }
             SagaCommand::BackUp { discard } => self.back_up(saga, session, gear, discard).await,
             SagaCommand::RemoveWorkspace { discard, with_work } => {
                 self.remove(saga, session, gear, discard, with_work).await
@@ -176,7 +187,10 @@ impl AgentCommands {
         undo: UndoCommand,
     ) -> Result<UndoResult, CommandError> {
         match undo {
-            UndoCommand::EndRun => self.undo_launch(session, gear).await,
+            UndoCommand::EndRun => {
+                self.end_run(session, gear, RunningTurn::Cut).await?;
+                Ok(UndoResult::RunEnded)
+            }
             // What was furnished goes with the workspace, in which no set-up may be at work then.
             UndoCommand::EndSetup => {
                 end_setup(self.fleet.programs.setup_mark(&self.session_key)).await?;
@@ -407,15 +421,19 @@ impl AgentCommands {
         Ok(CommandResult::TaskDelivered { taken })
     }
 
-    /// A turn is interrupted first, by the agent's own keys, so that it can leave its files in order; then
-    /// its whole tree is told to end, and killed if it does not.
-    async fn stop(&self, session: &Session, gear: &Gear) -> Result<CommandResult, CommandError> {
+    /// Has the run's supervisor stop, then ends the whole process tree of its agent, and records what it wrote last.
+    async fn end_run(
+        &self,
+        session: &Session,
+        gear: &Gear,
+        turn: RunningTurn,
+    ) -> Result<(), CommandError> {
         // A supervisor that waits for a holder which does not answer is freed by the end of the run.
         let mut released = std::pin::pin!(self.fleet.supervisors.release(&self.session_key));
         let is_released = tokio::time::timeout(RELEASE, &mut released).await.is_ok();
         if let Some(handle) = &gear.handle {
             let runtime = &self.fleet.runtime;
-            if session.phase == Phase::Active && is_released {
+            if turn == RunningTurn::Interrupt && session.phase == Phase::Active && is_released {
                 let interrupted = self.interrupt(session, gear, &**runtime, handle);
                 let _ = tokio::time::timeout(INTERRUPT, interrupted).await;
             }
@@ -427,40 +445,12 @@ impl AgentCommands {
                 released.await;
             }
             // On its way out it may have reported more of the turn that was cut short.
-            self.fleet
-                .supervisors
-                .record_last(&self.requests, session)
-                .await?;
+            let supervisors = &self.fleet.supervisors;
+            supervisors.record_last(&self.requests, session).await?;
             runtime.forget(handle).await?;
         }
         self.fleet.board.forget_run(&self.session_key);
-        Ok(CommandResult::RunStopped)
-    }
-
-    async fn undo_launch(
-        &self,
-        session: &Session,
-        gear: &Gear,
-    ) -> Result<UndoResult, CommandError> {
-        let mut released = std::pin::pin!(self.fleet.supervisors.release(&self.session_key));
-        let is_released = tokio::time::timeout(RELEASE, &mut released).await.is_ok();
-        if let Some(handle) = &gear.handle {
-            let runtime = &self.fleet.runtime;
-            match runtime.end(handle, Grace::default()).await {
-                Ok(_) | Err(skein_runtime::error::Error::Missing) => {}
-                Err(error) => return Err(error.into()),
-            }
-            if !is_released {
-                released.await;
-            }
-            self.fleet
-                .supervisors
-                .record_last(&self.requests, session)
-                .await?;
-            runtime.forget(handle).await?;
-        }
-        self.fleet.board.forget_run(&self.session_key);
-        Ok(UndoResult::RunEnded)
+        Ok(())
     }
 
     /// A spawn's workspace goes again, with a backup of whatever is in it. Files that nothing can keep stay.
