@@ -1,4 +1,4 @@
-//! What the agent is doing, put together from hooks and screens.
+//! What the agent is doing, decided from what hooks, files, protocols, screens and the record say.
 
 mod evidence;
 
@@ -16,14 +16,14 @@ pub(crate) use evidence::{Finished, LimitSeen};
 /// A working turn by the hooks that the screen calls ready for this long was interrupted without a word.
 const FORGOTTEN_MS: u64 = 8_000;
 
-/// After how many seconds a limit counts as over that does not say when it ends.
+/// A limit that does not say when it ends counts as over after this many seconds.
 const UNTOLD: u64 = 300;
 
 /// How long after its start an agent that has its task in its arguments may take to begin with it.
 const LAUNCH_MS: u64 = 60_000;
 
 /// A `ready` that the screen showed and no rule finds there any more is believed for this long: screens are
-/// drawn in pieces. Shorter than the time after which a turn that nobody saw begin counts as over.
+/// drawn in pieces. Shorter than the time after which a turn whose beginning was not seen counts as over.
 const STALE_MS: u64 = 1_500;
 
 /// An agent that says that it asks shows what within this time; until then there is nothing to be answered.
@@ -45,7 +45,7 @@ pub(crate) struct ActivityEvidence {
 }
 
 impl ActivityEvidence {
-    /// What it does, as far as that is known. Whoever waits for a prompt under a limit is blocked.
+    /// What it does, as far as that is known. An agent that waits for a prompt under a limit is blocked.
     pub(crate) fn activity(&self) -> Option<Activity> {
         let said = self.now.as_ref()?.activity;
         let held = matches!(said, Activity::Ready | Activity::Unknown);
@@ -94,11 +94,11 @@ impl ActivityEvidence {
         }
     }
 
-    /// What the record says of an agent that was running before this daemon was. One that only tells changes,
-    /// and has nothing to tell while it waits, would never be heard of otherwise.
+    /// What the record says of an agent that was running before this daemon was. One that only reports
+    /// changes, and has none to report while it waits, would stay unknown otherwise.
     pub(crate) fn recall(&mut self, phase: &Phase, abilities: &Abilities) {
         self.sources.set(abilities);
-        let tells = !self.sources.only_screens;
+        let reports = !self.sources.only_screens;
         if self.now.is_some() {
             return;
         }
@@ -107,9 +107,9 @@ impl ActivityEvidence {
                 self.question.asked = Some(question.clone());
                 Activity::WaitingInput
             }
-            // Where a screen tells it too, that is waited for: what was started just now may not be there yet.
-            Phase::Idle if tells && !abilities.screens => Activity::Ready,
-            Phase::Active if tells => Activity::Active,
+            // Where a screen shows it too, that is waited for: a program that was just started may not be up yet.
+            Phase::Idle if reports && !abilities.screens => Activity::Ready,
+            Phase::Active if reports => Activity::Active,
             // A screen is looked at anew.
             _ => return,
         };
@@ -129,9 +129,9 @@ impl ActivityEvidence {
         }
     }
 
-    /// Whether it has its task and nothing tells that it has begun with it.
+    /// Whether it has its task and nothing shows that it has begun with it.
     pub(crate) const fn is_starting(&self) -> bool {
-        // What looks like work may be its coming up; whoever tells of prompts has not told of this one then.
+        // What looks like work may be the program coming up: an agent that reports prompts has not reported this one then.
         self.launch.is_under_way() && (self.sources.prompts || !self.turn.worked)
     }
 
@@ -175,8 +175,8 @@ impl ActivityEvidence {
             rule: rule.to_owned(),
             detail,
         };
-        // What it shows, it shows in order: a prompt after work is one that waits. But what looks like work may
-        // be its coming up; whoever tells of prompts has not told of this one then.
+        // A screen shows things in order: a prompt after work is one that waits. But what looks like work may be the
+        // program coming up: an agent that reports prompts has not reported this one then.
         let done = source == EvidenceSource::Screen && self.turn.worked && !self.sources.prompts;
         if activity == Activity::Ready && self.launch.is_under_way() && !done {
             self.launch.hold(seen);
@@ -208,7 +208,7 @@ impl ActivityEvidence {
             self.question.wanted = None;
         }
         for reading in readings {
-            // A hook that only tells a name or a price knows nothing of turns.
+            // A hook that only reports a name or a price knows nothing of turns.
             self.sources.hooks |= matches!(
                 reading,
                 Reading::Activity { .. }
@@ -308,7 +308,7 @@ impl ActivityEvidence {
             }
             Some(_) => {}
             None => {
-                // A question that the screen told and no longer shows is not asked any more.
+                // A question that the screen showed and no longer shows is not asked any more.
                 if let Some(seen) = &self.now
                     && seen.activity == Activity::WaitingInput
                     && (seen.source == EvidenceSource::Screen

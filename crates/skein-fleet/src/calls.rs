@@ -146,7 +146,7 @@ fn state_by(event: &TurnEvent, purpose: Purpose) -> Option<Delivery> {
 }
 
 impl Supervisor {
-    /// Makes the calls that can be made now. Nothing has to be tried again: events wake us.
+    /// Makes the calls that can be made now. Nothing has to be tried again: events wake the supervisor.
     pub(super) async fn deliver_calls(
         &mut self,
         mut session: Session,

@@ -117,14 +117,14 @@ impl Performer for AgentCommands {
                     .supervise_launched(&self.requests, &session, carries);
                 self.fleet.supervisors.wake(&self.session_key);
             } else if self.fleet.places.leave(&self.session_key) {
-                self.fleet.signals.ring();
+                self.fleet.signals.wake_dispatcher();
             }
         }
         tracing::debug!(saga = %saga.id, kind = saga.kind().as_str(), "a saga is over");
     }
 
     fn released(&self) {
-        self.fleet.signals.ring();
+        self.fleet.signals.wake_dispatcher();
     }
 }
 
@@ -138,7 +138,7 @@ impl AgentCommands {
         let gear = gear_of(session)?;
         match command {
             SagaCommand::MakeWorkspace => {
-                // Whoever follows the next step must not read of an earlier one.
+                // A person who follows the next set-up must not read the log of an earlier one.
                 setup_log::forget(&self.fleet.programs.folders.setup_log(&self.session_key));
                 self.make_workspace(session, gear).await
             }
@@ -251,7 +251,7 @@ impl AgentCommands {
             let mark = self.fleet.programs.setup_mark(&self.session_key);
             furnishing.env.insert(MARK.into(), mark.clone());
             let (fleet, session_key) = (self.fleet.clone(), self.session_key.clone());
-            // A daemon that was killed has left them running, and they do not bear company.
+            // A daemon that was killed has left its set-up commands running; two set-ups at once would disturb each other.
             if !furnishing.setup.is_empty() {
                 end_setup(mark).await?;
             }
@@ -384,7 +384,7 @@ impl AgentCommands {
     }
 
     /// Sees the task on its way. A task that is typed is accepted for delivery here, and the session is
-    /// `spawning` until the agent took it, shows a dialog, or lets us wait too long: then it is idle, with a
+    /// `spawning` until the agent took it, shows a dialog, or takes too long: then the session is idle, with a
     /// message that waits.
     async fn deliver_task(
         &self,
@@ -396,7 +396,7 @@ impl AgentCommands {
         let taken = match via {
             None => false,
             Some(PromptVia::Argv | PromptVia::Stdin) => {
-                // Until somebody has looked at it.
+                // Until the supervisor has looked at it.
                 self.fleet
                     .board
                     .change(&self.session_key, |o| o.starting = true);
@@ -559,7 +559,7 @@ impl AgentCommands {
         let (id, by, now) = (session.id.clone(), saga.id.clone(), self.requests.now());
         let removed = off(move || -> Result<_, skein_workspace::error::Error> {
             let contents = match provider.look(&workspace) {
-                // It went before that was recorded, with the backup this saga made, or somebody took it; what
+                // It went before that was recorded, with the backup this saga made, or a person took it; what
                 // is left of it goes too.
                 Err(skein_workspace::error::Error::Missing { .. }) => {
                     let made = provider.backup(&id, &workspace, &by, now)?;

@@ -92,7 +92,7 @@ impl Supervisor {
             output_at,
             since: 0,
             unsettled: evidence.turn.unsettled(),
-            // In a run that was resumed they have nothing to tell before its first prompt.
+            // In a run that was resumed they report nothing before its first prompt.
             hooks: evidence.sources.hooks
                 || program.is_some_and(|a| a.abilities().hooks || a.abilities().files),
             previous_message_may_be_in_box: self.terminal.previous_message_may_be_in_box
@@ -240,7 +240,7 @@ impl Supervisor {
                     return Ok(Some(false));
                 }
                 close_written(writer, &session)?;
-                // Whatever it told last: the next run does not read it again.
+                // The last words of this run count as read: the next run does not read them again.
                 note_read(&mut session, &read);
                 let mut gear = session.gear.as_deref().cloned().ok_or_else(|| {
                     skein_store::Error::Bug(format!("session {id} lost its gear"))
@@ -261,7 +261,7 @@ impl Supervisor {
             None => Ok(false),
             Some(false) => {
                 self.context.parts.kills.recorded(&self.context.session_key);
-                self.context.parts.signals.ring();
+                self.context.parts.signals.wake_dispatcher();
                 Ok(true)
             }
             Some(true) => {
@@ -274,7 +274,7 @@ impl Supervisor {
                 // What was written to the run waits no longer.
                 let _ = self.context.open_receipts().await;
                 self.context.parts.places.leave(&self.context.session_key);
-                self.context.parts.signals.ring();
+                self.context.parts.signals.wake_dispatcher();
                 Ok(true)
             }
         }
@@ -301,7 +301,7 @@ fn outcome(exit: Exit) -> (Outcome, String) {
         Exit::Dismissed => (Outcome::Lost, format!("its agent {exit}")),
         Exit::Unseen => (
             Outcome::Lost,
-            "its agent is gone, and nobody saw how it ended".into(),
+            "its agent is gone, and how it ended is not known".into(),
         ),
     }
 }

@@ -55,7 +55,7 @@ impl FleetRequests {
     }
 
     /// The same for a session whose status may depend on its screen; none where there is no screen to explain, or
-    /// where it does not come soon: a status is told without it.
+    /// where it does not come soon: the status is shown without it.
     pub async fn explain_status(&self, session: &Session) -> Option<ScreenExplained> {
         let by_other = |seen: skein_domain::Observations| {
             let source = seen.activity.map(|activity| activity.what.source);

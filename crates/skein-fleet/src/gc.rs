@@ -1,5 +1,5 @@
 //! Cleaning up: workspaces and files of ended sessions, old backups, folders and runs that no record knows. Takes
-//! only what we made; says why for each; doing it again changes nothing.
+//! only what Skein made; says why for each; doing it again changes nothing.
 
 mod belongings;
 
@@ -29,7 +29,7 @@ pub struct GcOptions {
     /// Only sessions that ended at least this long ago.
     pub ended_for_seconds: u64,
     pub backups_older_than_seconds: u64,
-    /// Whether backups that old are dropped, which may be the only place of somebody's work (L5).
+    /// Whether backups that old are dropped, which may hold the only copy of some work (L5).
     pub discard: bool,
 }
 
@@ -107,7 +107,7 @@ impl FleetRequests {
             false => vec![],
         };
         items.extend(self.gc_belongings(&fleet, &going, order).await?);
-        fleet.signals.ring();
+        fleet.signals.wake_dispatcher();
         let data: Vec<Value> = items.iter().map(Item::render).collect();
         let body = json!({"data": data, "next": null, "dry_run": order.dry_run});
         let render =
@@ -169,14 +169,14 @@ impl FleetRequests {
             }
         }
         if !order.dry_run && !items.is_empty() {
-            fleet.signals.ring();
+            fleet.signals.wake_dispatcher();
             self.until_gone(&items).await;
             self.correct(&mut items).await?;
         }
         Ok(items)
     }
 
-    /// What could not be removed is told as it is.
+    /// Corrects the items of what could not be removed.
     async fn correct(&self, items: &mut [Item]) -> Result<(), Error> {
         for item in items.iter_mut().filter(|i| i.action == "remove") {
             let id = item.id.clone();
@@ -322,7 +322,7 @@ impl FleetRequests {
         self.ledger.reach("gc.folders.listed");
         let mut items = vec![];
         for folder in found {
-            // Somebody at work on the session knows what to do with it.
+            // The task that works on the session decides about its folder.
             let Some(claim) = self.claim(&folder.session) else {
                 continue;
             };

@@ -2,7 +2,7 @@
 //!
 //! What was read of an agent's files is appended, on behalf of the run, before it is recorded that it was read: a
 //! crash in between repeats it, and ids make it count once. A transcript that cannot be written holds up nothing
-//! (L3). What was said waits, and is tried again; when more waits than is good, it is let go and read again later,
+//! (L3). What was said waits, and is tried again; when too much waits, the rest is dropped and read again later,
 //! from where the record says that it is not in the transcript yet.
 
 use std::collections::VecDeque;
@@ -44,7 +44,7 @@ enum Word {
 pub(super) struct Import {
     waiting: VecDeque<Arc<Word>>,
     bytes: usize,
-    /// How many of those are being appended, and who tells of it.
+    /// How many of those are being appended, and where the result arrives.
     going: Option<(usize, oneshot::Receiver<Result<(), Error>>)>,
     /// Whether the transcript is known to be there.
     begun: bool,

@@ -39,7 +39,7 @@ impl FleetRequests {
         };
         let recorded = self.ledger.record_spawn(spawn, agent, Some(prepared));
         let answer = recorded.await?;
-        self.fleet.signals.ring();
+        self.fleet.signals.wake_dispatcher();
         Ok(answer)
     }
 
@@ -72,7 +72,7 @@ impl FleetRequests {
             answer => answer?,
         };
         self.fleet.signals.turn();
-        self.fleet.signals.ring();
+        self.fleet.signals.wake_dispatcher();
         Ok(answer)
     }
 
@@ -135,7 +135,7 @@ impl FleetRequests {
         self.check_relaunch(reference.clone()).await?;
         let answer = self.ledger.restore(reference).await?;
         self.reopen_window(&answer).await;
-        self.fleet.signals.ring();
+        self.fleet.signals.wake_dispatcher();
         Ok(answer)
     }
 
@@ -219,7 +219,7 @@ fn chosen_program(equip: &LaunchOptions) -> Option<&'static str> {
     ])
 }
 
-/// As [`chosen_program`], of a session that is to be started again: whoever made it may have had the right.
+/// As [`chosen_program`], of a session that is to be started again: the caller who made it may have had the right.
 fn chosen_before(gear: &Gear, settings: &ProjectSettings) -> Option<&'static str> {
     let workspace = &gear.workspace;
     let own_folder =

@@ -11,18 +11,18 @@ use super::supervisor::{RunContext, Supervisor};
 use crate::error::Error;
 use skein_ledger::receipt::{insert_receipt, new_receipt};
 
-/// What an agent is told that is to go on with the turn a limit stopped.
+/// The message for an agent that is to go on with the turn a limit stopped.
 const GO_ON: &str = "continue";
 
 impl Supervisor {
     /// Records a limit that was seen, or that it is over. Returns the session as it is then.
     pub(super) async fn mind_limit(&mut self, session: Session) -> Result<Session, Error> {
         if self.agent.program.is_none() {
-            // Nobody has looked at what is recorded yet.
+            // What is recorded has not been read yet.
             return Ok(session);
         }
         if let Some(limit) = self.agent.evidence.limit.missed.as_ref().and_then(as_limit) {
-            // It was told while nobody listened, and is over; whoever was to go on then goes on now.
+            // The agent reported it while no daemon ran, and it is over: an agent that was to go on then goes on now.
             let session = self.context.record_limit(session, limit.clone()).await?;
             self.agent.evidence.limit.missed = None;
             return self.context.lift(session, &limit).await;
@@ -100,7 +100,7 @@ fn as_limit(seen: &LimitSeen) -> Option<Limit> {
     seen.until.map(|until| Limit { until, text })
 }
 
-/// Whether somebody has something else for it to do.
+/// Whether a message waits for the agent.
 fn has_messages(writer: &Writer<'_>, session: &Session) -> Result<bool, skein_store::Error> {
     let filter = RowFilter {
         parent: Some(session.id.to_string()),

@@ -185,7 +185,7 @@ impl AgentPrograms {
         )
     }
 
-    /// What an agent finds in its environment before anybody sets something: little of the daemon's.
+    /// What an agent finds in its environment before the project or the caller sets anything: little of the daemon's.
     pub(crate) fn known_environment(&self, agent: &dyn Agent) -> BTreeMap<String, String> {
         let mut env = self.variables.clone();
         env.retain(|name, _| !name.starts_with("SKEIN_"));

@@ -93,7 +93,7 @@ impl Supervisor {
                     let native = native.clone();
                     writer.tell(&SessionChange::Named { native }.of(&now))?;
                 }
-                // Somebody else moved it meanwhile: the next look decides anew.
+                // A request or a saga moved the session meanwhile: the next look decides anew.
                 if now.phase != phase {
                     return Ok(now);
                 }
@@ -160,7 +160,7 @@ impl ObservedAgent {
     }
 }
 
-/// How far files were read is recorded with what they told, whatever that was.
+/// How far files were read is recorded together with what they said, whatever that was.
 pub(super) fn note_read(session: &mut Session, read: &[ReadFile]) {
     if let Some(gear) = session.gear.as_deref_mut()
         && !read.is_empty()

@@ -139,7 +139,7 @@ impl FleetRequests {
     fn wake(&self, answer: &Answer) {
         if let Answer::Fresh(RequestOutcome::Receipt(receipt)) = answer {
             let session_key = self.ledger.session_key(&receipt.session);
-            // Whoever is told that it was accepted sees that it waits.
+            // A caller whose message was accepted sees at once that it waits.
             self.fleet.board.posted(&session_key);
             self.fleet.supervisors.wake(&session_key);
         }
@@ -262,7 +262,7 @@ impl FleetRequests {
         Ok(TerminalAddress {
             run: session.run,
             runtime: gear.runtime,
-            // Who has the handle can type, and so answer what the agent is asked: no agent gets it.
+            // A caller with the handle can type, and so answer what the agent asks: no agent gets it.
             handle: gear
                 .handle
                 .clone()
@@ -291,7 +291,7 @@ impl FleetRequests {
         Ok(off(move || provider.diff(&workspace, stat)).await??)
     }
 
-    /// Whether the session's workspace holds uncommitted work; none when that cannot be told, and for callers
+    /// Whether the session's workspace holds uncommitted work; none when that is unknown, and for callers
     /// who only read: it takes a git process.
     pub async fn dirty(&self, session: &Session) -> Option<bool> {
         if self.ledger.caller().role < Role::Operate {

@@ -11,11 +11,11 @@ pub(crate) struct SagaSignals {
 
 impl SagaSignals {
     /// Wakes the dispatcher: a saga may be able to begin or to go on.
-    pub(crate) fn ring(&self) {
+    pub(crate) fn wake_dispatcher(&self) {
         self.may_begin.notify_one();
     }
 
-    pub(crate) async fn rung(&self) {
+    pub(crate) async fn dispatcher_woken(&self) {
         self.may_begin.notified().await;
     }
 

@@ -19,7 +19,7 @@ use super::parts::Databases;
 
 /// How much of what was read before is shown to a reader that is new to the file.
 const BEFORE: u64 = 64 * 1024;
-/// How much is read at a time; a line that is longer is let go.
+/// How much is read at a time; a longer line is skipped.
 const CHUNK: u64 = 8 * 1024 * 1024;
 
 /// Whether anything was found in one of these files, by what was recorded.
@@ -31,7 +31,7 @@ pub(super) fn was_read(sources: &[WatchedFile], recorded: &[ReadFile]) -> bool {
         .any(|source| paths.contains(&&*source.path.to_string_lossy()))
 }
 
-/// What is taken of what a file tells.
+/// Which readings of a file are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hear {
     All,
@@ -69,7 +69,7 @@ struct Tail {
     heard: u64,
     /// From where on what was said is not known to be in the transcript.
     unsaid: Option<u64>,
-    /// Whether some of that was let go, for there was no room for it.
+    /// Whether some of that was dropped because there was no room for it.
     dropped: bool,
     /// Whether the reader knows what came before the position.
     primed: bool,
@@ -90,13 +90,13 @@ pub(super) enum Room {
 /// What was found.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// What each file told, and what such a file counts as.
+    /// What each file said, and as what kind of evidence such a file counts.
     pub(super) readings: Vec<(EvidenceSource, Vec<Reading>)>,
     /// Messages, and how the conversation went back.
     pub(super) said: Vec<Reading>,
     /// More is there than was read.
     pub(super) more: bool,
-    /// Some file cannot be watched, so nothing rings when it changes.
+    /// Some file cannot be watched, so nothing wakes the supervisor when it changes.
     pub(super) unwatched: bool,
 }
 
@@ -215,7 +215,7 @@ impl Tails {
         self.tails.is_empty()
     }
 
-    /// All that was said and kept is in the transcript. What was let go is read again. Returns whether there is
+    /// All that was said and kept is in the transcript. What was dropped is read again. Returns whether there is
     /// such a file.
     pub(super) fn appended(&mut self, agent: &Arc<dyn Agent>, process: Option<Process>) -> bool {
         let mut again = false;
@@ -323,7 +323,7 @@ impl Tail {
         let full = added.len() as u64 == most;
         let Some(end) = added.iter().rposition(|b| *b == b'\n') else {
             if again && self.position + most == self.counted {
-                // Its last line was not whole when it was measured, so nobody has counted it.
+                // Its last line was not whole when it was measured, so it has not been counted.
                 self.counted = self.position;
             } else if heard && self.position + most == self.heard {
                 self.heard = self.position;

@@ -240,7 +240,7 @@ fn in_lines(receipt: &Receipt, screen: &Screen) -> Option<Doubted> {
 
 impl Supervisor {
     /// Finds out what became of rights to write that were recorded before a crash, before anything else is
-    /// typed. Nothing is typed under such a number: either it was used, or now nobody can use it.
+    /// typed. Nothing is typed under such a number: either it was used, or from now on no daemon can use it.
     pub(super) async fn settle(
         &mut self,
         run: &Arc<dyn Run>,
@@ -311,7 +311,7 @@ impl Supervisor {
             .await?
             == InputResult::Before
         {
-            // Overtaken; nobody but us had this number, so it was not typed.
+            // Overtaken; only this supervisor had the number, so the message was not typed.
             return self.give_back(session, &receipt).await;
         }
         self.context.requests.reach("deliver.written");
@@ -377,10 +377,10 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Stops the turn for those who asked: by a call, or by the agent's own keys, which may clear its input box.
+    /// Stops the turn for the callers who asked for it: by a call, or by the agent's own keys, which may clear its input box.
     pub(super) async fn interrupt(&mut self, run: &Arc<dyn Run>) -> Result<(), Error> {
         while let Some(interrupt) = self.mailbox.interrupts.pop_front() {
-            // The caller no longer waits and was told that nothing was done.
+            // The caller no longer waits: the request answered that nothing was done.
             if interrupt.done.is_closed() {
                 continue;
             }
@@ -411,7 +411,7 @@ impl Supervisor {
             )
             .await?;
         if taken == InputResult::Before {
-            // Overtaken by a message; nobody but us had this number.
+            // Overtaken by a message; only this supervisor had the number.
             let change = SessionChange::Interrupted {
                 run: self.context.run,
             };

@@ -272,14 +272,14 @@ impl LimitEvidence {
             return false;
         };
         if limit.until.is_none() {
-            let told = match limit.resets.take() {
+            let until = match limit.resets.take() {
                 Some(QuotaReset::At(at)) => Some(at),
                 Some(QuotaReset::In { seconds }) => Some(now.plus_seconds(seconds)),
                 Some(QuotaReset::Said(words)) => moment(&words, now, zone),
                 None => None,
             };
             // A limit without a known end is tried again after a while.
-            limit.until = told.or(Some(now.plus_seconds(UNTOLD)));
+            limit.until = until.or(Some(now.plus_seconds(UNTOLD)));
         }
         if limit.until.is_none_or(|until| now < until) {
             return false;

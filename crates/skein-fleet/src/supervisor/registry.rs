@@ -260,7 +260,7 @@ impl Supervisors {
                 return Ok(true);
             }
             if let Some(exit) = now.exit {
-                // An agent may end well before anybody sees it take what was typed.
+                // An agent may end well before a look shows that it took what was typed.
                 let typed = receipt.state >= Delivery::Written && receipt.call.is_none();
                 if exit == Exit::Code(0) && typed {
                     return Ok(true);
