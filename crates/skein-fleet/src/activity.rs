@@ -131,7 +131,8 @@ impl ActivityEvidence {
 
     /// Whether it has its task and nothing shows that it has begun with it.
     pub(crate) const fn is_starting(&self) -> bool {
-        // What looks like work may be the program coming up: an agent that reports prompts has not reported this one then.
+        // What looks like work may be the program coming up: an agent that reports prompts has not reported this
+        // one then.
         self.launch.is_under_way() && (self.sources.prompts || !self.turn.worked)
     }
 

@@ -45,8 +45,8 @@ impl TurnsPort {
         }
     }
 
-    /// Whether the run's driver has reported nothing yet. Its journal's first line comes when its program is there: until
-    /// then the record is about the run before.
+    /// Whether the run's driver has reported nothing yet. Its journal's first line comes when its program is there:
+    /// until then the record is about the run before.
     pub(super) fn is_silent(&self, session: &Session) -> bool {
         let read = session.gear.as_deref().map(|gear| gear.read.as_slice());
         !was_read(&[self.port.events()], read.unwrap_or_default())

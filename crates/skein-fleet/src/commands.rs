@@ -251,7 +251,7 @@ impl AgentCommands {
             let mark = self.fleet.programs.setup_mark(&self.session_key);
             furnishing.env.insert(MARK.into(), mark.clone());
             let (fleet, session_key) = (self.fleet.clone(), self.session_key.clone());
-            // A daemon that was killed has left its set-up commands running; two set-ups at once would disturb each other.
+            // A daemon that was killed may have left set-up commands running; two set-ups would disturb each other.
             if !furnishing.setup.is_empty() {
                 end_setup(mark).await?;
             }

@@ -107,7 +107,8 @@ impl Facts {
     }
 }
 
-/// Everything the decision depends on. Times are milliseconds on one clock.
+/// Everything the decision depends on, as one flat table: tests vary one row at a time. Times are milliseconds since the
+/// supervisor began.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
     pub(crate) now: u64,
@@ -133,8 +134,6 @@ pub(crate) struct Facts {
     pub(crate) interrupted: Option<u64>,
     /// When the last output came; none if there was none.
     pub(crate) output_at: Option<u64>,
-    /// When the run was first looked at.
-    pub(crate) since: u64,
     /// When the last message was submitted, if the agent has not been seen working since.
     pub(crate) unsettled: Option<u64>,
     /// Whether hooks spoke in this run, or will: an agent that has them reports every prompt.
@@ -230,7 +229,7 @@ fn accepted(facts: &Facts) -> Act {
         None | Some(Activity::Unknown) => {
             let due = match facts.output_at {
                 Some(at) => at + QUIET_MS,
-                None => facts.since + MUTE_MS,
+                None => MUTE_MS,
             };
             if facts.now >= due {
                 Act::Paste

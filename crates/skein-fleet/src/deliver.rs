@@ -90,7 +90,6 @@ impl Supervisor {
             typed: hand.typed_at,
             interrupted: hand.interrupted_at,
             output_at,
-            since: 0,
             unsettled: evidence.turn.unsettled(),
             // In a run that was resumed they report nothing before its first prompt.
             hooks: evidence.sources.hooks

@@ -101,8 +101,8 @@ impl AgentPrograms {
         agent_named(&self.settings_of(project)?, &session.agent, via_of(session))
     }
 
-    /// How the task will reach the agent; refuses a way that the agent does not know. Decided once: only what is typed has a
-    /// receipt.
+    /// How the task will reach the agent; refuses a way that the agent does not know. Decided once: only what is typed
+    /// has a receipt.
     pub(crate) fn prompt_via(
         &self,
         agent: &dyn Agent,

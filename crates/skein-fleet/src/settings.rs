@@ -23,6 +23,7 @@ pub struct SettingsError {
     pub hints: Vec<String>,
 }
 
+/// One flat table: an entry for each setting that a project may have.
 #[derive(Clone, Debug, Default)]
 pub struct ProjectSettings {
     pub agents: Registry,

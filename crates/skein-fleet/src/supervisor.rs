@@ -263,7 +263,7 @@ impl Supervisor {
         let woken = self.mailbox.take_waiting();
         let reread = self.read_files(&session).await?;
         let unsaid = self.import(PATIENCE).await;
-        // The request that woke the supervisor may have changed the record after it was read, and wakes it only once.
+        // The request that woke the supervisor may have changed the record after it was read; it wakes only once.
         let session = match woken {
             true => self.context.session().await?,
             false => session,

@@ -377,7 +377,8 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Stops the turn for the callers who asked for it: by a call, or by the agent's own keys, which may clear its input box.
+    /// Stops the turn for the callers who asked for it: by a call, or by the agent's own keys, which may clear its
+    /// input box.
     pub(super) async fn interrupt(&mut self, run: &Arc<dyn Run>) -> Result<(), Error> {
         while let Some(interrupt) = self.mailbox.interrupts.pop_front() {
             // The caller no longer waits: the request answered that nothing was done.

@@ -48,7 +48,6 @@ fn facts(activity: Option<Activity>, input_box: InputBox) -> Facts {
         typed: None,
         interrupted: None,
         output_at: Some(99_000),
-        since: 0,
         unsettled: None,
         hooks: false,
         previous_message_may_be_in_box: false,
