@@ -9,7 +9,7 @@ use skein_domain::{Activity, Phase, Timestamp};
 
 use evidence::{
     AgentSources, JournalEvidence, LaunchEvidence, LimitEvidence, QuestionEvidence, ScreenEvidence,
-    TurnEvidence, blocked_detail,
+    TurnEvidence,
 };
 pub(crate) use evidence::{Finished, LimitSeen};
 
@@ -283,9 +283,8 @@ impl ActivityEvidence {
         }
         if let Some(asked) = question {
             let rule = seen.map_or_else(|| "asks".to_owned(), |s| s.1);
-            self.question.since(&asked, now);
             self.set(Activity::WaitingInput, EvidenceSource::Screen, &rule, None);
-            self.question.shown(asked, wanted);
+            self.question.shown(asked, wanted, now);
             return;
         }
         // A limit that is over may still be on the screen of an agent that waits.
@@ -420,7 +419,11 @@ impl ActivityEvidence {
     }
 
     fn limited(&mut self, resets: Option<QuotaReset>) {
-        let text = blocked_detail(self.now.as_ref());
+        let blocked = self
+            .now
+            .as_ref()
+            .filter(|s| s.activity == Activity::Blocked);
+        let text = blocked.and_then(|s| s.detail.clone());
         self.limit.report(resets, text);
     }
 }

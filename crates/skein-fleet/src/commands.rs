@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use skein_agent::agent::{Agent, LaunchRequest, Reading, ScreenView, Start};
+use skein_agent::agent::{Agent, LaunchRequest, Reading, Start};
 use skein_domain::observed::{Activity, Observation, RuntimeState, SagaObservation};
 use skein_domain::saga::{CommandResult, RemovedWorkspace, SagaCommand, UndoCommand, UndoResult};
 use skein_domain::{
@@ -23,6 +23,7 @@ use super::calls::TurnsPort;
 use super::programs::agent_named;
 use super::settings::ProjectSettings;
 use super::setup_log::{self, SetupLog};
+use super::supervisor::picture;
 use super::{Fleet, SessionKey};
 use crate::error::{CommandError, Error, failed};
 use skein_ledger::LedgerRequests;
@@ -369,15 +370,13 @@ impl AgentCommands {
             if gear.handle.as_ref() == Some(&handle) {
                 continue;
             }
-            match runtime.end(&handle, Grace::default()).await {
-                Ok(_) | Err(skein_runtime::error::Error::Missing) => {}
-                Err(error) => {
-                    let text = format!(
-                        "processes of the earlier run `{handle}` may still be at work: {error}"
-                    );
-                    return Err(failed(Kind::Unavailable, text));
-                }
-            }
+            let ended = end_if_there(&**runtime, &handle).await;
+            ended.map_err(|error| {
+                let text = format!(
+                    "processes of the earlier run `{handle}` may still be at work: {error}"
+                );
+                failed(Kind::Unavailable, text)
+            })?;
             runtime.forget(&handle).await?;
         }
         Ok(())
@@ -437,10 +436,7 @@ impl AgentCommands {
                 let interrupted = self.interrupt(session, gear, &**runtime, handle);
                 let _ = tokio::time::timeout(INTERRUPT, interrupted).await;
             }
-            match runtime.end(handle, Grace::default()).await {
-                Ok(_) | Err(skein_runtime::error::Error::Missing) => {}
-                Err(error) => return Err(error.into()),
-            }
+            end_if_there(&**runtime, handle).await?;
             if !is_released {
                 released.await;
             }
@@ -498,11 +494,7 @@ impl AgentCommands {
         }
         while sights.borrow_and_update().exit.is_none() {
             let screen = run.screen().await.ok()?;
-            let readings = agent.read_screen(ScreenView {
-                rows: &screen.rows,
-                cursor: screen.cursor,
-                title: None,
-            });
+            let readings = agent.read_screen(picture(&screen));
             let rests = |r: &Reading| {
                 let ready = Activity::Ready;
                 matches!(r, Reading::Activity { activity, .. } if *activity == ready)
@@ -621,6 +613,14 @@ pub(crate) async fn off<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Error> {
     blocking(work).await.map_err(|_| Error::STOPPED)
+}
+
+/// Ends the processes of a run, if there are any.
+pub(crate) async fn end_if_there(runtime: &dyn Runtime, run: &RunHandle) -> Result<(), Error> {
+    match runtime.end(run, Grace::default()).await {
+        Ok(_) | Err(skein_runtime::error::Error::Missing) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Ends the set-up commands that carry the mark.

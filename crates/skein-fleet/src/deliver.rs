@@ -11,7 +11,7 @@ use skein_runtime::runtime::Run;
 
 use super::activity::Finished;
 use super::courier::{self, Act, Doubted, Facts, Took};
-use super::record::{note_read, take_step};
+use super::record::{gear_of_run, note_read, take_step};
 use super::supervisor::Supervisor;
 use super::typing::Hand;
 use crate::error::Error;
@@ -241,9 +241,7 @@ impl Supervisor {
                 close_written(writer, &session)?;
                 // The last words of this run count as read: the next run does not read them again.
                 note_read(&mut session, &read);
-                let mut gear = session.gear.as_deref().cloned().ok_or_else(|| {
-                    skein_store::Error::Bug(format!("session {id} lost its gear"))
-                })?;
+                let mut gear = gear_of_run(&session)?;
                 gear.handle = None;
                 let after = session.with_gear(gear, writer.now());
                 writer.update(&after)?;

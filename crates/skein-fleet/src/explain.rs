@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 pub use skein_agent::agent::Draft;
-use skein_agent::agent::{Reading, ScreenView};
+use skein_agent::agent::Reading;
 pub use skein_agent::rules::{RuleTrial, UnmetCondition};
 use skein_domain::{Activity, Session};
 use skein_runtime::runtime::Screen;
 
 use super::FleetRequests;
 use super::commands::off;
+use super::supervisor::picture;
 use crate::error::Error;
 
 /// How long a status waits for the screen that explains it.
@@ -34,11 +35,7 @@ impl FleetRequests {
         let screen = self.screen(session.id.to_string()).await?;
         off(move || {
             let agent = fleet.programs.agent(&session, &project)?;
-            let picture = ScreenView {
-                rows: &screen.rows,
-                cursor: screen.cursor,
-                title: None,
-            };
+            let picture = picture(&screen);
             let readings = agent.read_screen(picture).into_iter();
             let mut reading = readings.filter_map(|reading| match reading {
                 Reading::Activity { activity, rule, .. } => Some((activity, rule)),

@@ -4,9 +4,9 @@
 use skein_domain::fact::SessionChange;
 use skein_domain::{Limit, Message, Purpose, Reason, Receipt, ReceiptId, Session};
 use skein_store::Writer;
-use skein_store::backend::RowFilter;
 
 use super::activity::LimitSeen;
+use super::record::live_of;
 use super::supervisor::{RunContext, Supervisor};
 use crate::error::Error;
 use skein_ledger::receipt::{insert_receipt, new_receipt};
@@ -102,11 +102,6 @@ fn as_limit(seen: &LimitSeen) -> Option<Limit> {
 
 /// Whether a message waits for the agent.
 fn has_messages(writer: &Writer<'_>, session: &Session) -> Result<bool, skein_store::Error> {
-    let filter = RowFilter {
-        parent: Some(session.id.to_string()),
-        live: Some(true),
-        ..RowFilter::default()
-    };
-    let open = writer.reader().all::<Receipt>(&filter)?;
+    let open = writer.reader().all::<Receipt>(&live_of(session))?;
     Ok(open.iter().any(Receipt::is_open))
 }

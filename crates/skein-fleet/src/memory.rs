@@ -12,34 +12,22 @@ use skein_ledger::tasks::blocking;
 #[derive(Debug)]
 pub(crate) struct AgentMemory {
     machine: Arc<dyn Memory>,
-    measured: Measured,
-}
-
-/// The most megabytes that one agent of each kind was seen to take.
-#[derive(Debug, Default)]
-struct Measured {
+    /// The most megabytes that one agent of each kind was seen to take.
     most: Mutex<HashMap<AgentName, u64>>,
-}
-
-impl Measured {
-    fn note(&self, agent: &AgentName, megabytes: u64) {
-        let mut most = lock(&self.most);
-        let known = most.entry(agent.clone()).or_default();
-        *known = megabytes.max(*known);
-    }
-
-    fn or_expected(&self, agent: &AgentName, expected: u64) -> u64 {
-        let measured = lock(&self.most).get(agent).copied().unwrap_or(0);
-        measured.max(expected)
-    }
 }
 
 impl AgentMemory {
     pub(crate) fn new(machine: Arc<dyn Memory>) -> Self {
         Self {
             machine,
-            measured: Measured::default(),
+            most: Mutex::default(),
         }
+    }
+
+    fn note(&self, agent: &AgentName, megabytes: u64) {
+        let mut most = lock(&self.most);
+        let known = most.entry(agent.clone()).or_default();
+        *known = megabytes.max(*known);
     }
 
     pub(crate) fn free_mb(&self) -> Option<u64> {
@@ -48,7 +36,8 @@ impl AgentMemory {
 
     /// What one agent of the kind will need, given what is expected.
     pub(crate) fn needed_by(&self, agent: &AgentName, expected: u64) -> u64 {
-        self.measured.or_expected(agent, expected)
+        let measured = lock(&self.most).get(agent).copied().unwrap_or(0);
+        measured.max(expected)
     }
 
     /// Refuses an agent for which the memory beyond the reserve is not enough.
@@ -73,7 +62,7 @@ impl AgentMemory {
         let (memory, agent) = (self.clone(), agent.clone());
         drop(blocking(move || {
             if let Some(megabytes) = memory.machine.tree_mb(pid) {
-                memory.measured.note(&agent, megabytes);
+                memory.note(&agent, megabytes);
             }
         }));
     }
@@ -83,13 +72,29 @@ impl AgentMemory {
 mod tests {
     use super::*;
 
+    #[derive(Debug)]
+    struct Unknown;
+
+    impl Memory for Unknown {
+        fn free_mb(&self) -> Option<u64> {
+            None
+        }
+
+        fn tree_mb(&self, _: u32) -> Option<u64> {
+            None
+        }
+    }
+
     #[test]
     fn what_was_measured_counts_when_it_is_more() {
-        let (measured, agent) = (Measured::default(), "codex".parse().unwrap());
-        assert_eq!(measured.or_expected(&agent, 300), 300);
-        measured.note(&agent, 800);
-        measured.note(&agent, 500);
-        assert_eq!(measured.or_expected(&agent, 300), 800);
-        assert_eq!(measured.or_expected(&agent, 1000), 1000);
+        let (memory, agent) = (
+            AgentMemory::new(Arc::new(Unknown)),
+            "codex".parse().unwrap(),
+        );
+        assert_eq!(memory.needed_by(&agent, 300), 300);
+        memory.note(&agent, 800);
+        memory.note(&agent, 500);
+        assert_eq!(memory.needed_by(&agent, 300), 800);
+        assert_eq!(memory.needed_by(&agent, 1000), 1000);
     }
 }

@@ -2,7 +2,7 @@
 
 use skein_domain::fact::SessionChange;
 use skein_domain::{
-    Activity, Delivery, DeliveryDoubt, NativeId, Phase, Purpose, ReadFile, Reason, Receipt,
+    Activity, Delivery, DeliveryDoubt, Gear, NativeId, Phase, Purpose, ReadFile, Reason, Receipt,
     Session, Spent, Step, Usage,
 };
 use skein_store::Writer;
@@ -160,6 +160,21 @@ impl ObservedAgent {
     }
 }
 
+/// The live records of a session, such as the messages that are still open.
+pub(super) fn live_of(session: &Session) -> RowFilter {
+    RowFilter {
+        parent: Some(session.id.to_string()),
+        live: Some(true),
+        ..RowFilter::default()
+    }
+}
+
+/// The gear of a session that has a run.
+pub(super) fn gear_of_run(session: &Session) -> StoreResult<Gear> {
+    let gear = session.gear.as_deref().cloned();
+    gear.ok_or_else(|| skein_store::Error::Bug(format!("session {} lost its gear", session.id)))
+}
+
 /// How far files were read is recorded together with what they said, whatever that was.
 pub(super) fn note_read(session: &mut Session, read: &[ReadFile]) {
     if let Some(gear) = session.gear.as_deref_mut()
@@ -173,7 +188,7 @@ pub(super) fn note_read(session: &mut Session, read: &[ReadFile]) {
 fn count(
     writer: &mut Writer<'_>,
     before: &Session,
-    mut gear: skein_domain::Gear,
+    mut gear: Gear,
     spent: Spent,
 ) -> StoreResult<Session> {
     if gear.spent == Some(spent) {
@@ -219,12 +234,7 @@ pub(super) fn take_step(
 }
 
 fn close_answers(writer: &mut Writer<'_>, session: &Session) -> StoreResult<()> {
-    let filter = RowFilter {
-        parent: Some(session.id.to_string()),
-        live: Some(true),
-        ..RowFilter::default()
-    };
-    for receipt in writer.reader().all::<Receipt>(&filter)? {
+    for receipt in writer.reader().all::<Receipt>(&live_of(session))? {
         let waits = receipt.state == Delivery::Accepted && receipt.written.is_none();
         if waits && receipt.purpose == Purpose::Answer {
             let doubt = DeliveryDoubt::QuestionGone;

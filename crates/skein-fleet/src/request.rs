@@ -11,9 +11,9 @@ use skein_domain::{
 };
 use skein_runtime::runtime::Screen;
 use skein_store::RecordPage;
-use skein_store::backend::RowFilter;
 
 use super::commands::off;
+use super::record::live_of;
 use skein_ledger::receipt::no_agent;
 use skein_ledger::session::SessionFilter;
 
@@ -313,11 +313,7 @@ impl FleetRequests {
             .ledger
             .look(move |r| {
                 let session: Session = r.resolve(&reference)?;
-                let of_session = RowFilter {
-                    parent: Some(session.id.to_string()),
-                    live: Some(true),
-                    ..RowFilter::default()
-                };
+                let of_session = live_of(&session);
                 let of_agent = |saga: &Saga| saga.kind().is_of_agent();
                 let saga = r.all(&of_session)?.into_iter().find(of_agent);
                 let open = r.all::<Receipt>(&of_session)?;

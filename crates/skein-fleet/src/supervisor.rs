@@ -26,7 +26,7 @@ use super::import::{LAST_PATIENCE, PATIENCE};
 use super::listen::AgentFiles;
 use super::typing::TerminalPort;
 use crate::error::Error;
-pub(crate) use agent::ObservedAgent;
+pub(crate) use agent::{ObservedAgent, picture};
 pub(crate) use context::RunContext;
 pub(crate) use mailbox::{Mailbox, StopSignal};
 pub(crate) use registry::{SupervisorParts, Supervisors, UnrecordedKills};

@@ -470,6 +470,13 @@ mod tests {
         }
 
         fn tails(&self, reach: ReadRange, position: u64) -> Tails {
+            let recorded = ReadFile {
+                path: String::new(),
+                kind: "lines".into(),
+                position,
+                inode: None,
+                said: None,
+            };
             let tail = Tail {
                 watch: self.files.watch(&written(&self.path(), &reach), &self.bell),
                 path: self.path(),
@@ -477,15 +484,9 @@ mod tests {
                 reach,
                 hear: Hear::All,
                 reader: Box::new(Lines),
-                primed: position == 0,
+                progress: Progress::recorded(Some(&recorded)),
                 last: None,
                 asked: None,
-                inode: None,
-                counted: 0,
-                heard: position,
-                unsaid: None,
-                dropped: false,
-                position,
             };
             Tails { tails: vec![tail] }
         }

@@ -10,6 +10,7 @@ use skein_runtime::runtime::{InputResult, Run, Screen, TerminalInput};
 use tokio::sync::oneshot;
 
 use super::courier::{self, Doubted, NUMBERS, Stage};
+use super::record::gear_of_run;
 use super::supervisor::{RunContext, StopSignal, Supervisor};
 use crate::error::Error;
 use skein_ledger::receipt::delivered;
@@ -216,10 +217,7 @@ impl RunContext {
         self.write(move |writer| {
             let session: Session = writer.reader().get(id.as_str())?;
             session.check_run(Some(run))?;
-            let mut gear =
-                session.gear.as_deref().cloned().ok_or_else(|| {
-                    skein_store::Error::Bug(format!("session {id} lost its gear"))
-                })?;
+            let mut gear = gear_of_run(&session)?;
             gear.input += 1;
             let number = gear.input;
             let after = session.with_gear(gear, writer.now());

@@ -5,7 +5,7 @@ use skein_agent::agent::{Abilities, AnswerTarget, QuotaReset, WatchedFile};
 use skein_agent::moment::{Zone, moment};
 use skein_agent::turns::TurnEvent;
 use skein_domain::observed::ActivityObservation;
-use skein_domain::{Activity, Limit, NativeId, Question, Reason, Spent, Timestamp, Usage};
+use skein_domain::{Limit, NativeId, Question, Reason, Spent, Timestamp, Usage};
 
 use super::{FORGOTTEN_MS, LAUNCH_MS, SHOWN_MS, STALE_MS, UNTOLD};
 use crate::courier::SETTLE_MS;
@@ -57,16 +57,12 @@ pub(crate) struct QuestionEvidence {
 
 impl QuestionEvidence {
     /// The screen shows this question.
-    pub(super) fn shown(&mut self, asked: Question, wanted: Option<AnswerTarget>) {
-        self.asked = Some(asked);
-        self.wanted = wanted;
-    }
-
-    /// The screen shows this question since `now` if it is another one than before.
-    pub(super) fn since(&mut self, asked: &Question, now: u64) {
-        if self.asked.as_ref() != Some(asked) {
+    pub(super) fn shown(&mut self, asked: Question, wanted: Option<AnswerTarget>, now: u64) {
+        if self.asked.as_ref() != Some(&asked) {
             self.shown_since = Some(now);
         }
+        self.asked = Some(asked);
+        self.wanted = wanted;
     }
 
     /// The agent does something else than to ask.
@@ -318,10 +314,4 @@ impl LimitSeen {
             recorded: true,
         }
     }
-}
-
-/// What is said of an agent that is blocked.
-pub(super) fn blocked_detail(seen: Option<&ActivityObservation>) -> Option<String> {
-    let blocked = |s: &&ActivityObservation| s.activity == Activity::Blocked;
-    seen.filter(blocked).and_then(|s| s.detail.clone())
 }

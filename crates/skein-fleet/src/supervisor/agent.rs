@@ -32,26 +32,22 @@ impl ObservedAgent {
         self.sight.pid.and_then(process)
     }
 
-    fn picture(&self) -> ScreenView<'_> {
-        ScreenView {
-            rows: &self.screen.rows,
-            cursor: self.screen.cursor,
-            title: None,
-        }
-    }
-
     pub(super) fn read_screen(&mut self, now: u64) {
         let Some(program) = &self.program else {
             return;
         };
-        let readings = program.read_screen(self.picture());
+        let readings = program.read_screen(picture(&self.screen));
         self.evidence.screen.box_hidden = self.input_box() == InputBox::Unseen;
         self.evidence.launch_over(now);
         self.evidence.looked(readings, now);
     }
 
     pub(crate) fn input_box(&self) -> InputBox {
-        match self.program.as_ref().map(|a| a.draft(self.picture())) {
+        match self
+            .program
+            .as_ref()
+            .map(|a| a.draft(picture(&self.screen)))
+        {
             None | Some(Draft::Unknown) => InputBox::Unknown,
             Some(Draft::Unseen) => InputBox::Unseen,
             Some(Draft::Empty) => InputBox::Empty,
@@ -124,6 +120,15 @@ impl ObservedAgent {
             Reply::Text(_) => By::Text,
             Reply::Cannot { why } => By::Cannot(why),
         }
+    }
+}
+
+/// A screen as agents read it.
+pub(crate) fn picture(screen: &Screen) -> ScreenView<'_> {
+    ScreenView {
+        rows: &screen.rows,
+        cursor: screen.cursor,
+        title: None,
     }
 }
 

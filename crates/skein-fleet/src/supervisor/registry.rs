@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use skein_agent::moment::Zone;
 use skein_domain::{Activity, Delivery, Exit, Kind, ReceiptId, Saga, SagaId, Session};
-use skein_runtime::runtime::{Grace, Runtime};
+use skein_runtime::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::{Mailbox, StopSignal, Supervisor, SupervisorState};
 use crate::board::ObservationBoard;
+use crate::commands::end_if_there;
 use crate::error::{CommandError, Error, failed};
 use crate::files::Files;
 use crate::memory::AgentMemory;
@@ -217,11 +218,7 @@ impl Supervisors {
             saga,
         };
         self.parts.kills.add(session_key.clone(), kill);
-        let grace = Grace::default();
-        match self.parts.runtime.end(handle, grace).await {
-            Ok(_) | Err(skein_runtime::error::Error::Missing) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        end_if_there(&*self.parts.runtime, handle).await
     }
 
     /// Stops watching and waits until nothing is written any more.
