@@ -19,7 +19,7 @@ struct Entry {
     patience: StatusThresholds,
     /// Lines a set-up step printed last.
     told: Option<String>,
-    /// Messages that were accepted so far: whoever counts those that wait may have looked before the last.
+    /// Messages that were accepted so far: a supervisor that counts those that wait may have looked before the last.
     posts: u64,
 }
 
@@ -35,7 +35,7 @@ impl ObservationBoard {
         change(&mut seen.entry(session_key.clone()).or_default().observed);
     }
 
-    /// A message was accepted: at least that one waits, until somebody counts.
+    /// A message was accepted: at least that one waits, until the supervisor counts.
     pub(crate) fn posted(&self, session_key: &SessionKey) {
         let mut seen = lock(&self.seen);
         let entry = seen.entry(session_key.clone()).or_default();

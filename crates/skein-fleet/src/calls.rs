@@ -20,9 +20,11 @@ use skein_store::Writer;
 
 use super::commands::off;
 use super::courier::{Asked, Doubted};
+use super::deliver::head;
 use super::lines;
 use super::record::{note_read, take_step};
 use super::supervisor::Supervisor;
+use super::tail::was_read;
 use super::typing::Interrupt;
 use crate::error::Error;
 use skein_ledger::receipt::delivered;
@@ -43,8 +45,11 @@ impl TurnsPort {
         }
     }
 
-    pub(super) fn events(&self) -> WatchedFile {
-        self.port.events()
+    /// Whether the run's driver has reported nothing yet. Its journal's first line comes when its program is there:
+    /// until then the record is about the run before.
+    pub(super) fn is_silent(&self, session: &Session) -> bool {
+        let read = session.gear.as_deref().map(|gear| gear.read.as_slice());
+        !was_read(&[self.port.events()], read.unwrap_or_default())
     }
 
     /// Stops the running turn; `number` is the same when the call is repeated.
@@ -141,28 +146,28 @@ fn state_by(event: &TurnEvent, purpose: Purpose) -> Option<Delivery> {
 }
 
 impl Supervisor {
-    /// Makes the calls that can be made now. Nothing has to be tried again: events wake us.
+    /// Makes the calls that can be made now. Nothing has to be tried again: events wake the supervisor.
     pub(super) async fn deliver_calls(
         &mut self,
         mut session: Session,
     ) -> Result<Option<u64>, Error> {
-        let mut open = self.open_receipts().await?;
+        let mut open = self.context.open_receipts().await?;
         // Those that the driver has are settled by its events.
-        let is_called = |receipt: &Receipt| receipt.call == Some(self.run);
+        let is_called = |receipt: &Receipt| receipt.call == Some(self.context.run);
         let called = open
             .iter()
             .any(|r| is_called(r) && r.purpose != Purpose::Answer);
         open.retain(|receipt| !is_called(receipt));
-        while let Some(receipt) = self.head(&session, &open) {
-            let Some(turns) = self.turns.as_ref().filter(|_| self.agent.is_some()) else {
+        while let Some(receipt) = head(&session, &open) {
+            let Some(turns) = self.turns.as_ref().filter(|_| self.agent.program.is_some()) else {
                 return Ok(None);
             };
             let facts = CallFacts {
-                run: self.run,
-                activity: self.evidence.activity(),
-                finished: self.evidence.finished.is_some(),
+                run: self.context.run,
+                activity: self.agent.evidence.activity(),
+                finished: self.agent.evidence.finished.is_some(),
                 awaits_turn: called || turns.awaits_turn.is_some(),
-                asked: self.asked(&session, &receipt),
+                asked: self.agent.asked(&session, &receipt),
             };
             match decide_call(&receipt, &facts) {
                 CallAct::Wait => return Ok(None),
@@ -206,25 +211,26 @@ impl Supervisor {
                     .answer(id, id_of_question, chosen(question, receipt))
             }
         };
-        self.requests.reach("deliver.claimed");
+        self.context.requests.reach("deliver.claimed");
         called.await.map_err(|error| not_durable(&error))?;
-        self.requests.reach("deliver.written");
-        let (id, run) = (receipt.id.clone(), self.run);
-        self.write(move |writer| {
-            let before: Receipt = writer.reader().get(id.as_str())?;
-            let after = Receipt {
-                call: Some(run),
-                attempts: 1,
-                ..before.moved(Delivery::Written, writer.now())
-            };
-            writer.update(&after)?;
-            writer.tell(&delivered(&after).of(&session))?;
-            Ok(())
-        })
-        .await?;
-        self.requests.reach("deliver.recorded");
-        self.publish(|state| state.moves += 1);
-        self.session().await
+        self.context.requests.reach("deliver.written");
+        let (id, run) = (receipt.id.clone(), self.context.run);
+        self.context
+            .write(move |writer| {
+                let before: Receipt = writer.reader().get(id.as_str())?;
+                let after = Receipt {
+                    call: Some(run),
+                    attempts: 1,
+                    ..before.moved(Delivery::Written, writer.now())
+                };
+                writer.update(&after)?;
+                writer.tell(&delivered(&after).of(&session))?;
+                Ok(())
+            })
+            .await?;
+        self.context.requests.reach("deliver.recorded");
+        self.mailbox.publish(|state| state.moves += 1);
+        self.context.session().await
     }
 
     /// Interrupts the turn by a call. It is done once the call is durable.
@@ -240,13 +246,14 @@ impl Supervisor {
     /// Records what the driver reported of calls, together with how far its journal was read. Comes before any other
     /// write of that position: an event whose effect is not recorded is read again.
     pub(super) async fn record_calls(&mut self, session: Session) -> Result<Session, Error> {
-        let events = self.evidence.calls.clone();
+        let events = self.agent.evidence.journal.calls.clone();
         if events.is_empty() {
             return Ok(session);
         }
-        let (id, run, read) = (session.id, self.run, self.files.tails.positions());
+        let (id, run, read) = (session.id, self.context.run, self.files.positions());
         let job = events.clone();
         let (session, moved) = self
+            .context
             .write(move |writer| {
                 let mut session: Session = writer.reader().get(id.as_str())?;
                 let mut moved = vec![];
@@ -259,7 +266,7 @@ impl Supervisor {
                 Ok((session, moved))
             })
             .await?;
-        self.evidence.calls.clear();
+        self.agent.evidence.journal.calls.clear();
         if let Some(turns) = &mut self.turns {
             for (receipt, state, purpose) in &moved {
                 match state {
@@ -271,7 +278,7 @@ impl Supervisor {
             }
         }
         if !moved.is_empty() {
-            self.publish(|state| state.moves += 1);
+            self.mailbox.publish(|state| state.moves += 1);
         }
         Ok(session)
     }

@@ -1,20 +1,18 @@
 //! What sagas of sessions with agents do outside the ledger, command by command. Every one can be repeated after
 //! being cut short anywhere.
 
-use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use skein_agent::agent::{Agent, LaunchRequest, Reading, ScreenView, Start};
+use skein_agent::agent::{Agent, LaunchRequest, Reading, Start};
 use skein_domain::observed::{Activity, Observation, RuntimeState, SagaObservation};
 use skein_domain::saga::{CommandResult, RemovedWorkspace, SagaCommand, UndoCommand, UndoResult};
 use skein_domain::{
-    Actor, Gear, Kind, LaunchSettings, Message, Phase, Project, PromptVia, Reason, ReceiptId,
-    RunHandle, Saga, SagaId, SagaState, Session, SessionId, Timestamp, Via, Workspace,
-    WorkspaceState,
+    Gear, Kind, Message, Phase, Project, PromptVia, Reason, ReceiptId, RunHandle, Saga, SagaId,
+    SagaState, Session, SessionId, Timestamp, Via, Workspace, WorkspaceState,
 };
 use skein_runtime::runtime::{Grace, Launch, Runtime, Size, TerminalInput};
 use skein_runtime::window::OpenMode;
@@ -22,13 +20,13 @@ use skein_runtime::{MARK, end_marked};
 use skein_workspace::provider::{Removal, WorkspaceProvider};
 
 use super::calls::TurnsPort;
-use super::equip::agent_named;
+use super::programs::agent_named;
 use super::settings::ProjectSettings;
 use super::setup_log::{self, SetupLog};
+use super::supervisor::picture;
 use super::{Fleet, SessionKey};
 use crate::error::{CommandError, Error, failed};
 use skein_ledger::LedgerRequests;
-use skein_ledger::credential::RunClaims;
 use skein_ledger::saga::{self, Performer, SagaProgress};
 use skein_ledger::tasks::blocking;
 
@@ -43,6 +41,14 @@ pub(crate) struct AgentCommands {
     pub(crate) requests: LedgerRequests,
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) session_key: SessionKey,
+}
+
+/// What becomes of a turn when its run is ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RunningTurn {
+    /// The agent interrupts it first, so that it can leave its files in order.
+    Interrupt,
+    Cut,
 }
 
 /// How the agent of a session is to be started now.
@@ -101,24 +107,25 @@ impl Performer for AgentCommands {
             self.fleet.board.saga(&self.session_key, None);
         }
         if matches!(saga.state, SagaState::Undoing { .. }) {
-            self.fleet.release(&self.session_key).await;
+            self.fleet.supervisors.release(&self.session_key).await;
         }
         if let Ok(session) = self.session().await {
             if session.has_run() {
                 self.fleet.places.started(&self.session_key);
                 let carries = matches!(saga.prompt, Some(PromptVia::Argv | PromptVia::Stdin));
                 self.fleet
+                    .supervisors
                     .supervise_launched(&self.requests, &session, carries);
-                self.fleet.wake_supervisor(&self.session_key);
+                self.fleet.supervisors.wake(&self.session_key);
             } else if self.fleet.places.leave(&self.session_key) {
-                self.fleet.ring();
+                self.fleet.signals.wake_dispatcher();
             }
         }
         tracing::debug!(saga = %saga.id, kind = saga.kind().as_str(), "a saga is over");
     }
 
     fn released(&self) {
-        self.fleet.ring();
+        self.fleet.signals.wake_dispatcher();
     }
 }
 
@@ -132,8 +139,8 @@ impl AgentCommands {
         let gear = gear_of(session)?;
         match command {
             SagaCommand::MakeWorkspace => {
-                // Whoever follows the next step must not read of an earlier one.
-                setup_log::forget(&self.fleet.setup_log_of(&self.session_key));
+                // A person who follows the next set-up must not read the log of an earlier one.
+                setup_log::forget(&self.fleet.programs.folders.setup_log(&self.session_key));
                 self.make_workspace(session, gear).await
             }
             SagaCommand::SetUpWorkspace => self.set_up(session, gear).await,
@@ -141,7 +148,10 @@ impl AgentCommands {
             SagaCommand::DeliverTask { via, receipt } => {
                 self.deliver_task(saga, session, via, receipt).await
             }
-            SagaCommand::StopRun => self.stop(session, gear).await,
+            SagaCommand::StopRun => {
+                self.end_run(session, gear, RunningTurn::Interrupt).await?;
+                Ok(CommandResult::RunStopped)
+            }
             SagaCommand::BackUp { discard } => self.back_up(saga, session, gear, discard).await,
             SagaCommand::RemoveWorkspace { discard, with_work } => {
                 self.remove(saga, session, gear, discard, with_work).await
@@ -178,10 +188,13 @@ impl AgentCommands {
         undo: UndoCommand,
     ) -> Result<UndoResult, CommandError> {
         match undo {
-            UndoCommand::EndRun => self.undo_launch(session, gear).await,
+            UndoCommand::EndRun => {
+                self.end_run(session, gear, RunningTurn::Cut).await?;
+                Ok(UndoResult::RunEnded)
+            }
             // What was furnished goes with the workspace, in which no set-up may be at work then.
             UndoCommand::EndSetup => {
-                end_setup(self.fleet.setup_mark(&self.session_key)).await?;
+                end_setup(self.fleet.programs.setup_mark(&self.session_key)).await?;
                 Ok(UndoResult::Nothing)
             }
             UndoCommand::RemoveNewWorkspace => {
@@ -229,22 +242,22 @@ impl AgentCommands {
             furnishing
                 .env
                 .entry("PATH".into())
-                .or_insert_with(|| path.unwrap_or_else(|| self.fleet.usual_path()));
-            for (name, value) in &self.fleet.environment {
+                .or_insert_with(|| path.unwrap_or_else(|| self.fleet.programs.usual_path()));
+            for (name, value) in &self.fleet.programs.variables {
                 furnishing
                     .env
                     .entry(name.clone())
                     .or_insert_with(|| value.clone());
             }
-            let mark = self.fleet.setup_mark(&self.session_key);
+            let mark = self.fleet.programs.setup_mark(&self.session_key);
             furnishing.env.insert(MARK.into(), mark.clone());
             let (fleet, session_key) = (self.fleet.clone(), self.session_key.clone());
-            // A daemon that was killed has left them running, and they do not bear company.
+            // A daemon that was killed may have left set-up commands running; two set-ups would disturb each other.
             if !furnishing.setup.is_empty() {
                 end_setup(mark).await?;
             }
             off(move || {
-                let mut log = SetupLog::begin(fleet.setup_log_of(&session_key));
+                let mut log = SetupLog::begin(fleet.programs.folders.setup_log(&session_key));
                 provider.furnish(&workspace, &furnishing, &mut |line| {
                     log.add(line);
                     fleet.board.tell(&session_key, line);
@@ -263,7 +276,7 @@ impl AgentCommands {
     async fn settings(&self, session: &Session) -> Result<ProjectSettings, Error> {
         let project = self.project(session).await?;
         let fleet = self.fleet.clone();
-        off(move || fleet.settings_of(&project)).await?
+        off(move || fleet.programs.settings_of(&project)).await?
     }
 
     /// The same answer each time it is asked, so that a repeated step does the same.
@@ -271,9 +284,13 @@ impl AgentCommands {
         let gear = gear_of(session)?.clone();
         let settings = self.settings(session).await?;
         let agent = agent_named(&settings, &session.agent, gear.launch.via)?;
-        let order = self
-            .fleet
-            .order(&self.session_key, session, &gear, &settings, &*agent);
+        let order = self.fleet.programs.launch_request(
+            &self.session_key,
+            session,
+            &gear,
+            &settings,
+            &*agent,
+        );
         Ok(open(&*agent, &order, resume)?)
     }
 
@@ -292,10 +309,13 @@ impl AgentCommands {
         let settings = self.settings(session).await?;
         let agent = agent_named(&settings, &session.agent, gear.launch.via)?;
         let fleet = self.fleet.clone();
-        let mut env = fleet.environment(&gear.launch, &settings, &*agent, &opening.start.env);
-        env.extend(fleet.own_variables(&self.session_key, session));
-        let private = fleet.private_of(&self.session_key);
-        let log = fleet.log_of(&self.session_key, session.run);
+        let mut env =
+            fleet
+                .programs
+                .environment(&gear.launch, &settings, &*agent, &opening.start.env);
+        env.extend(fleet.programs.own_variables(&self.session_key, session));
+        let private = fleet.programs.folders.private(&self.session_key);
+        let log = fleet.programs.folders.log(&self.session_key, session.run);
         let start = opening.start.clone();
         let folder = private.clone();
         let log_at = log.clone();
@@ -322,7 +342,8 @@ impl AgentCommands {
         fleet.runtime.launch(launch).await?;
         let mode = OpenMode::Replace;
         fleet
-            .open_window(&self.session_key, gear.runtime, mode)
+            .windows
+            .open(&self.session_key, gear.runtime, mode)
             .await;
         let seen = Observation {
             what: RuntimeState::Alive { pid: None },
@@ -349,22 +370,20 @@ impl AgentCommands {
             if gear.handle.as_ref() == Some(&handle) {
                 continue;
             }
-            match runtime.end(&handle, Grace::default()).await {
-                Ok(_) | Err(skein_runtime::error::Error::Missing) => {}
-                Err(error) => {
-                    let text = format!(
-                        "processes of the earlier run `{handle}` may still be at work: {error}"
-                    );
-                    return Err(failed(Kind::Unavailable, text));
-                }
-            }
+            let ended = end_if_there(&**runtime, &handle).await;
+            ended.map_err(|error| {
+                let text = format!(
+                    "processes of the earlier run `{handle}` may still be at work: {error}"
+                );
+                failed(Kind::Unavailable, text)
+            })?;
             runtime.forget(&handle).await?;
         }
         Ok(())
     }
 
     /// Sees the task on its way. A task that is typed is accepted for delivery here, and the session is
-    /// `spawning` until the agent took it, shows a dialog, or lets us wait too long: then it is idle, with a
+    /// `spawning` until the agent took it, shows a dialog, or takes too long: then the session is idle, with a
     /// message that waits.
     async fn deliver_task(
         &self,
@@ -376,7 +395,7 @@ impl AgentCommands {
         let taken = match via {
             None => false,
             Some(PromptVia::Argv | PromptVia::Stdin) => {
-                // Until somebody has looked at it.
+                // Until the supervisor has looked at it.
                 self.fleet
                     .board
                     .change(&self.session_key, |o| o.starting = true);
@@ -387,65 +406,47 @@ impl AgentCommands {
                     receipt.ok_or_else(|| failed(Kind::Failed, "the task has no receipt"))?;
                 let message = Message::from(&session.task);
                 let receipt = self.requests.accept_task(session, receipt, message).await?;
-                self.fleet.supervise(&self.requests, session);
-                self.fleet.wake_supervisor(&self.session_key);
-                let taken =
-                    self.fleet
-                        .task_taken(&self.requests, saga, &self.session_key, &receipt);
+                self.fleet.supervisors.supervise(&self.requests, session);
+                self.fleet.supervisors.wake(&self.session_key);
+                let taken = self.fleet.supervisors.task_taken(
+                    &self.requests,
+                    saga,
+                    &self.session_key,
+                    &receipt,
+                );
                 taken.await?
             }
         };
         Ok(CommandResult::TaskDelivered { taken })
     }
 
-    /// A turn is interrupted first, by the agent's own keys, so that it can leave its files in order; then
-    /// its whole tree is told to end, and killed if it does not.
-    async fn stop(&self, session: &Session, gear: &Gear) -> Result<CommandResult, CommandError> {
+    /// Has the run's supervisor stop, then ends the whole process tree of its agent, and records what it wrote last.
+    async fn end_run(
+        &self,
+        session: &Session,
+        gear: &Gear,
+        turn: RunningTurn,
+    ) -> Result<(), CommandError> {
         // A supervisor that waits for a holder which does not answer is freed by the end of the run.
-        let mut released = std::pin::pin!(self.fleet.release(&self.session_key));
+        let mut released = std::pin::pin!(self.fleet.supervisors.release(&self.session_key));
         let is_released = tokio::time::timeout(RELEASE, &mut released).await.is_ok();
         if let Some(handle) = &gear.handle {
             let runtime = &self.fleet.runtime;
-            if session.phase == Phase::Active && is_released {
+            if turn == RunningTurn::Interrupt && session.phase == Phase::Active && is_released {
                 let interrupted = self.interrupt(session, gear, &**runtime, handle);
                 let _ = tokio::time::timeout(INTERRUPT, interrupted).await;
             }
-            match runtime.end(handle, Grace::default()).await {
-                Ok(_) | Err(skein_runtime::error::Error::Missing) => {}
-                Err(error) => return Err(error.into()),
-            }
+            end_if_there(&**runtime, handle).await?;
             if !is_released {
                 released.await;
             }
             // On its way out it may have reported more of the turn that was cut short.
-            self.fleet.record_last(&self.requests, session).await?;
+            let supervisors = &self.fleet.supervisors;
+            supervisors.record_last(&self.requests, session).await?;
             runtime.forget(handle).await?;
         }
         self.fleet.board.forget_run(&self.session_key);
-        Ok(CommandResult::RunStopped)
-    }
-
-    async fn undo_launch(
-        &self,
-        session: &Session,
-        gear: &Gear,
-    ) -> Result<UndoResult, CommandError> {
-        let mut released = std::pin::pin!(self.fleet.release(&self.session_key));
-        let is_released = tokio::time::timeout(RELEASE, &mut released).await.is_ok();
-        if let Some(handle) = &gear.handle {
-            let runtime = &self.fleet.runtime;
-            match runtime.end(handle, Grace::default()).await {
-                Ok(_) | Err(skein_runtime::error::Error::Missing) => {}
-                Err(error) => return Err(error.into()),
-            }
-            if !is_released {
-                released.await;
-            }
-            self.fleet.record_last(&self.requests, session).await?;
-            runtime.forget(handle).await?;
-        }
-        self.fleet.board.forget_run(&self.session_key);
-        Ok(UndoResult::RunEnded)
+        Ok(())
     }
 
     /// A spawn's workspace goes again, with a backup of whatever is in it. Files that nothing can keep stay.
@@ -478,7 +479,7 @@ impl AgentCommands {
         handle: &RunHandle,
     ) -> Option<()> {
         let project = self.project(session).await.ok()?;
-        let agent = self.fleet.agent(session, &project).ok()?;
+        let agent = self.fleet.programs.agent(session, &project).ok()?;
         let run = runtime.connect(handle).await.ok()?;
         let mut sights = run.sight();
         let number = gear.input + 1;
@@ -487,17 +488,13 @@ impl AgentCommands {
                 .await
                 .ok()?;
         } else {
-            let private = self.fleet.private_of(&self.session_key);
+            let private = self.fleet.programs.folders.private(&self.session_key);
             let turns = TurnsPort::new(private, session.run);
             turns.interrupt(number).await.ok()?;
         }
         while sights.borrow_and_update().exit.is_none() {
             let screen = run.screen().await.ok()?;
-            let readings = agent.read_screen(ScreenView {
-                rows: &screen.rows,
-                cursor: screen.cursor,
-                title: None,
-            });
+            let readings = agent.read_screen(picture(&screen));
             let rests = |r: &Reading| {
                 let ready = Activity::Ready;
                 matches!(r, Reading::Activity { activity, .. } if *activity == ready)
@@ -554,7 +551,7 @@ impl AgentCommands {
         let (id, by, now) = (session.id.clone(), saga.id.clone(), self.requests.now());
         let removed = off(move || -> Result<_, skein_workspace::error::Error> {
             let contents = match provider.look(&workspace) {
-                // It went before that was recorded, with the backup this saga made, or somebody took it; what
+                // It went before that was recorded, with the backup this saga made, or a person took it; what
                 // is left of it goes too.
                 Err(skein_workspace::error::Error::Missing { .. }) => {
                     let made = provider.backup(&id, &workspace, &by, now)?;
@@ -616,6 +613,14 @@ pub(crate) async fn off<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Error> {
     blocking(work).await.map_err(|_| Error::STOPPED)
+}
+
+/// Ends the processes of a run, if there are any.
+pub(crate) async fn end_if_there(runtime: &dyn Runtime, run: &RunHandle) -> Result<(), Error> {
+    match runtime.end(run, Grace::default()).await {
+        Ok(_) | Err(skein_runtime::error::Error::Missing) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Ends the set-up commands that carry the mark.
@@ -688,123 +693,4 @@ fn write_files(folder: &Path, start: &Start) -> std::io::Result<()> {
         file.write_all(content)?;
     }
     Ok(())
-}
-
-impl Fleet {
-    pub(crate) fn order(
-        &self,
-        session_key: &SessionKey,
-        session: &Session,
-        gear: &Gear,
-        settings: &ProjectSettings,
-        agent: &dyn Agent,
-    ) -> LaunchRequest {
-        LaunchRequest {
-            session: session.id.clone(),
-            run: session.run,
-            task: Message::from(&session.task),
-            settings: gear.launch.clone(),
-            workspace: PathBuf::from(gear.workspace.path.as_str()),
-            private: self.private_of(session_key),
-            skein: self.skein.clone(),
-            path: gear
-                .launch
-                .path
-                .clone()
-                .unwrap_or_else(|| self.usual_path()),
-            env: self.environment(&gear.launch, settings, agent, &BTreeMap::new()),
-            native: gear.native.clone(),
-        }
-    }
-
-    /// What the set-up commands of a session are found by; no other home's carry it.
-    pub(crate) fn setup_mark(&self, session_key: &SessionKey) -> String {
-        let home = self.home.display();
-        format!(
-            "setup/{}/{}/{home}",
-            session_key.tenant, session_key.session
-        )
-    }
-
-    /// What an agent finds in its environment before anybody sets something: little of the daemon's.
-    pub(crate) fn known_environment(&self, agent: &dyn Agent) -> BTreeMap<String, String> {
-        let mut env = self.environment.clone();
-        env.retain(|name, _| !name.starts_with("SKEIN_"));
-        for name in &agent.abilities().inherits {
-            if let Some(value) = self.passed(name) {
-                env.insert(name.clone(), value);
-            }
-        }
-        env
-    }
-
-    /// And with what the project passes on, what the agent itself needs, and what people set.
-    pub(crate) fn environment(
-        &self,
-        launch: &LaunchSettings,
-        settings: &ProjectSettings,
-        agent: &dyn Agent,
-        start: &BTreeMap<String, String>,
-    ) -> BTreeMap<String, String> {
-        let mut env = self.known_environment(agent);
-        for name in &settings.pass {
-            if let Some(value) = self.passed(name) {
-                env.insert(name.clone(), value);
-            }
-        }
-        if let Some(path) = &launch.path {
-            env.insert("PATH".into(), path.clone());
-        }
-        env.extend(start.clone());
-        for variable in settings.env.iter().chain(&launch.env) {
-            env.insert(variable.name().to_owned(), variable.value().to_owned());
-        }
-        env
-    }
-
-    /// Skein's own variables, which nobody overrides.
-    fn own_variables(
-        &self,
-        session_key: &SessionKey,
-        session: &Session,
-    ) -> BTreeMap<String, String> {
-        let own = [
-            ("SKEIN_HOME", self.home.display().to_string()),
-            ("SKEIN_TENANT", session_key.tenant.to_string()),
-            ("SKEIN_SESSION", session.id.to_string()),
-            ("SKEIN_RUN", session.run.to_string()),
-            ("SKEIN_BIN", self.skein.display().to_string()),
-            ("SKEIN_CREDENTIAL", self.credential(session_key, session)),
-        ];
-        own.map(|(name, value)| (name.to_owned(), value)).into()
-    }
-
-    /// What the agent proves itself with. It acts as the session's owner only if that is an agent: what a
-    /// program does is never recorded as done by a person.
-    fn credential(&self, session_key: &SessionKey, session: &Session) -> String {
-        let actor = match &session.owner {
-            owner @ Actor::Agent(_) => owner.clone(),
-            Actor::User(_) | Actor::System => {
-                let name = format!("agent:{}", session.agent);
-                name.parse().unwrap_or(Actor::System)
-            }
-        };
-        self.credentials.issue(&RunClaims {
-            tenant: session_key.tenant.clone(),
-            session: session.id.clone(),
-            run: session.run,
-            actor,
-        })
-    }
-
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "people named the variables that agents get from here"
-    )]
-    fn passed(&self, name: &str) -> Option<String> {
-        if name.starts_with("SKEIN_") {
-            return None;
-        }
-        std::env::var(name).ok()
-    }
 }

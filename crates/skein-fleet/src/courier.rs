@@ -18,9 +18,9 @@ const ENTERS: u64 = 12;
 const ECHO_MS: u64 = 5_000;
 /// After Enter, how long until it counts as swallowed; grows with each try.
 const SWALLOWED_MS: u64 = 1_000;
-/// How long after Enter the end of a message may stay unseen.
+/// How long after Enter the end of a message may stay unseen at an agent that shows what it does.
 const UNSEEN_MS: u64 = 30_000;
-/// As long as this nothing tells more about an agent that shows nothing.
+/// How long after Enter the end of a message may stay unseen at an agent that shows nothing.
 const BLIND_MS: u64 = 2_000;
 /// An agent that says nothing about itself is taken for ready when it was silent this long.
 const QUIET_MS: u64 = 700;
@@ -28,9 +28,9 @@ const QUIET_MS: u64 = 700;
 const MUTE_MS: u64 = 3_000;
 /// After a submit, a `ready` that is still on the screen is not believed for this long.
 pub(crate) const SETTLE_MS: u64 = 2_000;
-/// After a prompt left the box, how long hooks have to tell that it was taken.
+/// After a prompt left the box, how long hooks have to report that it was taken.
 const HOOK_MS: u64 = 2_000;
-/// After somebody else pressed keys, how long until nothing more is to be learnt.
+/// How long after keys that the supervisor did not press more may be learnt of a message.
 const DISTURBED_MS: u64 = 5_000;
 
 /// Why a receipt is not further, and the note that people read.
@@ -53,7 +53,7 @@ impl Doubted {
     }
 }
 
-/// Where we are with the message in hand, within this process.
+/// How far the delivery of a message has come, within this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     Waiting,
@@ -77,12 +77,12 @@ pub(crate) enum InputBox {
 pub(crate) enum Took {
     /// It begins like the message in hand.
     Ours,
-    /// It is another one: what the agent was started with, or what somebody typed.
+    /// It is another one: what the agent was started with, or what a person typed.
     Other,
     Untold,
 }
 
-/// Whose prompt it was, by what was told of it. Agents cut and wrap what they tell.
+/// Whose prompt it was, by the text that the agent reported. Agents cut and wrap that text.
 pub(crate) fn took(told: Option<&str>, message: &str) -> Took {
     let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let told = told.map(plain).filter(|told| !told.is_empty());
@@ -94,8 +94,8 @@ pub(crate) fn took(told: Option<&str>, message: &str) -> Took {
 }
 
 impl Facts {
-    /// The message's own prompt, another's, or none, as far as `stage` lets that be told. Nobody but its lines and
-    /// people submit a message before Enter was pressed for it; and when people typed, any prompt may be theirs.
+    /// The message's own prompt, another's, or none, as far as `stage` shows that. Before Enter was pressed for a
+    /// message, only its own lines or a person can have submitted it; and when people typed, any prompt may be theirs.
     fn took(&self, receipt: &Receipt, stage: Stage) -> Option<Took> {
         let entered = matches!(stage, Stage::Entered { .. }) || in_lines(receipt);
         match self.took? {
@@ -107,15 +107,16 @@ impl Facts {
     }
 }
 
-/// Everything the decision depends on. Times are milliseconds on one clock.
+/// Everything the decision depends on, as one flat table: tests vary one row at a time. Times are milliseconds since the
+/// supervisor began.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
     pub(crate) now: u64,
     pub(crate) run: u64,
     pub(crate) activity: Option<Activity>,
-    /// Whether the activity can be told at all.
+    /// Whether anything shows the activity.
     pub(crate) has_signal: bool,
-    /// Whether screens tell it, so that it is known as soon as they are looked at.
+    /// Whether screens show it, so that it is known as soon as they are looked at.
     pub(crate) screens: bool,
     pub(crate) input_box: InputBox,
     /// Whether the agent said that it took a prompt since the paste or the last Enter, and whose.
@@ -133,11 +134,9 @@ pub(crate) struct Facts {
     pub(crate) interrupted: Option<u64>,
     /// When the last output came; none if there was none.
     pub(crate) output_at: Option<u64>,
-    /// When the run was first looked at.
-    pub(crate) since: u64,
     /// When the last message was submitted, if the agent has not been seen working since.
     pub(crate) unsettled: Option<u64>,
-    /// Whether hooks spoke in this run, or will: an agent that has them tells of every prompt.
+    /// Whether hooks spoke in this run, or will: an agent that has them reports every prompt.
     pub(crate) hooks: bool,
     /// Whether an earlier message may be in the agent's input box, unseen.
     pub(crate) previous_message_may_be_in_box: bool,
@@ -216,21 +215,21 @@ fn accepted(facts: &Facts) -> Act {
         return Act::Wait(Some(at + SETTLE_MS));
     }
     if facts.input_box == InputBox::Unseen {
-        // Somebody looks at something else there, or a dialog stands that nobody knows.
+        // A person looks at something else there, or the agent shows an unknown dialog.
         return Act::Wait(None);
     }
     match facts.activity {
         Some(Activity::Ready) if facts.input_box != InputBox::Holds => Act::Paste,
-        // Somebody is typing there.
+        // A person is typing there.
         Some(Activity::Ready) => Act::Wait(None),
         Some(Activity::Active | Activity::WaitingInput | Activity::Blocked) => Act::Wait(None),
         Some(Activity::Unknown) if facts.has_signal => Act::Wait(None),
         None if facts.screens => Act::Wait(None),
-        // Nothing tells of it, or it will only tell once it was given something to do.
+        // Nothing shows what it does, or something will only once the agent was given work.
         None | Some(Activity::Unknown) => {
             let due = match facts.output_at {
                 Some(at) => at + QUIET_MS,
-                None => facts.since + MUTE_MS,
+                None => MUTE_MS,
             };
             if facts.now >= due {
                 Act::Paste
@@ -261,7 +260,7 @@ fn under_way(receipt: &Receipt, stage: Stage, facts: &Facts) -> Act {
 
 fn pasted(receipt: &Receipt, at: u64, facts: &Facts) -> Act {
     if let Some(typed) = facts.typed {
-        // What Enter would submit now is perhaps not ours.
+        // What Enter would submit now is perhaps not the message.
         return give_up(
             at.max(typed) + DISTURBED_MS,
             DeliveryDoubt::KeysPressed,
@@ -315,7 +314,7 @@ fn entered(receipt: &Receipt, number: u64, at: u64, tries: u64, facts: &Facts) -
         return Act::Say(Delivery::TurnStarted);
     }
     if facts.activity == Some(Activity::WaitingInput) {
-        // What asks may be the agent at work on the message, or something else; time will tell.
+        // What asks may be the agent at work on the message, or something else; a later look shows which.
         return Act::Wait(None);
     }
     match (facts.input_box, facts.interrupted) {
@@ -328,7 +327,7 @@ fn entered(receipt: &Receipt, number: u64, at: u64, tries: u64, facts: &Facts) -
         (InputBox::Empty, None) if receipt.state == Delivery::Echoed => {
             match facts.took {
                 _ if facts.hooks && facts.now < at + HOOK_MS => Act::Wait(Some(at + HOOK_MS)),
-                // It was so short a turn that nobody saw it at work.
+                // The turn was so short that no look saw it at work.
                 Some(Took::Ours | Took::Untold) => Act::Say(Delivery::TurnStarted),
                 Some(Took::Other) | None => Act::Say(Delivery::Submitted),
             }

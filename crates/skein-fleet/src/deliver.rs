@@ -3,207 +3,102 @@
 
 use std::sync::Arc;
 
-use skein_agent::agent::{Draft, ScreenView};
 use skein_domain::fact::SessionChange;
 use skein_domain::{
-    Activity, Delivery, DeliveryDoubt, Exit, Outcome, Phase, PhaseName, Purpose, Question, Reason,
-    Receipt, Session, Step,
+    Delivery, Exit, Outcome, Phase, PhaseName, Purpose, Reason, Receipt, Session, Step,
 };
 use skein_runtime::runtime::Run;
-use skein_store::Writer;
-use skein_store::backend::RowFilter;
 
 use super::activity::Finished;
-use super::courier::{self, Act, Asked, Doubted, Facts, InputBox, Stage, Took};
-use super::record::{note_read, some_question, take_step};
+use super::courier::{self, Act, Doubted, Facts, Took};
+use super::record::{gear_of_run, note_read, take_step};
 use super::supervisor::Supervisor;
 use super::typing::Hand;
 use crate::error::Error;
 use skein_ledger::ending::{end_session, kill_one};
 use skein_ledger::receipt::{close_written, delivered};
 
-type StoreResult<T> = Result<T, skein_store::Error>;
-
 /// Acts for one message without a look at the agent between them.
 const ACTS: usize = 8;
 
 impl Supervisor {
-    pub(super) async fn write<T: Send + 'static>(
-        &self,
-        job: impl FnMut(&mut Writer<'_>) -> StoreResult<T> + Send + 'static,
-    ) -> Result<T, Error> {
-        let actor = skein_domain::Actor::System;
-        Ok(self
-            .requests
-            .store()
-            .write(&actor, self.requests.now(), job)
-            .await?)
-    }
-
-    /// The messages that wait, in the order they were accepted. Publishes how many there are.
-    pub(super) async fn open_receipts(&self) -> Result<Vec<Receipt>, Error> {
-        let filter = RowFilter {
-            parent: Some(self.session_key.session.to_string()),
-            live: Some(true),
-            ..RowFilter::default()
-        };
-        let posts = self.fleet.board.posts(&self.session_key);
-        let mut open = self
-            .requests
-            .look(move |r| r.all::<Receipt>(&filter))
-            .await?;
-        open.retain(Receipt::is_open);
-        let waiting = open.len() as u64;
-        self.fleet.board.count(&self.session_key, posts, waiting);
-        Ok(open)
-    }
-
     /// Delivers what waits, as far as it goes now. Returns when to try again.
     pub(super) async fn deliver(
         &mut self,
         run: &Arc<dyn Run>,
         mut session: Session,
     ) -> Result<Option<u64>, Error> {
-        self.look_up_previous_message().await?;
+        self.terminal
+            .look_up_previous_message(&self.context)
+            .await?;
         session = self.confirm_turn(session).await?;
         for round in 0..ACTS {
-            let open = self.open_receipts().await?;
-            let Some(receipt) = self.head(&session, &open) else {
+            let open = self.context.open_receipts().await?;
+            let Some(receipt) = head(&session, &open) else {
                 // The last act may have unblocked a message: look again at once.
-                return Ok((round > 0).then(|| self.now() + 10));
+                return Ok((round > 0).then(|| self.context.now() + 10));
             };
-            if self.agent.is_none() {
+            if self.agent.program.is_none() {
                 // Its keys and what its screens mean are not known.
                 return Ok(None);
             }
             let act = self.decide(&session, &receipt);
-            let draft = self.meets_a_draft(&receipt, &act);
-            self.fleet
-                .board
-                .change(&self.session_key, |o| o.draft = draft);
+            let draft = self.agent.meets_a_draft(&receipt, &act);
+            self.context.show(|o| o.draft = draft);
             match act {
                 Act::Wait(until) if round == 0 => return Ok(until),
                 // The last act may have changed the screen: look again at once.
-                Act::Wait(_) => return Ok(Some(self.now() + 10)),
+                Act::Wait(_) => return Ok(Some(self.context.now() + 10)),
                 act => session = self.act(run, session, &receipt, act).await?,
             }
         }
-        Ok(Some(self.now() + 20))
-    }
-
-    /// Answers go before messages while the agent asks; the task of a run goes before what was sent while
-    /// there was none.
-    pub(super) fn head(&self, session: &Session, open: &[Receipt]) -> Option<Receipt> {
-        let busy = session
-            .gear
-            .as_ref()
-            .and_then(|g| g.saga.as_ref())
-            .is_some_and(|(_, kind)| !kind.queues());
-        if busy {
-            return None;
-        }
-        let answers = |r: &&Receipt| r.purpose == Purpose::Answer;
-        if let Some(answer) = open.iter().find(answers) {
-            return Some(answer.clone());
-        }
-        let task = open.iter().find(|r| r.purpose == Purpose::Task);
-        task.or(open.first()).cloned()
+        Ok(Some(self.context.now() + 20))
     }
 
     fn decide(&mut self, session: &Session, receipt: &Receipt) -> Act {
-        let hand = self.hand_of(receipt);
+        let hand = self.terminal.hand_of(receipt, self.context.now());
         let facts = self.facts(receipt, hand);
         if receipt.purpose == Purpose::Answer {
-            let (asked, by) = (self.asked(session, receipt), self.by(receipt));
+            let (asked, by) = (self.agent.asked(session, receipt), self.agent.by(receipt));
             return courier::decide_answer(receipt, hand.stage, asked, &by, &facts);
         }
         courier::decide(receipt, hand.stage, &facts)
     }
 
-    /// Whether a message waits for nothing but somebody's text in the agent's input box.
-    fn meets_a_draft(&self, receipt: &Receipt, act: &Act) -> bool {
-        matches!(act, Act::Wait(None))
-            && receipt.state == Delivery::Accepted
-            && self.evidence.activity() == Some(Activity::Ready)
-            && self.input_box() == InputBox::Holds
-    }
-
-    /// Whether the agent asks what the answer is for.
-    pub(super) fn asked(&self, session: &Session, receipt: &Receipt) -> Asked {
-        match self.evidence.asks() {
-            None => Asked::CannotTell,
-            Some(false) => Asked::No,
-            Some(true) => {
-                let now = self.evidence.question.clone().unwrap_or_else(some_question);
-                let recorded = match &session.phase {
-                    Phase::AwaitingInput(question) => Some(question),
-                    _ => None,
-                };
-                // Until it is recorded it may be another one in the same words.
-                let is_now = |question: &Question| question.is_same(&now);
-                let same =
-                    receipt.question.as_ref().is_some_and(is_now) && recorded.is_some_and(is_now);
-                if same { Asked::Yes } else { Asked::No }
-            }
-        }
-    }
-
-    pub(super) fn input_box(&self) -> InputBox {
-        let picture = ScreenView {
-            rows: &self.terminal.screen.rows,
-            cursor: self.terminal.screen.cursor,
-            title: None,
-        };
-        match self.agent.as_ref().map(|a| a.draft(picture)) {
-            None | Some(Draft::Unknown) => InputBox::Unknown,
-            Some(Draft::Unseen) => InputBox::Unseen,
-            Some(Draft::Empty) => InputBox::Empty,
-            Some(Draft::Holds(_)) => InputBox::Holds,
-        }
-    }
-
     fn facts(&self, receipt: &Receipt, hand: Hand) -> Facts {
-        let agent = self.agent.as_ref();
-        let now = self.now();
-        let output_at = self.sight.output_at.map(|at| {
-            let ago = (self.requests.now().as_micros() - at).max(0) / 1000;
+        let program = self.agent.program.as_ref();
+        let evidence = &self.agent.evidence;
+        let now = self.context.now();
+        let output_at = self.agent.sight.output_at.map(|at| {
+            let ago = (self.context.requests.now().as_micros() - at).max(0) / 1000;
             now.saturating_sub(u64::try_from(ago).unwrap_or(0))
         });
-        let enter_after = agent.map_or(0, |a| {
+        let enter_after = program.map_or(0, |a| {
             u64::try_from(a.abilities().enter_after.as_millis()).unwrap_or(0)
         });
-        let took = self.took(receipt);
         Facts {
             now,
-            run: self.run,
-            activity: self.evidence.activity(),
-            has_signal: self.has_signal(),
-            screens: agent.is_some_and(|a| a.abilities().screens),
-            input_box: self.input_box(),
-            took,
-            worked: self.evidence.worked,
-            asked_since: self.evidence.question_since,
-            question_left: self.evidence.question_left,
+            run: self.context.run,
+            activity: evidence.activity(),
+            has_signal: self.agent.has_signal(),
+            screens: program.is_some_and(|a| a.abilities().screens),
+            input_box: self.agent.input_box(),
+            took: self.agent.took(receipt),
+            worked: evidence.turn.worked,
+            asked_since: evidence.question.shown_since,
+            question_left: evidence.question.left,
             typed: hand.typed_at,
             interrupted: hand.interrupted_at,
             output_at,
-            since: 0,
-            unsettled: self.evidence.prompted_at.filter(|_| !self.evidence.worked),
-            // In a run that was resumed they have nothing to tell before its first prompt.
-            hooks: self.evidence.hooks
-                || agent.is_some_and(|a| a.abilities().hooks || a.abilities().files),
+            unsettled: evidence.turn.unsettled(),
+            // In a run that was resumed they report nothing before its first prompt.
+            hooks: evidence.sources.hooks
+                || program.is_some_and(|a| a.abilities().hooks || a.abilities().files),
             previous_message_may_be_in_box: self.terminal.previous_message_may_be_in_box
                 == Some(true),
-            finished: self.evidence.finished.is_some(),
+            finished: evidence.finished.is_some(),
             enter_after,
         }
-    }
-
-    /// Whose prompt the agent reported to have taken since this message was submitted, if it reported one.
-    fn took(&self, receipt: &Receipt) -> Option<Took> {
-        let evidence = &self.evidence;
-        let told = evidence.prompt_taken.then_some(evidence.prompt.as_deref());
-        told.map(|told| courier::took(told, receipt.text.as_str()))
     }
 
     /// A turn that was over before it was seen at work has begun all the same: once the agent shows that it worked on
@@ -212,11 +107,15 @@ impl Supervisor {
         let Some(id) = self.terminal.awaits_turn.clone() else {
             return Ok(session);
         };
-        let receipt: Receipt = self.requests.look(move |r| r.get(id.as_str())).await?;
-        let is_begun = match self.took(&receipt) {
+        let receipt: Receipt = self
+            .context
+            .requests
+            .look(move |r| r.get(id.as_str()))
+            .await?;
+        let is_begun = match self.agent.took(&receipt) {
             Some(Took::Ours | Took::Untold) => true,
             Some(Took::Other) => false,
-            None => self.evidence.worked || self.evidence.turn_ended,
+            None => self.agent.evidence.turn.worked || self.agent.evidence.turn.ended,
         };
         match is_begun {
             true => {
@@ -225,33 +124,6 @@ impl Supervisor {
             }
             false => Ok(session),
         }
-    }
-
-    /// Looks up once whether the last message of this run may still be in the agent's input box, unseen.
-    async fn look_up_previous_message(&mut self) -> Result<(), Error> {
-        if self.terminal.previous_message_may_be_in_box.is_some() {
-            return Ok(());
-        }
-        let filter = RowFilter {
-            parent: Some(self.session_key.session.to_string()),
-            ..RowFilter::default()
-        };
-        let all = self
-            .requests
-            .look(move |r| r.all::<Receipt>(&filter))
-            .await?;
-        let ours = |r: &&Receipt| {
-            !r.is_open()
-                && r.purpose != Purpose::Answer
-                && r.written.is_some_and(|w| w.run == self.run)
-        };
-        let last = all
-            .iter()
-            .filter(ours)
-            .max_by_key(|r| r.written.map(|w| w.input));
-        self.terminal.previous_message_may_be_in_box =
-            Some(last.is_some_and(|r| may_be_in_box(r.state, r.doubt)));
-        Ok(())
     }
 
     async fn act(
@@ -285,24 +157,13 @@ impl Supervisor {
         doubted: Option<Doubted>,
     ) -> Result<Session, Error> {
         let doubt = doubted.as_ref().map(|doubted| doubted.doubt);
-        let is_message = receipt.purpose != Purpose::Answer;
-        if state > Delivery::Echoed && is_message && receipt.written.is_some() {
-            self.terminal.previous_message_may_be_in_box = Some(may_be_in_box(state, doubt));
-            let awaits = (state == Delivery::Submitted).then(|| receipt.id.clone());
-            self.terminal.awaits_turn = awaits;
-        }
+        let tries = self.terminal.climbed(receipt, state, doubt);
         let (id, receipt) = (session.id.clone(), receipt.id.clone());
         let note = doubted.as_ref().map(Doubted::reason);
-        let tries = match self.terminal.hands.get(&receipt).map(|h| h.stage) {
-            Some(Stage::Entered { tries, .. }) => tries,
-            _ => 0,
-        };
-        if state > Delivery::Echoed {
-            self.terminal.hands.remove(&receipt);
-        }
-        let turned = self.evidence.turned;
+        let turned = self.agent.evidence.turn.recorded;
         let read = self.files.tails.positions();
         let session = self
+            .context
             .write(move |writer| {
                 let mut session: Session = writer.reader().get(id.as_str())?;
                 note_read(&mut session, &read);
@@ -344,18 +205,24 @@ impl Supervisor {
                 Ok(session)
             })
             .await?;
-        self.evidence.turned |= matches!(state, Delivery::Submitted | Delivery::TurnStarted);
-        self.publish(|state| state.moves += 1);
+        self.agent.evidence.turn.recorded |=
+            matches!(state, Delivery::Submitted | Delivery::TurnStarted);
+        self.mailbox.publish(|state| state.moves += 1);
         Ok(session)
     }
 
     /// Returns whether the end is recorded; not yet while the session is being handed over.
     pub(super) async fn record_end(&mut self, exit: Exit) -> Result<bool, Error> {
-        let (id, run) = (self.session_key.session.clone(), self.run);
-        let said = self.evidence.finished.clone();
+        let (id, run) = (self.context.session_key.session.clone(), self.context.run);
+        let said = self.agent.evidence.finished.clone();
         let read = self.files.tails.positions();
-        let kill = self.fleet.unrecorded_kill(&self.session_key, run);
+        let kill = self
+            .context
+            .parts
+            .kills
+            .find(&self.context.session_key, run);
         let recorded = self
+            .context
             .write(move |writer| {
                 let mut session: Session = writer.reader().get(id.as_str())?;
                 let ours = session.run == run && session.has_run();
@@ -372,11 +239,9 @@ impl Supervisor {
                     return Ok(Some(false));
                 }
                 close_written(writer, &session)?;
-                // Whatever it told last: the next run does not read it again.
+                // The last words of this run count as read: the next run does not read them again.
                 note_read(&mut session, &read);
-                let mut gear = session.gear.as_deref().cloned().ok_or_else(|| {
-                    skein_store::Error::Bug(format!("session {id} lost its gear"))
-                })?;
+                let mut gear = gear_of_run(&session)?;
                 gear.handle = None;
                 let after = session.with_gear(gear, writer.now());
                 writer.update(&after)?;
@@ -392,26 +257,37 @@ impl Supervisor {
         match recorded {
             None => Ok(false),
             Some(false) => {
-                self.fleet.kill_recorded(&self.session_key);
-                self.fleet.ring();
+                self.context.parts.kills.recorded(&self.context.session_key);
+                self.context.parts.signals.wake_dispatcher();
                 Ok(true)
             }
             Some(true) => {
-                self.requests.reach("exit.recorded");
-                self.forget_run().await;
-                self.fleet.board.forget_run(&self.session_key);
+                self.context.requests.reach("exit.recorded");
+                self.context.forget_run().await;
+                self.context
+                    .parts
+                    .board
+                    .forget_run(&self.context.session_key);
                 // What was written to the run waits no longer.
-                let _ = self.open_receipts().await;
-                self.fleet.places.leave(&self.session_key);
-                self.fleet.ring();
+                let _ = self.context.open_receipts().await;
+                self.context.parts.places.leave(&self.context.session_key);
+                self.context.parts.signals.wake_dispatcher();
                 Ok(true)
             }
         }
     }
 }
 
-fn may_be_in_box(state: Delivery, doubt: Option<DeliveryDoubt>) -> bool {
-    state == Delivery::Unknown && doubt == Some(DeliveryDoubt::NotSeenTaken)
+/// The message that goes next. Answers go before messages while the agent asks; the task of a run goes before what was
+/// sent while there was none.
+pub(super) fn head(session: &Session, open: &[Receipt]) -> Option<Receipt> {
+    let saga = session.gear.as_ref().and_then(|g| g.saga.as_ref());
+    if saga.is_some_and(|(_, kind)| !kind.queues()) {
+        return None;
+    }
+    let first = |purpose: Purpose| open.iter().find(move |r| r.purpose == purpose);
+    let next = first(Purpose::Answer).or(first(Purpose::Task));
+    next.or(open.first()).cloned()
 }
 
 /// How a session ends when its agent's process does.
@@ -422,7 +298,7 @@ fn outcome(exit: Exit) -> (Outcome, String) {
         Exit::Dismissed => (Outcome::Lost, format!("its agent {exit}")),
         Exit::Unseen => (
             Outcome::Lost,
-            "its agent is gone, and nobody saw how it ended".into(),
+            "its agent is gone, and how it ended is not known".into(),
         ),
     }
 }

@@ -1,4 +1,4 @@
-//! Who begins when: sagas wait in the order they were accepted for a place in their project and on the
+//! Which saga begins when: sagas wait in the order they were accepted for a place in their project and on the
 //! machine, and for memory.
 
 use std::collections::HashSet;
@@ -15,22 +15,21 @@ use skein_store::backend::RowFilter;
 use skein_store::{Reader, RecordPage};
 
 use super::commands::AgentCommands;
-use super::equip::agent_named;
-use super::via_of;
+use super::programs::{agent_named, via_of};
 use super::{Fleet, SessionKey};
 use crate::error::Error;
 use skein_ledger::LedgerRequests;
 use skein_ledger::ledger::warn_of_damage;
 use skein_ledger::saga::Interpreter;
 
-/// How often the queue is looked at while something waits for memory, which nobody announces.
+/// How often the queue is looked at while a saga waits for memory: nothing notifies the dispatcher of free memory.
 const FOR_MEMORY: Duration = Duration::from_secs(2);
 
 /// What keeps a saga waiting.
 enum Wait {
-    /// The project is full; others may go.
+    /// The project is full; sagas of other projects may begin.
     Project(String),
-    /// Nobody may go.
+    /// No saga may begin.
     Machine(String),
     Memory(String),
 }
@@ -40,10 +39,10 @@ enum Wait {
 struct Queue {
     /// Of the last one that waits.
     place: u64,
-    /// Why nobody may go any more.
+    /// Why no further saga may begin.
     closed: Option<String>,
     full: HashSet<ProjectId>,
-    /// When to look again without being rung for.
+    /// When to look again without being woken.
     again: Option<Duration>,
 }
 
@@ -54,7 +53,7 @@ impl Queue {
 }
 
 impl Fleet {
-    /// Finds everything that runs and everything half-done, and goes on with it. CallFuture once, before the
+    /// Finds everything that runs and everything half-done, and goes on with it. Called once, before the
     /// first request is served.
     pub async fn start(self: &Arc<Self>) -> Result<(), Error> {
         for tenant in self.ledger.tenants()? {
@@ -72,23 +71,23 @@ impl Fleet {
             let mut again = None;
             loop {
                 tokio::select! {
-                    () = fleet.bell.notified() => {}
+                    () = fleet.signals.dispatcher_woken() => {}
                     () = pause(again) => {}
                     () = &mut stopping => return,
                 }
                 again = fleet.dispatch().await;
             }
         });
-        self.ring();
+        self.signals.wake_dispatcher();
         Ok(())
     }
 
     /// Sagas that rest because something failed are taken up again.
     pub fn retry_sagas(&self) {
-        self.ring();
+        self.signals.wake_dispatcher();
     }
 
-    /// Whoever has a run, or is being given one, has a place; runs are watched from now on.
+    /// Each session with a run takes a place, and its run is supervised from now on.
     async fn take_up(self: &Arc<Self>, tenant: &TenantId) -> Result<(), Error> {
         let requests = self.ledger.system_requests(tenant.clone());
         let live = RowFilter {
@@ -106,14 +105,14 @@ impl Fleet {
             self.places.take(&session_key, &session.project, 0);
             // A saga watches its run itself, once it is there.
             if session.check_free().is_ok() {
-                self.supervise(&requests, session);
+                self.supervisors.supervise(&requests, session);
             }
         }
         Ok(())
     }
 
-    /// A crash between an end's record and the removal of what is left of the run leaves the latter to us.
-    /// Runs of sessions that no record knows are left to a clean-up that somebody asks for.
+    /// A crash between an end's record and the removal of what is left of the run leaves the latter to the next daemon.
+    /// Runs of sessions that no record knows are left to `skein gc`.
     async fn forget_runs(&self) -> Result<(), Error> {
         let runtime = &self.runtime;
         for run in runtime.list().await? {
@@ -143,7 +142,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// One round over all sagas. Returns when to look again without being rung for.
+    /// One round over all sagas. Returns when to look again without being woken.
     async fn dispatch(self: &Arc<Self>) -> Option<Duration> {
         let mut again = None;
         let tenants = match self.ledger.tenants() {
@@ -179,7 +178,7 @@ impl Fleet {
         let mut queue = Queue::default();
         let above = self.above_endings(&requests, &sagas).await?;
         for saga in sagas {
-            // Children are told to end before their parents; the last of them rings.
+            // Children end before their parents; the saga of the last child wakes the dispatcher.
             let is_first = saga.step() == Some(SagaStep::Stop);
             if is_first && above.contains(&saga.session) {
                 continue;
@@ -192,7 +191,7 @@ impl Fleet {
                 tenant: tenant.clone(),
                 session: saga.session.clone(),
             };
-            // The task that has it rings when it is free.
+            // The task that works on it wakes the dispatcher when it is done.
             let Some(claim) = self.ledger.claims().claim(&session_key) else {
                 continue;
             };
@@ -222,7 +221,7 @@ impl Fleet {
         Ok(queue.again)
     }
 
-    /// Sessions with somebody below them who is on the way out. Who cannot be ended holds nobody up.
+    /// Sessions above one that is being ended. One whose end failed and rests does not hold up its parents.
     async fn above_endings(
         &self,
         requests: &LedgerRequests,
@@ -242,7 +241,7 @@ impl Fleet {
                 let mut next = Some(id);
                 while let Some(id) = next.take() {
                     next = match r.get::<Session>(id.as_str()) {
-                        // Who is above one that cannot be read is not known.
+                        // The parent of a session that cannot be read is not known.
                         Err(skein_store::Error::Damaged { .. }) => None,
                         other => other?.parent,
                     };
@@ -316,9 +315,9 @@ impl Fleet {
         session: &Session,
     ) -> Result<Result<u64, Wait>, Error> {
         let project: Project = agents.project(session).await?;
-        let machine = self.settings.machine();
-        // Settings that cannot be read now hold nobody back; the saga's own steps will say what is wrong.
-        let settings = self.settings_of(&project).ok();
+        let machine = self.programs.machine();
+        // Settings that cannot be read hold no saga back: its own steps will report what is wrong.
+        let settings = self.programs.settings_of(&project).ok();
         let limit = settings.as_ref().and_then(|s| s.concurrency);
         let taken = self.places.taken(&session.project);
         if let Some(limit) = limit.filter(|limit| taken.project >= *limit) {
@@ -349,10 +348,10 @@ impl Fleet {
             _ => 0,
         };
         let expected = asked.max(expected.unwrap_or(0));
-        let one = self.appetites.of(&session.agent, expected);
+        let one = self.memory.needed_by(&session.agent, expected);
         let needed = one + taken.starting_mb + machine.memory_reserve_mb;
         match self.memory.free_mb() {
-            // An empty machine takes whoever comes; waiting would help nobody.
+            // On an empty machine the agent begins anyway: no other agent could free memory by ending.
             Some(free) if free < needed && taken.machine > 0 => {
                 let why = format!("{needed} MB of memory are needed, {free} MB are free");
                 Ok(Err(Wait::Memory(why)))

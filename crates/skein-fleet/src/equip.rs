@@ -1,35 +1,19 @@
 //! What a new session with an agent gets: decided and checked before anything is journalled.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use skein_agent::agent::Agent;
-use skein_agent::{DrivenAgent, launch};
 use skein_domain::{
-    AbsPath, AgentName, BranchName, Gear, Invalid, LaunchSettings, Message, Project, PromptVia,
-    Refused, Revision, RuntimeKind, SessionId, TenantId, Via, Workspace, WorkspaceKind,
-    WorkspaceOrigin,
+    AbsPath, AgentName, BranchName, Gear, Invalid, Message, Project, PromptVia, Revision,
+    RuntimeKind, SessionId, TenantId, Workspace, WorkspaceKind, WorkspaceOrigin,
 };
 use skein_workspace::provider::Plan;
 
+use super::programs::agent_named;
 use super::settings::ProjectSettings;
 use super::{Fleet, outside};
 use crate::error::Error;
 use skein_ledger::spawn::{LaunchOptions, PreparedAgent, Spawn};
 use skein_ledger::tasks::blocking;
-
-/// The agent as it is talked to in this session.
-pub(crate) fn agent_named(
-    settings: &ProjectSettings,
-    name: &AgentName,
-    via: Via,
-) -> Result<Arc<dyn Agent>, Error> {
-    let agent = settings.agents.get(name)?;
-    match via {
-        Via::Terminal => Ok(agent),
-        via => Ok(Arc::new(DrivenAgent::new(agent, via)?)),
-    }
-}
 
 impl Fleet {
     /// Looks at everything a spawn needs and refuses what cannot work; makes nothing.
@@ -56,24 +40,27 @@ impl Fleet {
         task: &Message,
         equip: LaunchOptions,
     ) -> Result<PreparedAgent, Error> {
-        let settings = self.settings_of(project)?;
+        let settings = self.programs.settings_of(project)?;
         let agent = agent_named(&settings, name, equip.launch.via)?;
         let mut launch = equip.launch;
-        let via = self.prompt_via(&*agent, &settings, &launch, task)?;
+        let via = self
+            .programs
+            .prompt_via(&*agent, &settings, &launch, task)?;
         launch.prompt_via = Some(via);
         launch.permission = equip.permission.or(settings.permission).unwrap_or_default();
         launch.model = launch.model.or_else(|| settings.model.clone());
         launch.resume_after_limit |= settings.resume_after_limit;
         if launch.command.is_none() {
-            self.check_installed(&*agent, &launch)?;
+            self.programs.check_installed(&*agent, &launch)?;
         }
-        let memory_mb = self.appetites.of(agent.name(), agent.known().memory_mb);
-        self.check_memory(&*agent, memory_mb)?;
+        let memory_mb = self.memory.needed_by(agent.name(), agent.known().memory_mb);
+        let reserve = self.programs.machine().memory_reserve_mb;
+        self.memory.check(agent.name(), memory_mb, reserve)?;
         let runtime = equip
             .runtime
             .or(settings.runtime)
             .unwrap_or(RuntimeKind::Pty);
-        self.check_windows(runtime)?;
+        self.windows.check(runtime)?;
         let workspace = self.plan(
             tenant,
             project,
@@ -108,62 +95,6 @@ impl Fleet {
             typed: via == PromptVia::Typed,
             floor,
         })
-    }
-
-    /// How the task will reach the agent; refuses a way it does not know. Decided once: only what is typed has a
-    /// receipt.
-    fn prompt_via(
-        &self,
-        agent: &dyn Agent,
-        settings: &ProjectSettings,
-        launch: &LaunchSettings,
-        task: &Message,
-    ) -> Result<PromptVia, Error> {
-        let env = self.environment(launch, settings, agent, &BTreeMap::new());
-        let room = launch::room_of(&env);
-        let (name, abilities) = (agent.name(), agent.abilities());
-        Ok(launch::choose(
-            name,
-            abilities,
-            launch.prompt_via,
-            task,
-            room,
-        )?)
-    }
-
-    fn check_installed(&self, agent: &dyn Agent, launch: &LaunchSettings) -> Result<(), Error> {
-        let path = launch.path.clone().unwrap_or_else(|| self.usual_path());
-        let found = agent.find(&path, &self.known_environment(agent));
-        // Of a line that only the shell can read no program is known, and none is missing.
-        let Some(what) = found.missing else {
-            return Ok(());
-        };
-        let install = found.install.map(|i| format!("`{i}` installs it"));
-        let list = "`skein agent ls` tells which agents are here".to_owned();
-        Err(Refused::Workspace {
-            what,
-            hints: install.into_iter().chain([list]).collect(),
-        }
-        .into())
-    }
-
-    pub(crate) fn usual_path(&self) -> String {
-        self.environment
-            .get("PATH")
-            .cloned()
-            .unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into())
-    }
-
-    fn check_memory(&self, agent: &dyn Agent, needed: u64) -> Result<(), Refused> {
-        let reserve = self.settings.machine().memory_reserve_mb;
-        match self.memory.free_mb() {
-            Some(free) if needed > free.saturating_sub(reserve) => Err(Refused::Memory {
-                agent: agent.name().to_string(),
-                needed,
-                free: free.saturating_sub(reserve),
-            }),
-            _ => Ok(()),
-        }
     }
 
     #[expect(

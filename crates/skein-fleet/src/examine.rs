@@ -1,4 +1,4 @@
-//! What agents' programs on this machine say of themselves.
+//! Which agents' programs are on this machine, and in which versions.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,12 +12,12 @@ use skein_workspace::process::printed;
 
 use super::lock;
 
-/// How long a program may take to tell its version; some start a whole language first.
+/// How long a program may take to print its version; some start a whole language first.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How much of what it prints is read.
 const MOST: usize = 4096;
 
-/// Versions that programs told; asked again when the file is another one.
+/// Versions that programs printed; asked again when the file is another one.
 type Known = Mutex<BTreeMap<PathBuf, (SystemTime, Option<String>)>>;
 
 /// Whether programs are started to learn their versions.
@@ -29,7 +29,7 @@ pub enum Versions {
     Remembered,
 }
 
-/// Looks for every agent's program and tells its version, all at once. Takes as long as the slowest.
+/// Looks for every agent's program and its version, all at once. Takes as long as the slowest.
 pub fn examine(
     agents: &[Arc<dyn Agent>],
     path: &str,
@@ -74,7 +74,7 @@ fn version(
         return None;
     }
     let version = ask(program, profile, path, env);
-    // Who was too slow today may be quicker tomorrow.
+    // A program that was too slow this time may answer the next time.
     if version.is_some() {
         lock(known).insert(program.to_owned(), (changed, version.clone()));
     }
@@ -94,7 +94,7 @@ fn ask(
         .envs(env)
         .env("PATH", path)
         .stdin(Stdio::null());
-    // What it starts may outlive it and hold on to its output: neither may keep us.
+    // What it starts may outlive it and hold on to its output: neither may hold up the caller.
     let text = printed(&mut command, PATIENCE, MOST)?;
     numbers(&String::from_utf8_lossy(&text))
 }

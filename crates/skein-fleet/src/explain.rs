@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 pub use skein_agent::agent::Draft;
-use skein_agent::agent::{Reading, ScreenView};
+use skein_agent::agent::Reading;
 pub use skein_agent::rules::{RuleTrial, UnmetCondition};
 use skein_domain::{Activity, Session};
 use skein_runtime::runtime::Screen;
 
 use super::FleetRequests;
 use super::commands::off;
+use super::supervisor::picture;
 use crate::error::Error;
 
 /// How long a status waits for the screen that explains it.
@@ -33,12 +34,8 @@ impl FleetRequests {
         let (session, project) = self.ledger.session_and_project(reference).await?;
         let screen = self.screen(session.id.to_string()).await?;
         off(move || {
-            let agent = fleet.agent(&session, &project)?;
-            let picture = ScreenView {
-                rows: &screen.rows,
-                cursor: screen.cursor,
-                title: None,
-            };
+            let agent = fleet.programs.agent(&session, &project)?;
+            let picture = picture(&screen);
             let readings = agent.read_screen(picture).into_iter();
             let mut reading = readings.filter_map(|reading| match reading {
                 Reading::Activity { activity, rule, .. } => Some((activity, rule)),
@@ -55,7 +52,7 @@ impl FleetRequests {
     }
 
     /// The same for a session whose status may depend on its screen; none where there is no screen to explain, or
-    /// where it does not come soon: a status is told without it.
+    /// where it does not come soon: the status is shown without it.
     pub async fn explain_status(&self, session: &Session) -> Option<ScreenExplained> {
         let by_other = |seen: skein_domain::Observations| {
             let source = seen.activity.map(|activity| activity.what.source);

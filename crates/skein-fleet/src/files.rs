@@ -1,4 +1,4 @@
-//! One watcher for the files of all agents (L12): it rings whoever reads a file that changed.
+//! One watcher for the files of all agents (L12): it notifies the supervisor that reads a file when the file changes.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub(crate) struct Files {
 
 #[derive(Default)]
 struct Shared {
-    /// Locked before `wanted`, if both are; never by the watcher's own thread, which waits for nobody.
+    /// Locked before `wanted`, if both are; never by the watcher's own thread, which must not wait.
     watcher: Mutex<Option<Watched>>,
     wanted: Mutex<HashMap<PathBuf, Vec<Arc<Notify>>>>,
 }
@@ -34,7 +34,7 @@ impl std::fmt::Debug for Files {
     }
 }
 
-/// One file that somebody wants to hear of; no longer once this is dropped.
+/// One file whose changes notify a supervisor, until this is dropped.
 pub(crate) struct Watch {
     files: Files,
     path: PathBuf,
@@ -66,7 +66,7 @@ impl Files {
 }
 
 impl Shared {
-    /// Rings for what changed, and for files whose folder may just have come to be.
+    /// Notifies readers of what changed, and of files whose folder may just have been made.
     fn changed(&self, event: &Event) {
         if matches!(event.kind, EventKind::Access(_)) {
             return;
@@ -107,7 +107,7 @@ impl Watched {
 
 impl Watch {
     /// To be called before each look at the file: folders come and go. What happens to the file from now on
-    /// rings the bell.
+    /// notifies `bell`.
     pub(crate) fn ensure(&mut self) -> notify::Result<()> {
         let exists = |folder: &&Path| folder.is_dir();
         let Some(folder) = self.path.ancestors().skip(1).find(exists) else {

@@ -1,7 +1,9 @@
 //! Cleaning up: workspaces and files of ended sessions, old backups, folders and runs that no record knows. Takes
-//! only what we made; says why for each; doing it again changes nothing.
+//! only what Skein made; says why for each; doing it again changes nothing.
 
 mod belongings;
+
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 use skein_domain::{
@@ -17,7 +19,7 @@ use super::commands::off;
 use super::{Fleet, SessionKey, outside};
 use crate::error::Error;
 use skein_ledger::saga::{Claim, begin_saga, new_saga};
-use skein_ledger::{Answer, RequestOutcome};
+use skein_ledger::{Answer, LedgerRequests, RequestOutcome};
 
 /// How long an answer waits for the clean-ups it began; well below the time a call may take.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
@@ -29,7 +31,7 @@ pub struct GcOptions {
     /// Only sessions that ended at least this long ago.
     pub ended_for_seconds: u64,
     pub backups_older_than_seconds: u64,
-    /// Whether backups that old are dropped, which may be the only place of somebody's work (L5).
+    /// Whether backups that old are dropped, which may hold the only copy of some work (L5).
     pub discard: bool,
 }
 
@@ -91,28 +93,48 @@ impl FleetRequests {
         if let Some(earlier) = self.ledger.earlier().await? {
             return Ok(earlier);
         }
-        let fleet = self.fleet.clone();
-        let records = self.records().await?;
-        let known = backups(&records);
-        let mut items = self.gc_sessions(&fleet, &records, order).await?;
-        // That took its time: what was begun or restored meanwhile is known to the ledger of now.
-        let records = self.records().await?;
-        self.ledger.reach("gc.backups.begin");
-        items.extend(self.gc_backups(&records, &known, order).await?);
-        self.ledger.reach("gc.backups.done");
-        items.extend(self.gc_folders(&fleet, order).await?);
-        items.extend(self.gc_runs(&fleet, order).await?);
-        let going: Vec<String> = match order.dry_run {
-            true => going(&items),
-            false => vec![],
+        let clean_up = CleanUp {
+            requests: self,
+            ledger: &self.ledger,
+            fleet: &self.fleet,
+            order,
         };
-        items.extend(self.gc_belongings(&fleet, &going, order).await?);
-        fleet.ring();
+        let items = clean_up.run().await?;
+        self.fleet.signals.wake_dispatcher();
         let data: Vec<Value> = items.iter().map(Item::render).collect();
         let body = json!({"data": data, "next": null, "dry_run": order.dry_run});
         let render =
             move |_: &mut skein_store::Writer<'_>| Ok(RequestOutcome::Rendered(body.clone()));
         Ok(self.ledger.change(op, Role::Admin, render).await?)
+    }
+}
+
+/// One clean-up under way.
+struct CleanUp<'a> {
+    requests: &'a FleetRequests,
+    ledger: &'a LedgerRequests,
+    fleet: &'a Arc<Fleet>,
+    order: GcOptions,
+}
+
+impl CleanUp<'_> {
+    async fn run(&self) -> Result<Vec<Item>, Error> {
+        let records = self.records().await?;
+        let known = backups(&records);
+        let mut items = self.gc_sessions(&records).await?;
+        // That took its time: what was begun or restored meanwhile is known to the ledger of now.
+        let records = self.records().await?;
+        self.ledger.reach("gc.backups.begin");
+        items.extend(self.gc_backups(&records, &known).await?);
+        self.ledger.reach("gc.backups.done");
+        items.extend(self.gc_folders().await?);
+        items.extend(self.gc_runs().await?);
+        let going: Vec<String> = match self.order.dry_run {
+            true => going(&items),
+            false => vec![],
+        };
+        items.extend(self.gc_belongings(&going).await?);
+        Ok(items)
     }
 
     async fn records(&self) -> Result<Records, Error> {
@@ -126,13 +148,11 @@ impl FleetRequests {
     }
 
     /// Ended sessions give their folders up; work in them is kept under a ref first.
-    async fn gc_sessions(
-        &self,
-        fleet: &std::sync::Arc<Fleet>,
-        records: &Records,
-        order: GcOptions,
-    ) -> Result<Vec<Item>, Error> {
-        let before = self.ledger.now().minus_seconds(order.ended_for_seconds);
+    async fn gc_sessions(&self, records: &Records) -> Result<Vec<Item>, Error> {
+        let before = self
+            .ledger
+            .now()
+            .minus_seconds(self.order.ended_for_seconds);
         let mut items = vec![];
         for session in &records.sessions {
             let Some(gear) = session.gear.as_deref() else {
@@ -146,7 +166,8 @@ impl FleetRequests {
             if session.last_activity_at > before {
                 continue;
             }
-            let stays = gear.workspace.repo.is_none() && self.dirty(session).await == Some(true);
+            let stays =
+                gear.workspace.repo.is_none() && self.requests.dirty(session).await == Some(true);
             let (action, reason) = match stays {
                 true => (
                     "keep",
@@ -164,19 +185,19 @@ impl FleetRequests {
                 action,
                 reason: reason.into(),
             });
-            if !order.dry_run && !stays {
+            if !self.order.dry_run && !stays {
                 self.begin_gc(session).await?;
             }
         }
-        if !order.dry_run && !items.is_empty() {
-            fleet.ring();
+        if !self.order.dry_run && !items.is_empty() {
+            self.fleet.signals.wake_dispatcher();
             self.until_gone(&items).await;
             self.correct(&mut items).await?;
         }
         Ok(items)
     }
 
-    /// What could not be removed is told as it is.
+    /// Corrects the items of what could not be removed.
     async fn correct(&self, items: &mut [Item]) -> Result<(), Error> {
         for item in items.iter_mut().filter(|i| i.action == "remove") {
             let id = item.id.clone();
@@ -265,16 +286,16 @@ impl FleetRequests {
         &self,
         records: &Records,
         known: &[(SessionId, Backup)],
-        order: GcOptions,
     ) -> Result<Vec<Item>, Error> {
         let before = self
             .ledger
             .now()
-            .minus_seconds(order.backups_older_than_seconds);
+            .minus_seconds(self.order.backups_older_than_seconds);
         // What this very clean-up has kept is not up for dropping.
         let mut ours = backups(records);
         ours.retain(|backup| known.contains(backup));
         let mut items = vec![];
+        let order = self.order;
         for repo in repositories(records) {
             let ours = ours.clone();
             let found = off(move || {
@@ -308,11 +329,7 @@ impl FleetRequests {
     ///
     /// They are listed before the ledger is asked: a folder's path is recorded before the folder is made,
     /// so that one made meanwhile is either not listed or known.
-    async fn gc_folders(
-        &self,
-        fleet: &std::sync::Arc<Fleet>,
-        order: GcOptions,
-    ) -> Result<Vec<Item>, Error> {
+    async fn gc_folders(&self) -> Result<Vec<Item>, Error> {
         let tenant = self.ledger.tenant().to_string();
         let mut found = vec![];
         for root in self.ledger.managed_roots().to_vec() {
@@ -322,7 +339,7 @@ impl FleetRequests {
         self.ledger.reach("gc.folders.listed");
         let mut items = vec![];
         for folder in found {
-            // Somebody at work on the session knows what to do with it.
+            // The task that works on the session decides about its folder.
             let Some(claim) = self.claim(&folder.session) else {
                 continue;
             };
@@ -333,7 +350,7 @@ impl FleetRequests {
                 continue;
             }
             self.ledger.reach("gc.folder.begin");
-            let left = self.clear(fleet, &folder, order.dry_run).await?;
+            let left = self.clear(&folder, self.order.dry_run).await?;
             self.ledger.reach("gc.folder.done");
             drop(claim);
             let (action, reason) = match left {
@@ -371,12 +388,11 @@ impl FleetRequests {
     /// Removes a folder that holds no work; says why not otherwise.
     async fn clear(
         &self,
-        fleet: &std::sync::Arc<Fleet>,
         folder: &outside::Folder,
         dry_run: bool,
     ) -> Result<Option<String>, Error> {
         let workspace = outside::guess(folder);
-        let provider = fleet.provider(workspace.kind)?;
+        let provider = self.fleet.provider(workspace.kind)?;
         off(move || match provider.look(&workspace) {
             Ok(contents) if contents.dirty || contents.own_commits > 0 => {
                 Some("it holds work that is nowhere else".to_owned())
@@ -393,12 +409,8 @@ impl FleetRequests {
 
     /// Runs that no record holds on to. Listed before the ledger is asked: a run's handle is recorded before
     /// there is a process.
-    async fn gc_runs(
-        &self,
-        fleet: &std::sync::Arc<Fleet>,
-        order: GcOptions,
-    ) -> Result<Vec<Item>, Error> {
-        let runtime = &fleet.runtime;
+    async fn gc_runs(&self) -> Result<Vec<Item>, Error> {
+        let runtime = &self.fleet.runtime;
         let found = runtime.list().await.unwrap_or_else(|error| {
             tracing::warn!(%error, "runs could not be listed");
             vec![]
@@ -423,7 +435,7 @@ impl FleetRequests {
                 None => "it is over, and no session holds on to it".into(),
             };
             let mut action = "end";
-            if !order.dry_run {
+            if !self.order.dry_run {
                 self.ledger.reach("gc.run.begin");
                 // One that is over cannot be ended; it can be forgotten.
                 let _ = runtime.end(&run.handle, Grace::default()).await;

@@ -2,7 +2,7 @@
 //!
 //! What was read of an agent's files is appended, on behalf of the run, before it is recorded that it was read: a
 //! crash in between repeats it, and ids make it count once. A transcript that cannot be written holds up nothing
-//! (L3). What was said waits, and is tried again; when more waits than is good, it is let go and read again later,
+//! (L3). What was said waits, and is tried again; when too much waits, the rest is dropped and read again later,
 //! from where the record says that it is not in the transcript yet.
 
 use std::collections::VecDeque;
@@ -15,10 +15,10 @@ use skein_ledger::transcript::SessionTranscripts;
 use skein_transcript::{
     Error, Message, MessageId, RunNumber, Transcript, TranscriptId, WriteContext,
 };
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
-use super::supervisor::{RETRY_PAUSES, Supervisor};
-use super::tail::process;
+use super::listen::AgentFiles;
+use super::supervisor::{ObservedAgent, RETRY_PAUSES, RunContext};
 
 /// How much may wait: more is read again later.
 const ROOM: usize = 1_024;
@@ -44,7 +44,7 @@ enum Word {
 pub(super) struct Import {
     waiting: VecDeque<Arc<Word>>,
     bytes: usize,
-    /// How many of those are being appended, and who tells of it.
+    /// How many of those are being appended, and where the result arrives.
     going: Option<(usize, oneshot::Receiver<Result<(), Error>>)>,
     /// Whether the transcript is known to be there.
     begun: bool,
@@ -85,105 +85,103 @@ impl Import {
         self.begun = true;
         self.failures = 0;
     }
-}
 
-impl Supervisor {
-    /// Keeps what was said until it is appended; gives back the rest.
-    pub(super) fn take_words(&mut self, readings: Vec<Reading>) -> Vec<Reading> {
-        let now = self.requests.now();
-        let mut rest = vec![];
-        for reading in readings {
+    /// Keeps what was said until it is appended.
+    pub(super) fn take(&mut self, said: Vec<Reading>, now: Timestamp) {
+        for reading in said {
             match reading {
                 Reading::Said(mut message) => {
                     if message.at <= Timestamp::from_micros(0) {
                         message.at = now;
                     }
-                    // Agents cannot be told of a refusal.
-                    self.files.import.push(Word::Said(message.within_limits()));
+                    // A refusal could not be reported to the agent.
+                    self.push(Word::Said(message.within_limits()));
                 }
-                Reading::Rewound { to } => self.files.import.push(Word::Rewound(to)),
-                other => rest.push(other),
+                Reading::Rewound { to } => self.push(Word::Rewound(to)),
+                _ => {}
             }
         }
-        rest
     }
 
-    /// Has what was said appended, and stays for `patience` to hear of it. Returns when to come back although
-    /// nothing rings.
-    pub(super) async fn import(&mut self, patience: Duration) -> Option<u64> {
-        if self.requests.session_transcripts().is_none() {
+    fn failed(&mut self, context: &RunContext, error: &Error) {
+        let session = &context.session_key.session;
+        if self.failures == 0 {
+            tracing::warn!(%session, %error, "what was said cannot be written to the transcript yet");
+        }
+        let index = usize::try_from(self.failures).unwrap_or(usize::MAX);
+        let pause = RETRY_PAUSES[index.min(RETRY_PAUSES.len() - 1)];
+        self.failures = self.failures.saturating_add(1);
+        self.due = context.now() + pause;
+    }
+
+    /// Starts a task that appends the next messages and then notifies `done`.
+    fn append_next(&mut self, context: &RunContext, done: &Arc<Notify>) {
+        let batch = self.batch();
+        let writing = Writing {
+            books: context.requests.session_transcripts().cloned(),
+            tenant: context.session_key.tenant.clone(),
+            id: TranscriptId::from(&context.session_key.session),
+            by: WriteContext {
+                run: RunNumber(context.run),
+                at: context.requests.now(),
+            },
+        };
+        let (count, begun, done) = (batch.len(), self.begun, done.clone());
+        let work = async move {
+            let written = tokio::time::timeout(LONGEST, writing.write(begun, batch)).await;
+            done.notify_one();
+            written.unwrap_or_else(|_| Err(Error::hot("it takes too long")))
+        };
+        let going = context.requests.tasks().run("import", work);
+        self.going = Some((count, going));
+    }
+}
+
+impl AgentFiles {
+    /// Has what was said appended, and waits for `patience` for the result. Returns when to come back although the
+    /// task that appends has not woken the supervisor.
+    pub(super) async fn import(
+        &mut self,
+        context: &RunContext,
+        agent: &ObservedAgent,
+        patience: Duration,
+    ) -> Option<u64> {
+        if context.requests.session_transcripts().is_none() {
             // This daemon keeps no transcripts.
-            self.files.import = Import::default();
-            self.read_again();
+            self.import = Import::default();
+            self.read_again(agent);
             return None;
         }
         loop {
-            if let Some((count, going)) = &mut self.files.import.going {
+            if let Some((count, going)) = &mut self.import.going {
                 let count = *count;
-                // It rings when it is done.
+                // The task wakes the supervisor when it is done.
                 let heard = tokio::time::timeout(patience, going).await.ok()?;
-                self.files.import.going = None;
+                self.import.going = None;
                 match heard {
-                    Ok(Ok(())) => self.files.import.appended(count),
-                    Ok(Err(error)) => self.cannot_import(&error),
-                    // Everything stops.
+                    Ok(Ok(())) => self.import.appended(count),
+                    Ok(Err(error)) => self.import.failed(context, &error),
+                    // The daemon stops.
                     Err(_) => return None,
                 }
-                if self.files.import.is_done() && self.read_again() {
-                    return Some(self.now());
+                if self.import.is_done() && self.read_again(agent) {
+                    return Some(context.now());
                 }
             }
-            if self.files.import.is_done() {
+            if self.import.is_done() {
                 return None;
             }
-            if self.files.import.due > self.now() {
-                return Some(self.files.import.due);
+            if self.import.due > context.now() {
+                return Some(self.import.due);
             }
-            self.append_next();
+            self.import.append_next(context, &self.changed);
         }
     }
 
-    /// All that was read is in the transcript. Whether some file has more to say than was kept of it.
-    fn read_again(&mut self) -> bool {
-        let process = self.sight.pid.and_then(process);
-        let agent = self.agent.clone();
-        agent.is_some_and(|agent| self.files.tails.appended(&agent, process))
-    }
-
-    fn cannot_import(&mut self, error: &Error) {
-        let session = &self.session_key.session;
-        if self.files.import.failures == 0 {
-            tracing::warn!(%session, %error, "what was said cannot be written to the transcript yet");
-        }
-        let index = usize::try_from(self.files.import.failures).unwrap_or(usize::MAX);
-        let pause = RETRY_PAUSES[index.min(RETRY_PAUSES.len() - 1)];
-        self.files.import.failures = self.files.import.failures.saturating_add(1);
-        self.files.import.due = self.now() + pause;
-    }
-
-    fn append_next(&mut self) {
-        let batch = self.files.import.batch();
-        let writing = Writing {
-            books: self.requests.session_transcripts().cloned(),
-            tenant: self.session_key.tenant.clone(),
-            id: TranscriptId::from(&self.session_key.session),
-            by: WriteContext {
-                run: RunNumber(self.run),
-                at: self.requests.now(),
-            },
-        };
-        let (count, begun, bell) = (
-            batch.len(),
-            self.files.import.begun,
-            self.files.changed.clone(),
-        );
-        let work = async move {
-            let done = tokio::time::timeout(LONGEST, writing.write(begun, batch)).await;
-            bell.notify_one();
-            done.unwrap_or_else(|_| Err(Error::hot("it takes too long")))
-        };
-        let going = self.requests.tasks().run("import", work);
-        self.files.import.going = Some((count, going));
+    /// All that was read is in the transcript. Returns whether some file holds more than was kept of it.
+    fn read_again(&mut self, agent: &ObservedAgent) -> bool {
+        let program = agent.program.as_ref();
+        program.is_some_and(|program| self.tails.appended(program, agent.process()))
     }
 }
 

@@ -2,12 +2,11 @@
 //! them and deliver their messages.
 //!
 //! Reading order: [`parts`] (what the composition root brings), `lifecycle` (spawn, kill, restore), [`equip`]
-//! (what a new session gets), `dispatch` (which saga begins when), `commands` (what sagas do outside the
-//! ledger), `supervisor` (one task per run),
-//! `courier` (how a message is typed, as a pure decision), `calls` (how a protocol driver gets it).
+//! (what a new session gets), `programs` (what an agent's program gets), `dispatch` (which saga begins when),
+//! `commands` (what sagas do outside the ledger), `supervisor` (one task per run), `courier` (how a message is
+//! typed, as a pure decision), `calls` (how a protocol driver gets it).
 
 mod activity;
-mod appetite;
 pub mod board;
 mod calls;
 mod commands;
@@ -26,30 +25,37 @@ mod lifecycle;
 mod limit;
 mod lines;
 mod listen;
+mod memory;
 mod outside;
 pub mod parts;
 mod places;
+mod programs;
 mod record;
 mod request;
 pub mod settings;
 mod setup_log;
+mod signals;
 mod supervisor;
 mod tail;
 mod typing;
 mod window;
 
-use std::collections::{BTreeMap, HashMap};
-use std::path::{Path, PathBuf};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use skein_agent::agent::Agent;
-use skein_agent::moment::Zone;
-use skein_domain::{Project, Session, Via, WorkspaceKind};
-use skein_ledger::{Caller, CredentialKey, Ledger, LedgerRequests};
+use skein_domain::WorkspaceKind;
+use skein_ledger::{Caller, Ledger, LedgerRequests};
 use skein_runtime::runtime::Runtime;
-use skein_runtime::window::Windows;
 use skein_workspace::provider::WorkspaceProvider;
-use tokio::sync::{Notify, watch};
+
+use board::ObservationBoard;
+use files::Files;
+use memory::AgentMemory;
+use places::Places;
+use programs::{AgentPrograms, SessionFolders};
+use signals::SagaSignals;
+use supervisor::{SupervisorParts, Supervisors, UnrecordedKills};
+use window::RunWindows;
 
 pub use error::Error;
 pub use gc::GcOptions;
@@ -72,28 +78,13 @@ pub struct Fleet {
     pub(crate) ledger: Ledger,
     providers: HashMap<WorkspaceKind, Arc<dyn WorkspaceProvider>>,
     runtime: Arc<dyn Runtime>,
-    windows: Arc<dyn Windows>,
-    pub(crate) settings: Arc<dyn Settings>,
-    memory: Arc<dyn Memory>,
-    databases: Arc<dyn Databases>,
-    zone: Zone,
-    private: PathBuf,
-    logs: PathBuf,
-    home: PathBuf,
-    skein: PathBuf,
-    environment: BTreeMap<String, String>,
-    pub(crate) credentials: CredentialKey,
-    pub(crate) board: board::ObservationBoard,
-    places: places::Places,
-    appetites: appetite::Appetites,
-    files: files::Files,
-    supervisors: Mutex<HashMap<SessionKey, supervisor::Handle>>,
-    /// Kills that were carried out and are still to be recorded.
-    unrecorded: Mutex<HashMap<SessionKey, supervisor::UnrecordedKill>>,
-    /// Rung when a saga may begin.
-    bell: Notify,
-    /// Counts sagas that somebody turned round.
-    turned: watch::Sender<u64>,
+    windows: RunWindows,
+    programs: Arc<AgentPrograms>,
+    pub(crate) board: Arc<ObservationBoard>,
+    places: Arc<Places>,
+    memory: Arc<AgentMemory>,
+    signals: Arc<SagaSignals>,
+    supervisors: Supervisors,
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -102,29 +93,44 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Fleet {
     pub fn new(ledger: Ledger, parts: FleetParts) -> Arc<Self> {
+        let programs = Arc::new(AgentPrograms {
+            settings: parts.settings,
+            folders: SessionFolders {
+                private: parts.private,
+                logs: parts.logs,
+            },
+            home: parts.home,
+            skein: parts.skein,
+            variables: parts.environment,
+            credentials: parts.credentials,
+        });
+        let board = Arc::new(ObservationBoard::default());
+        let places = Arc::new(Places::default());
+        let memory = Arc::new(AgentMemory::new(parts.memory));
+        let signals = Arc::new(SagaSignals::default());
+        let supervisors = Supervisors::new(SupervisorParts {
+            runtime: parts.runtime.clone(),
+            programs: programs.clone(),
+            board: board.clone(),
+            places: places.clone(),
+            memory: memory.clone(),
+            signals: signals.clone(),
+            kills: UnrecordedKills::default(),
+            files: Files::default(),
+            databases: parts.databases,
+            zone: parts.zone,
+        });
         Arc::new(Self {
             ledger,
             providers: parts.providers.into_iter().map(|p| (p.kind(), p)).collect(),
             runtime: parts.runtime,
-            windows: parts.windows,
-            settings: parts.settings,
-            memory: parts.memory,
-            databases: parts.databases,
-            zone: parts.zone,
-            private: parts.private,
-            logs: parts.logs,
-            home: parts.home,
-            skein: parts.skein,
-            environment: parts.environment,
-            credentials: parts.credentials,
-            board: board::ObservationBoard::default(),
-            places: places::Places::default(),
-            appetites: appetite::Appetites::default(),
-            files: files::Files::default(),
-            supervisors: Mutex::default(),
-            unrecorded: Mutex::default(),
-            bell: Notify::new(),
-            turned: watch::Sender::new(0),
+            windows: RunWindows::new(parts.windows, board.clone()),
+            programs,
+            board,
+            places,
+            memory,
+            signals,
+            supervisors,
         })
     }
 
@@ -146,57 +152,4 @@ impl Fleet {
             skein_ledger::Error::NotConfigured { what }.into()
         })
     }
-
-    /// What the project's settings say; read anew each time, since people edit them.
-    fn settings_of(&self, project: &Project) -> Result<ProjectSettings, Error> {
-        self.settings.project(project).map_err(Error::Settings)
-    }
-
-    fn agent(&self, session: &Session, project: &Project) -> Result<Arc<dyn Agent>, Error> {
-        let settings = self.settings_of(project)?;
-        equip::agent_named(&settings, &session.agent, via_of(session))
-    }
-
-    /// The session's folder for settings files, which only we write.
-    fn private_of(&self, session_key: &SessionKey) -> PathBuf {
-        place_below(&self.private, session_key)
-    }
-
-    /// Where the history of all its runs is kept.
-    fn logs_of(&self, session_key: &SessionKey) -> PathBuf {
-        place_below(&self.logs, session_key)
-    }
-
-    /// Where the history of one run is kept.
-    fn log_of(&self, session_key: &SessionKey, run: u64) -> PathBuf {
-        self.logs_of(session_key).join(format!("{run}.log"))
-    }
-
-    /// Where the output of the last set-up is kept.
-    fn setup_log_of(&self, session_key: &SessionKey) -> PathBuf {
-        self.logs_of(session_key).join("setup.log")
-    }
-
-    /// Tells whoever follows that something may begin.
-    pub(crate) fn ring(&self) {
-        self.bell.notify_one();
-    }
-
-    /// Tells carriers that a saga was turned round by somebody else.
-    pub(crate) fn tell_turned(&self) {
-        self.turned.send_modify(|n| *n += 1);
-    }
-}
-
-fn place_below(root: &Path, session_key: &SessionKey) -> PathBuf {
-    root.join(session_key.tenant.as_str())
-        .join(session_key.session.as_str())
-}
-
-/// How the session's agent is talked to.
-fn via_of(session: &Session) -> Via {
-    session
-        .gear
-        .as_ref()
-        .map_or(Via::Terminal, |g| g.launch.via)
 }

@@ -39,7 +39,7 @@ impl FleetRequests {
         };
         let recorded = self.ledger.record_spawn(spawn, agent, Some(prepared));
         let answer = recorded.await?;
-        self.fleet.ring();
+        self.fleet.signals.wake_dispatcher();
         Ok(answer)
     }
 
@@ -58,7 +58,7 @@ impl FleetRequests {
 
     async fn settings_of(&self, project: Project) -> Result<ProjectSettings, Error> {
         let fleet = self.fleet.clone();
-        blocking(move || fleet.settings_of(&project))
+        blocking(move || fleet.programs.settings_of(&project))
             .await
             .map_err(|_| Error::STOPPED)?
     }
@@ -71,8 +71,8 @@ impl FleetRequests {
             }
             answer => answer?,
         };
-        self.fleet.tell_turned();
-        self.fleet.ring();
+        self.fleet.signals.turn();
+        self.fleet.signals.wake_dispatcher();
         Ok(answer)
     }
 
@@ -111,6 +111,7 @@ impl FleetRequests {
             let saga = SagaId::from_random(self.ledger.ids().bits());
             match self
                 .fleet
+                .supervisors
                 .end_now(&session_key, &session, order.clone(), saga)
                 .await
             {
@@ -134,7 +135,7 @@ impl FleetRequests {
         self.check_relaunch(reference.clone()).await?;
         let answer = self.ledger.restore(reference).await?;
         self.reopen_window(&answer).await;
-        self.fleet.ring();
+        self.fleet.signals.wake_dispatcher();
         Ok(answer)
     }
 
@@ -181,7 +182,7 @@ impl FleetRequests {
     /// Refuses to start an agent that the caller may not start.
     fn check_agent(&self, agent: &AgentName) -> Result<(), Refused> {
         let named = || {
-            let settings = self.fleet.settings.machine();
+            let settings = self.fleet.programs.machine();
             settings.token_agents.contains(agent)
         };
         if agent.is_none() || self.ledger.caller().rights.contains(Right::Run) || named() {
@@ -218,7 +219,7 @@ fn chosen_program(equip: &LaunchOptions) -> Option<&'static str> {
     ])
 }
 
-/// As [`chosen_program`], of a session that is to be started again: whoever made it may have had the right.
+/// As [`chosen_program`], of a session that is to be started again: the caller who made it may have had the right.
 fn chosen_before(gear: &Gear, settings: &ProjectSettings) -> Option<&'static str> {
     let workspace = &gear.workspace;
     let own_folder =

@@ -4,31 +4,31 @@
 use skein_domain::fact::SessionChange;
 use skein_domain::{Limit, Message, Purpose, Reason, Receipt, ReceiptId, Session};
 use skein_store::Writer;
-use skein_store::backend::RowFilter;
 
 use super::activity::LimitSeen;
-use super::supervisor::Supervisor;
+use super::record::live_of;
+use super::supervisor::{RunContext, Supervisor};
 use crate::error::Error;
 use skein_ledger::receipt::{insert_receipt, new_receipt};
 
-/// What an agent is told that is to go on with the turn a limit stopped.
+/// The message for an agent that is to go on with the turn a limit stopped.
 const GO_ON: &str = "continue";
 
 impl Supervisor {
     /// Records a limit that was seen, or that it is over. Returns the session as it is then.
     pub(super) async fn mind_limit(&mut self, session: Session) -> Result<Session, Error> {
-        if self.agent.is_none() {
-            // Nobody has looked at what is recorded yet.
+        if self.agent.program.is_none() {
+            // What is recorded has not been read yet.
             return Ok(session);
         }
-        if let Some(limit) = self.evidence.missed.as_ref().and_then(as_limit) {
-            // It was told while nobody listened, and is over; whoever was to go on then goes on now.
-            let session = self.record_limit(session, limit.clone()).await?;
-            self.evidence.missed = None;
-            return self.lift(session, &limit).await;
+        if let Some(limit) = self.agent.evidence.limit.missed.as_ref().and_then(as_limit) {
+            // The agent reported it while no daemon ran, and it is over: an agent that was to go on then goes on now.
+            let session = self.context.record_limit(session, limit.clone()).await?;
+            self.agent.evidence.limit.missed = None;
+            return self.context.lift(session, &limit).await;
         }
         let recorded = session.gear.as_ref().and_then(|g| g.limit.clone());
-        match (&mut self.evidence.limit, recorded) {
+        match (&mut self.agent.evidence.limit.now, recorded) {
             (Some(limit), recorded) if !limit.recorded => {
                 let Some(found) = as_limit(limit) else {
                     return Ok(session);
@@ -38,13 +38,15 @@ impl Supervisor {
                 if recorded.as_ref() == Some(&limit) {
                     return Ok(session);
                 }
-                self.record_limit(session, limit).await
+                self.context.record_limit(session, limit).await
             }
-            (None, Some(recorded)) => self.lift(session, &recorded).await,
+            (None, Some(recorded)) => self.context.lift(session, &recorded).await,
             _ => Ok(session),
         }
     }
+}
 
+impl RunContext {
     async fn record_limit(&self, session: Session, limit: Limit) -> Result<Session, Error> {
         let (id, run) = (session.id, self.run);
         self.write(move |writer| {
@@ -98,13 +100,8 @@ fn as_limit(seen: &LimitSeen) -> Option<Limit> {
     seen.until.map(|until| Limit { until, text })
 }
 
-/// Whether somebody has something else for it to do.
+/// Whether a message waits for the agent.
 fn has_messages(writer: &Writer<'_>, session: &Session) -> Result<bool, skein_store::Error> {
-    let filter = RowFilter {
-        parent: Some(session.id.to_string()),
-        live: Some(true),
-        ..RowFilter::default()
-    };
-    let open = writer.reader().all::<Receipt>(&filter)?;
+    let open = writer.reader().all::<Receipt>(&live_of(session))?;
     Ok(open.iter().any(Receipt::is_open))
 }

@@ -2,18 +2,18 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use skein_agent::agent::{ReadRange, WatchedFile};
 use skein_domain::observed::EvidenceSource;
-use skein_domain::{NativeId, Session, Spent};
+use skein_domain::{Gear, NativeId, ReadFile, Session, Spent};
 use tokio::sync::Notify;
 
 use super::commands::off;
 use super::hook_journal;
 use super::import::{Import, LAST_PATIENCE};
-use super::settings::ProjectSettings;
-use super::supervisor::Supervisor;
-use super::tail::{Hear, Room, Tails, process, was_read};
+use super::supervisor::{ObservedAgent, RunContext, Supervisor};
+use super::tail::{Hear, Room, Tails};
 use crate::error::Error;
 
 /// Between two looks at files that cannot be watched, in milliseconds.
@@ -25,7 +25,6 @@ pub(super) struct AgentFiles {
     pub(super) tails: Tails,
     /// The process and the conversation that the files were found by.
     found_by: Option<(Option<u32>, Option<NativeId>)>,
-    pub(super) settings: Option<ProjectSettings>,
     /// What the agent said, on its way to the transcript.
     pub(super) import: Import,
     /// What this run has spent, as far as this process knows.
@@ -37,8 +36,8 @@ pub(super) struct AgentFiles {
 impl Supervisor {
     /// Reads and records what the agent wrote to its files before it ended, perhaps while no daemon ran.
     pub(super) async fn read_last_words(&mut self) -> Result<(), Error> {
-        let session = self.session().await?;
-        if session.run != self.run || session.check_free().is_err() {
+        let session = self.context.session().await?;
+        if session.run != self.context.run || session.check_free().is_err() {
             return Ok(());
         }
         self.read_all(&session).await?;
@@ -49,8 +48,8 @@ impl Supervisor {
     /// The same for a run that a saga has ended: the saga records the end, this what was spent and which calls the
     /// driver accepted.
     pub(super) async fn record_rest(&mut self) -> Result<(), Error> {
-        let session = self.session().await?;
-        if session.run == self.run {
+        let session = self.context.session().await?;
+        if session.run == self.context.run {
             self.read_all(&session).await?;
             let session = self.record_calls(session).await?;
             self.note(session, vec![]).await?;
@@ -64,100 +63,141 @@ impl Supervisor {
             let again = self.read_files(session).await?;
             let unsaid = self.import(LAST_PATIENCE).await;
             let again = again.into_iter().chain(unsaid).min();
-            if again.is_none_or(|at| at > self.now()) {
+            if again.is_none_or(|at| at > self.context.now()) {
                 return Ok(());
             }
         }
     }
 
-    /// Reads what the agent wrote to its files. Returns when to look again although nothing rings.
+    /// Reads what the agent wrote to its files. Returns when to look again although no file changes.
     pub(super) async fn read_files(&mut self, session: &Session) -> Result<Option<u64>, Error> {
-        let (Some(agent), Some(gear)) = (self.agent.clone(), session.gear.as_deref()) else {
+        let written_by = match self.turns {
+            Some(_) => EvidenceSource::Protocol,
+            None => EvidenceSource::File,
+        };
+        let files = &mut self.files;
+        files
+            .read(&self.context, &mut self.agent, session, written_by)
+            .await
+    }
+
+    /// Has what the agent said appended to the transcript; see [`AgentFiles::import`].
+    pub(super) async fn import(&mut self, patience: Duration) -> Option<u64> {
+        self.files
+            .import(&self.context, &self.agent, patience)
+            .await
+    }
+}
+
+impl AgentFiles {
+    /// How far growing files were read.
+    pub(super) fn positions(&self) -> Vec<ReadFile> {
+        self.tails.positions()
+    }
+
+    /// What this run had spent when that was last recorded.
+    pub(super) fn spent_before(&mut self, session: &Session, run: u64) -> Spent {
+        let recorded = session.gear.as_ref().and_then(|g| g.spent);
+        // Looked up once: a write whose reply is lost was perhaps done, and is not to be counted on top.
+        *self
+            .spent
+            .get_or_insert_with(|| recorded.unwrap_or_default().of(run))
+    }
+
+    /// Reads what is new in all files of the run into the evidence. Returns when to look again although no file
+    /// changes.
+    async fn read(
+        &mut self,
+        context: &RunContext,
+        agent: &mut ObservedAgent,
+        session: &Session,
+        written_by: EvidenceSource,
+    ) -> Result<Option<u64>, Error> {
+        let (Some(program), Some(gear)) = (agent.program.clone(), session.gear.as_deref()) else {
             return Ok(None);
         };
-        let process = self.sight.pid.and_then(process);
-        let (files, bell) = (self.fleet.files.clone(), self.files.changed.clone());
-        let mut sources: Vec<(WatchedFile, Hear)> = std::mem::take(&mut self.evidence.watch)
-            .into_iter()
-            .map(|source| (source, Hear::All))
-            .collect();
+        let process = agent.process();
+        let mut sources: Vec<(WatchedFile, Hear)> =
+            std::mem::take(&mut agent.evidence.journal.watch)
+                .into_iter()
+                .map(|source| (source, Hear::All))
+                .collect();
         let known = (process.map(|p| p.pid), gear.native.clone());
-        if self.files.found_by.as_ref() != Some(&known)
-            && let Some(settings) = &self.files.settings
+        if self.found_by.as_ref() != Some(&known)
+            && let Some(settings) = &agent.settings
         {
-            let order = self
-                .fleet
-                .order(&self.session_key, session, gear, settings, &*agent);
-            let own = agent.sources(&order);
-            let hooks = hook_journal::source(&self.fleet.private_of(&self.session_key), self.run);
-            let is_own = |path: &str| {
-                let path = Path::new(path);
-                hooks.path == path || own.iter().any(|source| source.path == path)
-            };
-            // A driver has a journal for each run. What other programs write goes on with the conversation.
-            let hear = if self.turns.is_some() {
-                Hear::Spending
-            } else {
-                Hear::All
-            };
-            // What was said before comes first.
-            let before = gear.read.iter().filter(|r| !is_own(&r.path));
-            sources.extend(before.map(|r| {
-                let source = WatchedFile {
-                    path: r.path.clone().into(),
-                    kind: r.kind.clone(),
-                    reach: ReadRange::Added,
-                };
-                (source, hear)
-            }));
-            // A program waits for its hooks: what it wrote to its files since then comes after what they said.
-            sources.push((hooks, Hear::All));
-            sources.extend(own.into_iter().map(|source| (source, Hear::All)));
-            self.files.found_by = Some(known);
+            let programs = &context.parts.programs;
+            let launched =
+                programs.launch_request(&context.session_key, session, gear, settings, &*program);
+            let own = program.sources(&launched);
+            let hooks = hook_journal::source(&context.private(), context.run);
+            sources.extend(all_sources(gear, own, hooks, written_by));
+            self.found_by = Some(known);
         }
-        if sources.is_empty() && self.files.tails.is_empty() {
+        if sources.is_empty() && self.tails.is_empty() {
             return Ok(None);
         }
-        let kind = match self.turns.is_some() {
-            false => EvidenceSource::File,
-            true => EvidenceSource::Protocol,
-        };
-        let (mut tails, recorded) = (std::mem::take(&mut self.files.tails), gear.read.clone());
-        let databases = self.fleet.databases.clone();
-        let room = match self.files.import.has_room() {
+        let (mut tails, recorded) = (std::mem::take(&mut self.tails), gear.read.clone());
+        let (files, bell) = (context.parts.files.clone(), self.changed.clone());
+        let databases = context.parts.databases.clone();
+        let room = match self.import.has_room() {
             true => Room::Enough,
             false => Room::None,
         };
-        // Transcripts are long, and others wait for this thread.
+        // Transcripts are long, and other tasks wait for this thread.
         let (tails, found) = off(move || {
             for source in &sources {
-                tails.add(source, &agent, process, &recorded, &files, &bell);
+                tails.add(source, &program, process, &recorded, &files, &bell);
             }
-            let found = tails.read(&*databases, room, kind);
+            let found = tails.read(&*databases, room, written_by);
             (tails, found)
         })
         .await?;
-        self.files.tails = tails;
-        self.take_words(found.said);
+        self.tails = tails;
+        self.import.take(found.said, context.requests.now());
         for (source, readings) in found.readings {
-            self.evidence.heard(readings, source);
+            agent.evidence.heard(readings, source);
         }
-        let pause = match (
-            found.more || !self.evidence.watch.is_empty(),
-            found.unwatched,
-        ) {
+        let more = found.more || !agent.evidence.journal.watch.is_empty();
+        let pause = match (more, found.unwatched) {
             (true, _) => 0,
             (false, true) => UNWATCHED,
             (false, false) => return Ok(None),
         };
-        Ok(Some(self.now() + pause))
+        Ok(Some(context.now() + pause))
     }
+}
 
-    /// Whether the run's driver has reported nothing yet. Its journal's first line comes when its program is there: until
-    /// then the record is about the run before.
-    pub(super) fn is_silent(&self, session: &Session) -> bool {
-        let read = session.gear.as_deref().map(|gear| gear.read.as_slice());
-        let journal = self.turns.as_ref().map(|turns| [turns.events()]);
-        journal.is_some_and(|journal| !was_read(&journal, read.unwrap_or_default()))
-    }
+/// The files of a run in the order in which they are read: those of earlier runs, the journal of hook calls, the
+/// program's own.
+fn all_sources(
+    gear: &Gear,
+    own: Vec<WatchedFile>,
+    hooks: WatchedFile,
+    written_by: EvidenceSource,
+) -> Vec<(WatchedFile, Hear)> {
+    let is_own = |path: &str| {
+        let path = Path::new(path);
+        hooks.path == path || own.iter().any(|source| source.path == path)
+    };
+    // A driver has a journal for each run. What other programs write goes on with the conversation.
+    let hear = match written_by {
+        EvidenceSource::Protocol => Hear::Spending,
+        _ => Hear::All,
+    };
+    let before = gear.read.iter().filter(|r| !is_own(&r.path));
+    let mut sources: Vec<_> = before
+        .map(|r| {
+            let source = WatchedFile {
+                path: r.path.clone().into(),
+                kind: r.kind.clone(),
+                reach: ReadRange::Added,
+            };
+            (source, hear)
+        })
+        .collect();
+    // A program waits for its hooks: what it wrote to its files since then comes after what they said.
+    sources.push((hooks, Hear::All));
+    sources.extend(own.into_iter().map(|source| (source, Hear::All)));
+    sources
 }

@@ -9,7 +9,7 @@ use skein_domain::{
     WorkspaceState,
 };
 
-/// Numbers beyond this on a branch are somebody's joke, not a session of ours.
+/// A branch with a number beyond this was not made for a session of Skein.
 const MOST: u64 = 1_000_000_000;
 
 /// One backup ref of a repository.

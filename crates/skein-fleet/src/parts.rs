@@ -21,7 +21,7 @@ pub struct FleetParts {
     pub settings: Arc<dyn Settings>,
     pub memory: Arc<dyn Memory>,
     pub databases: Arc<dyn Databases>,
-    /// Where the machine's people live, for times that agents tell in words.
+    /// The time zone of the machine, for times that agents print in words.
     pub zone: Zone,
     /// Below it, one folder per session for what its agent needs.
     pub private: PathBuf,
@@ -36,13 +36,13 @@ pub struct FleetParts {
 
 /// How much memory is free.
 pub trait Memory: Send + Sync + fmt::Debug {
-    /// Megabytes; none when it cannot be told, which refuses nothing.
+    /// Megabytes; none when that is unknown, which refuses nothing.
     fn free_mb(&self) -> Option<u64>;
     /// Megabytes a process takes with all below it; none when it is gone.
     fn tree_mb(&self, pid: u32) -> Option<u64>;
 }
 
-/// Reads SQLite databases of other programs. Changes nothing in them, and waits for nobody.
+/// Reads SQLite databases of other programs. Changes nothing in them, and waits for no other process.
 pub trait Databases: Send + Sync + fmt::Debug {
     /// The first column of every row that `statement` finds, one a line; `?1` in it is `of`, and `?2`, where it
     /// has one, is `after`.

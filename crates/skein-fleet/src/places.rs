@@ -1,4 +1,4 @@
-//! Who takes a place on the machine: every session whose agent runs or is being started.
+//! Places on the machine: every session whose agent runs or is being started takes one.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -46,7 +46,7 @@ impl Places {
         lock(&self.taken).insert(session_key.clone(), place);
     }
 
-    /// Takes a place for whoever has none yet.
+    /// Takes a place for a session that has none yet.
     pub(crate) fn keep(&self, session_key: &SessionKey, project: &ProjectId) {
         lock(&self.taken)
             .entry(session_key.clone())

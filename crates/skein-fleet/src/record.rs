@@ -2,14 +2,14 @@
 
 use skein_domain::fact::SessionChange;
 use skein_domain::{
-    Activity, Delivery, DeliveryDoubt, NativeId, Phase, Purpose, Question, ReadFile, Reason,
-    Receipt, Session, Spent, Step, Usage,
+    Activity, Delivery, DeliveryDoubt, Gear, NativeId, Phase, Purpose, ReadFile, Reason, Receipt,
+    Session, Spent, Step, Usage,
 };
 use skein_store::Writer;
 use skein_store::backend::RowFilter;
 
-use super::courier::SETTLE_MS;
-use super::supervisor::Supervisor;
+use super::calls::TurnsPort;
+use super::supervisor::{ObservedAgent, Supervisor};
 use crate::error::Error;
 use skein_ledger::ending::carry_up;
 use skein_ledger::receipt::delivered;
@@ -24,25 +24,27 @@ impl Supervisor {
         let steps = if answering {
             vec![]
         } else {
-            self.steps(&session)
+            self.agent
+                .steps(&session, self.context.now(), self.turns.as_ref())
         };
         let session = self.note(session, steps).await?;
         if !answering {
-            self.evidence.question_left = false;
+            self.agent.evidence.question.left = false;
         }
         Ok(session)
     }
 
-    /// Records these steps with the name and the spending that were learnt. What could not be written is not
-    /// forgotten: it is written the next time.
+    /// Records these steps with the name and the spending that the agent's files showed. What could not be written is
+    /// kept, and written the next time.
     pub(super) async fn note(
         &mut self,
         session: Session,
         steps: Vec<Step>,
     ) -> Result<Session, Error> {
-        let (before, spent) = self.reckon(&session);
+        let before = self.files.spent_before(&session, self.context.run);
+        let spent = self.agent.evidence.journal.spent_since(before);
         let more = (spent.sum() != before.sum()).then_some(spent);
-        let native = self.evidence.native.clone().filter(|n| {
+        let native = self.agent.evidence.journal.native.clone().filter(|n| {
             session
                 .gear
                 .as_ref()
@@ -54,7 +56,7 @@ impl Supervisor {
         }
         let turned = !steps.is_empty();
         let written = self.write_note(session, steps, more, native).await?;
-        self.evidence.turned |= turned;
+        self.agent.evidence.turn.recorded |= turned;
         self.noted(spent);
         Ok(written)
     }
@@ -66,40 +68,41 @@ impl Supervisor {
         spent: Option<Spent>,
         native: Option<NativeId>,
     ) -> Result<Session, Error> {
-        let read = self.files.tails.positions();
-        if let (true, Some(pid)) = (steps.contains(&Step::EndTurn), self.sight.pid) {
-            self.fleet.weigh(&session.agent, pid);
+        let read = self.files.positions();
+        if let (true, Some(pid)) = (steps.contains(&Step::EndTurn), self.agent.sight.pid) {
+            self.context.parts.memory.measure(&session.agent, pid);
         }
-        let (id, run) = (session.id.clone(), self.run);
+        let (id, run) = (session.id.clone(), self.context.run);
         let phase = session.phase.clone();
-        self.write(move |writer| {
-            let mut now: Session = writer.reader().get(id.as_str())?;
-            if now.run != run {
-                return Ok(now);
-            }
-            // Before anything is written of it: what was counted must not be read again.
-            note_read(&mut now, &read);
-            if let (Some(spent), Some(gear)) = (spent, now.gear.as_deref()) {
-                now = count(writer, &now, gear.clone(), spent)?;
-            }
-            if let (Some(native), Some(gear)) = (&native, now.gear.as_deref()) {
-                let mut gear = gear.clone();
-                gear.native = Some(native.clone());
-                now = now.with_gear(gear, writer.now());
-                writer.update(&now)?;
-                let native = native.clone();
-                writer.tell(&SessionChange::Named { native }.of(&now))?;
-            }
-            // Somebody else moved it meanwhile: the next look decides anew.
-            if now.phase != phase {
-                return Ok(now);
-            }
-            for step in &steps {
-                now = take_step(writer, &now, step.clone())?;
-            }
-            Ok(now)
-        })
-        .await
+        self.context
+            .write(move |writer| {
+                let mut now: Session = writer.reader().get(id.as_str())?;
+                if now.run != run {
+                    return Ok(now);
+                }
+                // Before anything is written of it: what was counted must not be read again.
+                note_read(&mut now, &read);
+                if let (Some(spent), Some(gear)) = (spent, now.gear.as_deref()) {
+                    now = count(writer, &now, gear.clone(), spent)?;
+                }
+                if let (Some(native), Some(gear)) = (&native, now.gear.as_deref()) {
+                    let mut gear = gear.clone();
+                    gear.native = Some(native.clone());
+                    now = now.with_gear(gear, writer.now());
+                    writer.update(&now)?;
+                    let native = native.clone();
+                    writer.tell(&SessionChange::Named { native }.of(&now))?;
+                }
+                // A request or a saga moved the session meanwhile: the next look decides anew.
+                if now.phase != phase {
+                    return Ok(now);
+                }
+                for step in &steps {
+                    now = take_step(writer, &now, step.clone())?;
+                }
+                Ok(now)
+            })
+            .await
     }
 
     /// Whether an answer was typed and is not seen taken yet: the receipt's next step is the question's end.
@@ -110,88 +113,69 @@ impl Supervisor {
         let typed = |r: &Receipt| {
             r.purpose == Purpose::Answer
                 && r.state > Delivery::Accepted
-                && r.written.is_some_and(|w| w.run == self.run)
+                && r.written.is_some_and(|w| w.run == self.context.run)
         };
-        Ok(self.open_receipts().await?.iter().any(typed))
+        Ok(self.context.open_receipts().await?.iter().any(typed))
     }
 
-    /// What this run had spent when that was last recorded, and what it has now.
-    fn reckon(&mut self, session: &Session) -> (Spent, Spent) {
-        let recorded = session.gear.as_ref().and_then(|g| g.spent);
-        let run = self.run;
-        // Looked up once: a write whose reply is lost was perhaps done, and is not to be counted on top.
-        let before = *self
-            .files
-            .spent
-            .get_or_insert_with(|| recorded.unwrap_or_default().of(run));
-        let mut spent = before;
-        for usage in &self.evidence.usage {
-            spent.pieces = spent.pieces.plus(*usage);
-        }
-        if let Some(total) = self.evidence.total {
-            // A total that falls was misread, or begins anew; what was counted stays counted.
-            spent.total = spent.total.plus(total.minus(spent.total));
-        }
-        if let Some(total) = self.evidence.conversation {
-            spent = spent.in_conversation(total);
-        }
-        (before, spent)
-    }
-
-    /// What was learnt is in the record.
+    /// What the agent's files showed is in the record.
     fn noted(&mut self, spent: Spent) {
         self.files.spent = Some(spent);
-        self.evidence.native = None;
-        self.evidence.usage.clear();
-        self.evidence.total = None;
-        self.evidence.conversation = None;
+        self.agent.evidence.journal.recorded();
     }
+}
 
+impl ObservedAgent {
     /// What follows from the activity for the session's phase.
-    fn steps(&self, session: &Session) -> Vec<Step> {
+    fn steps(&self, session: &Session, now: u64, turns: Option<&TurnsPort>) -> Vec<Step> {
         // A limit ends no turn and begins none.
         let Some(activity) = self.evidence.now.as_ref().map(|n| n.activity) else {
             return vec![];
         };
-        if self.evidence.is_about_to_ask(self.now()) {
+        if self.evidence.is_about_to_ask(now) {
             return vec![];
         }
-        let question = || self.evidence.question.clone().unwrap_or_else(some_question);
+        let turn_is_over = || match turns {
+            Some(turns) => turns.awaits_turn.is_none(),
+            None => self.evidence.turn.is_over(now),
+        };
+        let question = || self.question();
         match (&session.phase, activity) {
             (Phase::Idle, Activity::Active) => vec![Step::BeginTurn],
-            (Phase::Active, Activity::Ready) if self.turn_is_over() => vec![Step::EndTurn],
+            (Phase::Active, Activity::Ready) if turn_is_over() => vec![Step::EndTurn],
             (Phase::Idle, Activity::WaitingInput) => vec![Step::BeginTurn, Step::Ask(question())],
             (Phase::Active, Activity::WaitingInput) => vec![Step::Ask(question())],
             (Phase::AwaitingInput(_), Activity::Active) => vec![Step::Answer],
             (Phase::AwaitingInput(_), Activity::Ready) => vec![Step::Withdraw],
             (Phase::AwaitingInput(asked), Activity::WaitingInput) => {
-                match &self.evidence.question {
+                match &self.evidence.question.asked {
                     Some(now) if !now.is_same(asked) => vec![Step::Answer, Step::Ask(now.clone())],
                     // The same words, but asked once more.
-                    _ if self.evidence.question_left => vec![Step::Answer, Step::Ask(question())],
+                    _ if self.evidence.question.left => vec![Step::Answer, Step::Ask(question())],
                     _ => vec![],
                 }
             }
             _ => vec![],
         }
     }
+}
 
-    /// A `ready` from before the turn's beginning does not end it.
-    fn turn_is_over(&self) -> bool {
-        if let Some(turns) = &self.turns {
-            return turns.awaits_turn.is_none();
-        }
-        if self.evidence.turn_ended {
-            return true;
-        }
-        match self.evidence.prompted_at {
-            None => true,
-            Some(at) => self.evidence.worked || self.now() >= at + SETTLE_MS,
-        }
+/// The live records of a session, such as the messages that are still open.
+pub(super) fn live_of(session: &Session) -> RowFilter {
+    RowFilter {
+        parent: Some(session.id.to_string()),
+        live: Some(true),
+        ..RowFilter::default()
     }
 }
 
-/// How far files were read is recorded with what they told, whatever that was.
+/// The gear of a session that has a run.
+pub(super) fn gear_of_run(session: &Session) -> StoreResult<Gear> {
+    let gear = session.gear.as_deref().cloned();
+    gear.ok_or_else(|| skein_store::Error::Bug(format!("session {} lost its gear", session.id)))
+}
+
+/// How far files were read is recorded together with what they said, whatever that was.
 pub(super) fn note_read(session: &mut Session, read: &[ReadFile]) {
     if let Some(gear) = session.gear.as_deref_mut()
         && !read.is_empty()
@@ -204,7 +188,7 @@ pub(super) fn note_read(session: &mut Session, read: &[ReadFile]) {
 fn count(
     writer: &mut Writer<'_>,
     before: &Session,
-    mut gear: skein_domain::Gear,
+    mut gear: Gear,
     spent: Spent,
 ) -> StoreResult<Session> {
     if gear.spent == Some(spent) {
@@ -250,12 +234,7 @@ pub(super) fn take_step(
 }
 
 fn close_answers(writer: &mut Writer<'_>, session: &Session) -> StoreResult<()> {
-    let filter = RowFilter {
-        parent: Some(session.id.to_string()),
-        live: Some(true),
-        ..RowFilter::default()
-    };
-    for receipt in writer.reader().all::<Receipt>(&filter)? {
+    for receipt in writer.reader().all::<Receipt>(&live_of(session))? {
         let waits = receipt.state == Delivery::Accepted && receipt.written.is_none();
         if waits && receipt.purpose == Purpose::Answer {
             let doubt = DeliveryDoubt::QuestionGone;
@@ -269,16 +248,4 @@ fn close_answers(writer: &mut Writer<'_>, session: &Session) -> StoreResult<()> 
         }
     }
     Ok(())
-}
-
-/// What an agent asks that shows no more than that it does.
-pub(super) fn some_question() -> Question {
-    Question {
-        text: "it waits for input; `skein attach` shows for what"
-            .parse()
-            .expect("a short plain text is a reason"),
-        options: vec![],
-        kinds: vec![],
-        id: None,
-    }
 }

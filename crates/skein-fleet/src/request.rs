@@ -11,9 +11,9 @@ use skein_domain::{
 };
 use skein_runtime::runtime::Screen;
 use skein_store::RecordPage;
-use skein_store::backend::RowFilter;
 
 use super::commands::off;
+use super::record::live_of;
 use skein_ledger::receipt::no_agent;
 use skein_ledger::session::SessionFilter;
 
@@ -139,9 +139,9 @@ impl FleetRequests {
     fn wake(&self, answer: &Answer) {
         if let Answer::Fresh(RequestOutcome::Receipt(receipt)) = answer {
             let session_key = self.ledger.session_key(&receipt.session);
-            // Whoever is told that it was accepted sees that it waits.
+            // A caller whose message was accepted sees at once that it waits.
             self.fleet.board.posted(&session_key);
-            self.fleet.wake_supervisor(&session_key);
+            self.fleet.supervisors.wake(&session_key);
         }
     }
 
@@ -159,7 +159,7 @@ impl FleetRequests {
             }
             .into());
         }
-        let agent = fleet.agent(&session, &project)?;
+        let agent = fleet.programs.agent(&session, &project)?;
         let id = session.id.clone();
         let answer = self
             .ledger
@@ -185,6 +185,7 @@ impl FleetRequests {
             let session_key = self.ledger.session_key(&session.id);
             let keys = agent.interrupt();
             let Some(pressed) = fleet
+                .supervisors
                 .interrupt(&session_key, session.run, number, keys)
                 .await
             else {
@@ -218,7 +219,7 @@ impl FleetRequests {
             return Ok(());
         }
         let session_key = self.ledger.session_key(&session.id);
-        let private = fleet.private_of(&session_key);
+        let private = fleet.programs.folders.private(&session_key);
         // Like no other: ids of calls name the messages in them.
         let call = ReceiptId::from_random(self.ledger.ids().bits());
         let (run, at) = (hook.run, self.ledger.now());
@@ -231,7 +232,7 @@ impl FleetRequests {
             let text = format!("the hook could not be kept: {error}");
             Error::step(Kind::Unavailable, text)
         })?;
-        fleet.wake_supervisor(&session_key);
+        fleet.supervisors.wake(&session_key);
         Ok(())
     }
 
@@ -261,13 +262,19 @@ impl FleetRequests {
         Ok(TerminalAddress {
             run: session.run,
             runtime: gear.runtime,
-            // Who has the handle can type, and so answer what the agent is asked: no agent gets it.
+            // A caller with the handle can type, and so answer what the agent asks: no agent gets it.
             handle: gear
                 .handle
                 .clone()
                 .filter(|_| self.ledger.caller().scope.is_none()),
-            log: fleet.log_of(&self.ledger.session_key(&session.id), session.run),
-            setup_log: fleet.setup_log_of(&self.ledger.session_key(&session.id)),
+            log: fleet
+                .programs
+                .folders
+                .log(&self.ledger.session_key(&session.id), session.run),
+            setup_log: fleet
+                .programs
+                .folders
+                .setup_log(&self.ledger.session_key(&session.id)),
             session: session.id.clone(),
         })
     }
@@ -284,7 +291,7 @@ impl FleetRequests {
         Ok(off(move || provider.diff(&workspace, stat)).await??)
     }
 
-    /// Whether the session's workspace holds uncommitted work; none when that cannot be told, and for callers
+    /// Whether the session's workspace holds uncommitted work; none when that is unknown, and for callers
     /// who only read: it takes a git process.
     pub async fn dirty(&self, session: &Session) -> Option<bool> {
         if self.ledger.caller().role < Role::Operate {
@@ -306,11 +313,7 @@ impl FleetRequests {
             .ledger
             .look(move |r| {
                 let session: Session = r.resolve(&reference)?;
-                let of_session = RowFilter {
-                    parent: Some(session.id.to_string()),
-                    live: Some(true),
-                    ..RowFilter::default()
-                };
+                let of_session = live_of(&session);
                 let of_agent = |saga: &Saga| saga.kind().is_of_agent();
                 let saga = r.all(&of_session)?.into_iter().find(of_agent);
                 let open = r.all::<Receipt>(&of_session)?;
@@ -359,12 +362,12 @@ impl FleetRequests {
         };
         off(move || {
             let settings = match &project {
-                Some(project) => fleet.settings_of(project)?,
+                Some(project) => fleet.programs.settings_of(project)?,
                 None => super::ProjectSettings::default(),
             };
-            let path = path.unwrap_or_else(|| fleet.usual_path());
+            let path = path.unwrap_or_else(|| fleet.programs.usual_path());
             let agents = settings.agents.list();
-            let env = |agent: &dyn Agent| fleet.known_environment(agent);
+            let env = |agent: &dyn Agent| fleet.programs.known_environment(agent);
             let found = examine::examine(&agents, &path, versions, env);
             let view = |(agent, found): (&std::sync::Arc<dyn Agent>, InstalledProgram)| AgentView {
                 name: agent.name().clone(),

@@ -1,4 +1,4 @@
-//! What people set for a project and for the machine, as the engine needs it.
+//! The settings of a project and of the machine, as the fleet needs them.
 
 use std::fmt;
 
@@ -23,6 +23,7 @@ pub struct SettingsError {
     pub hints: Vec<String>,
 }
 
+/// One flat table: an entry for each setting that a project may have.
 #[derive(Clone, Debug, Default)]
 pub struct ProjectSettings {
     pub agents: Registry,
@@ -39,7 +40,7 @@ pub struct ProjectSettings {
     /// Variables of the daemon's environment that agents get besides the usual ones.
     pub pass: Vec<String>,
     pub permission: Option<Permission>,
-    /// Whether agents that a limit stopped are told to go on when it is over.
+    /// Whether the supervisor sends agents that a limit stopped a message to go on when it is over.
     pub resume_after_limit: bool,
     pub model: Option<ModelName>,
 }

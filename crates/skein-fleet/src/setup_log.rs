@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-/// More is cut off: a log that somebody fills on purpose must not fill the disk.
+/// More is cut off: a set-up command that prints without end must not fill the disk.
 const MOST: usize = 8 << 20;
 
 #[derive(Debug)]
@@ -47,7 +47,7 @@ impl SetupLog {
                 self.file.insert(File::create(&self.path)?)
             }
         };
-        // One write for each line, so that whoever follows reads whole ones.
+        // One write for each line, so that a program that follows the file reads whole ones.
         let line = format!("{line}\n");
         let fits = line.len() < self.left;
         self.left = if fits { self.left - line.len() } else { 0 };

@@ -19,7 +19,7 @@ use super::parts::Databases;
 
 /// How much of what was read before is shown to a reader that is new to the file.
 const BEFORE: u64 = 64 * 1024;
-/// How much is read at a time; a line that is longer is let go.
+/// How much is read at a time; a longer line is skipped.
 const CHUNK: u64 = 8 * 1024 * 1024;
 
 /// Whether anything was found in one of these files, by what was recorded.
@@ -31,7 +31,7 @@ pub(super) fn was_read(sources: &[WatchedFile], recorded: &[ReadFile]) -> bool {
         .any(|source| paths.contains(&&*source.path.to_string_lossy()))
 }
 
-/// What is taken of what a file tells.
+/// Which readings of a file are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hear {
     All,
@@ -60,6 +60,17 @@ struct Tail {
     reach: ReadRange,
     hear: Hear,
     reader: Box<dyn Reader>,
+    progress: Progress,
+    /// What a file that is replaced held when it was last read, or what a database said.
+    last: Option<Vec<u8>>,
+    /// How long a database's log was when it was last asked, and since when.
+    asked: Option<(u64, SystemTime)>,
+    watch: Watch,
+}
+
+/// How far a file was read, and how much of that is recorded.
+#[derive(Debug)]
+struct Progress {
     position: u64,
     /// The system's number for the file that this is the position in.
     inode: Option<u64>,
@@ -69,15 +80,73 @@ struct Tail {
     heard: u64,
     /// From where on what was said is not known to be in the transcript.
     unsaid: Option<u64>,
-    /// Whether some of that was let go, for there was no room for it.
+    /// Whether some of that was dropped because there was no room for it.
     dropped: bool,
     /// Whether the reader knows what came before the position.
     primed: bool,
-    /// What a file that is replaced held when it was last read, or what a database said.
-    last: Option<Vec<u8>>,
-    /// How long a database's log was when it was last asked, and since when.
-    asked: Option<(u64, SystemTime)>,
-    watch: Watch,
+}
+
+impl Progress {
+    fn recorded(known: Option<&ReadFile>) -> Self {
+        let heard = known.map_or(0, |r| r.position);
+        let said = known.and_then(|r| r.said);
+        let position = said.unwrap_or(heard).min(heard);
+        Self {
+            position,
+            inode: known.and_then(|r| r.inode),
+            counted: 0,
+            heard,
+            unsaid: None,
+            dropped: false,
+            primed: position == 0,
+        }
+    }
+
+    /// Whether there is a position to record; a file that was never there has none.
+    const fn is_begun(&self) -> bool {
+        self.inode.is_some() || self.heard > 0
+    }
+
+    /// From where on what was said is still to be read, for the record.
+    fn said(&self) -> Option<u64> {
+        let reads_again = self.position < self.heard;
+        self.unsaid.or_else(|| reads_again.then_some(self.position))
+    }
+
+    /// The file has this length and inode. Returns true when it was cut or written anew, perhaps with what it held
+    /// before: then it is read from its start, and the reader may know it.
+    fn see(&mut self, length: u64, inode: Option<u64>) -> bool {
+        let replaced = self.inode.is_some() && self.inode != inode;
+        let is_new = length < self.position || replaced;
+        if is_new {
+            self.counted = if self.position > 0 { length } else { 0 };
+            self.position = 0;
+            self.heard = 0;
+            self.unsaid = self.unsaid.map(|_| 0);
+            self.primed = true;
+        }
+        self.inode = inode;
+        is_new
+    }
+
+    /// What was said from here on is not in the transcript yet.
+    fn unsay(&mut self, readings: &[Reading], from: u64) {
+        if readings.iter().any(is_said) {
+            self.unsaid = Some(self.unsaid.map_or(from, |unsaid| unsaid.min(from)));
+        }
+    }
+
+    /// All that was said and kept is in the transcript. Returns true when some was dropped: that is read again.
+    fn appended(&mut self) -> bool {
+        let from = self.unsaid.take().filter(|_| self.dropped);
+        self.dropped = false;
+        if let Some(from) = from {
+            self.heard = self.heard.max(self.position);
+            self.position = from;
+            self.primed = from == 0;
+        }
+        from.is_some()
+    }
 }
 
 /// Whether there is room for what was said.
@@ -90,13 +159,13 @@ pub(super) enum Room {
 /// What was found.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// What each file told, and what such a file counts as.
+    /// What each file said, and as what kind of evidence such a file counts.
     pub(super) readings: Vec<(EvidenceSource, Vec<Reading>)>,
     /// Messages, and how the conversation went back.
     pub(super) said: Vec<Reading>,
     /// More is there than was read.
     pub(super) more: bool,
-    /// Some file cannot be watched, so nothing rings when it changes.
+    /// Some file cannot be watched, so nothing wakes the supervisor when it changes.
     pub(super) unwatched: bool,
 }
 
@@ -132,45 +201,32 @@ impl Tails {
             return;
         }
         let known = |r: &&ReadFile| r.path == path.to_string_lossy();
-        let recorded = recorded.iter().find(known);
-        let heard = recorded.map_or(0, |r| r.position);
-        let said = recorded.and_then(|r| r.said);
-        let position = said.unwrap_or(heard).min(heard);
+        let progress = Progress::recorded(recorded.iter().find(known));
         self.tails.push(Tail {
             watch: files.watch(&written(&path, &source.reach), bell),
             reader: hook_journal::reader(agent, &source.kind, process),
             kind: source.kind.clone(),
             reach: source.reach.clone(),
             hear: *hear,
-            primed: position == 0,
+            progress,
             last: None,
             asked: None,
-            inode: recorded.and_then(|r| r.inode),
-            counted: 0,
-            heard,
-            unsaid: None,
-            dropped: false,
-            position,
             path,
         });
     }
 
     /// How far growing files were read.
     pub(super) fn positions(&self) -> Vec<ReadFile> {
-        // A file that was never there has no position.
-        let was_there = |t: &Tail| t.inode.is_some() || t.heard > 0;
-        let grows = |t: &&Tail| t.reach == ReadRange::Added && was_there(t);
+        let grows = |t: &&Tail| t.reach == ReadRange::Added && t.progress.is_begun();
         self.tails
             .iter()
             .filter(grows)
             .map(|t| ReadFile {
                 path: t.path.to_string_lossy().into_owned(),
                 kind: t.kind.clone(),
-                position: t.position.max(t.heard),
-                inode: t.inode,
-                said: t
-                    .unsaid
-                    .or_else(|| (t.position < t.heard).then_some(t.position)),
+                position: t.progress.position.max(t.progress.heard),
+                inode: t.progress.inode,
+                said: t.progress.said(),
             })
             .collect()
     }
@@ -203,8 +259,8 @@ impl Tails {
                 found.more |= more;
                 match room {
                     _ if said.is_empty() => {}
-                    Room::Enough if !tail.dropped => found.said.extend(said),
-                    Room::Enough | Room::None => tail.dropped = true,
+                    Room::Enough if !tail.progress.dropped => found.said.extend(said),
+                    Room::Enough | Room::None => tail.progress.dropped = true,
                 }
             }
         }
@@ -215,21 +271,16 @@ impl Tails {
         self.tails.is_empty()
     }
 
-    /// All that was said and kept is in the transcript. What was let go is read again. Returns whether there is
+    /// All that was said and kept is in the transcript. What was dropped is read again. Returns whether there is
     /// such a file.
     pub(super) fn appended(&mut self, agent: &Arc<dyn Agent>, process: Option<Process>) -> bool {
         let mut again = false;
         for tail in &mut self.tails {
-            let from = tail.unsaid.take();
-            if let Some(from) = from.filter(|_| tail.dropped) {
-                tail.heard = tail.heard.max(tail.position);
-                tail.position = from;
-                tail.primed = from == 0;
+            if tail.progress.appended() {
                 tail.reader = hook_journal::reader(agent, &tail.kind, process);
                 (tail.last, tail.asked) = (None, None);
                 again = true;
             }
-            tail.dropped = false;
         }
         again
     }
@@ -269,7 +320,7 @@ impl Tail {
         }
         let readings = self.reader.read(&said);
         self.last = Some(said.into_bytes());
-        self.unsay(&readings, 0);
+        self.progress.unsay(&readings, 0);
         // What comes a piece at a time is asked for until nothing comes.
         let more = self.reader.mark() != mark;
         if more {
@@ -278,62 +329,48 @@ impl Tail {
         Ok((readings, more))
     }
 
-    /// What was said from here on is not in the transcript yet.
-    fn unsay(&mut self, readings: &[Reading], from: u64) {
-        if readings.iter().any(is_said) {
-            self.unsaid = Some(self.unsaid.map_or(from, |unsaid| unsaid.min(from)));
-        }
-    }
-
     fn read_added(&mut self) -> std::io::Result<(Vec<Reading>, bool)> {
         let metadata = std::fs::metadata(&self.path)?;
         let (length, inode) = (metadata.len(), Some(metadata.ino()));
-        let replaced = self.inode.is_some() && self.inode != inode;
-        if length < self.position || replaced {
-            // It was cut or written anew, and perhaps with what it held before; the reader may know it.
-            self.counted = if self.position > 0 { length } else { 0 };
-            self.position = 0;
-            self.heard = 0;
-            self.unsaid = self.unsaid.map(|_| 0);
+        if self.progress.see(length, inode) {
             self.reader.begins(0);
-            self.primed = true;
         }
-        self.inode = inode;
-        if !self.primed {
-            let from = self.position.saturating_sub(BEFORE);
-            let before = read_from(&self.path, from, self.position - from)?;
+        let progress = &mut self.progress;
+        if !progress.primed {
+            let from = progress.position.saturating_sub(BEFORE);
+            let before = read_from(&self.path, from, progress.position - from)?;
             // The first line is perhaps only half of one.
             let whole = before.iter().position(|b| *b == b'\n').map_or(0, |n| n + 1);
             let whole = if from == 0 { 0 } else { whole };
             self.reader.begins(from + whole as u64);
             let _ = self.reader.read(&String::from_utf8_lossy(&before[whole..]));
-            self.primed = true;
+            progress.primed = true;
         }
-        if length == self.position {
+        if length == progress.position {
             return Ok((vec![], false));
         }
-        let again = self.position < self.counted;
-        let heard = self.position < self.heard;
-        let ends = [(again, self.counted), (heard, self.heard)];
+        let again = progress.position < progress.counted;
+        let heard = progress.position < progress.heard;
+        let ends = [(again, progress.counted), (heard, progress.heard)];
         let ends = ends.into_iter().filter_map(|(is, end)| is.then_some(end));
         let most = ends
             .min()
-            .map_or(CHUNK, |end| CHUNK.min(end - self.position));
-        let added = read_from(&self.path, self.position, most)?;
+            .map_or(CHUNK, |end| CHUNK.min(end - progress.position));
+        let added = read_from(&self.path, progress.position, most)?;
         let full = added.len() as u64 == most;
         let Some(end) = added.iter().rposition(|b| *b == b'\n') else {
-            if again && self.position + most == self.counted {
-                // Its last line was not whole when it was measured, so nobody has counted it.
-                self.counted = self.position;
-            } else if heard && self.position + most == self.heard {
-                self.heard = self.position;
+            if again && progress.position + most == progress.counted {
+                // Its last line was not whole when it was measured, so it has not been counted.
+                progress.counted = progress.position;
+            } else if heard && progress.position + most == progress.heard {
+                progress.heard = progress.position;
             } else if full {
-                self.position += most;
+                progress.position += most;
             }
             return Ok((vec![], full));
         };
-        let from = self.position;
-        self.position += end as u64 + 1;
+        let from = progress.position;
+        progress.position += end as u64 + 1;
         let mut readings = self.reader.read(&String::from_utf8_lossy(&added[..=end]));
         if again {
             readings.retain(|r| !matches!(r, Reading::Usage(_)));
@@ -341,7 +378,7 @@ impl Tail {
         if heard {
             readings.retain(is_said);
         }
-        self.unsay(&readings, from);
+        progress.unsay(&readings, from);
         Ok((readings, full))
     }
 }
@@ -433,6 +470,13 @@ mod tests {
         }
 
         fn tails(&self, reach: ReadRange, position: u64) -> Tails {
+            let recorded = ReadFile {
+                path: String::new(),
+                kind: "lines".into(),
+                position,
+                inode: None,
+                said: None,
+            };
             let tail = Tail {
                 watch: self.files.watch(&written(&self.path(), &reach), &self.bell),
                 path: self.path(),
@@ -440,15 +484,9 @@ mod tests {
                 reach,
                 hear: Hear::All,
                 reader: Box::new(Lines),
-                primed: position == 0,
+                progress: Progress::recorded(Some(&recorded)),
                 last: None,
                 asked: None,
-                inode: None,
-                counted: 0,
-                heard: position,
-                unsaid: None,
-                dropped: false,
-                position,
             };
             Tails { tails: vec![tail] }
         }

@@ -3,23 +3,21 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use skein_agent::agent::{AnswerTarget, Reply};
+use skein_agent::agent::Reply;
 use skein_domain::fact::SessionChange;
-use skein_domain::{
-    Delivery, DeliveryDoubt, Purpose, Reason, Receipt, ReceiptId, Session, WrittenInput,
-};
+use skein_domain::{Delivery, DeliveryDoubt, Purpose, Receipt, ReceiptId, Session, WrittenInput};
 use skein_runtime::runtime::{InputResult, Run, Screen, TerminalInput};
 use tokio::sync::oneshot;
 
-use super::courier::{self, By, Doubted, NUMBERS, Stage};
-use super::supervisor::{Supervisor, stopped};
+use super::courier::{self, Doubted, NUMBERS, Stage};
+use super::record::gear_of_run;
+use super::supervisor::{RunContext, StopSignal, Supervisor};
 use crate::error::Error;
 use skein_ledger::receipt::delivered;
 
 /// What is known of the run's terminal and of what was typed there.
 #[derive(Debug, Default)]
 pub(super) struct TerminalPort {
-    pub(super) screen: Screen,
     /// The highest input number that the terminal is known to have taken.
     pub(super) taken: u64,
     /// Messages that were typed and are not known to be taken.
@@ -49,80 +47,43 @@ pub(super) struct Interrupt {
     pub(super) done: oneshot::Sender<Result<(), Error>>,
 }
 
-impl Supervisor {
-    /// Types. Gives up when the supervisor is told to stop: an agent that does not read would block it.
+impl TerminalPort {
+    /// Types. Gives up when the supervisor is to stop: an agent that does not read would block it.
     async fn put(
         &mut self,
+        stop: &mut StopSignal,
         run: &Arc<dyn Run>,
         number: u64,
         input: TerminalInput,
     ) -> Result<InputResult, Error> {
-        let stopping = self.requests.tasks().stopping();
         let taken = tokio::select! {
             biased;
-            () = stopped(&mut self.mailbox.stop) => return Err(Error::STOPPED),
-            () = stopping => return Err(Error::STOPPED),
+            () = stop.wait() => return Err(Error::STOPPED),
             taken = run.write(number, input) => taken?,
         };
-        self.terminal.taken = self.terminal.taken.max(number);
+        self.taken = self.taken.max(number);
         Ok(taken)
     }
 
-    /// Finds out what became of rights to write that were recorded before a crash, before anything else is
-    /// typed. Nothing is typed under such a number: either it was used, or now nobody can use it.
-    pub(super) async fn settle(
-        &mut self,
-        run: &Arc<dyn Run>,
-        mut session: Session,
-    ) -> Result<Session, Error> {
-        for receipt in self.open_receipts().await? {
-            let Some(written) = receipt.written else {
-                continue;
-            };
-            if !courier::is_unsettled(&receipt, self.run) {
-                continue;
-            }
-            let highest = self.terminal.taken;
-            let taken = self
-                .put(run, written.input, TerminalInput::Keys(vec![]))
-                .await?;
-            session = match taken {
-                InputResult::Now => self.give_back(session, &receipt).await?,
-                InputResult::Before if highest < written.input + NUMBERS => {
-                    let doubted = self.in_lines(&receipt);
-                    self.climb(session, &receipt, Delivery::Written, doubted)
-                        .await?
-                }
-                InputResult::Before => {
-                    let doubted = Some(Doubted::from(DeliveryDoubt::Overtaken));
-                    self.climb(session, &receipt, Delivery::Unknown, doubted)
-                        .await?
-                }
-            };
-        }
-        Ok(session)
-    }
-
-    /// Where we are with a message. Of one that another daemon typed, the number that the terminal took last
-    /// tells; who typed since then cannot be told from who typed before.
-    pub(super) fn hand_of(&mut self, receipt: &Receipt) -> Hand {
-        if let Some(hand) = self.terminal.hands.get(&receipt.id) {
+    /// How far the delivery of a message has come. Of one that another daemon typed, the number that the terminal took
+    /// last shows it; keys that a person pressed since then cannot be told from earlier ones.
+    pub(super) fn hand_of(&mut self, receipt: &Receipt, at: u64) -> Hand {
+        if let Some(hand) = self.hands.get(&receipt.id) {
             return *hand;
         }
-        let at = self.now();
         let written = receipt
             .written
             .filter(|_| receipt.state != Delivery::Accepted);
         let stage = match written {
             None => Stage::Waiting,
-            Some(written) if self.terminal.taken > written.input => Stage::Entered {
-                number: self.terminal.taken,
+            Some(written) if self.taken > written.input => Stage::Entered {
+                number: self.taken,
                 at,
                 tries: 1,
             },
             Some(_) => Stage::Pasted { at },
         };
-        let others = written.is_some_and(|w| self.terminal.taken >= w.input + NUMBERS);
+        let others = written.is_some_and(|w| self.taken >= w.input + NUMBERS);
         let hand = Hand {
             stage,
             typed: 0,
@@ -131,108 +92,80 @@ impl Supervisor {
         };
         // What is not typed yet is looked at anew each time.
         if written.is_some() {
-            self.terminal.hands.insert(receipt.id.clone(), hand);
+            self.hands.insert(receipt.id.clone(), hand);
         }
         hand
     }
 
-    /// Whoever types at the terminal may change what lies in the box.
-    pub(super) fn notice_typing(&mut self) {
-        let (now, typed) = (self.now(), self.terminal.screen.typed);
-        for hand in self.terminal.hands.values_mut() {
+    /// A person who types at the terminal may change what is in the input box; `typed` counts those keys.
+    pub(super) fn notice_typing(&mut self, typed: u64, now: u64) {
+        for hand in self.hands.values_mut() {
             if hand.typed != typed {
                 hand.typed_at.get_or_insert(now);
             }
         }
     }
 
-    /// Records the right to write, writes, records that it was written.
-    pub(super) async fn paste(
+    /// The turn was interrupted by keys, which may clear the input box.
+    fn notice_interrupt(&mut self, now: u64) {
+        for hand in self.hands.values_mut() {
+            hand.interrupted_at = Some(now);
+        }
+    }
+
+    /// Keeps what follows from how far a message came. Returns how often Enter was pressed for it.
+    pub(super) fn climbed(
         &mut self,
-        run: &Arc<dyn Run>,
-        session: Session,
         receipt: &Receipt,
-    ) -> Result<Session, Error> {
-        let input = match self.reply(receipt) {
-            Reply::Text(text) => TerminalInput::Paste(text.as_str().to_owned()),
-            Reply::Keys(keys) => TerminalInput::Keys(keys),
-            Reply::Cannot { why } => {
-                let doubted = Doubted {
-                    doubt: DeliveryDoubt::NoSuchAnswer,
-                    note: Some(why),
-                };
-                return self
-                    .climb(session, receipt, Delivery::Unknown, Some(doubted))
-                    .await;
-            }
-        };
-        let (session, receipt) = self.claim(&session, receipt).await?;
-        let Some(written) = receipt.written else {
-            return Ok(session);
-        };
-        self.requests.reach("deliver.claimed");
-        if self.put(run, written.input, input).await? == InputResult::Before {
-            // Overtaken; nobody but us had this number, so it was not typed.
-            return self.give_back(session, &receipt).await;
+        state: Delivery,
+        doubt: Option<DeliveryDoubt>,
+    ) -> u64 {
+        let is_message = receipt.purpose != Purpose::Answer;
+        if state > Delivery::Echoed && is_message && receipt.written.is_some() {
+            self.previous_message_may_be_in_box = Some(may_be_in_box(state, doubt));
+            let awaits = (state == Delivery::Submitted).then(|| receipt.id.clone());
+            self.awaits_turn = awaits;
         }
-        self.requests.reach("deliver.written");
-        let at = self.now();
-        let is_answer = receipt.purpose == Purpose::Answer;
-        if is_answer {
-            self.evidence.question_left = false;
-        } else {
-            self.terminal.awaits_turn = None;
-            self.evidence.prompted(at);
-        }
-        let hand = Hand {
-            stage: Stage::Pasted { at },
-            typed: self.terminal.screen.typed,
-            typed_at: None,
-            interrupted_at: None,
+        let tries = match self.hands.get(&receipt.id).map(|h| h.stage) {
+            Some(Stage::Entered { tries, .. }) => tries,
+            _ => 0,
         };
-        self.terminal.hands.insert(receipt.id.clone(), hand);
-        let doubted = self.in_lines(&receipt);
-        let session = self
-            .climb(session, &receipt, Delivery::Written, doubted)
-            .await?;
-        self.requests.reach("deliver.recorded");
-        Ok(session)
+        if state > Delivery::Echoed {
+            self.hands.remove(&receipt.id);
+        }
+        tries
     }
 
-    /// The doubt about a message of several lines that the agent may read as several messages.
-    fn in_lines(&self, receipt: &Receipt) -> Option<Doubted> {
-        let several = receipt.purpose != Purpose::Answer && receipt.text.as_str().contains('\n');
-        let splits = several && !self.terminal.screen.bracketed_paste;
-        splits.then(|| DeliveryDoubt::InLines.into())
-    }
-
-    /// What is to be typed for a receipt.
-    fn reply(&self, receipt: &Receipt) -> Reply {
-        let (Some(agent), Some(question)) = (&self.agent, &receipt.question) else {
-            return Reply::Text(receipt.text.clone());
+    /// Looks up once whether the last message of this run may still be in the agent's input box, unseen.
+    pub(super) async fn look_up_previous_message(
+        &mut self,
+        context: &RunContext,
+    ) -> Result<(), Error> {
+        if self.previous_message_may_be_in_box.is_some() {
+            return Ok(());
+        }
+        let all = context.receipts(None).await?;
+        let ours = |r: &&Receipt| {
+            !r.is_open()
+                && r.purpose != Purpose::Answer
+                && r.written.is_some_and(|w| w.run == context.run)
         };
-        let text = Reason::from_text(receipt.text.as_str());
-        let option = question.options.iter().position(|o| *o == text);
-        match agent.answer(question, option, &text) {
-            Reply::Text(_)
-                if self.evidence.wanted == Some(AnswerTarget::Permission) && option.is_none() =>
-            {
-                Reply::Cannot {
-                    why: "a permission is not given by text; nothing was typed".into(),
-                }
-            }
-            reply => reply,
-        }
+        let last = all
+            .iter()
+            .filter(ours)
+            .max_by_key(|r| r.written.map(|w| w.input));
+        let may_be = last.is_some_and(|r| may_be_in_box(r.state, r.doubt));
+        self.previous_message_may_be_in_box = Some(may_be);
+        Ok(())
     }
+}
 
-    pub(super) fn by(&self, receipt: &Receipt) -> By {
-        match self.reply(receipt) {
-            Reply::Keys(_) => By::Keys,
-            Reply::Text(_) => By::Text,
-            Reply::Cannot { why } => By::Cannot(why),
-        }
-    }
+fn may_be_in_box(state: Delivery, doubt: Option<DeliveryDoubt>) -> bool {
+    state == Delivery::Unknown && doubt == Some(DeliveryDoubt::NotSeenTaken)
+}
 
+impl RunContext {
+    /// Records the right to type a message.
     async fn claim(
         &self,
         session: &Session,
@@ -262,9 +195,8 @@ impl Supervisor {
         .await
     }
 
-    /// Its number was not used, and nobody can use it any more: it waits as if it had never had one.
-    async fn give_back(&mut self, session: Session, receipt: &Receipt) -> Result<Session, Error> {
-        self.terminal.hands.remove(&receipt.id);
+    /// The number of the message was not used, and can no longer be used: the message waits as if it had never had one.
+    async fn give_back(&self, session: Session, receipt: &Receipt) -> Result<Session, Error> {
         let receipt = receipt.id.clone();
         self.write(move |writer| {
             let before: Receipt = writer.reader().get(receipt.as_str())?;
@@ -279,16 +211,13 @@ impl Supervisor {
         .await
     }
 
-    /// One more number, told of by `change`.
+    /// One more number, recorded with the event `change`.
     async fn claim_key(&self, change: SessionChange) -> Result<u64, Error> {
         let (id, run) = (self.session_key.session.clone(), self.run);
         self.write(move |writer| {
             let session: Session = writer.reader().get(id.as_str())?;
             session.check_run(Some(run))?;
-            let mut gear =
-                session.gear.as_deref().cloned().ok_or_else(|| {
-                    skein_store::Error::Bug(format!("session {id} lost its gear"))
-                })?;
+            let mut gear = gear_of_run(&session)?;
             gear.input += 1;
             let number = gear.input;
             let after = session.with_gear(gear, writer.now());
@@ -297,6 +226,114 @@ impl Supervisor {
             Ok(number)
         })
         .await
+    }
+}
+
+/// The doubt about a message of several lines that the agent may read as several messages.
+fn in_lines(receipt: &Receipt, screen: &Screen) -> Option<Doubted> {
+    let several = receipt.purpose != Purpose::Answer && receipt.text.as_str().contains('\n');
+    let splits = several && !screen.bracketed_paste;
+    splits.then(|| DeliveryDoubt::InLines.into())
+}
+
+impl Supervisor {
+    /// Finds out what became of rights to write that were recorded before a crash, before anything else is
+    /// typed. Nothing is typed under such a number: either it was used, or from now on no daemon can use it.
+    pub(super) async fn settle(
+        &mut self,
+        run: &Arc<dyn Run>,
+        mut session: Session,
+    ) -> Result<Session, Error> {
+        for receipt in self.context.open_receipts().await? {
+            let Some(written) = receipt.written else {
+                continue;
+            };
+            if !courier::is_unsettled(&receipt, self.context.run) {
+                continue;
+            }
+            let highest = self.terminal.taken;
+            let taken = self
+                .terminal
+                .put(
+                    &mut self.mailbox.stop,
+                    run,
+                    written.input,
+                    TerminalInput::Keys(vec![]),
+                )
+                .await?;
+            session = match taken {
+                InputResult::Now => self.give_back(session, &receipt).await?,
+                InputResult::Before if highest < written.input + NUMBERS => {
+                    let doubted = in_lines(&receipt, &self.agent.screen);
+                    self.climb(session, &receipt, Delivery::Written, doubted)
+                        .await?
+                }
+                InputResult::Before => {
+                    let doubted = Some(Doubted::from(DeliveryDoubt::Overtaken));
+                    self.climb(session, &receipt, Delivery::Unknown, doubted)
+                        .await?
+                }
+            };
+        }
+        Ok(session)
+    }
+
+    /// Records the right to write, writes, records that it was written.
+    pub(super) async fn paste(
+        &mut self,
+        run: &Arc<dyn Run>,
+        session: Session,
+        receipt: &Receipt,
+    ) -> Result<Session, Error> {
+        let input = match self.agent.reply(receipt) {
+            Reply::Text(text) => TerminalInput::Paste(text.as_str().to_owned()),
+            Reply::Keys(keys) => TerminalInput::Keys(keys),
+            Reply::Cannot { why } => {
+                let doubted = Doubted {
+                    doubt: DeliveryDoubt::NoSuchAnswer,
+                    note: Some(why),
+                };
+                return self
+                    .climb(session, receipt, Delivery::Unknown, Some(doubted))
+                    .await;
+            }
+        };
+        let (session, receipt) = self.context.claim(&session, receipt).await?;
+        let Some(written) = receipt.written else {
+            return Ok(session);
+        };
+        self.context.requests.reach("deliver.claimed");
+        if self
+            .terminal
+            .put(&mut self.mailbox.stop, run, written.input, input)
+            .await?
+            == InputResult::Before
+        {
+            // Overtaken; only this supervisor had the number, so the message was not typed.
+            return self.give_back(session, &receipt).await;
+        }
+        self.context.requests.reach("deliver.written");
+        let at = self.context.now();
+        let is_answer = receipt.purpose == Purpose::Answer;
+        if is_answer {
+            self.agent.evidence.question.left = false;
+        } else {
+            self.terminal.awaits_turn = None;
+            self.agent.evidence.prompted(at);
+        }
+        let hand = Hand {
+            stage: Stage::Pasted { at },
+            typed: self.agent.screen.typed,
+            typed_at: None,
+            interrupted_at: None,
+        };
+        self.terminal.hands.insert(receipt.id.clone(), hand);
+        let doubted = in_lines(&receipt, &self.agent.screen);
+        let session = self
+            .climb(session, &receipt, Delivery::Written, doubted)
+            .await?;
+        self.context.requests.reach("deliver.recorded");
+        Ok(session)
     }
 
     pub(super) async fn enter(
@@ -309,15 +346,26 @@ impl Supervisor {
             number
         } else {
             // Something else was typed meanwhile, with higher numbers: this one would not be taken.
-            self.claim_key(delivered(receipt)).await?
+            self.context.claim_key(delivered(receipt)).await?
         };
-        let at = self.now();
+        let at = self.context.now();
         if receipt.purpose != Purpose::Answer {
-            self.evidence.prompted(at);
+            self.agent.evidence.prompted(at);
         }
-        let submit = self.agent.as_ref().map_or(b"\r".to_vec(), |a| a.submit());
-        self.put(run, number, TerminalInput::Keys(submit)).await?;
-        let mut hand = self.hand_of(receipt);
+        let submit = self
+            .agent
+            .program
+            .as_ref()
+            .map_or(b"\r".to_vec(), |a| a.submit());
+        self.terminal
+            .put(
+                &mut self.mailbox.stop,
+                run,
+                number,
+                TerminalInput::Keys(submit),
+            )
+            .await?;
+        let mut hand = self.terminal.hand_of(receipt, at);
         let tries = match hand.stage {
             Stage::Entered { tries, .. } => tries + 1,
             Stage::Waiting | Stage::Pasted { .. } => 1,
@@ -327,10 +375,11 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Stops the turn for those who asked: by a call, or by the agent's own keys, which may clear its input box.
+    /// Stops the turn for the callers who asked for it: by a call, or by the agent's own keys, which may clear its
+    /// input box.
     pub(super) async fn interrupt(&mut self, run: &Arc<dyn Run>) -> Result<(), Error> {
         while let Some(interrupt) = self.mailbox.interrupts.pop_front() {
-            // The caller no longer waits and was told that nothing was done.
+            // The caller no longer waits: the request answered that nothing was done.
             if interrupt.done.is_closed() {
                 continue;
             }
@@ -340,10 +389,7 @@ impl Supervisor {
             }
             let Interrupt { number, keys, done } = interrupt;
             let pressed = self.press(run, number, keys).await;
-            let now = self.now();
-            for hand in self.terminal.hands.values_mut() {
-                hand.interrupted_at = Some(now);
-            }
+            self.terminal.notice_interrupt(self.context.now());
             let failed = pressed.as_ref().err().cloned();
             let _ = done.send(pressed);
             if let Some(error) = failed {
@@ -355,14 +401,34 @@ impl Supervisor {
 
     async fn press(&mut self, run: &Arc<dyn Run>, number: u64, keys: Vec<u8>) -> Result<(), Error> {
         let taken = self
-            .put(run, number, TerminalInput::Keys(keys.clone()))
+            .terminal
+            .put(
+                &mut self.mailbox.stop,
+                run,
+                number,
+                TerminalInput::Keys(keys.clone()),
+            )
             .await?;
         if taken == InputResult::Before {
-            // Overtaken by a message; nobody but us had this number.
-            let change = SessionChange::Interrupted { run: self.run };
-            let number = self.claim_key(change).await?;
-            self.put(run, number, TerminalInput::Keys(keys)).await?;
+            // Overtaken by a message; only this supervisor had the number.
+            let change = SessionChange::Interrupted {
+                run: self.context.run,
+            };
+            let number = self.context.claim_key(change).await?;
+            self.terminal
+                .put(
+                    &mut self.mailbox.stop,
+                    run,
+                    number,
+                    TerminalInput::Keys(keys),
+                )
+                .await?;
         }
         Ok(())
+    }
+
+    async fn give_back(&mut self, session: Session, receipt: &Receipt) -> Result<Session, Error> {
+        self.terminal.hands.remove(&receipt.id);
+        self.context.give_back(session, receipt).await
     }
 }

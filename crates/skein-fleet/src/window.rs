@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
-use skein_domain::{Refused, RuntimeKind, Session, TenantId};
-use skein_runtime::window::OpenMode;
+use skein_domain::{Refused, RuntimeKind, Session, SessionId, TenantId};
+use skein_runtime::window::{OpenMode, Windows};
 
 use skein_ledger::ending::has_window;
 
+use super::board::ObservationBoard;
 use super::{Fleet, FleetRequests, SessionKey};
 use crate::error::Error;
 use skein_ledger::{Answer, RequestOutcome};
@@ -21,9 +22,20 @@ pub struct Window {
     pub problem: Option<String>,
 }
 
-impl Fleet {
+/// Opens windows, and shows on the board what is wrong with them.
+#[derive(Debug)]
+pub(crate) struct RunWindows {
+    windows: Arc<dyn Windows>,
+    board: Arc<ObservationBoard>,
+}
+
+impl RunWindows {
+    pub(super) const fn new(windows: Arc<dyn Windows>, board: Arc<ObservationBoard>) -> Self {
+        Self { windows, board }
+    }
+
     /// Refuses a runtime whose windows this machine cannot open, before anything is made. Blocks for a moment.
-    pub(super) fn check_windows(&self, runtime: RuntimeKind) -> Result<(), Refused> {
+    pub(super) fn check(&self, runtime: RuntimeKind) -> Result<(), Refused> {
         match runtime {
             RuntimeKind::Pty => Ok(()),
             RuntimeKind::Tmux => self.windows.check().map_err(|error| Refused::Workspace {
@@ -37,7 +49,7 @@ impl Fleet {
     }
 
     /// Opens the window of the session's run, if its runtime has one, and notes why it could not.
-    pub(super) async fn open_window(
+    pub(super) async fn open(
         &self,
         session_key: &SessionKey,
         runtime: RuntimeKind,
@@ -56,10 +68,15 @@ impl Fleet {
         self.board
             .change(session_key, |o| o.window_problem = problem.clone());
     }
+
+    /// The command that shows the window of the session's run in a terminal.
+    fn command(&self, tenant: &TenantId, session: &SessionId) -> String {
+        self.windows.command(tenant, session)
+    }
 }
 
 impl Fleet {
-    /// Opens windows that are missing beside runs that go on. CallFuture once, when requests are served: what a window runs
+    /// Opens windows that are missing beside runs that go on. Called once, when requests are served: what a window runs
     /// asks the daemon for its session.
     pub fn open_windows(self: &Arc<Self>) {
         let (fleet, stopping) = (self.clone(), self.ledger.tasks().stopping());
@@ -95,7 +112,7 @@ impl Fleet {
                 && run.exit.is_none()
             {
                 let mode = OpenMode::IfMissing;
-                self.open_window(&session_key, gear.runtime, mode).await;
+                self.windows.open(&session_key, gear.runtime, mode).await;
             }
         }
         Ok(())
@@ -111,7 +128,8 @@ impl FleetRequests {
         if has_window(session) && session.check_free().is_ok() {
             let (session_key, mode) = (self.ledger.session_key(&session.id), OpenMode::IfMissing);
             self.fleet
-                .open_window(&session_key, RuntimeKind::Tmux, mode)
+                .windows
+                .open(&session_key, RuntimeKind::Tmux, mode)
                 .await;
         }
     }

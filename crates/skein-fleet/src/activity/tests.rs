@@ -1,5 +1,8 @@
 //! What is believed of an agent, case by case.
 
+use skein_agent::agent::AnswerTarget;
+use skein_domain::Question;
+
 use super::*;
 
 fn screen(activity: Activity) -> Vec<Reading> {
@@ -45,7 +48,7 @@ fn l3_a_question_that_left_the_screen_is_not_asked() {
     assert_eq!(seen.activity(), Some(Activity::WaitingInput));
     seen.looked(vec![], 1);
     assert_eq!(
-        (seen.activity(), seen.question),
+        (seen.activity(), seen.question.asked),
         (Some(Activity::Unknown), None)
     );
 }
@@ -105,7 +108,7 @@ fn l3_an_agent_that_tells_only_changes_is_what_the_record_says_until_it_speaks()
         let mut seen = ActivityEvidence::default();
         seen.recall(&phase, &abilities(true));
         assert_eq!(seen.activity(), expected, "{phase:?}");
-        assert!(!seen.worked, "{phase:?}: nothing was seen");
+        assert!(!seen.turn.worked, "{phase:?}: nothing was seen");
         seen.looked(vec![], 0);
         assert_eq!(seen.activity(), expected, "its screen says nothing");
     }
@@ -175,11 +178,11 @@ fn a_question_is_given_a_moment_to_be_shown() {
 fn a_question_asked_again_was_left_in_between() {
     let mut seen = ActivityEvidence::default();
     seen.heard(vec![Reading::Asks(question())], EvidenceSource::Hook);
-    assert!(!seen.question_left);
+    assert!(!seen.question.left);
     seen.heard(vec![Reading::AnswerTaken], EvidenceSource::Hook);
     seen.heard(vec![Reading::Asks(question())], EvidenceSource::Hook);
-    assert!(seen.question_left);
-    assert_eq!(seen.question, Some(question()));
+    assert!(seen.question.left);
+    assert_eq!(seen.question.asked, Some(question()));
 }
 
 #[test]
@@ -197,7 +200,7 @@ fn a_limit_that_tells_an_hour_holds_until_then_and_one_that_tells_nothing_for_a_
             EvidenceSource::Hook,
         );
         seen.tick(Timestamp::from_micros(0), &Zone::utc());
-        seen.limit.and_then(|limit| limit.until)
+        seen.limit.now.and_then(|limit| limit.until)
     };
     let seconds = |n: i64| Some(Timestamp::from_micros(n * 1_000_000));
     assert_eq!(until(Some("resets 4:30am (UTC)")), seconds(16_260));
@@ -256,7 +259,10 @@ fn l6_an_agent_without_its_input_box_is_not_ready_when_its_limit_is_over() {
     };
     let over = Timestamp::from_micros(0).plus_seconds(UNTOLD);
     let mut seen = ActivityEvidence {
-        box_hidden: true,
+        screen: ScreenEvidence {
+            box_hidden: true,
+            ..ScreenEvidence::default()
+        },
         ..ActivityEvidence::default()
     };
     seen.looked(limit(), 0);
@@ -266,7 +272,7 @@ fn l6_an_agent_without_its_input_box_is_not_ready_when_its_limit_is_over() {
     assert_eq!(seen.activity(), Some(Activity::WaitingInput));
     seen.looked(limit(), 1);
     assert_eq!(seen.activity(), Some(Activity::WaitingInput), "still shown");
-    seen.box_hidden = false;
+    seen.screen.box_hidden = false;
     seen.looked(limit(), 2);
     assert_eq!(seen.activity(), Some(Activity::Ready), "it was answered");
 }
@@ -303,7 +309,7 @@ fn l3_an_agent_with_its_task_in_its_arguments_is_not_ready_before_it_began() {
         drawn.looked(screen(Activity::Active), 1);
         drawn.heard(ready(), EvidenceSource::File);
         assert_eq!(drawn.activity(), Some(Activity::Active), "it comes up");
-        drawn.hooks = false;
+        drawn.sources.hooks = false;
         drawn.looked(screen(Activity::Ready), 2);
         drawn
     };
@@ -413,9 +419,9 @@ fn limits_wishes_and_ends_are_kept() {
     assert_eq!(detail, Some(format!("too much; until {until}")));
     let wants = Reading::Wants(AnswerTarget::Permission);
     seen.heard(vec![wants, Reading::Asks(question())], EvidenceSource::Hook);
-    assert_eq!(seen.wanted, Some(AnswerTarget::Permission));
+    assert_eq!(seen.question.wanted, Some(AnswerTarget::Permission));
     seen.heard(vec![Reading::AnswerTaken], EvidenceSource::Hook);
-    assert_eq!(seen.wanted, None);
+    assert_eq!(seen.question.wanted, None);
     let finished = Reading::Finished {
         failed: true,
         reason: None,

@@ -56,7 +56,7 @@ fn accepted(asked: Asked, by: &By, facts: &Facts) -> Act {
             doubt: DeliveryDoubt::NoSuchAnswer,
             note: Some(why.clone()),
         }),
-        // It would be added to what somebody is typing there.
+        // It would be added to what a person is typing there.
         (Asked::Yes, By::Text) if facts.input_box == InputBox::Holds => Act::Wait(None),
         (Asked::Yes, By::Text | By::Keys) => match facts.asked_since {
             Some(since) if facts.now < since + DRAWN_MS => Act::Wait(Some(since + DRAWN_MS)),

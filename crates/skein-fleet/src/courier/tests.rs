@@ -48,7 +48,6 @@ fn facts(activity: Option<Activity>, input_box: InputBox) -> Facts {
         typed: None,
         interrupted: None,
         output_at: Some(99_000),
-        since: 0,
         unsettled: None,
         hooks: false,
         previous_message_may_be_in_box: false,
@@ -91,7 +90,7 @@ fn l6_nothing_is_typed_while_an_input_box_that_is_known_is_not_to_be_seen() {
     };
     assert_eq!(act(InputBox::Unseen), Act::Wait(None));
     assert_eq!(act(InputBox::Empty), Act::Paste);
-    assert_eq!(act(InputBox::Unknown), Act::Paste, "nobody knows its box");
+    assert_eq!(act(InputBox::Unknown), Act::Paste, "its box is not known");
 }
 
 #[test]
@@ -147,7 +146,7 @@ fn l6_what_was_written_to_an_earlier_run_is_unknown() {
     }
 }
 
-/// Whoever presses keys beside us may have cleared the box, or submitted something of theirs.
+/// A person who presses keys beside the supervisor may have cleared the box, or submitted a prompt of their own.
 #[test]
 fn l6_a_box_that_others_may_have_emptied_proves_nothing() {
     let stage = Stage::Entered {
@@ -161,7 +160,7 @@ fn l6_a_box_that_others_may_have_emptied_proves_nothing() {
         decide(&echoed, stage, &empty),
         Act::Say(Delivery::Submitted)
     );
-    // Its own file tells of a turn that was over between two looks.
+    // Its own file reports a turn that was over between two looks.
     let taken = Facts {
         took: Some(Took::Untold),
         ..empty.clone()
@@ -409,7 +408,7 @@ fn takes() -> impl Strategy<Value = Option<Took>> {
 proptest! {
     /// Any history of looks: the ladder only climbs, Enter's numbers grow and stay within what was set
     /// aside, nothing is typed while a dialog is shown, nothing is pasted twice, and a message is called
-    /// submitted only when something was seen that nobody else's keys can have caused.
+    /// submitted only when something was seen that no other keys can have caused.
     #[test]
     fn l6_no_history_breaks_the_ladder(
         has_signal: bool,

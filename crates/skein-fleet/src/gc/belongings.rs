@@ -2,25 +2,21 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use skein_domain::{Phase, Project, Session, Timestamp, WorkspaceState};
 
 use super::super::commands::off;
-use super::super::{Fleet, FleetRequests};
-use super::{GcOptions, Item};
+use super::{CleanUp, Item};
 use crate::error::Error;
 
-impl FleetRequests {
+impl CleanUp<'_> {
     /// Sessions that are over give up what was kept for them, but for what a restore would read (L5). One whose
     /// workspace stays keeps all of it; `going` names those whose workspaces are about to go.
-    pub(super) async fn gc_belongings(
-        &self,
-        fleet: &Arc<Fleet>,
-        going: &[String],
-        order: GcOptions,
-    ) -> Result<Vec<Item>, Error> {
-        let before = self.ledger.now().minus_seconds(order.ended_for_seconds);
+    pub(super) async fn gc_belongings(&self, going: &[String]) -> Result<Vec<Item>, Error> {
+        let before = self
+            .ledger
+            .now()
+            .minus_seconds(self.order.ended_for_seconds);
         let goes = |session: &Session| is_over(session, before, going);
         let mut items = vec![];
         let records = self.records().await?;
@@ -31,8 +27,8 @@ impl FleetRequests {
             };
             // It may have been restored meanwhile; from now on it is not.
             if let Some(session) = self.find(&session.id).await?.filter(goes) {
-                for (what, path) in self.belongings(fleet, &session).await? {
-                    items.extend(clear(what, &session, path, order.dry_run).await?);
+                for (what, path) in self.belongings(&session).await? {
+                    items.extend(clear(what, &session, path, self.order.dry_run).await?);
                 }
             }
             drop(claim);
@@ -40,30 +36,22 @@ impl FleetRequests {
         Ok(items)
     }
 
-    async fn belongings(
-        &self,
-        fleet: &Arc<Fleet>,
-        session: &Session,
-    ) -> Result<Vec<(&'static str, PathBuf)>, Error> {
+    async fn belongings(&self, session: &Session) -> Result<Vec<(&'static str, PathBuf)>, Error> {
         let session_key = self.ledger.session_key(&session.id);
-        let mut all = vec![("log", fleet.logs_of(&session_key))];
+        let mut all = vec![("log", self.fleet.programs.folders.logs(&session_key))];
         let restorable = !matches!(session.phase, Phase::Archived { .. });
-        if !restorable || !self.resumes_from_private(fleet, session).await? {
-            all.push(("private", fleet.private_of(&session_key)));
+        if !restorable || !self.resumes_from_private(session).await? {
+            all.push(("private", self.fleet.programs.folders.private(&session_key)));
         }
         Ok(all)
     }
 
     /// An agent that cannot be asked may need it.
-    async fn resumes_from_private(
-        &self,
-        fleet: &Arc<Fleet>,
-        session: &Session,
-    ) -> Result<bool, Error> {
+    async fn resumes_from_private(&self, session: &Session) -> Result<bool, Error> {
         let id = session.project.clone();
         let project: Project = self.ledger.look(move |r| r.get(id.as_str())).await?;
-        let (fleet, session) = (fleet.clone(), session.clone());
-        let agent = off(move || fleet.agent(&session, &project)).await?;
+        let (fleet, session) = (self.fleet.clone(), session.clone());
+        let agent = off(move || fleet.programs.agent(&session, &project)).await?;
         Ok(agent.map_or(true, |agent| agent.resumes_from_private()))
     }
 }

@@ -47,7 +47,7 @@ async fn l6_a_receipt_climbs_by_the_events_of_its_call_and_by_no_text() {
     end(&world, &session, &call);
     world.until(&session, |s| s.phase == Phase::Idle).await;
 
-    // Another prompt in the same words, typed by somebody, is not the message; and nothing was typed by us.
+    // Another prompt in the same words, typed by a person, is not the message; and the supervisor typed nothing.
     let sent = world.send(&session, "again").await;
     let call = world.called(&session, 1, "again").await;
     assert_eq!(call, sent.id.as_str());
@@ -219,7 +219,7 @@ async fn l6_an_answer_names_its_question_and_two_in_the_same_words_are_two() {
     asked(&world, &session, "2.b").await;
     assert_eq!(world.receipt(&first.id).await.state, Delivery::Submitted);
 
-    // Somebody at the terminal is quicker.
+    // A person at the terminal is quicker.
     let second = answer(&world, &session, "Yes").await;
     world.until_receipt(&second.id, written).await;
     let refused = json!({"call": second.id.as_str(), "reason": "question already answered (2.b)"});

@@ -1,4 +1,4 @@
-//! Sessions whose agent told of a limit while nobody listened.
+//! Sessions whose agent reported a limit while no daemon ran.
 
 use serde_json::{Value, json};
 use skein_domain::{LaunchSettings, PromptVia, Status, Via};

@@ -6,7 +6,7 @@ use skein_domain::{Phase, PromptVia, Session, Via};
 use super::stand_in::{TOLD, add, line};
 use super::world::World;
 
-/// On one thread: were it held, nobody could open the gate.
+/// On one thread: if the reader held it, the test could not open the gate.
 #[tokio::test]
 async fn l12_a_long_file_holds_up_nobody_but_its_reader() {
     let world = World::new().await;

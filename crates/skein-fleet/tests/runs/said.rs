@@ -136,7 +136,7 @@ async fn l11_a_conversation_that_went_back_goes_on_from_there_however_often_it_i
     world.until_said(&session, &ids([0, 3, 4])).await;
 }
 
-/// A message that is told again with other words is not a reason to stop.
+/// A message that the agent repeats with other words is not a reason to stop.
 #[tokio::test(flavor = "multi_thread")]
 async fn l10_what_was_said_stays_as_it_was_said_first() {
     let world = World::new().await;
@@ -202,7 +202,7 @@ async fn l10_a_run_that_is_launched_anew_fences_the_earlier_one_at_once() {
         world.terminal(&session, 2).await;
         world.faults.revive();
         if away {
-            // Nobody could be fenced; the new run's first word does it.
+            // No run could be fenced yet; the new run's first word does it.
             world.say_as(&session, 2, "first").await.unwrap();
         }
         let late = world.say_as(&session, 1, "late").await.unwrap_err();

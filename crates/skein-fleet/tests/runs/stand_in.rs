@@ -26,7 +26,7 @@ use skein_runtime::window::{OpenMode, Windows};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-/// One line of what a stand-in tells: an event of its hooks with its payload.
+/// One line of what a stand-in reports: an event of its hooks with its payload.
 pub(crate) fn line(event: &str, payload: &Value) -> String {
     format!("{}\n", json!({"event": event, "payload": payload}))
 }
@@ -101,7 +101,7 @@ impl StandIn {
         Self { known, gate }
     }
 
-    /// One that tells nothing but by its screen: a word for what it does, and its input box in the second row.
+    /// One that only its screen shows: a word for what it does, and its input box in the second row.
     pub(crate) fn shown(gate: Arc<Gate>) -> Self {
         let mut stand_in = Self::new(gate);
         stand_in.known.name = SHOWN.parse().unwrap();
@@ -222,9 +222,9 @@ pub(crate) struct Terminals {
     runs: Arc<Mutex<HashMap<RunHandle, Arc<Terminal>>>>,
     /// What a run that is ended adds to a file before it goes.
     pub(crate) last_words: Arc<Mutex<Option<(PathBuf, String)>>>,
-    /// Why nobody can connect.
+    /// Why no supervisor can connect.
     pub(crate) refusal: Arc<Mutex<Option<Refusal>>>,
-    /// When somebody tried to connect, and when a run was ended.
+    /// When a supervisor tried to connect, and when a run was ended.
     pub(crate) connects: Arc<Mutex<Vec<Instant>>>,
     pub(crate) ends: Arc<Mutex<Vec<Instant>>>,
 }
@@ -265,7 +265,7 @@ impl Terminal {
         }
     }
 
-    /// Draws these rows; whoever watches looks.
+    /// Draws these rows, and wakes the supervisor that watches.
     pub(crate) fn show(&self, rows: &[&str]) {
         let bytes = {
             let mut screen = self.screen.lock().unwrap();
@@ -277,7 +277,7 @@ impl Terminal {
         self.sight.send_modify(|s| s.bytes = bytes);
     }
 
-    /// Lets whoever watches look, for its files changed.
+    /// Wakes the supervisor that watches, for the agent's files changed.
     pub(crate) fn touch(&self) {
         self.show(&[]);
     }
@@ -301,7 +301,7 @@ impl Terminal {
     }
 }
 
-/// Windows that nobody sees.
+/// Windows that are not on any screen.
 #[derive(Debug, Default)]
 pub(crate) struct StandInWindows {
     /// What is wrong with this machine.

@@ -40,7 +40,7 @@ use super::stand_in::{Gate, SHOWN, StandIn, StandInWindows, Terminal, Terminals}
 const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSED_PATIENCE: Duration = Duration::from_secs(3_600);
 
-/// Between two looks while nothing rings.
+/// Between two looks while no event comes.
 const LOOK: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
@@ -371,7 +371,7 @@ impl World {
                 if wanted(&last) {
                     return last.clone();
                 }
-                // A write whose reply was lost rings nobody.
+                // A write whose reply was lost wakes no follower.
                 let _ = tokio::time::timeout(LOOK, follower.next()).await;
             }
         });

@@ -1,18 +1,27 @@
-//! How the rest of the fleet reaches a supervisor: starts it, wakes it, asks it to interrupt, waits for it.
+//! All supervisors: how the rest of the fleet starts one, wakes it, asks it to interrupt, waits for it.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use skein_agent::moment::Zone;
 use skein_domain::{Activity, Delivery, Exit, Kind, ReceiptId, Saga, SagaId, Session};
+use skein_runtime::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use super::{Mailbox, Supervisor, SupervisorState};
-use crate::error::Error;
-use crate::error::{CommandError, failed};
+use super::{Mailbox, StopSignal, Supervisor, SupervisorState};
+use crate::board::ObservationBoard;
+use crate::commands::end_if_there;
+use crate::error::{CommandError, Error, failed};
+use crate::files::Files;
+use crate::memory::AgentMemory;
+use crate::parts::Databases;
+use crate::places::Places;
+use crate::programs::AgentPrograms;
+use crate::signals::SagaSignals;
 use crate::typing::Interrupt;
-use crate::{Fleet, SessionKey, lock};
+use crate::{SessionKey, lock};
 use skein_ledger::LedgerRequests;
 use skein_ledger::ending::KillOptions;
 
@@ -21,9 +30,31 @@ const INBOX: usize = 64;
 /// How long a spawn waits for its agent to take the task; after that the task waits like any message.
 const TASK: Duration = Duration::from_secs(60);
 
+/// What every supervisor is given.
+#[derive(Debug)]
+pub(crate) struct SupervisorParts {
+    pub(crate) runtime: Arc<dyn Runtime>,
+    pub(crate) programs: Arc<AgentPrograms>,
+    pub(crate) board: Arc<ObservationBoard>,
+    pub(crate) places: Arc<Places>,
+    pub(crate) memory: Arc<AgentMemory>,
+    pub(crate) signals: Arc<SagaSignals>,
+    pub(crate) kills: UnrecordedKills,
+    pub(crate) files: Files,
+    pub(crate) databases: Arc<dyn Databases>,
+    pub(crate) zone: Zone,
+}
+
+/// The supervisors of all sessions.
+#[derive(Debug)]
+pub(crate) struct Supervisors {
+    parts: Arc<SupervisorParts>,
+    handles: Mutex<HashMap<SessionKey, Handle>>,
+}
+
 /// How others reach a supervisor.
 #[derive(Debug)]
-pub(crate) struct Handle {
+struct Handle {
     run: u64,
     inbox: mpsc::Sender<Request>,
     stop: watch::Sender<bool>,
@@ -45,15 +76,45 @@ pub(crate) struct UnrecordedKill {
     pub(crate) saga: SagaId,
 }
 
-impl Fleet {
+/// Kills that were carried out and are still to be recorded.
+#[derive(Debug, Default)]
+pub(crate) struct UnrecordedKills {
+    kills: Mutex<HashMap<SessionKey, UnrecordedKill>>,
+}
+
+impl UnrecordedKills {
+    fn add(&self, session_key: SessionKey, kill: UnrecordedKill) {
+        lock(&self.kills).insert(session_key, kill);
+    }
+
+    /// The kill of this run that is still to be recorded.
+    pub(crate) fn find(&self, session_key: &SessionKey, run: u64) -> Option<UnrecordedKill> {
+        let kills = lock(&self.kills);
+        let kill = kills.get(session_key).filter(|kill| kill.run == run);
+        kill.cloned()
+    }
+
+    pub(crate) fn recorded(&self, session_key: &SessionKey) {
+        lock(&self.kills).remove(session_key);
+    }
+}
+
+impl Supervisors {
+    pub(crate) fn new(parts: SupervisorParts) -> Self {
+        Self {
+            parts: Arc::new(parts),
+            handles: Mutex::default(),
+        }
+    }
+
     /// Supervises the session's run from now on; does nothing if a supervisor does already.
-    pub(crate) fn supervise(self: &Arc<Self>, requests: &LedgerRequests, session: &Session) {
+    pub(crate) fn supervise(&self, requests: &LedgerRequests, session: &Session) {
         self.supervise_launched(requests, session, false);
     }
 
     /// The same for a run that was just started; `has_task` if its arguments carry its task.
     pub(crate) fn supervise_launched(
-        self: &Arc<Self>,
+        &self,
         requests: &LedgerRequests,
         session: &Session,
         has_task: bool,
@@ -62,22 +123,22 @@ impl Fleet {
             return;
         };
         {
-            let session_key = supervisor.session_key.clone();
-            let mut supervisors = lock(&self.supervisors);
-            if let Some(known) = supervisors.get(&session_key)
+            let session_key = supervisor.context.session_key.clone();
+            let mut handles = lock(&self.handles);
+            if let Some(known) = handles.get(&session_key)
                 && known.run == session.run
                 && !known.state.borrow().gone
             {
                 return;
             }
-            supervisors.insert(session_key, handle);
+            handles.insert(session_key, handle);
         }
         requests.tasks().start("supervisor", supervisor.supervise());
     }
 
     /// A supervisor of the session's run that is not started yet; none when there is no run.
     fn supervisor(
-        self: &Arc<Self>,
+        &self,
         requests: &LedgerRequests,
         session: &Session,
         has_task: bool,
@@ -85,13 +146,9 @@ impl Fleet {
         let (inbox, received) = mpsc::channel(INBOX);
         let (stop, stopped) = watch::channel(false);
         let (sender, state) = watch::channel(SupervisorState::default());
-        let mailbox = Mailbox {
-            inbox: received,
-            interrupts: VecDeque::new(),
-            stop: stopped,
-            state: sender,
-        };
-        let supervisor = Supervisor::new(self, requests, session, mailbox, has_task)?;
+        let stopped = StopSignal::new(stopped, requests.tasks().clone());
+        let mailbox = Mailbox::new(received, stopped, sender);
+        let supervisor = Supervisor::new(&self.parts, requests, session, mailbox, has_task)?;
         let handle = Handle {
             run: session.run,
             inbox,
@@ -104,7 +161,7 @@ impl Fleet {
     /// Reads and records what an agent wrote until it was ended: what it spent, and which calls its driver accepted.
     /// No supervisor watches the run any more.
     pub(crate) async fn record_last(
-        self: &Arc<Self>,
+        &self,
         requests: &LedgerRequests,
         session: &Session,
     ) -> Result<(), Error> {
@@ -115,8 +172,8 @@ impl Fleet {
     }
 
     /// Something changed that the supervisor should look at.
-    pub(crate) fn wake_supervisor(&self, session_key: &SessionKey) {
-        if let Some(handle) = lock(&self.supervisors).get(session_key) {
+    pub(crate) fn wake(&self, session_key: &SessionKey) {
+        if let Some(handle) = lock(&self.handles).get(session_key) {
             // A full inbox wakes it as well.
             let _ = handle.inbox.try_send(Request::Wake);
         }
@@ -131,7 +188,7 @@ impl Fleet {
         number: u64,
         keys: Vec<u8>,
     ) -> Option<oneshot::Receiver<Result<(), Error>>> {
-        let inbox = lock(&self.supervisors)
+        let inbox = lock(&self.handles)
             .get(session_key)
             .filter(|h| h.run == run)
             .map(|h| h.inbox.clone())?;
@@ -160,34 +217,13 @@ impl Fleet {
             order,
             saga,
         };
-        lock(&self.unrecorded).insert(session_key.clone(), kill);
-        let grace = skein_runtime::runtime::Grace::default();
-        match self.runtime.end(handle, grace).await {
-            Ok(_) | Err(skein_runtime::error::Error::Missing) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// The kill of this run that is still to be recorded.
-    pub(crate) fn unrecorded_kill(
-        &self,
-        session_key: &SessionKey,
-        run: u64,
-    ) -> Option<UnrecordedKill> {
-        let kills = lock(&self.unrecorded);
-        kills
-            .get(session_key)
-            .filter(|kill| kill.run == run)
-            .cloned()
-    }
-
-    pub(crate) fn kill_recorded(&self, session_key: &SessionKey) {
-        lock(&self.unrecorded).remove(session_key);
+        self.parts.kills.add(session_key.clone(), kill);
+        end_if_there(&*self.parts.runtime, handle).await
     }
 
     /// Stops watching and waits until nothing is written any more.
     pub(crate) async fn release(&self, session_key: &SessionKey) {
-        let handle = lock(&self.supervisors).remove(session_key);
+        let handle = lock(&self.handles).remove(session_key);
         let Some(handle) = handle else {
             return;
         };
@@ -205,14 +241,14 @@ impl Fleet {
         session_key: &SessionKey,
         receipt: &ReceiptId,
     ) -> Result<bool, CommandError> {
-        let state = lock(&self.supervisors)
+        let state = lock(&self.handles)
             .get(session_key)
             .map(|h| h.state.clone());
         let Some(mut state) = state else {
             return Ok(false);
         };
         let until = Instant::now() + TASK;
-        let mut turned = self.turned.subscribe();
+        let mut turned = self.parts.signals.turned();
         loop {
             let now = state.borrow_and_update().clone();
             let receipt = requests.get_receipt(receipt.to_string()).await?;
@@ -221,7 +257,7 @@ impl Fleet {
                 return Ok(true);
             }
             if let Some(exit) = now.exit {
-                // An agent may end well before anybody sees it take what was typed.
+                // An agent may end well before a look shows that it took what was typed.
                 let typed = receipt.state >= Delivery::Written && receipt.call.is_none();
                 if exit == Exit::Code(0) && typed {
                     return Ok(true);
