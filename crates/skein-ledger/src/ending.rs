@@ -11,7 +11,7 @@ use skein_store::{Reader, Writer};
 
 use crate::caller::{Answer, RequestOutcome};
 use crate::error::Error;
-use crate::requests::LedgerRequests;
+use crate::requests::SessionRequests;
 use crate::saga::{apply, begin_saga, new_saga, tell};
 use crate::session::SessionKey;
 use crate::spawn::{check_delegates, live_children};
@@ -22,10 +22,10 @@ type StoreResult<T> = Result<T, skein_store::Error>;
 /// Most sessions one `kill --tree` takes.
 const MOST_TREE: usize = 10_000;
 
-impl LedgerRequests {
+impl SessionRequests<'_> {
     /// Ends a session for good, as far as its driver is concerned; it can be restored.
     pub async fn end(
-        &self,
+        self,
         reference: String,
         mut fence: Fence,
         outcome: End,
@@ -41,31 +41,33 @@ impl LedgerRequests {
             .into());
         }
         let reason = reason.map(|reason| reason.redacted());
-        fence.owner = self.must_own_as(OP, fence.owner).await?;
-        self.change(OP, Role::Operate, move |writer| {
-            let session: Session = writer.reader().resolve(&reference)?;
-            fence.check(&session)?;
-            refuse_agents(&session)?;
-            Ok(RequestOutcome::Session(Box::new(end_session(
-                writer,
-                &session,
-                outcome,
-                reason.clone(),
-            )?)))
-        })
-        .await
+        fence.owner = self.0.must_own_as(OP, fence.owner).await?;
+        self.0
+            .change(OP, Role::Operate, move |writer| {
+                let session: Session = writer.reader().resolve(&reference)?;
+                fence.check(&session)?;
+                refuse_agents(&session)?;
+                Ok(RequestOutcome::Session(Box::new(end_session(
+                    writer,
+                    &session,
+                    outcome,
+                    reason.clone(),
+                )?)))
+            })
+            .await
     }
 
     /// Ends a session from outside; with `tree` its live descendants too, deepest first.
     ///
     /// A session with an agent ends when its process is gone and its work is safe; the answer comes when
     /// that is journalled.
-    pub async fn kill(&self, reference: String, order: KillOptions) -> Result<Answer, Error> {
+    pub async fn kill(self, reference: String, order: KillOptions) -> Result<Answer, Error> {
         const OP: &str = "kill a session";
-        if let (Some(scope), true) = (&self.caller.scope, order.discard) {
+        if let (Some(scope), true) = (&self.0.caller.scope, order.discard) {
             let caller = scope.session.clone();
             let op = "discard work";
             return Err(self
+                .0
                 .refused(OP, Refused::RunMay { caller, op }.into())
                 .await);
         }
@@ -73,30 +75,31 @@ impl LedgerRequests {
             reason: order.reason.as_ref().map(Reason::redacted),
             ..order
         };
-        let must_own = self.must_own();
-        let ids = self.ledger.ids.clone();
-        self.change(OP, Role::Operate, move |writer| {
-            let session: Session = writer.reader().resolve(&reference)?;
-            session.check_owner(must_own.as_ref())?;
-            if order.tree {
-                let below = live_descendants(&writer.reader(), &session)?;
-                for descendant in below.iter().rev() {
-                    // Read again: a child's end may have changed it.
-                    let current: Session = writer.reader().get(descendant.id.as_str())?;
-                    current.check_owner(must_own.as_ref())?;
-                    kill_one(writer, &current, &order, SagaId::from_random(ids.bits()))?;
+        let must_own = self.0.must_own();
+        let ids = self.0.ledger.ids.clone();
+        self.0
+            .change(OP, Role::Operate, move |writer| {
+                let session: Session = writer.reader().resolve(&reference)?;
+                session.check_owner(must_own.as_ref())?;
+                if order.tree {
+                    let below = live_descendants(&writer.reader(), &session)?;
+                    for descendant in below.iter().rev() {
+                        // Read again: a child's end may have changed it.
+                        let current: Session = writer.reader().get(descendant.id.as_str())?;
+                        current.check_owner(must_own.as_ref())?;
+                        kill_one(writer, &current, &order, SagaId::from_random(ids.bits()))?;
+                    }
+                    if !session.phase.is_live() && !below.is_empty() {
+                        // It had ended already; taking what it left at work was all there was to do.
+                        let current = writer.reader().get(session.id.as_str())?;
+                        return Ok(RequestOutcome::Session(Box::new(current)));
+                    }
                 }
-                if !session.phase.is_live() && !below.is_empty() {
-                    // It had ended already; taking what it left at work was all there was to do.
-                    let current = writer.reader().get(session.id.as_str())?;
-                    return Ok(RequestOutcome::Session(Box::new(current)));
-                }
-            }
-            let current: Session = writer.reader().get(session.id.as_str())?;
-            let killed = kill_one(writer, &current, &order, SagaId::from_random(ids.bits()))?;
-            Ok(RequestOutcome::Session(Box::new(killed)))
-        })
-        .await
+                let current: Session = writer.reader().get(session.id.as_str())?;
+                let killed = kill_one(writer, &current, &order, SagaId::from_random(ids.bits()))?;
+                Ok(RequestOutcome::Session(Box::new(killed)))
+            })
+            .await
     }
 
     /// Brings an ended session back, on its next run. It needs a place with its parent again, and the rest
@@ -104,15 +107,16 @@ impl LedgerRequests {
     ///
     /// A session with an agent is `spawning` until its agent runs again. One whose agent runs and that is shown in a
     /// window stays as it is, and gets a window that is missing.
-    pub async fn restore(&self, reference: String) -> Result<Answer, Error> {
-        let must_own = self.must_own();
-        let ids = self.ledger.ids.clone();
-        let (claims, tenant) = (self.ledger.claims.clone(), self.tenant().clone());
-        if let Ok(session) = self.get_session(reference.clone()).await {
+    pub async fn restore(self, reference: String) -> Result<Answer, Error> {
+        let must_own = self.0.must_own();
+        let ids = self.0.ledger.ids.clone();
+        let (claims, tenant) = (self.0.ledger.claims.clone(), self.0.tenant().clone());
+        if let Ok(session) = self.get(reference.clone()).await {
             // A clean-up of what is left of it is over in a moment; it is refused only if it is not.
-            claims.until_free(&self.session_key(&session.id)).await;
+            claims.until_free(&self.0.session_key(&session.id)).await;
         }
         let answer = self
+            .0
             .change("restore a session", Role::Operate, move |writer| {
                 let before: Session = writer.reader().resolve(&reference)?;
                 before.check_owner(must_own.as_ref())?;
@@ -165,7 +169,9 @@ impl LedgerRequests {
             })
             .await?;
         if let Some(session) = restored_without_agent(&answer) {
-            self.fence_and_close(session).await;
+            if let Ok(transcripts) = self.0.transcripts() {
+                transcripts.fence_and_close(session).await;
+            }
         }
         Ok(answer)
     }

@@ -57,7 +57,7 @@ pub struct Ledger {
     pub(crate) tasks: TaskGroup,
     pub(crate) claims: Arc<Claims>,
     pub(crate) audit: Arc<Audit>,
-    pub(crate) books: Option<Arc<SessionTranscripts>>,
+    pub(crate) session_transcripts: Option<Arc<SessionTranscripts>>,
     pub(crate) credentials: Arc<CredentialKey>,
     pub(crate) managed: Arc<ManagedRoots>,
 }
@@ -73,7 +73,7 @@ impl Ledger {
             tasks: parts.tasks,
             claims: Arc::default(),
             audit: Arc::new(audit),
-            books: parts
+            session_transcripts: parts
                 .transcripts
                 .map(|parts| Arc::new(SessionTranscripts::new(parts))),
             credentials: Arc::new(parts.credentials),
@@ -126,7 +126,7 @@ impl Ledger {
         failed: &mut Option<Error>,
     ) -> Result<usize, Error> {
         let requests = self.system_requests(tenant.clone());
-        requests.recover_sagas(failed).await
+        requests.sagas().recover(failed).await
     }
 
     /// Archives what retention says, forgets old replies, in every tenant. Errors of one tenant do not keep
@@ -134,7 +134,7 @@ impl Ledger {
     pub async fn sweep(&self) -> Result<(), Error> {
         for tenant in self.tenants()? {
             let requests = self.system_requests(tenant.clone());
-            if let Err(error) = requests.sweep().await {
+            if let Err(error) = requests.retention().sweep().await {
                 tracing::warn!(%tenant, %error, "retention sweep failed");
             }
         }
@@ -146,7 +146,10 @@ impl Ledger {
     pub async fn flush_idle(&self) -> Result<(), Error> {
         for tenant in self.tenants()? {
             let requests = self.system_requests(tenant.clone());
-            if let Err(error) = requests.flush_idle().await {
+            let Some(tiers) = requests.cold_tier() else {
+                continue;
+            };
+            if let Err(error) = tiers.flush_idle().await {
                 tracing::warn!(%tenant, %error, "idle transcripts could not be flushed");
             }
         }

@@ -10,56 +10,56 @@ use skein_store::{RecordPage, RecordQuery, Writer};
 
 use crate::caller::{Answer, RequestOutcome};
 use crate::error::Error;
-use crate::requests::LedgerRequests;
+use crate::requests::MessageRequests;
 
-impl LedgerRequests {
+impl MessageRequests<'_> {
     /// Accepts a message for the session's agent. It is delivered when the agent is ready, in order.
     pub async fn send(
-        &self,
+        self,
         reference: String,
         text: Message,
         from: Option<String>,
     ) -> Result<Answer, Error> {
-        let id = ReceiptId::from_random(self.ledger.ids.bits());
-        let key = self.caller.idempotency.as_ref().map(|i| i.key.clone());
-        let must_own = self.must_own();
-        let scope = self.caller.scope.clone();
-        self.change("send a message", Role::Operate, move |writer| {
-            let session: Session = writer.reader().resolve(&reference)?;
-            session.check_owner(must_own.as_ref())?;
-            check_listens(&session)?;
-            let from = match &from {
-                Some(from) => Some(writer.reader().resolve::<Session>(from)?),
-                None => None,
-            };
-            if let Some(from) = &from {
-                from.check_owner(must_own.as_ref())?;
-            }
-            let from = sender(from.map(|session| session.id), scope.as_ref())?;
-            let receipt = Receipt {
-                key: key.clone(),
-                from,
-                ..new_receipt(writer, id.clone(), &session, Purpose::Message, text.clone())
-            };
-            insert_receipt(writer, &session, &receipt)?;
-            Ok(RequestOutcome::Receipt(Box::new(receipt)))
-        })
-        .await
+        let id = ReceiptId::from_random(self.0.ledger.ids.bits());
+        let key = self.0.caller.idempotency.as_ref().map(|i| i.key.clone());
+        let must_own = self.0.must_own();
+        let scope = self.0.caller.scope.clone();
+        self.0
+            .change("send a message", Role::Operate, move |writer| {
+                let session: Session = writer.reader().resolve(&reference)?;
+                session.check_owner(must_own.as_ref())?;
+                check_listens(&session)?;
+                let from = match &from {
+                    Some(from) => Some(writer.reader().resolve::<Session>(from)?),
+                    None => None,
+                };
+                if let Some(from) = &from {
+                    from.check_owner(must_own.as_ref())?;
+                }
+                let from = sender(from.map(|session| session.id), scope.as_ref())?;
+                let receipt = Receipt {
+                    key: key.clone(),
+                    from,
+                    ..new_receipt(writer, id.clone(), &session, Purpose::Message, text.clone())
+                };
+                insert_receipt(writer, &session, &receipt)?;
+                Ok(RequestOutcome::Receipt(Box::new(receipt)))
+            })
+            .await
     }
 
     /// Accepts the task of a run for delivery. One that was accepted before, and never written, is taken
     /// instead: a task is given once.
     pub async fn accept_task(
-        &self,
+        self,
         session: &Session,
         id: ReceiptId,
         text: Message,
     ) -> Result<ReceiptId, Error> {
         let session = session.id.clone();
-        let actor = self.caller.actor.clone();
         let accepted = self
-            .store
-            .write(&actor, self.now(), move |writer| {
+            .0
+            .write(move |writer| {
                 if writer.reader().find::<Receipt>(id.as_str())?.is_some() {
                     return Ok(id.clone());
                 }
@@ -83,30 +83,31 @@ impl LedgerRequests {
         Ok(accepted)
     }
 
-    pub async fn get_receipt(&self, id: String) -> Result<Receipt, Error> {
-        self.look(move |r| r.resolve(&id)).await
+    pub async fn receipt(self, id: String) -> Result<Receipt, Error> {
+        self.0.look(move |r| r.resolve(&id)).await
     }
 
     /// A session's messages, newest first.
-    pub async fn list_receipts(
-        &self,
+    pub async fn receipts(
+        self,
         reference: String,
         after: Option<u64>,
         limit: usize,
     ) -> Result<RecordPage<Receipt>, Error> {
-        self.look(move |r| {
-            let session: Session = r.resolve(&reference)?;
-            r.list(&RecordQuery {
-                filter: RowFilter {
-                    parent: Some(session.id.to_string()),
-                    ..RowFilter::default()
-                },
-                order: SortOrder::NewestFirst,
-                after,
-                limit,
+        self.0
+            .look(move |r| {
+                let session: Session = r.resolve(&reference)?;
+                r.list(&RecordQuery {
+                    filter: RowFilter {
+                        parent: Some(session.id.to_string()),
+                        ..RowFilter::default()
+                    },
+                    order: SortOrder::NewestFirst,
+                    after,
+                    limit,
+                })
             })
-        })
-        .await
+            .await
     }
 }
 

@@ -1,4 +1,5 @@
-//! What every request goes through: role, idempotency, one transaction, audit of refusals.
+//! What every request goes through (role, idempotency, one transaction, audit of refusals), and the families of
+//! requests that are built on it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use skein_domain::{Actor, Fact, Refused, Role, Session, SessionId, TenantId, Tim
 use skein_store::reply::PriorRequest;
 use skein_store::{Reader, TenantStore, Writer};
 
-use crate::caller::{Answer, Caller, RequestOutcome};
+use crate::caller::{Answer, Caller, Idempotency, RequestOutcome};
 use crate::error::{DomainPart, Error};
 use crate::ledger::Ledger;
 use crate::saga::Claims;
@@ -17,12 +18,50 @@ use crate::source::IdSource;
 use crate::tasks::TaskGroup;
 use crate::transcript::SessionTranscripts;
 
-/// Serves one caller of one tenant.
+/// Serves one caller of one tenant. The requests themselves are methods of its families, such as
+/// [`LedgerRequests::sessions`].
 #[derive(Clone, Debug)]
 pub struct LedgerRequests {
     pub(crate) store: TenantStore,
     pub(crate) caller: Caller,
     pub(crate) ledger: Ledger,
+}
+
+/// Declares a family of requests: its accessor and its type, whose methods stand in the module of their subject.
+macro_rules! families {
+    ($($(#[$doc:meta])* $visibility:vis $accessor:ident: $family:ident,)+) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug)]
+        $visibility struct $family<'a>(pub(crate) &'a LedgerRequests);
+
+        impl LedgerRequests {
+            $(#[$doc])*
+            $visibility fn $accessor(&self) -> $family<'_> {
+                $family(self)
+            }
+        }
+    )+};
+}
+
+families! {
+    /// Requests on projects.
+    pub projects: ProjectRequests,
+    /// Requests on threads.
+    pub threads: ThreadRequests,
+    /// Requests on sessions: their records, lives, owners and summaries.
+    pub sessions: SessionRequests,
+    /// Turns of sessions without an agent, and answers to questions of all sessions.
+    pub turns: TurnRequests,
+    /// Messages to agents, and their receipts.
+    pub messages: MessageRequests,
+    /// Requests on tokens.
+    pub tokens: TokenRequests,
+    /// Requests on the event log.
+    pub events: EventRequests,
+    /// What projects' retention archives.
+    pub retention: RetentionRequests,
+    /// Sagas that answer their caller, and those that a crash left behind.
+    pub(crate) sagas: SagaRequests,
 }
 
 type StoreResult<T> = Result<T, skein_store::Error>;
@@ -80,7 +119,7 @@ impl LedgerRequests {
 
     /// None: sessions have no transcripts.
     pub fn session_transcripts(&self) -> Option<&Arc<SessionTranscripts>> {
-        self.ledger.books.as_ref()
+        self.ledger.session_transcripts.as_ref()
     }
 
     /// Serves the daemon's own work on the same tenant.
@@ -92,7 +131,7 @@ impl LedgerRequests {
         self.ledger.clock.now()
     }
 
-    /// Who must own a session for the caller to drive it: the actor a token is bound to, if it is.
+    /// The actor who must own a session that the caller drives: the one its token is bound to, if any.
     pub fn must_own(&self) -> Option<Actor> {
         (self.caller.bound && self.caller.role < Role::Admin).then(|| self.caller.actor.clone())
     }
@@ -103,19 +142,44 @@ impl LedgerRequests {
         op: &'static str,
         named: Option<Actor>,
     ) -> Result<Option<Actor>, Error> {
-        match self.acting_as(named) {
-            Ok(named) => Ok(self.must_own().or(named)),
-            Err(refused) => Err(self.refused(op, refused.into()).await),
+        let named = self.checked(op, self.acting_as(named)).await?;
+        Ok(self.must_own().or(named))
+    }
+
+    /// Refuses a caller below `role`.
+    pub(crate) async fn require(&self, role: Role, op: &'static str) -> Result<(), Error> {
+        self.checked(op, self.caller.role.require(role, op)).await
+    }
+
+    /// Passes a result on, and records a refusal.
+    pub(crate) async fn checked<T>(
+        &self,
+        op: &'static str,
+        result: Result<T, impl Into<Error>>,
+    ) -> Result<T, Error> {
+        match result {
+            Ok(value) => Ok(value),
+            Err(error) => Err(self.refused(op, error.into()).await),
         }
     }
 
-    /// Refuses what touches more than sessions of its own to a token bound to an actor.
+    /// Refuses a caller whose token is bound to an actor, because the request reaches more than that actor's sessions.
     pub async fn refuse_bound(&self, op: &'static str) -> Result<(), Error> {
         if self.caller.bound && self.caller.role < Role::Admin {
             let role = "operate, bound to an actor,";
-            return Err(self.refused(op, Refused::Role { role, op }.into()).await);
+            let refused = Refused::Role { role, op };
+            return Err(self.refused(op, refused.into()).await);
         }
         Ok(())
+    }
+
+    /// Writes as the caller, in one transaction.
+    pub(crate) async fn write<T: Send + 'static>(
+        &self,
+        job: impl FnMut(&mut Writer<'_>) -> StoreResult<T> + Send + 'static,
+    ) -> StoreResult<T> {
+        let (actor, now) = (&self.caller.actor, self.now());
+        self.store.write(actor, now, job).await
     }
 
     /// Runs a change: checks the role, replays an earlier answer, writes, keeps the answer.
@@ -125,19 +189,12 @@ impl LedgerRequests {
         needed: Role,
         mut job: impl FnMut(&mut Writer<'_>) -> StoreResult<RequestOutcome> + Send + 'static,
     ) -> Result<Answer, Error> {
-        if let Err(refused) = self.caller.role.require(needed, op) {
-            return Err(self.refused(op, refused.into()).await);
-        }
+        self.require(needed, op).await?;
         let idempotency = self.caller.idempotency.clone();
         let result = self
-            .store
-            .write(&self.caller.actor, self.now(), move |writer| {
-                if let Some(request) = &idempotency
-                    && let PriorRequest::Answered(body) = writer
-                        .reader()
-                        .earlier(&request.key, &request.fingerprint)?
-                {
-                    return Ok(Answer::Replayed(body));
+            .write(move |writer| {
+                if let Some(answer) = earlier(&writer.reader(), idempotency.as_ref())? {
+                    return Ok(answer);
                 }
                 let outcome = job(writer)?;
                 if let Some(request) = &idempotency {
@@ -147,24 +204,15 @@ impl LedgerRequests {
                 Ok(Answer::Fresh(outcome))
             })
             .await;
-        match result {
-            Ok(answer) => Ok(answer),
-            Err(error) => Err(self.refused(op, error.into()).await),
-        }
+        self.checked(op, result).await
     }
 
     /// The answer given before under the caller's key, for work that is not one transaction.
     pub async fn earlier(&self) -> Result<Option<Answer>, Error> {
-        let Some(request) = self.caller.idempotency.clone() else {
-            return Ok(None);
-        };
-        self.look(move |reader| {
-            Ok(match reader.earlier(&request.key, &request.fingerprint)? {
-                PriorRequest::Answered(body) => Some(Answer::Replayed(body)),
-                PriorRequest::Never => None,
-            })
-        })
-        .await
+        match self.caller.idempotency.clone() {
+            Some(request) => self.look(move |r| earlier(r, Some(&request))).await,
+            None => Ok(None),
+        }
     }
 
     /// Keeps the answer of something the surface does itself, so that a repeated request is recognised.
@@ -177,6 +225,11 @@ impl LedgerRequests {
             Ok(RequestOutcome::Rendered(answer.clone()))
         })
         .await
+    }
+
+    /// Lets tests end the daemon between any two steps.
+    pub fn reach(&self, point: &str) {
+        self.ledger.points.reach(point);
     }
 
     pub async fn look<T: Send + 'static>(
@@ -193,8 +246,8 @@ impl LedgerRequests {
         }
     }
 
-    /// Leaves a trace of a refused change in the log. Gives the error back unchanged: a failing audit does
-    /// not hide it. A caller who keeps asking for what it may not do is recorded once a minute.
+    /// Records a refused change in the log and returns the error unchanged: a failing audit does not hide it. A
+    /// caller who repeats a request that it may not make is recorded once a minute.
     pub async fn refused<E: DomainPart>(&self, op: &'static str, error: E) -> E {
         self.missed(&error);
         let Some(skein_domain::Error::Refused(refused)) = error.domain_part() else {
@@ -204,13 +257,13 @@ impl LedgerRequests {
         if refused.is_trespass() && !self.ledger.audit.is_new_refusal(who(), self.now()) {
             return error;
         }
-        if let Err(failed) = self.tell_refusal(op, refused.clone()).await {
+        if let Err(failed) = self.record_refusal(op, refused.clone()).await {
             tracing::warn!(op, error = %failed, "a refusal could not be recorded");
         }
         error
     }
 
-    /// An id that is not there may be somebody else's.
+    /// An id that this tenant does not have may be another tenant's.
     fn missed(&self, error: &impl DomainPart) {
         if let Some(skein_domain::Error::NotFound(missing)) = error.domain_part() {
             self.ledger
@@ -219,24 +272,37 @@ impl LedgerRequests {
         }
     }
 
-    async fn tell_refusal(&self, op: &'static str, refused: Refused) -> StoreResult<()> {
-        self.store
-            .write(&self.caller.actor, self.now(), move |writer| {
-                let place = match refused.session() {
-                    Some(id) => writer
-                        .reader()
-                        .find::<Session>(id.as_str())?
-                        .as_ref()
-                        .map(FactScope::from),
-                    None => None,
-                };
-                writer.tell(&Fact::Refused {
-                    place,
-                    op,
-                    rule: refused.rule(),
-                    message: refused.to_string(),
-                })
+    async fn record_refusal(&self, op: &'static str, refused: Refused) -> StoreResult<()> {
+        self.write(move |writer| {
+            let place = match refused.session() {
+                Some(id) => writer
+                    .reader()
+                    .find::<Session>(id.as_str())?
+                    .as_ref()
+                    .map(FactScope::from),
+                None => None,
+            };
+            writer.tell(&Fact::Refused {
+                place,
+                op,
+                rule: refused.rule(),
+                message: refused.to_string(),
             })
-            .await
+        })
+        .await
     }
+}
+
+/// The answer given before to the same request.
+pub(crate) fn earlier(
+    reader: &Reader<'_>,
+    request: Option<&Idempotency>,
+) -> StoreResult<Option<Answer>> {
+    let Some(request) = request else {
+        return Ok(None);
+    };
+    Ok(match reader.earlier(&request.key, &request.fingerprint)? {
+        PriorRequest::Answered(body) => Some(Answer::Replayed(body)),
+        PriorRequest::Never => None,
+    })
 }

@@ -8,67 +8,66 @@ use skein_store::reply::KEPT_SECONDS;
 use crate::caller::{Answer, RequestOutcome};
 use crate::ending::archive_session;
 use crate::error::Error;
-use crate::requests::LedgerRequests;
+use crate::requests::RetentionRequests;
 
 /// Replies forgotten per transaction, so that a sweep never holds the writer for long.
 const REPLIES_AT_ONCE: usize = 500;
 
-impl LedgerRequests {
-    pub(crate) async fn sweep(&self) -> Result<Vec<SessionId>, Error> {
+impl RetentionRequests<'_> {
+    pub(crate) async fn sweep(self) -> Result<Vec<SessionId>, Error> {
         let mut archived = vec![];
         loop {
             let some = self.archive_some().await?;
             if some.is_empty() {
                 break;
             }
-            self.flush_archived(self.all_sessions(&some).await?).await;
+            if let Some(tiers) = self.0.cold_tier() {
+                tiers.flush_archived(self.all_sessions(&some).await?).await;
+            }
             archived.extend(some);
         }
-        let before = self.now().minus_seconds(KEPT_SECONDS);
+        let before = self.0.now().minus_seconds(KEPT_SECONDS);
         while self
-            .store
-            .write(&self.caller.actor, self.now(), move |w| {
-                w.forget_replies(before, REPLIES_AT_ONCE)
-            })
+            .0
+            .write(move |w| w.forget_replies(before, REPLIES_AT_ONCE))
             .await?
             == REPLIES_AT_ONCE
         {}
         Ok(archived)
     }
 
-    async fn all_sessions(&self, ids: &[SessionId]) -> Result<Vec<Session>, Error> {
+    async fn all_sessions(self, ids: &[SessionId]) -> Result<Vec<Session>, Error> {
         let ids = ids.to_vec();
         let get = move |r: &Reader<'_>| ids.iter().map(|id| r.get(id.as_str())).collect();
-        Ok(self.store.read(get).await?)
+        Ok(self.0.store.read(get).await?)
     }
 
     /// Applies every project's retention now. Answers with the sessions that were archived.
-    pub async fn run_retention(&self) -> Result<Answer, Error> {
+    pub async fn run(self) -> Result<Answer, Error> {
         let op = "run retention";
-        if let Err(refused) = self.caller.role.require(Role::Admin, op) {
-            return Err(self.refused(op, refused.into()).await);
-        }
-        if let Some(earlier) = self.earlier().await? {
+        self.0.require(Role::Admin, op).await?;
+        if let Some(earlier) = self.0.earlier().await? {
             return Ok(earlier);
         }
         let archived = self.sweep().await?;
-        self.change(op, Role::Admin, move |_| {
-            Ok(RequestOutcome::Archived(archived.clone()))
-        })
-        .await
+        self.0
+            .change(op, Role::Admin, move |_| {
+                Ok(RequestOutcome::Archived(archived.clone()))
+            })
+            .await
     }
 
     /// One round: bounded, so that nothing is read that will not be used.
-    async fn archive_some(&self) -> Result<Vec<SessionId>, Error> {
-        let now = self.now();
-        let due = self.look(move |reader| due(reader, now)).await?;
+    async fn archive_some(self) -> Result<Vec<SessionId>, Error> {
+        let now = self.0.now();
+        let due = self.0.look(move |reader| due(reader, now)).await?;
         let mut archived = vec![];
         for due in due {
             let id = due.session.clone();
             // One transaction each; what was touched since it was chosen is left alone.
             let done = self
-                .store
-                .write(&self.caller.actor, self.now(), move |writer| {
+                .0
+                .write(move |writer| {
                     let session: Session = writer.reader().get(due.session.as_str())?;
                     match session.phase {
                         // An agent's process or a saga would be orphaned.

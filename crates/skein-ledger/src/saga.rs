@@ -13,7 +13,8 @@ mod apply;
 mod claims;
 
 use skein_domain::saga::{CommandResult, SagaCommand, SagaEvent, UndoCommand, UndoResult};
-use skein_domain::{Kind, Reason, RunHandle, Saga, SagaState, Session};
+use skein_domain::{Fact, Kind, Reason, RunHandle, Saga, SagaId, SagaState, Session};
+use skein_store::Writer;
 use skein_transcript::TranscriptId;
 
 pub use apply::{SagaProgress, apply, begin_saga, check_fork_place, new_saga, tell};
@@ -22,7 +23,7 @@ pub use claims::{Claim, Claims, SagaWaiter};
 use crate::caller::{Answer, Idempotency, RequestOutcome};
 use crate::error::Error;
 use crate::ledger::warn_of_damage;
-use crate::requests::LedgerRequests;
+use crate::requests::{LedgerRequests, SagaRequests, earlier};
 
 /// Why a command was not performed.
 #[derive(Debug)]
@@ -119,7 +120,7 @@ impl Performer for LedgerPerformer {
                 target,
                 after,
             } => {
-                let shared = self.0.fork_transcript(&source, &target, after).await?;
+                let shared = self.0.transcripts()?.fork(&source, &target, after).await?;
                 Ok(CommandResult::TranscriptForked { shared })
             }
             SagaCommand::Undo { undo } => {
@@ -144,7 +145,8 @@ impl Performer for LedgerPerformer {
 impl LedgerPerformer {
     async fn undo_fork(&self, saga: &Saga, undo: UndoCommand) -> Result<(), CommandError> {
         if undo == UndoCommand::RemoveForkedTranscript {
-            let removed = self.0.remove_fork(&saga.session, saga.subject());
+            let transcripts = self.0.transcripts()?;
+            let removed = transcripts.remove_fork(&saga.session, saga.subject());
             removed.await?;
         }
         Ok(())
@@ -296,8 +298,8 @@ impl<P: Performer> Interpreter<P> {
     async fn record(&self, saga: &Saga, event: SagaEvent) -> Result<SagaProgress, Error> {
         let (expected, actor) = (saga.clone(), saga.actor.clone());
         let request = self.request.clone();
-        let books = self.requests.ledger.books.as_deref();
-        let recording = books.map(|books| books.beginnings.recording());
+        let transcripts = self.requests.session_transcripts();
+        let recording = transcripts.map(|all| all.creations.recording());
         let applied = self
             .requests
             .store
@@ -361,48 +363,89 @@ fn failure(error: &Error) -> SagaEvent {
     }
 }
 
-impl LedgerRequests {
-    /// Lets tests end the daemon between any two steps.
-    pub fn reach(&self, point: &str) {
-        self.ledger.points.reach(point);
+impl SagaRequests<'_> {
+    /// Writes the saga that `begin` makes, with its fact and the caller's pending reply, in one transaction; then calls
+    /// `begun`, interprets the saga and waits for its result. The saga goes on when the caller hangs up: half a handoff
+    /// is worse than an answer that no caller reads.
+    pub(crate) async fn answer(
+        self,
+        op: &'static str,
+        mut begin: impl FnMut(&mut Writer<'_>, &SagaId) -> Result<(Saga, Fact), skein_store::Error>
+        + Send
+        + 'static,
+        begun: impl FnOnce(&Saga),
+    ) -> Result<Answer, Error> {
+        let core = self.0;
+        let id = SagaId::from_random(core.ledger.ids.bits());
+        let awaited = core.ledger.claims.await_saga(id.clone());
+        let (request, saga) = (core.caller.idempotency.clone(), id.clone());
+        let journalled = core.write(move |writer| {
+            if let Some(answer) = earlier(&writer.reader(), request.as_ref())? {
+                return Ok(Err(answer));
+            }
+            let (mut saga, fact) = begin(writer, &saga)?;
+            if let Some(request) = &request {
+                let reply = writer.reply_pending(&request.key, &request.fingerprint, &saga.id)?;
+                saga.reply = Some(reply);
+            }
+            writer.insert(&saga)?;
+            writer.tell(&fact)?;
+            Ok(Ok(saga))
+        });
+        let saga = match journalled.await {
+            Ok(Ok(saga)) => saga,
+            Ok(Err(answer)) => return Ok(answer),
+            Err(error) => {
+                self.undo_unanswered(&id, error.kind()).await;
+                return Err(core.refused(op, error.into()).await);
+            }
+        };
+        begun(&saga);
+        let interpreter = Interpreter::new(core, LedgerPerformer(core.clone()));
+        let answer = interpreter.answer(awaited, saga, core.caller.idempotency.clone());
+        let answer = core.ledger.tasks.run("saga", answer).await;
+        let outcome = core
+            .checked(op, answer.map_err(|_| Error::Stopped)?)
+            .await?;
+        Ok(Answer::Fresh(outcome))
     }
 
-    /// Interprets a saga and waits for its result. The saga goes on when the caller hangs up: half a handoff is
-    /// worse than an answer that no one hears.
-    pub async fn answer_with(
-        &self,
-        op: &'static str,
-        awaited: SagaWaiter,
-        saga: Saga,
-    ) -> Result<Answer, Error> {
-        let interpreter = Interpreter::new(self, LedgerPerformer(self.clone()));
-        let request = self.caller.idempotency.clone();
-        let answer = interpreter.answer(awaited, saga, request);
-        let answer = self.ledger.tasks.run("saga", answer).await;
-        match answer.map_err(|_| Error::Stopped)? {
-            Ok(outcome) => Ok(Answer::Fresh(outcome)),
-            Err(error) => Err(self.refused(op, error).await),
+    /// If the store was unavailable, perhaps only its answer was lost: then the journal row is there, and is undone.
+    async fn undo_unanswered(self, id: &SagaId, kind: Kind) {
+        if kind != Kind::Unavailable {
+            return;
+        }
+        let row = id.clone();
+        let found = self.0.store.read(move |r| r.find::<Saga>(row.as_str()));
+        let undone = match found.await {
+            Ok(Some(saga)) => self.undo_orphan(saga).await,
+            Ok(None) => return,
+            Err(error) => Err(error.into()),
+        };
+        if let Err(error) = undone {
+            tracing::error!(saga = %id, %error, "a saga could not be undone yet");
         }
     }
 
-    /// Undoes the sagas whose callers went with a daemon that is gone. Returns how many are over now; the first
-    /// error is told when all were tried.
-    pub async fn recover_sagas(&self, failed: &mut Option<Error>) -> Result<usize, Error> {
+    /// Undoes the sagas whose callers were lost with an earlier daemon. Tries all, notes the first error in `failed`,
+    /// and returns how many are over now.
+    pub(crate) async fn recover(self, failed: &mut Option<Error>) -> Result<usize, Error> {
         let rows: skein_store::RecordPage<Saga> = self
+            .0
             .store
             .read(|r| r.readable(&skein_store::backend::RowFilter::default()))
             .await?;
-        warn_of_damage(self.tenant(), &rows.damaged);
+        warn_of_damage(self.0.tenant(), &rows.damaged);
         let mut over = 0;
         for saga in rows.items {
-            if !saga.kind().answers_when_over() || self.ledger.claims.is_awaited(&saga.id) {
+            if !saga.kind().answers_when_over() || self.0.ledger.claims.is_awaited(&saga.id) {
                 continue;
             }
             let id = saga.id.clone();
             match self.undo_orphan(saga).await {
                 Ok(()) => over += 1,
                 Err(error) => {
-                    tracing::warn!(tenant = %self.tenant(), saga = %id, %error, "a saga could not be undone yet");
+                    tracing::warn!(tenant = %self.0.tenant(), saga = %id, %error, "a saga could not be undone yet");
                     // Neither a record that cannot be read nor half a fork, which no caller sees, is a reason
                     // not to start.
                     if !error.is_of_damaged_record() && !matches!(error, Error::Transcript(_)) {
@@ -414,8 +457,8 @@ impl LedgerRequests {
         Ok(over)
     }
 
-    pub async fn undo_orphan(&self, saga: Saga) -> Result<(), Error> {
-        let interpreter = Interpreter::new(self, LedgerPerformer(self.clone()));
+    async fn undo_orphan(self, saga: Saga) -> Result<(), Error> {
+        let interpreter = Interpreter::new(self.0, LedgerPerformer(self.0.clone()));
         let mut saga = saga;
         loop {
             let event = match &saga.state {

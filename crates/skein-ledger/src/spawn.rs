@@ -14,7 +14,7 @@ use skein_transcript::TranscriptId;
 use crate::access::is_at_or_below;
 use crate::caller::{Answer, RequestOutcome};
 use crate::error::Error;
-use crate::requests::LedgerRequests;
+use crate::requests::SessionRequests;
 use crate::saga::{begin_saga, new_saga};
 use crate::{project, thread};
 
@@ -108,15 +108,15 @@ pub(crate) fn live_children(
     Ok(u32::try_from(writer.reader().count::<Session>(&filter)?).unwrap_or(u32::MAX))
 }
 
-impl LedgerRequests {
+impl SessionRequests<'_> {
     /// Makes a session without an agent, which is ready at once.
-    pub async fn spawn(&self, spawn: Spawn) -> Result<Answer, Error> {
-        if let Some(earlier) = self.earlier().await? {
+    pub async fn spawn(self, spawn: Spawn) -> Result<Answer, Error> {
+        if let Some(earlier) = self.0.earlier().await? {
             return Ok(earlier);
         }
         let spawn = self.below_caller(spawn).await?;
         let agent = spawn.agent.clone().unwrap_or_else(AgentName::none);
-        self.check_spawn_owner(&spawn, &agent).await?;
+        self.check_owner(&spawn, &agent).await?;
         if !agent.is_none() {
             let what = format!("agent `{agent}`");
             return Err(Error::NotConfigured { what });
@@ -129,8 +129,8 @@ impl LedgerRequests {
     }
 
     /// An agent's own spawns stand below its session: at it, unless it names one further down.
-    pub async fn below_caller(&self, mut spawn: Spawn) -> Result<Spawn, Error> {
-        let Some(scope) = self.caller.scope.clone() else {
+    pub async fn below_caller(self, mut spawn: Spawn) -> Result<Spawn, Error> {
+        let Some(scope) = self.0.caller.scope.clone() else {
             return Ok(spawn);
         };
         let parent = spawn
@@ -139,6 +139,7 @@ impl LedgerRequests {
             .clone();
         let asked = spawn.equip.permission;
         let refused = self
+            .0
             .look(move |reader| {
                 let parent: Session = reader.resolve(&parent)?;
                 let own: Session = reader.get(scope.session.as_str())?;
@@ -156,43 +157,41 @@ impl LedgerRequests {
             })
             .await?;
         match refused {
-            Some(refused) => Err(self.refused(OP, refused.into()).await),
+            Some(refused) => Err(self.0.refused(OP, refused.into()).await),
             None => Ok(spawn),
         }
     }
 
     /// Refuses an owner that the caller may not name for the session.
-    pub async fn check_spawn_owner(&self, spawn: &Spawn, agent: &AgentName) -> Result<(), Error> {
+    pub async fn check_owner(self, spawn: &Spawn, agent: &AgentName) -> Result<(), Error> {
         let for_child = |owner: &&Actor| owner.to_string() == format!("agent:{agent}");
-        let in_scope = self.caller.scope.is_some();
+        let in_scope = self.0.caller.scope.is_some();
         if spawn.owner.as_ref().filter(for_child).is_none() || !in_scope {
-            let named = self.acting_as(spawn.owner.clone());
-            if let Err(refused) = named {
-                return Err(self.refused(OP, refused.into()).await);
-            }
+            let named = self.0.acting_as(spawn.owner.clone());
+            self.0.checked(OP, named).await?;
         }
         Ok(())
     }
 
     /// Records the session, and the saga of one with an agent.
     pub async fn record_spawn(
-        &self,
+        self,
         spawn: Spawn,
         agent: AgentName,
         prepared: Option<PreparedAgent>,
     ) -> Result<Answer, Error> {
-        let own_thread = ThreadId::from_random(self.ledger.ids.bits());
+        let own_thread = ThreadId::from_random(self.0.ledger.ids.bits());
         let owner = match &spawn.owner {
             Some(owner) => owner.clone(),
             // What a bound token makes is its actor's, or it could not drive it.
-            None if agent.is_none() || self.caller.bound => self.caller.actor.clone(),
+            None if agent.is_none() || self.0.caller.bound => self.0.caller.actor.clone(),
             None => format!("agent:{agent}").parse()?,
         };
-        let must_own = self.must_own();
-        let ids = self.ledger.ids.clone();
-        let books = self.ledger.books.as_deref();
-        let recording = books.map(|books| books.beginnings.recording());
-        let answer = self.change(OP, Role::Operate, move |writer| {
+        let must_own = self.0.must_own();
+        let ids = self.0.ledger.ids.clone();
+        let transcripts = self.0.session_transcripts();
+        let recording = transcripts.map(|all| all.creations.recording());
+        let answer = self.0.change(OP, Role::Operate, move |writer| {
             let place = find_place(writer, &spawn, &own_thread, must_own.as_ref())?;
             let (parent, allowance) = match place.parent {
                 None => (None, check_root(spawn.allowance)?),
@@ -239,33 +238,34 @@ impl LedgerRequests {
         if let (Some(recording), Answer::Fresh(RequestOutcome::Session(made))) =
             (recording, &answer)
         {
-            recording.made(self.tenant(), TranscriptId::from(&made.id));
+            recording.made(self.0.tenant(), TranscriptId::from(&made.id));
         }
         Ok(answer)
     }
 
     /// The project a spawn is for, as far as it can be told beforehand.
-    pub async fn project_of(&self, spawn: &Spawn) -> Result<Project, Error> {
+    pub async fn project_of(self, spawn: &Spawn) -> Result<Project, Error> {
         let (project, thread, parent) = (
             spawn.project.clone(),
             spawn.thread.clone(),
             spawn.parent.clone(),
         );
-        self.look(move |reader| {
-            if let Some(parent) = parent {
-                let parent: Session = reader.resolve(&parent)?;
-                return reader.get(parent.project.as_str());
-            }
-            if let Some(thread) = thread {
-                let thread: Thread = reader.resolve(&thread)?;
-                return reader.get(thread.project.as_str());
-            }
-            match project {
-                Some(reference) => project::resolve(reader, &reference),
-                None => Err(no_project().into()),
-            }
-        })
-        .await
+        self.0
+            .look(move |reader| {
+                if let Some(parent) = parent {
+                    let parent: Session = reader.resolve(&parent)?;
+                    return reader.get(parent.project.as_str());
+                }
+                if let Some(thread) = thread {
+                    let thread: Thread = reader.resolve(&thread)?;
+                    return reader.get(thread.project.as_str());
+                }
+                match project {
+                    Some(reference) => project::resolve(reader, &reference),
+                    None => Err(no_project().into()),
+                }
+            })
+            .await
     }
 }
 

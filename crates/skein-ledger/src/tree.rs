@@ -8,7 +8,7 @@ use skein_store::backend::RowFilter;
 
 use crate::access::{MOST_ANCESTORS, endless};
 use crate::error::Error;
-use crate::requests::LedgerRequests;
+use crate::requests::SessionRequests;
 
 #[derive(Clone, Debug)]
 pub struct Tree {
@@ -28,19 +28,20 @@ pub struct Node {
 /// Most sessions shown in one tree.
 const MOST: usize = 5000;
 
-impl LedgerRequests {
-    pub async fn tree(&self, reference: String) -> Result<Tree, Error> {
-        self.look(move |reader| {
-            let session: Session = reader.resolve(&reference)?;
-            let ancestors = ancestors(reader, &session)?;
-            let (below, truncated) = descendants(reader, &session)?;
-            Ok(Tree {
-                ancestors,
-                root: assemble(session, &below),
-                truncated,
+impl SessionRequests<'_> {
+    pub async fn tree(self, reference: String) -> Result<Tree, Error> {
+        self.0
+            .look(move |reader| {
+                let session: Session = reader.resolve(&reference)?;
+                let ancestors = ancestors(reader, &session)?;
+                let (below, truncated) = descendants(reader, &session)?;
+                Ok(Tree {
+                    ancestors,
+                    root: assemble(session, &below),
+                    truncated,
+                })
             })
-        })
-        .await
+            .await
     }
 }
 

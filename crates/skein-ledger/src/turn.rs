@@ -11,7 +11,7 @@ use crate::caller::{Answer, RequestOutcome};
 use crate::ending::carry_up;
 use crate::error::Error;
 use crate::receipt::{insert_receipt, new_receipt};
-use crate::requests::LedgerRequests;
+use crate::requests::TurnRequests;
 
 /// What must still be true for a program's write to count.
 #[derive(Clone, Debug, Default)]
@@ -43,9 +43,9 @@ pub(crate) fn require_open_thread(
 /// Most answers a question can offer.
 const MOST_OPTIONS: usize = 50;
 
-impl LedgerRequests {
-    pub async fn begin_turn(&self, reference: String, fence: Fence) -> Result<Answer, Error> {
-        self.turn("begin a turn", reference, fence, |reader, session| {
+impl TurnRequests<'_> {
+    pub async fn begin(self, reference: String, fence: Fence) -> Result<Answer, Error> {
+        self.step("begin a turn", reference, fence, |reader, session| {
             require_open_thread(reader, session)?;
             session.budget.check_left(&session.id, &session.usage)?;
             Ok((
@@ -57,20 +57,15 @@ impl LedgerRequests {
         .await
     }
 
-    pub async fn end_turn(
-        &self,
-        reference: String,
-        fence: Fence,
-        usage: Usage,
-    ) -> Result<Answer, Error> {
-        self.turn("end a turn", reference, fence, move |_, _| {
+    pub async fn end(self, reference: String, fence: Fence, usage: Usage) -> Result<Answer, Error> {
+        self.step("end a turn", reference, fence, move |_, _| {
             Ok((Step::EndTurn, usage, SessionChange::TurnEnded { usage }))
         })
         .await
     }
 
     pub async fn ask(
-        &self,
+        self,
         reference: String,
         fence: Fence,
         question: Question,
@@ -86,7 +81,7 @@ impl LedgerRequests {
             let why = format!("together they may have {} bytes", Reason::MOST);
             return Err(Invalid::new("options", &bytes.to_string(), why).into());
         }
-        self.turn("ask", reference, fence, move |_, _| {
+        self.step("ask", reference, fence, move |_, _| {
             Ok((
                 Step::Ask(question.clone()),
                 Usage::default(),
@@ -97,16 +92,16 @@ impl LedgerRequests {
     }
 
     /// Takes a question back; the session becomes idle.
-    pub async fn withdraw(&self, reference: String, fence: Fence) -> Result<Answer, Error> {
-        self.turn("withdraw a question", reference, fence, |_, _| {
+    pub async fn withdraw(self, reference: String, fence: Fence) -> Result<Answer, Error> {
+        self.step("withdraw a question", reference, fence, |_, _| {
             Ok((Step::Withdraw, Usage::default(), SessionChange::Withdrawn))
         })
         .await
     }
 
     /// One step of a turn: fences, phase, usage and event in one transaction.
-    async fn turn(
-        &self,
+    async fn step(
+        self,
         op: &'static str,
         reference: String,
         mut fence: Fence,
@@ -117,66 +112,68 @@ impl LedgerRequests {
         + Send
         + 'static,
     ) -> Result<Answer, Error> {
-        fence.owner = self.must_own_as(op, fence.owner).await?;
-        self.change(op, Role::Operate, move |writer| {
-            let before: Session = writer.reader().resolve(&reference)?;
-            fence.check(&before)?;
-            refuse_agents(&before)?;
-            let (step, usage, change) = decide(&writer.reader(), &before)?;
-            let after = before.step(step, writer.now())?;
-            let after = Session {
-                usage: after.usage.plus(usage),
-                ..after
-            };
-            writer.update(&after)?;
-            carry_up(writer, &before, &after)?;
-            writer.tell(&change.of(&after))?;
-            Ok(RequestOutcome::Session(Box::new(after)))
-        })
-        .await
+        fence.owner = self.0.must_own_as(op, fence.owner).await?;
+        self.0
+            .change(op, Role::Operate, move |writer| {
+                let before: Session = writer.reader().resolve(&reference)?;
+                fence.check(&before)?;
+                refuse_agents(&before)?;
+                let (step, usage, change) = decide(&writer.reader(), &before)?;
+                let after = before.step(step, writer.now())?;
+                let after = Session {
+                    usage: after.usage.plus(usage),
+                    ..after
+                };
+                writer.update(&after)?;
+                carry_up(writer, &before, &after)?;
+                writer.tell(&change.of(&after))?;
+                Ok(RequestOutcome::Session(Box::new(after)))
+            })
+            .await
     }
 
     /// Answers a session's question. The receipt says how far the answer is known to have come: it is
     /// durable, and an external program reads it from the event.
-    pub async fn answer(&self, reference: String, text: Reason) -> Result<Answer, Error> {
-        let id = ReceiptId::from_random(self.ledger.ids.bits());
-        let key = self.caller.idempotency.as_ref().map(|i| i.key.clone());
-        let must_own = self.must_own();
-        self.change("answer", Role::Operate, move |writer| {
-            let before: Session = writer.reader().resolve(&reference)?;
-            before.check_owner(must_own.as_ref())?;
-            let text = chosen(&before.phase, &text)?;
-            let after = before.step(Step::Answer, writer.now())?;
-            let mut receipt = new_receipt(
-                writer,
-                id.clone(),
-                &before,
-                Purpose::Answer,
-                Message::from(&text),
-            );
-            receipt.key = key.clone();
-            if let (Some(_), Phase::AwaitingInput(question)) = (&before.gear, &before.phase) {
-                receipt.question = Some(question.clone());
-            }
-            if before.gear.is_some() {
-                // It is typed into the agent's terminal; the question is answered when the agent took it.
-                refuse_second_answer(writer, &before)?;
-                insert_receipt(writer, &before, &receipt)?;
-                return Ok(RequestOutcome::Receipt(Box::new(receipt)));
-            }
-            receipt.attempts = 1;
-            writer.insert(&receipt)?;
-            writer.update(&after)?;
-            writer.tell(
-                &SessionChange::Answered {
-                    receipt: receipt.id.clone(),
-                    text,
+    pub async fn answer(self, reference: String, text: Reason) -> Result<Answer, Error> {
+        let id = ReceiptId::from_random(self.0.ledger.ids.bits());
+        let key = self.0.caller.idempotency.as_ref().map(|i| i.key.clone());
+        let must_own = self.0.must_own();
+        self.0
+            .change("answer", Role::Operate, move |writer| {
+                let before: Session = writer.reader().resolve(&reference)?;
+                before.check_owner(must_own.as_ref())?;
+                let text = chosen(&before.phase, &text)?;
+                let after = before.step(Step::Answer, writer.now())?;
+                let mut receipt = new_receipt(
+                    writer,
+                    id.clone(),
+                    &before,
+                    Purpose::Answer,
+                    Message::from(&text),
+                );
+                receipt.key = key.clone();
+                if let (Some(_), Phase::AwaitingInput(question)) = (&before.gear, &before.phase) {
+                    receipt.question = Some(question.clone());
                 }
-                .of(&after),
-            )?;
-            Ok(RequestOutcome::Receipt(Box::new(receipt)))
-        })
-        .await
+                if before.gear.is_some() {
+                    // It is typed into the agent's terminal; the question is answered when the agent took it.
+                    refuse_second_answer(writer, &before)?;
+                    insert_receipt(writer, &before, &receipt)?;
+                    return Ok(RequestOutcome::Receipt(Box::new(receipt)));
+                }
+                receipt.attempts = 1;
+                writer.insert(&receipt)?;
+                writer.update(&after)?;
+                writer.tell(
+                    &SessionChange::Answered {
+                        receipt: receipt.id.clone(),
+                        text,
+                    }
+                    .of(&after),
+                )?;
+                Ok(RequestOutcome::Receipt(Box::new(receipt)))
+            })
+            .await
     }
 }
 

@@ -83,6 +83,14 @@ fn caller(parts: &Parts) -> Result<Caller, ApiError> {
         .ok_or_else(|| unknown.into())
 }
 
+/// The parts of a call that takes no query, its body, and its caller.
+fn opened(request: Request) -> Result<(Parts, Body, Caller), ApiError> {
+    let (parts, body) = request.into_parts();
+    let caller = caller(&parts)?;
+    refuse_query(&parts)?;
+    Ok((parts, body, caller))
+}
+
 impl FromRequestParts<App> for Look {
     type Rejection = ApiError;
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
@@ -93,9 +101,7 @@ impl FromRequestParts<App> for Look {
 impl<T: DeserializeOwned, const MOST: usize> FromRequest<App> for Change<T, MOST> {
     type Rejection = ApiError;
     async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
-        let (parts, body) = request.into_parts();
-        let caller = caller(&parts)?;
-        refuse_query(&parts)?;
+        let (parts, body, caller) = opened(request)?;
         let key = key(&parts)?;
         let body = read(&parts, body, MOST).await?;
         let value = parse(&body)?;
@@ -106,9 +112,7 @@ impl<T: DeserializeOwned, const MOST: usize> FromRequest<App> for Change<T, MOST
 impl<const MOST: usize> FromRequest<App> for Bring<MOST> {
     type Rejection = ApiError;
     async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
-        let (parts, body) = request.into_parts();
-        let caller = caller(&parts)?;
-        refuse_query(&parts)?;
+        let (parts, body, caller) = opened(request)?;
         let key = key(&parts)?;
         let body = read_bytes(body, MOST).await?;
         Ok(Self(keyed(app, &parts, caller, key, &body), body))
@@ -142,9 +146,7 @@ fn keyed(
 impl<T: DeserializeOwned, const MOST: usize> FromRequest<App> for Tell<T, MOST> {
     type Rejection = ApiError;
     async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
-        let (parts, body) = request.into_parts();
-        let caller = caller(&parts)?;
-        refuse_query(&parts)?;
+        let (parts, body, caller) = opened(request)?;
         let body = read(&parts, body, MOST).await?;
         Ok(Self(app.fleet().requests(caller), parse(&body)?))
     }

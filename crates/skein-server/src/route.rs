@@ -11,7 +11,9 @@ pub(crate) mod thread;
 pub(crate) mod token;
 pub(crate) mod transcript;
 
+use serde::Deserialize;
 use skein_domain::Invalid;
+use utoipa::IntoParams;
 
 use crate::error::ApiError;
 
@@ -19,6 +21,21 @@ use crate::error::ApiError;
 const PAGE: usize = 100;
 /// Most items in a page; the document says so at every `limit`.
 const MOST_PAGE: usize = 1000;
+
+/// Which page of a list a caller wants.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct PageQuery {
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+    cursor: Option<String>,
+}
+
+/// The position that a page begins after, and how many items it has.
+fn page(at: Option<&str>, most: Option<usize>) -> Result<(Option<u64>, usize), ApiError> {
+    Ok((cursor(at)?, limit(most)?))
+}
 
 fn limit(asked: Option<usize>) -> Result<usize, ApiError> {
     match asked {

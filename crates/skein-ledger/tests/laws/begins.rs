@@ -19,6 +19,9 @@ async fn at_once<T>(work: impl Future<Output = T>) -> T {
 async fn flush(talk: &Talk, session: &Session) {
     let requests = talk.world.requests();
     requests
+        .transcripts()
+        .unwrap()
+        .tiers()
         .flush(session.id.to_string(), HotCopy::ColdOnly)
         .await
         .unwrap();
@@ -31,10 +34,18 @@ async fn l3_a_new_session_speaks_while_the_cold_tier_does_not_answer() {
     let session = talk.world.root().await;
     let (requests, id) = (talk.world.requests(), session.id.to_string());
     assert_eq!(at_once(talk.ids(&session)).await, Vec::<String>::new());
-    at_once(requests.repair(id.clone(), None)).await.unwrap();
-    let reply = requests.begin_reply(id.clone(), None, "a1".parse().unwrap());
+    at_once(requests.transcripts().unwrap().repair(id.clone(), None))
+        .await
+        .unwrap();
+    let reply =
+        requests
+            .transcripts()
+            .unwrap()
+            .begin_reply(id.clone(), None, "a1".parse().unwrap());
     at_once(reply).await.unwrap();
-    let mut follower = at_once(requests.follow_transcript(id, None)).await.unwrap();
+    let mut follower = at_once(requests.transcripts().unwrap().follow(id, None))
+        .await
+        .unwrap();
     // Several at once, as a caller that is not patient has it.
     let say = || Box::pin(talk.say(&session, "m1"));
     at_once(async { tokio::join!(say(), say(), say()) }).await;
@@ -83,11 +94,26 @@ async fn l11_first_words_and_flushes_at_once_lose_nothing() {
         let say = |id: &str| {
             let (requests, name) = (talk.world.requests(), session.id.to_string());
             let message = crate::transcripts::message(id);
-            async move { requests.append(name, None, vec![message]).await.unwrap() }
+            async move {
+                requests
+                    .transcripts()
+                    .unwrap()
+                    .append(name, None, vec![message])
+                    .await
+                    .unwrap()
+            }
         };
         let flush = || {
             let (requests, name) = (talk.world.requests(), session.id.to_string());
-            async move { requests.flush(name, HotCopy::ColdOnly).await.unwrap() }
+            async move {
+                requests
+                    .transcripts()
+                    .unwrap()
+                    .tiers()
+                    .flush(name, HotCopy::ColdOnly)
+                    .await
+                    .unwrap()
+            }
         };
         let mut work = tokio::task::JoinSet::new();
         for id in &ids {

@@ -1,7 +1,7 @@
 //! A broadcast makes one child for each recipient and waits for them.
 
 use skein_domain::{Conflict, Outcome as End, Phase, PhaseName, Refused, SagaId, Session};
-use skein_ledger::project::Settings;
+use skein_ledger::project::ProjectUpdate;
 
 use crate::common::{UNLIMITED, World, actor, actors, conflict, fence, refused};
 
@@ -64,6 +64,7 @@ async fn the_source_returns_when_the_last_recipient_ends() {
     let failed = children[2].id.to_string();
     world
         .requests()
+        .sessions()
         .end(failed, fence(), End::Failed, None)
         .await
         .unwrap();
@@ -72,18 +73,20 @@ async fn the_source_returns_when_the_last_recipient_ends() {
 
     world
         .requests()
-        .begin_turn(busy.id.to_string(), fence())
+        .turns()
+        .begin(busy.id.to_string(), fence())
         .await
         .unwrap();
-    let settings = Settings {
+    let settings = ProjectUpdate {
         idle_ttl_seconds: Some(60),
-        ..Settings::default()
+        ..ProjectUpdate::default()
     };
     world.set(settings).await;
     world.clock.forward(61);
     world
         .requests()
-        .run_retention()
+        .retention()
+        .run()
         .await
         .unwrap()
         .archived()
@@ -106,7 +109,8 @@ async fn the_source_returns_when_the_last_recipient_ends() {
     // Coming back is a sign of life: the report is not swept away before anyone can read it.
     world
         .requests()
-        .run_retention()
+        .retention()
+        .run()
         .await
         .unwrap()
         .archived()
@@ -123,6 +127,7 @@ async fn a_recipient_that_is_restored_keeps_the_source_waiting() {
     world.end(&children[0].id).await;
     world
         .requests()
+        .sessions()
         .restore(children[0].id.to_string())
         .await
         .unwrap();
@@ -141,18 +146,23 @@ async fn merging_a_chosen_child_ends_the_wait() {
     let merge = |child: &Session| {
         let (requests, from) = (world.requests(), child.id.to_string());
         let into = source.id.to_string();
-        async move { requests.merge(into, from).await }
+        async move { requests.sessions().merge(into, from).await }
     };
     // One at work cannot be merged.
     let first = children[0].id.to_string();
     let requests = world.requests();
-    requests.begin_turn(first.clone(), fence()).await.unwrap();
+    requests
+        .turns()
+        .begin(first.clone(), fence())
+        .await
+        .unwrap();
     assert!(matches!(
         conflict(merge(&children[0]).await),
         Conflict::WrongPhase { session, .. } if session == children[0].id
     ));
     requests
-        .end_turn(first, fence(), crate::common::used(1))
+        .turns()
+        .end(first, fence(), crate::common::used(1))
         .await
         .unwrap();
 
@@ -190,6 +200,7 @@ async fn only_a_child_can_be_merged() {
     for from in [&stranger, &grandchild, &source] {
         let result = world
             .requests()
+            .sessions()
             .merge(source.id.to_string(), from.id.to_string())
             .await;
         assert_eq!(
@@ -211,6 +222,7 @@ async fn killing_the_tree_takes_a_waiting_source_and_its_recipients() {
     let below = world.broadcast(&children[0].id, &TWO).await;
     world
         .requests()
+        .sessions()
         .kill(source.id.to_string(), crate::common::kill(true))
         .await
         .unwrap();
@@ -254,11 +266,13 @@ async fn recipients_outlive_a_source_that_is_killed() {
     assert_eq!(world.count("broadcast.finished"), 0);
     world
         .requests()
+        .sessions()
         .restore(source.id.to_string())
         .await
         .unwrap();
     world
         .requests()
+        .sessions()
         .handoff(source.id.to_string(), actor("agent:z"), Some(2))
         .await
         .unwrap();
@@ -274,7 +288,11 @@ async fn merging_another_child_leaves_the_broadcast_waiting() {
     let recipients = world.broadcast(&source.id, &TWO).await;
     let merge = async |from: &Session| {
         let (requests, source) = (world.requests(), source.id.to_string());
-        requests.merge(source, from.id.to_string()).await.unwrap();
+        requests
+            .sessions()
+            .merge(source, from.id.to_string())
+            .await
+            .unwrap();
     };
     merge(&other).await;
     assert_eq!(
@@ -296,6 +314,7 @@ async fn killing_the_tree_of_an_ended_session_takes_what_it_left_at_work() {
     world.end(&root.id).await;
     let killed = world
         .requests()
+        .sessions()
         .kill(root.id.to_string(), crate::common::kill(true))
         .await
         .unwrap();
@@ -304,6 +323,7 @@ async fn killing_the_tree_of_an_ended_session_takes_what_it_left_at_work() {
     assert!(
         world
             .requests()
+            .sessions()
             .kill(root.id.to_string(), crate::common::kill(true))
             .await
             .is_err()

@@ -11,7 +11,7 @@ use skein_domain::{
     Actor, AgentName, Allowance, Conflict, Kind, Phase, Project, Refused, Saga, Session, SessionId,
     TenantId, Thread, Timestamp, Usage,
 };
-use skein_ledger::project::{AddProject, Settings};
+use skein_ledger::project::{AddProject, ProjectUpdate};
 use skein_ledger::source::CountingClock;
 use skein_ledger::spawn::Spawn;
 use skein_ledger::transcript::TranscriptParts;
@@ -164,15 +164,16 @@ impl World {
             name: Some(name.parse().unwrap()),
             ..AddProject::default()
         };
-        match self.requests().add_project(add).await.unwrap() {
+        match self.requests().projects().add(add).await.unwrap() {
             Answer::Fresh(RequestOutcome::Project(project)) => project,
             other => panic!("{other:?}"),
         }
     }
 
-    pub(crate) async fn set(&self, settings: Settings) {
+    pub(crate) async fn set(&self, settings: ProjectUpdate) {
         self.requests()
-            .set_project("api".into(), None, settings)
+            .projects()
+            .set("api".into(), None, settings)
             .await
             .unwrap();
     }
@@ -211,6 +212,7 @@ impl World {
             ..task("fix the login bug")
         };
         self.requests()
+            .sessions()
             .spawn(spawn)
             .await
             .unwrap()
@@ -227,7 +229,13 @@ impl World {
             allowance,
             ..below(parent)
         };
-        Ok(self.requests().spawn(spawn).await?.session().unwrap())
+        Ok(self
+            .requests()
+            .sessions()
+            .spawn(spawn)
+            .await?
+            .session()
+            .unwrap())
     }
 
     pub(crate) async fn child(&self, parent: &SessionId, allowance: Allowance) -> Session {
@@ -237,12 +245,13 @@ impl World {
     /// A turn that uses so many tokens.
     pub(crate) async fn spend(&self, session: &SessionId, n: u64) {
         let (id, requests) = (session.to_string(), self.requests());
-        requests.begin_turn(id.clone(), fence()).await.unwrap();
-        requests.end_turn(id, fence(), used(n)).await.unwrap();
+        requests.turns().begin(id.clone(), fence()).await.unwrap();
+        requests.turns().end(id, fence(), used(n)).await.unwrap();
     }
 
     pub(crate) async fn end(&self, session: &SessionId) {
         self.requests()
+            .sessions()
             .end(
                 session.to_string(),
                 fence(),
@@ -255,6 +264,7 @@ impl World {
 
     pub(crate) async fn kill(&self, session: &SessionId) {
         self.requests()
+            .sessions()
             .kill(session.to_string(), crate::common::kill(false))
             .await
             .unwrap();
@@ -262,6 +272,7 @@ impl World {
 
     pub(crate) async fn broadcast(&self, source: &SessionId, to: &[&str]) -> Vec<Session> {
         self.requests()
+            .sessions()
             .broadcast(source.to_string(), actors(to), None)
             .await
             .unwrap()
@@ -515,7 +526,12 @@ impl FaultPoints for Held {
 
 /// Waits until the log holds an event of this kind.
 pub(crate) async fn told(world: &World, kind: &str) {
-    let mut follower = world.requests().follow(Some(0), None).await.unwrap();
+    let mut follower = world
+        .requests()
+        .events()
+        .follow(Some(0), None)
+        .await
+        .unwrap();
     loop {
         let events = follower.next().await.unwrap();
         assert!(!events.is_empty(), "the store was closed");

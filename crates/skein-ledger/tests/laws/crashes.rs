@@ -50,10 +50,15 @@ async fn hand_over(world: &World, what: What, session: &Session) -> Result<Answe
     let requests = world.keyed("k", &format!("{what:?}"));
     let id = session.id.to_string();
     match what {
-        What::Single => requests.handoff(id, actor("agent:b"), Some(1)).await,
+        What::Single => {
+            requests
+                .sessions()
+                .handoff(id, actor("agent:b"), Some(1))
+                .await
+        }
         What::Broadcast => {
             let to = actors(&["agent:b", "agent:c"]);
-            requests.broadcast(id, to, Some(1)).await
+            requests.sessions().broadcast(id, to, Some(1)).await
         }
     }
 }
@@ -183,6 +188,7 @@ async fn l4_recovery_goes_on_after_a_failure() {
         faults.arm(1, Fault::StopAfter);
         let lost = world
             .requests()
+            .sessions()
             .handoff(session.id.to_string(), actor("agent:b"), None)
             .await;
         assert!(lost.is_err());
@@ -253,6 +259,7 @@ async fn l4_everyday_changes_are_whole_or_absent() {
         faults.arm(1, fault);
         let killed = world
             .requests()
+            .sessions()
             .kill(child.id.to_string(), crate::common::kill(false))
             .await;
         assert!(killed.is_err());
@@ -272,13 +279,19 @@ async fn l13_a_closed_store_is_unavailable() {
     let results = [
         world
             .requests()
+            .sessions()
             .kill(session.id.to_string(), crate::common::kill(true))
             .await,
         world
             .requests()
+            .sessions()
             .handoff(session.id.to_string(), actor("agent:b"), None)
             .await,
-        world.requests().spawn(crate::common::task("x")).await,
+        world
+            .requests()
+            .sessions()
+            .spawn(crate::common::task("x"))
+            .await,
     ];
     for result in results {
         assert_eq!(result.unwrap_err().kind(), skein_domain::Kind::Unavailable);

@@ -25,7 +25,11 @@ fn held(talk: &Talk, session: &Session) -> Transcript {
 async fn restore(talk: &Talk, session: &Session) -> Session {
     talk.world.end(&session.id).await;
     let requests = talk.world.requests();
-    let answer = requests.restore(session.id.to_string()).await.unwrap();
+    let answer = requests
+        .sessions()
+        .restore(session.id.to_string())
+        .await
+        .unwrap();
     answer.session().unwrap()
 }
 
@@ -37,7 +41,13 @@ async fn l10_a_restored_run_fences_before_it_says_anything() {
         talk.say(&session, "m1").await;
         if let Some(keep) = keep {
             let requests = talk.world.requests();
-            requests.flush(session.id.to_string(), keep).await.unwrap();
+            requests
+                .transcripts()
+                .unwrap()
+                .tiers()
+                .flush(session.id.to_string(), keep)
+                .await
+                .unwrap();
         }
         assert_eq!(restore(&talk, &session).await.run, 2);
         let late = held(&talk, &session).append(by(1), &[message("m2")]).await;
@@ -63,12 +73,22 @@ async fn l10_a_restore_closes_the_calls_that_were_left_open() {
     let session = talk.world.root().await;
     let (requests, name) = (talk.world.requests(), session.id.to_string());
     let said = vec![message("m1"), calling("a1", &["c1"])];
-    requests.append(name.clone(), None, said).await.unwrap();
+    requests
+        .transcripts()
+        .unwrap()
+        .append(name.clone(), None, said)
+        .await
+        .unwrap();
     restore(&talk, &session).await;
     let messages = talk.messages(&session).await;
     let results = messages.iter().flat_map(Message::results);
     assert_eq!(results.count(), 1);
-    let again = requests.repair(name, None).await.unwrap();
+    let again = requests
+        .transcripts()
+        .unwrap()
+        .repair(name, None)
+        .await
+        .unwrap();
     let Answer::Fresh(RequestOutcome::Transcript { done, .. }) = again else {
         panic!("{again:?}");
     };
@@ -82,6 +102,9 @@ async fn l3_a_tier_that_does_not_answer_holds_up_no_restore() {
     talk.say(&session, "m1").await;
     let requests = talk.world.requests();
     requests
+        .transcripts()
+        .unwrap()
+        .tiers()
         .flush(session.id.to_string(), HotCopy::ColdOnly)
         .await
         .unwrap();

@@ -84,26 +84,33 @@ async fn nobody_waits_while_a_transcript_is_packed_or_unpacked() {
     let (session, other) = (talk.world.root().await, talk.world.root().await);
     let (requests, id) = (talk.world.requests(), session.id.to_string());
     talk.say(&session, "m1").await;
-    let flush = requests.flush(id.clone(), HotCopy::ColdOnly);
+    let flush = requests
+        .transcripts()
+        .unwrap()
+        .tiers()
+        .flush(id.clone(), HotCopy::ColdOnly);
     gate.meanwhile(flush, talk.say(&other, "o1")).await.unwrap();
-    let read = requests.transcript_context(id.clone());
+    let read = requests.transcripts().unwrap().context(id.clone());
     let read = gate.meanwhile(read, talk.say(&other, "o2")).await;
     assert_eq!(read.unwrap().1.len(), 1);
     let page = talk.ids(&session);
     let page = gate.meanwhile(page, talk.say(&other, "o3")).await;
     assert_eq!(page, ["m1"]);
-    let hydrate = requests.hydrate(id);
+    let hydrate = requests.transcripts().unwrap().tiers().hydrate(id);
     gate.meanwhile(hydrate, talk.say(&other, "o4"))
         .await
         .unwrap();
     // Whoever writes to what is cold hydrates it.
     requests
+        .transcripts()
+        .unwrap()
+        .tiers()
         .flush(session.id.to_string(), HotCopy::ColdOnly)
         .await
         .unwrap();
     let say = talk.say(&session, "m2");
     gate.meanwhile(say, talk.say(&other, "o6")).await;
-    let archive = requests.archive_thread(session.thread.to_string());
+    let archive = requests.threads().archive(session.thread.to_string());
     gate.meanwhile(archive, talk.say(&other, "o5"))
         .await
         .unwrap();
@@ -122,11 +129,17 @@ async fn a_flush_that_nobody_waits_for_can_be_repeated() {
     gate.shut(true);
     let mut came = gate.came.subscribe();
     tokio::select! {
-        _ = requests.flush(id.clone(), HotCopy::ColdOnly) => panic!("the gate is shut"),
+        _ = requests.transcripts().unwrap().tiers().flush(id.clone(), HotCopy::ColdOnly) => panic!("the gate is shut"),
         came = came.wait_for(|came| *came > 0) => drop(came.unwrap()),
     }
     gate.shut(false);
     assert_eq!(talk.ids(&session).await, ["m1"]);
-    requests.flush(id, HotCopy::ColdOnly).await.unwrap();
+    requests
+        .transcripts()
+        .unwrap()
+        .tiers()
+        .flush(id, HotCopy::ColdOnly)
+        .await
+        .unwrap();
     assert_eq!(talk.ids(&session).await, ["m1"]);
 }

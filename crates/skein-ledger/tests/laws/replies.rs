@@ -23,7 +23,11 @@ fn done(answer: &Answer) -> &TranscriptEdit {
 
 async fn begin(talk: &Talk, session: &Session, reply: &str) -> u64 {
     let requests = talk.world.requests();
-    let answer = requests.begin_reply(session.id.to_string(), None, id(reply));
+    let answer =
+        requests
+            .transcripts()
+            .unwrap()
+            .begin_reply(session.id.to_string(), None, id(reply));
     match done(&answer.await.unwrap()) {
         TranscriptEdit::ReplyBegun { dropped, .. } => *dropped,
         other => panic!("{other:?}"),
@@ -58,7 +62,9 @@ async fn l10_a_reply_makes_way_for_itself_and_for_nothing_else() {
     assert_eq!(talk.world.events().len(), before, "nothing was dropped");
     let requests = talk.world.requests();
     let mut follower = requests
-        .follow_transcript(session.id.to_string(), Some(2))
+        .transcripts()
+        .unwrap()
+        .follow(session.id.to_string(), Some(2))
         .await
         .unwrap();
     assert_eq!(talk.find("text").await, ["a1", "m1", "r1"]);
@@ -87,6 +93,9 @@ async fn l11_a_fork_makes_way_in_what_it_inherits_too() {
     talk.say(&fork, "a2").await;
     talk.world
         .requests()
+        .transcripts()
+        .unwrap()
+        .tiers()
         .flush(fork.id.to_string(), HotCopy::ColdOnly)
         .await
         .unwrap();
@@ -101,9 +110,16 @@ async fn l10_a_repair_closes_what_is_open_and_the_next_finds_nothing() {
     let session = talk.world.root().await;
     let (requests, name) = (talk.world.requests(), session.id.to_string());
     let said = vec![message("m1"), calling("a1", &["c1", "c2"])];
-    requests.append(name.clone(), None, said).await.unwrap();
+    requests
+        .transcripts()
+        .unwrap()
+        .append(name.clone(), None, said)
+        .await
+        .unwrap();
     for closed in [2, 0] {
         let answer = requests
+            .transcripts()
+            .unwrap()
             .repair(name.clone(), Some(session.run))
             .await
             .unwrap();
@@ -121,7 +137,12 @@ async fn l10_a_key_replays_a_reply_and_drops_nothing_again() {
     let session = talk.world.root().await;
     talk.say(&session, "a1").await;
     let keyed = talk.world.keyed("k", "reply a1");
-    let reply = || keyed.begin_reply(session.id.to_string(), None, id("a1"));
+    let reply = || {
+        keyed
+            .transcripts()
+            .unwrap()
+            .begin_reply(session.id.to_string(), None, id("a1"))
+    };
     assert!(matches!(reply().await.unwrap(), Answer::Fresh(_)));
     talk.say(&session, "a1").await;
     assert!(matches!(reply().await.unwrap(), Answer::Replayed(_)));
@@ -134,17 +155,30 @@ async fn l13_who_may_not_append_may_not_retry_either() {
     let session = talk.world.root().await;
     talk.say(&session, "a1").await;
     let (requests, name) = (talk.world.requests(), session.id.to_string());
-    let stale = requests.begin_reply(name.clone(), Some(9), id("a1")).await;
+    let stale = requests
+        .transcripts()
+        .unwrap()
+        .begin_reply(name.clone(), Some(9), id("a1"))
+        .await;
     assert_eq!(stale.unwrap_err().kind(), Kind::Conflict);
-    let stale = requests.repair(name.clone(), Some(9)).await;
+    let stale = requests
+        .transcripts()
+        .unwrap()
+        .repair(name.clone(), Some(9))
+        .await;
     assert_eq!(stale.unwrap_err().kind(), Kind::Conflict);
     requests
-        .archive_thread(session.thread.to_string())
+        .threads()
+        .archive(session.thread.to_string())
         .await
         .unwrap();
-    let archived = requests.begin_reply(name.clone(), None, id("a1")).await;
+    let archived = requests
+        .transcripts()
+        .unwrap()
+        .begin_reply(name.clone(), None, id("a1"))
+        .await;
     assert_eq!(archived.unwrap_err().kind(), Kind::Refused);
-    let archived = requests.repair(name, None).await;
+    let archived = requests.transcripts().unwrap().repair(name, None).await;
     assert_eq!(archived.unwrap_err().kind(), Kind::Refused);
     assert_eq!(talk.ids(&session).await, ["a1"]);
 }

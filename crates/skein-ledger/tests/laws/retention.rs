@@ -5,22 +5,22 @@ use std::sync::{Arc, Mutex};
 use skein_domain::{Kind, Phase, PhaseName, Role, Session, SessionId, TenantId};
 use skein_ledger::Caller;
 use skein_ledger::NoFaultPoints;
-use skein_ledger::project::Settings;
+use skein_ledger::project::ProjectUpdate;
 use skein_store::backend::{Backend, ReadJob, Result, WriteJob, WriteReply};
 
 use crate::common::{UNLIMITED, World, fence, memory, refused, task};
 
-fn ttl(seconds: u64) -> Settings {
-    Settings {
+fn ttl(seconds: u64) -> ProjectUpdate {
+    ProjectUpdate {
         idle_ttl_seconds: Some(seconds),
-        ..Settings::default()
+        ..ProjectUpdate::default()
     }
 }
 
-fn most(ended: u32) -> Settings {
-    Settings {
+fn most(ended: u32) -> ProjectUpdate {
+    ProjectUpdate {
         max_ended: Some(ended),
-        ..Settings::default()
+        ..ProjectUpdate::default()
     }
 }
 
@@ -39,7 +39,7 @@ async fn sessions_idle_for_too_long_are_archived_and_others_left() {
     let requests = world.requests();
     for session in [&active, &asking] {
         let id = session.id.to_string();
-        requests.begin_turn(id, fence()).await.unwrap();
+        requests.turns().begin(id, fence()).await.unwrap();
     }
     let question = skein_domain::Question {
         text: "which?".parse().unwrap(),
@@ -48,19 +48,32 @@ async fn sessions_idle_for_too_long_are_archived_and_others_left() {
         id: None,
     };
     requests
+        .turns()
         .ask(asking.id.to_string(), fence(), question)
         .await
         .unwrap();
     let mut elsewhere = task("x");
     elsewhere.project = Some("web".into());
-    let elsewhere = requests.spawn(elsewhere).await.unwrap().session().unwrap();
+    let elsewhere = requests
+        .sessions()
+        .spawn(elsewhere)
+        .await
+        .unwrap()
+        .session()
+        .unwrap();
     world.clock.forward(3000);
     let young = world.root().await;
 
     world.ledger.sweep().await.unwrap();
     assert_eq!(world.count("session.archived"), 0);
     world.clock.forward(700);
-    let mut gone = requests.run_retention().await.unwrap().archived().unwrap();
+    let mut gone = requests
+        .retention()
+        .run()
+        .await
+        .unwrap()
+        .archived()
+        .unwrap();
     gone.sort();
     assert_eq!(gone, vec![idle.id.clone(), ended.id.clone()]);
     for (session, expected) in [
@@ -74,10 +87,16 @@ async fn sessions_idle_for_too_long_are_archived_and_others_left() {
         assert_eq!(phase(&world, &session.id), expected, "{}", session.id);
     }
     // It is final, and doing it again does nothing.
-    let back = requests.restore(ended.id.to_string()).await;
+    let back = requests.sessions().restore(ended.id.to_string()).await;
     assert_eq!(back.unwrap_err().kind(), Kind::Conflict);
     assert_eq!(
-        requests.run_retention().await.unwrap().archived().unwrap(),
+        requests
+            .retention()
+            .run()
+            .await
+            .unwrap()
+            .archived()
+            .unwrap(),
         vec![]
     );
     assert_eq!(world.count("session.archived"), 2);
@@ -121,7 +140,8 @@ async fn zero_switches_a_rule_off() {
     assert_eq!(
         world
             .requests()
-            .run_retention()
+            .retention()
+            .run()
             .await
             .unwrap()
             .archived()
@@ -137,7 +157,7 @@ async fn retention_is_an_admins_to_run() {
         role: Role::Operate,
         ..world.caller("user:bob")
     };
-    let no = world.ledger.requests(operator).run_retention().await;
+    let no = world.ledger.requests(operator).retention().run().await;
     assert_eq!(refused(no).rule(), "role");
     assert_eq!(world.refusals("role"), 1);
 }
@@ -152,7 +172,8 @@ async fn a_child_of_an_archived_parent_still_settles() {
     let id = child.id.to_string();
     world
         .requests()
-        .begin_turn(id.clone(), fence())
+        .turns()
+        .begin(id.clone(), fence())
         .await
         .unwrap();
     world.end(&parent.id).await;
@@ -161,14 +182,20 @@ async fn a_child_of_an_archived_parent_still_settles() {
     world.end(&other.id).await;
     world
         .requests()
-        .run_retention()
+        .retention()
+        .run()
         .await
         .unwrap()
         .archived()
         .unwrap();
     assert_eq!(phase(&world, &parent.id), PhaseName::Archived);
     let usage = crate::common::used(5);
-    world.requests().end_turn(id, fence(), usage).await.unwrap();
+    world
+        .requests()
+        .turns()
+        .end(id, fence(), usage)
+        .await
+        .unwrap();
     world.end(&child.id).await;
     assert_eq!(world.session(&root.id).budget.tokens.children, 5);
     world.audit();
@@ -241,7 +268,8 @@ async fn l1_a_session_used_meanwhile_is_not_archived() {
     assert_eq!(
         world
             .requests()
-            .run_retention()
+            .retention()
+            .run()
             .await
             .unwrap()
             .archived()
@@ -254,7 +282,8 @@ async fn l1_a_session_used_meanwhile_is_not_archived() {
     assert_eq!(
         world
             .requests()
-            .run_retention()
+            .retention()
+            .run()
             .await
             .unwrap()
             .archived()

@@ -22,7 +22,12 @@ async fn l4_a_caller_that_hangs_up_does_not_stop_the_handoff() {
     let before = world.root().await;
     let (requests, id) = (world.requests(), before.id.to_string());
     let mut caller = JoinSet::new();
-    caller.spawn(async move { requests.handoff(id, actor("agent:b"), None).await });
+    caller.spawn(async move {
+        requests
+            .sessions()
+            .handoff(id, actor("agent:b"), None)
+            .await
+    });
     held.entered.notified().await;
     assert!(matches!(world.session(&before.id).phase, Phase::Locked(_)));
     caller.shutdown().await;
@@ -45,28 +50,51 @@ async fn l4_a_locked_session_does_nothing_else() {
     let mut caller = JoinSet::new();
     let requests = world.requests();
     let handed = id();
-    caller.spawn(async move { requests.handoff(handed, actor("agent:b"), None).await });
+    caller.spawn(async move {
+        requests
+            .sessions()
+            .handoff(handed, actor("agent:b"), None)
+            .await
+    });
     held.entered.notified().await;
 
     let (requests, fence) = (world.requests(), crate::common::fence);
     let locked = world.session(&session.id);
-    conflict(requests.begin_turn(id(), fence()).await);
+    conflict(requests.turns().begin(id(), fence()).await);
     conflict(
         requests
+            .sessions()
             .end(id(), fence(), skein_domain::Outcome::Done, None)
             .await,
     );
-    conflict(requests.kill(id(), crate::common::kill(false)).await);
-    conflict(requests.kill(id(), crate::common::kill(true)).await);
-    conflict(requests.restore(id()).await);
-    conflict(requests.handoff(id(), actor("agent:c"), None).await);
     conflict(
         requests
+            .sessions()
+            .kill(id(), crate::common::kill(false))
+            .await,
+    );
+    conflict(
+        requests
+            .sessions()
+            .kill(id(), crate::common::kill(true))
+            .await,
+    );
+    conflict(requests.sessions().restore(id()).await);
+    conflict(
+        requests
+            .sessions()
+            .handoff(id(), actor("agent:c"), None)
+            .await,
+    );
+    conflict(
+        requests
+            .sessions()
             .broadcast(id(), actors(&["agent:c", "agent:d"]), None)
             .await,
     );
     conflict(world.try_child(&session.id, UNLIMITED).await);
-    let refused = crate::common::refused(requests.archive_thread(locked.thread.to_string()).await);
+    let refused =
+        crate::common::refused(requests.threads().archive(locked.thread.to_string()).await);
     assert_eq!(refused.rule(), "thread_not_empty");
     assert_eq!(world.session(&session.id), locked);
 
@@ -90,6 +118,7 @@ async fn l4_a_child_that_ends_under_a_locked_parent_keeps_its_settlement() {
     let (requests, id) = (world.requests(), parent.id.to_string());
     caller.spawn(async move {
         requests
+            .sessions()
             .broadcast(id, actors(&["agent:b", "agent:c"]), None)
             .await
     });
@@ -123,6 +152,7 @@ async fn l8_a_broadcast_whose_budget_goes_meanwhile_is_refused_and_undone() {
     let (requests, id) = (world.requests(), parent.id.to_string());
     caller.spawn(async move {
         requests
+            .sessions()
             .broadcast(id, actors(&["agent:b", "agent:c"]), None)
             .await
     });
@@ -155,6 +185,7 @@ async fn l4_a_handoff_that_panics_is_undone_by_the_next_sweep() {
     let before = world.root().await;
     let error = world
         .requests()
+        .sessions()
         .handoff(before.id.to_string(), actor("agent:b"), None)
         .await
         .unwrap_err();
@@ -175,6 +206,7 @@ async fn l4_a_handoff_checks_before_it_touches() {
     let same = crate::common::refused(
         world
             .requests()
+            .sessions()
             .handoff(id.clone(), actor("user:ann"), None)
             .await,
     );
@@ -182,15 +214,23 @@ async fn l4_a_handoff_checks_before_it_touches() {
     for to in [&[][..], &["agent:a"], &["agent:a", "agent:b", "agent:a"]] {
         let result = world
             .requests()
+            .sessions()
             .broadcast(id.clone(), actors(to), None)
             .await;
         assert_eq!(result.unwrap_err().kind(), Kind::Misuse, "{to:?}");
     }
     world
         .requests()
-        .begin_turn(id.clone(), crate::common::fence())
+        .turns()
+        .begin(id.clone(), crate::common::fence())
         .await
         .unwrap();
-    conflict(world.requests().handoff(id, actor("agent:b"), None).await);
+    conflict(
+        world
+            .requests()
+            .sessions()
+            .handoff(id, actor("agent:b"), None)
+            .await,
+    );
     assert_eq!(world.count("handoff.locked"), 0);
 }

@@ -75,6 +75,8 @@ impl Talk {
     ) -> Result<Answer, Error> {
         let requests = self.world.requests();
         requests
+            .transcripts()
+            .unwrap()
             .append(session.id.to_string(), run, vec![message(id)])
             .await
     }
@@ -90,6 +92,7 @@ impl Talk {
         };
         self.world
             .requests()
+            .sessions()
             .fork(order)
             .await
             .unwrap()
@@ -105,7 +108,9 @@ impl Talk {
         };
         let requests = self.world.requests();
         let (_, page) = requests
-            .transcript_page(session.id.to_string(), query)
+            .transcripts()
+            .unwrap()
+            .page(session.id.to_string(), query)
             .await
             .unwrap();
         page.messages.into_iter().map(|p| p.message).collect()
@@ -117,7 +122,13 @@ impl Talk {
     }
 
     pub(crate) async fn tier(&self, session: &Session) -> Option<Tier> {
-        let overview = self.world.requests().transcript_overview(session).await;
+        let overview = self
+            .world
+            .requests()
+            .transcripts()
+            .unwrap()
+            .overview(session)
+            .await;
         overview.unwrap().tier
     }
 
@@ -125,7 +136,13 @@ impl Talk {
     async fn spoil(&self, session: &Session) {
         let requests = self.world.requests();
         let id = session.id.to_string();
-        requests.flush(id.clone(), HotCopy::ColdOnly).await.unwrap();
+        requests
+            .transcripts()
+            .unwrap()
+            .tiers()
+            .flush(id.clone(), HotCopy::ColdOnly)
+            .await
+            .unwrap();
         let names = self.cold.list(&Name::from_stored(""), None, 100).await;
         let manifest = |name: &&Name| name.as_str().ends_with(&format!("manifests/{id}"));
         let names = names.unwrap();
@@ -146,7 +163,10 @@ impl Talk {
         let hits = self
             .world
             .requests()
-            .search_transcripts(order)
+            .transcripts()
+            .unwrap()
+            .search()
+            .find(order)
             .await
             .unwrap();
         let mut found: Vec<String> = hits.hits.iter().map(|h| h.message.to_string()).collect();
@@ -188,7 +208,12 @@ async fn l10_saying_it_twice_is_saying_it_once_and_nothing_is_told_of_it() {
         "a transcript is its own log"
     );
     let keyed = talk.world.keyed("k", "append m2");
-    let append = || keyed.append(session.id.to_string(), None, vec![message("m2")]);
+    let append = || {
+        keyed
+            .transcripts()
+            .unwrap()
+            .append(session.id.to_string(), None, vec![message("m2")])
+    };
     assert!(matches!(append().await.unwrap(), Answer::Fresh(_)));
     assert!(matches!(append().await.unwrap(), Answer::Replayed(_)));
     assert_eq!(talk.world.events().len(), before);
@@ -202,6 +227,7 @@ async fn writers_are_fenced_by_the_session_s_run() {
     talk.world.end(&session.id).await;
     talk.world
         .requests()
+        .sessions()
         .restore(session.id.to_string())
         .await
         .unwrap();
@@ -334,7 +360,13 @@ async fn a_fork_that_cannot_be_made_leaves_nothing() {
         at: Some("nope".parse().unwrap()),
         ..ForkOptions::default()
     };
-    let error = talk.world.requests().fork(order).await.unwrap_err();
+    let error = talk
+        .world
+        .requests()
+        .sessions()
+        .fork(order)
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), Kind::NotFound);
     assert_eq!(talk.world.all::<Saga>(), vec![]);
     assert_eq!(talk.world.all::<Session>().len(), 1);
@@ -348,7 +380,8 @@ async fn archived_threads_are_cold_and_read_only_until_they_are_reopened() {
     talk.say(&session, "m1").await;
     let requests = talk.world.requests();
     requests
-        .archive_thread(session.thread.to_string())
+        .threads()
+        .archive(session.thread.to_string())
         .await
         .unwrap();
     assert_eq!(talk.tier(&session).await, Some(Tier::Cold));
@@ -358,7 +391,8 @@ async fn archived_threads_are_cold_and_read_only_until_they_are_reopened() {
     assert_eq!(talk.ids(&session).await, ["m1"]);
     assert_eq!(talk.find("text").await, ["m1"]);
     requests
-        .reopen_thread(session.thread.to_string())
+        .threads()
+        .reopen(session.thread.to_string())
         .await
         .unwrap();
     talk.say(&session, "m2").await;
@@ -416,7 +450,12 @@ async fn an_edition_stays_what_it_was_or_fails() {
         talk.say(&session, &format!("m{n}")).await;
     }
     let (requests, id) = (talk.world.requests(), session.id.to_string());
-    let edition = requests.transcript_edition(id.clone()).await.unwrap();
+    let edition = requests
+        .transcripts()
+        .unwrap()
+        .view(id.clone())
+        .await
+        .unwrap();
     let (mut read, mut cursor) = (vec![], None);
     loop {
         let query = MessageQuery {
@@ -428,9 +467,20 @@ async fn an_edition_stays_what_it_was_or_fails() {
         read.extend(page.messages.iter().map(|p| p.message.id.to_string()));
         if cursor.is_none() {
             let to = "m1".parse().unwrap();
-            requests.rewind(id.clone(), None, to).await.unwrap();
+            requests
+                .transcripts()
+                .unwrap()
+                .rewind(id.clone(), None, to)
+                .await
+                .unwrap();
             talk.say(&session, "other").await;
-            requests.flush(id.clone(), HotCopy::ColdOnly).await.unwrap();
+            requests
+                .transcripts()
+                .unwrap()
+                .tiers()
+                .flush(id.clone(), HotCopy::ColdOnly)
+                .await
+                .unwrap();
         }
         cursor = page.next;
         if cursor.is_none() {
@@ -459,6 +509,9 @@ async fn flushing_tells_what_moved_and_nothing_else() {
     let requests = talk.world.requests();
     for _ in 0..2 {
         requests
+            .transcripts()
+            .unwrap()
+            .tiers()
             .flush(session.id.to_string(), HotCopy::Hot)
             .await
             .unwrap();
@@ -466,13 +519,22 @@ async fn flushing_tells_what_moved_and_nothing_else() {
     assert_eq!(talk.world.count("transcript.flushed"), 1);
     for _ in 0..2 {
         requests
+            .transcripts()
+            .unwrap()
+            .tiers()
             .flush(session.id.to_string(), HotCopy::ColdOnly)
             .await
             .unwrap();
     }
     assert_eq!(talk.world.count("transcript.flushed"), 2);
     for _ in 0..2 {
-        requests.hydrate(session.id.to_string()).await.unwrap();
+        requests
+            .transcripts()
+            .unwrap()
+            .tiers()
+            .hydrate(session.id.to_string())
+            .await
+            .unwrap();
     }
     assert_eq!(talk.world.count("transcript.hydrated"), 1);
 }
@@ -483,7 +545,12 @@ async fn followers_hear_everything_once_and_pieces_as_they_come() {
     let session = talk.world.root().await;
     let requests = talk.world.requests();
     let id = session.id.to_string();
-    let mut follower = requests.follow_transcript(id.clone(), None).await.unwrap();
+    let mut follower = requests
+        .transcripts()
+        .unwrap()
+        .follow(id.clone(), None)
+        .await
+        .unwrap();
     talk.say(&session, "m1").await;
     let heard = |heard: Option<FollowedChange>| match heard {
         Some(FollowedChange::Messages(all)) => {
@@ -499,6 +566,8 @@ async fn followers_hear_everything_once_and_pieces_as_they_come() {
         text: "a piece".into(),
     };
     requests
+        .transcripts()
+        .unwrap()
         .pass_delta(id.clone(), None, delta.clone())
         .await
         .unwrap();
@@ -517,6 +586,8 @@ async fn followers_hear_everything_once_and_pieces_as_they_come() {
     let expected: Vec<String> = (2..600).map(|n| format!("m{n}")).collect();
     assert_eq!(all, expected);
     requests
+        .transcripts()
+        .unwrap()
         .rewind(id.clone(), None, "m2".parse().unwrap())
         .await
         .unwrap();
@@ -526,7 +597,12 @@ async fn followers_hear_everything_once_and_pieces_as_they_come() {
     );
     talk.say(&session, "again").await;
     assert_eq!(heard(follower.next().await.unwrap()), ["again"]);
-    let mut resumed = requests.follow_transcript(id, Some(1)).await.unwrap();
+    let mut resumed = requests
+        .transcripts()
+        .unwrap()
+        .follow(id, Some(1))
+        .await
+        .unwrap();
     assert_eq!(heard(resumed.next().await.unwrap()), ["again"]);
 }
 
@@ -560,7 +636,9 @@ async fn l7_transcripts_of_one_name_are_two_in_two_tenants() {
     };
     let (_, page) = other
         .requests()
-        .transcript_page(twin.id.to_string(), query)
+        .transcripts()
+        .unwrap()
+        .page(twin.id.to_string(), query)
         .await
         .unwrap();
     assert_eq!(page.messages, vec![]);
@@ -569,7 +647,14 @@ async fn l7_transcripts_of_one_name_are_two_in_two_tenants() {
         limit: 10,
         ..SearchOptions::default()
     };
-    let hits = other.requests().search_transcripts(order).await.unwrap();
+    let hits = other
+        .requests()
+        .transcripts()
+        .unwrap()
+        .search()
+        .find(order)
+        .await
+        .unwrap();
     assert_eq!(hits.hits, vec![]);
 }
 
@@ -586,24 +671,45 @@ async fn roles_and_bound_tokens_hold_for_transcripts_too() {
         })
     };
     let reader = as_role(Role::Read, false);
-    let refused = reader.append(id.clone(), None, vec![message("m1")]).await;
+    let refused = reader
+        .transcripts()
+        .unwrap()
+        .append(id.clone(), None, vec![message("m1")])
+        .await;
     assert_eq!(refused.unwrap_err().kind(), Kind::Refused);
     assert_eq!(
         reader
+            .transcripts()
+            .unwrap()
+            .tiers()
             .flush(id.clone(), HotCopy::Hot)
             .await
             .unwrap_err()
             .kind(),
         Kind::Refused
     );
-    assert!(reader.transcript_state(id.clone()).await.is_ok());
+    assert!(
+        reader
+            .transcripts()
+            .unwrap()
+            .state(id.clone())
+            .await
+            .is_ok()
+    );
     let bound = as_role(Role::Operate, true);
-    let refused = bound.append(id.clone(), None, vec![message("m1")]).await;
+    let refused = bound
+        .transcripts()
+        .unwrap()
+        .append(id.clone(), None, vec![message("m1")])
+        .await;
     assert_eq!(refused.unwrap_err().kind(), Kind::Refused);
     let order = ForkOptions {
         source: id,
         ..ForkOptions::default()
     };
-    assert_eq!(bound.fork(order).await.unwrap_err().kind(), Kind::Refused);
+    assert_eq!(
+        bound.sessions().fork(order).await.unwrap_err().kind(),
+        Kind::Refused
+    );
     assert_eq!(talk.ids(&session).await, Vec::<String>::new());
 }

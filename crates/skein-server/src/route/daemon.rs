@@ -55,7 +55,7 @@ async fn describe(
         pid: std::process::id(),
         version: app.options().version.clone(),
         uptime_s: app.uptime().as_secs(),
-        sessions: requests.ledger.count_live_sessions().await?,
+        sessions: requests.ledger.sessions().count_live().await?,
         socket: app.options().socket.display().to_string(),
         listen: app.options().listen.map(|a| a.to_string()),
     }))
@@ -94,6 +94,6 @@ async fn stop(
     params(("Idempotency-Key" = Option<String>, Header)),
     responses((status = 200, body = wire::RetentionReport), (status = "default", body = wire::ErrorBody)))]
 async fn retention(Change(requests, Nothing {}): Change<Nothing>) -> Result<Response, ApiError> {
-    let answer = requests.ledger.run_retention().await?;
+    let answer = requests.ledger.retention().run().await?;
     Ok(render::answer(StatusCode::OK, &requests, answer))
 }
