@@ -1,4 +1,4 @@
-//! Who may do what, and what is told of those who tried.
+//! Which caller may do what, and which attempts are recorded.
 
 use skein_domain::{Actor, Kind, Question, Refused, Rights, Role, SessionId, Token};
 use skein_ledger::project::{AddProject, ProjectUpdate};
@@ -9,7 +9,7 @@ use skein_ledger::token::NewToken;
 use skein_ledger::{Answer, Caller, Error, LedgerRequests, RequestOutcome};
 
 use crate::common::{
-    UNLIMITED, World, actor, actors, below, fence, kind, refused, task, told, used,
+    UNLIMITED, World, actor, actors, below, fence, kind, refused, task, used, wait_for_event,
 };
 
 async fn token(
@@ -109,7 +109,7 @@ async fn l15_tokens_expire_and_are_revoked_at_once() {
         .revoke(revoked.id.to_string())
         .await;
     unauthorized(world.ledger.authenticate(&long).await);
-    // Again changes nothing.
+    // A second revocation changes nothing.
     let events = world.events().len();
     let again = world
         .requests()
@@ -325,7 +325,7 @@ async fn l15_a_bound_token_drives_only_its_own_sessions() {
         .unwrap();
     refused(bound.turns().begin(own.id.to_string(), fence()).await);
 
-    // An admin's token drives any session, but speaks for nobody else either.
+    // An admin's token drives any session, but cannot act as another actor either.
     let (_, secret) = token(&world, Role::Admin, Some(actor("agent:b")), None).await;
     let admin = enter(&world, &secret).await;
     admin
@@ -353,12 +353,12 @@ async fn l15_a_bound_token_drives_only_its_own_sessions() {
         actor: Some(actor("agent:b")),
         expires_in_seconds: None,
     };
-    // A right it does not have, it cannot give.
+    // It cannot give a right that it lacks.
     assert_eq!(refused(admin.tokens().create(new).await).rule(), "right");
 }
 
-/// L7: the answer for another tenant's id is the answer for no id at all, and the attempt is known to the
-/// owner and to the machine, not to the asker.
+/// L7: the answer for another tenant's id is the answer for a missing one, and the attempt is recorded in the logs of the
+/// owner and of the machine, not in the caller's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn l7_a_foreign_id_is_answered_like_a_missing_one() {
     let world = World::new().await;
@@ -406,7 +406,7 @@ async fn l7_a_foreign_id_is_answered_like_a_missing_one() {
     assert_eq!(owner.session(&session.id), session);
     assert_eq!(owner.session(&child.id), child);
 
-    // The last miss that exists is told last; misses are looked into in order.
+    // The audit task checks misses in order, so the last existing one is recorded last.
     let machine = world.tenant("machine");
     let last = stolen.id.to_string();
     let mut follower = machine
@@ -501,7 +501,7 @@ async fn every_read_and_write(world: &World, id: &SessionId, text: &str) -> Vec<
     errors
 }
 
-/// A refusal is in the log with its place, its rule and who tried.
+/// A refusal is in the log with its session, its rule and its caller.
 #[tokio::test]
 async fn refusals_are_audited_where_they_happened() {
     let world = World::new().await;
@@ -512,7 +512,7 @@ async fn refusals_are_audited_where_they_happened() {
         ..below(&session.id)
     };
     refused(bob.sessions().spawn(spawn).await);
-    told(&world, "audit.refused").await;
+    wait_for_event(&world, "audit.refused").await;
     let event = world.events().pop().unwrap();
     assert_eq!(event.actor, "user:bob");
     assert_eq!(event.session.as_deref(), Some(session.id.as_str()));
@@ -525,9 +525,9 @@ async fn refusals_are_audited_where_they_happened() {
     );
 }
 
-/// What a token bound to an actor may not touch: limits, other people's threads, what they left at work.
+/// A token bound to an actor may not touch limits, threads of other people and their live sessions.
 #[tokio::test]
-async fn l15_a_bound_token_lifts_no_limits_and_ends_nobody_elses_work() {
+async fn l15_a_bound_token_lifts_no_limits_and_ends_no_work_of_others() {
     let world = World::new().await;
     let (_, secret) = token(&world, Role::Operate, Some(actor("agent:x")), None).await;
     let requests = enter(&world, &secret).await;
@@ -602,7 +602,7 @@ async fn a_name_cannot_stand_in_for_an_id() {
     );
 }
 
-/// Whoever keeps trying what their role does not allow does not fill the log.
+/// A caller who repeats what its role does not allow does not fill the log.
 #[tokio::test]
 async fn a_repeated_trespass_is_recorded_once() {
     let world = World::new().await;

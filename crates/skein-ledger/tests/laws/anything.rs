@@ -1,4 +1,4 @@
-//! Random histories of everything, by several callers: never a bug, never a panic, never a step back.
+//! Random histories of all requests by several callers: no bug, no panic, and no counter goes back.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::common::{World, actor, idempotency, race, sqlite, task};
 
 const WHO: [&str; 4] = ["user:ann", "user:bob", "agent:a", "agent:b"];
 
-/// Whom to ask as, which operation on which session, and numbers for the rest.
+/// The caller, the operation and the session, and numbers for the rest.
 #[derive(Clone, Debug)]
 struct Asked {
     who: usize,
@@ -59,7 +59,7 @@ fn requests(world: &World, asked: &Asked) -> LedgerRequests {
     })
 }
 
-/// An id that mostly exists, as a whole, and sometimes does not.
+/// The id of a record, or sometimes one that does not exist.
 fn name_of<T>(all: &[T], n: usize, id: impl Fn(&T) -> String) -> String {
     match all.len() {
         0 => "api-1".into(),
@@ -270,7 +270,7 @@ fn fine(result: &Result<(), Error>) {
     }
 }
 
-/// What was so and must never be less.
+/// Counters that must never go back.
 type Marks = HashMap<String, (u64, u64, u64, usize)>;
 
 fn only_forward(world: &World, marks: &mut Marks) {
@@ -312,7 +312,7 @@ proptest! {
     }
 }
 
-/// Histories that the same seed makes again.
+/// Histories, the same for the same seed.
 fn histories(seed: u8, count: usize, length: usize) -> Vec<Vec<Asked>> {
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[seed; 32]);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
@@ -320,7 +320,7 @@ fn histories(seed: u8, count: usize, length: usize) -> Vec<Vec<Asked>> {
     list.new_tree(&mut runner).unwrap().current()
 }
 
-/// The same at once, by many.
+/// The same with concurrent callers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn l1_no_concurrent_history_finds_a_bug() {
     let folder = tempfile::tempdir().unwrap();

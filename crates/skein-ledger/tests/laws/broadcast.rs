@@ -47,14 +47,14 @@ async fn the_source_keeps_its_owner_and_waits() {
     world.audit();
 }
 
-/// It returns to idle with a report when the last recipient is through, in whatever way.
+/// It returns to idle with a report when the last recipient has ended, in any way.
 #[tokio::test]
 async fn the_source_returns_when_the_last_recipient_ends() {
     let world = World::new().await;
     let names = ["agent:a", "agent:b", "agent:c", "agent:d"];
     let source = world.root().await;
     let children = world.broadcast(&source.id, &names).await;
-    // An ordinary child is none of the broadcast's business.
+    // The broadcast does not wait for an ordinary child.
     let bystander = world.child(&source.id, UNLIMITED).await;
     world.end(&bystander.id).await;
     let busy = world.child(&source.id, UNLIMITED).await;
@@ -101,12 +101,12 @@ async fn the_source_returns_when_the_last_recipient_ends() {
     assert_eq!((after.owner_version, after.owner), (2, source.owner));
     let report = report(&world);
     for (child, outcome) in children.iter().zip(["done", "killed", "failed", "done"]) {
-        let told = format!("\"outcome\":\"{outcome}\",\"owner\":\"{}\"", child.owner);
-        assert!(report.contains(&told), "{told} in {report}");
+        let expected = format!("\"outcome\":\"{outcome}\",\"owner\":\"{}\"", child.owner);
+        assert!(report.contains(&expected), "{expected} in {report}");
     }
     assert_eq!(world.count("broadcast.finished"), 1);
 
-    // Coming back is a sign of life: the report is not swept away before anyone can read it.
+    // The return counts as activity, so that the sweep does not archive the session before its report is read.
     world
         .requests()
         .retention()
@@ -148,7 +148,7 @@ async fn merging_a_chosen_child_ends_the_wait() {
         let into = source.id.to_string();
         async move { requests.sessions().merge(into, from).await }
     };
-    // One at work cannot be merged.
+    // A child at work cannot be merged.
     let first = children[0].id.to_string();
     let requests = world.requests();
     requests
@@ -172,7 +172,7 @@ async fn merging_a_chosen_child_ends_the_wait() {
     assert_eq!(world.count("broadcast.finished"), 1);
     assert!(report(&world).contains("\"outcome\":null"));
 
-    // Twice only when there is something new.
+    // A second merge needs new turns.
     let again = Conflict::AlreadyMerged {
         session: source.id.clone(),
         child: children[0].id.clone(),
@@ -182,7 +182,7 @@ async fn merging_a_chosen_child_ends_the_wait() {
     merge(&children[0]).await.unwrap();
     assert_eq!(conflict(merge(&children[0]).await), again);
 
-    // The others go on and tell nobody when they end.
+    // The other recipients continue, and their end changes nothing.
     world.end(&children[1].id).await;
     merge(&children[1]).await.unwrap();
     assert_eq!(world.count("broadcast.finished"), 1);
@@ -193,11 +193,11 @@ async fn merging_a_chosen_child_ends_the_wait() {
 async fn only_a_child_can_be_merged() {
     let world = World::new().await;
     let source = world.root().await;
-    let stranger = world.root().await;
+    let unrelated = world.root().await;
     let child = world.child(&source.id, UNLIMITED).await;
     let grandchild = world.child(&child.id, UNLIMITED).await;
     let before = world.all::<Session>();
-    for from in [&stranger, &grandchild, &source] {
+    for from in [&unrelated, &grandchild, &source] {
         let result = world
             .requests()
             .sessions()
@@ -248,7 +248,7 @@ async fn killing_the_tree_takes_a_waiting_source_and_its_recipients() {
     world.audit();
 }
 
-/// Killed alone, the source leaves its recipients at work; their end wakes nobody.
+/// Killed alone, the source leaves its recipients at work; their end does not wake it.
 #[tokio::test]
 async fn recipients_outlive_a_source_that_is_killed() {
     let world = World::new().await;
@@ -279,7 +279,7 @@ async fn recipients_outlive_a_source_that_is_killed() {
     world.audit();
 }
 
-/// Only a recipient's work is what a broadcast waits for.
+/// A broadcast waits only for its recipients.
 #[tokio::test]
 async fn merging_another_child_leaves_the_broadcast_waiting() {
     let world = World::new().await;
@@ -305,9 +305,9 @@ async fn merging_another_child_leaves_the_broadcast_waiting() {
     assert_eq!(world.count("broadcast.finished"), 1);
 }
 
-/// A tree whose root has ended can still be cleared.
+/// A tree whose root has ended can still be killed.
 #[tokio::test]
-async fn killing_the_tree_of_an_ended_session_takes_what_it_left_at_work() {
+async fn killing_the_tree_of_an_ended_session_ends_its_live_descendants() {
     let world = World::new().await;
     let root = world.root().await;
     let child = world.child(&root.id, UNLIMITED).await;

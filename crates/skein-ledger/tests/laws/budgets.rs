@@ -1,4 +1,4 @@
-//! L8: budgets are split in the transaction that checks them, and what is not spent comes back.
+//! L8: budgets are split in the transaction that checks them, and unspent budget is returned.
 
 use std::collections::HashMap;
 
@@ -92,7 +92,7 @@ async fn l8_zero_is_never_a_budget() {
     world.audit();
 }
 
-/// Each way to end gives back what was not spent, and charges what was.
+/// Each way to end returns the unspent budget and charges the spent one.
 #[tokio::test]
 async fn l8_every_end_gives_the_rest_back() {
     let world = World::new().await;
@@ -151,9 +151,9 @@ async fn l8_every_end_gives_the_rest_back() {
     }
 }
 
-/// A child that goes on after its parent ended settles up the whole chain when it ends.
+/// A child that continues after its parent ended returns its budget up the whole chain when it ends.
 #[tokio::test]
-async fn l8_a_late_child_settles_up_the_chain() {
+async fn l8_a_late_child_returns_its_budget_up_the_chain() {
     let world = World::new().await;
     let root = world.root_with(tokens(1000)).await;
     let middle = world.child(&root.id, tokens(500)).await;
@@ -171,7 +171,7 @@ async fn l8_a_late_child_settles_up_the_chain() {
 }
 
 #[tokio::test]
-async fn l8_a_restored_child_takes_its_rest_again() {
+async fn l8_a_restored_child_reserves_its_rest_again() {
     let world = World::new().await;
     let parent = world.root_with(tokens(100)).await;
     let child = world.child(&parent.id, tokens(60)).await;
@@ -242,7 +242,7 @@ async fn l8_a_child_of_an_ended_parent_with_a_budget_stays_ended() {
     world.audit();
 }
 
-/// What a child spends is counted once, however often it is brought back.
+/// A child's spending is counted once, however often it is restored.
 #[tokio::test]
 async fn l8_a_child_restored_below_an_ended_parent_is_charged_once() {
     let world = World::new().await;
@@ -285,7 +285,7 @@ async fn l8_a_spent_session_begins_no_turn_and_an_overspent_one_is_charged_in_fu
     assert_eq!(world.session(&parent.id).budget.tokens, account(100, 0, 90));
     refused(world.try_child(&parent.id, tokens(11)).await);
     world.child(&parent.id, tokens(10)).await;
-    // Everything is given away now: the parent itself has nothing left to work with.
+    // The whole budget is reserved now, so the parent has none left for itself.
     refused(
         world
             .requests()
@@ -341,7 +341,7 @@ async fn l8_both_currencies_are_kept_apart() {
         )
         .await;
     assert_eq!(child.budget.cost.limit, Some(500));
-    // All tokens are gone, so no child is made, and no cost is set aside for it.
+    // All tokens are spent, so no child is made, and no cost is reserved for it.
     let before = world.session(&parent.id);
     let result = world
         .try_child(
@@ -379,7 +379,7 @@ async fn l8_both_currencies_are_kept_apart() {
     world.audit();
 }
 
-/// Reports that are absurd change only the account they are made to.
+/// Absurd usage reports change only the account that they are for.
 #[tokio::test]
 async fn l13_absurd_usage_is_no_panic() {
     let world = World::new().await;
@@ -438,7 +438,7 @@ fn pick(world: &World, n: usize) -> Option<SessionId> {
     Some(sessions[index].id.clone())
 }
 
-/// Carries an operation out; what is refused is refused.
+/// Performs an operation, which may be refused.
 async fn perform(world: &World, op: Op) {
     let requests = world.requests();
     let ask = |n: Option<u64>| n.map_or(UNLIMITED, tokens);
@@ -539,8 +539,8 @@ fn families(world: &World) -> HashMap<SessionId, usize> {
     families
 }
 
-/// Whoever takes a child in has its share. What children overspend later is another matter.
-fn nobody_gives_what_is_not_there(world: &World, before: &HashMap<SessionId, usize>) {
+/// A parent that gets a child has budget for its share. Children may overspend later.
+fn no_parent_gives_more_than_it_has(world: &World, before: &HashMap<SessionId, usize>) {
     let now = families(world);
     for session in world.all::<Session>() {
         let account = session.budget.tokens;
@@ -563,14 +563,14 @@ proptest! {
                 let before = families(&world);
                 perform(&world, op).await;
                 world.audit_budgets();
-                nobody_gives_what_is_not_there(&world, &before);
+                no_parent_gives_more_than_it_has(&world, &before);
             }
             world.audit();
         });
     }
 }
 
-/// What a child overspends weighs on its parent at once, and coming back does not lighten it.
+/// A child's overspending is charged to its parent at once, and a restore returns none of it.
 #[tokio::test]
 async fn l8_an_overspent_child_gives_nothing_back_by_returning() {
     let world = World::new().await;

@@ -1,4 +1,4 @@
-//! L8: places below a session are taken in the transaction that counts them.
+//! L8: children of a session are counted in the transaction that adds one.
 
 use skein_domain::{Refused, Session, Thread};
 use skein_ledger::project::ProjectUpdate;
@@ -40,7 +40,7 @@ async fn l8_of_many_racers_for_the_last_place_one_wins() {
     }
 }
 
-/// The next id follows the last one given: the refused ones used none up.
+/// The next id follows the last one given: refused spawns used none.
 #[tokio::test]
 async fn l8_a_refused_spawn_costs_nothing_but_its_audit_event() {
     let world = World::new().await;
@@ -159,7 +159,7 @@ async fn l8_recipients_of_a_broadcast_take_places() {
     refused(world.try_child(&parent.id, UNLIMITED).await);
     world.end(&children[0].id).await;
     world.child(&parent.id, UNLIMITED).await;
-    // And back in only while there is room.
+    // A restore needs a free place, too.
     let full = refused(
         world
             .requests()

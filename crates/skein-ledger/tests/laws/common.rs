@@ -56,7 +56,7 @@ pub(crate) fn fence() -> Fence {
     Fence::default()
 }
 
-/// Counts up, and can be moved on.
+/// A clock that counts up, and can be moved forward.
 #[derive(Debug, Default)]
 pub(crate) struct Ticking {
     counting: CountingClock,
@@ -129,7 +129,7 @@ impl World {
         world
     }
 
-    /// A world on whatever the backend holds; ids are random, so that a second one finds new ones.
+    /// A world on the records that the backend holds; ids are random, so that a second world makes new ones.
     pub(crate) fn over(backend: Arc<dyn Backend>, points: Arc<dyn FaultPoints>) -> Self {
         let (store, clock) = (Store::new(backend.clone()), Arc::new(Ticking::default()));
         Self {
@@ -190,7 +190,7 @@ impl World {
         Caller::local(self.tenant.clone(), actor(name))
     }
 
-    /// Ann is at home here.
+    /// Serves the user Ann.
     pub(crate) fn requests(&self) -> LedgerRequests {
         self.ledger.requests(self.caller("user:ann"))
     }
@@ -316,14 +316,14 @@ impl World {
         self.events().iter().filter(|e| e.kind == kind).count()
     }
 
-    /// What the audit trail says of a rule.
+    /// How often the audit trail names a rule.
     pub(crate) fn refusals(&self, rule: &str) -> usize {
         let rule = format!("\"rule\":\"{rule}\"");
         let refused = |e: &&Event| e.kind == "audit.refused" && e.data.contains(&rule);
         self.events().iter().filter(refused).count()
     }
 
-    /// What must hold whenever nothing is under way.
+    /// Checks what must hold whenever no request is being served.
     pub(crate) fn audit(&self) {
         for session in self.all::<Session>() {
             assert!(
@@ -347,7 +347,7 @@ impl World {
         assert_eq!(verdict.broken, None);
     }
 
-    /// L8: every account says what a recount of all sessions says.
+    /// L8: every account equals a recount of all sessions.
     pub(crate) fn audit_budgets(&self) {
         let sessions = self.all::<Session>();
         let mut below: HashMap<&SessionId, Vec<&Session>> = HashMap::new();
@@ -441,7 +441,7 @@ pub(crate) fn idempotency(key: &str, request: &str) -> Idempotency {
     }
 }
 
-/// All of them at once, as near as can be had; in the order they were made.
+/// Runs all at once; returns the results in the order of the calls.
 pub(crate) async fn race<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
     racers: Vec<F>,
 ) -> Vec<T> {
@@ -479,7 +479,7 @@ pub(crate) fn conflict<T: std::fmt::Debug>(result: Result<T, Error>) -> Conflict
     }
 }
 
-/// Everything of a session that a revert must bring back.
+/// The parts of a session that a revert must restore.
 pub(crate) fn but_version(session: &Session) -> Session {
     Session {
         version: 0,
@@ -488,7 +488,7 @@ pub(crate) fn but_version(session: &Session) -> Session {
     }
 }
 
-/// Holds every handoff and broadcast between lock and commit until it is let go.
+/// Holds every handoff and broadcast between lock and commit until the test releases it.
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) entered: Notify,
@@ -505,8 +505,8 @@ impl Default for Held {
 }
 
 impl Held {
-    /// Lets the one that is held go on, and all after it.
-    pub(crate) fn let_go(&self) {
+    /// Releases the one that is held, and all later ones.
+    pub(crate) fn release(&self) {
         *self.go.0.lock().unwrap() = true;
         self.go.1.notify_all();
     }
@@ -525,7 +525,7 @@ impl FaultPoints for Held {
 }
 
 /// Waits until the log holds an event of this kind.
-pub(crate) async fn told(world: &World, kind: &str) {
+pub(crate) async fn wait_for_event(world: &World, kind: &str) {
     let mut follower = world
         .requests()
         .events()

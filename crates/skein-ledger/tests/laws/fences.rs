@@ -1,4 +1,4 @@
-//! L10: a session's new run fences the earlier ones before it says anything, and no tier can hold up a restore (L3).
+//! L10: a session's new run fences the earlier ones before it writes, and no tier can delay a restore (L3).
 
 use skein_domain::{Kind, Session, Timestamp};
 use skein_ledger::transcript::TranscriptEdit;
@@ -7,7 +7,7 @@ use skein_transcript::service::HotCopy;
 use skein_transcript::{Message, RunNumber, Transcript, TranscriptId, WriteContext};
 
 use crate::replies::calling;
-use crate::transcripts::{Talk, message};
+use crate::transcripts::{TranscriptWorld, message};
 
 fn by(run: u64) -> WriteContext {
     WriteContext {
@@ -16,13 +16,13 @@ fn by(run: u64) -> WriteContext {
     }
 }
 
-/// The transcript as a writer holds it who has not heard of any restore.
-fn held(talk: &Talk, session: &Session) -> Transcript {
+/// The transcript as a writer holds it that does not know of a restore.
+fn held(talk: &TranscriptWorld, session: &Session) -> Transcript {
     let all = talk.tiers.tenant(talk.world.tenant.clone());
     all.open(&TranscriptId::from(&session.id))
 }
 
-async fn restore(talk: &Talk, session: &Session) -> Session {
+async fn restore(talk: &TranscriptWorld, session: &Session) -> Session {
     talk.world.end(&session.id).await;
     let requests = talk.world.requests();
     let answer = requests
@@ -34,11 +34,11 @@ async fn restore(talk: &Talk, session: &Session) -> Session {
 }
 
 #[tokio::test]
-async fn l10_a_restored_run_fences_before_it_says_anything() {
+async fn l10_a_restored_run_fences_before_it_writes() {
     for keep in [None, Some(HotCopy::ColdOnly)] {
-        let talk = Talk::new().await;
+        let talk = TranscriptWorld::new().await;
         let session = talk.world.root().await;
-        talk.say(&session, "m1").await;
+        talk.append(&session, "m1").await;
         if let Some(keep) = keep {
             let requests = talk.world.requests();
             requests
@@ -53,13 +53,13 @@ async fn l10_a_restored_run_fences_before_it_says_anything() {
         let late = held(&talk, &session).append(by(1), &[message("m2")]).await;
         assert_eq!(late.unwrap_err().kind(), Kind::Conflict);
         assert_eq!(talk.ids(&session).await, ["m1"]);
-        talk.say(&session, "m3").await;
+        talk.append(&session, "m3").await;
     }
 }
 
 #[tokio::test]
-async fn l10_a_session_that_said_nothing_is_restored_without_a_transcript() {
-    let talk = Talk::new().await;
+async fn l10_a_session_without_messages_is_restored_without_a_transcript() {
+    let talk = TranscriptWorld::new().await;
     let session = talk.world.root().await;
     restore(&talk, &session).await;
     let all = talk.tiers.tenant(talk.world.tenant.clone());
@@ -69,14 +69,14 @@ async fn l10_a_session_that_said_nothing_is_restored_without_a_transcript() {
 
 #[tokio::test]
 async fn l10_a_restore_closes_the_calls_that_were_left_open() {
-    let talk = Talk::new().await;
+    let talk = TranscriptWorld::new().await;
     let session = talk.world.root().await;
     let (requests, name) = (talk.world.requests(), session.id.to_string());
-    let said = vec![message("m1"), calling("a1", &["c1"])];
+    let messages = vec![message("m1"), calling("a1", &["c1"])];
     requests
         .transcripts()
         .unwrap()
-        .append(name.clone(), None, said)
+        .append(name.clone(), None, messages)
         .await
         .unwrap();
     restore(&talk, &session).await;
@@ -96,10 +96,10 @@ async fn l10_a_restore_closes_the_calls_that_were_left_open() {
 }
 
 #[tokio::test]
-async fn l3_a_tier_that_does_not_answer_holds_up_no_restore() {
-    let talk = Talk::new().await;
+async fn l3_a_tier_that_does_not_answer_delays_no_restore() {
+    let talk = TranscriptWorld::new().await;
     let session = talk.world.root().await;
-    talk.say(&session, "m1").await;
+    talk.append(&session, "m1").await;
     let requests = talk.world.requests();
     requests
         .transcripts()
@@ -111,8 +111,8 @@ async fn l3_a_tier_that_does_not_answer_holds_up_no_restore() {
     talk.cold.silence(true);
     assert_eq!(restore(&talk, &session).await.run, 2);
     talk.cold.silence(false);
-    // Its first word fences then.
-    talk.say(&session, "m2").await;
+    // Its first append fences then.
+    talk.append(&session, "m2").await;
     let late = held(&talk, &session).append(by(1), &[message("m3")]).await;
     assert_eq!(late.unwrap_err().kind(), Kind::Conflict);
     assert_eq!(talk.ids(&session).await, ["m1", "m2"]);

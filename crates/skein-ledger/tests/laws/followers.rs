@@ -1,4 +1,4 @@
-//! L9: whoever listens changes nothing, and whoever comes late misses nothing.
+//! L9: followers change nothing, and late ones miss nothing.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use skein_store::Event;
 
 use crate::common::{UNLIMITED, World, race, refused};
 
-/// Reads until the log's end as it is now.
+/// Reads up to event `last`.
 async fn read_to(follower: &mut EventFollower, last: u64) -> Vec<Arc<Event>> {
     let mut seen: Vec<Arc<Event>> = vec![];
     while seen.last().is_none_or(|e| e.seq < last) {
@@ -48,7 +48,7 @@ async fn l9_stalled_and_dropped_followers_change_no_outcome() {
                 .await
                 .unwrap(),
         );
-        // One that is dropped while it waits.
+        // Dropped while it waits.
         let waits = tokio::select! {
             biased;
             events = cancelled.next() => Some(events),
@@ -59,7 +59,7 @@ async fn l9_stalled_and_dropped_followers_change_no_outcome() {
         assert_eq!(sessions.len(), 3);
         assert!(sessions[1..].iter().all(|s| !s.phase.is_live()));
 
-        // What it was cancelled over, it gets; what the stalled one slept through, it gets too.
+        // The cancelled follower gets the event it waited for, and the stalled one all that it missed.
         let head = world.events().len() as u64;
         let first = cancelled.next().await.unwrap()[0].seq;
         assert_eq!(first, 2, "the event after the project's");
@@ -141,7 +141,7 @@ async fn l9_a_late_follower_sees_everything_in_order() {
     }
 }
 
-/// Sealing moves events out of the way and no follower notices.
+/// Sealing moves events, and no follower notices.
 #[tokio::test]
 async fn l9_a_follower_reads_through_seals() {
     let world = World::new().await;
@@ -163,7 +163,7 @@ async fn l9_a_follower_reads_through_seals() {
     }
     world.audit();
 
-    // Once their bodies are dropped, a reader without them in memory is told so.
+    // Once their bodies are dropped, a reader without them in memory gets an error.
     world.requests().events().seal(0, true).await.unwrap();
     world.audit_events();
     let again = World::over(world.backend.clone(), Arc::new(NoFaultPoints));
@@ -174,7 +174,7 @@ async fn l9_a_follower_reads_through_seals() {
         .await
         .unwrap();
     assert_eq!(refused(lost.next().await).rule(), "events_dropped");
-    // Whoever asks for all there is gets what is kept, also where memory still had more.
+    // A reader from the beginning gets what is kept, also where memory still had more.
     for world in [again, world] {
         let mut all = world
             .requests()
@@ -197,10 +197,10 @@ async fn l9_closing_the_store_ends_a_follower() {
     assert!(events.is_err() || events.unwrap().is_empty());
 }
 
-/// The same history has the same events whoever listens: names, order and places.
+/// The same history has the same events with and without followers: kinds, order and sessions.
 #[tokio::test]
-async fn l9_listening_leaves_no_trace() {
-    let tell = |world: &World| -> Vec<(u64, String, Option<String>)> {
+async fn l9_followers_leave_no_trace() {
+    let events_of = |world: &World| -> Vec<(u64, String, Option<String>)> {
         let events = world.events().into_iter();
         events.map(|e| (e.seq, e.kind, e.session)).collect()
     };
@@ -218,7 +218,7 @@ async fn l9_listening_leaves_no_trace() {
     }
     work(&quiet).await;
     work(&watched).await;
-    assert_eq!(tell(&quiet), tell(&watched));
+    assert_eq!(events_of(&quiet), events_of(&watched));
     let racers = followers
         .into_iter()
         .map(|mut f| async move { f.next().await.unwrap().len() })

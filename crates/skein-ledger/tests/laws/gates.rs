@@ -1,4 +1,4 @@
-//! A thread is put away only when nobody works on it, whoever is faster.
+//! A thread is archived only when no session works on it, whichever request is faster.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ async fn archive(world: &World, session: &Session) -> Result<Thread, Error> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_archive_waits_for_everyone_at_work() {
+async fn an_archive_waits_for_all_sessions_at_work() {
     let held = Arc::new(Held::default());
     let world = World::on(memory(), held.clone()).await;
     let expected = |session: &Session, phase| Refused::ThreadNotEmpty {
@@ -84,7 +84,7 @@ async fn an_archive_waits_for_everyone_at_work() {
         refused(archive(&world, &session).await),
         expected(&session, PhaseName::Locked)
     );
-    held.let_go();
+    held.release();
     caller.join_next().await.unwrap().unwrap().unwrap();
     assert_eq!(
         refused(archive(&world, &session).await),
@@ -99,7 +99,7 @@ async fn an_archive_waits_for_everyone_at_work() {
     world.audit();
 }
 
-/// No operation leaves a session spawning yet; the gate minds it all the same.
+/// No operation leaves a session spawning yet; the gate counts such a session anyway.
 #[tokio::test]
 async fn an_archive_waits_for_a_session_that_is_being_set_up() {
     let world = World::new().await;
@@ -266,7 +266,7 @@ async fn nothing_begins_on_an_archived_thread() {
     world.audit();
 }
 
-/// Idle sessions stay on an archived thread; they can still be put to rest.
+/// Idle sessions stay on an archived thread; they can still end.
 #[tokio::test]
 async fn sessions_on_an_archived_thread_can_still_end() {
     let world = World::new().await;
@@ -276,7 +276,7 @@ async fn sessions_on_an_archived_thread_can_still_end() {
     world.audit();
 }
 
-/// Whoever wins, there is never somebody at work on an archived thread.
+/// Whichever request wins, no session ever works on an archived thread.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn l1_an_archive_races_everything_that_begins() {
     let folder = tempfile::tempdir().unwrap();
@@ -331,17 +331,17 @@ async fn l1_an_archive_races_everything_that_begins() {
             world.audit();
         }
     }
-    assert!(refusals > 0, "nobody ever lost: this was no race");
+    assert!(refusals > 0, "no request ever lost: this was no race");
 }
 
 #[tokio::test]
-async fn a_project_goes_when_its_threads_are_put_away_and_its_prefix_never_returns() {
+async fn a_project_is_removed_when_its_threads_are_archived_and_its_prefix_is_never_reused() {
     let world = World::new().await;
     let session = world.root().await;
     let blocked = refused(world.requests().projects().remove("api".into()).await);
     assert!(matches!(blocked, Refused::ProjectNotEmpty { total: 1, .. }));
     archive(&world, &session).await.unwrap();
-    // Its thread is put away, but it could still go on after a reopening.
+    // Its thread is archived, but the session could continue after a reopening.
     let blocked = refused(world.requests().projects().remove("api".into()).await);
     assert!(matches!(blocked, Refused::ProjectNotEmpty { total: 1, .. }));
     world.end(&session.id).await;

@@ -127,7 +127,7 @@ async fn l1_concurrent_requests_with_one_key_have_one_effect() {
     }
 }
 
-/// While a saga is at work its key says so; afterwards it gives the answer.
+/// While a saga is being interpreted its key is refused as busy; afterwards it gives the answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_under_way_is_neither_new_nor_answered() {
     let held = Arc::new(Held::default());
@@ -149,7 +149,7 @@ async fn a_key_under_way_is_neither_new_nor_answered() {
         conflict(hand_over().await),
         Conflict::KeyInProgress { key: "h".into() }
     );
-    held.let_go();
+    held.release();
     let first = caller.join_next().await.unwrap().unwrap().unwrap();
     let body = format!("{:?}", first.fresh().unwrap());
     assert_eq!(replayed(hand_over().await.unwrap()), body);
@@ -175,7 +175,7 @@ async fn the_key_of_a_handoff_that_was_undone_can_be_used_again() {
         faults.disarm();
         world.ledger.recover().await.unwrap();
     }
-    // Even for another request: the first came to nothing.
+    // Also for another request, because the first was undone.
     let moved = hand_over("agent:c").await.unwrap().session().unwrap();
     assert_eq!(moved.owner, actor("agent:c"));
     assert_eq!(
@@ -219,7 +219,7 @@ async fn refusals_are_not_remembered() {
     refused(world.try_child(&parent.id, UNLIMITED).await);
 }
 
-/// Keys are a tenant's own: the same key says nothing of another tenant's requests.
+/// Each tenant has its own keys: a key reveals nothing of another tenant's requests.
 #[tokio::test]
 async fn l7_keys_do_not_cross_the_wall() {
     let world = World::new().await;

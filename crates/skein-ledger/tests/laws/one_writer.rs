@@ -81,7 +81,7 @@ async fn l1_of_fifty_broadcasts_with_one_version_one_commits() {
     }
 }
 
-/// Without an expected version a second handoff may follow the first, but never mix with it.
+/// Without an expected version a second handoff may follow the first, but never interleaves with it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn l1_handoffs_without_a_version_follow_each_other() {
     for world in World::everywhere().await {
@@ -165,7 +165,7 @@ async fn l1_of_fifty_settings_with_one_version_one_is_kept() {
     }
 }
 
-/// A program that lost its run or its ownership can write nothing more.
+/// A program that lost its run or its ownership can no longer write.
 #[tokio::test]
 async fn l1_stale_runs_and_owners_are_fenced_off() {
     let world = World::new().await;

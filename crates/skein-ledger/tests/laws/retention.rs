@@ -1,4 +1,4 @@
-//! Retention really runs: by age and by number, and it takes nothing else.
+//! Retention archives by age and by number, and nothing else.
 
 use std::sync::{Arc, Mutex};
 
@@ -86,7 +86,7 @@ async fn sessions_idle_for_too_long_are_archived_and_others_left() {
     ] {
         assert_eq!(phase(&world, &session.id), expected, "{}", session.id);
     }
-    // It is final, and doing it again does nothing.
+    // It is final, and a second run archives nothing.
     let back = requests.sessions().restore(ended.id.to_string()).await;
     assert_eq!(back.unwrap_err().kind(), Kind::Conflict);
     assert_eq!(
@@ -162,9 +162,9 @@ async fn retention_is_an_admins_to_run() {
     assert_eq!(world.refusals("role"), 1);
 }
 
-/// An archived parent's live child still settles with it.
+/// An archived parent still gets the budget of its live child back.
 #[tokio::test]
-async fn a_child_of_an_archived_parent_still_settles() {
+async fn a_child_of_an_archived_parent_still_returns_its_budget() {
     let world = World::new().await;
     let root = world.root_with(crate::common::tokens(100)).await;
     let parent = world.child(&root.id, crate::common::tokens(50)).await;
@@ -203,7 +203,7 @@ async fn a_child_of_an_archived_parent_still_settles() {
 
 type Hook = Box<dyn FnOnce() + Send>;
 
-/// Lets something happen just before the nth write from now.
+/// Calls a function just before the nth write from now.
 struct Before {
     inner: Arc<dyn Backend>,
     plan: Mutex<Option<(usize, Hook)>>,
@@ -247,7 +247,7 @@ impl Backend for Before {
     }
 }
 
-/// Archived is final, so a session that was used after it was chosen is left alone.
+/// Archived is final, so the sweep skips a session that was used after it was chosen.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn l1_a_session_used_meanwhile_is_not_archived() {
     let before = Arc::new(Before {

@@ -1,16 +1,16 @@
-//! A cold tier in memory that does not answer for as long as it is told so.
+//! A cold tier in memory that a test can stop from answering.
 
 use skein_transcript::cold::{Cold, Name, Object, Pending, PutCondition, PutResult};
 use skein_transcript_conformance::memory::MemoryCold;
 use tokio::sync::watch;
 
 #[derive(Debug, Default)]
-pub(crate) struct Mute {
+pub(crate) struct StalledCold {
     inner: MemoryCold,
     silent: watch::Sender<bool>,
 }
 
-impl Mute {
+impl StalledCold {
     pub(crate) fn silence(&self, silent: bool) {
         self.silent.send_replace(silent);
     }
@@ -21,7 +21,7 @@ impl Mute {
     }
 }
 
-impl Cold for Mute {
+impl Cold for StalledCold {
     fn get<'a>(&'a self, name: &'a Name) -> Pending<'a, Option<Object>> {
         Box::pin(async move {
             self.answers().await;
