@@ -64,7 +64,7 @@ impl EventRequests<'_> {
         })
     }
 
-    /// One at a time: it reads the whole log, and readers of other things must not wait for it.
+    /// One call at a time, because each reads the whole log while other readers need the store.
     pub async fn verify(self) -> Result<ChainReport, Error> {
         let _turn = self
             .0
@@ -77,7 +77,7 @@ impl EventRequests<'_> {
         self.0.look(|reader| reader.verify()).await
     }
 
-    /// Packs all but the newest `keep` events away; with `drop` their bodies are forgotten.
+    /// Seals all but the newest `keep` events; with `drop` removes the bodies of the sealed ones.
     pub async fn seal(self, keep: u64, drop: bool) -> Result<Answer, Error> {
         let op = "seal events";
         self.0.require(Role::Admin, op).await?;
@@ -87,7 +87,7 @@ impl EventRequests<'_> {
             .await?;
         let mut sealed = 0;
         loop {
-            // In steps, so that others' writes come in between.
+            // In steps, so that other writers get their turn.
             let job = move |writer: &mut Writer<'_>| writer.seal_events(through);
             match self.0.write(job).await? {
                 0 => break,

@@ -19,7 +19,7 @@ use crate::turn::require_open_thread;
 type StoreResult<T> = Result<T, skein_store::Error>;
 
 impl SessionRequests<'_> {
-    /// Moves the session to a new owner: same id, same transcript, ownership one version further.
+    /// Moves the session to a new owner: same id, same transcript, next ownership version.
     pub async fn handoff(
         self,
         reference: String,
@@ -74,8 +74,8 @@ impl SessionRequests<'_> {
     }
 }
 
-/// Who is to get the session. Refuses a broadcast there is no room for: a locked session takes no other
-/// children, so the room is still there at the commit.
+/// The recipients. Refuses a broadcast for which there is no capacity: a locked session takes no other children, so
+/// the capacity is still there at the commit.
 fn recipients(
     writer: &Writer<'_>,
     session: &Session,

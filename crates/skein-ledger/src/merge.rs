@@ -11,7 +11,7 @@ use crate::requests::SessionRequests;
 use crate::turn::require_open_thread;
 
 impl SessionRequests<'_> {
-    /// Notes that `from`'s work is taken over. A session that waits for a broadcast becomes idle.
+    /// Records that the session took over the work of `from`. A session that awaits a merge becomes idle.
     pub async fn merge(self, reference: String, from: String) -> Result<Answer, Error> {
         let must_own = self.0.must_own();
         self.0
@@ -22,7 +22,7 @@ impl SessionRequests<'_> {
                 check(&before, &child)?;
                 require_open_thread(&writer.reader(), &before)?;
                 let now = writer.now();
-                // Only a recipient's work is what a broadcast waits for; another child's is merged beside it.
+                // A broadcast waits only for its recipients; the merge of another child does not end the wait.
                 let awaited = match &before.phase {
                     Phase::AwaitingMerge(broadcast)
                         if child.broadcast.as_ref() == Some(broadcast) =>

@@ -12,6 +12,7 @@ use skein_store::{Entity, Reader, RecordPage, RecordQuery, Writer};
 
 use crate::caller::{Answer, RequestOutcome};
 use crate::error::Error;
+use crate::filter::live;
 use crate::requests::ProjectRequests;
 use crate::tasks::blocking;
 
@@ -23,7 +24,7 @@ pub struct AddProject {
     pub settings: ProjectUpdate,
 }
 
-/// What is `None` stays as it is; zero switches a retention rule off.
+/// A change of a project's settings: `None` leaves a setting as it is, zero switches a retention rule off.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProjectUpdate {
     pub depth: Option<u32>,
@@ -91,7 +92,7 @@ impl ProjectRequests<'_> {
     pub async fn add(self, add: AddProject) -> Result<Answer, Error> {
         add.settings.check()?;
         if add.path.is_some() && !self.0.caller.local {
-            // Its skein.toml names programs that the daemon starts.
+            // The folder's skein.toml names programs that the daemon starts.
             let op = "add a folder of the daemon's machine";
             let role = self.0.caller.role.require(Role::Admin, op);
             if let Err(refused) = role.and_then(|()| self.0.caller.rights.require(Right::Run, op)) {
@@ -121,7 +122,7 @@ impl ProjectRequests<'_> {
         let (settings, prefix) = (add.settings, add.prefix);
         self.0
             .change("add a project", Role::Operate, move |writer| {
-                // The folder first: whoever adds it twice wants to hear of the folder, not of the name made from it.
+                // The folder first: if a folder is added twice, the error names the folder and not the name made from it.
                 if let Some(path) = &path {
                     take(writer, "project-path", path, &id, |project| {
                         Conflict::PathTaken {
@@ -205,8 +206,8 @@ impl ProjectRequests<'_> {
             .await
     }
 
-    /// Forgets a project whose threads are all put away. Its folder and name are free again, its prefix is
-    /// not: ids are never given twice. Its threads and sessions stay readable.
+    /// Removes a project whose threads are all archived or deleted. Its folder and name are free again; its prefix is
+    /// not, because ids are never given twice. Its threads and sessions stay readable.
     pub async fn remove(self, reference: String) -> Result<Answer, Error> {
         self.0
             .change("remove a project", Role::Admin, move |writer| {
@@ -246,10 +247,7 @@ impl ProjectRequests<'_> {
         after: Option<u64>,
         limit: usize,
     ) -> Result<RecordPage<Project>, Error> {
-        let filter = RowFilter {
-            live: Some(true),
-            ..RowFilter::default()
-        };
+        let filter = live();
         self.0
             .look(move |reader| {
                 reader.list(&RecordQuery {
@@ -330,7 +328,7 @@ fn main_folder(git: &Path) -> Option<String> {
     repository.parent()?.to_str().map(str::to_owned)
 }
 
-/// A project is not removed from under what is still going on in it.
+/// Refuses to remove a project with live records of this kind.
 fn refuse_if_any<E: Entity>(
     writer: &Writer<'_>,
     project: &Project,
@@ -374,7 +372,7 @@ fn take(
     }
 }
 
-/// A prefix once given is never given to another project, so session ids stay unique for ever.
+/// A prefix is never given to a second project, so session ids stay unique.
 fn take_prefix(
     writer: &mut Writer<'_>,
     asked: Option<&Prefix>,
@@ -428,7 +426,7 @@ async fn canonical(path: String) -> Result<String, Error> {
     }
 }
 
-/// The folder's own name, with what a name cannot hold turned into `-`.
+/// The folder's own name, with `-` for characters that a name cannot have.
 fn name_from(path: &str) -> Result<Name, Invalid> {
     let base = path.rsplit('/').next().unwrap_or_default();
     let cleaned: String = base

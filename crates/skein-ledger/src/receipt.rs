@@ -5,11 +5,11 @@ use skein_domain::{
     Conflict, Delivery, DeliveryDoubt, Message, Purpose, Reason, Receipt, ReceiptId, Refused, Role,
     RunScope, Session, SessionId,
 };
-use skein_store::backend::{RowFilter, SortOrder};
-use skein_store::{RecordPage, RecordQuery, Writer};
+use skein_store::{RecordPage, Writer};
 
 use crate::caller::{Answer, RequestOutcome};
 use crate::error::Error;
+use crate::filter::{live_of_parent, newest_first, of_parent};
 use crate::requests::MessageRequests;
 
 impl MessageRequests<'_> {
@@ -28,7 +28,7 @@ impl MessageRequests<'_> {
             .change("send a message", Role::Operate, move |writer| {
                 let session: Session = writer.reader().resolve(&reference)?;
                 session.check_owner(must_own.as_ref())?;
-                check_listens(&session)?;
+                check_has_agent(&session)?;
                 let from = match &from {
                     Some(from) => Some(writer.reader().resolve::<Session>(from)?),
                     None => None,
@@ -48,8 +48,8 @@ impl MessageRequests<'_> {
             .await
     }
 
-    /// Accepts the task of a run for delivery. One that was accepted before, and never written, is taken
-    /// instead: a task is given once.
+    /// Accepts the task of a run for delivery. Returns the earlier receipt of a task that was accepted and never written,
+    /// because a task is delivered once.
     pub async fn accept_task(
         self,
         session: &Session,
@@ -63,11 +63,7 @@ impl MessageRequests<'_> {
                 if writer.reader().find::<Receipt>(id.as_str())?.is_some() {
                     return Ok(id.clone());
                 }
-                let open = RowFilter {
-                    parent: Some(session.to_string()),
-                    live: Some(true),
-                    ..RowFilter::default()
-                };
+                let open = live_of_parent(&session);
                 let waits =
                     |r: &Receipt| r.purpose == Purpose::Task && r.is_open() && r.written.is_none();
                 if let Some(known) = writer.reader().all(&open)?.into_iter().find(waits) {
@@ -97,21 +93,13 @@ impl MessageRequests<'_> {
         self.0
             .look(move |r| {
                 let session: Session = r.resolve(&reference)?;
-                r.list(&RecordQuery {
-                    filter: RowFilter {
-                        parent: Some(session.id.to_string()),
-                        ..RowFilter::default()
-                    },
-                    order: SortOrder::NewestFirst,
-                    after,
-                    limit,
-                })
+                r.list(&newest_first(of_parent(&session.id), after, limit))
             })
             .await
     }
 }
 
-/// The session a message comes from: for an agent its own, whatever it names.
+/// The session that a message comes from; an agent can only send from its own.
 fn sender(
     named: Option<SessionId>,
     scope: Option<&RunScope>,
@@ -127,7 +115,7 @@ fn sender(
     }
 }
 
-/// Of a request that only a session with an agent can serve.
+/// The refusal of a request that needs a session with an agent.
 pub fn no_agent(session: &Session) -> Refused {
     Refused::NoAgent {
         session: session.id.clone(),
@@ -135,8 +123,8 @@ pub fn no_agent(session: &Session) -> Refused {
     }
 }
 
-/// Whether a message to the session has somewhere to go.
-fn check_listens(session: &Session) -> Result<(), skein_store::Error> {
+/// Refuses a message to a session that has no live agent.
+fn check_has_agent(session: &Session) -> Result<(), skein_store::Error> {
     if session.gear.is_none() {
         return Err(no_agent(session).into());
     }
@@ -192,15 +180,11 @@ pub fn insert_receipt(
     writer.tell(&change.of(session))
 }
 
-/// Closes the messages that were written to a run that has ended: nothing more can be learnt of them. A call that its
-/// driver never accepted was not acted on, and waits for the next run; callers have read the driver's journal to its
-/// end and recorded what it accepted.
+/// Closes the messages that were written to a run that has ended, because there will be no more evidence of them. The
+/// driver did not act on a call that it never accepted, so that call waits for the next run; callers have read the
+/// driver's journal to its end and recorded what it accepted.
 pub fn close_written(writer: &mut Writer<'_>, session: &Session) -> Result<(), skein_store::Error> {
-    let filter = RowFilter {
-        parent: Some(session.id.to_string()),
-        live: Some(true),
-        ..RowFilter::default()
-    };
+    let filter = live_of_parent(&session.id);
     for receipt in writer.reader().all::<Receipt>(&filter)? {
         let is_answer = receipt.purpose == Purpose::Answer;
         let is_written = receipt.written.is_some() || receipt.call.is_some();

@@ -67,14 +67,6 @@ families! {
 type StoreResult<T> = Result<T, skein_store::Error>;
 
 impl LedgerRequests {
-    pub(crate) fn new(store: TenantStore, caller: Caller, ledger: Ledger) -> Self {
-        Self {
-            store: store.scoped(caller.scope.clone()),
-            caller,
-            ledger,
-        }
-    }
-
     /// The caller that is served.
     pub fn into_caller(self) -> Caller {
         self.caller
@@ -215,7 +207,7 @@ impl LedgerRequests {
         }
     }
 
-    /// Keeps the answer of something the surface does itself, so that a repeated request is recognised.
+    /// Keeps the answer of a request that the surface serves itself, so that a repeated request gets the same answer.
     pub async fn acknowledge(
         &self,
         op: &'static str,
@@ -240,7 +232,7 @@ impl LedgerRequests {
             Ok(value) => Ok(value),
             Err(error) => {
                 let error: Error = error.into();
-                self.missed(&error);
+                self.ledger.audit.missed(self.tenant(), &error);
                 Err(error)
             }
         }
@@ -249,7 +241,7 @@ impl LedgerRequests {
     /// Records a refused change in the log and returns the error unchanged: a failing audit does not hide it. A
     /// caller who repeats a request that it may not make is recorded once a minute.
     pub async fn refused<E: DomainPart>(&self, op: &'static str, error: E) -> E {
-        self.missed(&error);
+        self.ledger.audit.missed(self.tenant(), &error);
         let Some(skein_domain::Error::Refused(refused)) = error.domain_part() else {
             return error;
         };
@@ -261,15 +253,6 @@ impl LedgerRequests {
             tracing::warn!(op, error = %failed, "a refusal could not be recorded");
         }
         error
-    }
-
-    /// An id that this tenant does not have may be another tenant's.
-    fn missed(&self, error: &impl DomainPart) {
-        if let Some(skein_domain::Error::NotFound(missing)) = error.domain_part() {
-            self.ledger
-                .audit
-                .missed(&self.caller.tenant, missing.what, &missing.id);
-        }
     }
 
     async fn record_refusal(&self, op: &'static str, refused: Refused) -> StoreResult<()> {

@@ -1,4 +1,4 @@
-//! Retention that really runs: idle and surplus sessions are archived, old replies forgotten.
+//! Retention: the sweep archives idle and surplus sessions, and forgets old replies.
 
 use skein_domain::{Phase, PhaseName, Project, Role, Session, SessionId, Timestamp};
 use skein_store::Reader;
@@ -8,6 +8,7 @@ use skein_store::reply::KEPT_SECONDS;
 use crate::caller::{Answer, RequestOutcome};
 use crate::ending::archive_session;
 use crate::error::Error;
+use crate::filter::live;
 use crate::requests::RetentionRequests;
 
 /// Replies forgotten per transaction, so that a sweep never holds the writer for long.
@@ -42,7 +43,7 @@ impl RetentionRequests<'_> {
         Ok(self.0.store.read(get).await?)
     }
 
-    /// Applies every project's retention now. Answers with the sessions that were archived.
+    /// Applies every project's retention now. The answer lists the sessions that were archived.
     pub async fn run(self) -> Result<Answer, Error> {
         let op = "run retention";
         self.0.require(Role::Admin, op).await?;
@@ -57,20 +58,20 @@ impl RetentionRequests<'_> {
             .await
     }
 
-    /// One round: bounded, so that nothing is read that will not be used.
+    /// Archives some sessions; a bounded number, so that no session is read in vain.
     async fn archive_some(self) -> Result<Vec<SessionId>, Error> {
         let now = self.0.now();
         let due = self.0.look(move |reader| due(reader, now)).await?;
         let mut archived = vec![];
         for due in due {
             let id = due.session.clone();
-            // One transaction each; what was touched since it was chosen is left alone.
+            // One transaction each, which skips a session that was touched since it was chosen.
             let done = self
                 .0
                 .write(move |writer| {
                     let session: Session = writer.reader().get(due.session.as_str())?;
                     match session.phase {
-                        // An agent's process or a saga would be orphaned.
+                        // Archiving would orphan an agent's process or a saga.
                         _ if session.has_run() || session.check_free().is_err() => Ok(None),
                         Phase::Idle | Phase::Ended { .. }
                             if session.last_activity_at == due.touched =>
@@ -83,7 +84,7 @@ impl RetentionRequests<'_> {
                 .await;
             match done {
                 Ok(done) => archived.extend(done),
-                // One that cannot be archived keeps neither the others nor the rest of the sweep waiting.
+                // One failure stops neither the other sessions nor the rest of the sweep.
                 Err(error) => {
                     tracing::warn!(session = %id, %error, "a session could not be archived")
                 }
@@ -101,18 +102,15 @@ struct Due {
     why: &'static str,
 }
 
-/// Ended sessions looked at beyond the surplus, per project and round.
+/// Ended sessions read beyond the surplus, per project and round.
 const ENDED_AT_ONCE: usize = 500;
 
 const TOO_OLD: &str = "idle for longer than the project keeps sessions";
 const TOO_MANY: &str = "more ended sessions than the project keeps";
 
-/// Costs what is due and what is live, not what was archived long ago.
+/// The cost depends on the sessions that are due or live, not on those archived long ago.
 fn due(reader: &Reader<'_>, now: Timestamp) -> Result<Vec<Due>, skein_store::Error> {
-    let live = RowFilter {
-        live: Some(true),
-        ..RowFilter::default()
-    };
+    let live = live();
     let projects: Vec<Project> = reader.readable(&live)?.items;
     let mut due = vec![];
     let oldest_kept = |p: &Project| {
@@ -126,7 +124,7 @@ fn due(reader: &Reader<'_>, now: Timestamp) -> Result<Vec<Due>, skein_store::Err
         };
         due.extend(surplus);
     }
-    // The latest limit of all finds every idle session that may be due; its own project decides.
+    // The latest limit of all projects finds every idle session that may be due; its own project's limit decides.
     if let Some(latest) = projects.iter().filter_map(oldest_kept).max() {
         let filter = RowFilter {
             touched_before: Some(latest),

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use skein_domain::{Project, Session, SessionId, Status, TenantId, Thread};
-use skein_store::backend::{RowFilter, SortOrder};
-use skein_store::{RecordPage, RecordQuery};
+use skein_store::RecordPage;
+use skein_store::backend::RowFilter;
 
 use crate::error::Error;
+use crate::filter::{live, newest_first};
 use crate::project;
 use crate::requests::SessionRequests;
 
@@ -42,8 +43,8 @@ impl SessionRequests<'_> {
             .await
     }
 
-    /// Newest first. Sessions whose records cannot be read are named beside the others. A status depends on
-    /// what was observed of the agent, so the caller derives it.
+    /// Newest first. The page names sessions whose records cannot be read. A status depends on what was observed of the
+    /// agent, so the caller derives it.
     pub async fn list(
         self,
         asked: SessionFilter,
@@ -77,7 +78,7 @@ impl SessionRequests<'_> {
                 } else {
                     project.map(|p| p.to_string())
                 };
-                // Asking for a status that only ended sessions have looks at those too.
+                // A status that only ended sessions have includes those.
                 let wants_ended = asked.status.iter().any(|s| {
                     matches!(
                         s,
@@ -99,18 +100,13 @@ impl SessionRequests<'_> {
                     live,
                     ..RowFilter::default()
                 };
-                let query = RecordQuery {
-                    filter,
-                    order: SortOrder::NewestFirst,
-                    after,
-                    limit,
-                };
+                let query = newest_first(filter, after, limit);
                 if asked.status.is_empty() {
                     reader.list(&query)
                 } else {
                     let mut page = reader
                         .list_where(&query, |s: &Session| asked.status.contains(&status_of(s)))?;
-                    // Of one that cannot be read the status is not known.
+                    // The status of a session that cannot be read is not known.
                     page.damaged.clear();
                     Ok(page)
                 }
@@ -119,10 +115,7 @@ impl SessionRequests<'_> {
     }
 
     pub async fn count_live(self) -> Result<u64, Error> {
-        let filter = RowFilter {
-            live: Some(true),
-            ..RowFilter::default()
-        };
+        let filter = live();
         self.0
             .look(move |reader| reader.count::<Session>(&filter))
             .await

@@ -8,12 +8,12 @@ use skein_domain::{
     WorkspaceOrigin, capacity, fact::SessionChange,
 };
 use skein_store::Writer;
-use skein_store::backend::RowFilter;
 use skein_transcript::TranscriptId;
 
 use crate::access::is_at_or_below;
 use crate::caller::{Answer, RequestOutcome};
 use crate::error::Error;
+use crate::filter::live_of_parent;
 use crate::requests::SessionRequests;
 use crate::saga::{begin_saga, new_saga};
 use crate::{project, thread};
@@ -29,11 +29,11 @@ pub struct Spawn {
     /// Default: the project's, else `none`.
     pub agent: Option<AgentName>,
     pub allowance: Allowance,
-    /// What a session with an agent is to have.
+    /// Options of a session with an agent.
     pub equip: LaunchOptions,
 }
 
-/// What was asked for besides the task.
+/// What the caller asks for besides the task.
 #[derive(Clone, Debug, Default)]
 pub struct LaunchOptions {
     pub workspace: Option<WorkspaceKind>,
@@ -48,7 +48,7 @@ pub struct LaunchOptions {
 }
 
 impl LaunchOptions {
-    /// Whether anything was asked for that only a session with an agent has.
+    /// Whether nothing is asked for that only a session with an agent has.
     pub fn is_plain(&self) -> bool {
         self.workspace.is_none_or(|w| w == WorkspaceKind::None)
             && self.branch.is_none()
@@ -59,7 +59,7 @@ impl LaunchOptions {
     }
 }
 
-/// Gear for a session whose number is not known yet.
+/// The gear of a session whose number is not known yet.
 #[derive(Clone, Debug)]
 pub struct PreparedAgent {
     pub gear: Gear,
@@ -86,7 +86,7 @@ impl PreparedAgent {
     }
 }
 
-/// Managed folders are called after their session.
+/// Managed folders are named after their session.
 fn beside(path: &AbsPath, id: &SessionId) -> Result<AbsPath, Invalid> {
     let parent = path.as_str().rsplit_once('/').map_or("", |(p, _)| p);
     format!("{parent}/{id}").parse()
@@ -100,11 +100,7 @@ pub(crate) fn live_children(
     writer: &Writer<'_>,
     session: &Session,
 ) -> Result<u32, skein_store::Error> {
-    let filter = RowFilter {
-        parent: Some(session.id.to_string()),
-        live: Some(true),
-        ..RowFilter::default()
-    };
+    let filter = live_of_parent(&session.id);
     Ok(u32::try_from(writer.reader().count::<Session>(&filter)?).unwrap_or(u32::MAX))
 }
 
@@ -128,7 +124,7 @@ impl SessionRequests<'_> {
         self.record_spawn(spawn, agent, None).await
     }
 
-    /// An agent's own spawns stand below its session: at it, unless it names one further down.
+    /// Places a spawn by an agent below its own session: directly, unless it names a session further down.
     pub async fn below_caller(self, mut spawn: Spawn) -> Result<Spawn, Error> {
         let Some(scope) = self.0.caller.scope.clone() else {
             return Ok(spawn);
@@ -183,7 +179,7 @@ impl SessionRequests<'_> {
         let own_thread = ThreadId::from_random(self.0.ledger.ids.bits());
         let owner = match &spawn.owner {
             Some(owner) => owner.clone(),
-            // What a bound token makes is its actor's, or it could not drive it.
+            // A bound token could not drive a session of another owner.
             None if agent.is_none() || self.0.caller.bound => self.0.caller.actor.clone(),
             None => format!("agent:{agent}").parse()?,
         };
@@ -243,7 +239,7 @@ impl SessionRequests<'_> {
         Ok(answer)
     }
 
-    /// The project a spawn is for, as far as it can be told beforehand.
+    /// The project of a spawn, from the parent, thread or project that it names.
     pub async fn project_of(self, spawn: &Spawn) -> Result<Project, Error> {
         let (project, thread, parent) = (
             spawn.project.clone(),
@@ -279,7 +275,7 @@ struct Place {
     parent: Option<Session>,
 }
 
-/// Where the session goes: beside its parent, into the thread named, or into a thread of its own.
+/// The project, thread and parent of a new session. Its thread is its parent's, the one named, or a new one.
 fn find_place(
     writer: &mut Writer<'_>,
     spawn: &Spawn,
@@ -351,7 +347,7 @@ fn find_place(
     })
 }
 
-/// A session that has ended or is changing hands cannot delegate.
+/// Refuses a parent that has ended or is being handed over.
 pub(crate) fn check_delegates(parent: &Session) -> Result<(), Conflict> {
     match parent.phase.name() {
         PhaseName::Active

@@ -1,4 +1,4 @@
-//! What sessions leave behind for those who build on them.
+//! Summaries, which sessions leave for others.
 
 use skein_domain::{
     Conflict, Deliverable, NotFound, Phase, Role, Session, SessionId, Summary, SummaryId,

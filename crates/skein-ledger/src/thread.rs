@@ -1,13 +1,14 @@
-//! Threads and the gates they are put away through.
+//! Threads, and the gates of archiving and deleting them.
 
 use skein_domain::{
     Fact, PhaseName, Role, Session, SessionId, Thread, ThreadId, ThreadState, Title, gate,
 };
-use skein_store::backend::{RowFilter, SortOrder};
-use skein_store::{Reader, RecordPage, RecordQuery, Writer};
+use skein_store::backend::RowFilter;
+use skein_store::{Reader, RecordPage, Writer};
 
 use crate::caller::{Answer, RequestOutcome};
 use crate::error::Error;
+use crate::filter::newest_first;
 use crate::project;
 use crate::requests::ThreadRequests;
 
@@ -18,8 +19,8 @@ pub struct ThreadFilter {
     pub open: Option<bool>,
 }
 
-/// Remembers a deletion, so that deleting twice is as good as once.
-fn grave(id: &ThreadId) -> String {
+/// The claim that remembers a deletion, so that a repeated one gives the same answer.
+fn deletion(id: &ThreadId) -> String {
     format!("thread-deleted:{id}")
 }
 
@@ -108,10 +109,10 @@ impl ThreadRequests<'_> {
             .await
     }
 
-    /// Puts a thread away if nobody works on it. Doing it again changes nothing.
+    /// Archives a thread on which no session works. A repeated call changes nothing.
     ///
-    /// What was said on it is put into the cold tier first, so that nothing is marked as put away that is
-    /// not; the hot copies go once nobody can write any more.
+    /// Its transcripts are copied to the cold tier before it is marked as archived; the hot copies go afterwards, when
+    /// no session can write any more.
     pub async fn archive(self, reference: String) -> Result<Answer, Error> {
         let op = "archive a thread";
         self.0.refuse_bound(op).await?;
@@ -156,19 +157,12 @@ impl ThreadRequests<'_> {
                     return Ok(RequestOutcome::Thread(before));
                 }
                 gate::archive_thread(&before.id, at_work(&writer.reader(), &before.id)?)?;
-                let now = writer.now();
-                let after = Thread {
-                    state: ThreadState::Archived { at: now },
-                    version: before.version + 1,
-                    updated_at: now,
-                    ..before
+                let archived = Fact::ThreadArchived {
+                    project: before.project.clone(),
+                    thread: before.id.clone(),
                 };
-                writer.update(&after)?;
-                writer.tell(&Fact::ThreadArchived {
-                    project: after.project.clone(),
-                    thread: after.id.clone(),
-                })?;
-                Ok(RequestOutcome::Thread(after))
+                let state = ThreadState::Archived { at: writer.now() };
+                set_state(writer, before, state, &archived)
             })
             .await
     }
@@ -189,24 +183,16 @@ impl ThreadRequests<'_> {
                     }
                     .into());
                 }
-                let now = writer.now();
-                let after = Thread {
-                    state: ThreadState::Open,
-                    version: before.version + 1,
-                    updated_at: now,
-                    ..before
+                let reopened = Fact::ThreadReopened {
+                    project: before.project.clone(),
+                    thread: before.id.clone(),
                 };
-                writer.update(&after)?;
-                writer.tell(&Fact::ThreadReopened {
-                    project: after.project.clone(),
-                    thread: after.id.clone(),
-                })?;
-                Ok(RequestOutcome::Thread(after))
+                set_state(writer, before, ThreadState::Open, &reopened)
             })
             .await
     }
 
-    /// Deletes a thread that never had a session. Deleting it again changes nothing.
+    /// Deletes a thread that never had a session. A repeated call changes nothing.
     pub async fn delete(self, reference: String) -> Result<Answer, Error> {
         self.0.refuse_bound("delete a thread").await?;
         self.0
@@ -217,9 +203,9 @@ impl ThreadRequests<'_> {
                 let thread: Thread = writer.reader().resolve(&reference)?;
                 gate::delete_thread(&thread.id, phases(&writer.reader(), &thread.id)?)?;
                 writer.delete(&thread)?;
-                // The record itself is the holder, so that the second answer is the first one.
+                // The claim holds the record itself, so that a repeated call gives the same answer.
                 let body = skein_store::Entity::encode(&thread)?;
-                let _ = writer.claim(&grave(&thread.id), &body)?;
+                let _ = writer.claim(&deletion(&thread.id), &body)?;
                 writer.tell(&Fact::ThreadDeleted {
                     project: thread.project.clone(),
                     thread: thread.id.clone(),
@@ -251,15 +237,27 @@ impl ThreadRequests<'_> {
                     live: filter.open,
                     ..RowFilter::default()
                 };
-                reader.list(&RecordQuery {
-                    filter,
-                    order: SortOrder::NewestFirst,
-                    after,
-                    limit,
-                })
+                reader.list(&newest_first(filter, after, limit))
             })
             .await
     }
+}
+
+fn set_state(
+    writer: &mut Writer<'_>,
+    before: Thread,
+    state: ThreadState,
+    fact: &Fact,
+) -> Result<RequestOutcome, skein_store::Error> {
+    let after = Thread {
+        state,
+        version: before.version + 1,
+        updated_at: writer.now(),
+        ..before
+    };
+    writer.update(&after)?;
+    writer.tell(fact)?;
+    Ok(RequestOutcome::Thread(after))
 }
 
 fn deleted_before(
@@ -269,7 +267,7 @@ fn deleted_before(
     let Ok(id) = reference.parse::<ThreadId>() else {
         return Ok(None);
     };
-    match reader.claimed_by(&grave(&id))? {
+    match reader.claimed_by(&deletion(&id))? {
         Some(body) => skein_store::Entity::decode(&body).map(Some),
         None => Ok(None),
     }

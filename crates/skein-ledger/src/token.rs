@@ -1,20 +1,21 @@
-//! Tokens: made, listed, revoked, and asked about at the door.
+//! Tokens: created, listed, revoked, and checked at the door.
 
 use skein_domain::{
     Actor, Fact, Invalid, Name, Refused, Rights, Role, RunScope, Session, TenantId, Timestamp,
     Token, TokenId,
 };
-use skein_store::backend::{RowFilter, SortOrder};
-use skein_store::{Reader, RecordPage, RecordQuery};
+use skein_store::backend::RowFilter;
+use skein_store::{Reader, RecordPage};
 use subtle::ConstantTimeEq;
 
 use crate::caller::{Answer, Caller, RequestOutcome};
 use crate::credential::is_run_credential;
 use crate::error::Error;
+use crate::filter::{live, newest_first};
 use crate::ledger::Ledger;
 use crate::requests::TokenRequests;
 
-/// A token reads `skein.TENANT.ID.SECRET`: the tenant is in it, so that no look-up crosses a wall.
+/// A token reads `skein.TENANT.ID.SECRET`. It names its tenant, so that no look-up reaches another tenant.
 const SCHEME: &str = "skein";
 
 fn hash(secret: &str) -> [u8; 32] {
@@ -78,7 +79,7 @@ impl TokenRequests<'_> {
             .await
     }
 
-    /// A token gives away no right its maker lacks, and one bound to an actor makes none for others.
+    /// Refuses a token with a right that the caller lacks, and a caller bound to an actor a token for another one.
     async fn check_grants(self, new: &NewToken) -> Result<(), Error> {
         const OP: &str = "make a token";
         let missing = new
@@ -107,18 +108,11 @@ impl TokenRequests<'_> {
     pub async fn list(self, after: Option<u64>, limit: usize) -> Result<RecordPage<Token>, Error> {
         self.0.require(Role::Admin, "list tokens").await?;
         self.0
-            .look(move |reader| {
-                reader.list(&RecordQuery {
-                    filter: RowFilter::default(),
-                    order: SortOrder::NewestFirst,
-                    after,
-                    limit,
-                })
-            })
+            .look(move |reader| reader.list(&newest_first(RowFilter::default(), after, limit)))
             .await
     }
 
-    /// Revoked at once: the next request with it is refused. Doing it again changes nothing.
+    /// Revokes a token: the next request with it is refused. A repeated call changes nothing.
     pub async fn revoke(self, reference: String) -> Result<Answer, Error> {
         self.0
             .change("revoke a token", Role::Admin, move |writer| {
@@ -143,10 +137,7 @@ impl TokenRequests<'_> {
 
 /// A token by id, unique beginning of its id, or name if only one valid token has it.
 fn named(reader: &Reader<'_>, reference: &str) -> Result<Token, skein_store::Error> {
-    let live = RowFilter {
-        live: Some(true),
-        ..RowFilter::default()
-    };
+    let live = live();
     let tokens: Vec<Token> = reader.readable(&live)?.items;
     let mut same = tokens.into_iter().filter(|t| t.name.as_str() == reference);
     match (same.next(), same.next()) {
@@ -167,7 +158,7 @@ fn later(now: Timestamp, seconds: u64) -> Timestamp {
 }
 
 impl Ledger {
-    /// Who a bearer token belongs to. Every way of being wrong gets the same answer.
+    /// The caller to whom a bearer token belongs. Every invalid token gets the same answer.
     pub async fn authenticate(&self, bearer: &str) -> Result<Caller, Error> {
         let wrong = || Refused::Unauthorized {
             why: "the token is unknown, expired or revoked",
@@ -194,7 +185,7 @@ impl Ledger {
             .read(move |r| r.find::<Token>(id.as_str()))
             .await;
         let token = match found {
-            // Nobody learns from a wrong secret that there is such a token.
+            // A caller with a wrong secret must not learn that there is such a token.
             Err(error @ skein_store::Error::Damaged { .. }) => {
                 tracing::warn!(%error, "a token cannot be checked");
                 None
@@ -226,7 +217,7 @@ impl Ledger {
         }
     }
 
-    /// Who a run's credential belongs to. It is valid while its run is its session's current one.
+    /// The caller to whom a run's credential belongs. It is valid while its run is its session's current one.
     async fn authenticate_run(&self, credential: &str) -> Result<Caller, Error> {
         let claims = self
             .credentials

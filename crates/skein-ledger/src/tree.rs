@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use skein_domain::Session;
 use skein_store::Reader;
-use skein_store::backend::RowFilter;
 
 use crate::access::{MOST_ANCESTORS, endless};
 use crate::error::Error;
+use crate::filter::of_parent;
 use crate::requests::SessionRequests;
 
 #[derive(Clone, Debug)]
@@ -15,7 +15,7 @@ pub struct Tree {
     /// Root first.
     pub ancestors: Vec<Session>,
     pub root: Node,
-    /// Set when only the first sessions are shown.
+    /// Set when the tree has more sessions than are shown.
     pub truncated: bool,
 }
 
@@ -70,10 +70,7 @@ fn descendants(
     let mut queue = vec![session.id.clone()];
     let mut count = 0;
     while let Some(id) = queue.pop() {
-        let filter = RowFilter {
-            parent: Some(id.to_string()),
-            ..RowFilter::default()
-        };
+        let filter = of_parent(&id);
         let children: Vec<Session> = reader.all(&filter)?;
         count += children.len();
         if count > MOST {

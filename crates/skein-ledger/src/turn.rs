@@ -4,16 +4,16 @@ use skein_domain::{
     Actor, Conflict, Invalid, Message, OptionKind, Phase, Purpose, Question, Reason, Receipt,
     ReceiptId, Refused, Role, Session, Step, Thread, Usage, fact::SessionChange,
 };
-use skein_store::backend::RowFilter;
 use skein_store::{Reader, Writer};
 
 use crate::caller::{Answer, RequestOutcome};
 use crate::ending::carry_up;
 use crate::error::Error;
+use crate::filter::live_of_parent;
 use crate::receipt::{insert_receipt, new_receipt};
 use crate::requests::TurnRequests;
 
-/// What must still be true for a program's write to count.
+/// What must still be true of a session for a program's write to count.
 #[derive(Clone, Debug, Default)]
 pub struct Fence {
     pub run: Option<u64>,
@@ -91,7 +91,7 @@ impl TurnRequests<'_> {
         .await
     }
 
-    /// Takes a question back; the session becomes idle.
+    /// Withdraws a question; the session becomes idle.
     pub async fn withdraw(self, reference: String, fence: Fence) -> Result<Answer, Error> {
         self.step("withdraw a question", reference, fence, |_, _| {
             Ok((Step::Withdraw, Usage::default(), SessionChange::Withdrawn))
@@ -132,8 +132,8 @@ impl TurnRequests<'_> {
             .await
     }
 
-    /// Answers a session's question. The receipt says how far the answer is known to have come: it is
-    /// durable, and an external program reads it from the event.
+    /// Answers a session's question. The receipt shows how far the answer is known to have come. It is durable, and an
+    /// external program reads the answer from the event.
     pub async fn answer(self, reference: String, text: Reason) -> Result<Answer, Error> {
         let id = ReceiptId::from_random(self.0.ledger.ids.bits());
         let key = self.0.caller.idempotency.as_ref().map(|i| i.key.clone());
@@ -156,7 +156,7 @@ impl TurnRequests<'_> {
                     receipt.question = Some(question.clone());
                 }
                 if before.gear.is_some() {
-                    // It is typed into the agent's terminal; the question is answered when the agent took it.
+                    // The supervisor passes it to the agent; the question is answered once the agent took it.
                     refuse_second_answer(writer, &before)?;
                     insert_receipt(writer, &before, &receipt)?;
                     return Ok(RequestOutcome::Receipt(Box::new(receipt)));
@@ -177,7 +177,7 @@ impl TurnRequests<'_> {
     }
 }
 
-/// The turns of a session with an agent are the agent's.
+/// Refuses a session with an agent: its agent alone begins and ends turns.
 pub(crate) fn refuse_agents(session: &Session) -> Result<(), Refused> {
     match &session.gear {
         Some(_) => Err(Refused::AgentDrives {
@@ -189,11 +189,7 @@ pub(crate) fn refuse_agents(session: &Session) -> Result<(), Refused> {
 
 /// A question is answered once; the next answer waits for the next question.
 fn refuse_second_answer(writer: &Writer<'_>, session: &Session) -> Result<(), skein_store::Error> {
-    let open = RowFilter {
-        parent: Some(session.id.to_string()),
-        live: Some(true),
-        ..RowFilter::default()
-    };
+    let open = live_of_parent(&session.id);
     let under_way = |r: &Receipt| r.purpose == Purpose::Answer && r.is_open();
     if writer.reader().all::<Receipt>(&open)?.iter().any(under_way) {
         return Err(Conflict::Busy {
@@ -205,7 +201,7 @@ fn refuse_second_answer(writer: &Writer<'_>, session: &Session) -> Result<(), sk
     Ok(())
 }
 
-/// The option that a plain word means: its own words in any case, or what people say for its kind.
+/// The option that a word means: its own text in any case, or a usual word for its kind.
 fn by_word<'a>(question: &'a Question, text: &str) -> Option<&'a Reason> {
     let same = |option: &&Reason| option.as_str().eq_ignore_ascii_case(text.trim());
     if let Some(option) = question.options.iter().find(same) {

@@ -35,30 +35,30 @@ pub struct ForkOptions {
 }
 
 impl SessionRequests<'_> {
-    /// Makes a session without an agent and without a parent that continues from the point that `order` names.
-    pub async fn fork(self, order: ForkOptions) -> Result<Answer, Error> {
+    /// Makes a session without an agent and without a parent that continues from the point that `options` names.
+    pub async fn fork(self, options: ForkOptions) -> Result<Answer, Error> {
         let core = self.0;
         core.require(Role::Operate, OP).await?;
-        core.checked(OP, core.acting_as(order.owner.clone()))
+        core.checked(OP, core.acting_as(options.owner.clone()))
             .await?;
         let transcripts = core.checked(OP, core.transcripts()).await?;
         let must_own = core.must_own();
-        let owner = order.owner.clone();
+        let owner = options.owner.clone();
         let owner = owner.unwrap_or_else(|| core.caller.actor.clone());
         let begin = move |writer: &mut Writer<'_>, id: &SagaId| {
-            let source: Session = writer.reader().resolve(&order.source)?;
+            let source: Session = writer.reader().resolve(&options.source)?;
             source.check_owner(must_own.as_ref())?;
-            let thread: Thread = match &order.thread {
+            let thread: Thread = match &options.thread {
                 Some(reference) => writer.reader().resolve(reference)?,
                 None => writer.reader().get(source.thread.as_str())?,
             };
             let project = check_fork_place(writer, &thread)?;
             let fork = ForkRequest {
                 target: writer.next_session_id(&project)?,
-                after: order.at.clone(),
+                after: options.at.clone(),
                 thread: thread.id,
                 owner: owner.clone(),
-                task: order.task.clone().unwrap_or_else(|| source.task.clone()),
+                task: options.task.clone().unwrap_or_else(|| source.task.clone()),
             };
             let began = SessionChange::ForkBegan {
                 fork: fork.target.clone(),

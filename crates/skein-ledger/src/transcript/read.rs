@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::tasks::blocking;
 use crate::tree::Node;
 
-/// What is known of a transcript without reading it.
+/// What a transcript's head says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overview {
     pub messages: u64,
@@ -200,7 +200,7 @@ impl TranscriptView {
             };
             let page = self.page(query).await?;
             for placed in &page.messages {
-                // One that is itself covered hides nothing.
+                // A summary that another one covers hides nothing.
                 let covered = |c: &CoveredRange| (c.from..c.end).contains(&placed.position);
                 if !hidden.iter().any(covered) {
                     hidden.extend(placed.message.covers);

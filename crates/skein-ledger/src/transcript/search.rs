@@ -123,21 +123,21 @@ impl<'a> TranscriptRequests<'a> {
 
 impl SearchRequests<'_> {
     /// Messages that hold all the words, best first.
-    pub async fn find(self, order: SearchOptions) -> Result<Hits, Error> {
-        let search = self.search_of(order).await?;
+    pub async fn find(self, options: SearchOptions) -> Result<Hits, Error> {
+        let search = self.search_of(options).await?;
         self.index_all().await?;
         Ok(self.searchable().find(&search).await?)
     }
 
-    async fn search_of(self, order: SearchOptions) -> Result<Search, Error> {
-        let (session, project) = self.scope(order.session, order.project).await?;
+    async fn search_of(self, options: SearchOptions) -> Result<Search, Error> {
+        let (session, project) = self.scope(options.session, options.project).await?;
         Ok(Search {
             transcript: session.map(|session| TranscriptId::from(&session.id)),
             project,
-            role: order.role,
-            since: order.since,
-            cursor: order.cursor,
-            ..Search::new(order.text.parse()?, order.limit)
+            role: options.role,
+            since: options.since,
+            cursor: options.cursor,
+            ..Search::new(options.text.parse()?, options.limit)
         })
     }
 
