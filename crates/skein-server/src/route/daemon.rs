@@ -76,13 +76,13 @@ async fn stop(
         .acknowledge("stop the daemon", body.clone())
         .await
     {
-        // A daemon whose disk is full stops all the same.
+        // A daemon whose disk is full stops anyway.
         Err(error) if error.kind() == Kind::Unavailable => {
             Answer::Fresh(RequestOutcome::Rendered(body))
         }
         answer => answer?,
     };
-    // A repeated request was answered by an earlier daemon, which has stopped; this one was not meant.
+    // An earlier daemon answered the repeated request and has stopped; the request did not mean this one.
     if matches!(answer, Answer::Fresh(_)) {
         app.ask_stop();
     }

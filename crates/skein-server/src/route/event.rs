@@ -56,7 +56,7 @@ async fn list(
     pass: Option<Extension<Pass>>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    // Only a stream resumes there, but nobody is left in the belief that nonsense was understood.
+    // Only a stream resumes there, but a malformed id is an error in any case.
     let resume = match text(&headers, "last-event-id")? {
         Some(id) => Some(
             id.parse()
@@ -137,8 +137,8 @@ impl Watch {
     }
 }
 
-/// Each event as one message; a reading error is told and ends the stream, and so does the end of the
-/// reader's token, before anything that happened after it is sent.
+/// Each event as one message. A reading error is sent and ends the stream; so does the end of the reader's token, before
+/// any later event is sent.
 fn messages(
     tenant: TenantId,
     watch: Watch,

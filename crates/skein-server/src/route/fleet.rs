@@ -201,7 +201,7 @@ async fn receipt(
 #[utoipa::path(post, path = "/api/v1/gc", tag = "fleet", request_body = Option<wire::Gc>, params(Keyed),
     responses((status = 200, body = wire::GcReport), (status = "default", body = wire::ErrorBody)))]
 async fn gc(Change(requests, body): Change<wire::Gc>) -> Result<Response, ApiError> {
-    let order = GcOptions {
+    let options = GcOptions {
         dry_run: body.dry_run,
         ended_for_seconds: body.ended_for_seconds.unwrap_or(ENDED_FOR),
         backups_older_than_seconds: body
@@ -209,7 +209,7 @@ async fn gc(Change(requests, body): Change<wire::Gc>) -> Result<Response, ApiErr
             .unwrap_or(BACKUPS_OLDER_THAN),
         discard: body.discard,
     };
-    ok(&requests, requests.gc(order).await?)
+    ok(&requests, requests.gc(options).await?)
 }
 
 #[derive(Debug, Deserialize, IntoParams)]

@@ -10,7 +10,7 @@ use skein_wire as wire;
 
 use super::{Fraction, micros, optional};
 
-/// Longest PATH that is taken over.
+/// Longest PATH that is accepted.
 const MOST_PATH: usize = 128 * 1024;
 
 /// A word of the enum, if one is given; the error for another word lists those that are known.

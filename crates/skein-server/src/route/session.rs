@@ -158,9 +158,16 @@ async fn begin_turn(
 
 fn begin_fence(body: wire::BeginTurn) -> Result<Fence, Invalid> {
     Ok(Fence {
-        run: body.run,
         owner_version: body.expect_owner_version,
-        owner: optional(body.as_actor)?,
+        ..fence(body.run, body.as_actor)?
+    })
+}
+
+fn fence(run: Option<u64>, as_actor: Option<String>) -> Result<Fence, Invalid> {
+    Ok(Fence {
+        run,
+        owner: optional(as_actor)?,
+        ..Fence::default()
     })
 }
 
@@ -172,11 +179,7 @@ async fn end_turn(
     Path(session): Path<String>,
     Change(requests, body): Change<wire::EndTurn>,
 ) -> Result<Response, ApiError> {
-    let fence = Fence {
-        run: body.run,
-        owner_version: None,
-        owner: optional(body.as_actor)?,
-    };
+    let fence = fence(body.run, body.as_actor)?;
     let usage = Usage {
         input_tokens: tokens(body.input_tokens)?,
         output_tokens: tokens(body.output_tokens)?,
@@ -194,11 +197,7 @@ async fn ask(
     Path(session): Path<String>,
     Change(requests, body): Change<wire::Ask>,
 ) -> Result<Response, ApiError> {
-    let fence = Fence {
-        run: body.run,
-        owner_version: None,
-        owner: optional(body.as_actor)?,
-    };
+    let fence = fence(body.run, body.as_actor)?;
     let options = body
         .options
         .iter()
@@ -251,11 +250,7 @@ async fn end(
     Path(session): Path<String>,
     Change(requests, body): Change<wire::EndSession>,
 ) -> Result<Response, ApiError> {
-    let fence = Fence {
-        run: body.run,
-        owner_version: None,
-        owner: optional(body.as_actor)?,
-    };
+    let fence = fence(body.run, body.as_actor)?;
     let word = body.outcome.as_deref().unwrap_or("done");
     let outcome = Outcome::parse(word)
         .ok_or_else(|| Invalid::new("outcome", word, "expected `done` or `failed`"))?;
@@ -274,12 +269,12 @@ async fn kill(
     Path(session): Path<String>,
     Change(requests, body): Change<wire::Kill>,
 ) -> Result<Response, ApiError> {
-    let order = KillOptions {
+    let options = KillOptions {
         reason: optional(body.reason)?,
         tree: body.tree,
         discard: body.discard,
     };
-    ok(&requests, requests.kill(session, order).await?)
+    ok(&requests, requests.kill(session, options).await?)
 }
 
 /// Brings an ended session back, on its next run.
@@ -368,13 +363,13 @@ async fn fork(
     Path(session): Path<String>,
     Change(requests, body): Change<wire::Fork>,
 ) -> Result<Response, ApiError> {
-    let order = ForkOptions {
+    let options = ForkOptions {
         source: session,
         at: optional(body.at)?,
         thread: body.thread,
         owner: optional(body.owner)?,
         task: optional(body.task)?,
     };
-    let answer = requests.ledger.sessions().fork(order).await?;
+    let answer = requests.ledger.sessions().fork(options).await?;
     Ok(render::answer(StatusCode::CREATED, &requests, answer))
 }

@@ -592,7 +592,7 @@ async fn search(
     let role = query.role.as_deref().map(render::transcript::parse_role);
     let since = query.since.as_deref();
     let since = since.map(|since| render::transcript::parse_time("since", since));
-    let order = SearchOptions {
+    let options = SearchOptions {
         text: query.q,
         session: query.session,
         project: query.project,
@@ -601,7 +601,12 @@ async fn search(
         limit,
         cursor: query.cursor,
     };
-    let hits = requests.ledger.transcripts()?.search().find(order).await?;
+    let hits = requests
+        .ledger
+        .transcripts()?
+        .search()
+        .find(options)
+        .await?;
     Ok(Json(wire::List {
         data: hits.hits.iter().map(render::transcript::hit).collect(),
         next: hits.next,
