@@ -122,7 +122,7 @@ impl FleetRequests {
         Ok(answer)
     }
 
-    /// Newest first; see `LedgerRequests::list_sessions`.
+    /// Newest first; see `SessionRequests::list`.
     pub async fn list_sessions(
         &self,
         asked: SessionFilter,

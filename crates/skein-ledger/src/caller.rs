@@ -123,18 +123,4 @@ impl Answer {
             _ => None,
         }
     }
-
-    pub fn archived(self) -> Option<Vec<SessionId>> {
-        match self {
-            Self::Fresh(RequestOutcome::Archived(sessions)) => Some(sessions),
-            _ => None,
-        }
-    }
-
-    pub fn sessions(self) -> Option<Vec<Session>> {
-        match self {
-            Self::Fresh(RequestOutcome::Sessions(sessions)) => Some(sessions),
-            _ => None,
-        }
-    }
 }

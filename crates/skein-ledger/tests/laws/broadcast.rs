@@ -83,14 +83,7 @@ async fn the_source_returns_when_the_last_recipient_ends() {
     };
     world.set(settings).await;
     world.clock.forward(61);
-    world
-        .requests()
-        .retention()
-        .run()
-        .await
-        .unwrap()
-        .archived()
-        .unwrap();
+    world.run_retention().await;
 
     assert!(matches!(
         world.session(&children[3].id).phase,
@@ -107,14 +100,7 @@ async fn the_source_returns_when_the_last_recipient_ends() {
     assert_eq!(world.count("broadcast.finished"), 1);
 
     // The return counts as activity, so that the sweep does not archive the session before its report is read.
-    world
-        .requests()
-        .retention()
-        .run()
-        .await
-        .unwrap()
-        .archived()
-        .unwrap();
+    world.run_retention().await;
     assert_eq!(world.session(&source.id).phase, Phase::Idle);
     world.audit();
 }

@@ -134,13 +134,7 @@ async fn l8_every_end_gives_the_rest_back() {
                 let busy = parent.id.to_string();
                 requests.turns().begin(busy, fence()).await.unwrap();
                 world.clock.forward(2);
-                requests
-                    .retention()
-                    .run()
-                    .await
-                    .unwrap()
-                    .archived()
-                    .unwrap();
+                world.run_retention().await;
             }
         }
         assert!(!world.session(&child.id).phase.is_live(), "{way}");

@@ -271,13 +271,20 @@ impl World {
     }
 
     pub(crate) async fn broadcast(&self, source: &SessionId, to: &[&str]) -> Vec<Session> {
-        self.requests()
-            .sessions()
-            .broadcast(source.to_string(), actors(to), None)
-            .await
-            .unwrap()
-            .sessions()
-            .unwrap()
+        let (requests, to) = (self.requests(), actors(to));
+        let answer = requests.sessions().broadcast(source.to_string(), to, None);
+        match answer.await.unwrap() {
+            Answer::Fresh(RequestOutcome::Sessions(children)) => children,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Returns the sessions that were archived.
+    pub(crate) async fn run_retention(&self) -> Vec<SessionId> {
+        match self.requests().retention().run().await.unwrap() {
+            Answer::Fresh(RequestOutcome::Archived(sessions)) => sessions,
+            other => panic!("{other:?}"),
+        }
     }
 
     pub(crate) fn all<E: Entity>(&self) -> Vec<E> {

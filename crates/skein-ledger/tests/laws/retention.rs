@@ -67,13 +67,7 @@ async fn sessions_idle_for_too_long_are_archived_and_others_left() {
     world.ledger.sweep().await.unwrap();
     assert_eq!(world.count("session.archived"), 0);
     world.clock.forward(700);
-    let mut gone = requests
-        .retention()
-        .run()
-        .await
-        .unwrap()
-        .archived()
-        .unwrap();
+    let mut gone = world.run_retention().await;
     gone.sort();
     assert_eq!(gone, vec![idle.id.clone(), ended.id.clone()]);
     for (session, expected) in [
@@ -89,16 +83,7 @@ async fn sessions_idle_for_too_long_are_archived_and_others_left() {
     // It is final, and a second run archives nothing.
     let back = requests.sessions().restore(ended.id.to_string()).await;
     assert_eq!(back.unwrap_err().kind(), Kind::Conflict);
-    assert_eq!(
-        requests
-            .retention()
-            .run()
-            .await
-            .unwrap()
-            .archived()
-            .unwrap(),
-        vec![]
-    );
+    assert_eq!(world.run_retention().await, vec![]);
     assert_eq!(world.count("session.archived"), 2);
     world.audit();
 }
@@ -137,17 +122,7 @@ async fn zero_switches_a_rule_off() {
     world.set(ttl(0)).await;
     world.root().await;
     world.clock.forward(1_000_000);
-    assert_eq!(
-        world
-            .requests()
-            .retention()
-            .run()
-            .await
-            .unwrap()
-            .archived()
-            .unwrap(),
-        vec![]
-    );
+    assert_eq!(world.run_retention().await, vec![]);
 }
 
 #[tokio::test]
@@ -180,14 +155,7 @@ async fn a_child_of_an_archived_parent_still_returns_its_budget() {
     world.set(most(1)).await;
     let other = world.child(&root.id, UNLIMITED).await;
     world.end(&other.id).await;
-    world
-        .requests()
-        .retention()
-        .run()
-        .await
-        .unwrap()
-        .archived()
-        .unwrap();
+    world.run_retention().await;
     assert_eq!(phase(&world, &parent.id), PhaseName::Archived);
     let usage = crate::common::used(5);
     world
@@ -265,29 +233,9 @@ async fn l1_a_session_used_meanwhile_is_not_archived() {
         tokio::task::block_in_place(|| runtime.block_on(busy.spend(&id, 3)));
     });
     *before.plan.lock().unwrap() = Some((1, hook));
-    assert_eq!(
-        world
-            .requests()
-            .retention()
-            .run()
-            .await
-            .unwrap()
-            .archived()
-            .unwrap(),
-        vec![]
-    );
+    assert_eq!(world.run_retention().await, vec![]);
     let after: Session = world.session(&session.id);
     assert_eq!((after.phase, after.usage.tokens()), (Phase::Idle, 3));
     world.clock.forward(61);
-    assert_eq!(
-        world
-            .requests()
-            .retention()
-            .run()
-            .await
-            .unwrap()
-            .archived()
-            .unwrap(),
-        vec![session.id]
-    );
+    assert_eq!(world.run_retention().await, vec![session.id]);
 }

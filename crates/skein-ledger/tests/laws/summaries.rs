@@ -250,14 +250,7 @@ async fn an_ended_session_can_be_summarized_and_an_archived_one_not() {
         ..ProjectUpdate::default()
     };
     world.set(settings).await;
-    let gone = world
-        .requests()
-        .retention()
-        .run()
-        .await
-        .unwrap()
-        .archived()
-        .unwrap();
+    let gone = world.run_retention().await;
     assert_eq!(gone, vec![archived.id.clone()]);
     let requests = world.requests();
     requests
