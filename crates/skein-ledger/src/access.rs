@@ -3,7 +3,7 @@
 use skein_domain::{Actor, Refused, Right, Role, RunScope, Session};
 use skein_store::Reader;
 
-use crate::error::Error;
+use crate::error::{Error, StoreResult};
 use crate::requests::LedgerRequests;
 
 /// Who may make a request. One entry per route; see the server's table.
@@ -117,7 +117,7 @@ pub(crate) fn is_at_or_below(
     reader: &Reader<'_>,
     scope: &RunScope,
     session: &Session,
-) -> Result<bool, skein_store::Error> {
+) -> StoreResult<bool> {
     let mut current = session.clone();
     // A longer line of parents is damaged.
     for _ in 0..=MOST_ANCESTORS {

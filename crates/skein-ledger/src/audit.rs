@@ -10,7 +10,7 @@ use skein_domain::{Actor, Fact, TenantId, Timestamp};
 use skein_store::{Entity, Store};
 use tokio::sync::{Semaphore, mpsc};
 
-use crate::error::DomainPart;
+use crate::error::{DomainPart, StoreResult};
 use crate::recent::Recent;
 use crate::source::Clock;
 use crate::tasks::TaskGroup;
@@ -85,11 +85,7 @@ impl Audit {
     }
 }
 
-async fn record_attempt(
-    store: &Store,
-    clock: &dyn Clock,
-    miss: &Miss,
-) -> Result<(), skein_store::Error> {
+async fn record_attempt(store: &Store, clock: &dyn Clock, miss: &Miss) -> StoreResult<()> {
     let all = store.clone();
     let tenants = tokio::task::spawn_blocking(move || all.tenants())
         .await
@@ -121,11 +117,7 @@ async fn record_attempt(
     Ok(())
 }
 
-fn exists(
-    reader: &skein_store::Reader<'_>,
-    what: &str,
-    id: &str,
-) -> Result<bool, skein_store::Error> {
+fn exists(reader: &skein_store::Reader<'_>, what: &str, id: &str) -> StoreResult<bool> {
     use skein_domain::{Project, Receipt, Session, Thread, Token};
     Ok(match what {
         Project::WHAT => reader.find::<Project>(id)?.is_some(),

@@ -9,15 +9,13 @@ use skein_domain::{
 use skein_store::{Reader, Writer};
 
 use crate::caller::{Answer, RequestOutcome};
-use crate::error::Error;
+use crate::error::{Error, StoreResult};
 use crate::filter::of_parent;
 use crate::requests::SessionRequests;
 use crate::saga::{apply, begin_saga, new_saga, tell};
 use crate::session::SessionKey;
 use crate::spawn::{check_delegates, live_children};
 use crate::turn::{Fence, refuse_agents, require_open_thread};
-
-type StoreResult<T> = Result<T, skein_store::Error>;
 
 /// Most sessions one `kill --tree` takes.
 const MOST_TREE: usize = 10_000;

@@ -91,6 +91,9 @@ impl Error {
     }
 }
 
+/// What a job in a transaction returns.
+pub(crate) type StoreResult<T> = Result<T, skein_store::Error>;
+
 /// An error that may have a part which the domain decided.
 pub trait DomainPart {
     fn domain_part(&self) -> Option<&domain::Error>;

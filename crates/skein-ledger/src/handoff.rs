@@ -10,13 +10,11 @@ use skein_domain::{Actor, Invalid, Project, Role, SagaId, Session, capacity, han
 use skein_store::Writer;
 
 use crate::caller::Answer;
-use crate::error::Error;
+use crate::error::{Error, StoreResult};
 use crate::requests::SessionRequests;
 use crate::saga::new_saga;
 use crate::spawn::live_children;
 use crate::turn::require_open_thread;
-
-type StoreResult<T> = Result<T, skein_store::Error>;
 
 impl SessionRequests<'_> {
     /// Moves the session to a new owner: same id, same transcript, next ownership version.

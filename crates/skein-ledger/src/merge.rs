@@ -6,7 +6,7 @@ use skein_domain::{
 
 use crate::caller::{Answer, RequestOutcome};
 use crate::ending::report;
-use crate::error::Error;
+use crate::error::{Error, StoreResult};
 use crate::requests::SessionRequests;
 use crate::turn::require_open_thread;
 
@@ -61,7 +61,7 @@ impl SessionRequests<'_> {
     }
 }
 
-fn check(session: &Session, child: &Session) -> Result<(), skein_store::Error> {
+fn check(session: &Session, child: &Session) -> StoreResult<()> {
     if child.parent.as_ref() != Some(&session.id) {
         return Err(Refused::NotAChild {
             session: session.id.clone(),

@@ -11,7 +11,7 @@ use skein_store::backend::{RowFilter, SortOrder};
 use skein_store::{Entity, Reader, RecordPage, RecordQuery, Writer};
 
 use crate::caller::{Answer, RequestOutcome};
-use crate::error::Error;
+use crate::error::{Error, StoreResult};
 use crate::filter::live;
 use crate::requests::ProjectRequests;
 use crate::tasks::blocking;
@@ -72,7 +72,7 @@ fn claim((kind, value): (&str, &str)) -> String {
 
 /// Finds a project by id, name, or unique beginning of its id, in this order: a name cannot stand in for
 /// an id.
-pub fn resolve(reader: &Reader<'_>, reference: &str) -> Result<Project, skein_store::Error> {
+pub fn resolve(reader: &Reader<'_>, reference: &str) -> StoreResult<Project> {
     let project: Project = match reader.find(reference)? {
         Some(project) => project,
         None => match reader.claimed_by(&claim(by_name(reference)))? {
@@ -333,7 +333,7 @@ fn refuse_if_any<E: Entity>(
     writer: &Writer<'_>,
     project: &Project,
     [one, several]: [&'static str; 2],
-) -> Result<(), skein_store::Error> {
+) -> StoreResult<()> {
     let live = RowFilter {
         project: Some(project.id.to_string()),
         live: Some(true),
@@ -360,7 +360,7 @@ fn take(
     value: &str,
     id: &ProjectId,
     taken: impl FnOnce(ProjectId) -> Conflict,
-) -> Result<(), skein_store::Error> {
+) -> StoreResult<()> {
     match writer.claim(&claim((kind, value)), id.as_str())? {
         Ok(()) => Ok(()),
         Err(holder) => {
@@ -378,7 +378,7 @@ fn take_prefix(
     asked: Option<&Prefix>,
     name: &Name,
     id: &ProjectId,
-) -> Result<Prefix, skein_store::Error> {
+) -> StoreResult<Prefix> {
     let wanted = asked
         .cloned()
         .unwrap_or_else(|| Prefix::derive(name.as_str()));

@@ -8,7 +8,7 @@ use skein_domain::{
 use skein_store::{RecordPage, Writer};
 
 use crate::caller::{Answer, RequestOutcome};
-use crate::error::Error;
+use crate::error::{Error, StoreResult};
 use crate::filter::{live_of_parent, newest_first, of_parent};
 use crate::requests::MessageRequests;
 
@@ -124,7 +124,7 @@ pub fn no_agent(session: &Session) -> Refused {
 }
 
 /// Refuses a message to a session that has no live agent.
-fn check_has_agent(session: &Session) -> Result<(), skein_store::Error> {
+fn check_has_agent(session: &Session) -> StoreResult<()> {
     if session.gear.is_none() {
         return Err(no_agent(session).into());
     }
@@ -169,7 +169,7 @@ pub fn insert_receipt(
     writer: &mut Writer<'_>,
     session: &Session,
     receipt: &Receipt,
-) -> Result<(), skein_store::Error> {
+) -> StoreResult<()> {
     writer.insert(receipt)?;
     let change = SessionChange::Sent {
         receipt: receipt.id.clone(),
@@ -183,7 +183,7 @@ pub fn insert_receipt(
 /// Closes the messages that were written to a run that has ended, because there will be no more evidence of them. The
 /// driver did not act on a call that it never accepted, so that call waits for the next run; callers have read the
 /// driver's journal to its end and recorded what it accepted.
-pub fn close_written(writer: &mut Writer<'_>, session: &Session) -> Result<(), skein_store::Error> {
+pub fn close_written(writer: &mut Writer<'_>, session: &Session) -> StoreResult<()> {
     let filter = live_of_parent(&session.id);
     for receipt in writer.reader().all::<Receipt>(&filter)? {
         let is_answer = receipt.purpose == Purpose::Answer;

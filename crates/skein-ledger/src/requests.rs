@@ -10,7 +10,7 @@ use skein_store::reply::PriorRequest;
 use skein_store::{Reader, TenantStore, Writer};
 
 use crate::caller::{Answer, Caller, Idempotency, RequestOutcome};
-use crate::error::{DomainPart, Error};
+use crate::error::{DomainPart, Error, StoreResult};
 use crate::ledger::Ledger;
 use crate::saga::Claims;
 use crate::session::SessionKey;
@@ -63,8 +63,6 @@ families! {
     /// Sagas that answer their caller, and those that a crash left behind.
     pub(crate) sagas: SagaRequests,
 }
-
-type StoreResult<T> = Result<T, skein_store::Error>;
 
 impl LedgerRequests {
     /// The caller that is served.

@@ -7,7 +7,7 @@ use skein_store::reply::KEPT_SECONDS;
 
 use crate::caller::{Answer, RequestOutcome};
 use crate::ending::archive_session;
-use crate::error::Error;
+use crate::error::{Error, StoreResult};
 use crate::filter::live;
 use crate::requests::RetentionRequests;
 
@@ -109,7 +109,7 @@ const TOO_OLD: &str = "idle for longer than the project keeps sessions";
 const TOO_MANY: &str = "more ended sessions than the project keeps";
 
 /// The cost depends on the sessions that are due or live, not on those archived long ago.
-fn due(reader: &Reader<'_>, now: Timestamp) -> Result<Vec<Due>, skein_store::Error> {
+fn due(reader: &Reader<'_>, now: Timestamp) -> StoreResult<Vec<Due>> {
     let live = live();
     let projects: Vec<Project> = reader.readable(&live)?.items;
     let mut due = vec![];
@@ -154,7 +154,7 @@ fn surplus(
     reader: &Reader<'_>,
     project: &Project,
     limit: Option<Timestamp>,
-) -> Result<Option<Vec<Due>>, skein_store::Error> {
+) -> StoreResult<Option<Vec<Due>>> {
     let most = project.retention.max_ended.map(u64::from);
     if most.is_none() && limit.is_none() {
         return Ok(None);

@@ -20,7 +20,7 @@ pub use apply::{SagaProgress, apply, begin_saga, check_fork_place, new_saga, tel
 pub use claims::{Claim, Claims, SagaWaiter};
 
 use crate::caller::{Answer, Idempotency, RequestOutcome};
-use crate::error::Error;
+use crate::error::{Error, StoreResult};
 use crate::ledger::warn_of_damage;
 use crate::requests::{LedgerRequests, SagaRequests, earlier};
 
@@ -369,9 +369,7 @@ impl SagaRequests<'_> {
     pub(crate) async fn answer(
         self,
         op: &'static str,
-        mut begin: impl FnMut(&mut Writer<'_>, &SagaId) -> Result<(Saga, Fact), skein_store::Error>
-        + Send
-        + 'static,
+        mut begin: impl FnMut(&mut Writer<'_>, &SagaId) -> StoreResult<(Saga, Fact)> + Send + 'static,
         begun: impl FnOnce(&Saga),
     ) -> Result<Answer, Error> {
         let core = self.0;

@@ -12,7 +12,7 @@ use skein_transcript::TranscriptId;
 
 use crate::access::is_at_or_below;
 use crate::caller::{Answer, RequestOutcome};
-use crate::error::Error;
+use crate::error::{Error, StoreResult};
 use crate::filter::live_of_parent;
 use crate::requests::SessionRequests;
 use crate::saga::{begin_saga, new_saga};
@@ -96,10 +96,7 @@ fn beside(path: &AbsPath, id: &SessionId) -> Result<AbsPath, Invalid> {
 pub const OP: &str = "spawn a session";
 
 /// How many of a session's children are live.
-pub(crate) fn live_children(
-    writer: &Writer<'_>,
-    session: &Session,
-) -> Result<u32, skein_store::Error> {
+pub(crate) fn live_children(writer: &Writer<'_>, session: &Session) -> StoreResult<u32> {
     let filter = live_of_parent(&session.id);
     Ok(u32::try_from(writer.reader().count::<Session>(&filter)?).unwrap_or(u32::MAX))
 }
@@ -281,7 +278,7 @@ fn find_place(
     spawn: &Spawn,
     own_thread: &ThreadId,
     must_own: Option<&Actor>,
-) -> Result<Place, skein_store::Error> {
+) -> StoreResult<Place> {
     let parent: Option<Session> = match &spawn.parent {
         Some(reference) => Some(writer.reader().resolve(reference)?),
         None => None,
@@ -381,7 +378,7 @@ pub(crate) fn set_aside(
     writer: &mut Writer<'_>,
     parent: &Session,
     asked: Allowance,
-) -> Result<(Session, Allowance), skein_store::Error> {
+) -> StoreResult<(Session, Allowance)> {
     let (budget, allowance) = parent.budget.reserve(&parent.id, &parent.usage, asked)?;
     if budget == parent.budget {
         return Ok((parent.clone(), allowance));
@@ -398,7 +395,7 @@ pub(crate) fn insert(
     writer: &mut Writer<'_>,
     session: &Session,
     allowance: Allowance,
-) -> Result<(), skein_store::Error> {
+) -> StoreResult<()> {
     writer.insert(session)?;
     writer.tell(
         &SessionChange::Spawned {

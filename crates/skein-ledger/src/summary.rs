@@ -7,7 +7,7 @@ use skein_domain::{
 use skein_store::Reader;
 
 use crate::caller::{Answer, RequestOutcome};
-use crate::error::Error;
+use crate::error::{Error, StoreResult};
 use crate::requests::SessionRequests;
 
 #[derive(Clone, Debug)]
@@ -85,7 +85,7 @@ impl SessionRequests<'_> {
     }
 }
 
-fn summary_of(reader: &Reader<'_>, session: &Session) -> Result<Summary, skein_store::Error> {
+fn summary_of(reader: &Reader<'_>, session: &Session) -> StoreResult<Summary> {
     match &session.summary {
         Some(id) => reader.get(id.as_str()),
         None => Err(NotFound::new("summary", session.id.as_str()).into()),
@@ -97,7 +97,7 @@ fn check_based_on(
     reader: &Reader<'_>,
     session: &SessionId,
     based_on: Option<&str>,
-) -> Result<Option<SessionId>, skein_store::Error> {
+) -> StoreResult<Option<SessionId>> {
     let Some(reference) = based_on else {
         return Ok(None);
     };
@@ -109,10 +109,7 @@ fn check_based_on(
     Ok(Some(base.id))
 }
 
-fn check_deliverables(
-    reader: &Reader<'_>,
-    deliverables: &[Deliverable],
-) -> Result<(), skein_store::Error> {
+fn check_deliverables(reader: &Reader<'_>, deliverables: &[Deliverable]) -> StoreResult<()> {
     for deliverable in deliverables {
         match deliverable {
             Deliverable::Message { session, .. } => {

@@ -7,7 +7,7 @@ use skein_store::backend::RowFilter;
 use skein_store::{Reader, RecordPage, Writer};
 
 use crate::caller::{Answer, RequestOutcome};
-use crate::error::Error;
+use crate::error::{Error, StoreResult};
 use crate::filter::newest_first;
 use crate::project;
 use crate::requests::ThreadRequests;
@@ -28,7 +28,7 @@ fn sessions_of(
     reader: &Reader<'_>,
     thread: &ThreadId,
     live: Option<bool>,
-) -> Result<Vec<Session>, skein_store::Error> {
+) -> StoreResult<Vec<Session>> {
     let filter = RowFilter {
         thread: Some(thread.to_string()),
         live,
@@ -37,10 +37,7 @@ fn sessions_of(
     reader.all(&filter)
 }
 
-fn phases(
-    reader: &Reader<'_>,
-    thread: &ThreadId,
-) -> Result<Vec<(SessionId, PhaseName)>, skein_store::Error> {
+fn phases(reader: &Reader<'_>, thread: &ThreadId) -> StoreResult<Vec<(SessionId, PhaseName)>> {
     let sessions = sessions_of(reader, thread, None)?;
     Ok(sessions
         .into_iter()
@@ -52,7 +49,7 @@ fn phases(
 fn at_work(
     reader: &Reader<'_>,
     thread: &ThreadId,
-) -> Result<Vec<(SessionId, PhaseName, gate::LiveWork)>, skein_store::Error> {
+) -> StoreResult<Vec<(SessionId, PhaseName, gate::LiveWork)>> {
     let sessions = sessions_of(reader, thread, Some(true))?;
     Ok(sessions
         .into_iter()
@@ -72,7 +69,7 @@ pub(crate) fn open_thread(
     id: ThreadId,
     project: &skein_domain::Project,
     title: Title,
-) -> Result<Thread, skein_store::Error> {
+) -> StoreResult<Thread> {
     let now = writer.now();
     let thread = Thread {
         id,
@@ -138,7 +135,7 @@ impl ThreadRequests<'_> {
     }
 
     /// The thread, if no session works on it.
-    async fn archivable(self, reference: String) -> Result<Thread, skein_store::Error> {
+    async fn archivable(self, reference: String) -> StoreResult<Thread> {
         let look = self.0.store.read(move |reader| {
             let thread: Thread = reader.resolve(&reference)?;
             if thread.state == ThreadState::Open {
@@ -248,7 +245,7 @@ fn set_state(
     before: Thread,
     state: ThreadState,
     fact: &Fact,
-) -> Result<RequestOutcome, skein_store::Error> {
+) -> StoreResult<RequestOutcome> {
     let after = Thread {
         state,
         version: before.version + 1,
@@ -260,10 +257,7 @@ fn set_state(
     Ok(RequestOutcome::Thread(after))
 }
 
-fn deleted_before(
-    reader: &Reader<'_>,
-    reference: &str,
-) -> Result<Option<Thread>, skein_store::Error> {
+fn deleted_before(reader: &Reader<'_>, reference: &str) -> StoreResult<Option<Thread>> {
     let Ok(id) = reference.parse::<ThreadId>() else {
         return Ok(None);
     };

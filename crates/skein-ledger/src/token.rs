@@ -10,7 +10,7 @@ use subtle::ConstantTimeEq;
 
 use crate::caller::{Answer, Caller, RequestOutcome};
 use crate::credential::is_run_credential;
-use crate::error::Error;
+use crate::error::{Error, StoreResult};
 use crate::filter::{live, newest_first};
 use crate::ledger::Ledger;
 use crate::requests::TokenRequests;
@@ -136,7 +136,7 @@ impl TokenRequests<'_> {
 }
 
 /// A token by id, unique beginning of its id, or name if only one valid token has it.
-fn named(reader: &Reader<'_>, reference: &str) -> Result<Token, skein_store::Error> {
+fn named(reader: &Reader<'_>, reference: &str) -> StoreResult<Token> {
     let live = live();
     let tokens: Vec<Token> = reader.readable(&live)?.items;
     let mut same = tokens.into_iter().filter(|t| t.name.as_str() == reference);

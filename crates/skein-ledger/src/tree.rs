@@ -6,7 +6,7 @@ use skein_domain::Session;
 use skein_store::Reader;
 
 use crate::access::{MOST_ANCESTORS, endless};
-use crate::error::Error;
+use crate::error::{Error, StoreResult};
 use crate::filter::of_parent;
 use crate::requests::SessionRequests;
 
@@ -45,7 +45,7 @@ impl SessionRequests<'_> {
     }
 }
 
-fn ancestors(reader: &Reader<'_>, session: &Session) -> Result<Vec<Session>, skein_store::Error> {
+fn ancestors(reader: &Reader<'_>, session: &Session) -> StoreResult<Vec<Session>> {
     let mut line = vec![];
     let mut next = session.parent.clone();
     while let Some(id) = next {
@@ -62,10 +62,7 @@ fn ancestors(reader: &Reader<'_>, session: &Session) -> Result<Vec<Session>, ske
 
 type Below = BTreeMap<String, Vec<Session>>;
 
-fn descendants(
-    reader: &Reader<'_>,
-    session: &Session,
-) -> Result<(Below, bool), skein_store::Error> {
+fn descendants(reader: &Reader<'_>, session: &Session) -> StoreResult<(Below, bool)> {
     let mut below = Below::new();
     let mut queue = vec![session.id.clone()];
     let mut count = 0;

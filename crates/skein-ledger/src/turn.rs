@@ -8,7 +8,7 @@ use skein_store::{Reader, Writer};
 
 use crate::caller::{Answer, RequestOutcome};
 use crate::ending::carry_up;
-use crate::error::Error;
+use crate::error::{Error, StoreResult};
 use crate::filter::live_of_parent;
 use crate::receipt::{insert_receipt, new_receipt};
 use crate::requests::TurnRequests;
@@ -22,7 +22,7 @@ pub struct Fence {
 }
 
 impl Fence {
-    pub(crate) fn check(&self, session: &Session) -> Result<(), skein_store::Error> {
+    pub(crate) fn check(&self, session: &Session) -> StoreResult<()> {
         session.check_owner(self.owner.as_ref())?;
         session.check_owner_version(self.owner_version)?;
         session.check_run(self.run)?;
@@ -30,10 +30,7 @@ impl Fence {
     }
 }
 
-pub(crate) fn require_open_thread(
-    reader: &Reader<'_>,
-    session: &Session,
-) -> Result<(), skein_store::Error> {
+pub(crate) fn require_open_thread(reader: &Reader<'_>, session: &Session) -> StoreResult<()> {
     reader
         .get::<Thread>(session.thread.as_str())?
         .require_open()?;
@@ -105,10 +102,7 @@ impl TurnRequests<'_> {
         op: &'static str,
         reference: String,
         mut fence: Fence,
-        decide: impl Fn(
-            &Reader<'_>,
-            &Session,
-        ) -> Result<(Step, Usage, SessionChange), skein_store::Error>
+        decide: impl Fn(&Reader<'_>, &Session) -> StoreResult<(Step, Usage, SessionChange)>
         + Send
         + 'static,
     ) -> Result<Answer, Error> {
@@ -188,7 +182,7 @@ pub(crate) fn refuse_agents(session: &Session) -> Result<(), Refused> {
 }
 
 /// A question is answered once; the next answer waits for the next question.
-fn refuse_second_answer(writer: &Writer<'_>, session: &Session) -> Result<(), skein_store::Error> {
+fn refuse_second_answer(writer: &Writer<'_>, session: &Session) -> StoreResult<()> {
     let open = live_of_parent(&session.id);
     let under_way = |r: &Receipt| r.purpose == Purpose::Answer && r.is_open();
     if writer.reader().all::<Receipt>(&open)?.iter().any(under_way) {

@@ -12,10 +12,9 @@ use skein_store::Writer;
 
 use crate::caller::RequestOutcome;
 use crate::ending::end_session;
+use crate::error::StoreResult;
 use crate::receipt::close_written;
 use crate::spawn::{insert, set_aside};
-
-type StoreResult<T> = Result<T, skein_store::Error>;
 
 /// Where a saga is after a transaction.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use skein_transcript::{
 
 use super::{SessionTranscripts, TranscriptEdit};
 use crate::caller::{Answer, RequestOutcome};
-use crate::error::Error;
+use crate::error::{Error, StoreResult};
 use crate::requests::LedgerRequests;
 use crate::turn::require_open_thread;
 
@@ -76,7 +76,7 @@ impl<'a> TranscriptRequests<'a> {
         self,
         op: &'static str,
         reference: String,
-        check: impl FnOnce(&Reader<'_>, &Session) -> Result<(), skein_store::Error> + Send + 'static,
+        check: impl FnOnce(&Reader<'_>, &Session) -> StoreResult<()> + Send + 'static,
     ) -> Result<OpenTranscript<'a>, Error> {
         self.core.require(Role::Operate, op).await?;
         let must_own = self.core.must_own();
