@@ -38,8 +38,8 @@ impl Ledger {
             ..AddProject::default()
         };
         // Found again in a home that was filled before.
-        if requests.get_project(PROJECT.into()).await.is_err() {
-            requests.add_project(add).await?;
+        if requests.projects().get(PROJECT.into()).await.is_err() {
+            requests.projects().add(add).await?;
         }
         Ok(Self { store, requests })
     }
@@ -95,7 +95,7 @@ async fn all(mut set: JoinSet<Result<(), Error>>) -> Result<(), Error> {
 
 async fn change(requests: &LedgerRequests) -> Result<(), Error> {
     let title = "a line of work with a title of usual length".parse()?;
-    requests.new_thread(PROJECT.into(), title).await?;
+    requests.threads().open(PROJECT.into(), title).await?;
     Ok(())
 }
 
@@ -111,7 +111,11 @@ async fn fill_threads(
         }
         let mut thread = None;
         for _ in from..(from + PER_THREAD).min(count) {
-            let session = requests.spawn(spawn(thread.clone())?).await?.session();
+            let session = requests
+                .sessions()
+                .spawn(spawn(thread.clone())?)
+                .await?
+                .session();
             thread = thread.or(session.map(|s| s.thread.to_string()));
         }
     }

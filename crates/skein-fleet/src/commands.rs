@@ -304,7 +304,9 @@ impl AgentCommands {
         if resume {
             self.end_earlier_runs(session, gear).await?;
             // Before there is a process that could say something.
-            self.requests.fence(session).await;
+            if let Ok(transcripts) = self.requests.transcripts() {
+                transcripts.fence(session).await;
+            }
         }
         let settings = self.settings(session).await?;
         let agent = agent_named(&settings, &session.agent, gear.launch.via)?;
@@ -405,7 +407,8 @@ impl AgentCommands {
                 let receipt =
                     receipt.ok_or_else(|| failed(Kind::Failed, "the task has no receipt"))?;
                 let message = Message::from(&session.task);
-                let receipt = self.requests.accept_task(session, receipt, message).await?;
+                let messages = self.requests.messages();
+                let receipt = messages.accept_task(session, receipt, message).await?;
                 self.fleet.supervisors.supervise(&self.requests, session);
                 self.fleet.supervisors.wake(&self.session_key);
                 let taken = self.fleet.supervisors.task_taken(

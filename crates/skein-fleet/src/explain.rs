@@ -31,7 +31,7 @@ impl FleetRequests {
     /// Reads the screen as the supervisor of the run does, and tries every rule on it.
     pub async fn explain_screen(&self, reference: String) -> Result<ScreenExplained, Error> {
         let fleet = self.fleet.clone();
-        let (session, project) = self.ledger.session_and_project(reference).await?;
+        let (session, project) = self.ledger.sessions().with_project(reference).await?;
         let screen = self.screen(session.id.to_string()).await?;
         off(move || {
             let agent = fleet.programs.agent(&session, &project)?;

@@ -21,23 +21,30 @@ impl FleetRequests {
         if let Some(earlier) = self.ledger.earlier().await? {
             return Ok(earlier);
         }
-        let spawn = self.ledger.below_caller(spawn).await?;
+        let spawn = self.ledger.sessions().below_caller(spawn).await?;
         let agent = self.choose_agent(&spawn).await?;
-        self.ledger.check_spawn_owner(&spawn, &agent).await?;
+        self.ledger.sessions().check_owner(&spawn, &agent).await?;
         if let Err(refused) = self.check_starts(&agent, &spawn.equip) {
             return Err(self.ledger.refused(OP, refused.into()).await);
         }
         if agent.is_none() {
             let agent = Some(agent);
-            return Ok(self.ledger.spawn(Spawn { agent, ..spawn }).await?);
+            return Ok(self
+                .ledger
+                .sessions()
+                .spawn(Spawn { agent, ..spawn })
+                .await?);
         }
-        let project = self.ledger.project_of(&spawn).await?;
+        let project = self.ledger.sessions().project_of(&spawn).await?;
         let tenant = self.ledger.tenant();
         let prepared = match self.fleet.prepare(tenant, &project, &agent, &spawn).await {
             Ok(prepared) => prepared,
             Err(error) => return Err(self.ledger.refused(OP, error).await),
         };
-        let recorded = self.ledger.record_spawn(spawn, agent, Some(prepared));
+        let recorded = self
+            .ledger
+            .sessions()
+            .record_spawn(spawn, agent, Some(prepared));
         let answer = recorded.await?;
         self.fleet.signals.wake_dispatcher();
         Ok(answer)
@@ -51,7 +58,7 @@ impl FleetRequests {
         if spawn.equip.launch.command.is_some() {
             return Ok("custom".parse()?);
         }
-        let project = self.ledger.project_of(spawn).await?;
+        let project = self.ledger.sessions().project_of(spawn).await?;
         let settings = self.settings_of(project).await?;
         Ok(settings.agent.unwrap_or_else(AgentName::none))
     }
@@ -65,7 +72,12 @@ impl FleetRequests {
 
     /// Ends a session from outside; with `tree` its live descendants too, deepest first.
     pub async fn kill(&self, reference: String, order: KillOptions) -> Result<Answer, Error> {
-        let answer = match self.ledger.kill(reference.clone(), order.clone()).await {
+        let answer = match self
+            .ledger
+            .sessions()
+            .kill(reference.clone(), order.clone())
+            .await
+        {
             Err(error) if is_unwritable(&error) => {
                 return Err(self.end_unrecorded(reference, order, error).await);
             }
@@ -133,7 +145,7 @@ impl FleetRequests {
     /// is, and gets a window that is missing.
     pub async fn restore(&self, reference: String) -> Result<Answer, Error> {
         self.check_relaunch(reference.clone()).await?;
-        let answer = self.ledger.restore(reference).await?;
+        let answer = self.ledger.sessions().restore(reference).await?;
         self.reopen_window(&answer).await;
         self.fleet.signals.wake_dispatcher();
         Ok(answer)
@@ -145,7 +157,7 @@ impl FleetRequests {
         if self.ledger.caller().rights.contains(Right::Run) {
             return Ok(());
         }
-        let (session, project) = self.ledger.session_and_project(reference).await?;
+        let (session, project) = self.ledger.sessions().with_project(reference).await?;
         let Some(gear) = &session.gear else {
             return Ok(());
         };

@@ -110,19 +110,19 @@ impl FleetRequests {
         text: Message,
         from: Option<String>,
     ) -> Result<Answer, Error> {
-        let answer = self.ledger.send(reference, text, from).await?;
+        let answer = self.ledger.messages().send(reference, text, from).await?;
         self.wake(&answer);
         Ok(answer)
     }
 
     /// Accepts an answer to the session's question.
     pub async fn answer(&self, reference: String, text: Reason) -> Result<Answer, Error> {
-        let answer = self.ledger.answer(reference, text).await?;
+        let answer = self.ledger.turns().answer(reference, text).await?;
         self.wake(&answer);
         Ok(answer)
     }
 
-    /// Newest first; see `LedgerRequests::list_sessions`.
+    /// Newest first; see `SessionRequests::list`.
     pub async fn list_sessions(
         &self,
         asked: SessionFilter,
@@ -131,7 +131,7 @@ impl FleetRequests {
     ) -> Result<RecordPage<Session>, Error> {
         let requests = self.clone();
         let status_of = move |session: &Session| requests.derive(session).status;
-        let listed = self.ledger.list_sessions(asked, status_of, after, limit);
+        let listed = self.ledger.sessions().list(asked, status_of, after, limit);
         Ok(listed.await?)
     }
 
@@ -152,7 +152,7 @@ impl FleetRequests {
         if let Some(earlier) = self.ledger.earlier().await? {
             return Ok(earlier);
         }
-        let (session, project) = self.ledger.session_and_project(reference).await?;
+        let (session, project) = self.ledger.sessions().with_project(reference).await?;
         if !session.has_run() {
             return Err(Conflict::NoRun {
                 session: session.id,
@@ -210,7 +210,7 @@ impl FleetRequests {
             return Err(Invalid::new("hook", &hook.event, "it is too long").into());
         }
         let fleet = self.fleet.clone();
-        let session = self.ledger.get_session(hook.session.clone()).await?;
+        let session = self.ledger.sessions().get(hook.session.clone()).await?;
         let scope = self.ledger.caller().scope.as_ref();
         if scope.is_none_or(|s| s.session != session.id || s.run != hook.run) {
             return Err(Refused::RunOnly { op: OP }.into());
@@ -239,7 +239,7 @@ impl FleetRequests {
     /// What the agent's terminal shows now.
     pub async fn screen(&self, reference: String) -> Result<Screen, Error> {
         let fleet = self.fleet.clone();
-        let session = self.ledger.get_session(reference).await?;
+        let session = self.ledger.sessions().get(reference).await?;
         let Some(gear) = session.gear.as_deref() else {
             return Err(no_agent(&session).into());
         };
@@ -255,7 +255,7 @@ impl FleetRequests {
 
     pub async fn terminal(&self, reference: String) -> Result<TerminalAddress, Error> {
         let fleet = &self.fleet;
-        let session = self.ledger.get_session(reference).await?;
+        let session = self.ledger.sessions().get(reference).await?;
         let Some(gear) = session.gear.as_deref() else {
             return Err(no_agent(&session).into());
         };
@@ -282,7 +282,7 @@ impl FleetRequests {
     /// What the session changed in its workspace.
     pub async fn diff(&self, reference: String, stat: bool) -> Result<String, Error> {
         let fleet = self.fleet.clone();
-        let session = self.ledger.get_session(reference).await?;
+        let session = self.ledger.sessions().get(reference).await?;
         let Some(gear) = session.gear.as_deref() else {
             return Err(no_agent(&session).into());
         };

@@ -3,19 +3,19 @@
 use skein_domain::{Actor, Refused, Right, Role, RunScope, Session};
 use skein_store::Reader;
 
-use crate::error::Error;
+use crate::error::{Error, StoreResult};
 use crate::requests::LedgerRequests;
 
 /// Who may make a request. One entry per route; see the server's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// Completes "may not …" in refusals and audit events.
+    /// Completes the text "may not …" of refusals and audit events.
     pub op: &'static str,
     /// The narrowest role; `None` if only a run's credential will do.
     pub role: Option<Role>,
     pub run: RunAccess,
-    /// The right that widens what the request may do. A request without one is served without rights,
-    /// whoever makes it.
+    /// The right that widens what the request may do. A request whose entry names none is served without rights,
+    /// also for a caller that has some.
     pub right: Option<Right>,
 }
 
@@ -50,21 +50,15 @@ impl LedgerRequests {
         access: &Access,
         session: Option<String>,
     ) -> Result<Self, Error> {
-        if let Some(scope) = self.caller.scope.clone() {
-            self.authorize_run(access, &scope, session).await?;
-        } else if let Err(refused) = self.authorize_role(access) {
-            return Err(self.refused(access.op, refused.into()).await);
+        let op = access.op;
+        match (self.caller.scope.clone(), access.role) {
+            (Some(scope), _) => self.authorize_run(access, &scope, session).await?,
+            (None, Some(role)) => self.require(role, op).await?,
+            (None, None) => return Err(self.refused(op, Refused::RunOnly { op }.into()).await),
         }
         let held = |right: &Right| self.caller.rights.contains(*right);
         self.caller.rights = access.right.filter(held).into_iter().collect();
         Ok(self)
-    }
-
-    fn authorize_role(&self, access: &Access) -> Result<(), Refused> {
-        match access.role {
-            Some(role) => self.caller.role.require(role, access.op),
-            None => Err(Refused::RunOnly { op: access.op }),
-        }
     }
 
     async fn authorize_run(
@@ -118,15 +112,14 @@ impl LedgerRequests {
     }
 }
 
-/// Whether `session` is the scope's own or has it among its ancestors. Parents never change, so the answer
-/// holds for good.
+/// Whether `session` is the scope's own session or below it. Parents never change, so neither does the answer.
 pub(crate) fn is_at_or_below(
     reader: &Reader<'_>,
     scope: &RunScope,
     session: &Session,
-) -> Result<bool, skein_store::Error> {
+) -> StoreResult<bool> {
     let mut current = session.clone();
-    // No line of parents is longer; one that is, is damaged.
+    // A longer line of parents is damaged.
     for _ in 0..=MOST_ANCESTORS {
         if current.id == scope.session {
             return Ok(true);

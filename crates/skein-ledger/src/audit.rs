@@ -10,11 +10,12 @@ use skein_domain::{Actor, Fact, TenantId, Timestamp};
 use skein_store::{Entity, Store};
 use tokio::sync::{Semaphore, mpsc};
 
+use crate::error::{DomainPart, StoreResult};
 use crate::recent::Recent;
 use crate::source::Clock;
 use crate::tasks::TaskGroup;
 
-/// Misses waiting to be looked into; beyond this they are dropped, so that a flood of them costs little.
+/// Most missing ids that wait for the audit task; it drops more, so that a flood of them costs little.
 const QUEUE: usize = 256;
 
 #[derive(Debug)]
@@ -43,7 +44,7 @@ impl Audit {
                 let miss = tokio::select! {
                     biased;
                     miss = queue.recv() => miss,
-                    // Only when nothing waits: an attempt is recorded even if a stop follows it at once.
+                    // Last, so that an attempt is recorded even if the daemon stops right after it.
                     () = &mut stopping => None,
                 };
                 let Some(miss) = miss else { return };
@@ -51,7 +52,7 @@ impl Audit {
                 if !recent.is_new(same, clock.now()) {
                     continue;
                 }
-                if let Err(error) = look_into(&store, clock.as_ref(), &miss).await {
+                if let Err(error) = record_attempt(&store, clock.as_ref(), &miss).await {
                     tracing::warn!(%error, "an attempt across tenants could not be recorded");
                 }
             }
@@ -68,11 +69,15 @@ impl Audit {
         self.refusals.is_new(what, now)
     }
 
-    pub(crate) fn missed(&self, asked_by: &TenantId, what: &'static str, id: &str) {
+    /// Has an id that the tenant does not have checked, because it may be another tenant's.
+    pub(crate) fn missed(&self, asked_by: &TenantId, error: &impl DomainPart) {
+        let Some(skein_domain::Error::NotFound(missing)) = error.domain_part() else {
+            return;
+        };
         let miss = Miss {
             asked_by: asked_by.clone(),
-            what,
-            id: id.to_owned(),
+            what: missing.what,
+            id: missing.id.clone(),
         };
         if self.misses.try_send(miss).is_err() {
             tracing::warn!("too many missing ids at once; one was not looked into");
@@ -80,11 +85,7 @@ impl Audit {
     }
 }
 
-async fn look_into(
-    store: &Store,
-    clock: &dyn Clock,
-    miss: &Miss,
-) -> Result<(), skein_store::Error> {
+async fn record_attempt(store: &Store, clock: &dyn Clock, miss: &Miss) -> StoreResult<()> {
     let all = store.clone();
     let tenants = tokio::task::spawn_blocking(move || all.tenants())
         .await
@@ -116,11 +117,7 @@ async fn look_into(
     Ok(())
 }
 
-fn exists(
-    reader: &skein_store::Reader<'_>,
-    what: &str,
-    id: &str,
-) -> Result<bool, skein_store::Error> {
+fn exists(reader: &skein_store::Reader<'_>, what: &str, id: &str) -> StoreResult<bool> {
     use skein_domain::{Project, Receipt, Session, Thread, Token};
     Ok(match what {
         Project::WHAT => reader.find::<Project>(id)?.is_some(),

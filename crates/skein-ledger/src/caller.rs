@@ -1,4 +1,4 @@
-//! Who asks, and what they are answered.
+//! The caller of a request, and the answer.
 
 use std::sync::Arc;
 
@@ -18,11 +18,11 @@ pub struct Caller {
     pub rights: Rights,
     /// Set for tokens bound to an actor: it may drive only sessions this actor owns.
     pub bound: bool,
-    /// Set for the machine's own user, who can look at its disk in any case.
+    /// Set for the machine's own user, who can read its disk anyway.
     pub local: bool,
     /// The token the caller came in with.
     pub token: Option<TokenId>,
-    /// Set for calls with a run's credential: what it reaches.
+    /// Set for calls with a run's credential: the sessions that it reaches.
     pub scope: Option<RunScope>,
     pub idempotency: Option<Idempotency>,
 }
@@ -42,10 +42,8 @@ impl Caller {
             idempotency: None,
         }
     }
-}
 
-impl Caller {
-    /// Whose token or run it is, for limits per holder; the machine's own user has none.
+    /// Names the token or run that the caller presented, for limits per holder; the machine's own user has none.
     pub fn holder(&self) -> Option<String> {
         let run = || {
             let scope = self.scope.as_ref()?;
@@ -59,9 +57,9 @@ impl Caller {
 #[derive(Clone)]
 pub struct Idempotency {
     pub key: Key,
-    /// Of the whole request, so that a key cannot be used for another.
+    /// A hash of the whole request, so that a key cannot be used for another.
     pub fingerprint: [u8; 32],
-    /// Writes the answer down; called in the transaction that makes it true.
+    /// Renders the answer, in the transaction that makes it true.
     pub render: Arc<dyn Fn(&RequestOutcome) -> String + Send + Sync>,
 }
 
@@ -90,7 +88,7 @@ pub enum RequestOutcome {
     },
     /// What retention archived.
     Archived(Vec<SessionId>),
-    /// An answer the surface wrote itself.
+    /// An answer that the surface rendered itself.
     Rendered(serde_json::Value),
     Sealed {
         sealed: u64,
@@ -122,20 +120,6 @@ impl Answer {
     pub fn session(self) -> Option<Session> {
         match self {
             Self::Fresh(RequestOutcome::Session(session)) => Some(*session),
-            _ => None,
-        }
-    }
-
-    pub fn archived(self) -> Option<Vec<SessionId>> {
-        match self {
-            Self::Fresh(RequestOutcome::Archived(sessions)) => Some(sessions),
-            _ => None,
-        }
-    }
-
-    pub fn sessions(self) -> Option<Vec<Session>> {
-        match self {
-            Self::Fresh(RequestOutcome::Sessions(sessions)) => Some(sessions),
             _ => None,
         }
     }

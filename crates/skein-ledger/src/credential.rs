@@ -2,7 +2,7 @@
 //!
 //! A credential reads `skein-run.HOME.TENANT.SESSION.RUN.ACTOR.MAC`. Nothing is stored per run: the MAC proves
 //! that this home issued it, and the session's record says whether that run is still the current one. `HOME`
-//! lets a client tell whose credential it holds, so that it presents none to another home's daemon.
+//! shows a client whose credential it holds, so that it presents none to another home's daemon.
 
 use std::fmt;
 

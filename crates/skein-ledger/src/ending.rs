@@ -1,4 +1,4 @@
-//! Ends of sessions, and beginnings anew.
+//! Ending and restoring sessions.
 
 use skein_domain::fact::{SagaChange, SessionChange};
 use skein_domain::saga::SagaEvent;
@@ -6,26 +6,24 @@ use skein_domain::{
     BroadcastReport, Conflict, Gear, Invalid, Outcome as End, Phase, Reason, ReceiptId, Refused,
     Role, RuntimeKind, Saga, SagaId, SagaKind, SagaRequest, SagaState, Session, Step, capacity,
 };
-use skein_store::backend::RowFilter;
 use skein_store::{Reader, Writer};
 
 use crate::caller::{Answer, RequestOutcome};
-use crate::error::Error;
-use crate::requests::LedgerRequests;
+use crate::error::{Error, StoreResult};
+use crate::filter::of_parent;
+use crate::requests::SessionRequests;
 use crate::saga::{apply, begin_saga, new_saga, tell};
 use crate::session::SessionKey;
 use crate::spawn::{check_delegates, live_children};
 use crate::turn::{Fence, refuse_agents, require_open_thread};
 
-type StoreResult<T> = Result<T, skein_store::Error>;
-
 /// Most sessions one `kill --tree` takes.
 const MOST_TREE: usize = 10_000;
 
-impl LedgerRequests {
-    /// Ends a session for good, as far as its driver is concerned; it can be restored.
+impl SessionRequests<'_> {
+    /// Ends a session at its driver's request; it can be restored.
     pub async fn end(
-        &self,
+        self,
         reference: String,
         mut fence: Fence,
         outcome: End,
@@ -41,78 +39,82 @@ impl LedgerRequests {
             .into());
         }
         let reason = reason.map(|reason| reason.redacted());
-        fence.owner = self.must_own_as(OP, fence.owner).await?;
-        self.change(OP, Role::Operate, move |writer| {
-            let session: Session = writer.reader().resolve(&reference)?;
-            fence.check(&session)?;
-            refuse_agents(&session)?;
-            Ok(RequestOutcome::Session(Box::new(end_session(
-                writer,
-                &session,
-                outcome,
-                reason.clone(),
-            )?)))
-        })
-        .await
+        fence.owner = self.0.must_own_as(OP, fence.owner).await?;
+        self.0
+            .change(OP, Role::Operate, move |writer| {
+                let session: Session = writer.reader().resolve(&reference)?;
+                fence.check(&session)?;
+                refuse_agents(&session)?;
+                Ok(RequestOutcome::Session(Box::new(end_session(
+                    writer,
+                    &session,
+                    outcome,
+                    reason.clone(),
+                )?)))
+            })
+            .await
     }
 
     /// Ends a session from outside; with `tree` its live descendants too, deepest first.
     ///
-    /// A session with an agent ends when its process is gone and its work is safe; the answer comes when
-    /// that is journalled.
-    pub async fn kill(&self, reference: String, order: KillOptions) -> Result<Answer, Error> {
+    /// A session with an agent ends when its process is gone and its work is safe; the answer comes as soon as the
+    /// saga that does so is journalled.
+    pub async fn kill(self, reference: String, options: KillOptions) -> Result<Answer, Error> {
         const OP: &str = "kill a session";
-        if let (Some(scope), true) = (&self.caller.scope, order.discard) {
+        if let (Some(scope), true) = (&self.0.caller.scope, options.discard) {
             let caller = scope.session.clone();
             let op = "discard work";
             return Err(self
+                .0
                 .refused(OP, Refused::RunMay { caller, op }.into())
                 .await);
         }
-        let order = KillOptions {
-            reason: order.reason.as_ref().map(Reason::redacted),
-            ..order
+        let options = KillOptions {
+            reason: options.reason.as_ref().map(Reason::redacted),
+            ..options
         };
-        let must_own = self.must_own();
-        let ids = self.ledger.ids.clone();
-        self.change(OP, Role::Operate, move |writer| {
-            let session: Session = writer.reader().resolve(&reference)?;
-            session.check_owner(must_own.as_ref())?;
-            if order.tree {
-                let below = live_descendants(&writer.reader(), &session)?;
-                for descendant in below.iter().rev() {
-                    // Read again: a child's end may have changed it.
-                    let current: Session = writer.reader().get(descendant.id.as_str())?;
-                    current.check_owner(must_own.as_ref())?;
-                    kill_one(writer, &current, &order, SagaId::from_random(ids.bits()))?;
+        let must_own = self.0.must_own();
+        let ids = self.0.ledger.ids.clone();
+        self.0
+            .change(OP, Role::Operate, move |writer| {
+                let session: Session = writer.reader().resolve(&reference)?;
+                session.check_owner(must_own.as_ref())?;
+                if options.tree {
+                    let below = live_descendants(&writer.reader(), &session)?;
+                    for descendant in below.iter().rev() {
+                        // Read again: a child's end may have changed it.
+                        let current: Session = writer.reader().get(descendant.id.as_str())?;
+                        current.check_owner(must_own.as_ref())?;
+                        kill_one(writer, &current, &options, SagaId::from_random(ids.bits()))?;
+                    }
+                    if !session.phase.is_live() && !below.is_empty() {
+                        // The session itself had ended already; only its descendants were live.
+                        let current = writer.reader().get(session.id.as_str())?;
+                        return Ok(RequestOutcome::Session(Box::new(current)));
+                    }
                 }
-                if !session.phase.is_live() && !below.is_empty() {
-                    // It had ended already; taking what it left at work was all there was to do.
-                    let current = writer.reader().get(session.id.as_str())?;
-                    return Ok(RequestOutcome::Session(Box::new(current)));
-                }
-            }
-            let current: Session = writer.reader().get(session.id.as_str())?;
-            let killed = kill_one(writer, &current, &order, SagaId::from_random(ids.bits()))?;
-            Ok(RequestOutcome::Session(Box::new(killed)))
-        })
-        .await
+                let current: Session = writer.reader().get(session.id.as_str())?;
+                let killed = kill_one(writer, &current, &options, SagaId::from_random(ids.bits()))?;
+                Ok(RequestOutcome::Session(Box::new(killed)))
+            })
+            .await
     }
 
-    /// Brings an ended session back, on its next run. It needs a place with its parent again, and the rest
-    /// of its budget.
+    /// Brings an ended session back, on its next run. It counts as its parent's child again, and reserves the rest of
+    /// its budget again.
     ///
-    /// A session with an agent is `spawning` until its agent runs again. One whose agent runs and that is shown in a
-    /// window stays as it is, and gets a window that is missing.
-    pub async fn restore(&self, reference: String) -> Result<Answer, Error> {
-        let must_own = self.must_own();
-        let ids = self.ledger.ids.clone();
-        let (claims, tenant) = (self.ledger.claims.clone(), self.tenant().clone());
-        if let Ok(session) = self.get_session(reference.clone()).await {
-            // A clean-up of what is left of it is over in a moment; it is refused only if it is not.
-            claims.until_free(&self.session_key(&session.id)).await;
+    /// A session with an agent is `spawning` until its agent runs again. A session whose agent runs and is shown in a
+    /// window stays as it is; the fleet opens the window again if it is missing.
+    pub async fn restore(self, reference: String) -> Result<Answer, Error> {
+        let must_own = self.0.must_own();
+        let ids = self.0.ledger.ids.clone();
+        let (claims, tenant) = (self.0.ledger.claims.clone(), self.0.tenant().clone());
+        if let Ok(session) = self.get(reference.clone()).await {
+            // A clean-up of the session takes only a moment; the restore is refused only if it takes longer.
+            claims.until_free(&self.0.session_key(&session.id)).await;
         }
         let answer = self
+            .0
             .change("restore a session", Role::Operate, move |writer| {
                 let before: Session = writer.reader().resolve(&reference)?;
                 before.check_owner(must_own.as_ref())?;
@@ -164,14 +166,16 @@ impl LedgerRequests {
                 Ok(RequestOutcome::Session(Box::new(after)))
             })
             .await?;
-        if let Some(session) = restored_without_agent(&answer) {
-            self.fence_and_close(session).await;
+        if let Some(session) = restored_without_agent(&answer)
+            && let Ok(transcripts) = self.0.transcripts()
+        {
+            transcripts.fence_and_close(session).await;
         }
         Ok(answer)
     }
 }
 
-/// The session, if its new run has begun with its restore. One with an agent has its run when that is launched.
+/// The session, if its new run began with its restore. The run of a session with an agent begins with its launch.
 fn restored_without_agent(answer: &Answer) -> Option<&Session> {
     match answer {
         Answer::Fresh(RequestOutcome::Session(session)) if session.gear.is_none() => Some(session),
@@ -199,59 +203,55 @@ pub struct KillOptions {
 pub fn kill_one(
     writer: &mut Writer<'_>,
     session: &Session,
-    order: &KillOptions,
+    options: &KillOptions,
     saga: SagaId,
 ) -> StoreResult<Session> {
     let Some(gear) = session.gear.as_deref() else {
-        return end_session(writer, session, End::Killed, order.reason.clone());
+        return end_session(writer, session, End::Killed, options.reason.clone());
     };
-    // Ends here if it cannot end at all: ended already, or being handed over.
+    // Refuses a session that cannot end: it has ended already, or is being handed over.
     session
         .phase
-        .on(&session.id, Step::End(End::Killed, order.reason.clone()))?;
+        .on(&session.id, Step::End(End::Killed, options.reason.clone()))?;
     if let Some((running, kind)) = &gear.saga {
-        return kill_saga(writer, session, running, *kind, order);
+        return kill_saga(writer, session, running, *kind, options);
     }
     let mut gear = gear.clone();
     gear.saga = Some((saga.clone(), SagaKind::Kill));
     let after = session.with_gear(gear, writer.now());
     writer.update(&after)?;
     let request = SagaRequest::Kill {
-        discard: order.discard,
-        reason: order.reason.clone(),
+        discard: options.discard,
+        reason: options.reason.clone(),
     };
     let saga = new_saga(writer, saga, &after, request);
     begin_saga(writer, &saga, &after)?;
     Ok(after)
 }
 
-/// A session that is still being set up is killed by turning its saga round.
+/// Kills a session that is still being set up: its saga is cancelled, and undoes its steps.
 fn kill_saga(
     writer: &mut Writer<'_>,
     session: &Session,
     saga: &SagaId,
     kind: SagaKind,
-    order: &KillOptions,
+    options: &KillOptions,
 ) -> StoreResult<Session> {
     let saga: Saga = writer.reader().get(saga.as_str())?;
     let (true, SagaState::Doing { .. } | SagaState::Queued) = (kind.queues(), &saga.state) else {
-        // On its way out already.
+        // Its saga ends the session already.
         session.check_free()?;
         return Ok(session.clone());
     };
-    let reason = order.reason.clone();
+    let reason = options.reason.clone();
     apply(writer, &saga, session, SagaEvent::Cancelled { reason })?;
     Ok(session.clone())
 }
 
-/// A restore takes over what the undo of an earlier saga could not remove: it works in the folder again. While
-/// that is being removed, or a run is left that would go on beside the new one, there is nothing to take over
-/// yet.
+/// A restore takes over the leftovers of an earlier saga, because the session uses its folder again. It is refused while
+/// they are being removed, or while an earlier run is left that would go on beside the new one.
 fn take_over(writer: &mut Writer<'_>, session: &Session, is_claimed: bool) -> StoreResult<()> {
-    let of_session = RowFilter {
-        parent: Some(session.id.to_string()),
-        ..RowFilter::default()
-    };
+    let of_session = of_parent(&session.id);
     for saga in writer.reader().all::<Saga>(&of_session)? {
         let SagaState::Leftover { steps, .. } = &saga.state else {
             continue;
@@ -275,8 +275,8 @@ fn take_over(writer: &mut Writer<'_>, session: &Session, is_claimed: bool) -> St
     Ok(())
 }
 
-/// Takes a place and the budget's rest with the parent again. A parent that has ended takes nobody in, but
-/// holds nobody back either, unless it gave the budget back that the child would need.
+/// Counts the session as its parent's child again and reserves the rest of its budget. A parent that has ended has no
+/// limits on children to check; but if its budget was limited, it gave back what the child would need.
 fn rejoin(
     writer: &mut Writer<'_>,
     parent: &Session,
@@ -307,12 +307,9 @@ pub fn live_descendants(reader: &Reader<'_>, session: &Session) -> StoreResult<V
     let mut queue = vec![session.id.clone()];
     while let Some(next) = queue.pop() {
         // Ended children may still have live ones below them, so the walk goes through them.
-        let filter = RowFilter {
-            parent: Some(next.to_string()),
-            ..RowFilter::default()
-        };
+        let filter = of_parent(&next);
         let children = reader.readable::<Session>(&filter)?;
-        // One that cannot be read cannot be ended; those below it can.
+        // A session that cannot be read cannot be ended; those below it can.
         let damaged = children.damaged.iter();
         queue.extend(damaged.filter_map(|record| record.id.parse().ok()));
         for child in children.items {
@@ -334,7 +331,7 @@ pub fn live_descendants(reader: &Reader<'_>, session: &Session) -> StoreResult<V
     Ok(found)
 }
 
-/// Ends one session: frees its place and its budget with the parent, and the broadcast it was the last of.
+/// Ends one session: its parent gets the rest of its budget back, and a broadcast ends with its last recipient.
 pub fn end_session(
     writer: &mut Writer<'_>,
     session: &Session,
@@ -352,12 +349,12 @@ pub fn end_session(
         }
         .of(&after),
     )?;
-    settle(writer, session, &after)?;
+    apply_end(writer, session, &after)?;
     Ok(after)
 }
 
-/// What the parent learns of a child's end: its budget's rest, and that a broadcast is over.
-fn settle(writer: &mut Writer<'_>, before: &Session, after: &Session) -> StoreResult<()> {
+/// Applies a child's end to its parent: returns the rest of the budget, and ends a broadcast.
+fn apply_end(writer: &mut Writer<'_>, before: &Session, after: &Session) -> StoreResult<()> {
     let Some(parent) = &after.parent else {
         return Ok(());
     };
@@ -370,7 +367,7 @@ fn settle(writer: &mut Writer<'_>, before: &Session, after: &Session) -> StoreRe
     }
     if let Some((broadcast, report)) = finished_broadcast(writer, &parent, after)? {
         let parent: Session = writer.reader().get(parent.id.as_str())?;
-        // It waited and did not lie idle: retention counts from here, so this is activity of its own.
+        // Waiting is not idling: retention counts from now, so this counts as activity.
         let idle = parent.step(Step::MergeDone, writer.now())?;
         writer.update(&idle)?;
         let handoff = broadcast;
@@ -379,8 +376,8 @@ fn settle(writer: &mut Writer<'_>, before: &Session, after: &Session) -> StoreRe
     Ok(())
 }
 
-/// Passes a change of a session's weight on to its parent's budget, and on from there as far as it is felt:
-/// a parent that has ended, or took more than its share, weighs differently for it.
+/// Passes a change of a session's weight on to its parent's budget, and further up while it changes a weight: that of
+/// a parent that has ended, or used more than its share, depends on its children.
 pub fn carry_up(writer: &mut Writer<'_>, before: &Session, after: &Session) -> StoreResult<()> {
     let (mut before, mut after) = (before.clone(), after.clone());
     while let Some(parent) = &after.parent
@@ -427,21 +424,18 @@ pub(crate) fn report(
     source: &Session,
     broadcast: &SagaId,
 ) -> StoreResult<BroadcastReport> {
-    let filter = RowFilter {
-        parent: Some(source.id.to_string()),
-        ..RowFilter::default()
-    };
+    let filter = of_parent(&source.id);
     let recipients = writer
         .reader()
         .readable::<Session>(&filter)?
-        // One that cannot be read will never end, and is not waited for.
+        // A recipient that cannot be read will never end, so the broadcast does not wait for it.
         .items
         .into_iter()
         .filter(|s| s.broadcast.as_ref() == Some(broadcast))
         .map(|s| {
             let outcome = match s.phase {
                 Phase::Ended { outcome, .. } => Some(outcome),
-                // Archived while idle: it did what it did.
+                // Archived while idle, which counts as done.
                 Phase::Archived { outcome } => Some(outcome.unwrap_or(End::Done)),
                 _ => None,
             };
@@ -451,7 +445,7 @@ pub(crate) fn report(
     Ok(BroadcastReport { recipients })
 }
 
-/// Puts a session away for good; an idle one is settled with its parent first.
+/// Archives a session for good; the end of an idle one is applied to its parent.
 pub(crate) fn archive_session(
     writer: &mut Writer<'_>,
     session: &Session,
@@ -462,7 +456,7 @@ pub(crate) fn archive_session(
     writer.update(&after)?;
     writer.tell(&SessionChange::Archived { why }.of(&after))?;
     if was_live {
-        settle(writer, session, &after)?;
+        apply_end(writer, session, &after)?;
     }
     Ok(after)
 }

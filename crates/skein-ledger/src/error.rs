@@ -17,10 +17,10 @@ pub enum Error {
     Transcript(skein_transcript::Error),
     #[error("this daemon has no {what}")]
     NotConfigured { what: String },
-    /// A step that must work did not; the saga is tried again.
+    /// A step that must succeed failed; the saga is tried again.
     #[error("{why}")]
     Saga { why: String },
-    /// A step of a saga did not work.
+    /// A step of a saga failed.
     #[error("{text}")]
     Step {
         kind: Kind,
@@ -31,7 +31,7 @@ pub enum Error {
 
 impl From<skein_transcript::Error> for Error {
     fn from(error: skein_transcript::Error) -> Self {
-        // The fence is the session's run, so it is told of the session.
+        // The fence is the session's run, so the error names the session.
         if let skein_transcript::Error::Fenced {
             transcript,
             expected,
@@ -52,8 +52,7 @@ impl From<skein_transcript::Error> for Error {
 }
 
 impl Error {
-    /// Whether it is about one record that cannot be read: nothing can be done about that one, and the others are gone
-    /// on with.
+    /// Whether one record cannot be read. The caller skips that record and continues with the others.
     pub fn is_of_damaged_record(&self) -> bool {
         matches!(self, Self::Store(skein_store::Error::Damaged { .. }))
     }
@@ -91,6 +90,9 @@ impl Error {
         }
     }
 }
+
+/// What a job in a transaction returns.
+pub(crate) type StoreResult<T> = Result<T, skein_store::Error>;
 
 /// An error that may have a part which the domain decided.
 pub trait DomainPart {

@@ -7,11 +7,11 @@ use skein_store::{ChainReport, Event, RecordPage, Subscription, Writer};
 
 use crate::caller::{Answer, RequestOutcome};
 use crate::error::Error;
-use crate::requests::LedgerRequests;
+use crate::requests::{EventRequests, LedgerRequests};
 
 /// One reader of the log, from its cursor on.
 #[derive(Debug)]
-pub struct Follower {
+pub struct EventFollower {
     requests: LedgerRequests,
     subscription: Subscription,
     session: Option<String>,
@@ -21,31 +21,33 @@ pub struct Follower {
 /// Events fetched at a time.
 const BATCH: usize = 256;
 
-impl LedgerRequests {
-    pub async fn events(
-        &self,
+impl EventRequests<'_> {
+    pub async fn list(
+        self,
         since: u64,
         session: Option<String>,
         limit: usize,
     ) -> Result<RecordPage<Event>, Error> {
-        self.look(move |reader| {
-            let session = match session {
-                Some(reference) => Some(reader.resolve::<Session>(&reference)?.id),
-                None => None,
-            };
-            reader.events_page(since, session.as_ref(), limit)
-        })
-        .await
+        self.0
+            .look(move |reader| {
+                let session = match session {
+                    Some(reference) => Some(reader.resolve::<Session>(&reference)?.id),
+                    None => None,
+                };
+                reader.events_page(since, session.as_ref(), limit)
+            })
+            .await
     }
 
     /// Follows the log from `since` on; `None` begins with the next event.
     pub async fn follow(
-        &self,
+        self,
         since: Option<u64>,
         session: Option<String>,
-    ) -> Result<Follower, Error> {
-        let subscription = self.store.subscribe();
+    ) -> Result<EventFollower, Error> {
+        let subscription = self.0.store.subscribe();
         let (session, head) = self
+            .0
             .look(move |reader| {
                 let session = match session {
                     Some(reference) => Some(reader.resolve::<Session>(&reference)?.id.to_string()),
@@ -54,49 +56,46 @@ impl LedgerRequests {
                 Ok((session, reader.head()?.seq))
             })
             .await?;
-        Ok(Follower {
-            requests: self.clone(),
+        Ok(EventFollower {
+            requests: self.0.clone(),
             subscription,
             session,
             cursor: since.unwrap_or(head),
         })
     }
 
-    /// One at a time: it reads the whole log, and readers of other things must not wait for it.
-    pub async fn verify_events(&self) -> Result<ChainReport, Error> {
+    /// One call at a time, because each reads the whole log while other readers need the store.
+    pub async fn verify(self) -> Result<ChainReport, Error> {
         let _turn = self
+            .0
             .ledger
             .audit
             .verifying
             .acquire()
             .await
             .map_err(|_| Error::Stopped)?;
-        self.look(|reader| reader.verify()).await
+        self.0.look(|reader| reader.verify()).await
     }
 
-    /// Packs all but the newest `keep` events away; with `drop` their bodies are forgotten.
-    pub async fn seal_events(&self, keep: u64, drop: bool) -> Result<Answer, Error> {
+    /// Seals all but the newest `keep` events; with `drop` removes the bodies of the sealed ones.
+    pub async fn seal(self, keep: u64, drop: bool) -> Result<Answer, Error> {
         let op = "seal events";
-        if let Err(refused) = self.caller.role.require(Role::Admin, op) {
-            return Err(self.refused(op, refused.into()).await);
-        }
+        self.0.require(Role::Admin, op).await?;
         let through = self
+            .0
             .look(move |r| Ok(r.head()?.seq.saturating_sub(keep)))
             .await?;
         let mut sealed = 0;
         loop {
-            // In steps, so that others' writes come in between.
+            // In steps, so that other writers get their turn.
             let job = move |writer: &mut Writer<'_>| writer.seal_events(through);
-            match self
-                .store
-                .write(&self.caller.actor, self.now(), job)
-                .await?
-            {
+            match self.0.write(job).await? {
                 0 => break,
                 some => sealed += some,
             }
         }
         let answer = self
+            .0
             .change(op, Role::Admin, move |writer| {
                 let dropped = if drop {
                     writer.drop_sealed_events(through)?
@@ -107,13 +106,13 @@ impl LedgerRequests {
             })
             .await?;
         if drop {
-            self.store.forget_recent_events();
+            self.0.store.forget_recent_events();
         }
         Ok(answer)
     }
 }
 
-impl Follower {
+impl EventFollower {
     /// The next events, as soon as there are any; empty when the store is closed.
     ///
     /// Cancel-safe: the cursor moves only when events are returned.

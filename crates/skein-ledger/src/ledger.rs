@@ -1,4 +1,4 @@
-//! The ledger: what the composition root builds. Serves callers and does the work that belongs to no caller.
+//! The ledger, which the composition root builds. It serves callers, and does the work that no caller asks for.
 
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ pub struct Ledger {
     pub(crate) tasks: TaskGroup,
     pub(crate) claims: Arc<Claims>,
     pub(crate) audit: Arc<Audit>,
-    pub(crate) books: Option<Arc<SessionTranscripts>>,
+    pub(crate) session_transcripts: Option<Arc<SessionTranscripts>>,
     pub(crate) credentials: Arc<CredentialKey>,
     pub(crate) managed: Arc<ManagedRoots>,
 }
@@ -73,7 +73,7 @@ impl Ledger {
             tasks: parts.tasks,
             claims: Arc::default(),
             audit: Arc::new(audit),
-            books: parts
+            session_transcripts: parts
                 .transcripts
                 .map(|parts| Arc::new(SessionTranscripts::new(parts))),
             credentials: Arc::new(parts.credentials),
@@ -84,7 +84,11 @@ impl Ledger {
     /// Serves one request of `caller`.
     pub fn requests(&self, caller: Caller) -> LedgerRequests {
         let store = self.store.tenant(caller.tenant.clone());
-        LedgerRequests::new(store, caller, self.clone())
+        LedgerRequests {
+            store: store.scoped(caller.scope.clone()),
+            caller,
+            ledger: self.clone(),
+        }
     }
 
     /// Serves the daemon's own work on a tenant.
@@ -104,10 +108,9 @@ impl Ledger {
         &self.claims
     }
 
-    /// Undoes every handoff, broadcast and fork that a crash left half-done. Called before the first request is
-    /// served, and by the sweep for those whose undo failed; what is at work in this process is left alone. One
-    /// that cannot be undone does not keep the others waiting; the first error is returned when all were tried.
-    /// Returns how many are over now.
+    /// Undoes every handoff, broadcast and fork that a crash left half-done. The daemon calls it before it serves the
+    /// first request, and the sweep calls it for those whose undo failed; sagas that this process interprets stay. Tries
+    /// all of them, and returns the first error, or how many are over now.
     pub async fn recover(&self) -> Result<usize, Error> {
         let mut over = 0;
         let mut failed = None;
@@ -126,27 +129,29 @@ impl Ledger {
         failed: &mut Option<Error>,
     ) -> Result<usize, Error> {
         let requests = self.system_requests(tenant.clone());
-        requests.recover_sagas(failed).await
+        requests.sagas().recover(failed).await
     }
 
-    /// Archives what retention says, forgets old replies, in every tenant. Errors of one tenant do not keep
-    /// the others waiting.
+    /// Archives what retention says and forgets old replies, in every tenant. An error of one tenant does not stop the
+    /// others.
     pub async fn sweep(&self) -> Result<(), Error> {
         for tenant in self.tenants()? {
             let requests = self.system_requests(tenant.clone());
-            if let Err(error) = requests.sweep().await {
+            if let Err(error) = requests.retention().sweep().await {
                 tracing::warn!(%tenant, %error, "retention sweep failed");
             }
         }
         Ok(())
     }
 
-    /// Flushes the transcripts that nobody has used for long, in every tenant. May take as long as the cold
-    /// tier does.
+    /// Flushes the transcripts that have been idle for long, in every tenant. May take as long as the cold tier does.
     pub async fn flush_idle(&self) -> Result<(), Error> {
         for tenant in self.tenants()? {
             let requests = self.system_requests(tenant.clone());
-            if let Err(error) = requests.flush_idle().await {
+            let Some(tiers) = requests.cold_tier() else {
+                continue;
+            };
+            if let Err(error) = tiers.flush_idle().await {
                 tracing::warn!(%tenant, %error, "idle transcripts could not be flushed");
             }
         }
@@ -154,7 +159,7 @@ impl Ledger {
     }
 }
 
-/// Damaged records keep nothing else from going on; the log tells of them, and `doctor`.
+/// Logs damaged records. They stop nothing else; `doctor` shows them too.
 pub fn warn_of_damage(tenant: &TenantId, damaged: &[DamagedRecord]) {
     for DamagedRecord {
         what, id, reason, ..

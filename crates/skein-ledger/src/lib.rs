@@ -1,10 +1,11 @@
 //! Requests on records: projects, threads, sessions, ownership, budgets, gates, tokens and the rules of
 //! transcripts. Works through the store's traits and names no backend.
 //!
-//! A [`LedgerRequests`] serves one caller of one tenant: every method is one request, checked against the caller's role,
-//! decided by `skein-domain`, and written with its events in one transaction. What takes several steps is a
-//! saga: journalled in that transaction, then interpreted ([`saga`]). The ledger interprets handoffs,
-//! broadcasts and forks; sagas of sessions with agents are interpreted by `skein-fleet`.
+//! A [`LedgerRequests`] serves one caller of one tenant. It is the core of families of requests, such as
+//! [`requests::ProjectRequests`]: each of their methods is one request, checked against the caller's role, decided by
+//! `skein-domain`, and written with its events in one transaction. A request of several steps is a saga: journalled in
+//! that transaction, then interpreted ([`saga`]). The ledger interprets handoffs, broadcasts and forks; `skein-fleet`
+//! interprets the sagas of sessions with agents.
 //!
 //! First places to read: [`requests`] (what a request goes through), [`spawn`], [`handoff`], [`transcript`].
 
@@ -15,6 +16,7 @@ pub mod credential;
 pub mod ending;
 pub mod error;
 pub mod events;
+mod filter;
 pub mod handoff;
 pub mod ledger;
 mod managed;

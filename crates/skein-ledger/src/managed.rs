@@ -16,7 +16,7 @@ impl ManagedRoots {
         &self.0
     }
 
-    /// Whether the daemon may make or remove this folder, so that no user can rely on it.
+    /// Whether the daemon may make or remove this folder; users cannot rely on such a folder.
     pub fn is_managed(&self, path: &str) -> bool {
         self.0.iter().any(|root| Path::new(path).starts_with(root))
     }

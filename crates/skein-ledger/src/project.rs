@@ -11,8 +11,9 @@ use skein_store::backend::{RowFilter, SortOrder};
 use skein_store::{Entity, Reader, RecordPage, RecordQuery, Writer};
 
 use crate::caller::{Answer, RequestOutcome};
-use crate::error::Error;
-use crate::requests::LedgerRequests;
+use crate::error::{Error, StoreResult};
+use crate::filter::live;
+use crate::requests::ProjectRequests;
 use crate::tasks::blocking;
 
 #[derive(Clone, Debug, Default)]
@@ -20,19 +21,19 @@ pub struct AddProject {
     pub name: Option<Name>,
     pub path: Option<String>,
     pub prefix: Option<Prefix>,
-    pub settings: Settings,
+    pub settings: ProjectUpdate,
 }
 
-/// What is `None` stays as it is; zero switches a retention rule off.
+/// A change of a project's settings: `None` leaves a setting as it is, zero switches a retention rule off.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Settings {
+pub struct ProjectUpdate {
     pub depth: Option<u32>,
     pub width: Option<u32>,
     pub idle_ttl_seconds: Option<u64>,
     pub max_ended: Option<u32>,
 }
 
-impl Settings {
+impl ProjectUpdate {
     fn check(&self) -> Result<(), Invalid> {
         let limits = [
             ("depth", self.depth, Limits::MOST_DEPTH),
@@ -71,7 +72,7 @@ fn claim((kind, value): (&str, &str)) -> String {
 
 /// Finds a project by id, name, or unique beginning of its id, in this order: a name cannot stand in for
 /// an id.
-pub fn resolve(reader: &Reader<'_>, reference: &str) -> Result<Project, skein_store::Error> {
+pub fn resolve(reader: &Reader<'_>, reference: &str) -> StoreResult<Project> {
     let project: Project = match reader.find(reference)? {
         Some(project) => project,
         None => match reader.claimed_by(&claim(by_name(reference)))? {
@@ -87,15 +88,15 @@ pub fn resolve(reader: &Reader<'_>, reference: &str) -> Result<Project, skein_st
     Ok(project)
 }
 
-impl LedgerRequests {
-    pub async fn add_project(&self, add: AddProject) -> Result<Answer, Error> {
+impl ProjectRequests<'_> {
+    pub async fn add(self, add: AddProject) -> Result<Answer, Error> {
         add.settings.check()?;
-        if add.path.is_some() && !self.caller.local {
-            // Its skein.toml names programs that the daemon starts.
+        if add.path.is_some() && !self.0.caller.local {
+            // The folder's skein.toml names programs that the daemon starts.
             let op = "add a folder of the daemon's machine";
-            let role = self.caller.role.require(Role::Admin, op);
-            if let Err(refused) = role.and_then(|()| self.caller.rights.require(Right::Run, op)) {
-                return Err(self.refused(op, refused.into()).await);
+            let role = self.0.caller.role.require(Role::Admin, op);
+            if let Err(refused) = role.and_then(|()| self.0.caller.rights.require(Right::Run, op)) {
+                return Err(self.0.refused(op, refused.into()).await);
             }
         }
         let path = match add.path {
@@ -103,7 +104,7 @@ impl LedgerRequests {
             None => None,
         };
         if let Some(path) = &path
-            && self.ledger.managed.is_managed(path)
+            && self.0.ledger.managed.is_managed(path)
         {
             let why = "it is the workspace of a session, which comes and goes with it";
             return Err(Invalid::new("path", path, why).into());
@@ -117,149 +118,154 @@ impl LedgerRequests {
                 );
             }
         };
-        let id = ProjectId::from_random(self.ledger.ids.bits());
+        let id = ProjectId::from_random(self.0.ledger.ids.bits());
         let (settings, prefix) = (add.settings, add.prefix);
-        self.change("add a project", Role::Operate, move |writer| {
-            // The folder first: whoever adds it twice wants to hear of the folder, not of the name made from it.
-            if let Some(path) = &path {
-                take(writer, "project-path", path, &id, |project| {
-                    Conflict::PathTaken {
-                        path: path.clone(),
+        self.0
+            .change("add a project", Role::Operate, move |writer| {
+                // The folder first: if a folder is added twice, the error names the folder and not the name made from it.
+                if let Some(path) = &path {
+                    take(writer, "project-path", path, &id, |project| {
+                        Conflict::PathTaken {
+                            path: path.clone(),
+                            project,
+                        }
+                    })?;
+                }
+                take(writer, "project-name", name.as_str(), &id, |project| {
+                    Conflict::NameTaken {
+                        name: name.to_string(),
                         project,
                     }
                 })?;
-            }
-            take(writer, "project-name", name.as_str(), &id, |project| {
-                Conflict::NameTaken {
-                    name: name.to_string(),
-                    project,
-                }
-            })?;
-            let prefix = take_prefix(writer, prefix.as_ref(), &name, &id)?;
-            let (mut limits, mut retention) = (Limits::default(), Retention::default());
-            settings.apply(&mut limits, &mut retention);
-            let project = Project {
-                id: id.clone(),
-                name: name.clone(),
-                path: path.clone(),
-                prefix,
-                limits,
-                retention,
-                version: 1,
-                created_at: writer.now(),
-                updated_at: writer.now(),
-                removed_at: None,
-            };
-            writer.insert(&project)?;
-            writer.tell(&Fact::ProjectAdded {
-                project: project.id.clone(),
-                name: project.name.clone(),
-                path: project.path.clone(),
-                prefix: project.prefix.to_string(),
-            })?;
-            Ok(RequestOutcome::Project(project))
-        })
-        .await
+                let prefix = take_prefix(writer, prefix.as_ref(), &name, &id)?;
+                let (mut limits, mut retention) = (Limits::default(), Retention::default());
+                settings.apply(&mut limits, &mut retention);
+                let project = Project {
+                    id: id.clone(),
+                    name: name.clone(),
+                    path: path.clone(),
+                    prefix,
+                    limits,
+                    retention,
+                    version: 1,
+                    created_at: writer.now(),
+                    updated_at: writer.now(),
+                    removed_at: None,
+                };
+                writer.insert(&project)?;
+                writer.tell(&Fact::ProjectAdded {
+                    project: project.id.clone(),
+                    name: project.name.clone(),
+                    path: project.path.clone(),
+                    prefix: project.prefix.to_string(),
+                })?;
+                Ok(RequestOutcome::Project(project))
+            })
+            .await
     }
 
-    pub async fn set_project(
-        &self,
+    pub async fn set(
+        self,
         reference: String,
         expect_version: Option<u64>,
-        settings: Settings,
+        settings: ProjectUpdate,
     ) -> Result<Answer, Error> {
         settings.check()?;
-        self.change("change a project", Role::Admin, move |writer| {
-            let before = resolve(&writer.reader(), &reference)?;
-            if let Some(expected) = expect_version
-                && expected != before.version
-            {
-                let id = before.id.to_string();
-                return Err(Conflict::Version {
-                    what: "project",
-                    id,
-                    expected,
-                    actual: before.version,
+        self.0
+            .change("change a project", Role::Admin, move |writer| {
+                let before = resolve(&writer.reader(), &reference)?;
+                if let Some(expected) = expect_version
+                    && expected != before.version
+                {
+                    let id = before.id.to_string();
+                    return Err(Conflict::Version {
+                        what: "project",
+                        id,
+                        expected,
+                        actual: before.version,
+                    }
+                    .into());
                 }
-                .into());
-            }
-            let mut after = Project {
-                version: before.version + 1,
-                updated_at: writer.now(),
-                ..before.clone()
-            };
-            settings.apply(&mut after.limits, &mut after.retention);
-            if (after.limits, after.retention) == (before.limits, before.retention) {
-                return Ok(RequestOutcome::Project(before));
-            }
-            writer.update(&after)?;
-            writer.tell(&Fact::ProjectChanged {
-                project: after.id.clone(),
-                limits: after.limits,
-                retention: after.retention,
-            })?;
-            Ok(RequestOutcome::Project(after))
-        })
-        .await
+                let mut after = Project {
+                    version: before.version + 1,
+                    updated_at: writer.now(),
+                    ..before.clone()
+                };
+                settings.apply(&mut after.limits, &mut after.retention);
+                if (after.limits, after.retention) == (before.limits, before.retention) {
+                    return Ok(RequestOutcome::Project(before));
+                }
+                writer.update(&after)?;
+                writer.tell(&Fact::ProjectChanged {
+                    project: after.id.clone(),
+                    limits: after.limits,
+                    retention: after.retention,
+                })?;
+                Ok(RequestOutcome::Project(after))
+            })
+            .await
     }
 
-    /// Forgets a project whose threads are all put away. Its folder and name are free again, its prefix is
-    /// not: ids are never given twice. Its threads and sessions stay readable.
-    pub async fn remove_project(&self, reference: String) -> Result<Answer, Error> {
-        self.change("remove a project", Role::Admin, move |writer| {
-            let before = resolve(&writer.reader(), &reference)?;
-            refuse_if_any::<Thread>(writer, &before, ["open thread is", "open threads are"])?;
-            refuse_if_any::<Session>(writer, &before, ["live session is", "live sessions are"])?;
-            let now = writer.now();
-            let after = Project {
-                version: before.version + 1,
-                updated_at: now,
-                removed_at: Some(now),
-                ..before
-            };
-            writer.update(&after)?;
-            writer.release(&claim(by_name(after.name.as_str())))?;
-            if let Some(path) = &after.path {
-                writer.release(&claim(("project-path", path)))?;
-            }
-            writer.tell(&Fact::ProjectRemoved {
-                project: after.id.clone(),
-            })?;
-            Ok(RequestOutcome::Project(after))
-        })
-        .await
+    /// Removes a project whose threads are all archived or deleted. Its folder and name are free again; its prefix is
+    /// not, because ids are never given twice. Its threads and sessions stay readable.
+    pub async fn remove(self, reference: String) -> Result<Answer, Error> {
+        self.0
+            .change("remove a project", Role::Admin, move |writer| {
+                let before = resolve(&writer.reader(), &reference)?;
+                refuse_if_any::<Thread>(writer, &before, ["open thread is", "open threads are"])?;
+                refuse_if_any::<Session>(
+                    writer,
+                    &before,
+                    ["live session is", "live sessions are"],
+                )?;
+                let now = writer.now();
+                let after = Project {
+                    version: before.version + 1,
+                    updated_at: now,
+                    removed_at: Some(now),
+                    ..before
+                };
+                writer.update(&after)?;
+                writer.release(&claim(by_name(after.name.as_str())))?;
+                if let Some(path) = &after.path {
+                    writer.release(&claim(("project-path", path)))?;
+                }
+                writer.tell(&Fact::ProjectRemoved {
+                    project: after.id.clone(),
+                })?;
+                Ok(RequestOutcome::Project(after))
+            })
+            .await
     }
 
-    pub async fn get_project(&self, reference: String) -> Result<Project, Error> {
-        self.look(move |reader| resolve(reader, &reference)).await
+    pub async fn get(self, reference: String) -> Result<Project, Error> {
+        self.0.look(move |reader| resolve(reader, &reference)).await
     }
 
-    pub async fn list_projects(
-        &self,
+    pub async fn list(
+        self,
         after: Option<u64>,
         limit: usize,
     ) -> Result<RecordPage<Project>, Error> {
-        let filter = RowFilter {
-            live: Some(true),
-            ..RowFilter::default()
-        };
-        self.look(move |reader| {
-            reader.list(&RecordQuery {
-                filter,
-                order: SortOrder::OldestFirst,
-                after,
-                limit,
+        let filter = live();
+        self.0
+            .look(move |reader| {
+                reader.list(&RecordQuery {
+                    filter,
+                    order: SortOrder::OldestFirst,
+                    after,
+                    limit,
+                })
             })
-        })
-        .await
+            .await
     }
 
     /// The project whose folder is `path` or the nearest one around it, within the repository that holds `path`: a
     /// repository inside a project's folder is not part of that project. For the machine's own user the daemon
     /// follows links and looks for repositories; for other callers it only compares paths, because an answer that
     /// depends on the disk would reveal what is there.
-    pub async fn project_around(&self, path: String) -> Result<Option<Project>, Error> {
-        let (path, folders) = if self.caller.local {
+    pub async fn around(self, path: String) -> Result<Option<Project>, Error> {
+        let (path, folders) = if self.0.caller.local {
             let path = canonical(path).await?;
             let start = path.clone();
             let folders = blocking(move || folders_of_repository(&start))
@@ -272,21 +278,22 @@ impl LedgerRequests {
             (path, folders)
         };
         // A managed workspace belongs to its session's project, whatever folder lies around it.
-        let session = self.ledger.managed.session_around(self.tenant(), &path);
-        self.look(move |reader| {
-            if let Some(session) = &session
-                && let Some(session) = reader.find::<Session>(session)?
-            {
-                return reader.find(session.project.as_str());
-            }
-            for folder in &folders {
-                if let Some(id) = reader.claimed_by(&claim(("project-path", folder)))? {
-                    return reader.find(&id);
+        let session = self.0.ledger.managed.session_around(self.0.tenant(), &path);
+        self.0
+            .look(move |reader| {
+                if let Some(session) = &session
+                    && let Some(session) = reader.find::<Session>(session)?
+                {
+                    return reader.find(session.project.as_str());
                 }
-            }
-            Ok(None)
-        })
-        .await
+                for folder in &folders {
+                    if let Some(id) = reader.claimed_by(&claim(("project-path", folder)))? {
+                        return reader.find(&id);
+                    }
+                }
+                Ok(None)
+            })
+            .await
     }
 }
 
@@ -321,12 +328,12 @@ fn main_folder(git: &Path) -> Option<String> {
     repository.parent()?.to_str().map(str::to_owned)
 }
 
-/// A project is not removed from under what is still going on in it.
+/// Refuses to remove a project with live records of this kind.
 fn refuse_if_any<E: Entity>(
     writer: &Writer<'_>,
     project: &Project,
     [one, several]: [&'static str; 2],
-) -> Result<(), skein_store::Error> {
+) -> StoreResult<()> {
     let live = RowFilter {
         project: Some(project.id.to_string()),
         live: Some(true),
@@ -353,7 +360,7 @@ fn take(
     value: &str,
     id: &ProjectId,
     taken: impl FnOnce(ProjectId) -> Conflict,
-) -> Result<(), skein_store::Error> {
+) -> StoreResult<()> {
     match writer.claim(&claim((kind, value)), id.as_str())? {
         Ok(()) => Ok(()),
         Err(holder) => {
@@ -365,13 +372,13 @@ fn take(
     }
 }
 
-/// A prefix once given is never given to another project, so session ids stay unique for ever.
+/// A prefix is never given to a second project, so session ids stay unique.
 fn take_prefix(
     writer: &mut Writer<'_>,
     asked: Option<&Prefix>,
     name: &Name,
     id: &ProjectId,
-) -> Result<Prefix, skein_store::Error> {
+) -> StoreResult<Prefix> {
     let wanted = asked
         .cloned()
         .unwrap_or_else(|| Prefix::derive(name.as_str()));
@@ -419,7 +426,7 @@ async fn canonical(path: String) -> Result<String, Error> {
     }
 }
 
-/// The folder's own name, with what a name cannot hold turned into `-`.
+/// The folder's own name, with `-` for characters that a name cannot have.
 fn name_from(path: &str) -> Result<Name, Invalid> {
     let base = path.rsplit('/').next().unwrap_or_default();
     let cleaned: String = base

@@ -5,69 +5,65 @@ use skein_domain::{
     Conflict, Delivery, DeliveryDoubt, Message, Purpose, Reason, Receipt, ReceiptId, Refused, Role,
     RunScope, Session, SessionId,
 };
-use skein_store::backend::{RowFilter, SortOrder};
-use skein_store::{RecordPage, RecordQuery, Writer};
+use skein_store::{RecordPage, Writer};
 
 use crate::caller::{Answer, RequestOutcome};
-use crate::error::Error;
-use crate::requests::LedgerRequests;
+use crate::error::{Error, StoreResult};
+use crate::filter::{live_of_parent, newest_first, of_parent};
+use crate::requests::MessageRequests;
 
-impl LedgerRequests {
+impl MessageRequests<'_> {
     /// Accepts a message for the session's agent. It is delivered when the agent is ready, in order.
     pub async fn send(
-        &self,
+        self,
         reference: String,
         text: Message,
         from: Option<String>,
     ) -> Result<Answer, Error> {
-        let id = ReceiptId::from_random(self.ledger.ids.bits());
-        let key = self.caller.idempotency.as_ref().map(|i| i.key.clone());
-        let must_own = self.must_own();
-        let scope = self.caller.scope.clone();
-        self.change("send a message", Role::Operate, move |writer| {
-            let session: Session = writer.reader().resolve(&reference)?;
-            session.check_owner(must_own.as_ref())?;
-            check_listens(&session)?;
-            let from = match &from {
-                Some(from) => Some(writer.reader().resolve::<Session>(from)?),
-                None => None,
-            };
-            if let Some(from) = &from {
-                from.check_owner(must_own.as_ref())?;
-            }
-            let from = sender(from.map(|session| session.id), scope.as_ref())?;
-            let receipt = Receipt {
-                key: key.clone(),
-                from,
-                ..new_receipt(writer, id.clone(), &session, Purpose::Message, text.clone())
-            };
-            insert_receipt(writer, &session, &receipt)?;
-            Ok(RequestOutcome::Receipt(Box::new(receipt)))
-        })
-        .await
+        let id = ReceiptId::from_random(self.0.ledger.ids.bits());
+        let key = self.0.caller.idempotency.as_ref().map(|i| i.key.clone());
+        let must_own = self.0.must_own();
+        let scope = self.0.caller.scope.clone();
+        self.0
+            .change("send a message", Role::Operate, move |writer| {
+                let session: Session = writer.reader().resolve(&reference)?;
+                session.check_owner(must_own.as_ref())?;
+                check_has_agent(&session)?;
+                let from = match &from {
+                    Some(from) => Some(writer.reader().resolve::<Session>(from)?),
+                    None => None,
+                };
+                if let Some(from) = &from {
+                    from.check_owner(must_own.as_ref())?;
+                }
+                let from = sender(from.map(|session| session.id), scope.as_ref())?;
+                let receipt = Receipt {
+                    key: key.clone(),
+                    from,
+                    ..new_receipt(writer, id.clone(), &session, Purpose::Message, text.clone())
+                };
+                insert_receipt(writer, &session, &receipt)?;
+                Ok(RequestOutcome::Receipt(Box::new(receipt)))
+            })
+            .await
     }
 
-    /// Accepts the task of a run for delivery. One that was accepted before, and never written, is taken
-    /// instead: a task is given once.
+    /// Accepts the task of a run for delivery. Returns the earlier receipt of a task that was accepted and never written,
+    /// because a task is delivered once.
     pub async fn accept_task(
-        &self,
+        self,
         session: &Session,
         id: ReceiptId,
         text: Message,
     ) -> Result<ReceiptId, Error> {
         let session = session.id.clone();
-        let actor = self.caller.actor.clone();
         let accepted = self
-            .store
-            .write(&actor, self.now(), move |writer| {
+            .0
+            .write(move |writer| {
                 if writer.reader().find::<Receipt>(id.as_str())?.is_some() {
                     return Ok(id.clone());
                 }
-                let open = RowFilter {
-                    parent: Some(session.to_string()),
-                    live: Some(true),
-                    ..RowFilter::default()
-                };
+                let open = live_of_parent(&session);
                 let waits =
                     |r: &Receipt| r.purpose == Purpose::Task && r.is_open() && r.written.is_none();
                 if let Some(known) = writer.reader().all(&open)?.into_iter().find(waits) {
@@ -83,34 +79,27 @@ impl LedgerRequests {
         Ok(accepted)
     }
 
-    pub async fn get_receipt(&self, id: String) -> Result<Receipt, Error> {
-        self.look(move |r| r.resolve(&id)).await
+    pub async fn receipt(self, id: String) -> Result<Receipt, Error> {
+        self.0.look(move |r| r.resolve(&id)).await
     }
 
     /// A session's messages, newest first.
-    pub async fn list_receipts(
-        &self,
+    pub async fn receipts(
+        self,
         reference: String,
         after: Option<u64>,
         limit: usize,
     ) -> Result<RecordPage<Receipt>, Error> {
-        self.look(move |r| {
-            let session: Session = r.resolve(&reference)?;
-            r.list(&RecordQuery {
-                filter: RowFilter {
-                    parent: Some(session.id.to_string()),
-                    ..RowFilter::default()
-                },
-                order: SortOrder::NewestFirst,
-                after,
-                limit,
+        self.0
+            .look(move |r| {
+                let session: Session = r.resolve(&reference)?;
+                r.list(&newest_first(of_parent(&session.id), after, limit))
             })
-        })
-        .await
+            .await
     }
 }
 
-/// The session a message comes from: for an agent its own, whatever it names.
+/// The session that a message comes from; an agent can only send from its own.
 fn sender(
     named: Option<SessionId>,
     scope: Option<&RunScope>,
@@ -126,7 +115,7 @@ fn sender(
     }
 }
 
-/// Of a request that only a session with an agent can serve.
+/// The refusal of a request that needs a session with an agent.
 pub fn no_agent(session: &Session) -> Refused {
     Refused::NoAgent {
         session: session.id.clone(),
@@ -134,8 +123,8 @@ pub fn no_agent(session: &Session) -> Refused {
     }
 }
 
-/// Whether a message to the session has somewhere to go.
-fn check_listens(session: &Session) -> Result<(), skein_store::Error> {
+/// Refuses a message to a session that has no live agent.
+fn check_has_agent(session: &Session) -> StoreResult<()> {
     if session.gear.is_none() {
         return Err(no_agent(session).into());
     }
@@ -180,7 +169,7 @@ pub fn insert_receipt(
     writer: &mut Writer<'_>,
     session: &Session,
     receipt: &Receipt,
-) -> Result<(), skein_store::Error> {
+) -> StoreResult<()> {
     writer.insert(receipt)?;
     let change = SessionChange::Sent {
         receipt: receipt.id.clone(),
@@ -191,15 +180,11 @@ pub fn insert_receipt(
     writer.tell(&change.of(session))
 }
 
-/// Closes the messages that were written to a run that has ended: nothing more can be learnt of them. A call that its
-/// driver never accepted was not acted on, and waits for the next run; callers have read the driver's journal to its
-/// end and recorded what it accepted.
-pub fn close_written(writer: &mut Writer<'_>, session: &Session) -> Result<(), skein_store::Error> {
-    let filter = RowFilter {
-        parent: Some(session.id.to_string()),
-        live: Some(true),
-        ..RowFilter::default()
-    };
+/// Closes the messages that were written to a run that has ended, because there will be no more evidence of them. The
+/// driver did not act on a call that it never accepted, so that call waits for the next run; callers have read the
+/// driver's journal to its end and recorded what it accepted.
+pub fn close_written(writer: &mut Writer<'_>, session: &Session) -> StoreResult<()> {
+    let filter = live_of_parent(&session.id);
     for receipt in writer.reader().all::<Receipt>(&filter)? {
         let is_answer = receipt.purpose == Purpose::Answer;
         let is_written = receipt.written.is_some() || receipt.call.is_some();

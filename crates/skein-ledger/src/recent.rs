@@ -1,4 +1,4 @@
-//! Remembers what was recorded lately, so that somebody who repeats themselves does not fill the log.
+//! Remembers what was recorded lately, so that a caller who repeats a request does not fill the log.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -7,7 +7,7 @@ use skein_domain::Timestamp;
 
 /// How long a repetition is not recorded again.
 const SECONDS: u64 = 60;
-/// Most different things remembered; beyond this the oldest minute is forgotten early.
+/// Most entries; beyond this old entries are forgotten early.
 const MOST: usize = 4096;
 
 #[derive(Debug, Default)]
@@ -46,7 +46,7 @@ mod tests {
         assert!(!recent.is_new("a".into(), at(130)));
         assert!(recent.is_new("b".into(), at(130)));
         assert!(recent.is_new("a".into(), at(161)));
-        // A clock that went back does not silence anything for long.
+        // A clock that went back suppresses nothing for long.
         assert!(recent.is_new("a".into(), at(50)));
     }
 }

@@ -1,4 +1,5 @@
-//! What every request goes through: role, idempotency, one transaction, audit of refusals.
+//! What every request goes through (role, idempotency, one transaction, audit of refusals), and the families of
+//! requests that are built on it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,8 +9,8 @@ use skein_domain::{Actor, Fact, Refused, Role, Session, SessionId, TenantId, Tim
 use skein_store::reply::PriorRequest;
 use skein_store::{Reader, TenantStore, Writer};
 
-use crate::caller::{Answer, Caller, RequestOutcome};
-use crate::error::{DomainPart, Error};
+use crate::caller::{Answer, Caller, Idempotency, RequestOutcome};
+use crate::error::{DomainPart, Error, StoreResult};
 use crate::ledger::Ledger;
 use crate::saga::Claims;
 use crate::session::SessionKey;
@@ -17,7 +18,8 @@ use crate::source::IdSource;
 use crate::tasks::TaskGroup;
 use crate::transcript::SessionTranscripts;
 
-/// Serves one caller of one tenant.
+/// Serves one caller of one tenant. The requests themselves are methods of its families, such as
+/// [`LedgerRequests::sessions`].
 #[derive(Clone, Debug)]
 pub struct LedgerRequests {
     pub(crate) store: TenantStore,
@@ -25,17 +27,44 @@ pub struct LedgerRequests {
     pub(crate) ledger: Ledger,
 }
 
-type StoreResult<T> = Result<T, skein_store::Error>;
+/// Declares a family of requests: its accessor and its type, whose methods stand in the module of their subject.
+macro_rules! families {
+    ($($(#[$doc:meta])* $visibility:vis $accessor:ident: $family:ident,)+) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug)]
+        $visibility struct $family<'a>(pub(crate) &'a LedgerRequests);
+
+        impl LedgerRequests {
+            $(#[$doc])*
+            $visibility fn $accessor(&self) -> $family<'_> {
+                $family(self)
+            }
+        }
+    )+};
+}
+
+families! {
+    /// Requests on projects.
+    pub projects: ProjectRequests,
+    /// Requests on threads.
+    pub threads: ThreadRequests,
+    /// Requests on sessions: their records, lives, owners and summaries.
+    pub sessions: SessionRequests,
+    /// Turns of sessions without an agent, and answers to questions of all sessions.
+    pub turns: TurnRequests,
+    /// Messages to agents, and their receipts.
+    pub messages: MessageRequests,
+    /// Requests on tokens.
+    pub tokens: TokenRequests,
+    /// Requests on the event log.
+    pub events: EventRequests,
+    /// What projects' retention archives.
+    pub retention: RetentionRequests,
+    /// Sagas that answer their caller, and those that a crash left behind.
+    pub(crate) sagas: SagaRequests,
+}
 
 impl LedgerRequests {
-    pub(crate) fn new(store: TenantStore, caller: Caller, ledger: Ledger) -> Self {
-        Self {
-            store: store.scoped(caller.scope.clone()),
-            caller,
-            ledger,
-        }
-    }
-
     /// The caller that is served.
     pub fn into_caller(self) -> Caller {
         self.caller
@@ -80,7 +109,7 @@ impl LedgerRequests {
 
     /// None: sessions have no transcripts.
     pub fn session_transcripts(&self) -> Option<&Arc<SessionTranscripts>> {
-        self.ledger.books.as_ref()
+        self.ledger.session_transcripts.as_ref()
     }
 
     /// Serves the daemon's own work on the same tenant.
@@ -92,7 +121,7 @@ impl LedgerRequests {
         self.ledger.clock.now()
     }
 
-    /// Who must own a session for the caller to drive it: the actor a token is bound to, if it is.
+    /// The actor who must own a session that the caller drives: the one its token is bound to, if any.
     pub fn must_own(&self) -> Option<Actor> {
         (self.caller.bound && self.caller.role < Role::Admin).then(|| self.caller.actor.clone())
     }
@@ -103,19 +132,44 @@ impl LedgerRequests {
         op: &'static str,
         named: Option<Actor>,
     ) -> Result<Option<Actor>, Error> {
-        match self.acting_as(named) {
-            Ok(named) => Ok(self.must_own().or(named)),
-            Err(refused) => Err(self.refused(op, refused.into()).await),
+        let named = self.checked(op, self.acting_as(named)).await?;
+        Ok(self.must_own().or(named))
+    }
+
+    /// Refuses a caller below `role`.
+    pub(crate) async fn require(&self, role: Role, op: &'static str) -> Result<(), Error> {
+        self.checked(op, self.caller.role.require(role, op)).await
+    }
+
+    /// Passes a result on, and records a refusal.
+    pub(crate) async fn checked<T>(
+        &self,
+        op: &'static str,
+        result: Result<T, impl Into<Error>>,
+    ) -> Result<T, Error> {
+        match result {
+            Ok(value) => Ok(value),
+            Err(error) => Err(self.refused(op, error.into()).await),
         }
     }
 
-    /// Refuses what touches more than sessions of its own to a token bound to an actor.
+    /// Refuses a caller whose token is bound to an actor, because the request reaches more than that actor's sessions.
     pub async fn refuse_bound(&self, op: &'static str) -> Result<(), Error> {
         if self.caller.bound && self.caller.role < Role::Admin {
             let role = "operate, bound to an actor,";
-            return Err(self.refused(op, Refused::Role { role, op }.into()).await);
+            let refused = Refused::Role { role, op };
+            return Err(self.refused(op, refused.into()).await);
         }
         Ok(())
+    }
+
+    /// Writes as the caller, in one transaction.
+    pub(crate) async fn write<T: Send + 'static>(
+        &self,
+        job: impl FnMut(&mut Writer<'_>) -> StoreResult<T> + Send + 'static,
+    ) -> StoreResult<T> {
+        let (actor, now) = (&self.caller.actor, self.now());
+        self.store.write(actor, now, job).await
     }
 
     /// Runs a change: checks the role, replays an earlier answer, writes, keeps the answer.
@@ -125,19 +179,12 @@ impl LedgerRequests {
         needed: Role,
         mut job: impl FnMut(&mut Writer<'_>) -> StoreResult<RequestOutcome> + Send + 'static,
     ) -> Result<Answer, Error> {
-        if let Err(refused) = self.caller.role.require(needed, op) {
-            return Err(self.refused(op, refused.into()).await);
-        }
+        self.require(needed, op).await?;
         let idempotency = self.caller.idempotency.clone();
         let result = self
-            .store
-            .write(&self.caller.actor, self.now(), move |writer| {
-                if let Some(request) = &idempotency
-                    && let PriorRequest::Answered(body) = writer
-                        .reader()
-                        .earlier(&request.key, &request.fingerprint)?
-                {
-                    return Ok(Answer::Replayed(body));
+            .write(move |writer| {
+                if let Some(answer) = earlier(&writer.reader(), idempotency.as_ref())? {
+                    return Ok(answer);
                 }
                 let outcome = job(writer)?;
                 if let Some(request) = &idempotency {
@@ -147,27 +194,18 @@ impl LedgerRequests {
                 Ok(Answer::Fresh(outcome))
             })
             .await;
-        match result {
-            Ok(answer) => Ok(answer),
-            Err(error) => Err(self.refused(op, error.into()).await),
-        }
+        self.checked(op, result).await
     }
 
     /// The answer given before under the caller's key, for work that is not one transaction.
     pub async fn earlier(&self) -> Result<Option<Answer>, Error> {
-        let Some(request) = self.caller.idempotency.clone() else {
-            return Ok(None);
-        };
-        self.look(move |reader| {
-            Ok(match reader.earlier(&request.key, &request.fingerprint)? {
-                PriorRequest::Answered(body) => Some(Answer::Replayed(body)),
-                PriorRequest::Never => None,
-            })
-        })
-        .await
+        match self.caller.idempotency.clone() {
+            Some(request) => self.look(move |r| earlier(r, Some(&request))).await,
+            None => Ok(None),
+        }
     }
 
-    /// Keeps the answer of something the surface does itself, so that a repeated request is recognised.
+    /// Keeps the answer of a request that the surface serves itself, so that a repeated request gets the same answer.
     pub async fn acknowledge(
         &self,
         op: &'static str,
@@ -179,6 +217,11 @@ impl LedgerRequests {
         .await
     }
 
+    /// Lets tests end the daemon between any two steps.
+    pub fn reach(&self, point: &str) {
+        self.ledger.points.reach(point);
+    }
+
     pub async fn look<T: Send + 'static>(
         &self,
         job: impl FnOnce(&Reader<'_>) -> StoreResult<T> + Send + 'static,
@@ -187,16 +230,16 @@ impl LedgerRequests {
             Ok(value) => Ok(value),
             Err(error) => {
                 let error: Error = error.into();
-                self.missed(&error);
+                self.ledger.audit.missed(self.tenant(), &error);
                 Err(error)
             }
         }
     }
 
-    /// Leaves a trace of a refused change in the log. Gives the error back unchanged: a failing audit does
-    /// not hide it. A caller who keeps asking for what it may not do is recorded once a minute.
+    /// Records a refused change in the log and returns the error unchanged: a failing audit does not hide it. A
+    /// caller who repeats a request that it may not make is recorded once a minute.
     pub async fn refused<E: DomainPart>(&self, op: &'static str, error: E) -> E {
-        self.missed(&error);
+        self.ledger.audit.missed(self.tenant(), &error);
         let Some(skein_domain::Error::Refused(refused)) = error.domain_part() else {
             return error;
         };
@@ -204,39 +247,43 @@ impl LedgerRequests {
         if refused.is_trespass() && !self.ledger.audit.is_new_refusal(who(), self.now()) {
             return error;
         }
-        if let Err(failed) = self.tell_refusal(op, refused.clone()).await {
+        if let Err(failed) = self.record_refusal(op, refused.clone()).await {
             tracing::warn!(op, error = %failed, "a refusal could not be recorded");
         }
         error
     }
 
-    /// An id that is not there may be somebody else's.
-    fn missed(&self, error: &impl DomainPart) {
-        if let Some(skein_domain::Error::NotFound(missing)) = error.domain_part() {
-            self.ledger
-                .audit
-                .missed(&self.caller.tenant, missing.what, &missing.id);
-        }
-    }
-
-    async fn tell_refusal(&self, op: &'static str, refused: Refused) -> StoreResult<()> {
-        self.store
-            .write(&self.caller.actor, self.now(), move |writer| {
-                let place = match refused.session() {
-                    Some(id) => writer
-                        .reader()
-                        .find::<Session>(id.as_str())?
-                        .as_ref()
-                        .map(FactScope::from),
-                    None => None,
-                };
-                writer.tell(&Fact::Refused {
-                    place,
-                    op,
-                    rule: refused.rule(),
-                    message: refused.to_string(),
-                })
+    async fn record_refusal(&self, op: &'static str, refused: Refused) -> StoreResult<()> {
+        self.write(move |writer| {
+            let place = match refused.session() {
+                Some(id) => writer
+                    .reader()
+                    .find::<Session>(id.as_str())?
+                    .as_ref()
+                    .map(FactScope::from),
+                None => None,
+            };
+            writer.tell(&Fact::Refused {
+                place,
+                op,
+                rule: refused.rule(),
+                message: refused.to_string(),
             })
-            .await
+        })
+        .await
     }
+}
+
+/// The answer given before to the same request.
+pub(crate) fn earlier(
+    reader: &Reader<'_>,
+    request: Option<&Idempotency>,
+) -> StoreResult<Option<Answer>> {
+    let Some(request) = request else {
+        return Ok(None);
+    };
+    Ok(match reader.earlier(&request.key, &request.fingerprint)? {
+        PriorRequest::Answered(body) => Some(Answer::Replayed(body)),
+        PriorRequest::Never => None,
+    })
 }

@@ -1,4 +1,4 @@
-//! Retention that really runs: idle and surplus sessions are archived, old replies forgotten.
+//! Retention: the sweep archives idle and surplus sessions, and forgets old replies.
 
 use skein_domain::{Phase, PhaseName, Project, Role, Session, SessionId, Timestamp};
 use skein_store::Reader;
@@ -7,71 +7,71 @@ use skein_store::reply::KEPT_SECONDS;
 
 use crate::caller::{Answer, RequestOutcome};
 use crate::ending::archive_session;
-use crate::error::Error;
-use crate::requests::LedgerRequests;
+use crate::error::{Error, StoreResult};
+use crate::filter::live;
+use crate::requests::RetentionRequests;
 
 /// Replies forgotten per transaction, so that a sweep never holds the writer for long.
 const REPLIES_AT_ONCE: usize = 500;
 
-impl LedgerRequests {
-    pub(crate) async fn sweep(&self) -> Result<Vec<SessionId>, Error> {
+impl RetentionRequests<'_> {
+    pub(crate) async fn sweep(self) -> Result<Vec<SessionId>, Error> {
         let mut archived = vec![];
         loop {
             let some = self.archive_some().await?;
             if some.is_empty() {
                 break;
             }
-            self.flush_archived(self.all_sessions(&some).await?).await;
+            if let Some(tiers) = self.0.cold_tier() {
+                tiers.flush_archived(self.all_sessions(&some).await?).await;
+            }
             archived.extend(some);
         }
-        let before = self.now().minus_seconds(KEPT_SECONDS);
+        let before = self.0.now().minus_seconds(KEPT_SECONDS);
         while self
-            .store
-            .write(&self.caller.actor, self.now(), move |w| {
-                w.forget_replies(before, REPLIES_AT_ONCE)
-            })
+            .0
+            .write(move |w| w.forget_replies(before, REPLIES_AT_ONCE))
             .await?
             == REPLIES_AT_ONCE
         {}
         Ok(archived)
     }
 
-    async fn all_sessions(&self, ids: &[SessionId]) -> Result<Vec<Session>, Error> {
+    async fn all_sessions(self, ids: &[SessionId]) -> Result<Vec<Session>, Error> {
         let ids = ids.to_vec();
         let get = move |r: &Reader<'_>| ids.iter().map(|id| r.get(id.as_str())).collect();
-        Ok(self.store.read(get).await?)
+        Ok(self.0.store.read(get).await?)
     }
 
-    /// Applies every project's retention now. Answers with the sessions that were archived.
-    pub async fn run_retention(&self) -> Result<Answer, Error> {
+    /// Applies every project's retention now. The answer lists the sessions that were archived.
+    pub async fn run(self) -> Result<Answer, Error> {
         let op = "run retention";
-        if let Err(refused) = self.caller.role.require(Role::Admin, op) {
-            return Err(self.refused(op, refused.into()).await);
-        }
-        if let Some(earlier) = self.earlier().await? {
+        self.0.require(Role::Admin, op).await?;
+        if let Some(earlier) = self.0.earlier().await? {
             return Ok(earlier);
         }
         let archived = self.sweep().await?;
-        self.change(op, Role::Admin, move |_| {
-            Ok(RequestOutcome::Archived(archived.clone()))
-        })
-        .await
+        self.0
+            .change(op, Role::Admin, move |_| {
+                Ok(RequestOutcome::Archived(archived.clone()))
+            })
+            .await
     }
 
-    /// One round: bounded, so that nothing is read that will not be used.
-    async fn archive_some(&self) -> Result<Vec<SessionId>, Error> {
-        let now = self.now();
-        let due = self.look(move |reader| due(reader, now)).await?;
+    /// Archives some sessions; a bounded number, so that no session is read in vain.
+    async fn archive_some(self) -> Result<Vec<SessionId>, Error> {
+        let now = self.0.now();
+        let due = self.0.look(move |reader| due(reader, now)).await?;
         let mut archived = vec![];
         for due in due {
             let id = due.session.clone();
-            // One transaction each; what was touched since it was chosen is left alone.
+            // One transaction each, which skips a session that was touched since it was chosen.
             let done = self
-                .store
-                .write(&self.caller.actor, self.now(), move |writer| {
+                .0
+                .write(move |writer| {
                     let session: Session = writer.reader().get(due.session.as_str())?;
                     match session.phase {
-                        // An agent's process or a saga would be orphaned.
+                        // Archiving would orphan an agent's process or a saga.
                         _ if session.has_run() || session.check_free().is_err() => Ok(None),
                         Phase::Idle | Phase::Ended { .. }
                             if session.last_activity_at == due.touched =>
@@ -84,7 +84,7 @@ impl LedgerRequests {
                 .await;
             match done {
                 Ok(done) => archived.extend(done),
-                // One that cannot be archived keeps neither the others nor the rest of the sweep waiting.
+                // One failure stops neither the other sessions nor the rest of the sweep.
                 Err(error) => {
                     tracing::warn!(session = %id, %error, "a session could not be archived")
                 }
@@ -102,18 +102,15 @@ struct Due {
     why: &'static str,
 }
 
-/// Ended sessions looked at beyond the surplus, per project and round.
+/// Ended sessions read beyond the surplus, per project and round.
 const ENDED_AT_ONCE: usize = 500;
 
 const TOO_OLD: &str = "idle for longer than the project keeps sessions";
 const TOO_MANY: &str = "more ended sessions than the project keeps";
 
-/// Costs what is due and what is live, not what was archived long ago.
-fn due(reader: &Reader<'_>, now: Timestamp) -> Result<Vec<Due>, skein_store::Error> {
-    let live = RowFilter {
-        live: Some(true),
-        ..RowFilter::default()
-    };
+/// The cost depends on the sessions that are due or live, not on those archived long ago.
+fn due(reader: &Reader<'_>, now: Timestamp) -> StoreResult<Vec<Due>> {
+    let live = live();
     let projects: Vec<Project> = reader.readable(&live)?.items;
     let mut due = vec![];
     let oldest_kept = |p: &Project| {
@@ -127,7 +124,7 @@ fn due(reader: &Reader<'_>, now: Timestamp) -> Result<Vec<Due>, skein_store::Err
         };
         due.extend(surplus);
     }
-    // The latest limit of all finds every idle session that may be due; its own project decides.
+    // The latest limit of all projects finds every idle session that may be due; its own project's limit decides.
     if let Some(latest) = projects.iter().filter_map(oldest_kept).max() {
         let filter = RowFilter {
             touched_before: Some(latest),
@@ -157,7 +154,7 @@ fn surplus(
     reader: &Reader<'_>,
     project: &Project,
     limit: Option<Timestamp>,
-) -> Result<Option<Vec<Due>>, skein_store::Error> {
+) -> StoreResult<Option<Vec<Due>>> {
     let most = project.retention.max_ended.map(u64::from);
     if most.is_none() && limit.is_none() {
         return Ok(None);

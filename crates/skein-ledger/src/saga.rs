@@ -1,35 +1,35 @@
-//! The interpreter of sagas: performs the command of a saga's state, records what it came to and what follows,
-//! and goes on until the saga is over (L4). What follows is decided by [`skein_domain::saga`].
+//! The interpreter of sagas: performs the command of a saga's state, records its result and the next state, and
+//! repeats that until the saga is over (L4). [`skein_domain::saga`] decides the next state.
 //!
 //! One task of this process interprets a saga at a time. After a crash the next process finds the journal row
 //! and performs the row's command again. Other requests change a saga only by cancelling it (a kill); its
 //! interpreter notices by the version.
 //!
-//! Sagas of sessions with agents are begun by the fleet's dispatcher when there is room. The caller of a
-//! handoff, a broadcast or a fork waits for its saga; after a crash [`recover`](crate::Ledger::recover) undoes
-//! those.
+//! The fleet's dispatcher begins sagas of sessions with agents when there is room. The caller of a handoff, a broadcast
+//! or a fork waits for its saga; after a crash [`recover`](crate::Ledger::recover) undoes those.
 
 mod apply;
 mod claims;
 
 use skein_domain::saga::{CommandResult, SagaCommand, SagaEvent, UndoCommand, UndoResult};
-use skein_domain::{Kind, Reason, RunHandle, Saga, SagaState, Session};
+use skein_domain::{Fact, Kind, Reason, RunHandle, Saga, SagaId, SagaState, Session};
+use skein_store::Writer;
 use skein_transcript::TranscriptId;
 
 pub use apply::{SagaProgress, apply, begin_saga, check_fork_place, new_saga, tell};
 pub use claims::{Claim, Claims, SagaWaiter};
 
 use crate::caller::{Answer, Idempotency, RequestOutcome};
-use crate::error::Error;
+use crate::error::{Error, StoreResult};
 use crate::ledger::warn_of_damage;
-use crate::requests::LedgerRequests;
+use crate::requests::{LedgerRequests, SagaRequests, earlier};
 
 /// Why a command was not performed.
 #[derive(Debug)]
 pub enum CommandError {
-    /// It was refused, or failed: the saga turns round or goes on without it.
+    /// It was refused, or failed: the saga undoes its steps, or goes on without it.
     Failed(Error),
-    /// The store did not work, or the daemon stops: the saga stays where it is.
+    /// The store failed, or the daemon stops: the saga stays where it is.
     Interrupted(Error),
 }
 
@@ -43,7 +43,7 @@ impl From<Error> for CommandError {
     }
 }
 
-/// A command that did not work for a reason of the session's own.
+/// The error of a command that failed for a reason of the session itself.
 pub fn failed(kind: Kind, text: impl std::fmt::Display) -> CommandError {
     CommandError::Failed(Error::Step {
         kind,
@@ -52,7 +52,7 @@ pub fn failed(kind: Kind, text: impl std::fmt::Display) -> CommandError {
     })
 }
 
-/// What people read of an error, with what helps.
+/// The text of an error, with its hints.
 fn text_of(error: &Error) -> Reason {
     let mut text = error.to_string();
     for hint in error.hints() {
@@ -62,8 +62,8 @@ fn text_of(error: &Error) -> Reason {
     Reason::from_text(&text)
 }
 
-/// The points of a saga's state where tests end the process: before and after its command, and once what
-/// follows is recorded.
+/// The points of a saga's state where tests end the process: before and after its command, and after the next state is
+/// recorded.
 fn points(saga: &Saga) -> [String; 3] {
     let kind = saga.kind().as_str();
     let step = saga.step().map_or("", |step| step.as_str());
@@ -75,9 +75,9 @@ fn points(saga: &Saga) -> [String; 3] {
     names.map(|name| format!("{kind}.{step}.{name}"))
 }
 
-/// Performs the commands of sagas outside the ledger, and shows what they are at.
+/// Performs the commands of sagas outside the ledger, and shows their progress.
 pub trait Performer: Send + Sync + 'static {
-    /// Can be repeated: after a crash the next process performs the same command again.
+    /// Must be repeatable: after a crash the next process performs the same command again.
     fn perform(
         &self,
         saga: &Saga,
@@ -90,19 +90,19 @@ pub trait Performer: Send + Sync + 'static {
         None
     }
 
-    /// Shows people what the saga is at, or why it waits.
+    /// Shows how far the saga is, or why it waits.
     fn show(&self, _saga: &Saga, _why: Option<String>) {}
 
-    /// The saga is over, or waits to be tried again.
+    /// Called when the saga is over, or waits to be tried again.
     fn ended(&self, _saga: &Saga, _applied: &SagaProgress) -> impl Future<Output = ()> + Send {
         async {}
     }
 
-    /// The session's claim is free again.
+    /// Called when the session's claim is free again.
     fn released(&self) {}
 }
 
-/// Performs what handoffs, broadcasts and forks do: the ledger and its transcripts are all they touch.
+/// Performs the commands of handoffs, broadcasts and forks, which change only the ledger and its transcripts.
 #[derive(Clone, Debug)]
 struct LedgerPerformer(LedgerRequests);
 
@@ -119,7 +119,7 @@ impl Performer for LedgerPerformer {
                 target,
                 after,
             } => {
-                let shared = self.0.fork_transcript(&source, &target, after).await?;
+                let shared = self.0.transcripts()?.fork(&source, &target, after).await?;
                 Ok(CommandResult::TranscriptForked { shared })
             }
             SagaCommand::Undo { undo } => {
@@ -144,7 +144,8 @@ impl Performer for LedgerPerformer {
 impl LedgerPerformer {
     async fn undo_fork(&self, saga: &Saga, undo: UndoCommand) -> Result<(), CommandError> {
         if undo == UndoCommand::RemoveForkedTranscript {
-            let removed = self.0.remove_fork(&saga.session, saga.subject());
+            let transcripts = self.0.transcripts()?;
+            let removed = transcripts.remove_fork(&saga.session, saga.subject());
             removed.await?;
         }
         Ok(())
@@ -156,7 +157,7 @@ impl LedgerPerformer {
 pub struct Interpreter<P> {
     requests: LedgerRequests,
     performer: P,
-    /// Whose answer the result is.
+    /// The request that the result answers.
     request: Option<Idempotency>,
 }
 
@@ -169,8 +170,8 @@ impl<P: Performer> Interpreter<P> {
         }
     }
 
-    /// Interprets the saga until it is over, or until something fails that is tried again later; the journal
-    /// row stays then.
+    /// Interprets the saga until it is over, or until a command fails that is tried again later; then the journal row
+    /// stays.
     pub async fn run(self, claim: Claim, mut saga: Saga) {
         let why = loop {
             match self.advance(&saga).await {
@@ -197,8 +198,8 @@ impl<P: Performer> Interpreter<P> {
         self.performer.released();
     }
 
-    /// Interprets a saga whose caller waits, to its end. The first error is what the caller is answered with;
-    /// by then the saga is undone, unless that fails too: then recovery does it.
+    /// Interprets a saga whose caller waits, to its end. The caller gets the first error; by then the saga is undone,
+    /// unless that fails too: then recovery undoes it.
     pub async fn answer(
         mut self,
         _awaited: SagaWaiter,
@@ -231,13 +232,13 @@ impl<P: Performer> Interpreter<P> {
         }
     }
 
-    /// One command of a saga whose caller waits: whatever fails turns it round, with the error.
+    /// Performs one command of a saga whose caller waits. Any failure makes the saga undo its steps.
     async fn advance_awaited(&self, saga: &Saga) -> Result<(SagaProgress, Option<Error>), Error> {
         let is_undone = !matches!(saga.state, SagaState::Doing { .. });
         let (event, error) = match self.perform(saga).await {
             Ok(event) => match self.record(saga, event).await {
                 Ok(applied) => return Ok((applied, None)),
-                // Undone as far as the record says; recovery goes on from there.
+                // Recovery continues the undo from what the row says.
                 Err(error) if is_undone => return Err(error),
                 Err(error) => (failure(&error), error),
             },
@@ -248,7 +249,7 @@ impl<P: Performer> Interpreter<P> {
         Ok((self.record(saga, event).await?, Some(error)))
     }
 
-    /// Performs the command of the saga's state and records what follows.
+    /// Performs the command of the saga's state and records the next state.
     async fn advance(&self, saga: &Saga) -> Result<SagaProgress, Error> {
         self.performer.show(saga, None);
         let event = match self.perform(saga).await {
@@ -257,7 +258,7 @@ impl<P: Performer> Interpreter<P> {
             Err(CommandError::Interrupted(error)) => return Err(error),
         };
         let applied = match self.record(saga, event).await {
-            // The ledger refuses what the command came to: then the command was in vain.
+            // If the ledger refuses the result, the command counts as failed.
             Err(error) if error.domain().is_some() => self.record(saga, failure(&error)).await?,
             applied => applied?,
         };
@@ -292,12 +293,12 @@ impl<P: Performer> Interpreter<P> {
         self.requests.look(move |r| r.get(id.as_str())).await
     }
 
-    /// Records what follows from `event`, if the saga is still where we left it; else says where it is now.
+    /// Records what follows from `event`, if the saga is unchanged; otherwise returns the saga as it is now.
     async fn record(&self, saga: &Saga, event: SagaEvent) -> Result<SagaProgress, Error> {
         let (expected, actor) = (saga.clone(), saga.actor.clone());
         let request = self.request.clone();
-        let books = self.requests.ledger.books.as_deref();
-        let recording = books.map(|books| books.beginnings.recording());
+        let transcripts = self.requests.session_transcripts();
+        let recording = transcripts.map(|all| all.creations.recording());
         let applied = self
             .requests
             .store
@@ -328,8 +329,8 @@ impl<P: Performer> Interpreter<P> {
         Ok(applied)
     }
 
-    /// Where the saga is now; none when it is over. Asked of the writer: what was decided before the session was
-    /// claimed is done then, and what is decided later sees the claim.
+    /// The saga as it is now; none when it is over. Reads through the writer: changes that were decided before the session
+    /// was claimed are committed then, and later ones see the claim.
     pub async fn current(&self, saga: &Saga) -> Result<Option<Saga>, Error> {
         let id = saga.id.clone();
         let found = self
@@ -361,50 +362,89 @@ fn failure(error: &Error) -> SagaEvent {
     }
 }
 
-impl LedgerRequests {
-    /// Lets tests end the daemon between any two steps.
-    pub fn reach(&self, point: &str) {
-        self.ledger.points.reach(point);
+impl SagaRequests<'_> {
+    /// Writes the saga that `begin` makes, with its fact and the caller's pending reply, in one transaction; then calls
+    /// `begun`, interprets the saga and waits for its result. The saga goes on when the caller hangs up: half a handoff
+    /// is worse than an answer that no caller reads.
+    pub(crate) async fn answer(
+        self,
+        op: &'static str,
+        mut begin: impl FnMut(&mut Writer<'_>, &SagaId) -> StoreResult<(Saga, Fact)> + Send + 'static,
+        begun: impl FnOnce(&Saga),
+    ) -> Result<Answer, Error> {
+        let core = self.0;
+        let id = SagaId::from_random(core.ledger.ids.bits());
+        let awaited = core.ledger.claims.await_saga(id.clone());
+        let (request, saga) = (core.caller.idempotency.clone(), id.clone());
+        let journalled = core.write(move |writer| {
+            if let Some(answer) = earlier(&writer.reader(), request.as_ref())? {
+                return Ok(Err(answer));
+            }
+            let (mut saga, fact) = begin(writer, &saga)?;
+            if let Some(request) = &request {
+                let reply = writer.reply_pending(&request.key, &request.fingerprint, &saga.id)?;
+                saga.reply = Some(reply);
+            }
+            writer.insert(&saga)?;
+            writer.tell(&fact)?;
+            Ok(Ok(saga))
+        });
+        let saga = match journalled.await {
+            Ok(Ok(saga)) => saga,
+            Ok(Err(answer)) => return Ok(answer),
+            Err(error) => {
+                self.undo_unanswered(&id, error.kind()).await;
+                return Err(core.refused(op, error.into()).await);
+            }
+        };
+        begun(&saga);
+        let interpreter = Interpreter::new(core, LedgerPerformer(core.clone()));
+        let answer = interpreter.answer(awaited, saga, core.caller.idempotency.clone());
+        let answer = core.ledger.tasks.run("saga", answer).await;
+        let outcome = core
+            .checked(op, answer.map_err(|_| Error::Stopped)?)
+            .await?;
+        Ok(Answer::Fresh(outcome))
     }
 
-    /// Interprets a saga and waits for its result. The saga goes on when the caller hangs up: half a handoff is
-    /// worse than an answer that no one hears.
-    pub async fn answer_with(
-        &self,
-        op: &'static str,
-        awaited: SagaWaiter,
-        saga: Saga,
-    ) -> Result<Answer, Error> {
-        let interpreter = Interpreter::new(self, LedgerPerformer(self.clone()));
-        let request = self.caller.idempotency.clone();
-        let answer = interpreter.answer(awaited, saga, request);
-        let answer = self.ledger.tasks.run("saga", answer).await;
-        match answer.map_err(|_| Error::Stopped)? {
-            Ok(outcome) => Ok(Answer::Fresh(outcome)),
-            Err(error) => Err(self.refused(op, error).await),
+    /// If the store was unavailable, perhaps only its answer was lost: then the journal row is there, and is undone.
+    async fn undo_unanswered(self, id: &SagaId, kind: Kind) {
+        if kind != Kind::Unavailable {
+            return;
+        }
+        let row = id.clone();
+        let found = self.0.store.read(move |r| r.find::<Saga>(row.as_str()));
+        let undone = match found.await {
+            Ok(Some(saga)) => self.undo_orphan(saga).await,
+            Ok(None) => return,
+            Err(error) => Err(error.into()),
+        };
+        if let Err(error) = undone {
+            tracing::error!(saga = %id, %error, "a saga could not be undone yet");
         }
     }
 
-    /// Undoes the sagas whose callers went with a daemon that is gone. Returns how many are over now; the first
-    /// error is told when all were tried.
-    pub async fn recover_sagas(&self, failed: &mut Option<Error>) -> Result<usize, Error> {
+    /// Undoes the sagas whose callers were lost with an earlier daemon. Tries all, notes the first error in `failed`,
+    /// and returns how many are over now.
+    pub(crate) async fn recover(self, failed: &mut Option<Error>) -> Result<usize, Error> {
         let rows: skein_store::RecordPage<Saga> = self
+            .0
             .store
             .read(|r| r.readable(&skein_store::backend::RowFilter::default()))
             .await?;
-        warn_of_damage(self.tenant(), &rows.damaged);
+        warn_of_damage(self.0.tenant(), &rows.damaged);
         let mut over = 0;
         for saga in rows.items {
-            if !saga.kind().answers_when_over() || self.ledger.claims.is_awaited(&saga.id) {
+            if !saga.kind().answers_when_over() || self.0.ledger.claims.is_awaited(&saga.id) {
                 continue;
             }
             let id = saga.id.clone();
             match self.undo_orphan(saga).await {
                 Ok(()) => over += 1,
                 Err(error) => {
-                    tracing::warn!(tenant = %self.tenant(), saga = %id, %error, "a saga could not be undone yet");
-                    // Neither a record that cannot be read nor half a fork, which no caller sees, is a reason
-                    // not to start.
+                    tracing::warn!(tenant = %self.0.tenant(), saga = %id, %error, "a saga could not be undone yet");
+                    // The daemon starts in spite of a record that cannot be read, and of half a fork, which no caller
+                    // sees.
                     if !error.is_of_damaged_record() && !matches!(error, Error::Transcript(_)) {
                         failed.get_or_insert(error);
                     }
@@ -414,13 +454,13 @@ impl LedgerRequests {
         Ok(over)
     }
 
-    pub async fn undo_orphan(&self, saga: Saga) -> Result<(), Error> {
-        let interpreter = Interpreter::new(self, LedgerPerformer(self.clone()));
+    async fn undo_orphan(self, saga: Saga) -> Result<(), Error> {
+        let interpreter = Interpreter::new(self.0, LedgerPerformer(self.0.clone()));
         let mut saga = saga;
         loop {
             let event = match &saga.state {
                 SagaState::Doing { .. } => SagaEvent::Orphaned,
-                // What fails is tried again as it is: the row says what is left.
+                // A failed undo is tried again unchanged: the row says what is left.
                 _ => match interpreter.perform(&saga).await {
                     Ok(event) => event,
                     Err(CommandError::Failed(error) | CommandError::Interrupted(error)) => {

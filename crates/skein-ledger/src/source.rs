@@ -1,4 +1,4 @@
-//! Where time and randomness come from; tests bring their own.
+//! Sources of time and randomness; tests have their own.
 
 use std::sync::Mutex;
 
@@ -24,7 +24,7 @@ impl Clock for SystemClock {
     )]
     fn now(&self) -> Timestamp {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        // A clock before 1970 is wrong in any case; the event log keeps its own order.
+        // A clock before 1970 is wrong anyway; the event log keeps its own order.
         let micros = since.map_or(0, |d| i64::try_from(d.as_micros()).unwrap_or(i64::MAX));
         Timestamp::from_micros(micros)
     }

@@ -8,13 +8,13 @@ use skein_domain::{
     WorkspaceOrigin, capacity, fact::SessionChange,
 };
 use skein_store::Writer;
-use skein_store::backend::RowFilter;
 use skein_transcript::TranscriptId;
 
 use crate::access::is_at_or_below;
 use crate::caller::{Answer, RequestOutcome};
-use crate::error::Error;
-use crate::requests::LedgerRequests;
+use crate::error::{Error, StoreResult};
+use crate::filter::live_of_parent;
+use crate::requests::SessionRequests;
 use crate::saga::{begin_saga, new_saga};
 use crate::{project, thread};
 
@@ -29,11 +29,11 @@ pub struct Spawn {
     /// Default: the project's, else `none`.
     pub agent: Option<AgentName>,
     pub allowance: Allowance,
-    /// What a session with an agent is to have.
+    /// Options of a session with an agent.
     pub equip: LaunchOptions,
 }
 
-/// What was asked for besides the task.
+/// What the caller asks for besides the task.
 #[derive(Clone, Debug, Default)]
 pub struct LaunchOptions {
     pub workspace: Option<WorkspaceKind>,
@@ -48,7 +48,7 @@ pub struct LaunchOptions {
 }
 
 impl LaunchOptions {
-    /// Whether anything was asked for that only a session with an agent has.
+    /// Whether nothing is asked for that only a session with an agent has.
     pub fn is_plain(&self) -> bool {
         self.workspace.is_none_or(|w| w == WorkspaceKind::None)
             && self.branch.is_none()
@@ -59,7 +59,7 @@ impl LaunchOptions {
     }
 }
 
-/// Gear for a session whose number is not known yet.
+/// The gear of a session whose number is not known yet.
 #[derive(Clone, Debug)]
 pub struct PreparedAgent {
     pub gear: Gear,
@@ -86,7 +86,7 @@ impl PreparedAgent {
     }
 }
 
-/// Managed folders are called after their session.
+/// Managed folders are named after their session.
 fn beside(path: &AbsPath, id: &SessionId) -> Result<AbsPath, Invalid> {
     let parent = path.as_str().rsplit_once('/').map_or("", |(p, _)| p);
     format!("{parent}/{id}").parse()
@@ -96,27 +96,20 @@ fn beside(path: &AbsPath, id: &SessionId) -> Result<AbsPath, Invalid> {
 pub const OP: &str = "spawn a session";
 
 /// How many of a session's children are live.
-pub(crate) fn live_children(
-    writer: &Writer<'_>,
-    session: &Session,
-) -> Result<u32, skein_store::Error> {
-    let filter = RowFilter {
-        parent: Some(session.id.to_string()),
-        live: Some(true),
-        ..RowFilter::default()
-    };
+pub(crate) fn live_children(writer: &Writer<'_>, session: &Session) -> StoreResult<u32> {
+    let filter = live_of_parent(&session.id);
     Ok(u32::try_from(writer.reader().count::<Session>(&filter)?).unwrap_or(u32::MAX))
 }
 
-impl LedgerRequests {
+impl SessionRequests<'_> {
     /// Makes a session without an agent, which is ready at once.
-    pub async fn spawn(&self, spawn: Spawn) -> Result<Answer, Error> {
-        if let Some(earlier) = self.earlier().await? {
+    pub async fn spawn(self, spawn: Spawn) -> Result<Answer, Error> {
+        if let Some(earlier) = self.0.earlier().await? {
             return Ok(earlier);
         }
         let spawn = self.below_caller(spawn).await?;
         let agent = spawn.agent.clone().unwrap_or_else(AgentName::none);
-        self.check_spawn_owner(&spawn, &agent).await?;
+        self.check_owner(&spawn, &agent).await?;
         if !agent.is_none() {
             let what = format!("agent `{agent}`");
             return Err(Error::NotConfigured { what });
@@ -128,9 +121,9 @@ impl LedgerRequests {
         self.record_spawn(spawn, agent, None).await
     }
 
-    /// An agent's own spawns stand below its session: at it, unless it names one further down.
-    pub async fn below_caller(&self, mut spawn: Spawn) -> Result<Spawn, Error> {
-        let Some(scope) = self.caller.scope.clone() else {
+    /// Places a spawn by an agent below its own session: directly, unless it names a session further down.
+    pub async fn below_caller(self, mut spawn: Spawn) -> Result<Spawn, Error> {
+        let Some(scope) = self.0.caller.scope.clone() else {
             return Ok(spawn);
         };
         let parent = spawn
@@ -139,6 +132,7 @@ impl LedgerRequests {
             .clone();
         let asked = spawn.equip.permission;
         let refused = self
+            .0
             .look(move |reader| {
                 let parent: Session = reader.resolve(&parent)?;
                 let own: Session = reader.get(scope.session.as_str())?;
@@ -156,43 +150,41 @@ impl LedgerRequests {
             })
             .await?;
         match refused {
-            Some(refused) => Err(self.refused(OP, refused.into()).await),
+            Some(refused) => Err(self.0.refused(OP, refused.into()).await),
             None => Ok(spawn),
         }
     }
 
     /// Refuses an owner that the caller may not name for the session.
-    pub async fn check_spawn_owner(&self, spawn: &Spawn, agent: &AgentName) -> Result<(), Error> {
+    pub async fn check_owner(self, spawn: &Spawn, agent: &AgentName) -> Result<(), Error> {
         let for_child = |owner: &&Actor| owner.to_string() == format!("agent:{agent}");
-        let in_scope = self.caller.scope.is_some();
+        let in_scope = self.0.caller.scope.is_some();
         if spawn.owner.as_ref().filter(for_child).is_none() || !in_scope {
-            let named = self.acting_as(spawn.owner.clone());
-            if let Err(refused) = named {
-                return Err(self.refused(OP, refused.into()).await);
-            }
+            let named = self.0.acting_as(spawn.owner.clone());
+            self.0.checked(OP, named).await?;
         }
         Ok(())
     }
 
     /// Records the session, and the saga of one with an agent.
     pub async fn record_spawn(
-        &self,
+        self,
         spawn: Spawn,
         agent: AgentName,
         prepared: Option<PreparedAgent>,
     ) -> Result<Answer, Error> {
-        let own_thread = ThreadId::from_random(self.ledger.ids.bits());
+        let own_thread = ThreadId::from_random(self.0.ledger.ids.bits());
         let owner = match &spawn.owner {
             Some(owner) => owner.clone(),
-            // What a bound token makes is its actor's, or it could not drive it.
-            None if agent.is_none() || self.caller.bound => self.caller.actor.clone(),
+            // A bound token could not drive a session of another owner.
+            None if agent.is_none() || self.0.caller.bound => self.0.caller.actor.clone(),
             None => format!("agent:{agent}").parse()?,
         };
-        let must_own = self.must_own();
-        let ids = self.ledger.ids.clone();
-        let books = self.ledger.books.as_deref();
-        let recording = books.map(|books| books.beginnings.recording());
-        let answer = self.change(OP, Role::Operate, move |writer| {
+        let must_own = self.0.must_own();
+        let ids = self.0.ledger.ids.clone();
+        let transcripts = self.0.session_transcripts();
+        let recording = transcripts.map(|all| all.creations.recording());
+        let answer = self.0.change(OP, Role::Operate, move |writer| {
             let place = find_place(writer, &spawn, &own_thread, must_own.as_ref())?;
             let (parent, allowance) = match place.parent {
                 None => (None, check_root(spawn.allowance)?),
@@ -239,33 +231,34 @@ impl LedgerRequests {
         if let (Some(recording), Answer::Fresh(RequestOutcome::Session(made))) =
             (recording, &answer)
         {
-            recording.made(self.tenant(), TranscriptId::from(&made.id));
+            recording.made(self.0.tenant(), TranscriptId::from(&made.id));
         }
         Ok(answer)
     }
 
-    /// The project a spawn is for, as far as it can be told beforehand.
-    pub async fn project_of(&self, spawn: &Spawn) -> Result<Project, Error> {
+    /// The project of a spawn, from the parent, thread or project that it names.
+    pub async fn project_of(self, spawn: &Spawn) -> Result<Project, Error> {
         let (project, thread, parent) = (
             spawn.project.clone(),
             spawn.thread.clone(),
             spawn.parent.clone(),
         );
-        self.look(move |reader| {
-            if let Some(parent) = parent {
-                let parent: Session = reader.resolve(&parent)?;
-                return reader.get(parent.project.as_str());
-            }
-            if let Some(thread) = thread {
-                let thread: Thread = reader.resolve(&thread)?;
-                return reader.get(thread.project.as_str());
-            }
-            match project {
-                Some(reference) => project::resolve(reader, &reference),
-                None => Err(no_project().into()),
-            }
-        })
-        .await
+        self.0
+            .look(move |reader| {
+                if let Some(parent) = parent {
+                    let parent: Session = reader.resolve(&parent)?;
+                    return reader.get(parent.project.as_str());
+                }
+                if let Some(thread) = thread {
+                    let thread: Thread = reader.resolve(&thread)?;
+                    return reader.get(thread.project.as_str());
+                }
+                match project {
+                    Some(reference) => project::resolve(reader, &reference),
+                    None => Err(no_project().into()),
+                }
+            })
+            .await
     }
 }
 
@@ -279,13 +272,13 @@ struct Place {
     parent: Option<Session>,
 }
 
-/// Where the session goes: beside its parent, into the thread named, or into a thread of its own.
+/// The project, thread and parent of a new session. Its thread is its parent's, the one named, or a new one.
 fn find_place(
     writer: &mut Writer<'_>,
     spawn: &Spawn,
     own_thread: &ThreadId,
     must_own: Option<&Actor>,
-) -> Result<Place, skein_store::Error> {
+) -> StoreResult<Place> {
     let parent: Option<Session> = match &spawn.parent {
         Some(reference) => Some(writer.reader().resolve(reference)?),
         None => None,
@@ -351,7 +344,7 @@ fn find_place(
     })
 }
 
-/// A session that has ended or is changing hands cannot delegate.
+/// Refuses a parent that has ended or is being handed over.
 pub(crate) fn check_delegates(parent: &Session) -> Result<(), Conflict> {
     match parent.phase.name() {
         PhaseName::Active
@@ -385,7 +378,7 @@ pub(crate) fn set_aside(
     writer: &mut Writer<'_>,
     parent: &Session,
     asked: Allowance,
-) -> Result<(Session, Allowance), skein_store::Error> {
+) -> StoreResult<(Session, Allowance)> {
     let (budget, allowance) = parent.budget.reserve(&parent.id, &parent.usage, asked)?;
     if budget == parent.budget {
         return Ok((parent.clone(), allowance));
@@ -402,7 +395,7 @@ pub(crate) fn insert(
     writer: &mut Writer<'_>,
     session: &Session,
     allowance: Allowance,
-) -> Result<(), skein_store::Error> {
+) -> StoreResult<()> {
     writer.insert(session)?;
     writer.tell(
         &SessionChange::Spawned {

@@ -1,4 +1,4 @@
-//! What sessions leave behind for those who build on them.
+//! Summaries, which sessions leave for others.
 
 use skein_domain::{
     Conflict, Deliverable, NotFound, Phase, Role, Session, SessionId, Summary, SummaryId,
@@ -7,8 +7,8 @@ use skein_domain::{
 use skein_store::Reader;
 
 use crate::caller::{Answer, RequestOutcome};
-use crate::error::Error;
-use crate::requests::LedgerRequests;
+use crate::error::{Error, StoreResult};
+use crate::requests::SessionRequests;
 
 #[derive(Clone, Debug)]
 pub struct NewSummary {
@@ -19,70 +19,73 @@ pub struct NewSummary {
     pub based_on: Option<String>,
 }
 
-impl LedgerRequests {
+impl SessionRequests<'_> {
     /// Records a session's summary. There is one per session, and it never changes.
-    pub async fn set_summary(&self, reference: String, new: NewSummary) -> Result<Answer, Error> {
+    pub async fn set_summary(self, reference: String, new: NewSummary) -> Result<Answer, Error> {
         summary::check(&new.text, &new.key_decisions, &new.deliverables)?;
-        let id = SummaryId::from_random(self.ledger.ids.bits());
-        let must_own = self.must_own();
-        self.change("record a summary", Role::Operate, move |writer| {
-            let session: Session = writer.reader().resolve(&reference)?;
-            session.check_owner(must_own.as_ref())?;
-            if let Some(summary) = &session.summary {
-                return Err(Conflict::SummaryExists {
-                    session: session.id,
-                    summary: summary.to_string(),
+        let id = SummaryId::from_random(self.0.ledger.ids.bits());
+        let must_own = self.0.must_own();
+        self.0
+            .change("record a summary", Role::Operate, move |writer| {
+                let session: Session = writer.reader().resolve(&reference)?;
+                session.check_owner(must_own.as_ref())?;
+                if let Some(summary) = &session.summary {
+                    return Err(Conflict::SummaryExists {
+                        session: session.id,
+                        summary: summary.to_string(),
+                    }
+                    .into());
                 }
-                .into());
-            }
-            if let Phase::Archived { .. } = session.phase {
-                return Err(Conflict::WrongPhase {
-                    phase: session.phase.name(),
-                    session: session.id,
-                    wanted: "its summary can no longer be recorded",
+                if let Phase::Archived { .. } = session.phase {
+                    return Err(Conflict::WrongPhase {
+                        phase: session.phase.name(),
+                        session: session.id,
+                        wanted: "its summary can no longer be recorded",
+                    }
+                    .into());
                 }
-                .into());
-            }
-            let based_on = check_based_on(&writer.reader(), &session.id, new.based_on.as_deref())?;
-            check_deliverables(&writer.reader(), &new.deliverables)?;
-            let summary = Summary {
-                id: id.clone(),
-                session: session.id.clone(),
-                outcome: new.outcome,
-                text: new.text.clone(),
-                key_decisions: new.key_decisions.clone(),
-                deliverables: new.deliverables.clone(),
-                based_on: based_on.clone(),
-                at: writer.now(),
-            };
-            writer.insert(&summary)?;
-            let after = Session {
-                summary: Some(id.clone()),
-                ..session.next(writer.now())
-            };
-            writer.update(&after)?;
-            writer.tell(
-                &SessionChange::Summarized {
-                    summary: id.clone(),
-                    based_on,
-                }
-                .of(&after),
-            )?;
-            Ok(RequestOutcome::Summary(summary))
-        })
-        .await
+                let based_on =
+                    check_based_on(&writer.reader(), &session.id, new.based_on.as_deref())?;
+                check_deliverables(&writer.reader(), &new.deliverables)?;
+                let summary = Summary {
+                    id: id.clone(),
+                    session: session.id.clone(),
+                    outcome: new.outcome,
+                    text: new.text.clone(),
+                    key_decisions: new.key_decisions.clone(),
+                    deliverables: new.deliverables.clone(),
+                    based_on: based_on.clone(),
+                    at: writer.now(),
+                };
+                writer.insert(&summary)?;
+                let after = Session {
+                    summary: Some(id.clone()),
+                    ..session.next(writer.now())
+                };
+                writer.update(&after)?;
+                writer.tell(
+                    &SessionChange::Summarized {
+                        summary: id.clone(),
+                        based_on,
+                    }
+                    .of(&after),
+                )?;
+                Ok(RequestOutcome::Summary(summary))
+            })
+            .await
     }
 
-    pub async fn get_summary(&self, reference: String) -> Result<Summary, Error> {
-        self.look(move |reader| {
-            let session: Session = reader.resolve(&reference)?;
-            summary_of(reader, &session)
-        })
-        .await
+    pub async fn summary(self, reference: String) -> Result<Summary, Error> {
+        self.0
+            .look(move |reader| {
+                let session: Session = reader.resolve(&reference)?;
+                summary_of(reader, &session)
+            })
+            .await
     }
 }
 
-fn summary_of(reader: &Reader<'_>, session: &Session) -> Result<Summary, skein_store::Error> {
+fn summary_of(reader: &Reader<'_>, session: &Session) -> StoreResult<Summary> {
     match &session.summary {
         Some(id) => reader.get(id.as_str()),
         None => Err(NotFound::new("summary", session.id.as_str()).into()),
@@ -94,7 +97,7 @@ fn check_based_on(
     reader: &Reader<'_>,
     session: &SessionId,
     based_on: Option<&str>,
-) -> Result<Option<SessionId>, skein_store::Error> {
+) -> StoreResult<Option<SessionId>> {
     let Some(reference) = based_on else {
         return Ok(None);
     };
@@ -106,10 +109,7 @@ fn check_based_on(
     Ok(Some(base.id))
 }
 
-fn check_deliverables(
-    reader: &Reader<'_>,
-    deliverables: &[Deliverable],
-) -> Result<(), skein_store::Error> {
+fn check_deliverables(reader: &Reader<'_>, deliverables: &[Deliverable]) -> StoreResult<()> {
     for deliverable in deliverables {
         match deliverable {
             Deliverable::Message { session, .. } => {

@@ -1,4 +1,4 @@
-//! Background work: every task is started here, has a name, and is waited for at the end.
+//! Background work: every task starts here, has a name, and is waited for at the end.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,7 +27,7 @@ impl TaskGroup {
     /// Starts work that ends by itself, or when [`TaskGroup::stopping`] says so.
     pub fn start(&self, name: &'static str, work: impl Future<Output = ()> + Send + 'static) {
         let mut set = self.set.lock().unwrap_or_else(PoisonError::into_inner);
-        // Tasks that ended are let go, so that the set holds only what still runs.
+        // Removes tasks that ended, so that the set holds only running ones.
         while set.try_join_next().is_some() {}
         set.spawn(async move {
             tracing::trace!(task = name, "started");
@@ -36,7 +36,7 @@ impl TaskGroup {
         });
     }
 
-    /// Starts work whose result somebody may or may not stay to hear.
+    /// Starts work that continues even if the caller drops the receiver of its result.
     pub fn run<T: Send + 'static>(
         &self,
         name: &'static str,
@@ -53,7 +53,7 @@ impl TaskGroup {
     pub fn stopping(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut stop = self.stop.subscribe();
         async move {
-            // The sender lives in `self`; if it is gone, everything is stopping anyway.
+            // The sender is gone only when everything stops anyway.
             let _ = stop.wait_for(|stop| *stop).await;
         }
     }
@@ -78,7 +78,7 @@ impl TaskGroup {
                 take().shutdown().await;
                 return false;
             }
-            // What started while we waited is waited for as well.
+            // Waits for tasks that started meanwhile as well.
         }
     }
 }

@@ -1,15 +1,16 @@
-//! Threads and the gates they are put away through.
+//! Threads, and the gates of archiving and deleting them.
 
 use skein_domain::{
     Fact, PhaseName, Role, Session, SessionId, Thread, ThreadId, ThreadState, Title, gate,
 };
-use skein_store::backend::{RowFilter, SortOrder};
-use skein_store::{Reader, RecordPage, RecordQuery, Writer};
+use skein_store::backend::RowFilter;
+use skein_store::{Reader, RecordPage, Writer};
 
 use crate::caller::{Answer, RequestOutcome};
-use crate::error::Error;
+use crate::error::{Error, StoreResult};
+use crate::filter::newest_first;
 use crate::project;
-use crate::requests::LedgerRequests;
+use crate::requests::ThreadRequests;
 
 #[derive(Clone, Debug, Default)]
 pub struct ThreadFilter {
@@ -18,8 +19,8 @@ pub struct ThreadFilter {
     pub open: Option<bool>,
 }
 
-/// Remembers a deletion, so that deleting twice is as good as once.
-fn grave(id: &ThreadId) -> String {
+/// The claim that remembers a deletion, so that a repeated one gives the same answer.
+fn deletion(id: &ThreadId) -> String {
     format!("thread-deleted:{id}")
 }
 
@@ -27,7 +28,7 @@ fn sessions_of(
     reader: &Reader<'_>,
     thread: &ThreadId,
     live: Option<bool>,
-) -> Result<Vec<Session>, skein_store::Error> {
+) -> StoreResult<Vec<Session>> {
     let filter = RowFilter {
         thread: Some(thread.to_string()),
         live,
@@ -36,10 +37,7 @@ fn sessions_of(
     reader.all(&filter)
 }
 
-fn phases(
-    reader: &Reader<'_>,
-    thread: &ThreadId,
-) -> Result<Vec<(SessionId, PhaseName)>, skein_store::Error> {
+fn phases(reader: &Reader<'_>, thread: &ThreadId) -> StoreResult<Vec<(SessionId, PhaseName)>> {
     let sessions = sessions_of(reader, thread, None)?;
     Ok(sessions
         .into_iter()
@@ -51,7 +49,7 @@ fn phases(
 fn at_work(
     reader: &Reader<'_>,
     thread: &ThreadId,
-) -> Result<Vec<(SessionId, PhaseName, gate::LiveWork)>, skein_store::Error> {
+) -> StoreResult<Vec<(SessionId, PhaseName, gate::LiveWork)>> {
     let sessions = sessions_of(reader, thread, Some(true))?;
     Ok(sessions
         .into_iter()
@@ -71,7 +69,7 @@ pub(crate) fn open_thread(
     id: ThreadId,
     project: &skein_domain::Project,
     title: Title,
-) -> Result<Thread, skein_store::Error> {
+) -> StoreResult<Thread> {
     let now = writer.now();
     let thread = Thread {
         id,
@@ -91,179 +89,179 @@ pub(crate) fn open_thread(
     Ok(thread)
 }
 
-impl LedgerRequests {
-    pub async fn new_thread(&self, project: String, title: Title) -> Result<Answer, Error> {
-        let id = ThreadId::from_random(self.ledger.ids.bits());
+impl ThreadRequests<'_> {
+    pub async fn open(self, project: String, title: Title) -> Result<Answer, Error> {
+        let id = ThreadId::from_random(self.0.ledger.ids.bits());
         let title = title.redacted();
-        self.change("open a thread", Role::Operate, move |writer| {
-            let project = project::resolve(&writer.reader(), &project)?;
-            Ok(RequestOutcome::Thread(open_thread(
-                writer,
-                id.clone(),
-                &project,
-                title.clone(),
-            )?))
-        })
-        .await
+        self.0
+            .change("open a thread", Role::Operate, move |writer| {
+                let project = project::resolve(&writer.reader(), &project)?;
+                Ok(RequestOutcome::Thread(open_thread(
+                    writer,
+                    id.clone(),
+                    &project,
+                    title.clone(),
+                )?))
+            })
+            .await
     }
 
-    /// Puts a thread away if nobody works on it. Doing it again changes nothing.
+    /// Archives a thread on which no session works. A repeated call changes nothing.
     ///
-    /// What was said on it is put into the cold tier first, so that nothing is marked as put away that is
-    /// not; the hot copies go once nobody can write any more.
-    pub async fn archive_thread(&self, reference: String) -> Result<Answer, Error> {
+    /// Its transcripts are copied to the cold tier before it is marked as archived; the hot copies go afterwards, when
+    /// no session can write any more.
+    pub async fn archive(self, reference: String) -> Result<Answer, Error> {
         let op = "archive a thread";
-        self.refuse_bound(op).await?;
-        if let Err(refused) = self.caller.role.require(Role::Operate, op) {
-            return Err(self.refused(op, refused.into()).await);
-        }
-        if let Some(earlier) = self.earlier().await? {
+        self.0.refuse_bound(op).await?;
+        self.0.require(Role::Operate, op).await?;
+        if let Some(earlier) = self.0.earlier().await? {
             return Ok(earlier);
         }
-        let thread = match self.archivable(reference.clone()).await {
-            Ok(thread) => thread,
-            Err(error) => return Err(self.refused(op, error).await),
+        let thread = self.archivable(reference.clone()).await;
+        let thread = self.0.checked(op, thread).await?;
+        let tiers = match thread.state {
+            ThreadState::Open => self.0.cold_tier(),
+            ThreadState::Archived { .. } => None,
         };
-        if thread.state == ThreadState::Open {
-            self.flush_before_archive(&thread.id).await?;
+        if let Some(tiers) = tiers {
+            tiers.flush_before_archive(&thread.id).await?;
         }
         let answer = self.mark_archived(op, reference).await?;
-        if thread.state == ThreadState::Open {
-            self.flush_archived(self.sessions_on(&thread.id).await?)
-                .await;
+        if let Some(tiers) = tiers {
+            let sessions = tiers.sessions_on(&thread.id).await?;
+            tiers.flush_archived(sessions).await;
         }
         Ok(answer)
     }
 
-    /// The thread, if nobody works on it.
-    async fn archivable(&self, reference: String) -> Result<Thread, Error> {
-        let look = self.store.read(move |reader| {
+    /// The thread, if no session works on it.
+    async fn archivable(self, reference: String) -> StoreResult<Thread> {
+        let look = self.0.store.read(move |reader| {
             let thread: Thread = reader.resolve(&reference)?;
             if thread.state == ThreadState::Open {
                 gate::archive_thread(&thread.id, at_work(reader, &thread.id)?)?;
             }
             Ok(thread)
         });
-        Ok(look.await?)
+        look.await
     }
 
-    async fn mark_archived(&self, op: &'static str, reference: String) -> Result<Answer, Error> {
-        self.change(op, Role::Operate, move |writer| {
-            let before: Thread = writer.reader().resolve(&reference)?;
-            if before.state != ThreadState::Open {
-                return Ok(RequestOutcome::Thread(before));
-            }
-            gate::archive_thread(&before.id, at_work(&writer.reader(), &before.id)?)?;
-            let now = writer.now();
-            let after = Thread {
-                state: ThreadState::Archived { at: now },
-                version: before.version + 1,
-                updated_at: now,
-                ..before
-            };
-            writer.update(&after)?;
-            writer.tell(&Fact::ThreadArchived {
-                project: after.project.clone(),
-                thread: after.id.clone(),
-            })?;
-            Ok(RequestOutcome::Thread(after))
-        })
-        .await
-    }
-
-    pub async fn reopen_thread(&self, reference: String) -> Result<Answer, Error> {
-        self.refuse_bound("reopen a thread").await?;
-        self.change("reopen a thread", Role::Operate, move |writer| {
-            let before: Thread = writer.reader().resolve(&reference)?;
-            if before.state == ThreadState::Open {
-                return Ok(RequestOutcome::Thread(before));
-            }
-            let project: skein_domain::Project = writer.reader().get(before.project.as_str())?;
-            if project.removed_at.is_some() {
-                return Err(skein_domain::Refused::ProjectRemoved {
-                    project: project.id,
+    async fn mark_archived(self, op: &'static str, reference: String) -> Result<Answer, Error> {
+        self.0
+            .change(op, Role::Operate, move |writer| {
+                let before: Thread = writer.reader().resolve(&reference)?;
+                if before.state != ThreadState::Open {
+                    return Ok(RequestOutcome::Thread(before));
                 }
-                .into());
-            }
-            let now = writer.now();
-            let after = Thread {
-                state: ThreadState::Open,
-                version: before.version + 1,
-                updated_at: now,
-                ..before
-            };
-            writer.update(&after)?;
-            writer.tell(&Fact::ThreadReopened {
-                project: after.project.clone(),
-                thread: after.id.clone(),
-            })?;
-            Ok(RequestOutcome::Thread(after))
-        })
-        .await
+                gate::archive_thread(&before.id, at_work(&writer.reader(), &before.id)?)?;
+                let archived = Fact::ThreadArchived {
+                    project: before.project.clone(),
+                    thread: before.id.clone(),
+                };
+                let state = ThreadState::Archived { at: writer.now() };
+                set_state(writer, before, state, &archived)
+            })
+            .await
     }
 
-    /// Deletes a thread that never had a session. Deleting it again changes nothing.
-    pub async fn delete_thread(&self, reference: String) -> Result<Answer, Error> {
-        self.refuse_bound("delete a thread").await?;
-        self.change("delete a thread", Role::Operate, move |writer| {
-            if let Some(deleted) = deleted_before(&writer.reader(), &reference)? {
-                return Ok(RequestOutcome::Thread(deleted));
-            }
-            let thread: Thread = writer.reader().resolve(&reference)?;
-            gate::delete_thread(&thread.id, phases(&writer.reader(), &thread.id)?)?;
-            writer.delete(&thread)?;
-            // The record itself is the holder, so that the second answer is the first one.
-            let body = skein_store::Entity::encode(&thread)?;
-            let _ = writer.claim(&grave(&thread.id), &body)?;
-            writer.tell(&Fact::ThreadDeleted {
-                project: thread.project.clone(),
-                thread: thread.id.clone(),
-            })?;
-            Ok(RequestOutcome::Thread(thread))
-        })
-        .await
+    pub async fn reopen(self, reference: String) -> Result<Answer, Error> {
+        self.0.refuse_bound("reopen a thread").await?;
+        self.0
+            .change("reopen a thread", Role::Operate, move |writer| {
+                let before: Thread = writer.reader().resolve(&reference)?;
+                if before.state == ThreadState::Open {
+                    return Ok(RequestOutcome::Thread(before));
+                }
+                let project: skein_domain::Project =
+                    writer.reader().get(before.project.as_str())?;
+                if project.removed_at.is_some() {
+                    return Err(skein_domain::Refused::ProjectRemoved {
+                        project: project.id,
+                    }
+                    .into());
+                }
+                let reopened = Fact::ThreadReopened {
+                    project: before.project.clone(),
+                    thread: before.id.clone(),
+                };
+                set_state(writer, before, ThreadState::Open, &reopened)
+            })
+            .await
+    }
+
+    /// Deletes a thread that never had a session. A repeated call changes nothing.
+    pub async fn delete(self, reference: String) -> Result<Answer, Error> {
+        self.0.refuse_bound("delete a thread").await?;
+        self.0
+            .change("delete a thread", Role::Operate, move |writer| {
+                if let Some(deleted) = deleted_before(&writer.reader(), &reference)? {
+                    return Ok(RequestOutcome::Thread(deleted));
+                }
+                let thread: Thread = writer.reader().resolve(&reference)?;
+                gate::delete_thread(&thread.id, phases(&writer.reader(), &thread.id)?)?;
+                writer.delete(&thread)?;
+                // The claim holds the record itself, so that a repeated call gives the same answer.
+                let body = skein_store::Entity::encode(&thread)?;
+                let _ = writer.claim(&deletion(&thread.id), &body)?;
+                writer.tell(&Fact::ThreadDeleted {
+                    project: thread.project.clone(),
+                    thread: thread.id.clone(),
+                })?;
+                Ok(RequestOutcome::Thread(thread))
+            })
+            .await
     }
 
     /// Finds a thread by id or unique beginning of its id.
-    pub async fn get_thread(&self, reference: String) -> Result<Thread, Error> {
-        self.look(move |reader| reader.resolve(&reference)).await
+    pub async fn get(self, reference: String) -> Result<Thread, Error> {
+        self.0.look(move |reader| reader.resolve(&reference)).await
     }
 
-    pub async fn list_threads(
-        &self,
+    pub async fn list(
+        self,
         filter: ThreadFilter,
         after: Option<u64>,
         limit: usize,
     ) -> Result<RecordPage<Thread>, Error> {
-        self.look(move |reader| {
-            let project = match filter.project {
-                Some(reference) => Some(project::resolve(reader, &reference)?.id.to_string()),
-                None => None,
-            };
-            let filter = RowFilter {
-                project,
-                live: filter.open,
-                ..RowFilter::default()
-            };
-            reader.list(&RecordQuery {
-                filter,
-                order: SortOrder::NewestFirst,
-                after,
-                limit,
+        self.0
+            .look(move |reader| {
+                let project = match filter.project {
+                    Some(reference) => Some(project::resolve(reader, &reference)?.id.to_string()),
+                    None => None,
+                };
+                let filter = RowFilter {
+                    project,
+                    live: filter.open,
+                    ..RowFilter::default()
+                };
+                reader.list(&newest_first(filter, after, limit))
             })
-        })
-        .await
+            .await
     }
 }
 
-fn deleted_before(
-    reader: &Reader<'_>,
-    reference: &str,
-) -> Result<Option<Thread>, skein_store::Error> {
+fn set_state(
+    writer: &mut Writer<'_>,
+    before: Thread,
+    state: ThreadState,
+    fact: &Fact,
+) -> StoreResult<RequestOutcome> {
+    let after = Thread {
+        state,
+        version: before.version + 1,
+        updated_at: writer.now(),
+        ..before
+    };
+    writer.update(&after)?;
+    writer.tell(fact)?;
+    Ok(RequestOutcome::Thread(after))
+}
+
+fn deleted_before(reader: &Reader<'_>, reference: &str) -> StoreResult<Option<Thread>> {
     let Ok(id) = reference.parse::<ThreadId>() else {
         return Ok(None);
     };
-    match reader.claimed_by(&grave(&id))? {
+    match reader.claimed_by(&deletion(&id))? {
         Some(body) => skein_store::Entity::decode(&body).map(Some),
         None => Ok(None),
     }

@@ -1,20 +1,21 @@
-//! Tokens: made, listed, revoked, and asked about at the door.
+//! Tokens: created, listed, revoked, and checked at the door.
 
 use skein_domain::{
     Actor, Fact, Invalid, Name, Refused, Rights, Role, RunScope, Session, TenantId, Timestamp,
     Token, TokenId,
 };
-use skein_store::backend::{RowFilter, SortOrder};
-use skein_store::{Reader, RecordPage, RecordQuery};
+use skein_store::backend::RowFilter;
+use skein_store::{Reader, RecordPage};
 use subtle::ConstantTimeEq;
 
 use crate::caller::{Answer, Caller, RequestOutcome};
 use crate::credential::is_run_credential;
-use crate::error::Error;
+use crate::error::{Error, StoreResult};
+use crate::filter::{live, newest_first};
 use crate::ledger::Ledger;
-use crate::requests::LedgerRequests;
+use crate::requests::TokenRequests;
 
-/// A token reads `skein.TENANT.ID.SECRET`: the tenant is in it, so that no look-up crosses a wall.
+/// A token reads `skein.TENANT.ID.SECRET`. It names its tenant, so that no look-up reaches another tenant.
 const SCHEME: &str = "skein";
 
 fn hash(secret: &str) -> [u8; 32] {
@@ -30,122 +31,113 @@ pub struct NewToken {
     pub expires_in_seconds: Option<u64>,
 }
 
-impl LedgerRequests {
-    pub async fn new_token(&self, new: NewToken) -> Result<Answer, Error> {
-        let id = TokenId::from_random(self.ledger.ids.bits());
+impl TokenRequests<'_> {
+    pub async fn create(self, new: NewToken) -> Result<Answer, Error> {
+        let id = TokenId::from_random(self.0.ledger.ids.bits());
         let word: String = self
+            .0
             .ledger
             .ids
             .secret()
             .iter()
             .map(|b| format!("{b:02x}"))
             .collect();
-        let secret = format!("{SCHEME}.{}.{id}.{word}", self.caller.tenant);
+        let secret = format!("{SCHEME}.{}.{id}.{word}", self.0.caller.tenant);
         if new.expires_in_seconds == Some(0) {
             return Err(
                 Invalid::new("expiry", "0", "a token must live for a moment at least").into(),
             );
         }
         self.check_grants(&new).await?;
-        self.change("make a token", Role::Admin, move |writer| {
-            let now = writer.now();
-            let token = Token {
-                id: id.clone(),
-                name: new.name.clone(),
-                role: new.role,
-                rights: new.rights,
-                actor: new.actor.clone(),
-                secret_hash: hash(&word),
-                version: 1,
-                created_at: now,
-                expires_at: new.expires_in_seconds.map(|s| later(now, s)),
-                revoked_at: None,
-            };
-            writer.insert(&token)?;
-            writer.tell(&Fact::TokenMade {
-                token: token.id.clone(),
-                name: token.name.clone(),
-                role: token.role,
-                rights: token.rights,
-            })?;
-            Ok(RequestOutcome::NewToken {
-                token,
-                secret: secret.clone(),
+        self.0
+            .change("make a token", Role::Admin, move |writer| {
+                let now = writer.now();
+                let token = Token {
+                    id: id.clone(),
+                    name: new.name.clone(),
+                    role: new.role,
+                    rights: new.rights,
+                    actor: new.actor.clone(),
+                    secret_hash: hash(&word),
+                    version: 1,
+                    created_at: now,
+                    expires_at: new.expires_in_seconds.map(|s| later(now, s)),
+                    revoked_at: None,
+                };
+                writer.insert(&token)?;
+                writer.tell(&Fact::TokenMade {
+                    token: token.id.clone(),
+                    name: token.name.clone(),
+                    role: token.role,
+                    rights: token.rights,
+                })?;
+                Ok(RequestOutcome::NewToken {
+                    token,
+                    secret: secret.clone(),
+                })
             })
-        })
-        .await
+            .await
     }
 
-    /// A token gives away no right its maker lacks, and one bound to an actor makes none for others.
-    async fn check_grants(&self, new: &NewToken) -> Result<(), Error> {
+    /// Refuses a token with a right that the caller lacks, and a caller bound to an actor a token for another one.
+    async fn check_grants(self, new: &NewToken) -> Result<(), Error> {
         const OP: &str = "make a token";
         let missing = new
             .rights
             .iter()
-            .find(|right| !self.caller.rights.contains(*right));
+            .find(|right| !self.0.caller.rights.contains(*right));
         if let Some(right) = missing {
             let right = right.as_str();
             let op = "give a token this right";
-            return Err(self.refused(OP, Refused::Right { right, op }.into()).await);
+            return Err(self
+                .0
+                .refused(OP, Refused::Right { right, op }.into())
+                .await);
         }
-        if self.caller.bound && new.actor.as_ref() != Some(&self.caller.actor) {
-            let actor = self.caller.actor.clone();
+        if self.0.caller.bound && new.actor.as_ref() != Some(&self.0.caller.actor) {
+            let actor = self.0.caller.actor.clone();
             let refused = match new.actor.clone() {
                 Some(named) => Refused::OtherActor { actor, named },
                 None => Refused::UnboundToken { actor },
             };
-            return Err(self.refused(OP, refused.into()).await);
+            return Err(self.0.refused(OP, refused.into()).await);
         }
         Ok(())
     }
 
-    pub async fn list_tokens(
-        &self,
-        after: Option<u64>,
-        limit: usize,
-    ) -> Result<RecordPage<Token>, Error> {
-        if let Err(refused) = self.caller.role.require(Role::Admin, "list tokens") {
-            return Err(self.refused("list tokens", refused.into()).await);
-        }
-        self.look(move |reader| {
-            reader.list(&RecordQuery {
-                filter: RowFilter::default(),
-                order: SortOrder::NewestFirst,
-                after,
-                limit,
-            })
-        })
-        .await
+    pub async fn list(self, after: Option<u64>, limit: usize) -> Result<RecordPage<Token>, Error> {
+        self.0.require(Role::Admin, "list tokens").await?;
+        self.0
+            .look(move |reader| reader.list(&newest_first(RowFilter::default(), after, limit)))
+            .await
     }
 
-    /// Revoked at once: the next request with it is refused. Doing it again changes nothing.
-    pub async fn revoke_token(&self, reference: String) -> Result<Answer, Error> {
-        self.change("revoke a token", Role::Admin, move |writer| {
-            let before = named(&writer.reader(), &reference)?;
-            if before.revoked_at.is_some() {
-                return Ok(RequestOutcome::Token(before));
-            }
-            let after = Token {
-                version: before.version + 1,
-                revoked_at: Some(writer.now()),
-                ..before
-            };
-            writer.update(&after)?;
-            writer.tell(&Fact::TokenRevoked {
-                token: after.id.clone(),
-            })?;
-            Ok(RequestOutcome::Token(after))
-        })
-        .await
+    /// Revokes a token: the next request with it is refused. A repeated call changes nothing.
+    pub async fn revoke(self, reference: String) -> Result<Answer, Error> {
+        self.0
+            .change("revoke a token", Role::Admin, move |writer| {
+                let before = named(&writer.reader(), &reference)?;
+                if before.revoked_at.is_some() {
+                    return Ok(RequestOutcome::Token(before));
+                }
+                let after = Token {
+                    version: before.version + 1,
+                    revoked_at: Some(writer.now()),
+                    ..before
+                };
+                writer.update(&after)?;
+                writer.tell(&Fact::TokenRevoked {
+                    token: after.id.clone(),
+                })?;
+                Ok(RequestOutcome::Token(after))
+            })
+            .await
     }
 }
 
 /// A token by id, unique beginning of its id, or name if only one valid token has it.
-fn named(reader: &Reader<'_>, reference: &str) -> Result<Token, skein_store::Error> {
-    let live = RowFilter {
-        live: Some(true),
-        ..RowFilter::default()
-    };
+fn named(reader: &Reader<'_>, reference: &str) -> StoreResult<Token> {
+    let live = live();
     let tokens: Vec<Token> = reader.readable(&live)?.items;
     let mut same = tokens.into_iter().filter(|t| t.name.as_str() == reference);
     match (same.next(), same.next()) {
@@ -166,7 +158,7 @@ fn later(now: Timestamp, seconds: u64) -> Timestamp {
 }
 
 impl Ledger {
-    /// Who a bearer token belongs to. Every way of being wrong gets the same answer.
+    /// The caller to whom a bearer token belongs. Every invalid token gets the same answer.
     pub async fn authenticate(&self, bearer: &str) -> Result<Caller, Error> {
         let wrong = || Refused::Unauthorized {
             why: "the token is unknown, expired or revoked",
@@ -193,7 +185,7 @@ impl Ledger {
             .read(move |r| r.find::<Token>(id.as_str()))
             .await;
         let token = match found {
-            // Nobody learns from a wrong secret that there is such a token.
+            // A caller with a wrong secret must not learn that there is such a token.
             Err(error @ skein_store::Error::Damaged { .. }) => {
                 tracing::warn!(%error, "a token cannot be checked");
                 None
@@ -225,7 +217,7 @@ impl Ledger {
         }
     }
 
-    /// Who a run's credential belongs to. It is valid while its run is its session's current one.
+    /// The caller to whom a run's credential belongs. It is valid while its run is its session's current one.
     async fn authenticate_run(&self, credential: &str) -> Result<Caller, Error> {
         let claims = self
             .credentials

@@ -1,13 +1,13 @@
-//! Sessions' transcripts: said into, read, followed, forked, put away.
+//! Sessions' transcripts: appended to, read, followed, forked, moved between tiers.
 //!
-//! A transcript's id is its session's id, and it begins with the first thing said into it: a session from
-//! before there were transcripts is one that has said nothing yet, and a crash between making a session and
-//! making its transcript leaves nothing to repair. Only a fork is made with its session ([`ForkOptions`]).
+//! A transcript's id is its session's id, and it begins with the first message that is appended to it: a session
+//! from before there were transcripts simply has no message yet, and a crash between making a session and making its
+//! transcript leaves nothing to repair. Only a fork is made with its session ([`ForkOptions`]).
 //!
-//! Writers are fenced by the session's run. What is said leaves no event in the ledger, for a transcript is
-//! its own log; who wants to hear it follows the transcript ([`Follower`]).
+//! Writers are fenced by the session's run. Messages leave no event in the ledger, because a transcript is its own
+//! log; a [`TranscriptFollower`] follows it.
 //!
-//! First place to read: [`crate::LedgerRequests::append`].
+//! First place to read: [`TranscriptRequests::append`].
 
 mod access;
 mod begin;
@@ -25,16 +25,18 @@ use skein_domain::{MessageId, TenantId};
 use skein_transcript::service::{Appended, Flushed, HotCopy, Hydrated};
 use skein_transcript::{SearchIndex, Tiers, TranscriptId, Transcripts};
 
+pub use access::TranscriptRequests;
 pub use fork::ForkOptions;
-pub use live::{Delta, FollowedChange, Follower};
+pub use live::{Delta, FollowedChange, TranscriptFollower};
 pub use read::{Overview, TranscriptUsage, TranscriptView};
-pub use search::SearchOptions;
+pub use search::{SearchOptions, SearchRequests};
+pub use tier::TierRequests;
 
-use begin::Beginnings;
-use fence::Debts;
-use live::{Live, Notice};
-use search::Unseen;
-use tier::Looked;
+use begin::Creations;
+use fence::UnclosedCalls;
+use live::{Followers, Notice};
+use search::Unindexed;
+use tier::IdleChecks;
 
 /// What the composition root picks.
 #[derive(Debug)]
@@ -42,9 +44,9 @@ pub struct TranscriptParts {
     pub tiers: Tiers,
     /// Whether there is a cold tier.
     pub cold: ColdTierState,
-    /// By which text is found.
+    /// Finds text in transcripts.
     pub index: Arc<dyn SearchIndex>,
-    /// Transcripts that nobody wrote to for so long are flushed.
+    /// Transcripts that were not written to for so long are flushed.
     pub idle_seconds: Option<u64>,
 }
 
@@ -54,26 +56,26 @@ pub enum ColdTierState {
     None,
 }
 
-/// All transcripts, and who listens.
+/// All transcripts, and their followers.
 #[derive(Debug)]
 pub struct SessionTranscripts {
     parts: TranscriptParts,
-    live: Live,
-    unseen: Unseen,
-    looked: Looked,
-    debts: Debts,
-    pub(crate) beginnings: Beginnings,
+    followers: Followers,
+    unindexed: Unindexed,
+    idle_checks: IdleChecks,
+    unclosed_calls: UnclosedCalls,
+    pub(crate) creations: Creations,
 }
 
 impl SessionTranscripts {
     pub(crate) fn new(parts: TranscriptParts) -> Self {
         Self {
             parts,
-            live: Live::default(),
-            unseen: Unseen::default(),
-            looked: Looked::default(),
-            debts: Debts::default(),
-            beginnings: Beginnings::default(),
+            followers: Followers::default(),
+            unindexed: Unindexed::default(),
+            idle_checks: IdleChecks::default(),
+            unclosed_calls: UnclosedCalls::default(),
+            creations: Creations::default(),
         }
     }
 
@@ -81,16 +83,21 @@ impl SessionTranscripts {
         self.parts.tiers.tenant(tenant.clone())
     }
 
-    /// Whoever follows a transcript, or searches in it, hears that it grew.
+    /// Notifies the followers of a transcript, and the search index, that it grew.
     pub fn grew(&self, tenant: &TenantId, id: &TranscriptId) {
-        self.unseen.add(tenant, id);
-        self.live.tell(tenant, id, Notice::Grew);
+        self.unindexed.add(tenant, id);
+        self.followers.notify(tenant, id, Notice::Grew);
     }
 
-    /// The same when it went back, and ends there now.
+    /// The same when it was rewound, and ends at `end` now.
     pub fn went_back(&self, tenant: &TenantId, id: &TranscriptId, end: u64) {
-        self.unseen.add(tenant, id);
-        self.live.tell(tenant, id, Notice::Rewound { end });
+        self.unindexed.add(tenant, id);
+        self.followers.notify(tenant, id, Notice::Rewound { end });
+    }
+
+    fn pass_delta(&self, tenant: &TenantId, id: &TranscriptId, delta: Delta) {
+        let notice = Notice::Delta(delta.into());
+        self.followers.notify(tenant, id, notice);
     }
 }
 

@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 
 use skein_domain::Session;
 use skein_store::Reader;
-use skein_store::backend::RowFilter;
 
 use crate::access::{MOST_ANCESTORS, endless};
-use crate::error::Error;
-use crate::requests::LedgerRequests;
+use crate::error::{Error, StoreResult};
+use crate::filter::of_parent;
+use crate::requests::SessionRequests;
 
 #[derive(Clone, Debug)]
 pub struct Tree {
     /// Root first.
     pub ancestors: Vec<Session>,
     pub root: Node,
-    /// Set when only the first sessions are shown.
+    /// Set when the tree has more sessions than are shown.
     pub truncated: bool,
 }
 
@@ -28,23 +28,24 @@ pub struct Node {
 /// Most sessions shown in one tree.
 const MOST: usize = 5000;
 
-impl LedgerRequests {
-    pub async fn tree(&self, reference: String) -> Result<Tree, Error> {
-        self.look(move |reader| {
-            let session: Session = reader.resolve(&reference)?;
-            let ancestors = ancestors(reader, &session)?;
-            let (below, truncated) = descendants(reader, &session)?;
-            Ok(Tree {
-                ancestors,
-                root: assemble(session, &below),
-                truncated,
+impl SessionRequests<'_> {
+    pub async fn tree(self, reference: String) -> Result<Tree, Error> {
+        self.0
+            .look(move |reader| {
+                let session: Session = reader.resolve(&reference)?;
+                let ancestors = ancestors(reader, &session)?;
+                let (below, truncated) = descendants(reader, &session)?;
+                Ok(Tree {
+                    ancestors,
+                    root: assemble(session, &below),
+                    truncated,
+                })
             })
-        })
-        .await
+            .await
     }
 }
 
-fn ancestors(reader: &Reader<'_>, session: &Session) -> Result<Vec<Session>, skein_store::Error> {
+fn ancestors(reader: &Reader<'_>, session: &Session) -> StoreResult<Vec<Session>> {
     let mut line = vec![];
     let mut next = session.parent.clone();
     while let Some(id) = next {
@@ -61,18 +62,12 @@ fn ancestors(reader: &Reader<'_>, session: &Session) -> Result<Vec<Session>, ske
 
 type Below = BTreeMap<String, Vec<Session>>;
 
-fn descendants(
-    reader: &Reader<'_>,
-    session: &Session,
-) -> Result<(Below, bool), skein_store::Error> {
+fn descendants(reader: &Reader<'_>, session: &Session) -> StoreResult<(Below, bool)> {
     let mut below = Below::new();
     let mut queue = vec![session.id.clone()];
     let mut count = 0;
     while let Some(id) = queue.pop() {
-        let filter = RowFilter {
-            parent: Some(id.to_string()),
-            ..RowFilter::default()
-        };
+        let filter = of_parent(&id);
         let children: Vec<Session> = reader.all(&filter)?;
         count += children.len();
         if count > MOST {

@@ -1,6 +1,6 @@
 //! Who may call which route: one entry per route, checked before anything else happens (L15).
 //!
-//! A route without an entry answers nobody, and a test compares this table with the routes.
+//! A route without an entry refuses every caller, and a test compares this table with the routes.
 
 use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request};
 use axum::http::Method;
@@ -62,7 +62,7 @@ const fn on_unix(mut entry: AccessRule) -> AccessRule {
     entry
 }
 
-/// Only the credential of the session's own run will do; not even the machine's user speaks for an agent.
+/// Only the credential of the session's own run is accepted; not even the machine's user may speak for an agent.
 const fn run_only(method: &'static str, path: &'static str, op: &'static str) -> AccessRule {
     let mut only = entry(method, path, Role::Admin, OwnSession, op);
     only.access.role = None;
@@ -72,7 +72,7 @@ const fn run_only(method: &'static str, path: &'static str, op: &'static str) ->
 use Role::{Admin, Operate, Read};
 use RunAccess::{AtOrBelow, InProject, Nothing, OwnSession};
 
-/// In the order of the paths. What is not a column here is no condition of access.
+/// In the order of the paths. Access depends on these columns only.
 #[rustfmt::skip]
 pub const TABLE: &[AccessRule] = &[
     entry("GET", "/api/v1/openapi.json", Read, InProject, "read the API's description"),
@@ -97,7 +97,7 @@ pub const TABLE: &[AccessRule] = &[
     entry("POST", "/api/v1/sessions/{session}/ask", Operate, AtOrBelow, "ask"),
     entry("POST", "/api/v1/sessions/{session}/begin-turn", Operate, AtOrBelow, "begin a turn"),
     entry("POST", "/api/v1/sessions/{session}/broadcast", Operate, AtOrBelow, "broadcast"),
-    // It takes a git process, which no reader starts.
+    // It starts a git process, which a reader may not.
     entry("GET", "/api/v1/sessions/{session}/diff", Operate, InProject, "compare a workspace"),
     entry("POST", "/api/v1/sessions/{session}/end", Operate, AtOrBelow, "end a session"),
     entry("POST", "/api/v1/sessions/{session}/end-turn", Operate, AtOrBelow, "end a turn"),
@@ -143,20 +143,20 @@ pub const TABLE: &[AccessRule] = &[
     entry("GET", "/api/v1/transcripts/search", Read, InProject, "search transcripts"),
 ];
 
-/// What a request asks for, as far as access is concerned.
+/// The route of a request, as far as access depends on it.
 pub(crate) enum Asked {
     /// A route of ours.
     Route(&'static AccessRule),
-    /// No route, or none with this method: an answer that tells nothing.
+    /// No route, or none with this method: the answer reveals nothing.
     Nowhere,
 }
 
-/// The entry of the route that `request` was matched with. A route that has none is refused: somebody forgot it.
+/// The entry of the route that `request` was matched with. A route without one is a bug, and is refused.
 pub(crate) fn asked(request: &Request) -> Result<Asked, ApiError> {
     let Some(path) = request.extensions().get::<MatchedPath>() else {
         return Ok(Asked::Nowhere);
     };
-    // Whoever may read a thing may ask whether it is there.
+    // A caller who may read a thing may ask whether it is there.
     let method = match *request.method() {
         Method::HEAD => &Method::GET,
         ref method => method,

@@ -20,7 +20,7 @@ use crate::door;
 use crate::error::ApiError;
 use crate::route;
 
-/// Longest a call may take before the caller is told so. Event streams are not calls in this sense.
+/// Longest a call may take before it is answered with a timeout. Event streams may take longer.
 const MOST_TIME: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ pub struct AppOptions {
     pub version: String,
     pub socket: PathBuf,
     pub listen: Option<std::net::SocketAddr>,
-    /// Who acts on the Unix socket when a request does not say.
+    /// The actor of requests on the Unix socket that name none.
     pub user: skein_domain::Actor,
 }
 
@@ -73,7 +73,7 @@ impl App {
         self.0.started.elapsed()
     }
 
-    /// Asks the daemon to stop; whoever runs it waits on [`App::stop_asked`].
+    /// Asks the daemon to stop; its main task waits on [`App::stop_asked`].
     pub(crate) fn ask_stop(&self) {
         self.0.stop.notify_one();
     }
@@ -159,7 +159,7 @@ async fn bounded(request: Request, next: Next) -> Response {
     }
 }
 
-/// Marks every answer with our version, and tells browsers to keep nothing and guess nothing.
+/// Marks every answer with our version, and forbids browsers to cache it or to guess its type.
 async fn stamp(State(app): State<App>, request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let headers = response.headers_mut();

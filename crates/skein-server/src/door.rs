@@ -1,4 +1,4 @@
-//! The door: where a request comes from, and as whom it is served (L15).
+//! The door: where a request comes from, and which caller it is served as (L15).
 //!
 //! On the Unix socket the file's mode and the peer's user id have already decided: the machine's user is
 //! admin and may name tenant and actor. A caller who presents a run's credential there is scoped by it. On TCP a
@@ -26,11 +26,11 @@ use crate::serve::Admission;
 pub enum Peer {
     /// The machine's own user.
     Unix,
-    /// Somebody on loopback; `local` is the address they reached.
+    /// A client on loopback; `local` is the address it connected to.
     Tcp { local: SocketAddr },
 }
 
-/// The token a remote caller came in with, for answers that stay open: it may be revoked meanwhile.
+/// The token that a remote caller presented, for answers that stay open: it may be revoked meanwhile.
 #[derive(Clone)]
 pub(crate) struct Pass(String);
 
@@ -46,11 +46,11 @@ impl Pass {
     }
 }
 
-/// Paths that answer without a token: they tell only that somebody is home.
+/// Paths that answer without a token: they show only that the daemon runs.
 const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 
 pub(crate) async fn keep(State(app): State<App>, request: Request, next: Next) -> Response {
-    // A connection without a peer would be a bug in `serve`; it gets no further than a stranger.
+    // A connection without a peer would be a bug in `serve`; it is refused like an unauthenticated one.
     let Some(peer) = request.extensions().get::<Peer>().copied() else {
         let why = "the connection has no known origin";
         return ApiError::from(Refused::Unauthorized { why }).into_response();
@@ -69,7 +69,7 @@ pub(crate) async fn keep(State(app): State<App>, request: Request, next: Next) -
     }
 }
 
-/// Finds out who calls and whether they may; the handler finds the caller in the request.
+/// Identifies the caller and checks the access table; the handler finds the caller in the request.
 async fn admit(app: &App, peer: Peer, request: Request) -> Result<Request, ApiError> {
     let (caller, pass) = authenticate(app, peer, request.headers()).await?;
     if let Some(admission) = request.extensions().get::<Admission>() {
@@ -99,7 +99,7 @@ async fn authenticate(
         Peer::Unix | Peer::Tcp { .. } => {
             let (mut caller, pass) = by_bearer(app, headers).await?;
             if caller.scope.is_some() {
-                // On the Unix socket an agent is the daemon's user; over TCP it may be in some sandbox.
+                // On the Unix socket an agent runs as the daemon's user; over TCP it may run in a sandbox.
                 caller.local = peer == Peer::Unix;
                 if !caller.local {
                     caller.rights = Rights::default();
@@ -139,7 +139,7 @@ async fn by_bearer(app: &App, headers: &HeaderMap) -> Result<(Caller, Pass), Api
     }
 }
 
-/// A name that resolves to loopback by somebody else's DNS is not ours, and a page from elsewhere is not us.
+/// Refuses a foreign host name that resolves to loopback (DNS rebinding), and pages of other origins.
 fn check_host(uri: &Uri, headers: &HeaderMap, local: SocketAddr) -> Result<(), ApiError> {
     let port = local.port();
     let ours = [
@@ -178,7 +178,7 @@ fn check_host(uri: &Uri, headers: &HeaderMap, local: SocketAddr) -> Result<(), A
     }
 }
 
-/// A header's text, if it is there once and is text.
+/// A header's text. Fails if it is there twice or is not text.
 pub(crate) fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, ApiError> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {

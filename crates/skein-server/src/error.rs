@@ -55,7 +55,7 @@ impl ApiError {
     }
 }
 
-/// The error as both surfaces show it.
+/// The error as the API and the command line show it.
 pub fn object(error: &Error) -> ErrorObject {
     let details = error
         .domain()

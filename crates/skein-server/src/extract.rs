@@ -1,4 +1,4 @@
-//! What handlers take in: strict bodies, strict queries, and the requests of the caller.
+//! Extractors of the handlers: strict bodies, strict queries, and the requests of the caller.
 
 use std::sync::Arc;
 
@@ -25,12 +25,12 @@ pub(crate) const MOST_MESSAGE: usize = 8 * 1024 * 1024 + 64 * 1024;
 
 /// Largest body of an append: escaped, a message of the largest size may double.
 pub(crate) const MOST_APPEND: usize = 2 * skein_transcript::Message::MOST + 64 * 1024;
-/// Largest snapshot that is taken in, packed.
+/// Largest snapshot that can be imported, packed.
 pub(crate) const MOST_SNAPSHOT: usize = 64 * 1024 * 1024;
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
-/// Serves a call that only looks.
+/// Serves a call that only reads.
 #[derive(Debug)]
 pub(crate) struct Look(pub(crate) FleetRequests);
 
@@ -38,15 +38,15 @@ pub(crate) struct Look(pub(crate) FleetRequests);
 #[derive(Debug)]
 pub(crate) struct Change<T, const MOST: usize = MOST_BODY>(pub(crate) FleetRequests, pub(crate) T);
 
-/// Serves a call that brings a file, whatever it says it is; it belongs to the idempotency key.
+/// Serves a call whose body is a file of any content type; the body belongs to the idempotency key.
 #[derive(Debug)]
 pub(crate) struct Bring<const MOST: usize>(pub(crate) FleetRequests, pub(crate) bytes::Bytes);
 
-/// Serves a call that tells something, which is as true the second time: it takes no idempotency key.
+/// Serves a call that can be repeated without harm, and so takes no idempotency key.
 #[derive(Debug)]
 pub(crate) struct Tell<T, const MOST: usize = MOST_BODY>(pub(crate) FleetRequests, pub(crate) T);
 
-/// The header that every change takes, as the document describes it; [`Key`] decides.
+/// The header of every change, as the OpenAPI document describes it; [`Key`] checks it.
 #[derive(Debug, utoipa::IntoParams)]
 #[into_params(parameter_in = Header)]
 pub(crate) struct Keyed {
@@ -61,7 +61,7 @@ pub(crate) struct Keyed {
     idempotency_key: Option<String>,
 }
 
-/// The body of calls that take none; `{}` is fine too.
+/// The body of calls that take none; `{}` is accepted too.
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Nothing {}
@@ -83,6 +83,14 @@ fn caller(parts: &Parts) -> Result<Caller, ApiError> {
         .ok_or_else(|| unknown.into())
 }
 
+/// The parts of a call that takes no query, its body, and its caller.
+fn opened(request: Request) -> Result<(Parts, Body, Caller), ApiError> {
+    let (parts, body) = request.into_parts();
+    let caller = caller(&parts)?;
+    refuse_query(&parts)?;
+    Ok((parts, body, caller))
+}
+
 impl FromRequestParts<App> for Look {
     type Rejection = ApiError;
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
@@ -93,9 +101,7 @@ impl FromRequestParts<App> for Look {
 impl<T: DeserializeOwned, const MOST: usize> FromRequest<App> for Change<T, MOST> {
     type Rejection = ApiError;
     async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
-        let (parts, body) = request.into_parts();
-        let caller = caller(&parts)?;
-        refuse_query(&parts)?;
+        let (parts, body, caller) = opened(request)?;
         let key = key(&parts)?;
         let body = read(&parts, body, MOST).await?;
         let value = parse(&body)?;
@@ -106,9 +112,7 @@ impl<T: DeserializeOwned, const MOST: usize> FromRequest<App> for Change<T, MOST
 impl<const MOST: usize> FromRequest<App> for Bring<MOST> {
     type Rejection = ApiError;
     async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
-        let (parts, body) = request.into_parts();
-        let caller = caller(&parts)?;
-        refuse_query(&parts)?;
+        let (parts, body, caller) = opened(request)?;
         let key = key(&parts)?;
         let body = read_bytes(body, MOST).await?;
         Ok(Self(keyed(app, &parts, caller, key, &body), body))
@@ -120,7 +124,7 @@ fn key(parts: &Parts) -> Result<Option<Key>, ApiError> {
     Ok(key.map(str::parse::<Key>).transpose()?)
 }
 
-/// A requests for the caller, which knows the request by its key.
+/// The requests of the caller, with the idempotency of this request.
 fn keyed(
     app: &App,
     parts: &Parts,
@@ -142,15 +146,13 @@ fn keyed(
 impl<T: DeserializeOwned, const MOST: usize> FromRequest<App> for Tell<T, MOST> {
     type Rejection = ApiError;
     async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
-        let (parts, body) = request.into_parts();
-        let caller = caller(&parts)?;
-        refuse_query(&parts)?;
+        let (parts, body, caller) = opened(request)?;
         let body = read(&parts, body, MOST).await?;
         Ok(Self(app.fleet().requests(caller), parse(&body)?))
     }
 }
 
-/// Somebody who writes `?dry_run=true` must not be taken at less than their word.
+/// Refuses a query, so that a caller who writes `?dry_run=true` does not believe that it has an effect.
 fn refuse_query(parts: &Parts) -> Result<(), ApiError> {
     match parts.uri.query().filter(|q| !q.is_empty()) {
         None => Ok(()),
@@ -176,7 +178,7 @@ fn too_large(most: usize) -> ApiError {
 }
 
 async fn read_bytes(body: Body, most: usize) -> Result<bytes::Bytes, ApiError> {
-    // What is announced as too large is not waited for.
+    // A body whose announced length is too large is not read.
     if body.size_hint().lower() > most as u64 {
         return Err(too_large(most));
     }
@@ -205,8 +207,8 @@ async fn read(parts: &Parts, body: Body, most: usize) -> Result<bytes::Bytes, Ap
     Ok(bytes)
 }
 
-/// No body, or `null`, is an empty object: calls whose fields are all optional need none, and their
-/// document says so.
+/// Reads a missing body or `null` as an empty object: calls whose fields are all optional need no body, as the document
+/// says.
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
     let nothing = matches!(body.trim_ascii(), b"" | b"null");
     let body = if nothing { b"{}" } else { body };
@@ -218,11 +220,11 @@ fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
     })
 }
 
-/// Of everything that makes two requests the same.
+/// The hash of everything that makes two requests the same.
 fn fingerprint(parts: &Parts, caller: &Caller, body: &[u8]) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new();
     let actor = caller.actor.to_string();
-    // Several tokens and runs may act as one actor; none gets an answer that was another's.
+    // Several tokens and runs may act as one actor; none gets the answer of another.
     let holder = caller.holder();
     let same = [
         parts.method.as_str().as_bytes(),

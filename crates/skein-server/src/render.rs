@@ -22,7 +22,7 @@ pub(crate) use session::{damaged_session, session, session_in_list, tree};
 pub(crate) fn time(at: Timestamp) -> String {
     match jiff::Timestamp::from_microsecond(at.as_micros()) {
         Ok(at) => at.to_string(),
-        // Beyond the year 9999; a number is more honest than a wrong date.
+        // Beyond the year 9999; a number is better than a wrong date.
         Err(_) => at.as_micros().to_string(),
     }
 }
@@ -126,7 +126,7 @@ pub(crate) fn event(tenant: &TenantId, e: &skein_store::Event) -> wire::Event {
         thread: e.thread.clone(),
         session: e.session.clone(),
         actor: e.actor.clone(),
-        // Written by us as JSON; shown as text should it ever be damaged.
+        // The ledger wrote it as JSON; damaged JSON is shown as text.
         data: serde_json::from_str(&e.data).unwrap_or_else(|_| Value::String(e.data.clone())),
         prev_hash: hex(&e.prev_hash),
         hash: hex(&e.hash),
@@ -149,7 +149,7 @@ pub(crate) fn list<T, U>(page: RecordPage<T>, render: impl Fn(&T) -> U) -> wire:
     }
 }
 
-/// What a change answers; also what is kept for a repeated request.
+/// The answer to a change, which is also kept for a repeated request.
 pub(crate) fn outcome(requests: &FleetRequests, outcome: &RequestOutcome) -> Value {
     let tenant = requests.ledger.tenant();
     let value = match outcome {

@@ -11,14 +11,31 @@ pub(crate) mod thread;
 pub(crate) mod token;
 pub(crate) mod transcript;
 
+use serde::Deserialize;
 use skein_domain::Invalid;
+use utoipa::IntoParams;
 
 use crate::error::ApiError;
 
-/// Items in a page when the caller does not say.
+/// Items in a page unless the caller gives a limit.
 const PAGE: usize = 100;
 /// Most items in a page; the document says so at every `limit`.
 const MOST_PAGE: usize = 1000;
+
+/// Which page of a list a caller wants.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct PageQuery {
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+    cursor: Option<String>,
+}
+
+/// The position that a page begins after, and how many items it has.
+fn page(at: Option<&str>, most: Option<usize>) -> Result<(Option<u64>, usize), ApiError> {
+    Ok((cursor(at)?, limit(most)?))
+}
 
 fn limit(asked: Option<usize>) -> Result<usize, ApiError> {
     match asked {
@@ -52,8 +69,8 @@ fn optional<T: std::str::FromStr<Err = Invalid>>(
 /// Most dollars anything can cost here; keeps the sum of millionths exact.
 const MOST_DOLLARS: f64 = 1e9;
 
-/// Which way a fraction of a millionth goes: what is spent up, what may be spent down, so that nothing is
-/// free and nothing is given away.
+/// How a fraction of a millionth is rounded: spending up and budgets down, so that no spending is free and no budget
+/// grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fraction {
     Up,
@@ -66,7 +83,7 @@ pub(crate) fn micros(dollars: f64, fraction: Fraction) -> Result<u64, Invalid> {
         return Err(Invalid::new("cost", &dollars.to_string(), why));
     }
     let exact = dollars * 1e6;
-    // 0.11 dollars are 110000.00000000001 millionths to a computer, and 110000 to everybody else.
+    // 0.11 dollars are 110000.00000000001 millionths in floating point, but 110000 are meant.
     let whole = if exact >= 1.0 && (exact - exact.round()).abs() < 1e-3 {
         exact.round()
     } else {
@@ -78,7 +95,7 @@ pub(crate) fn micros(dollars: f64, fraction: Fraction) -> Result<u64, Invalid> {
     Ok(whole as u64)
 }
 
-/// Most tokens one turn can report; more is a mistake of the reporter.
+/// Most tokens that one turn can report; more must be a mistake.
 const MOST_TOKENS: u64 = 1_000_000_000_000;
 
 pub(crate) fn tokens(count: u64) -> Result<u64, Invalid> {

@@ -20,10 +20,10 @@ use crate::door::Peer;
 
 /// Connections served at once; more wait in the kernel's queue.
 const MOST_CONNECTIONS: usize = 4096;
-/// Connections over TCP that have not presented a valid token yet. One more closes the oldest of them, so that
-/// half-open ones never keep anybody out.
+/// Most connections over TCP without a valid token yet. One more closes the oldest of them, so that half-open ones never
+/// block other callers.
 const MOST_STRANGERS: usize = 1024;
-/// Connections that one token or run may have. One more closes its oldest, so that no caller keeps others out.
+/// Most connections of one token or run. One more closes its oldest, so that no caller blocks others.
 const MOST_PER_HOLDER: usize = 512;
 /// Longest a client may take to present a valid token over TCP.
 const STRANGER_TIME: Duration = Duration::from_secs(10);
@@ -32,11 +32,11 @@ const HEAD_TIME: Duration = Duration::from_secs(10);
 /// Pause after a failed accept, such as for lack of file descriptors.
 const BACK_OFF: Duration = Duration::from_millis(50);
 
-/// How long a stop waits for a subscriber to take the end of its stream; a stalled one never does, and
-/// whoever is cut off resumes from its cursor.
+/// How long a stop waits for a subscriber to read the end of its stream. A stalled one never does; a subscriber that is
+/// cut off resumes from its cursor.
 const STREAM_TIME: Duration = Duration::from_secs(1);
 
-/// Set by a handler whose answer goes on until somebody leaves.
+/// Set by a handler whose answer goes on until the client or the daemon ends it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Endless(Arc<AtomicBool>);
 
@@ -50,7 +50,7 @@ impl Endless {
     }
 }
 
-/// Whether a connection has shown who it is. The machine's own user has by connecting.
+/// Whether a connection is authenticated. The machine's own user is by connecting.
 #[derive(Clone, Debug)]
 pub(crate) struct Admission {
     standing: Arc<watch::Sender<Standing>>,
@@ -80,8 +80,8 @@ impl Admission {
         this
     }
 
-    /// The connection presented something valid; from now on it may stay. `holder` names the token or run it
-    /// counts for; the machine's own user counts for nobody.
+    /// The connection presented a valid token or credential, so it may stay. `holder` names the token or run whose
+    /// connections it counts among; the machine's own user has no limit.
     pub(crate) fn grant(&self, holder: Option<String>) {
         self.standing.send_if_modified(|standing| {
             let changes = *standing == Standing::Stranger;
@@ -103,12 +103,12 @@ impl Admission {
         Arc::ptr_eq(&self.standing, &other.standing)
     }
 
-    /// Whether only a list of ours still knows the connection.
+    /// Whether only our lists still hold the connection.
     fn is_over(&self) -> bool {
         Arc::strong_count(&self.standing) == 1
     }
 
-    /// Returns when the connection is to be closed: evicted, or a stranger for too long.
+    /// Returns when the connection is to be closed: evicted, or unauthenticated for too long.
     async fn closed(&self) {
         let mut standing = self.standing.subscribe();
         let known = standing.wait_for(|s| *s != Standing::Stranger);
@@ -119,7 +119,7 @@ impl Admission {
     }
 }
 
-/// Who is connected to one listener.
+/// The connections of one listener.
 #[derive(Debug, Default)]
 struct Guests {
     strangers: Line,
@@ -173,7 +173,7 @@ pub fn tcp(listener: TcpListener, router: Router, tasks: &TaskGroup) {
     listen("tcp listener", listener, router, tasks);
 }
 
-/// Where connections come from.
+/// A source of connections.
 trait Listener: Send + Sync + 'static {
     type Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static;
     fn next(&self) -> impl Future<Output = io::Result<(Self::Stream, Peer)>> + Send;
@@ -196,7 +196,7 @@ impl Listener for TcpListener {
     type Stream = TcpStream;
     async fn next(&self) -> io::Result<(TcpStream, Peer)> {
         let (stream, _) = self.accept().await?;
-        // Answers are small; waiting to fill a packet would only delay them.
+        // Answers are small; waiting to fill a packet would delay them.
         stream.set_nodelay(true)?;
         Ok((
             stream,
@@ -218,7 +218,7 @@ fn listen(name: &'static str, listener: impl Listener, router: Router, tasks: &T
                 return;
             };
             let accepted = tokio::select! {
-                // First, so that nobody new is let in once the others are seen out.
+                // First, so that no connection is accepted after the stop began.
                 biased;
                 () = &mut stopping => return,
                 accepted = listener.next() => accepted,
@@ -243,7 +243,7 @@ async fn pause(error: &io::Error) {
     tokio::time::sleep(BACK_OFF).await;
 }
 
-/// The socket's mode already keeps others out; this holds even if someone loosened it.
+/// The socket's mode already excludes other users; this check holds even if the mode was loosened.
 fn is_ours(stream: &UnixStream) -> bool {
     let us = rustix::process::geteuid().as_raw();
     stream

@@ -72,8 +72,7 @@ const SHARED: &[(&str, &str)] = &[
 /// Names that are to change: crate, name, proposal. Each is a riddle, or the name of two things. This list only shrinks.
 const RENAMES: &[(&str, &str, &str)] = &[
     ("agent", "Reader", "SourceReader"),
-    ("engine", "Follower", "EventFollower, TranscriptFollower"),
-    ("engine", "Settings", "ProjectUpdate, SettingsSource"),
+    ("engine", "Settings", "SettingsSource"),
     ("wire", "Terminal", "TerminalAddress"),
 ];
 

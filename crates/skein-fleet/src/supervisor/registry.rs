@@ -251,7 +251,7 @@ impl Supervisors {
         let mut turned = self.parts.signals.turned();
         loop {
             let now = state.borrow_and_update().clone();
-            let receipt = requests.get_receipt(receipt.to_string()).await?;
+            let receipt = requests.messages().receipt(receipt.to_string()).await?;
             if receipt.state >= Delivery::Submitted || now.activity == Some(Activity::WaitingInput)
             {
                 return Ok(true);

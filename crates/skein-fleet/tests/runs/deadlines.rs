@@ -58,7 +58,8 @@ async fn l3_a_run_that_cannot_be_reached_is_tried_ever_more_rarely_and_stays() {
     let now = world
         .requests()
         .ledger
-        .get_session(session.id.to_string())
+        .sessions()
+        .get(session.id.to_string())
         .await;
     assert_eq!(
         now.unwrap().phase,
@@ -142,7 +143,8 @@ async fn pasted(world: &World, session: &Session, terminal: &Terminal) -> Receip
         let page = world
             .requests()
             .ledger
-            .list_receipts(id, None, 1)
+            .messages()
+            .receipts(id, None, 1)
             .await
             .unwrap();
         match page.items.first() {
@@ -268,7 +270,8 @@ async fn a_limit_is_lifted_when_it_ends_and_what_waited_is_delivered() {
     let lifted = world
         .requests()
         .ledger
-        .get_session(session.id.to_string())
+        .sessions()
+        .get(session.id.to_string())
         .await;
     assert!(!limited(&lifted.unwrap()));
 }

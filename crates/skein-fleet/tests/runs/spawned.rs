@@ -14,7 +14,13 @@ async fn waiting(world: &World) -> Session {
     let session = world.spawn(Via::Native, PromptVia::Typed).await;
     world.terminal(&session, 1).await;
     let id = Some(session.id.to_string());
-    let mut follower = world.requests().ledger.follow(Some(0), id).await.unwrap();
+    let mut follower = world
+        .requests()
+        .ledger
+        .events()
+        .follow(Some(0), id)
+        .await
+        .unwrap();
     loop {
         let events = follower.next().await.unwrap();
         if events.iter().any(|e| e.kind == "message.accepted") {
@@ -42,7 +48,8 @@ async fn l2_a_session_is_not_at_work_because_another_one_was_killed() {
     let before = world
         .requests()
         .ledger
-        .get_session(session.id.to_string())
+        .sessions()
+        .get(session.id.to_string())
         .await;
     assert_eq!(before.unwrap().phase, Phase::Spawning, "it took nothing");
     add(&journal, &takes(&call, "work"));
@@ -58,7 +65,8 @@ async fn l4_a_session_is_not_at_work_because_the_daemon_stops() {
     let left = world
         .requests()
         .ledger
-        .get_session(session.id.to_string())
+        .sessions()
+        .get(session.id.to_string())
         .await;
     assert_eq!(left.unwrap().phase, Phase::Spawning);
 }

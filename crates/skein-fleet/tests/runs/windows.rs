@@ -35,7 +35,7 @@ async fn l13_a_runtime_whose_windows_cannot_open_is_refused_before_anything_is_m
             .iter()
             .any(|hint| hint.contains("--runtime pty"))
     );
-    let made = world.requests().ledger.get_session("api-1".into()).await;
+    let made = world.requests().ledger.sessions().get("api-1".into()).await;
     assert_eq!(made.unwrap_err().kind(), Kind::NotFound);
     // Nothing else needs windows.
     world.try_spawn(with(RuntimeKind::Pty)).await.unwrap();

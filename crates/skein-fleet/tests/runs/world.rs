@@ -194,7 +194,7 @@ impl World {
             name: Some("api".parse().unwrap()),
             ..AddProject::default()
         };
-        world.requests().ledger.add_project(add).await.unwrap();
+        world.requests().ledger.projects().add(add).await.unwrap();
         world
     }
 
@@ -358,14 +358,21 @@ impl World {
         session: &Session,
         wanted: impl Fn(&Session) -> bool,
     ) -> Session {
-        let mut follower = self.requests().ledger.follow(Some(0), None).await.unwrap();
+        let mut follower = self
+            .requests()
+            .ledger
+            .events()
+            .follow(Some(0), None)
+            .await
+            .unwrap();
         let mut last = session.clone();
         let found = tokio::time::timeout(patience, async {
             loop {
                 last = self
                     .requests()
                     .ledger
-                    .get_session(session.id.to_string())
+                    .sessions()
+                    .get(session.id.to_string())
                     .await
                     .unwrap();
                 if wanted(&last) {
@@ -442,7 +449,8 @@ impl World {
         let page = self
             .requests()
             .ledger
-            .list_receipts(id, None, 10)
+            .messages()
+            .receipts(id, None, 10)
             .await
             .unwrap();
         page.items.last().unwrap().clone()
@@ -451,7 +459,8 @@ impl World {
     pub(crate) async fn receipt(&self, id: &skein_domain::ReceiptId) -> skein_domain::Receipt {
         self.requests()
             .ledger
-            .get_receipt(id.to_string())
+            .messages()
+            .receipt(id.to_string())
             .await
             .unwrap()
     }

@@ -1,5 +1,5 @@
-//! Writes down what the saga machine decided: the session, what else changes in the ledger, the events and the
-//! journal row, in the caller's transaction.
+//! Records what the saga machine decided: the session, other changes in the ledger, the events and the journal row, in
+//! the caller's transaction.
 
 use skein_domain::fact::{SagaChange, SessionChange};
 use skein_domain::saga::{Decision, ForkRequest, LedgerCommand, NextState, SagaEvent};
@@ -12,18 +12,17 @@ use skein_store::Writer;
 
 use crate::caller::RequestOutcome;
 use crate::ending::end_session;
+use crate::error::StoreResult;
 use crate::receipt::close_written;
 use crate::spawn::{insert, set_aside};
-
-type StoreResult<T> = Result<T, skein_store::Error>;
 
 /// Where a saga is after a transaction.
 #[derive(Debug)]
 pub enum SagaProgress {
     Go(Box<Saga>),
-    /// To be tried again later, for this reason.
+    /// Tried again later, for this reason.
     Retry(Box<Saga>, Reason),
-    /// Over; with what it made, where the caller is answered with that.
+    /// Over; with what it made, if that answers a caller.
     Over(Option<RequestOutcome>),
 }
 
@@ -70,7 +69,7 @@ pub fn tell(
     writer.tell(&change.of(session))
 }
 
-/// Decides what follows from `event` and writes it.
+/// Decides what follows from `event` and records it.
 pub fn apply(
     writer: &mut Writer<'_>,
     saga: &Saga,
@@ -176,7 +175,7 @@ fn make_children(
     Ok(children)
 }
 
-/// The session of a fork whose transcript is there. It is nobody's child.
+/// The session of a fork whose transcript is there. It has no parent.
 fn make_fork(
     writer: &mut Writer<'_>,
     saga: &Saga,

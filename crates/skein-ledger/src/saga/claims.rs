@@ -1,7 +1,7 @@
-//! Which sessions and sagas this process is at work on, and which sagas wait to be tried again.
+//! The sessions and sagas that this process works on, and the sagas that wait to be tried again.
 //!
-//! One task at a time works on what belongs to a session: the interpreter of its saga, or a clean-up that takes
-//! what no saga owns. It reads the record after it has the claim, so it never acts on what was true before.
+//! One task at a time works on a session: the interpreter of its saga, or a clean-up of what no saga owns. It reads the
+//! record after it has the claim, so it never acts on an old one.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,13 +29,13 @@ pub struct Claims {
 
 #[derive(Clone, Copy, Debug)]
 struct Retry {
-    /// A saga that moved on has something new to try.
+    /// The pauses begin anew when the saga has changed.
     version: u64,
     tries: u32,
     until: Instant,
 }
 
-/// A session that only the holder of this works on.
+/// The right to work on a session, while it is held.
 #[derive(Debug)]
 pub struct Claim {
     claims: Arc<Claims>,
@@ -49,8 +49,8 @@ impl Drop for Claim {
     }
 }
 
-/// A saga that recovery must leave alone, because its caller waits for it. Ends also when the task that is at
-/// work on it panics or is aborted: from then on the saga is recovery's.
+/// While it is held, recovery skips the saga, because its caller waits for it. It is dropped also when the task that
+/// interprets the saga panics or is aborted; then recovery undoes the saga.
 #[derive(Debug)]
 pub struct SagaWaiter {
     claims: Arc<Claims>,
@@ -94,7 +94,7 @@ impl Claims {
         }
     }
 
-    /// To be called before the journal row is written, so that recovery never takes it for a dead daemon's.
+    /// Called before the journal row is written, so that recovery never takes the saga for one of an earlier daemon.
     pub fn await_saga(self: &Arc<Self>, saga: SagaId) -> SagaWaiter {
         lock(&self.awaited).insert(saga.clone());
         SagaWaiter {
@@ -107,7 +107,7 @@ impl Claims {
         lock(&self.awaited).contains(saga)
     }
 
-    /// How long the saga waits before it is tried again; longer each time it fails at the same place.
+    /// How long the saga waits before it is tried again; longer after each failure in the same state.
     pub fn retry_later(&self, saga: &Saga) -> Duration {
         let mut retries = lock(&self.retries);
         let known = retries.get(&saga.id).filter(|r| r.version == saga.version);

@@ -1,9 +1,9 @@
-//! Beginning a transcript, with the first thing said into it.
+//! Beginning a transcript, with the first message that is appended to it.
 //!
-//! Whether there is one is asked of both tiers, so that a new one never hides what is cold. Of a session that
-//! this process recorded, and that has not begun to speak, it is known: ids are never given twice, and nobody
-//! but this process begins transcripts. So it speaks while the cold tier is away. What is known is forgotten
-//! with the process, and the tiers are asked again.
+//! Before it begins one, the ledger asks both tiers whether there is one, so that a new transcript never hides a cold
+//! one. For a session that this process recorded and whose transcript was not begun since, it need not ask: ids are
+//! never given twice, and only this process begins transcripts. Such a session can write while the cold tier is away.
+//! This knowledge is lost with the process; then the ledger asks the tiers again.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,30 +17,30 @@ use super::SessionTranscripts;
 /// What is known of a transcript before it is begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
-    /// It was never begun, so there is none in any tier.
-    Silent,
+    /// No tier has one.
+    NoTranscript,
     Nothing,
 }
 
 type Turns = HashMap<(TenantId, TranscriptId), Arc<Turn<Known>>>;
 
-/// Sessions that have said nothing yet, and those whose transcripts are being begun.
+/// Sessions known to have no transcript, and those whose transcripts are being begun.
 #[derive(Debug, Default)]
-pub(crate) struct Beginnings {
+pub(crate) struct Creations {
     turns: Mutex<Turns>,
     recordings: Mutex<Recordings>,
 }
 
-/// Requests that are recording sessions now. A session can be seen, begin to speak and be put away before the
-/// request notes that it is new, so what begins meanwhile is remembered.
+/// Requests that are recording sessions now. A caller can see a session, append to it and archive it before the
+/// request notes that it is new, so transcripts that are begun meanwhile are remembered.
 #[derive(Debug, Default)]
 struct Recordings {
     running: usize,
     begun: HashSet<(TenantId, TranscriptId)>,
 }
 
-/// A request that records sessions. To be made before its transaction.
-pub(crate) struct Recording<'a>(&'a Beginnings);
+/// A request that records sessions. Made before its transaction.
+pub(crate) struct Recording<'a>(&'a Creations);
 
 impl Recording<'_> {
     /// Notes a session that the transaction has made: it has no transcript in any tier, unless it has begun one
@@ -49,8 +49,8 @@ impl Recording<'_> {
         let key = (tenant.clone(), id);
         let recordings = lock(&self.0.recordings);
         if !recordings.begun.contains(&key) {
-            let silent = Arc::new(Turn::new(Known::Silent));
-            self.0.lock().insert(key, silent);
+            let turn = Arc::new(Turn::new(Known::NoTranscript));
+            self.0.lock().insert(key, turn);
         }
     }
 }
@@ -69,7 +69,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Beginnings {
+impl Creations {
     fn lock(&self) -> MutexGuard<'_, Turns> {
         lock(&self.turns)
     }
@@ -87,20 +87,20 @@ impl Beginnings {
         }
     }
 
-    /// It may have a transcript: it is a fork's, or came to nothing and is given to another session.
+    /// Forgets what is known: the id is a fork's, or that of a session that came to nothing and is given to another.
     pub(crate) fn remove(&self, tenant: &TenantId, id: &TranscriptId) {
         self.lock().remove(&(tenant.clone(), id.clone()));
     }
 
-    /// Whether it is known to have said nothing. Of one that is just beginning to, it is not.
-    pub(super) fn is_silent(&self, tenant: &TenantId, id: &TranscriptId) -> bool {
+    /// Whether it is known that there is no transcript. While one is being begun, it is not.
+    pub(super) fn has_none(&self, tenant: &TenantId, id: &TranscriptId) -> bool {
         let turn = self.lock().get(&(tenant.clone(), id.clone())).cloned();
         let known = turn.and_then(|turn| turn.try_lock().map(|known| *known).ok());
-        known == Some(Known::Silent)
+        known == Some(Known::NoTranscript)
     }
 
-    /// Whether it may be beginning, or is known to have said nothing: who wants to say something begins it first.
-    pub(super) fn is_open(&self, tenant: &TenantId, id: &TranscriptId) -> bool {
+    /// Whether the transcript is being begun, or is known not to be there: a writer begins it before it appends.
+    pub(super) fn may_have_none(&self, tenant: &TenantId, id: &TranscriptId) -> bool {
         self.lock().contains_key(&(tenant.clone(), id.clone()))
     }
 
@@ -111,10 +111,10 @@ impl Beginnings {
             .clone()
     }
 
-    /// Lets go of what nobody else waits for.
+    /// Removes the entry if no other task waits for it.
     fn done(&self, key: &(TenantId, TranscriptId), turn: &Arc<Turn<Known>>) {
         let mut all = self.lock();
-        // The one in the list, and the one at hand.
+        // Two references: that of the list and ours.
         if Arc::strong_count(turn) == 2 && all.get(key).is_some_and(|t| Arc::ptr_eq(t, turn)) {
             all.remove(key);
         }
@@ -122,8 +122,8 @@ impl Beginnings {
 }
 
 impl SessionTranscripts {
-    /// Begins the transcript, unless it is there. One at a time for each: whoever looked before another one
-    /// began it, and comes to begin it after that was put away, would hide it.
+    /// Begins the transcript, unless it is there. One task at a time for each transcript: a task that looked before
+    /// another began the transcript, and begins it after that was moved to the cold tier, would hide it.
     pub async fn begin(
         &self,
         tenant: &TenantId,
@@ -131,15 +131,15 @@ impl SessionTranscripts {
         by: WriteContext,
     ) -> Result<(), Error> {
         let key = (tenant.clone(), id.clone());
-        self.beginnings.begins(&key);
-        let turn = self.beginnings.turn(&key);
+        self.creations.begins(&key);
+        let turn = self.creations.turn(&key);
         let begun = {
             let mut known = turn.lock().await;
-            // Forgotten before it is tried: an attempt that is cut short, or whose answer is lost, may have begun it.
+            // Forgotten before the attempt: one that is cancelled, or whose answer is lost, may have begun it.
             let was = std::mem::replace(&mut *known, Known::Nothing);
             self.begin_in_turn(tenant, id, by, was).await
         };
-        self.beginnings.done(&key, &turn);
+        self.creations.done(&key, &turn);
         begun
     }
 
@@ -151,10 +151,10 @@ impl SessionTranscripts {
         known: Known,
     ) -> Result<(), Error> {
         let all = self.of(tenant);
-        if known == Known::Silent {
+        if known == Known::NoTranscript {
             return all.create_new(id, by).await.map(drop);
         }
-        // A fork's is not made by `create`, and must not be taken for somebody else's.
+        // `create` would refuse the transcript of a fork, which it did not make.
         if all.find(id).await?.is_none() {
             all.create(id, by).await?;
         }

@@ -1,8 +1,8 @@
 //! Following transcripts as they grow.
 //!
-//! What is told here is only a bell: followers read what was written from where they are, so a slow one
-//! holds up nobody and misses nothing. Only pieces of messages that are still being said pass through as
-//! they are; they are stored nowhere, and who is too slow for them gets the whole message later.
+//! A notice only wakes followers: each reads from its own cursor, so a slow one delays no other and misses nothing.
+//! Only pieces of messages that are still being written pass through; nothing stores them, and a follower that is too
+//! slow for them gets the whole message later.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,12 +16,12 @@ use tokio::sync::broadcast::error::RecvError;
 use super::access::is_missing;
 use crate::error::Error;
 
-/// Notices kept for a follower who is busy; beyond that it looks for itself.
+/// Notices kept for a busy follower; beyond that it reads the transcript again.
 const KEPT: usize = 256;
 /// Messages read at a time.
 const BATCH: usize = 100;
 
-/// A piece of a message that is still being said.
+/// A piece of a message that is still being written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delta {
     pub message: MessageId,
@@ -46,44 +46,38 @@ pub(super) enum Notice {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Live {
-    listeners: Mutex<HashMap<(TenantId, TranscriptId), broadcast::Sender<Notice>>>,
+pub(super) struct Followers {
+    senders: Mutex<HashMap<(TenantId, TranscriptId), broadcast::Sender<Notice>>>,
 }
 
-impl Live {
+impl Followers {
     pub(super) fn subscribe(
         &self,
         tenant: &TenantId,
         id: &TranscriptId,
     ) -> broadcast::Receiver<Notice> {
-        let mut all = self
-            .listeners
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        // Those whose listeners have left.
+        let mut all = self.senders.lock().unwrap_or_else(PoisonError::into_inner);
+        // Removes senders without followers.
         all.retain(|_, sender| sender.receiver_count() > 0);
         let sender = all.entry((tenant.clone(), id.clone()));
         let sender = sender.or_insert_with(|| broadcast::Sender::new(KEPT));
         sender.subscribe()
     }
 
-    pub(super) fn tell(&self, tenant: &TenantId, id: &TranscriptId, notice: Notice) {
-        let all = self
-            .listeners
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn notify(&self, tenant: &TenantId, id: &TranscriptId, notice: Notice) {
+        let all = self.senders.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(sender) = all.get(&(tenant.clone(), id.clone())) {
-            // Nobody left to hear it is fine.
+            // Sending fails only without followers.
             let _ = sender.send(notice);
         }
     }
 }
 
-/// What a follower hears next.
+/// What a follower learns next.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FollowedChange {
     Messages(Vec<PositionedMessage>),
-    /// The transcript went back: what was heard beyond this position is no longer part of it.
+    /// The transcript went back: what was read beyond this position is no longer part of it.
     Rewound {
         to: Option<u64>,
     },
@@ -92,17 +86,17 @@ pub enum FollowedChange {
 
 /// One reader of a transcript, from its cursor on.
 #[derive(Debug)]
-pub struct Follower {
+pub struct TranscriptFollower {
     transcript: Transcript,
     notices: broadcast::Receiver<Notice>,
     cursor: Option<u64>,
     /// There may be more than was read.
     behind: bool,
-    /// The transcript may have been rewound unheard.
+    /// The transcript may have been rewound without a notice.
     unsure: bool,
 }
 
-impl Follower {
+impl TranscriptFollower {
     pub(super) fn new(
         transcript: Transcript,
         notices: broadcast::Receiver<Notice>,
@@ -117,8 +111,8 @@ impl Follower {
         }
     }
 
-    /// Of a transcript that has not begun: there is nothing to look for before somebody rings.
-    pub(super) fn of_silent(transcript: Transcript, notices: broadcast::Receiver<Notice>) -> Self {
+    /// Of a transcript without messages: there is nothing to read before the first notice.
+    pub(super) fn of_empty(transcript: Transcript, notices: broadcast::Receiver<Notice>) -> Self {
         Self {
             behind: false,
             unsure: false,
@@ -126,7 +120,7 @@ impl Follower {
         }
     }
 
-    /// What comes next, as soon as it does; `None` when nothing more can.
+    /// Waits for the next change; `None` when none can follow.
     ///
     /// Cancel-safe: the cursor moves only when something is returned.
     pub async fn next(&mut self) -> Result<Option<FollowedChange>, Error> {
@@ -134,8 +128,8 @@ impl Follower {
             if self.unsure {
                 let end = self.end().await?;
                 self.unsure = false;
-                if let Some(heard) = self.rewound(end) {
-                    return Ok(Some(heard));
+                if let Some(change) = self.rewound(end) {
+                    return Ok(Some(change));
                 }
             }
             if self.behind {
@@ -151,8 +145,8 @@ impl Follower {
                 Ok(Notice::Delta(delta)) => return Ok(Some(FollowedChange::Delta(delta))),
                 Ok(Notice::Rewound { end }) => {
                     self.behind = true;
-                    if let Some(heard) = self.rewound(end) {
-                        return Ok(Some(heard));
+                    if let Some(change) = self.rewound(end) {
+                        return Ok(Some(change));
                     }
                 }
                 Err(RecvError::Lagged(_)) => (self.behind, self.unsure) = (true, true),

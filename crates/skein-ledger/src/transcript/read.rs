@@ -9,21 +9,20 @@ use skein_transcript::service::{Direction, MessagePage, MessageQuery, Tier, Tran
 use skein_transcript::usage::rollup;
 use skein_transcript::{Message, PositionedMessage, TokenUsage, TranscriptId, Versioned, zeitlich};
 
-use super::access::{Book, is_missing};
-use super::live::Follower;
+use super::access::{TranscriptRequests, is_missing};
+use super::live::TranscriptFollower;
 use crate::error::Error;
-use crate::requests::LedgerRequests;
 use crate::tasks::blocking;
 use crate::tree::Node;
 
-/// What is known of a transcript without reading it.
+/// What a transcript's head says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overview {
     pub messages: u64,
     /// Of the next entry.
     pub end: u64,
     pub version: u64,
-    /// None while nothing was said.
+    /// None while the transcript is not begun.
     pub tier: Option<Tier>,
     pub usage: TokenUsage,
     pub touched_at: Option<Timestamp>,
@@ -52,21 +51,20 @@ pub struct TranscriptUsage {
     pub sessions: u64,
 }
 
-/// Where nothing was said.
+/// Of a transcript without messages.
 const EMPTY: MessagePage = MessagePage {
     messages: vec![],
     next: None,
 };
 
-impl LedgerRequests {
-    /// None where no transcripts are kept.
-    pub async fn transcript_overview(&self, session: &Session) -> Option<Overview> {
-        let all = self.transcripts().ok()?;
-        let book = self.book_of(session.clone()).ok()?;
-        if self.is_silent(&book).await.unwrap_or(false) {
+impl TranscriptRequests<'_> {
+    /// None if no tier could say.
+    pub async fn overview(self, session: &Session) -> Option<Overview> {
+        let open = self.open(session.clone());
+        if open.is_known_empty().await.unwrap_or(false) {
             return Some(Overview::of(None));
         }
-        match all.locate(&TranscriptId::from(&session.id)).await {
+        match self.all().locate(open.transcript.id()).await {
             Ok(found) => Some(Overview::of(found)),
             Err(error) => {
                 tracing::warn!(session = %session.id, %error, "a transcript could not be looked at");
@@ -75,80 +73,70 @@ impl LedgerRequests {
         }
     }
 
-    pub async fn transcript_page(
-        &self,
+    pub async fn page(
+        self,
         reference: String,
         query: MessageQuery,
     ) -> Result<(Session, MessagePage), Error> {
-        let book = self.readable(reference).await?;
-        let page = if self.is_silent(&book).await? {
-            EMPTY
-        } else {
-            page(&book, query).await?
+        let open = self.readable(reference).await?;
+        let page = match open.is_known_empty().await? {
+            true => EMPTY,
+            false => or_empty(open.transcript.page(query).await, EMPTY)?,
         };
-        Ok((book.session, page))
+        Ok((open.session, page))
     }
 
     /// What a model is shown, in a form every provider takes.
-    pub async fn transcript_context(
-        &self,
-        reference: String,
-    ) -> Result<(Session, Vec<Message>), Error> {
-        let book = self.readable(reference).await?;
-        if self.is_silent(&book).await? {
-            return Ok((book.session, vec![]));
-        }
-        let context = book.transcript.context().await;
-        Ok((book.session, or_nothing(context)?))
+    pub async fn context(self, reference: String) -> Result<(Session, Vec<Message>), Error> {
+        let open = self.readable(reference).await?;
+        let context = match open.is_known_empty().await? {
+            true => vec![],
+            false => or_empty(open.transcript.context().await, vec![])?,
+        };
+        Ok((open.session, context))
     }
 
-    pub async fn transcript_state(&self, reference: String) -> Result<(Session, Versioned), Error> {
-        let book = self.readable(reference).await?;
-        if self.is_silent(&book).await? {
-            return Ok((book.session, Versioned::default()));
-        }
-        let state = book.transcript.state().await;
-        Ok((book.session, or_nothing(state)?))
+    pub async fn state(self, reference: String) -> Result<(Session, Versioned), Error> {
+        let open = self.readable(reference).await?;
+        let state = match open.is_known_empty().await? {
+            true => Versioned::default(),
+            false => or_empty(open.transcript.state().await, Versioned::default())?,
+        };
+        Ok((open.session, state))
     }
 
-    /// The transcript as it stands now, to be read in several steps.
-    pub async fn transcript_edition(&self, reference: String) -> Result<TranscriptView, Error> {
-        let book = self.readable(reference).await?;
-        let pinned = match self.is_silent(&book).await? {
+    /// The transcript as it stands now, for a reader that needs several steps.
+    pub async fn view(self, reference: String) -> Result<TranscriptView, Error> {
+        let open = self.readable(reference).await?;
+        let pinned = match open.is_known_empty().await? {
             true => None,
-            false => match book.transcript.pinned().await {
-                Err(error) if is_missing(&error) => None,
-                other => Some(other?),
-            },
+            false => or_empty(open.transcript.pinned().await.map(Some), None)?,
         };
         Ok(TranscriptView {
-            session: book.session,
+            session: open.session,
             pinned,
         })
     }
 
-    /// Follows a transcript from `after` on: every message beyond that position, and what is streamed.
-    pub async fn follow_transcript(
-        &self,
+    /// Follows a transcript from `after` on: every message beyond that position, and streamed pieces.
+    pub async fn follow(
+        self,
         reference: String,
         after: Option<u64>,
-    ) -> Result<Follower, Error> {
-        let book = self.readable(reference).await?;
-        let live = &self.books()?.live;
-        // Before the first look, so that nothing falls between.
-        let notices = live.subscribe(self.tenant(), book.transcript.id());
-        if after.is_none() && self.is_silent(&book).await? {
-            return Ok(Follower::of_silent(book.transcript, notices));
+    ) -> Result<TranscriptFollower, Error> {
+        let open = self.readable(reference).await?;
+        // Subscribes before the first read, so that no message falls between the two.
+        let followers = &self.transcripts.followers;
+        let notices = followers.subscribe(self.core.tenant(), open.transcript.id());
+        if after.is_none() && open.is_known_empty().await? {
+            return Ok(TranscriptFollower::of_empty(open.transcript, notices));
         }
-        Ok(Follower::new(book.transcript, notices, after))
+        Ok(TranscriptFollower::new(open.transcript, notices, after))
     }
 
-    pub async fn transcript_usage(
-        &self,
-        reference: String,
-    ) -> Result<(Session, TranscriptUsage), Error> {
-        let all = self.transcripts()?;
-        let tree = self.tree(reference).await?;
+    pub async fn usage(self, reference: String) -> Result<(Session, TranscriptUsage), Error> {
+        let all = self.all();
+        let tree = self.core.sessions().tree(reference).await?;
         let (mut edges, mut sessions) = (vec![], vec![]);
         walk(&tree.root, &mut edges, &mut sessions);
         let mut spent = BTreeMap::new();
@@ -166,11 +154,11 @@ impl LedgerRequests {
         Ok((tree.root.session, usage))
     }
 
-    /// The whole transcript as a snapshot of zeitlich, packed. That form has no place for what is not
-    /// part of the conversation, so it holds what a model is shown.
-    pub async fn export_zeitlich(&self, reference: String) -> Result<(Session, Vec<u8>), Error> {
-        let edition = self.transcript_edition(reference).await?;
-        let (shown, state) = match &edition.pinned {
+    /// The whole transcript as a packed snapshot of zeitlich. It holds what a model is shown, because that form has no
+    /// place for anything else.
+    pub async fn export_zeitlich(self, reference: String) -> Result<(Session, Vec<u8>), Error> {
+        let view = self.view(reference).await?;
+        let (shown, state) = match &view.pinned {
             None => (vec![], Versioned::default()),
             Some(pinned) => (pinned.effective().await?, pinned.state().await?),
         };
@@ -180,16 +168,16 @@ impl LedgerRequests {
             zeitlich::export(&messages, slice)
         });
         let blob = blob.await.map_err(|_| Error::Stopped)??;
-        Ok((edition.session, blob))
+        Ok((view.session, blob))
     }
 }
 
-/// A transcript as it stood when it was opened. However it grows or is rewound meanwhile, this is what is read;
-/// if it cannot be any more, that is an error.
+/// A transcript as it stood when it was opened. Later appends and rewinds do not change what a reader of it sees; if
+/// that cannot be read any more, reading fails.
 #[derive(Clone, Debug)]
 pub struct TranscriptView {
     pub session: Session,
-    /// None if nothing was said.
+    /// None if the transcript was never begun.
     pinned: Option<TranscriptSnapshot>,
 }
 
@@ -212,7 +200,7 @@ impl TranscriptView {
             };
             let page = self.page(query).await?;
             for placed in &page.messages {
-                // One that is itself covered hides nothing.
+                // A summary that another one covers hides nothing.
                 let covered = |c: &CoveredRange| (c.from..c.end).contains(&placed.position);
                 if !hidden.iter().any(covered) {
                     hidden.extend(placed.message.covers);
@@ -223,13 +211,6 @@ impl TranscriptView {
                 return Ok(hidden);
             }
         }
-    }
-}
-
-pub(super) async fn page(book: &Book, query: MessageQuery) -> Result<MessagePage, Error> {
-    match book.transcript.page(query).await {
-        Err(error) if is_missing(&error) => Ok(EMPTY),
-        other => Ok(other?),
     }
 }
 
@@ -245,9 +226,10 @@ pub(super) async fn newest(
     Ok(transcript.page(query).await?.messages.pop())
 }
 
-fn or_nothing<T: Default>(result: skein_transcript::Result<T>) -> Result<T, Error> {
+/// The result, or `empty` for a transcript that was never begun.
+fn or_empty<T>(result: skein_transcript::Result<T>, empty: T) -> Result<T, Error> {
     match result {
-        Err(error) if is_missing(&error) => Ok(T::default()),
+        Err(error) if is_missing(&error) => Ok(empty),
         other => Ok(other?),
     }
 }

@@ -1,8 +1,8 @@
 //! Finding text in all transcripts of a tenant.
 //!
-//! The index is brought up to what was said a moment later, in the background, and before every search: who
-//! was told that a message is kept finds it. After a crash nobody knows what was left to do, so the first
-//! search of a tenant, or the background if it is faster, looks at every transcript once.
+//! A background task indexes new messages a moment after they are appended, and every search does so first: a caller
+//! whose append was acknowledged finds its message. The list of unindexed transcripts is lost with the process, so
+//! after a start the first search of a tenant, or the background task if it is faster, checks every transcript once.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,12 +13,12 @@ use skein_transcript::index::{Hits, Search, SearchIndex};
 use skein_transcript::{Error as TranscriptError, MessageRole, Searchable, TranscriptId};
 use tokio::sync::Notify;
 
+use super::access::TranscriptRequests;
 use crate::error::Error;
 use crate::ledger::Ledger;
 use crate::project;
-use crate::requests::LedgerRequests;
 
-/// What a caller asks.
+/// What a caller searches for.
 #[derive(Clone, Debug, Default)]
 pub struct SearchOptions {
     /// Words and "phrases", all of which must be there.
@@ -31,24 +31,24 @@ pub struct SearchOptions {
     pub cursor: Option<String>,
 }
 
-/// How long what was said waits for more of its kind.
+/// How long the background task waits for more messages before it indexes.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// What the index has yet to see.
+/// Transcripts that grew since they were indexed.
 #[derive(Debug, Default)]
-pub(super) struct Unseen {
+pub(super) struct Unindexed {
     changed: Mutex<BTreeMap<TenantId, BTreeSet<TranscriptId>>>,
-    bell: Notify,
+    grew: Notify,
     turns: Mutex<HashMap<TenantId, Arc<tokio::sync::Mutex<Turn>>>>,
 }
 
-/// Held by whoever brings the index of a tenant up to date. The next one waits, and so does not take for seen
-/// what is still being looked at.
+/// Held by the task that indexes a tenant. The next task waits, so it does not take a transcript for indexed that is
+/// still being read.
 #[derive(Debug, Default)]
 struct Turn {
-    /// All transcripts were looked at since the start.
+    /// All transcripts were checked since the start.
     caught_up: bool,
-    /// Those that could not be looked at the last time, of which was told.
+    /// Transcripts that could not be indexed the last time, and whose failure was logged.
     failing: BTreeSet<TranscriptId>,
 }
 
@@ -60,17 +60,17 @@ impl Turn {
     }
 }
 
-impl Unseen {
+impl Unindexed {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<TenantId, BTreeSet<TranscriptId>>> {
         self.changed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn add(&self, tenant: &TenantId, id: &TranscriptId) {
         self.put_back(tenant, id);
-        self.bell.notify_one();
+        self.grew.notify_one();
     }
 
-    /// For the next who looks; nobody is woken up for it.
+    /// For the next task that indexes; wakes none.
     fn put_back(&self, tenant: &TenantId, id: &TranscriptId) {
         let mut all = self.lock();
         all.entry(tenant.clone()).or_default().insert(id.clone());
@@ -83,7 +83,7 @@ impl Unseen {
     fn take(&self, tenant: &TenantId, id: TranscriptId) -> Option<Taken<'_>> {
         let there = self.lock().get_mut(tenant)?.remove(&id);
         there.then(|| Taken {
-            unseen: self,
+            unindexed: self,
             tenant: tenant.clone(),
             id: Some(id),
         })
@@ -96,9 +96,9 @@ impl Unseen {
     }
 }
 
-/// One that is being looked at; given back if that is broken off.
+/// A transcript that is being indexed; put back if that is cancelled.
 struct Taken<'a> {
-    unseen: &'a Unseen,
+    unindexed: &'a Unindexed,
     tenant: TenantId,
     id: Option<TranscriptId>,
 }
@@ -106,80 +106,99 @@ struct Taken<'a> {
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
         if let Some(id) = self.id.take() {
-            self.unseen.put_back(&self.tenant, &id);
+            self.unindexed.put_back(&self.tenant, &id);
         }
     }
 }
 
-impl LedgerRequests {
+/// Finds text in the tenant's transcripts.
+#[derive(Clone, Copy, Debug)]
+pub struct SearchRequests<'a>(TranscriptRequests<'a>);
+
+impl<'a> TranscriptRequests<'a> {
+    pub fn search(self) -> SearchRequests<'a> {
+        SearchRequests(self)
+    }
+}
+
+impl SearchRequests<'_> {
     /// Messages that hold all the words, best first.
-    pub async fn search_transcripts(&self, order: SearchOptions) -> Result<Hits, Error> {
-        let search = self.search_of(order).await?;
+    pub async fn find(self, options: SearchOptions) -> Result<Hits, Error> {
+        let search = self.search_of(options).await?;
         self.index_all().await?;
-        Ok(self.searchable()?.find(&search).await?)
+        Ok(self.searchable().find(&search).await?)
     }
 
-    async fn search_of(&self, order: SearchOptions) -> Result<Search, Error> {
-        let (session, project) = self.scope(order.session, order.project).await?;
+    async fn search_of(self, options: SearchOptions) -> Result<Search, Error> {
+        let (session, project) = self.scope(options.session, options.project).await?;
         Ok(Search {
             transcript: session.map(|session| TranscriptId::from(&session.id)),
             project,
-            role: order.role,
-            since: order.since,
-            cursor: order.cursor,
-            ..Search::new(order.text.parse()?, order.limit)
+            role: options.role,
+            since: options.since,
+            cursor: options.cursor,
+            ..Search::new(options.text.parse()?, options.limit)
         })
     }
 
-    /// The session and the prefix of the project that are named.
+    /// The session and the prefix of the project that a search names.
     async fn scope(
-        &self,
+        self,
         session: Option<String>,
         project: Option<String>,
     ) -> Result<(Option<Session>, Option<String>), Error> {
-        let own = self.caller.scope.as_ref().map(|s| s.project.to_string());
+        let own = self
+            .0
+            .core
+            .caller
+            .scope
+            .as_ref()
+            .map(|s| s.project.to_string());
         let project = project.or(own);
-        self.look(move |reader| {
-            let project = match project {
-                Some(reference) => Some(project::resolve(reader, &reference)?),
-                None => None,
-            };
-            let session: Option<Session> = match session {
-                Some(reference) => Some(reader.resolve(&reference)?),
-                None => None,
-            };
-            if let (Some(session), Some(project)) = (&session, &project)
-                && session.project != project.id
-            {
-                let why = "the session belongs to another project";
-                return Err(Invalid::new("project", project.name.as_str(), why).into());
-            }
-            Ok((session, project.map(|p| p.prefix.to_string())))
-        })
-        .await
+        self.0
+            .core
+            .look(move |reader| {
+                let project = match project {
+                    Some(reference) => Some(project::resolve(reader, &reference)?),
+                    None => None,
+                };
+                let session: Option<Session> = match session {
+                    Some(reference) => Some(reader.resolve(&reference)?),
+                    None => None,
+                };
+                if let (Some(session), Some(project)) = (&session, &project)
+                    && session.project != project.id
+                {
+                    let why = "the session belongs to another project";
+                    return Err(Invalid::new("project", project.name.as_str(), why).into());
+                }
+                Ok((session, project.map(|p| p.prefix.to_string())))
+            })
+            .await
     }
 
-    fn searchable(&self) -> Result<Searchable, Error> {
-        let index: Arc<dyn SearchIndex> = self.books()?.parts.index.clone();
-        Ok(Searchable::new(self.transcripts()?, index))
+    fn searchable(self) -> Searchable {
+        let index: Arc<dyn SearchIndex> = self.0.transcripts.parts.index.clone();
+        Searchable::new(self.0.all(), index)
     }
 
-    /// Brings the index up to everything that was said in this tenant so far. A transcript that cannot be read
-    /// or written holds up no other; it is tried again the next time.
-    pub(super) async fn index_all(&self) -> Result<(), Error> {
-        let (unseen, searchable) = (&self.books()?.unseen, self.searchable()?);
-        let (tenant, turn) = (self.tenant(), unseen.turn(self.tenant()));
+    /// Indexes all messages that this tenant has so far. A transcript that cannot be indexed delays no other; the next
+    /// call tries it again.
+    pub(super) async fn index_all(self) -> Result<(), Error> {
+        let (tenant, searchable) = (self.0.core.tenant(), self.searchable());
+        let unindexed = &self.0.transcripts.unindexed;
+        let turn = unindexed.turn(tenant);
         let mut turn = turn.lock().await;
         if !turn.caught_up {
             for (id, error) in searchable.refresh_all(prefix).await?.failed {
-                unseen.put_back(tenant, &id);
+                unindexed.put_back(tenant, &id);
                 turn.failed(tenant, &id, &error);
             }
             turn.caught_up = true;
         }
-        // Those there are now: what is added meanwhile is somebody else's to wait for.
-        for id in unseen.of(tenant) {
-            let Some(mut taken) = unseen.take(tenant, id.clone()) else {
+        // The transcripts that are unindexed now; a later caller waits for those that are added meanwhile.
+        for id in unindexed.of(tenant) {
+            let Some(mut taken) = unindexed.take(tenant, id.clone()) else {
                 continue;
             };
             match searchable.refresh(&id, prefix(&id)).await {
@@ -193,9 +212,9 @@ impl LedgerRequests {
         Ok(())
     }
 
-    /// Brings the index up to one transcript, before it leaves the hot tier.
-    pub(super) async fn index_one(&self, id: &TranscriptId) -> Result<(), Error> {
-        self.searchable()?.refresh(id, prefix(id)).await?;
+    /// Indexes one transcript before it leaves the hot tier.
+    pub(super) async fn index_one(self, id: &TranscriptId) -> Result<(), Error> {
+        self.searchable().refresh(id, prefix(id)).await?;
         Ok(())
     }
 }
@@ -207,32 +226,34 @@ fn prefix(id: &TranscriptId) -> Option<String> {
 }
 
 impl Ledger {
-    /// Keeps the index up to what is said, until the tasks are stopped.
+    /// Indexes new messages until the tasks are stopped.
     pub fn start_indexing(&self) {
         let (ledger, stopping) = (self.clone(), self.tasks.stopping());
         self.tasks.start("index", async move {
             tokio::select! {
                 () = ledger.keep_indexed() => {}
-                // Every step is written down with how far it got, so breaking off loses nothing.
+                // The index records its progress with every step, so cancelling loses nothing.
                 () = stopping => {}
             }
         });
     }
 
     async fn keep_indexed(&self) {
+        let Some(transcripts) = self.session_transcripts.as_deref() else {
+            return;
+        };
         loop {
-            if let Ok(tenants) = self.tenants() {
-                for tenant in tenants {
-                    let requests = self.system_requests(tenant.clone());
-                    if let Err(error) = requests.index_all().await {
-                        tracing::warn!(%tenant, %error, "the search index is behind");
-                    }
+            for tenant in self.tenants().unwrap_or_default() {
+                let requests = self.system_requests(tenant.clone());
+                let indexed = match requests.transcripts() {
+                    Ok(transcripts) => transcripts.search().index_all().await,
+                    Err(error) => Err(error),
+                };
+                if let Err(error) = indexed {
+                    tracing::warn!(%tenant, %error, "the search index is behind");
                 }
             }
-            let Some(books) = self.books.as_deref() else {
-                return;
-            };
-            books.unseen.bell.notified().await;
+            transcripts.unindexed.grew.notified().await;
             tokio::time::sleep(PAUSE).await;
         }
     }

@@ -1,36 +1,36 @@
-//! Moving transcripts between the tiers: when asked, when their thread is archived, when nobody uses them.
+//! Moving transcripts between the tiers: on request, when their thread is archived, when they are idle.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use skein_domain::fact::SessionChange;
-use skein_domain::{Actor, Role, Session, TenantId, ThreadId, Timestamp};
+use skein_domain::{Actor, Session, TenantId, ThreadId, Timestamp};
 use skein_store::backend::RowFilter;
 use skein_transcript::TranscriptId;
 use skein_transcript::service::{Flushed, HotCopy, Hydrated, Tier};
 
-use super::access::is_missing;
+use super::access::{TranscriptRequests, is_missing};
 use super::{ColdTierState, TranscriptEdit};
-use crate::caller::{Answer, RequestOutcome};
+use crate::caller::Answer;
 use crate::error::Error;
 use crate::requests::LedgerRequests;
 
-/// Idle transcripts that are flushed at once, at most.
+/// Most idle transcripts that are flushed at once.
 const IDLE_AT_ONCE: usize = 200;
-/// How often it is looked which are idle: every hot one is looked at.
-const LOOK_SECONDS: u64 = 600;
+/// How often the sweep checks which transcripts are idle: it reads every hot one's head.
+const CHECK_SECONDS: u64 = 600;
 
-/// When it was last looked for idle transcripts, by tenant.
+/// When idle transcripts were last checked, by tenant.
 #[derive(Debug, Default)]
-pub(super) struct Looked(Mutex<HashMap<TenantId, Timestamp>>);
+pub(super) struct IdleChecks(Mutex<HashMap<TenantId, Timestamp>>);
 
-impl Looked {
-    /// Whether it is time to look again; if so, that is noted.
+impl IdleChecks {
+    /// Whether it is time for the next check; if so, notes that it happens now.
     fn is_due(&self, tenant: &TenantId, now: Timestamp) -> bool {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let last = all.get(tenant).copied();
         // A clock that was put back is no reason to wait.
-        let due = last.is_none_or(|last| last > now || now.seconds_since(last) >= LOOK_SECONDS);
+        let due = last.is_none_or(|last| last > now || now.seconds_since(last) >= CHECK_SECONDS);
         if due {
             all.insert(tenant.clone(), now);
         }
@@ -38,146 +38,131 @@ impl Looked {
     }
 }
 
+/// Moves transcripts between the tiers.
+#[derive(Clone, Copy, Debug)]
+pub struct TierRequests<'a>(TranscriptRequests<'a>);
+
+impl<'a> TranscriptRequests<'a> {
+    pub fn tiers(self) -> TierRequests<'a> {
+        TierRequests(self)
+    }
+}
+
 impl LedgerRequests {
-    /// Puts everything of the transcript into the cold tier. What is there already is not written again.
-    pub async fn flush(&self, reference: String, keep: HotCopy) -> Result<Answer, Error> {
+    /// None where transcripts have no cold tier.
+    pub(crate) fn cold_tier(&self) -> Option<TierRequests<'_>> {
+        let requests = self.transcripts().ok()?;
+        let has_cold = requests.transcripts.parts.cold == ColdTierState::There;
+        has_cold.then(|| requests.tiers())
+    }
+}
+
+impl TierRequests<'_> {
+    /// Copies the whole transcript to the cold tier. What is there already is not written again.
+    pub async fn flush(self, reference: String, keep: HotCopy) -> Result<Answer, Error> {
         let op = "flush a transcript";
-        if let Some(earlier) = self.earlier().await? {
+        if let Some(earlier) = self.0.core.earlier().await? {
             return Ok(earlier);
         }
-        let session = self.movable(op, reference).await?;
-        let (flushed, moved) = self.flush_one(&session, keep).await?;
-        let fact = moved.then(|| told(&session, flushed, keep));
-        let outcome = RequestOutcome::Transcript {
-            session: session.id,
-            done: TranscriptEdit::Flushed { flushed, keep },
-        };
-        self.done(op, outcome, fact).await
+        // A move changes no message, so a transcript on an archived thread may be moved too.
+        let open = self.0.operable(op, reference, |_, _| Ok(())).await?;
+        let (flushed, has_moved) = self.flush_one(open.transcript.id(), keep).await?;
+        let change = has_moved.then(|| flushed_change(flushed, keep));
+        open.done(op, TranscriptEdit::Flushed { flushed, keep }, change)
+            .await
     }
 
-    /// Brings the transcript into the hot tier. Nothing to do if it is there.
-    pub async fn hydrate(&self, reference: String) -> Result<Answer, Error> {
+    /// Brings the transcript into the hot tier. Does nothing if it is there.
+    pub async fn hydrate(self, reference: String) -> Result<Answer, Error> {
         let op = "hydrate a transcript";
-        if let Some(earlier) = self.earlier().await? {
+        if let Some(earlier) = self.0.core.earlier().await? {
             return Ok(earlier);
         }
-        let session = self.movable(op, reference).await?;
-        let transcript = self.transcripts()?.open(&TranscriptId::from(&session.id));
-        let hydrated = match transcript.hydrate().await {
+        let open = self.0.operable(op, reference, |_, _| Ok(())).await?;
+        let hydrated = match open.transcript.hydrate().await {
             Err(error) if is_missing(&error) => Hydrated::Already,
             other => other?,
         };
-        let done = hydrated == Hydrated::Done;
-        let fact = done.then(|| SessionChange::TranscriptHydrated.of(&session));
-        let outcome = RequestOutcome::Transcript {
-            session: session.id,
-            done: TranscriptEdit::Hydrated(hydrated),
-        };
-        self.done(op, outcome, fact).await
+        let change = (hydrated == Hydrated::Done).then_some(SessionChange::TranscriptHydrated);
+        open.done(op, TranscriptEdit::Hydrated(hydrated), change)
+            .await
     }
 
-    /// Where a transcript lies is no matter of what it says, so it may be moved on an archived thread too.
-    async fn movable(&self, op: &'static str, reference: String) -> Result<Session, Error> {
-        if let Err(refused) = self.caller.role.require(Role::Operate, op) {
-            return Err(self.refused(op, refused.into()).await);
-        }
-        let must_own = self.must_own();
-        let found = self.store.read(move |reader| {
-            let session: Session = reader.resolve(&reference)?;
-            session.check_owner(must_own.as_ref())?;
-            Ok(session)
-        });
-        match found.await {
-            Ok(session) => Ok(session),
-            Err(error) => Err(self.refused(op, error.into()).await),
-        }
-    }
-
-    /// Flushes, and tells whether anything moved.
-    async fn flush_one(&self, session: &Session, keep: HotCopy) -> Result<(Flushed, bool), Error> {
-        let all = self.transcripts()?;
-        let id = TranscriptId::from(&session.id);
-        let Some((tier, _)) = all.locate(&id).await? else {
+    /// Flushes one transcript, and returns whether anything moved.
+    async fn flush_one(self, id: &TranscriptId, keep: HotCopy) -> Result<(Flushed, bool), Error> {
+        let all = self.0.all();
+        let Some((tier, _)) = all.locate(id).await? else {
             return Ok((Flushed::default(), false));
         };
-        // What is cold is not looked through for words any more.
-        self.index_one(&id).await?;
-        let flushed = all.open(&id).flush(keep).await?;
+        // The indexer reads only hot transcripts.
+        self.0.search().index_one(id).await?;
+        let flushed = all.open(id).flush(keep).await?;
         let left = tier == Tier::Hot && keep == HotCopy::ColdOnly;
         Ok((flushed, left || flushed.segments > 0))
     }
 
-    /// Before a thread is archived: everything said on it is in the cold tier, or the archive waits.
-    pub(crate) async fn flush_before_archive(&self, thread: &ThreadId) -> Result<(), Error> {
-        if !self.has_cold() {
-            return Ok(());
-        }
+    /// Before a thread is archived: copies all its transcripts to the cold tier, or fails the archive.
+    pub(crate) async fn flush_before_archive(self, thread: &ThreadId) -> Result<(), Error> {
         for session in self.sessions_on(thread).await? {
-            self.flush_one(&session, HotCopy::Hot).await?;
+            self.flush_one(&TranscriptId::from(&session.id), HotCopy::Hot)
+                .await?;
         }
         Ok(())
     }
 
-    /// Once it is archived nobody writes any more, and the hot copies go. One that cannot go stays until the
-    /// sweep finds it idle; it costs room, nothing else.
-    pub(crate) async fn flush_archived(&self, sessions: Vec<Session>) {
-        if !self.has_cold() {
-            return;
-        }
+    /// After a thread is archived: removes the hot copies, for no session writes any more. A copy that cannot be
+    /// removed takes space until the sweep finds it idle.
+    pub(crate) async fn flush_archived(self, sessions: Vec<Session>) {
         for session in sessions {
             let id = session.id.clone();
-            if let Err(error) = self.flush_and_tell(session).await {
+            if let Err(error) = self.evict(session).await {
                 tracing::warn!(session = %id, %error, "an archived transcript stays hot for now");
             }
         }
     }
 
-    async fn flush_and_tell(&self, session: Session) -> Result<(), Error> {
-        let (flushed, moved) = self.flush_one(&session, HotCopy::ColdOnly).await?;
-        if moved {
-            self.tell_flushed(session, flushed).await?;
+    async fn evict(self, session: Session) -> Result<(), Error> {
+        let id = TranscriptId::from(&session.id);
+        let (flushed, has_moved) = self.flush_one(&id, HotCopy::ColdOnly).await?;
+        if has_moved {
+            self.record_eviction(session, flushed).await?;
         }
         Ok(())
     }
 
-    async fn tell_flushed(&self, session: Session, flushed: Flushed) -> Result<(), Error> {
-        let fact = told(&session, flushed, HotCopy::ColdOnly);
-        let told = self
+    async fn record_eviction(self, session: Session, flushed: Flushed) -> Result<(), Error> {
+        let fact = flushed_change(flushed, HotCopy::ColdOnly).of(&session);
+        let core = self.0.core;
+        let recorded = core
             .store
-            .write(&Actor::System, self.now(), move |w| w.tell(&fact));
-        Ok(told.await?)
+            .write(&Actor::System, core.now(), move |w| w.tell(&fact));
+        Ok(recorded.await?)
     }
 
-    pub(crate) async fn sessions_on(&self, thread: &ThreadId) -> Result<Vec<Session>, Error> {
+    pub(crate) async fn sessions_on(self, thread: &ThreadId) -> Result<Vec<Session>, Error> {
         let filter = RowFilter {
             thread: Some(thread.to_string()),
             ..RowFilter::default()
         };
-        Ok(self.store.read(move |reader| reader.all(&filter)).await?)
+        let all = move |reader: &skein_store::Reader<'_>| reader.all(&filter);
+        Ok(self.0.core.store.read(all).await?)
     }
 
-    fn has_cold(&self) -> bool {
-        let books = self.ledger.books.as_deref();
-        books.is_some_and(|books| books.parts.cold == ColdTierState::There)
-    }
-
-    /// Flushes what nobody has written to for longer than the settings say.
-    pub(crate) async fn flush_idle(&self) -> Result<(), Error> {
-        let Some(books) = self.ledger.books.as_deref().filter(|_| self.has_cold()) else {
+    /// Flushes transcripts that were not written to for longer than the settings say.
+    pub(crate) async fn flush_idle(self) -> Result<(), Error> {
+        let TranscriptRequests { core, transcripts } = self.0;
+        let Some(idle) = transcripts.parts.idle_seconds else {
             return Ok(());
         };
-        let Some(idle) = books.parts.idle_seconds else {
-            return Ok(());
-        };
-        if !books.looked.is_due(self.tenant(), self.now()) {
+        if !transcripts.idle_checks.is_due(core.tenant(), core.now()) {
             return Ok(());
         }
-        self.index_all().await?;
-        // What is cold is not looked through for words any more, so what could not be yet stays hot.
-        let unseen = books.unseen.of(self.tenant());
-        let before = self.now().minus_seconds(idle);
-        let all = self.transcripts()?;
-        let flushed = all.flush_idle(before, IDLE_AT_ONCE, &unseen).await?;
+        self.0.search().index_all().await?;
+        // The indexer reads only hot transcripts, so those that could not be indexed yet stay hot.
+        let unindexed = transcripts.unindexed.of(core.tenant());
+        let before = core.now().minus_seconds(idle);
+        let all = self.0.all();
+        let flushed = all.flush_idle(before, IDLE_AT_ONCE, &unindexed).await?;
         for (id, result) in flushed {
             let flushed = match result {
                 Ok(flushed) => flushed,
@@ -186,24 +171,19 @@ impl LedgerRequests {
                     continue;
                 }
             };
-            let reference = id.to_string();
-            let session = self
-                .store
-                .read(move |r| r.find::<Session>(&reference))
-                .await?;
-            if let Some(session) = session {
-                self.tell_flushed(session, flushed).await?;
+            let find = move |r: &skein_store::Reader<'_>| r.find::<Session>(id.as_str());
+            if let Some(session) = core.store.read(find).await? {
+                self.record_eviction(session, flushed).await?;
             }
         }
         Ok(())
     }
 }
 
-fn told(session: &Session, flushed: Flushed, keep: HotCopy) -> skein_domain::Fact {
+fn flushed_change(flushed: Flushed, keep: HotCopy) -> SessionChange {
     SessionChange::TranscriptFlushed {
         entries: flushed.entries,
         segments: flushed.segments,
         kept_hot: keep == HotCopy::Hot,
     }
-    .of(session)
 }

@@ -1,7 +1,7 @@
-//! Who may do what, and what is told of those who tried.
+//! Which caller may do what, and which attempts are recorded.
 
 use skein_domain::{Actor, Kind, Question, Refused, Rights, Role, SessionId, Token};
-use skein_ledger::project::{AddProject, Settings};
+use skein_ledger::project::{AddProject, ProjectUpdate};
 use skein_ledger::session::SessionFilter;
 use skein_ledger::spawn::Spawn;
 use skein_ledger::summary::NewSummary;
@@ -9,7 +9,7 @@ use skein_ledger::token::NewToken;
 use skein_ledger::{Answer, Caller, Error, LedgerRequests, RequestOutcome};
 
 use crate::common::{
-    UNLIMITED, World, actor, actors, below, fence, kind, refused, task, told, used,
+    UNLIMITED, World, actor, actors, below, fence, kind, refused, task, used, wait_for_event,
 };
 
 async fn token(
@@ -25,7 +25,7 @@ async fn token(
         actor,
         expires_in_seconds: expires,
     };
-    match world.requests().new_token(new).await.unwrap().fresh() {
+    match world.requests().tokens().create(new).await.unwrap().fresh() {
         Some(RequestOutcome::NewToken { token, secret }) => (token, secret),
         other => panic!("{other:?}"),
     }
@@ -95,7 +95,7 @@ async fn l15_tokens_expire_and_are_revoked_at_once() {
         actor: None,
         expires_in_seconds: Some(0),
     };
-    let result = world.requests().new_token(zero).await;
+    let result = world.requests().tokens().create(zero).await;
     assert_eq!(kind(&result), Some(Kind::Misuse));
 
     world.clock.forward(59);
@@ -103,11 +103,19 @@ async fn l15_tokens_expire_and_are_revoked_at_once() {
     world.clock.forward(1);
     unauthorized(world.ledger.authenticate(&short).await);
     assert!(world.ledger.authenticate(&long).await.is_ok());
-    let first = world.requests().revoke_token(revoked.id.to_string()).await;
+    let first = world
+        .requests()
+        .tokens()
+        .revoke(revoked.id.to_string())
+        .await;
     unauthorized(world.ledger.authenticate(&long).await);
-    // Again changes nothing.
+    // A second revocation changes nothing.
     let events = world.events().len();
-    let again = world.requests().revoke_token(revoked.id.to_string()).await;
+    let again = world
+        .requests()
+        .tokens()
+        .revoke(revoked.id.to_string())
+        .await;
     assert_eq!(again.unwrap(), first.unwrap());
     assert_eq!(world.events().len(), events);
 }
@@ -123,8 +131,8 @@ async fn l15_roles_bound_what_a_token_does() {
         assert_eq!(refused(result).rule(), "role");
     }
     assert_eq!(world.all::<skein_domain::Session>(), before);
-    assert!(reader.get_session(session.id.to_string()).await.is_ok());
-    let list = reader.list_sessions(
+    assert!(reader.sessions().get(session.id.to_string()).await.is_ok());
+    let list = reader.sessions().list(
         SessionFilter::default(),
         |_| skein_domain::Status::Idle,
         None,
@@ -141,12 +149,12 @@ async fn l15_roles_bound_what_a_token_does() {
         actor: None,
         expires_in_seconds: None,
     };
-    refused(operator.new_token(new).await);
-    refused(operator.list_tokens(None, 10).await);
-    refused(operator.revoke_token("tok_".into()).await);
-    refused(operator.seal_events(0, true).await);
-    refused(operator.run_retention().await);
-    assert!(operator.spawn(task("x")).await.is_ok());
+    refused(operator.tokens().create(new).await);
+    refused(operator.tokens().list(None, 10).await);
+    refused(operator.tokens().revoke("tok_".into()).await);
+    refused(operator.events().seal(0, true).await);
+    refused(operator.retention().run().await);
+    assert!(operator.sessions().spawn(task("x")).await.is_ok());
 }
 
 /// Every change an operator can make, on one session.
@@ -163,24 +171,27 @@ async fn every_change(
     };
     let mut results = driving(requests, session).await;
     results.extend([
-        requests.spawn(task("x")).await,
+        requests.sessions().spawn(task("x")).await,
         requests
-            .add_project(AddProject {
+            .projects()
+            .add(AddProject {
                 name: Some("web".parse().unwrap()),
                 ..AddProject::default()
             })
             .await,
         requests
-            .set_project("api".into(), None, Settings::default())
+            .projects()
+            .set("api".into(), None, ProjectUpdate::default())
             .await,
-        requests.remove_project("api".into()).await,
+        requests.projects().remove("api".into()).await,
         requests
-            .new_thread("api".into(), "x".parse().unwrap())
+            .threads()
+            .open("api".into(), "x".parse().unwrap())
             .await,
-        requests.archive_thread("thr_".into()).await,
-        requests.reopen_thread("thr_".into()).await,
-        requests.delete_thread("thr_".into()).await,
-        requests.ask(id(), fence(), question).await,
+        requests.threads().archive("thr_".into()).await,
+        requests.threads().reopen("thr_".into()).await,
+        requests.threads().delete("thr_".into()).await,
+        requests.turns().ask(id(), fence(), question).await,
     ]);
     results
 }
@@ -197,23 +208,34 @@ async fn driving(requests: &LedgerRequests, session: &SessionId) -> Vec<Result<A
     };
     let spawn = below(session);
     vec![
-        requests.begin_turn(id(), fence()).await,
-        requests.end_turn(id(), fence(), used(1)).await,
-        requests.withdraw(id(), fence()).await,
-        requests.answer(id(), "yes".parse().unwrap()).await,
+        requests.turns().begin(id(), fence()).await,
+        requests.turns().end(id(), fence(), used(1)).await,
+        requests.turns().withdraw(id(), fence()).await,
+        requests.turns().answer(id(), "yes".parse().unwrap()).await,
         requests
+            .sessions()
             .end(id(), fence(), skein_domain::Outcome::Done, None)
             .await,
-        requests.kill(id(), crate::common::kill(false)).await,
-        requests.kill(id(), crate::common::kill(true)).await,
-        requests.restore(id()).await,
-        requests.handoff(id(), actor("agent:b"), None).await,
         requests
+            .sessions()
+            .kill(id(), crate::common::kill(false))
+            .await,
+        requests
+            .sessions()
+            .kill(id(), crate::common::kill(true))
+            .await,
+        requests.sessions().restore(id()).await,
+        requests
+            .sessions()
+            .handoff(id(), actor("agent:b"), None)
+            .await,
+        requests
+            .sessions()
             .broadcast(id(), actors(&["agent:b", "agent:c"]), None)
             .await,
-        requests.merge(id(), id()).await,
-        requests.set_summary(id(), summary).await,
-        requests.spawn(spawn).await,
+        requests.sessions().merge(id(), id()).await,
+        requests.sessions().set_summary(id(), summary).await,
+        requests.sessions().spawn(spawn).await,
     ]
 }
 
@@ -232,10 +254,12 @@ async fn l15_a_bound_token_drives_only_its_own_sessions() {
     };
     let requests = world.requests();
     requests
-        .begin_turn(asks.id.to_string(), fence())
+        .turns()
+        .begin(asks.id.to_string(), fence())
         .await
         .unwrap();
     requests
+        .turns()
         .ask(asks.id.to_string(), fence(), question)
         .await
         .unwrap();
@@ -261,7 +285,7 @@ async fn l15_a_bound_token_drives_only_its_own_sessions() {
         owner: Some(actor("user:ann")),
         ..fence()
     };
-    let result = bound.begin_turn(anns.id.to_string(), posing).await;
+    let result = bound.turns().begin(anns.id.to_string(), posing).await;
     assert_eq!(refused(result).rule(), "other_actor");
     // Neither does naming another owner for what is made.
     for owner in ["user:ann", "agent:c", "system"] {
@@ -269,28 +293,44 @@ async fn l15_a_bound_token_drives_only_its_own_sessions() {
             owner: Some(actor(owner)),
             ..task("x")
         };
-        assert_eq!(refused(bound.spawn(spawn).await).rule(), "other_actor");
+        assert_eq!(
+            refused(bound.sessions().spawn(spawn).await).rule(),
+            "other_actor"
+        );
     }
 
-    let own = bound.spawn(task("x")).await.unwrap().session().unwrap();
+    let own = bound
+        .sessions()
+        .spawn(task("x"))
+        .await
+        .unwrap()
+        .session()
+        .unwrap();
     assert_eq!(own.owner, actor("agent:b"));
-    bound.begin_turn(own.id.to_string(), fence()).await.unwrap();
     bound
-        .end_turn(own.id.to_string(), fence(), used(1))
+        .turns()
+        .begin(own.id.to_string(), fence())
+        .await
+        .unwrap();
+    bound
+        .turns()
+        .end(own.id.to_string(), fence(), used(1))
         .await
         .unwrap();
     // Handed over, it is driven no more.
     bound
+        .sessions()
         .handoff(own.id.to_string(), actor("user:ann"), None)
         .await
         .unwrap();
-    refused(bound.begin_turn(own.id.to_string(), fence()).await);
+    refused(bound.turns().begin(own.id.to_string(), fence()).await);
 
-    // An admin's token drives any session, but speaks for nobody else either.
+    // An admin's token drives any session, but cannot act as another actor either.
     let (_, secret) = token(&world, Role::Admin, Some(actor("agent:b")), None).await;
     let admin = enter(&world, &secret).await;
     admin
-        .begin_turn(anns.id.to_string(), fence())
+        .turns()
+        .begin(anns.id.to_string(), fence())
         .await
         .unwrap();
     for actor in [None, Some(actor("user:ann"))] {
@@ -301,7 +341,10 @@ async fn l15_a_bound_token_drives_only_its_own_sessions() {
             actor,
             expires_in_seconds: None,
         };
-        assert_eq!(refused(admin.new_token(new).await).rule(), "other_actor");
+        assert_eq!(
+            refused(admin.tokens().create(new).await).rule(),
+            "other_actor"
+        );
     }
     let new = NewToken {
         name: "more".parse().unwrap(),
@@ -310,12 +353,12 @@ async fn l15_a_bound_token_drives_only_its_own_sessions() {
         actor: Some(actor("agent:b")),
         expires_in_seconds: None,
     };
-    // A right it does not have, it cannot give.
-    assert_eq!(refused(admin.new_token(new).await).rule(), "right");
+    // It cannot give a right that it lacks.
+    assert_eq!(refused(admin.tokens().create(new).await).rule(), "right");
 }
 
-/// L7: the answer for another tenant's id is the answer for no id at all, and the attempt is known to the
-/// owner and to the machine, not to the asker.
+/// L7: the answer for another tenant's id is the answer for a missing one, and the attempt is recorded in the logs of the
+/// owner and of the machine, not in the caller's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn l7_a_foreign_id_is_answered_like_a_missing_one() {
     let world = World::new().await;
@@ -327,6 +370,7 @@ async fn l7_a_foreign_id_is_answered_like_a_missing_one() {
     };
     let session = owner
         .requests()
+        .sessions()
         .spawn(spawn)
         .await
         .unwrap()
@@ -352,9 +396,9 @@ async fn l7_a_foreign_id_is_answered_like_a_missing_one() {
         let requests = world.requests();
         for id in [foreign.clone(), none.to_owned()] {
             let result = match &id[..4] {
-                "prj_" => requests.get_project(id.clone()).await.map(drop),
-                "thr_" => requests.archive_thread(id.clone()).await.map(drop),
-                _ => requests.revoke_token(id.clone()).await.map(drop),
+                "prj_" => requests.projects().get(id.clone()).await.map(drop),
+                "thr_" => requests.threads().archive(id.clone()).await.map(drop),
+                _ => requests.tokens().revoke(id.clone()).await.map(drop),
             };
             assert_eq!(kind(&result), Some(Kind::NotFound), "{id}");
         }
@@ -362,10 +406,15 @@ async fn l7_a_foreign_id_is_answered_like_a_missing_one() {
     assert_eq!(owner.session(&session.id), session);
     assert_eq!(owner.session(&child.id), child);
 
-    // The last miss that exists is told last; misses are looked into in order.
+    // The audit task checks misses in order, so the last existing one is recorded last.
     let machine = world.tenant("machine");
     let last = stolen.id.to_string();
-    let mut follower = machine.requests().follow(Some(0), None).await.unwrap();
+    let mut follower = machine
+        .requests()
+        .events()
+        .follow(Some(0), None)
+        .await
+        .unwrap();
     let mut seen = false;
     while !seen {
         let events = follower.next().await.unwrap();
@@ -414,17 +463,25 @@ async fn every_read_and_write(world: &World, id: &SessionId, text: &str) -> Vec<
     for result in driving(&requests, id).await {
         note(result.unwrap_err());
     }
-    note(requests.get_session(id.to_string()).await.unwrap_err());
-    note(requests.get_summary(id.to_string()).await.unwrap_err());
-    note(requests.tree(id.to_string()).await.unwrap_err());
+    note(requests.sessions().get(id.to_string()).await.unwrap_err());
     note(
         requests
-            .events(0, Some(id.to_string()), 10)
+            .sessions()
+            .summary(id.to_string())
+            .await
+            .unwrap_err(),
+    );
+    note(requests.sessions().tree(id.to_string()).await.unwrap_err());
+    note(
+        requests
+            .events()
+            .list(0, Some(id.to_string()), 10)
             .await
             .unwrap_err(),
     );
     note(
         requests
+            .events()
             .follow(None, Some(id.to_string()))
             .await
             .map(drop)
@@ -436,14 +493,15 @@ async fn every_read_and_write(world: &World, id: &SessionId, text: &str) -> Vec<
     };
     note(
         requests
-            .list_sessions(filter, |_| skein_domain::Status::Idle, None, 10)
+            .sessions()
+            .list(filter, |_| skein_domain::Status::Idle, None, 10)
             .await
             .unwrap_err(),
     );
     errors
 }
 
-/// A refusal is in the log with its place, its rule and who tried.
+/// A refusal is in the log with its session, its rule and its caller.
 #[tokio::test]
 async fn refusals_are_audited_where_they_happened() {
     let world = World::new().await;
@@ -453,8 +511,8 @@ async fn refusals_are_audited_where_they_happened() {
         allowance: crate::common::tokens(11),
         ..below(&session.id)
     };
-    refused(bob.spawn(spawn).await);
-    told(&world, "audit.refused").await;
+    refused(bob.sessions().spawn(spawn).await);
+    wait_for_event(&world, "audit.refused").await;
     let event = world.events().pop().unwrap();
     assert_eq!(event.actor, "user:bob");
     assert_eq!(event.session.as_deref(), Some(session.id.as_str()));
@@ -467,15 +525,16 @@ async fn refusals_are_audited_where_they_happened() {
     );
 }
 
-/// What a token bound to an actor may not touch: limits, other people's threads, what they left at work.
+/// A token bound to an actor may not touch limits, threads of other people and their live sessions.
 #[tokio::test]
-async fn l15_a_bound_token_lifts_no_limits_and_ends_nobody_elses_work() {
+async fn l15_a_bound_token_lifts_no_limits_and_ends_no_work_of_others() {
     let world = World::new().await;
     let (_, secret) = token(&world, Role::Operate, Some(actor("agent:x")), None).await;
     let requests = enter(&world, &secret).await;
     let mine = world.root().await;
     let mine = world
         .requests()
+        .sessions()
         .handoff(mine.id.to_string(), actor("agent:x"), None)
         .await;
     let mine = mine.unwrap().session().unwrap();
@@ -483,6 +542,7 @@ async fn l15_a_bound_token_lifts_no_limits_and_ends_nobody_elses_work() {
     assert_eq!(
         refused(
             requests
+                .sessions()
                 .kill(mine.id.to_string(), crate::common::kill(true))
                 .await
         )
@@ -490,59 +550,66 @@ async fn l15_a_bound_token_lifts_no_limits_and_ends_nobody_elses_work() {
         "not_owner"
     );
     assert!(world.session(&theirs.id).phase.is_live());
-    let wide = Settings {
+    let wide = ProjectUpdate {
         width: Some(10_000),
-        ..Settings::default()
+        ..ProjectUpdate::default()
     };
     assert_eq!(
-        refused(requests.set_project("api".into(), None, wide).await).rule(),
+        refused(requests.projects().set("api".into(), None, wide).await).rule(),
         "role"
     );
     assert_eq!(
-        refused(requests.remove_project("api".into()).await).rule(),
+        refused(requests.projects().remove("api".into()).await).rule(),
         "role"
     );
     let thread = theirs.thread.to_string();
     assert_eq!(
-        refused(requests.archive_thread(thread.clone()).await).rule(),
+        refused(requests.threads().archive(thread.clone()).await).rule(),
         "role"
     );
-    assert_eq!(refused(requests.delete_thread(thread).await).rule(), "role");
+    assert_eq!(
+        refused(requests.threads().delete(thread).await).rule(),
+        "role"
+    );
     let folder = AddProject {
         path: Some("/etc".into()),
         ..AddProject::default()
     };
-    assert_eq!(refused(requests.add_project(folder).await).rule(), "role");
+    assert_eq!(
+        refused(requests.projects().add(folder).await).rule(),
+        "role"
+    );
     world.audit();
 }
 
 #[tokio::test]
 async fn a_name_cannot_stand_in_for_an_id() {
     let world = World::new().await;
-    let real = world.requests().get_project("api".into()).await.unwrap();
+    let real = world.requests().projects().get("api".into()).await.unwrap();
     let impostor = AddProject {
         name: Some(real.id.as_str().parse().unwrap()),
         ..AddProject::default()
     };
-    world.requests().add_project(impostor).await.unwrap();
+    world.requests().projects().add(impostor).await.unwrap();
     assert_eq!(
         world
             .requests()
-            .get_project(real.id.to_string())
+            .projects()
+            .get(real.id.to_string())
             .await
             .unwrap(),
         real
     );
 }
 
-/// Whoever keeps trying what their role does not allow does not fill the log.
+/// A caller who repeats what its role does not allow does not fill the log.
 #[tokio::test]
 async fn a_repeated_trespass_is_recorded_once() {
     let world = World::new().await;
     let (_, secret) = token(&world, Role::Read, None, None).await;
     let requests = enter(&world, &secret).await;
     for _ in 0..5 {
-        refused(requests.remove_project("api".into()).await);
+        refused(requests.projects().remove("api".into()).await);
     }
     assert_eq!(world.refusals("role"), 1);
 }

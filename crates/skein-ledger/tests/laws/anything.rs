@@ -1,4 +1,4 @@
-//! Random histories of everything, by several callers: never a bug, never a panic, never a step back.
+//! Random histories of all requests by several callers: no bug, no panic, and no counter goes back.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use skein_domain::{
     Deliverable, Kind, Outcome as End, Question, Role, Session, SummaryOutcome, Thread, Usage,
 };
-use skein_ledger::project::{AddProject, Settings};
+use skein_ledger::project::{AddProject, ProjectUpdate};
 use skein_ledger::session::SessionFilter;
 use skein_ledger::spawn::Spawn;
 use skein_ledger::summary::NewSummary;
@@ -20,7 +20,7 @@ use crate::common::{World, actor, idempotency, race, sqlite, task};
 
 const WHO: [&str; 4] = ["user:ann", "user:bob", "agent:a", "agent:b"];
 
-/// Whom to ask as, which operation on which session, and numbers for the rest.
+/// The caller, the operation and the session, and numbers for the rest.
 #[derive(Clone, Debug)]
 struct Asked {
     who: usize,
@@ -59,7 +59,7 @@ fn requests(world: &World, asked: &Asked) -> LedgerRequests {
     })
 }
 
-/// An id that mostly exists, as a whole, and sometimes does not.
+/// The id of a record, or sometimes one that does not exist.
 fn name_of<T>(all: &[T], n: usize, id: impl Fn(&T) -> String) -> String {
     match all.len() {
         0 => "api-1".into(),
@@ -89,16 +89,28 @@ async fn ask(world: &World, asked: Asked) -> Result<(), Error> {
     let n = asked.number;
     let small = u32::try_from(n % 6).unwrap();
     match asked.op {
-        0..=2 => requests.spawn(spawn(&asked, None)).await.map(drop),
-        3..=7 => requests.spawn(spawn(&asked, Some(id))).await.map(drop),
-        8..=11 => requests.begin_turn(id, fence(&asked)).await.map(drop),
+        0..=2 => requests
+            .sessions()
+            .spawn(spawn(&asked, None))
+            .await
+            .map(drop),
+        3..=7 => requests
+            .sessions()
+            .spawn(spawn(&asked, Some(id)))
+            .await
+            .map(drop),
+        8..=11 => requests.turns().begin(id, fence(&asked)).await.map(drop),
         12..=15 => {
             let usage = Usage {
                 input_tokens: n,
                 output_tokens: n / 2,
                 cost_micros: n * 3,
             };
-            requests.end_turn(id, fence(&asked), usage).await.map(drop)
+            requests
+                .turns()
+                .end(id, fence(&asked), usage)
+                .await
+                .map(drop)
         }
         16 => {
             let question = Question {
@@ -109,21 +121,28 @@ async fn ask(world: &World, asked: Asked) -> Result<(), Error> {
                 kinds: vec![],
                 id: None,
             };
-            requests.ask(id, fence(&asked), question).await.map(drop)
+            requests
+                .turns()
+                .ask(id, fence(&asked), question)
+                .await
+                .map(drop)
         }
         17 => requests
+            .turns()
             .answer(id, format!("{}", n % 4).parse().unwrap())
             .await
             .map(drop),
-        18 => requests.withdraw(id, fence(&asked)).await.map(drop),
+        18 => requests.turns().withdraw(id, fence(&asked)).await.map(drop),
         19..=20 => {
             let outcome = [End::Done, End::Failed, End::Killed, End::Lost][asked.other % 4];
             requests
+                .sessions()
                 .end(id, fence(&asked), outcome, reason())
                 .await
                 .map(drop)
         }
         21 => requests
+            .sessions()
             .kill(
                 id,
                 skein_ledger::KillOptions {
@@ -134,10 +153,11 @@ async fn ask(world: &World, asked: Asked) -> Result<(), Error> {
             )
             .await
             .map(drop),
-        22..=24 => requests.restore(id).await.map(drop),
+        22..=24 => requests.sessions().restore(id).await.map(drop),
         25..=27 => {
             let version = (n.is_multiple_of(3)).then_some(1 + n % 4);
             requests
+                .sessions()
                 .handoff(id, actor(WHO[asked.other % 4]), version)
                 .await
                 .map(drop)
@@ -145,18 +165,23 @@ async fn ask(world: &World, asked: Asked) -> Result<(), Error> {
         28..=29 => {
             let version = (n.is_multiple_of(3)).then_some(1);
             let parts = usize::try_from(n % 5).unwrap();
-            requests.broadcast(id, to(parts), version).await.map(drop)
+            requests
+                .sessions()
+                .broadcast(id, to(parts), version)
+                .await
+                .map(drop)
         }
-        30 => requests.merge(id, other).await.map(drop),
+        30 => requests.sessions().merge(id, other).await.map(drop),
         31 => requests
+            .sessions()
             .set_summary(id, summary(&sessions, &asked))
             .await
             .map(drop),
-        32 => requests.archive_thread(thread).await.map(drop),
-        33 => requests.reopen_thread(thread).await.map(drop),
-        34 => requests.delete_thread(thread).await.map(drop),
+        32 => requests.threads().archive(thread).await.map(drop),
+        33 => requests.threads().reopen(thread).await.map(drop),
+        34 => requests.threads().delete(thread).await.map(drop),
         35 => {
-            let settings = Settings {
+            let settings = ProjectUpdate {
                 depth: (n.is_multiple_of(4)).then_some(small),
                 width: (n % 4 == 1).then_some(small),
                 idle_ttl_seconds: (n % 4 == 2).then_some(n % 40),
@@ -164,19 +189,21 @@ async fn ask(world: &World, asked: Asked) -> Result<(), Error> {
             };
             let version = (n.is_multiple_of(2)).then_some(1);
             requests
-                .set_project("api".into(), version, settings)
+                .projects()
+                .set("api".into(), version, settings)
                 .await
                 .map(drop)
         }
         36 => {
             world.clock.forward(i64::try_from(n % 20).unwrap());
-            requests.run_retention().await.map(drop)
+            requests.retention().run().await.map(drop)
         }
         37 => look(&requests, id, thread).await,
         38 => match n % 3 {
-            0 => requests.remove_project("api".into()).await.map(drop),
+            0 => requests.projects().remove("api".into()).await.map(drop),
             1 => requests
-                .seal_events(n % 30, n.is_multiple_of(5))
+                .events()
+                .seal(n % 30, n.is_multiple_of(5))
                 .await
                 .map(drop),
             _ => {
@@ -185,7 +212,7 @@ async fn ask(world: &World, asked: Asked) -> Result<(), Error> {
                     name: Some(name),
                     ..AddProject::default()
                 };
-                requests.add_project(add).await.map(drop)
+                requests.projects().add(add).await.map(drop)
             }
         },
         _ => world.ledger.recover().await.map(drop),
@@ -217,17 +244,18 @@ fn summary(sessions: &[Session], asked: &Asked) -> NewSummary {
 }
 
 async fn look(requests: &LedgerRequests, id: String, thread: String) -> Result<(), Error> {
-    requests.tree(id.clone()).await?;
-    requests.events(0, Some(id), 10).await?;
+    requests.sessions().tree(id.clone()).await?;
+    requests.events().list(0, Some(id), 10).await?;
     let filter = SessionFilter {
         thread: Some(thread),
         all: true,
         ..SessionFilter::default()
     };
     requests
-        .list_sessions(filter, |_| skein_domain::Status::Idle, None, 3)
+        .sessions()
+        .list(filter, |_| skein_domain::Status::Idle, None, 3)
         .await?;
-    requests.verify_events().await.map(drop)
+    requests.events().verify().await.map(drop)
 }
 
 fn fine(result: &Result<(), Error>) {
@@ -242,7 +270,7 @@ fn fine(result: &Result<(), Error>) {
     }
 }
 
-/// What was so and must never be less.
+/// Counters that must never go back.
 type Marks = HashMap<String, (u64, u64, u64, usize)>;
 
 fn only_forward(world: &World, marks: &mut Marks) {
@@ -284,7 +312,7 @@ proptest! {
     }
 }
 
-/// Histories that the same seed makes again.
+/// Histories, the same for the same seed.
 fn histories(seed: u8, count: usize, length: usize) -> Vec<Vec<Asked>> {
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[seed; 32]);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
@@ -292,7 +320,7 @@ fn histories(seed: u8, count: usize, length: usize) -> Vec<Vec<Asked>> {
     list.new_tree(&mut runner).unwrap().current()
 }
 
-/// The same at once, by many.
+/// The same with concurrent callers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn l1_no_concurrent_history_finds_a_bug() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,7 +1,7 @@
 //! A broadcast makes one child for each recipient and waits for them.
 
 use skein_domain::{Conflict, Outcome as End, Phase, PhaseName, Refused, SagaId, Session};
-use skein_ledger::project::Settings;
+use skein_ledger::project::ProjectUpdate;
 
 use crate::common::{UNLIMITED, World, actor, actors, conflict, fence, refused};
 
@@ -47,14 +47,14 @@ async fn the_source_keeps_its_owner_and_waits() {
     world.audit();
 }
 
-/// It returns to idle with a report when the last recipient is through, in whatever way.
+/// It returns to idle with a report when the last recipient has ended, in any way.
 #[tokio::test]
 async fn the_source_returns_when_the_last_recipient_ends() {
     let world = World::new().await;
     let names = ["agent:a", "agent:b", "agent:c", "agent:d"];
     let source = world.root().await;
     let children = world.broadcast(&source.id, &names).await;
-    // An ordinary child is none of the broadcast's business.
+    // The broadcast does not wait for an ordinary child.
     let bystander = world.child(&source.id, UNLIMITED).await;
     world.end(&bystander.id).await;
     let busy = world.child(&source.id, UNLIMITED).await;
@@ -64,6 +64,7 @@ async fn the_source_returns_when_the_last_recipient_ends() {
     let failed = children[2].id.to_string();
     world
         .requests()
+        .sessions()
         .end(failed, fence(), End::Failed, None)
         .await
         .unwrap();
@@ -72,22 +73,17 @@ async fn the_source_returns_when_the_last_recipient_ends() {
 
     world
         .requests()
-        .begin_turn(busy.id.to_string(), fence())
+        .turns()
+        .begin(busy.id.to_string(), fence())
         .await
         .unwrap();
-    let settings = Settings {
+    let settings = ProjectUpdate {
         idle_ttl_seconds: Some(60),
-        ..Settings::default()
+        ..ProjectUpdate::default()
     };
     world.set(settings).await;
     world.clock.forward(61);
-    world
-        .requests()
-        .run_retention()
-        .await
-        .unwrap()
-        .archived()
-        .unwrap();
+    world.run_retention().await;
 
     assert!(matches!(
         world.session(&children[3].id).phase,
@@ -98,19 +94,13 @@ async fn the_source_returns_when_the_last_recipient_ends() {
     assert_eq!((after.owner_version, after.owner), (2, source.owner));
     let report = report(&world);
     for (child, outcome) in children.iter().zip(["done", "killed", "failed", "done"]) {
-        let told = format!("\"outcome\":\"{outcome}\",\"owner\":\"{}\"", child.owner);
-        assert!(report.contains(&told), "{told} in {report}");
+        let expected = format!("\"outcome\":\"{outcome}\",\"owner\":\"{}\"", child.owner);
+        assert!(report.contains(&expected), "{expected} in {report}");
     }
     assert_eq!(world.count("broadcast.finished"), 1);
 
-    // Coming back is a sign of life: the report is not swept away before anyone can read it.
-    world
-        .requests()
-        .run_retention()
-        .await
-        .unwrap()
-        .archived()
-        .unwrap();
+    // The return counts as activity, so that the sweep does not archive the session before its report is read.
+    world.run_retention().await;
     assert_eq!(world.session(&source.id).phase, Phase::Idle);
     world.audit();
 }
@@ -123,6 +113,7 @@ async fn a_recipient_that_is_restored_keeps_the_source_waiting() {
     world.end(&children[0].id).await;
     world
         .requests()
+        .sessions()
         .restore(children[0].id.to_string())
         .await
         .unwrap();
@@ -141,18 +132,23 @@ async fn merging_a_chosen_child_ends_the_wait() {
     let merge = |child: &Session| {
         let (requests, from) = (world.requests(), child.id.to_string());
         let into = source.id.to_string();
-        async move { requests.merge(into, from).await }
+        async move { requests.sessions().merge(into, from).await }
     };
-    // One at work cannot be merged.
+    // A child at work cannot be merged.
     let first = children[0].id.to_string();
     let requests = world.requests();
-    requests.begin_turn(first.clone(), fence()).await.unwrap();
+    requests
+        .turns()
+        .begin(first.clone(), fence())
+        .await
+        .unwrap();
     assert!(matches!(
         conflict(merge(&children[0]).await),
         Conflict::WrongPhase { session, .. } if session == children[0].id
     ));
     requests
-        .end_turn(first, fence(), crate::common::used(1))
+        .turns()
+        .end(first, fence(), crate::common::used(1))
         .await
         .unwrap();
 
@@ -162,7 +158,7 @@ async fn merging_a_chosen_child_ends_the_wait() {
     assert_eq!(world.count("broadcast.finished"), 1);
     assert!(report(&world).contains("\"outcome\":null"));
 
-    // Twice only when there is something new.
+    // A second merge needs new turns.
     let again = Conflict::AlreadyMerged {
         session: source.id.clone(),
         child: children[0].id.clone(),
@@ -172,7 +168,7 @@ async fn merging_a_chosen_child_ends_the_wait() {
     merge(&children[0]).await.unwrap();
     assert_eq!(conflict(merge(&children[0]).await), again);
 
-    // The others go on and tell nobody when they end.
+    // The other recipients continue, and their end changes nothing.
     world.end(&children[1].id).await;
     merge(&children[1]).await.unwrap();
     assert_eq!(world.count("broadcast.finished"), 1);
@@ -183,13 +179,14 @@ async fn merging_a_chosen_child_ends_the_wait() {
 async fn only_a_child_can_be_merged() {
     let world = World::new().await;
     let source = world.root().await;
-    let stranger = world.root().await;
+    let unrelated = world.root().await;
     let child = world.child(&source.id, UNLIMITED).await;
     let grandchild = world.child(&child.id, UNLIMITED).await;
     let before = world.all::<Session>();
-    for from in [&stranger, &grandchild, &source] {
+    for from in [&unrelated, &grandchild, &source] {
         let result = world
             .requests()
+            .sessions()
             .merge(source.id.to_string(), from.id.to_string())
             .await;
         assert_eq!(
@@ -211,6 +208,7 @@ async fn killing_the_tree_takes_a_waiting_source_and_its_recipients() {
     let below = world.broadcast(&children[0].id, &TWO).await;
     world
         .requests()
+        .sessions()
         .kill(source.id.to_string(), crate::common::kill(true))
         .await
         .unwrap();
@@ -236,7 +234,7 @@ async fn killing_the_tree_takes_a_waiting_source_and_its_recipients() {
     world.audit();
 }
 
-/// Killed alone, the source leaves its recipients at work; their end wakes nobody.
+/// Killed alone, the source leaves its recipients at work; their end does not wake it.
 #[tokio::test]
 async fn recipients_outlive_a_source_that_is_killed() {
     let world = World::new().await;
@@ -254,18 +252,20 @@ async fn recipients_outlive_a_source_that_is_killed() {
     assert_eq!(world.count("broadcast.finished"), 0);
     world
         .requests()
+        .sessions()
         .restore(source.id.to_string())
         .await
         .unwrap();
     world
         .requests()
+        .sessions()
         .handoff(source.id.to_string(), actor("agent:z"), Some(2))
         .await
         .unwrap();
     world.audit();
 }
 
-/// Only a recipient's work is what a broadcast waits for.
+/// A broadcast waits only for its recipients.
 #[tokio::test]
 async fn merging_another_child_leaves_the_broadcast_waiting() {
     let world = World::new().await;
@@ -274,7 +274,11 @@ async fn merging_another_child_leaves_the_broadcast_waiting() {
     let recipients = world.broadcast(&source.id, &TWO).await;
     let merge = async |from: &Session| {
         let (requests, source) = (world.requests(), source.id.to_string());
-        requests.merge(source, from.id.to_string()).await.unwrap();
+        requests
+            .sessions()
+            .merge(source, from.id.to_string())
+            .await
+            .unwrap();
     };
     merge(&other).await;
     assert_eq!(
@@ -287,15 +291,16 @@ async fn merging_another_child_leaves_the_broadcast_waiting() {
     assert_eq!(world.count("broadcast.finished"), 1);
 }
 
-/// A tree whose root has ended can still be cleared.
+/// A tree whose root has ended can still be killed.
 #[tokio::test]
-async fn killing_the_tree_of_an_ended_session_takes_what_it_left_at_work() {
+async fn killing_the_tree_of_an_ended_session_ends_its_live_descendants() {
     let world = World::new().await;
     let root = world.root().await;
     let child = world.child(&root.id, UNLIMITED).await;
     world.end(&root.id).await;
     let killed = world
         .requests()
+        .sessions()
         .kill(root.id.to_string(), crate::common::kill(true))
         .await
         .unwrap();
@@ -304,6 +309,7 @@ async fn killing_the_tree_of_an_ended_session_takes_what_it_left_at_work() {
     assert!(
         world
             .requests()
+            .sessions()
             .kill(root.id.to_string(), crate::common::kill(true))
             .await
             .is_err()

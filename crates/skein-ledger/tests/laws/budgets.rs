@@ -1,11 +1,11 @@
-//! L8: budgets are split in the transaction that checks them, and what is not spent comes back.
+//! L8: budgets are split in the transaction that checks them, and unspent budget is returned.
 
 use std::collections::HashMap;
 
 use proptest::prelude::*;
 use skein_domain::budget::{Account, Currency};
 use skein_domain::{Allowance, Outcome, Refused, Session, SessionId, Usage};
-use skein_ledger::project::Settings;
+use skein_ledger::project::ProjectUpdate;
 
 use crate::common::{UNLIMITED, World, actors, below, fence, race, refused, task, tokens, used};
 
@@ -21,9 +21,9 @@ fn account(limit: u64, reserved: u64, children: u64) -> Account {
 async fn l8_the_last_tokens_go_to_as_many_as_they_serve() {
     for world in World::everywhere().await {
         world
-            .set(Settings {
+            .set(ProjectUpdate {
                 width: Some(100),
-                ..Settings::default()
+                ..ProjectUpdate::default()
             })
             .await;
         let parent = world.root_with(tokens(100)).await;
@@ -86,13 +86,13 @@ async fn l8_zero_is_never_a_budget() {
     ] {
         let mut spawn = task("x");
         spawn.allowance = allowance;
-        let result = world.requests().spawn(spawn).await;
+        let result = world.requests().sessions().spawn(spawn).await;
         assert_eq!(result.unwrap_err().kind(), skein_domain::Kind::Misuse);
     }
     world.audit();
 }
 
-/// Each way to end gives back what was not spent, and charges what was.
+/// Each way to end returns the unspent budget and charges the spent one.
 #[tokio::test]
 async fn l8_every_end_gives_the_rest_back() {
     let world = World::new().await;
@@ -104,29 +104,37 @@ async fn l8_every_end_gives_the_rest_back() {
         match way {
             "done" => drop(
                 requests
+                    .sessions()
                     .end(id, fence(), Outcome::Done, None)
                     .await
                     .unwrap(),
             ),
             "failed" => drop(
                 requests
+                    .sessions()
                     .end(id, fence(), Outcome::Failed, None)
                     .await
                     .unwrap(),
             ),
-            "killed" => drop(requests.kill(id, crate::common::kill(false)).await.unwrap()),
+            "killed" => drop(
+                requests
+                    .sessions()
+                    .kill(id, crate::common::kill(false))
+                    .await
+                    .unwrap(),
+            ),
             _ => {
                 world
-                    .set(Settings {
+                    .set(ProjectUpdate {
                         idle_ttl_seconds: Some(1),
-                        ..Settings::default()
+                        ..ProjectUpdate::default()
                     })
                     .await;
                 // The parent is kept busy, so that only the child is idle.
                 let busy = parent.id.to_string();
-                requests.begin_turn(busy, fence()).await.unwrap();
+                requests.turns().begin(busy, fence()).await.unwrap();
                 world.clock.forward(2);
-                requests.run_retention().await.unwrap().archived().unwrap();
+                world.run_retention().await;
             }
         }
         assert!(!world.session(&child.id).phase.is_live(), "{way}");
@@ -137,9 +145,9 @@ async fn l8_every_end_gives_the_rest_back() {
     }
 }
 
-/// A child that goes on after its parent ended settles up the whole chain when it ends.
+/// A child that continues after its parent ended returns its budget up the whole chain when it ends.
 #[tokio::test]
-async fn l8_a_late_child_settles_up_the_chain() {
+async fn l8_a_late_child_returns_its_budget_up_the_chain() {
     let world = World::new().await;
     let root = world.root_with(tokens(1000)).await;
     let middle = world.child(&root.id, tokens(500)).await;
@@ -157,7 +165,7 @@ async fn l8_a_late_child_settles_up_the_chain() {
 }
 
 #[tokio::test]
-async fn l8_a_restored_child_takes_its_rest_again() {
+async fn l8_a_restored_child_reserves_its_rest_again() {
     let world = World::new().await;
     let parent = world.root_with(tokens(100)).await;
     let child = world.child(&parent.id, tokens(60)).await;
@@ -166,7 +174,13 @@ async fn l8_a_restored_child_takes_its_rest_again() {
     let greedy = world.child(&parent.id, tokens(60)).await;
     // 15 are left, and it would need its 35.
     assert_eq!(
-        refused(world.requests().restore(child.id.to_string()).await),
+        refused(
+            world
+                .requests()
+                .sessions()
+                .restore(child.id.to_string())
+                .await
+        ),
         Refused::Budget {
             session: parent.id.clone(),
             currency: Currency::Tokens,
@@ -177,6 +191,7 @@ async fn l8_a_restored_child_takes_its_rest_again() {
     world.end(&greedy.id).await;
     world
         .requests()
+        .sessions()
         .restore(child.id.to_string())
         .await
         .unwrap();
@@ -194,7 +209,13 @@ async fn l8_a_child_of_an_ended_parent_with_a_budget_stays_ended() {
     world.end(&child.id).await;
     world.end(&parent.id).await;
     assert_eq!(
-        refused(world.requests().restore(child.id.to_string()).await),
+        refused(
+            world
+                .requests()
+                .sessions()
+                .restore(child.id.to_string())
+                .await
+        ),
         Refused::ParentEnded {
             session: child.id.clone(),
             parent: parent.id.clone()
@@ -202,18 +223,20 @@ async fn l8_a_child_of_an_ended_parent_with_a_budget_stays_ended() {
     );
     world
         .requests()
+        .sessions()
         .restore(parent.id.to_string())
         .await
         .unwrap();
     world
         .requests()
+        .sessions()
         .restore(child.id.to_string())
         .await
         .unwrap();
     world.audit();
 }
 
-/// What a child spends is counted once, however often it is brought back.
+/// A child's spending is counted once, however often it is restored.
 #[tokio::test]
 async fn l8_a_child_restored_below_an_ended_parent_is_charged_once() {
     let world = World::new().await;
@@ -226,6 +249,7 @@ async fn l8_a_child_restored_below_an_ended_parent_is_charged_once() {
     for _ in 0..3 {
         world
             .requests()
+            .sessions()
             .restore(child.id.to_string())
             .await
             .unwrap();
@@ -243,7 +267,7 @@ async fn l8_a_spent_session_begins_no_turn_and_an_overspent_one_is_charged_in_fu
     world.spend(&child.id, 90).await;
     let id = child.id.to_string();
     assert_eq!(
-        refused(world.requests().begin_turn(id.clone(), fence()).await),
+        refused(world.requests().turns().begin(id.clone(), fence()).await),
         Refused::BudgetSpent {
             session: child.id.clone(),
             currency: Currency::Tokens,
@@ -255,11 +279,12 @@ async fn l8_a_spent_session_begins_no_turn_and_an_overspent_one_is_charged_in_fu
     assert_eq!(world.session(&parent.id).budget.tokens, account(100, 0, 90));
     refused(world.try_child(&parent.id, tokens(11)).await);
     world.child(&parent.id, tokens(10)).await;
-    // Everything is given away now: the parent itself has nothing left to work with.
+    // The whole budget is reserved now, so the parent has none left for itself.
     refused(
         world
             .requests()
-            .begin_turn(parent.id.to_string(), fence())
+            .turns()
+            .begin(parent.id.to_string(), fence())
             .await,
     );
     world.audit();
@@ -284,6 +309,7 @@ async fn l8_recipients_of_a_broadcast_share_equally_and_return_the_rest() {
     let to = actors(&["agent:a", "agent:b"]);
     let result = world
         .requests()
+        .sessions()
         .broadcast(poor.id.to_string(), to, None)
         .await;
     assert_eq!(refused(result).rule(), "budget");
@@ -309,7 +335,7 @@ async fn l8_both_currencies_are_kept_apart() {
         )
         .await;
     assert_eq!(child.budget.cost.limit, Some(500));
-    // All tokens are gone, so no child is made, and no cost is set aside for it.
+    // All tokens are spent, so no child is made, and no cost is reserved for it.
     let before = world.session(&parent.id);
     let result = world
         .try_child(
@@ -325,7 +351,8 @@ async fn l8_both_currencies_are_kept_apart() {
     let id = child.id.to_string();
     world
         .requests()
-        .begin_turn(id.clone(), fence())
+        .turns()
+        .begin(id.clone(), fence())
         .await
         .unwrap();
     let usage = Usage {
@@ -333,7 +360,12 @@ async fn l8_both_currencies_are_kept_apart() {
         output_tokens: 2,
         cost_micros: 400,
     };
-    world.requests().end_turn(id, fence(), usage).await.unwrap();
+    world
+        .requests()
+        .turns()
+        .end(id, fence(), usage)
+        .await
+        .unwrap();
     world.end(&child.id).await;
     let parent = world.session(&parent.id);
     assert_eq!(parent.budget.tokens, account(100, 0, 3));
@@ -341,24 +373,28 @@ async fn l8_both_currencies_are_kept_apart() {
     world.audit();
 }
 
-/// Reports that are absurd change only the account they are made to.
+/// Absurd usage reports change only the account that they are for.
 #[tokio::test]
 async fn l13_absurd_usage_is_no_panic() {
     let world = World::new().await;
     let parent = world.root_with(tokens(u64::MAX)).await;
     let child = world.child(&parent.id, tokens(u64::MAX)).await;
     let (requests, id) = (world.requests(), child.id.to_string());
-    requests.begin_turn(id.clone(), fence()).await.unwrap();
+    requests.turns().begin(id.clone(), fence()).await.unwrap();
     let usage = Usage {
         input_tokens: u64::MAX,
         output_tokens: u64::MAX,
         cost_micros: u64::MAX,
     };
-    requests.end_turn(id.clone(), fence(), usage).await.unwrap();
+    requests
+        .turns()
+        .end(id.clone(), fence(), usage)
+        .await
+        .unwrap();
     world.end(&child.id).await;
     let parent = world.session(&parent.id);
     assert_eq!(parent.budget.tokens, account(u64::MAX, 0, u64::MAX));
-    requests.restore(id).await.unwrap();
+    requests.sessions().restore(id).await.unwrap();
     assert!(world.try_child(&parent.id, tokens(1)).await.is_err());
 }
 
@@ -396,7 +432,7 @@ fn pick(world: &World, n: usize) -> Option<SessionId> {
     Some(sessions[index].id.clone())
 }
 
-/// Carries an operation out; what is refused is refused.
+/// Performs an operation, which may be refused.
 async fn perform(world: &World, op: Op) {
     let requests = world.requests();
     let ask = |n: Option<u64>| n.map_or(UNLIMITED, tokens);
@@ -404,7 +440,7 @@ async fn perform(world: &World, op: Op) {
         Op::Root(budget) => {
             let mut spawn = task("x");
             spawn.allowance = ask(budget);
-            requests.spawn(spawn).await.map(drop)
+            requests.sessions().spawn(spawn).await.map(drop)
         }
         Op::Child(parent, budget) => {
             let Some(parent) = pick(world, parent) else {
@@ -412,22 +448,29 @@ async fn perform(world: &World, op: Op) {
             };
             let mut spawn = below(&parent);
             spawn.allowance = ask(budget);
-            requests.spawn(spawn).await.map(drop)
+            requests.sessions().spawn(spawn).await.map(drop)
         }
         Op::Spend(session, n) => {
             let Some(id) = pick(world, session) else {
                 return;
             };
-            if requests.begin_turn(id.to_string(), fence()).await.is_err() {
+            if requests
+                .turns()
+                .begin(id.to_string(), fence())
+                .await
+                .is_err()
+            {
                 return;
             }
             requests
-                .end_turn(id.to_string(), fence(), used(n))
+                .turns()
+                .end(id.to_string(), fence(), used(n))
                 .await
                 .map(drop)
         }
         Op::End(n) => match pick(world, n) {
             Some(id) => requests
+                .sessions()
                 .end(id.to_string(), fence(), Outcome::Done, None)
                 .await
                 .map(drop),
@@ -435,33 +478,39 @@ async fn perform(world: &World, op: Op) {
         },
         Op::Kill(n, tree) => match pick(world, n) {
             Some(id) => requests
+                .sessions()
                 .kill(id.to_string(), crate::common::kill(tree))
                 .await
                 .map(drop),
             None => Ok(()),
         },
         Op::Restore(n) => match pick(world, n) {
-            Some(id) => requests.restore(id.to_string()).await.map(drop),
+            Some(id) => requests.sessions().restore(id.to_string()).await.map(drop),
             None => Ok(()),
         },
         Op::Archive(keep) => {
-            let settings = Settings {
+            let settings = ProjectUpdate {
                 max_ended: Some(keep),
-                ..Settings::default()
+                ..ProjectUpdate::default()
             };
             world.set(settings).await;
-            requests.run_retention().await.map(drop)
+            requests.retention().run().await.map(drop)
         }
         Op::Broadcast(n, parts) => match pick(world, n) {
             Some(id) => {
                 let names: Vec<_> = (0..parts).map(|n| format!("agent:a{n}")).collect();
                 let to = names.iter().map(|name| name.parse().unwrap()).collect();
-                requests.broadcast(id.to_string(), to, None).await.map(drop)
+                requests
+                    .sessions()
+                    .broadcast(id.to_string(), to, None)
+                    .await
+                    .map(drop)
             }
             None => Ok(()),
         },
         Op::Handoff(n) => match pick(world, n) {
             Some(id) => requests
+                .sessions()
                 .handoff(id.to_string(), "agent:z".parse().unwrap(), None)
                 .await
                 .map(drop),
@@ -484,8 +533,8 @@ fn families(world: &World) -> HashMap<SessionId, usize> {
     families
 }
 
-/// Whoever takes a child in has its share. What children overspend later is another matter.
-fn nobody_gives_what_is_not_there(world: &World, before: &HashMap<SessionId, usize>) {
+/// A parent that gets a child has budget for its share. Children may overspend later.
+fn no_parent_gives_more_than_it_has(world: &World, before: &HashMap<SessionId, usize>) {
     let now = families(world);
     for session in world.all::<Session>() {
         let account = session.budget.tokens;
@@ -508,14 +557,14 @@ proptest! {
                 let before = families(&world);
                 perform(&world, op).await;
                 world.audit_budgets();
-                nobody_gives_what_is_not_there(&world, &before);
+                no_parent_gives_more_than_it_has(&world, &before);
             }
             world.audit();
         });
     }
 }
 
-/// What a child overspends weighs on its parent at once, and coming back does not lighten it.
+/// A child's overspending is charged to its parent at once, and a restore returns none of it.
 #[tokio::test]
 async fn l8_an_overspent_child_gives_nothing_back_by_returning() {
     let world = World::new().await;
@@ -525,17 +574,25 @@ async fn l8_an_overspent_child_gives_nothing_back_by_returning() {
     refused(
         world
             .requests()
-            .begin_turn(parent.id.to_string(), fence())
+            .turns()
+            .begin(parent.id.to_string(), fence())
             .await,
     );
     world.end(&child.id).await;
     refused(
         world
             .requests()
-            .begin_turn(parent.id.to_string(), fence())
+            .turns()
+            .begin(parent.id.to_string(), fence())
             .await,
     );
-    refused(world.requests().restore(child.id.to_string()).await);
+    refused(
+        world
+            .requests()
+            .sessions()
+            .restore(child.id.to_string())
+            .await,
+    );
     assert_eq!(
         world.session(&parent.id).budget.tokens,
         account(100, 0, 1000)

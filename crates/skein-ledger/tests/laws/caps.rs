@@ -1,7 +1,7 @@
-//! L8: places below a session are taken in the transaction that counts them.
+//! L8: children of a session are counted in the transaction that adds one.
 
 use skein_domain::{Refused, Session, Thread};
-use skein_ledger::project::Settings;
+use skein_ledger::project::ProjectUpdate;
 
 use crate::common::{UNLIMITED, World, actors, below, conflict, race, refused, task};
 
@@ -40,14 +40,14 @@ async fn l8_of_many_racers_for_the_last_place_one_wins() {
     }
 }
 
-/// The next id follows the last one given: the refused ones used none up.
+/// The next id follows the last one given: refused spawns used none.
 #[tokio::test]
 async fn l8_a_refused_spawn_costs_nothing_but_its_audit_event() {
     let world = World::new().await;
     world
-        .set(Settings {
+        .set(ProjectUpdate {
             width: Some(0),
-            ..Settings::default()
+            ..ProjectUpdate::default()
         })
         .await;
     let parent = world.root().await;
@@ -77,7 +77,7 @@ async fn l8_a_refused_root_leaves_no_thread() {
     let world = World::new().await;
     let mut spawn = task("x");
     spawn.allowance.tokens = Some(0);
-    assert!(world.requests().spawn(spawn).await.is_err());
+    assert!(world.requests().sessions().spawn(spawn).await.is_err());
     assert_eq!(world.all::<Thread>(), vec![]);
     assert_eq!(world.all::<Session>(), vec![]);
 }
@@ -118,7 +118,11 @@ async fn l8_the_fourth_level_is_the_last() {
     };
     assert_eq!(refused(world.try_child(&last, UNLIMITED).await), too_deep);
     let to = actors(&["agent:a", "agent:b"]);
-    let result = world.requests().broadcast(last.to_string(), to, None).await;
+    let result = world
+        .requests()
+        .sessions()
+        .broadcast(last.to_string(), to, None)
+        .await;
     assert_eq!(refused(result), too_deep);
     assert_eq!(world.refusals("depth"), 2);
     world.audit();
@@ -128,16 +132,20 @@ async fn l8_the_fourth_level_is_the_last() {
 async fn l8_recipients_of_a_broadcast_take_places() {
     let world = World::new().await;
     world
-        .set(Settings {
+        .set(ProjectUpdate {
             width: Some(3),
-            ..Settings::default()
+            ..ProjectUpdate::default()
         })
         .await;
     let parent = world.root().await;
     let id = parent.id.to_string();
     world.child(&parent.id, UNLIMITED).await;
     let three = actors(&["agent:a", "agent:b", "agent:c"]);
-    let result = world.requests().broadcast(id.clone(), three, None).await;
+    let result = world
+        .requests()
+        .sessions()
+        .broadcast(id.clone(), three, None)
+        .await;
     assert_eq!(
         refused(result),
         Refused::Width {
@@ -151,8 +159,14 @@ async fn l8_recipients_of_a_broadcast_take_places() {
     refused(world.try_child(&parent.id, UNLIMITED).await);
     world.end(&children[0].id).await;
     world.child(&parent.id, UNLIMITED).await;
-    // And back in only while there is room.
-    let full = refused(world.requests().restore(children[0].id.to_string()).await);
+    // A restore needs a free place, too.
+    let full = refused(
+        world
+            .requests()
+            .sessions()
+            .restore(children[0].id.to_string())
+            .await,
+    );
     assert!(matches!(full, Refused::Width { live: 3, .. }));
     world.audit();
 }
@@ -162,15 +176,16 @@ async fn l8_recipients_of_a_broadcast_take_places() {
 async fn l8_places_move_with_a_session_that_is_handed_over() {
     let world = World::new().await;
     world
-        .set(Settings {
+        .set(ProjectUpdate {
             width: Some(1),
-            ..Settings::default()
+            ..ProjectUpdate::default()
         })
         .await;
     let parent = world.root().await;
     world.child(&parent.id, UNLIMITED).await;
     world
         .requests()
+        .sessions()
         .handoff(parent.id.to_string(), actors(&["agent:b"]).remove(0), None)
         .await
         .unwrap();
@@ -182,6 +197,6 @@ async fn l8_only_live_sessions_delegate() {
     let world = World::new().await;
     let parent = world.root().await;
     world.end(&parent.id).await;
-    conflict(world.requests().spawn(below(&parent.id)).await);
+    conflict(world.requests().sessions().spawn(below(&parent.id)).await);
     assert_eq!(world.all::<Session>().len(), 1);
 }

@@ -11,7 +11,7 @@ use skein_domain::{
     Actor, AgentName, Allowance, Conflict, Kind, Phase, Project, Refused, Saga, Session, SessionId,
     TenantId, Thread, Timestamp, Usage,
 };
-use skein_ledger::project::{AddProject, Settings};
+use skein_ledger::project::{AddProject, ProjectUpdate};
 use skein_ledger::source::CountingClock;
 use skein_ledger::spawn::Spawn;
 use skein_ledger::transcript::TranscriptParts;
@@ -56,7 +56,7 @@ pub(crate) fn fence() -> Fence {
     Fence::default()
 }
 
-/// Counts up, and can be moved on.
+/// A clock that counts up, and can be moved forward.
 #[derive(Debug, Default)]
 pub(crate) struct Ticking {
     counting: CountingClock,
@@ -129,7 +129,7 @@ impl World {
         world
     }
 
-    /// A world on whatever the backend holds; ids are random, so that a second one finds new ones.
+    /// A world on the records that the backend holds; ids are random, so that a second world makes new ones.
     pub(crate) fn over(backend: Arc<dyn Backend>, points: Arc<dyn FaultPoints>) -> Self {
         let (store, clock) = (Store::new(backend.clone()), Arc::new(Ticking::default()));
         Self {
@@ -164,15 +164,16 @@ impl World {
             name: Some(name.parse().unwrap()),
             ..AddProject::default()
         };
-        match self.requests().add_project(add).await.unwrap() {
+        match self.requests().projects().add(add).await.unwrap() {
             Answer::Fresh(RequestOutcome::Project(project)) => project,
             other => panic!("{other:?}"),
         }
     }
 
-    pub(crate) async fn set(&self, settings: Settings) {
+    pub(crate) async fn set(&self, settings: ProjectUpdate) {
         self.requests()
-            .set_project("api".into(), None, settings)
+            .projects()
+            .set("api".into(), None, settings)
             .await
             .unwrap();
     }
@@ -189,7 +190,7 @@ impl World {
         Caller::local(self.tenant.clone(), actor(name))
     }
 
-    /// Ann is at home here.
+    /// Serves the user Ann.
     pub(crate) fn requests(&self) -> LedgerRequests {
         self.ledger.requests(self.caller("user:ann"))
     }
@@ -211,6 +212,7 @@ impl World {
             ..task("fix the login bug")
         };
         self.requests()
+            .sessions()
             .spawn(spawn)
             .await
             .unwrap()
@@ -227,7 +229,13 @@ impl World {
             allowance,
             ..below(parent)
         };
-        Ok(self.requests().spawn(spawn).await?.session().unwrap())
+        Ok(self
+            .requests()
+            .sessions()
+            .spawn(spawn)
+            .await?
+            .session()
+            .unwrap())
     }
 
     pub(crate) async fn child(&self, parent: &SessionId, allowance: Allowance) -> Session {
@@ -237,12 +245,13 @@ impl World {
     /// A turn that uses so many tokens.
     pub(crate) async fn spend(&self, session: &SessionId, n: u64) {
         let (id, requests) = (session.to_string(), self.requests());
-        requests.begin_turn(id.clone(), fence()).await.unwrap();
-        requests.end_turn(id, fence(), used(n)).await.unwrap();
+        requests.turns().begin(id.clone(), fence()).await.unwrap();
+        requests.turns().end(id, fence(), used(n)).await.unwrap();
     }
 
     pub(crate) async fn end(&self, session: &SessionId) {
         self.requests()
+            .sessions()
             .end(
                 session.to_string(),
                 fence(),
@@ -255,18 +264,27 @@ impl World {
 
     pub(crate) async fn kill(&self, session: &SessionId) {
         self.requests()
+            .sessions()
             .kill(session.to_string(), crate::common::kill(false))
             .await
             .unwrap();
     }
 
     pub(crate) async fn broadcast(&self, source: &SessionId, to: &[&str]) -> Vec<Session> {
-        self.requests()
-            .broadcast(source.to_string(), actors(to), None)
-            .await
-            .unwrap()
-            .sessions()
-            .unwrap()
+        let (requests, to) = (self.requests(), actors(to));
+        let answer = requests.sessions().broadcast(source.to_string(), to, None);
+        match answer.await.unwrap() {
+            Answer::Fresh(RequestOutcome::Sessions(children)) => children,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Returns the sessions that were archived.
+    pub(crate) async fn run_retention(&self) -> Vec<SessionId> {
+        match self.requests().retention().run().await.unwrap() {
+            Answer::Fresh(RequestOutcome::Archived(sessions)) => sessions,
+            other => panic!("{other:?}"),
+        }
     }
 
     pub(crate) fn all<E: Entity>(&self) -> Vec<E> {
@@ -305,14 +323,14 @@ impl World {
         self.events().iter().filter(|e| e.kind == kind).count()
     }
 
-    /// What the audit trail says of a rule.
+    /// How often the audit trail names a rule.
     pub(crate) fn refusals(&self, rule: &str) -> usize {
         let rule = format!("\"rule\":\"{rule}\"");
         let refused = |e: &&Event| e.kind == "audit.refused" && e.data.contains(&rule);
         self.events().iter().filter(refused).count()
     }
 
-    /// What must hold whenever nothing is under way.
+    /// Checks what must hold whenever no request is being served.
     pub(crate) fn audit(&self) {
         for session in self.all::<Session>() {
             assert!(
@@ -336,7 +354,7 @@ impl World {
         assert_eq!(verdict.broken, None);
     }
 
-    /// L8: every account says what a recount of all sessions says.
+    /// L8: every account equals a recount of all sessions.
     pub(crate) fn audit_budgets(&self) {
         let sessions = self.all::<Session>();
         let mut below: HashMap<&SessionId, Vec<&Session>> = HashMap::new();
@@ -430,7 +448,7 @@ pub(crate) fn idempotency(key: &str, request: &str) -> Idempotency {
     }
 }
 
-/// All of them at once, as near as can be had; in the order they were made.
+/// Runs all at once; returns the results in the order of the calls.
 pub(crate) async fn race<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
     racers: Vec<F>,
 ) -> Vec<T> {
@@ -468,7 +486,7 @@ pub(crate) fn conflict<T: std::fmt::Debug>(result: Result<T, Error>) -> Conflict
     }
 }
 
-/// Everything of a session that a revert must bring back.
+/// The parts of a session that a revert must restore.
 pub(crate) fn but_version(session: &Session) -> Session {
     Session {
         version: 0,
@@ -477,7 +495,7 @@ pub(crate) fn but_version(session: &Session) -> Session {
     }
 }
 
-/// Holds every handoff and broadcast between lock and commit until it is let go.
+/// Holds every handoff and broadcast between lock and commit until the test releases it.
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) entered: Notify,
@@ -494,8 +512,8 @@ impl Default for Held {
 }
 
 impl Held {
-    /// Lets the one that is held go on, and all after it.
-    pub(crate) fn let_go(&self) {
+    /// Releases the one that is held, and all later ones.
+    pub(crate) fn release(&self) {
         *self.go.0.lock().unwrap() = true;
         self.go.1.notify_all();
     }
@@ -514,8 +532,13 @@ impl FaultPoints for Held {
 }
 
 /// Waits until the log holds an event of this kind.
-pub(crate) async fn told(world: &World, kind: &str) {
-    let mut follower = world.requests().follow(Some(0), None).await.unwrap();
+pub(crate) async fn wait_for_event(world: &World, kind: &str) {
+    let mut follower = world
+        .requests()
+        .events()
+        .follow(Some(0), None)
+        .await
+        .unwrap();
     loop {
         let events = follower.next().await.unwrap();
         assert!(!events.is_empty(), "the store was closed");

@@ -50,10 +50,15 @@ async fn hand_over(world: &World, what: What, session: &Session) -> Result<Answe
     let requests = world.keyed("k", &format!("{what:?}"));
     let id = session.id.to_string();
     match what {
-        What::Single => requests.handoff(id, actor("agent:b"), Some(1)).await,
+        What::Single => {
+            requests
+                .sessions()
+                .handoff(id, actor("agent:b"), Some(1))
+                .await
+        }
         What::Broadcast => {
             let to = actors(&["agent:b", "agent:c"]);
-            requests.broadcast(id, to, Some(1)).await
+            requests.sessions().broadcast(id, to, Some(1)).await
         }
     }
 }
@@ -88,11 +93,11 @@ fn moved(world: &World, what: What, before: &Session) -> bool {
 async fn check(fragile: &Fragile, world: &World, what: What) {
     world.audit();
     let committed = moved(world, what, &fragile.before);
-    let told = world.count("handoff.committed") + world.count("broadcast.committed");
-    assert_eq!(told, usize::from(committed));
+    let commits = world.count("handoff.committed") + world.count("broadcast.committed");
+    assert_eq!(commits, usize::from(committed));
     let locks = world.count("handoff.locked");
     let reverts = world.count("handoff.reverted");
-    assert_eq!(reverts + told, locks, "a lock is followed by its end");
+    assert_eq!(reverts + commits, locks, "a lock is followed by its end");
 
     let again = hand_over(world, what, &fragile.before).await.unwrap();
     assert_eq!(matches!(again, Answer::Replayed(_)), committed);
@@ -100,7 +105,7 @@ async fn check(fragile: &Fragile, world: &World, what: What) {
     world.audit();
 }
 
-/// Lets every write meet every fault; with `undone`, every write of a handoff whose commit fails.
+/// Injects every fault into every write; with `undone`, into every write of a handoff whose commit fails.
 async fn try_every_fault(on_disk: bool, undone: bool) {
     for what in BOTH {
         let arm = |fragile: &Fragile| {
@@ -149,7 +154,7 @@ async fn l4_no_failing_write_leaves_half_an_undo() {
     try_every_fault(false, true).await;
 }
 
-/// Short of a crash nobody waits for a restart: the ledger itself undoes what it can.
+/// Without a crash no session stays locked until a restart: the ledger undoes what it can by itself.
 #[tokio::test]
 async fn l4_a_lost_reply_leaves_no_lock_behind() {
     for what in BOTH {
@@ -169,7 +174,7 @@ async fn l4_a_lost_reply_leaves_no_lock_behind() {
     }
 }
 
-/// One that cannot be undone does not keep the others waiting, in whatever tenant they are.
+/// A saga that cannot be undone does not stop the recovery of others, in any tenant.
 #[tokio::test]
 async fn l4_recovery_goes_on_after_a_failure() {
     let faults = Arc::new(FaultyBackend::new(memory()));
@@ -183,6 +188,7 @@ async fn l4_recovery_goes_on_after_a_failure() {
         faults.arm(1, Fault::StopAfter);
         let lost = world
             .requests()
+            .sessions()
             .handoff(session.id.to_string(), actor("agent:b"), None)
             .await;
         assert!(lost.is_err());
@@ -213,7 +219,7 @@ async fn l4_a_handoff_cut_short_is_undone_at_the_next_start() {
         caller.spawn(async move { hand_over(&busy, what, &session).await });
         held.entered.notified().await;
         world.store.close();
-        held.let_go();
+        held.release();
         caller.join_next().await.unwrap().unwrap().unwrap_err();
         drop((world, caller));
 
@@ -253,6 +259,7 @@ async fn l4_everyday_changes_are_whole_or_absent() {
         faults.arm(1, fault);
         let killed = world
             .requests()
+            .sessions()
             .kill(child.id.to_string(), crate::common::kill(false))
             .await;
         assert!(killed.is_err());
@@ -262,7 +269,7 @@ async fn l4_everyday_changes_are_whole_or_absent() {
     }
 }
 
-/// A store that was closed refuses everything and panics at nothing.
+/// A closed store refuses every request without a panic.
 #[tokio::test]
 async fn l13_a_closed_store_is_unavailable() {
     let world = World::new().await;
@@ -272,13 +279,19 @@ async fn l13_a_closed_store_is_unavailable() {
     let results = [
         world
             .requests()
+            .sessions()
             .kill(session.id.to_string(), crate::common::kill(true))
             .await,
         world
             .requests()
+            .sessions()
             .handoff(session.id.to_string(), actor("agent:b"), None)
             .await,
-        world.requests().spawn(crate::common::task("x")).await,
+        world
+            .requests()
+            .sessions()
+            .spawn(crate::common::task("x"))
+            .await,
     ];
     for result in results {
         assert_eq!(result.unwrap_err().kind(), skein_domain::Kind::Unavailable);

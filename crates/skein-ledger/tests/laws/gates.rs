@@ -1,4 +1,4 @@
-//! A thread is put away only when nobody works on it, whoever is faster.
+//! A thread is archived only when no session works on it, whichever request is faster.
 
 use std::sync::Arc;
 
@@ -32,11 +32,16 @@ fn question() -> Question {
 
 async fn archive(world: &World, session: &Session) -> Result<Thread, Error> {
     let thread_id = session.thread.to_string();
-    world.requests().archive_thread(thread_id).await.map(thread)
+    world
+        .requests()
+        .threads()
+        .archive(thread_id)
+        .await
+        .map(thread)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_archive_waits_for_everyone_at_work() {
+async fn an_archive_waits_for_all_sessions_at_work() {
     let held = Arc::new(Held::default());
     let world = World::on(memory(), held.clone()).await;
     let expected = |session: &Session, phase| Refused::ThreadNotEmpty {
@@ -48,13 +53,14 @@ async fn an_archive_waits_for_everyone_at_work() {
 
     let session = world.root().await;
     let id = || session.id.to_string();
-    world.requests().begin_turn(id(), fence()).await.unwrap();
+    world.requests().turns().begin(id(), fence()).await.unwrap();
     assert_eq!(
         refused(archive(&world, &session).await),
         expected(&session, PhaseName::Active)
     );
     world
         .requests()
+        .turns()
         .ask(id(), fence(), question())
         .await
         .unwrap();
@@ -62,18 +68,23 @@ async fn an_archive_waits_for_everyone_at_work() {
         refused(archive(&world, &session).await),
         expected(&session, PhaseName::AwaitingInput)
     );
-    world.requests().withdraw(id(), fence()).await.unwrap();
+    world
+        .requests()
+        .turns()
+        .withdraw(id(), fence())
+        .await
+        .unwrap();
 
     let mut caller = JoinSet::new();
     let (requests, to) = (world.requests(), actors(&["agent:a", "agent:b"]));
     let source = id();
-    caller.spawn(async move { requests.broadcast(source, to, None).await });
+    caller.spawn(async move { requests.sessions().broadcast(source, to, None).await });
     held.entered.notified().await;
     assert_eq!(
         refused(archive(&world, &session).await),
         expected(&session, PhaseName::Locked)
     );
-    held.let_go();
+    held.release();
     caller.join_next().await.unwrap().unwrap().unwrap();
     assert_eq!(
         refused(archive(&world, &session).await),
@@ -88,7 +99,7 @@ async fn an_archive_waits_for_everyone_at_work() {
     world.audit();
 }
 
-/// No operation leaves a session spawning yet; the gate minds it all the same.
+/// No operation leaves a session spawning yet; the gate counts such a session anyway.
 #[tokio::test]
 async fn an_archive_waits_for_a_session_that_is_being_set_up() {
     let world = World::new().await;
@@ -126,20 +137,22 @@ async fn a_refusal_names_fifty_and_counts_all() {
     for _ in 0..59 {
         let mut spawn = task("x");
         spawn.thread = Some(first.thread.to_string());
-        world.requests().spawn(spawn).await.unwrap();
+        world.requests().sessions().spawn(spawn).await.unwrap();
     }
     for session in world.all::<Session>() {
         let id = session.id.to_string();
-        world.requests().begin_turn(id, fence()).await.unwrap();
+        world.requests().turns().begin(id, fence()).await.unwrap();
     }
     let gates = [
         world
             .requests()
-            .archive_thread(first.thread.to_string())
+            .threads()
+            .archive(first.thread.to_string())
             .await,
         world
             .requests()
-            .delete_thread(first.thread.to_string())
+            .threads()
+            .delete(first.thread.to_string())
             .await,
     ];
     for gate in gates {
@@ -162,28 +175,38 @@ async fn archiving_reopening_and_deleting_again_writes_nothing() {
     assert_eq!(archive(&world, &session).await.unwrap(), archived);
     assert_eq!(world.events().len(), events);
 
-    let reopened = thread(world.requests().reopen_thread(id()).await.unwrap());
+    let reopened = thread(world.requests().threads().reopen(id()).await.unwrap());
     assert_eq!((reopened.state, reopened.version), (ThreadState::Open, 3));
-    let again = thread(world.requests().reopen_thread(id()).await.unwrap());
+    let again = thread(world.requests().threads().reopen(id()).await.unwrap());
     assert_eq!((again, world.events().len()), (reopened, events + 1));
     world
         .requests()
-        .begin_turn(session.id.to_string(), fence())
+        .turns()
+        .begin(session.id.to_string(), fence())
         .await
         .unwrap();
 
     let requests = world.requests();
     let empty = requests
-        .new_thread("api".into(), "x".parse().unwrap())
+        .threads()
+        .open("api".into(), "x".parse().unwrap())
         .await;
     let empty = thread(empty.unwrap());
-    let gone = world.requests().delete_thread(empty.id.to_string()).await;
+    let gone = world
+        .requests()
+        .threads()
+        .delete(empty.id.to_string())
+        .await;
     assert_eq!(thread(gone.unwrap()), empty);
     let events = world.events().len();
-    let again = world.requests().delete_thread(empty.id.to_string()).await;
+    let again = world
+        .requests()
+        .threads()
+        .delete(empty.id.to_string())
+        .await;
     assert_eq!(thread(again.unwrap()), empty);
     assert_eq!(world.events().len(), events);
-    let missing = world.requests().get_thread(empty.id.to_string()).await;
+    let missing = world.requests().threads().get(empty.id.to_string()).await;
     assert_eq!(missing.unwrap_err().kind(), Kind::NotFound);
 }
 
@@ -201,15 +224,19 @@ async fn nothing_begins_on_an_archived_thread() {
     let mut beside = task("x");
     beside.thread = Some(parent.thread.to_string());
     let results = [
-        requests.spawn(below(&parent.id)).await,
-        requests.spawn(beside).await,
-        requests.handoff(id(), actor("agent:b"), None).await,
+        requests.sessions().spawn(below(&parent.id)).await,
+        requests.sessions().spawn(beside).await,
         requests
+            .sessions()
+            .handoff(id(), actor("agent:b"), None)
+            .await,
+        requests
+            .sessions()
             .broadcast(id(), actors(&["agent:b", "agent:c"]), None)
             .await,
-        requests.restore(ended.id.to_string()).await,
-        requests.begin_turn(id(), fence()).await,
-        requests.merge(id(), child.id.to_string()).await,
+        requests.sessions().restore(ended.id.to_string()).await,
+        requests.turns().begin(id(), fence()).await,
+        requests.sessions().merge(id(), child.id.to_string()).await,
     ];
     for result in results {
         assert_eq!(
@@ -225,11 +252,13 @@ async fn nothing_begins_on_an_archived_thread() {
 
     world
         .requests()
-        .reopen_thread(parent.thread.to_string())
+        .threads()
+        .reopen(parent.thread.to_string())
         .await
         .unwrap();
     world
         .requests()
+        .sessions()
         .restore(ended.id.to_string())
         .await
         .unwrap();
@@ -237,7 +266,7 @@ async fn nothing_begins_on_an_archived_thread() {
     world.audit();
 }
 
-/// Idle sessions stay on an archived thread; they can still be put to rest.
+/// Idle sessions stay on an archived thread; they can still end.
 #[tokio::test]
 async fn sessions_on_an_archived_thread_can_still_end() {
     let world = World::new().await;
@@ -247,7 +276,7 @@ async fn sessions_on_an_archived_thread_can_still_end() {
     world.audit();
 }
 
-/// Whoever wins, there is never somebody at work on an archived thread.
+/// Whichever request wins, no session ever works on an archived thread.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn l1_an_archive_races_everything_that_begins() {
     let folder = tempfile::tempdir().unwrap();
@@ -267,13 +296,19 @@ async fn l1_an_archive_races_everything_that_begins() {
                 let (ended, handed) = (ended.id.to_string(), handed.id.to_string());
                 async move {
                     match n {
-                        0 => requests.archive_thread(thread).await,
-                        1 => requests.spawn(below(&parent)).await,
-                        2 => requests.begin_turn(turn, fence()).await,
-                        3 => requests.restore(ended).await,
-                        4 => requests.handoff(handed, actor("agent:b"), None).await,
+                        0 => requests.threads().archive(thread).await,
+                        1 => requests.sessions().spawn(below(&parent)).await,
+                        2 => requests.turns().begin(turn, fence()).await,
+                        3 => requests.sessions().restore(ended).await,
+                        4 => {
+                            requests
+                                .sessions()
+                                .handoff(handed, actor("agent:b"), None)
+                                .await
+                        }
                         _ => {
                             requests
+                                .sessions()
                                 .broadcast(
                                     parent.to_string(),
                                     actors(&["agent:b", "agent:c"]),
@@ -296,24 +331,30 @@ async fn l1_an_archive_races_everything_that_begins() {
             world.audit();
         }
     }
-    assert!(refusals > 0, "nobody ever lost: this was no race");
+    assert!(refusals > 0, "no request ever lost: this was no race");
 }
 
 #[tokio::test]
-async fn a_project_goes_when_its_threads_are_put_away_and_its_prefix_never_returns() {
+async fn a_project_is_removed_when_its_threads_are_archived_and_its_prefix_is_never_reused() {
     let world = World::new().await;
     let session = world.root().await;
-    let blocked = refused(world.requests().remove_project("api".into()).await);
+    let blocked = refused(world.requests().projects().remove("api".into()).await);
     assert!(matches!(blocked, Refused::ProjectNotEmpty { total: 1, .. }));
     archive(&world, &session).await.unwrap();
-    // Its thread is put away, but it could still go on after a reopening.
-    let blocked = refused(world.requests().remove_project("api".into()).await);
+    // Its thread is archived, but the session could continue after a reopening.
+    let blocked = refused(world.requests().projects().remove("api".into()).await);
     assert!(matches!(blocked, Refused::ProjectNotEmpty { total: 1, .. }));
     world.end(&session.id).await;
-    world.requests().remove_project("api".into()).await.unwrap();
+    world
+        .requests()
+        .projects()
+        .remove("api".into())
+        .await
+        .unwrap();
     let gone = world
         .requests()
-        .reopen_thread(session.thread.to_string())
+        .threads()
+        .reopen(session.thread.to_string())
         .await;
     assert_eq!(refused(gone).rule(), "project_removed");
     let again = world.add_project("api").await;
@@ -328,7 +369,11 @@ async fn a_session_ends_itself_as_done_or_failed_only() {
     let session = world.root().await;
     for outcome in [End::Killed, End::Lost] {
         let id = session.id.to_string();
-        let result = world.requests().end(id, fence(), outcome, None).await;
+        let result = world
+            .requests()
+            .sessions()
+            .end(id, fence(), outcome, None)
+            .await;
         assert_eq!(result.unwrap_err().kind(), Kind::Misuse);
     }
     assert_eq!(world.session(&session.id), session);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use skein_domain::{Conflict, Kind, Session};
 use skein_ledger::NoFaultPoints;
-use skein_ledger::project::Settings;
+use skein_ledger::project::ProjectUpdate;
 use skein_ledger::token::NewToken;
 use skein_ledger::{Answer, RequestOutcome};
 use skein_store_conformance::fault::{Fault, FaultyBackend};
@@ -24,11 +24,17 @@ fn replayed(answer: Answer) -> String {
 async fn a_repeated_request_gets_the_first_answer_also_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let world = World::on(sqlite(folder.path()), Arc::new(NoFaultPoints)).await;
-    let first = world.keyed("s", "spawn").spawn(task("x")).await.unwrap();
+    let first = world
+        .keyed("s", "spawn")
+        .sessions()
+        .spawn(task("x"))
+        .await
+        .unwrap();
     let spawned = format!("{:?}", first.clone().fresh().unwrap());
     let session = first.session().unwrap();
     let handed = world
         .keyed("h", "handoff")
+        .sessions()
         .handoff(session.id.to_string(), actor("agent:b"), None)
         .await
         .unwrap();
@@ -39,11 +45,17 @@ async fn a_repeated_request_gets_the_first_answer_also_after_a_restart() {
 
     let world = World::over(sqlite(folder.path()), Arc::new(NoFaultPoints));
     for _ in 0..2 {
-        let again = world.keyed("s", "spawn").spawn(task("x")).await.unwrap();
+        let again = world
+            .keyed("s", "spawn")
+            .sessions()
+            .spawn(task("x"))
+            .await
+            .unwrap();
         assert_eq!(replayed(again), spawned);
         // It is the old owner's answer, though the session has moved on.
         let again = world
             .keyed("h", "handoff")
+            .sessions()
             .handoff(session.id.to_string(), actor("agent:b"), None)
             .await
             .unwrap();
@@ -57,11 +69,20 @@ async fn a_repeated_request_gets_the_first_answer_also_after_a_restart() {
 async fn a_key_serves_one_request() {
     let world = World::new().await;
     let session = world.root().await;
-    world.keyed("k", "a").spawn(task("x")).await.unwrap();
+    world
+        .keyed("k", "a")
+        .sessions()
+        .spawn(task("x"))
+        .await
+        .unwrap();
     let used = Conflict::KeyReused { key: "k".into() };
-    assert_eq!(conflict(world.keyed("k", "b").spawn(task("y")).await), used);
+    assert_eq!(
+        conflict(world.keyed("k", "b").sessions().spawn(task("y")).await),
+        used
+    );
     let handoff = world
         .keyed("k", "b")
+        .sessions()
         .handoff(session.id.to_string(), actor("agent:b"), None)
         .await;
     assert_eq!(conflict(handoff), used);
@@ -75,7 +96,7 @@ async fn l1_concurrent_requests_with_one_key_have_one_effect() {
         let racers = (0..20)
             .map(|_| {
                 let requests = world.keyed("s", "spawn");
-                async move { requests.spawn(task("x")).await.unwrap() }
+                async move { requests.sessions().spawn(task("x")).await.unwrap() }
             })
             .collect();
         let answers = race(racers).await;
@@ -89,6 +110,7 @@ async fn l1_concurrent_requests_with_one_key_have_one_effect() {
                 let (requests, id) = (world.keyed("b", "broadcast"), session.id.to_string());
                 async move {
                     requests
+                        .sessions()
                         .broadcast(id, actors(&["agent:a", "agent:b"]), None)
                         .await
                 }
@@ -105,7 +127,7 @@ async fn l1_concurrent_requests_with_one_key_have_one_effect() {
     }
 }
 
-/// While a saga is at work its key says so; afterwards it gives the answer.
+/// While a saga is being interpreted its key is refused as busy; afterwards it gives the answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_under_way_is_neither_new_nor_answered() {
     let held = Arc::new(Held::default());
@@ -113,7 +135,12 @@ async fn a_key_under_way_is_neither_new_nor_answered() {
     let session = world.root().await;
     let hand_over = || {
         let (requests, id) = (world.keyed("h", "handoff"), session.id.to_string());
-        async move { requests.handoff(id, actor("agent:b"), None).await }
+        async move {
+            requests
+                .sessions()
+                .handoff(id, actor("agent:b"), None)
+                .await
+        }
     };
     let mut caller = tokio::task::JoinSet::new();
     caller.spawn(hand_over());
@@ -122,7 +149,7 @@ async fn a_key_under_way_is_neither_new_nor_answered() {
         conflict(hand_over().await),
         Conflict::KeyInProgress { key: "h".into() }
     );
-    held.let_go();
+    held.release();
     let first = caller.join_next().await.unwrap().unwrap().unwrap();
     let body = format!("{:?}", first.fresh().unwrap());
     assert_eq!(replayed(hand_over().await.unwrap()), body);
@@ -137,7 +164,7 @@ async fn the_key_of_a_handoff_that_was_undone_can_be_used_again() {
     let hand_over = |to: &str| {
         let (requests, id) = (world.keyed("h", to), session.id.to_string());
         let to = actor(to);
-        async move { requests.handoff(id, to, None).await }
+        async move { requests.sessions().handoff(id, to, None).await }
     };
     // The commit, and then the commit and its undo.
     for writes in [&[2][..], &[2, 3]] {
@@ -148,7 +175,7 @@ async fn the_key_of_a_handoff_that_was_undone_can_be_used_again() {
         faults.disarm();
         world.ledger.recover().await.unwrap();
     }
-    // Even for another request: the first came to nothing.
+    // Also for another request, because the first was undone.
     let moved = hand_over("agent:c").await.unwrap().session().unwrap();
     assert_eq!(moved.owner, actor("agent:c"));
     assert_eq!(
@@ -162,44 +189,88 @@ async fn the_key_of_a_handoff_that_was_undone_can_be_used_again() {
 async fn refusals_are_not_remembered() {
     let world = World::new().await;
     let parent = world.root().await;
-    let width = |n| Settings {
+    let width = |n| ProjectUpdate {
         width: Some(n),
-        ..Settings::default()
+        ..ProjectUpdate::default()
     };
     world.set(width(0)).await;
-    refused(world.keyed("k", "r").spawn(below(&parent.id)).await);
+    refused(
+        world
+            .keyed("k", "r")
+            .sessions()
+            .spawn(below(&parent.id))
+            .await,
+    );
     world.set(width(1)).await;
-    let made = world.keyed("k", "r").spawn(below(&parent.id)).await;
+    let made = world
+        .keyed("k", "r")
+        .sessions()
+        .spawn(below(&parent.id))
+        .await;
     assert!(made.unwrap().session().is_some());
     // Now it is: there is no room any more, and the answer is the first one.
-    let again = world.keyed("k", "r").spawn(below(&parent.id)).await;
+    let again = world
+        .keyed("k", "r")
+        .sessions()
+        .spawn(below(&parent.id))
+        .await;
     assert!(matches!(again.unwrap(), Answer::Replayed(_)));
     assert_eq!(world.children(&parent.id).len(), 1);
     refused(world.try_child(&parent.id, UNLIMITED).await);
 }
 
-/// Keys are a tenant's own: the same key says nothing of another tenant's requests.
+/// Each tenant has its own keys: a key reveals nothing of another tenant's requests.
 #[tokio::test]
 async fn l7_keys_do_not_cross_the_wall() {
     let world = World::new().await;
     let other = world.tenant("other");
     other.add_project("api").await;
-    world.keyed("k", "a").spawn(task("x")).await.unwrap();
-    let fresh = other.keyed("k", "b").spawn(task("y")).await.unwrap();
+    world
+        .keyed("k", "a")
+        .sessions()
+        .spawn(task("x"))
+        .await
+        .unwrap();
+    let fresh = other
+        .keyed("k", "b")
+        .sessions()
+        .spawn(task("y"))
+        .await
+        .unwrap();
     assert!(fresh.session().is_some());
 }
 
 #[tokio::test]
 async fn old_answers_are_forgotten_and_young_ones_kept() {
     let world = World::new().await;
-    world.keyed("old", "a").spawn(task("x")).await.unwrap();
+    world
+        .keyed("old", "a")
+        .sessions()
+        .spawn(task("x"))
+        .await
+        .unwrap();
     world.clock.forward(20 * 3600);
-    world.keyed("young", "b").spawn(task("y")).await.unwrap();
+    world
+        .keyed("young", "b")
+        .sessions()
+        .spawn(task("y"))
+        .await
+        .unwrap();
     world.clock.forward(5 * 3600);
     world.ledger.sweep().await.unwrap();
-    let young = world.keyed("young", "b").spawn(task("y")).await.unwrap();
+    let young = world
+        .keyed("young", "b")
+        .sessions()
+        .spawn(task("y"))
+        .await
+        .unwrap();
     assert!(matches!(young, Answer::Replayed(_)));
-    let old = world.keyed("old", "a").spawn(task("x")).await.unwrap();
+    let old = world
+        .keyed("old", "a")
+        .sessions()
+        .spawn(task("x"))
+        .await
+        .unwrap();
     assert!(matches!(old, Answer::Fresh(_)));
 }
 
@@ -216,7 +287,8 @@ async fn l14_events_hold_no_secret() {
     };
     let RequestOutcome::NewToken { secret, .. } = world
         .requests()
-        .new_token(new)
+        .tokens()
+        .create(new)
         .await
         .unwrap()
         .fresh()

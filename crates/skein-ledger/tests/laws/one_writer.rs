@@ -1,7 +1,7 @@
 //! L1: of many writers with the same version one wins.
 
 use skein_domain::{Conflict, Kind, Phase, Session};
-use skein_ledger::project::Settings;
+use skein_ledger::project::ProjectUpdate;
 
 use crate::common::{World, actor, actors, conflict, fence, kind, race};
 
@@ -16,6 +16,7 @@ async fn l1_of_fifty_handoffs_with_one_version_one_commits() {
                 let (requests, id) = (world.requests(), before.id.to_string());
                 async move {
                     requests
+                        .sessions()
                         .handoff(id, actor(&format!("agent:a{n}")), Some(1))
                         .await
                 }
@@ -54,7 +55,7 @@ async fn l1_of_fifty_broadcasts_with_one_version_one_commits() {
             .map(|n| {
                 let (requests, id) = (world.requests(), before.id.to_string());
                 let to = actors(&[&format!("agent:a{n}"), &format!("agent:b{n}")]);
-                async move { requests.broadcast(id, to, Some(1)).await }
+                async move { requests.sessions().broadcast(id, to, Some(1)).await }
             })
             .collect();
         let results = race(racers).await;
@@ -80,7 +81,7 @@ async fn l1_of_fifty_broadcasts_with_one_version_one_commits() {
     }
 }
 
-/// Without an expected version a second handoff may follow the first, but never mix with it.
+/// Without an expected version a second handoff may follow the first, but never interleaves with it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn l1_handoffs_without_a_version_follow_each_other() {
     for world in World::everywhere().await {
@@ -90,6 +91,7 @@ async fn l1_handoffs_without_a_version_follow_each_other() {
                 let (requests, id) = (world.requests(), before.id.to_string());
                 async move {
                     requests
+                        .sessions()
                         .handoff(id, actor(&format!("agent:a{n}")), None)
                         .await
                 }
@@ -111,7 +113,7 @@ async fn l1_of_fifty_turns_one_begins() {
         let racers = (0..RACERS)
             .map(|_| {
                 let (requests, id) = (world.requests(), session.id.to_string());
-                async move { requests.begin_turn(id, fence()).await }
+                async move { requests.turns().begin(id, fence()).await }
             })
             .collect();
         let results = race(racers).await;
@@ -129,11 +131,16 @@ async fn l1_of_fifty_settings_with_one_version_one_is_kept() {
         let racers = (0..RACERS)
             .map(|n| {
                 let requests = world.requests();
-                let settings = Settings {
+                let settings = ProjectUpdate {
                     width: Some(100 + u32::try_from(n).unwrap()),
-                    ..Settings::default()
+                    ..ProjectUpdate::default()
                 };
-                async move { requests.set_project("api".into(), Some(1), settings).await }
+                async move {
+                    requests
+                        .projects()
+                        .set("api".into(), Some(1), settings)
+                        .await
+                }
             })
             .collect();
         let results = race(racers).await;
@@ -149,7 +156,7 @@ async fn l1_of_fifty_settings_with_one_version_one_is_kept() {
                 other => panic!("{other:?}"),
             }
         }
-        let project = world.requests().get_project("api".into()).await.unwrap();
+        let project = world.requests().projects().get("api".into()).await.unwrap();
         assert_eq!(
             (project.version, project.limits.width),
             (2, 100 + winner as u32)
@@ -158,19 +165,24 @@ async fn l1_of_fifty_settings_with_one_version_one_is_kept() {
     }
 }
 
-/// A program that lost its run or its ownership can write nothing more.
+/// A program that lost its run or its ownership can no longer write.
 #[tokio::test]
 async fn l1_stale_runs_and_owners_are_fenced_off() {
     let world = World::new().await;
     let session = world.root().await;
     let id = session.id.to_string();
     world.kill(&session.id).await;
-    world.requests().restore(id.clone()).await.unwrap();
+    world
+        .requests()
+        .sessions()
+        .restore(id.clone())
+        .await
+        .unwrap();
     let stale = skein_ledger::turn::Fence {
         run: Some(1),
         ..fence()
     };
-    let lost = conflict(world.requests().begin_turn(id.clone(), stale).await);
+    let lost = conflict(world.requests().turns().begin(id.clone(), stale).await);
     assert!(matches!(
         lost,
         Conflict::Run {
@@ -182,6 +194,7 @@ async fn l1_stale_runs_and_owners_are_fenced_off() {
 
     world
         .requests()
+        .sessions()
         .handoff(id.clone(), actor("agent:b"), None)
         .await
         .unwrap();
@@ -189,7 +202,7 @@ async fn l1_stale_runs_and_owners_are_fenced_off() {
         owner_version: Some(1),
         ..fence()
     };
-    let lost = conflict(world.requests().begin_turn(id.clone(), stale).await);
+    let lost = conflict(world.requests().turns().begin(id.clone(), stale).await);
     assert!(matches!(
         lost,
         Conflict::OwnerVersion {

@@ -1,4 +1,4 @@
-//! Packing and unpacking take a thread of their own: everybody else's work goes on meanwhile.
+//! Packing and unpacking run on a thread of their own, while other requests are served.
 
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex};
@@ -11,17 +11,17 @@ use skein_transcript::cold::Name;
 use skein_transcript::service::HotCopy;
 use tokio::sync::watch;
 
-use crate::transcripts::Talk;
+use crate::transcripts::TranscriptWorld;
 
 /// Longest wait for anything; only reached when something is wrong.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Takes its time: while it is shut, whoever comes to seal or open something blocks its thread.
+/// A cipher that blocks the thread of every call while it is shut.
 #[derive(Debug, Default)]
 struct Gate {
     shut: Mutex<bool>,
     opened: Condvar,
-    /// How many came while it was shut.
+    /// How many calls came while it was shut.
     came: watch::Sender<u64>,
 }
 
@@ -36,11 +36,11 @@ impl Gate {
         if *shut {
             self.came.send_modify(|came| *came += 1);
             let waited = self.opened.wait_timeout_while(shut, PATIENCE, |shut| *shut);
-            assert!(!waited.unwrap().1.timed_out(), "everybody waits for this");
+            assert!(!waited.unwrap().1.timed_out(), "all requests wait for this");
         }
     }
 
-    /// Does something while `slow` is held up at the gate, and then lets it through.
+    /// Runs other work while `slow` is blocked at the gate, then opens the gate.
     fn meanwhile<'a, T: 'a>(
         &'a self,
         slow: impl Future<Output = T> + 'a,
@@ -76,57 +76,72 @@ impl Cipher for Gate {
     }
 }
 
-/// With one thread for all: whatever blocks it, blocks this test.
+/// With one thread for all tasks, so that a call that blocks it blocks this test.
 #[tokio::test]
-async fn nobody_waits_while_a_transcript_is_packed_or_unpacked() {
+async fn no_request_waits_while_a_transcript_is_packed_or_unpacked() {
     let gate = Arc::new(Gate::default());
-    let talk = Talk::with(gate.clone()).await;
+    let talk = TranscriptWorld::with(gate.clone()).await;
     let (session, other) = (talk.world.root().await, talk.world.root().await);
     let (requests, id) = (talk.world.requests(), session.id.to_string());
-    talk.say(&session, "m1").await;
-    let flush = requests.flush(id.clone(), HotCopy::ColdOnly);
-    gate.meanwhile(flush, talk.say(&other, "o1")).await.unwrap();
-    let read = requests.transcript_context(id.clone());
-    let read = gate.meanwhile(read, talk.say(&other, "o2")).await;
-    assert_eq!(read.unwrap().1.len(), 1);
-    let page = talk.ids(&session);
-    let page = gate.meanwhile(page, talk.say(&other, "o3")).await;
-    assert_eq!(page, ["m1"]);
-    let hydrate = requests.hydrate(id);
-    gate.meanwhile(hydrate, talk.say(&other, "o4"))
+    talk.append(&session, "m1").await;
+    let flush = requests
+        .transcripts()
+        .unwrap()
+        .tiers()
+        .flush(id.clone(), HotCopy::ColdOnly);
+    gate.meanwhile(flush, talk.append(&other, "o1"))
         .await
         .unwrap();
-    // Whoever writes to what is cold hydrates it.
+    let read = requests.transcripts().unwrap().context(id.clone());
+    let read = gate.meanwhile(read, talk.append(&other, "o2")).await;
+    assert_eq!(read.unwrap().1.len(), 1);
+    let page = talk.ids(&session);
+    let page = gate.meanwhile(page, talk.append(&other, "o3")).await;
+    assert_eq!(page, ["m1"]);
+    let hydrate = requests.transcripts().unwrap().tiers().hydrate(id);
+    gate.meanwhile(hydrate, talk.append(&other, "o4"))
+        .await
+        .unwrap();
+    // A write to a cold transcript hydrates it.
     requests
+        .transcripts()
+        .unwrap()
+        .tiers()
         .flush(session.id.to_string(), HotCopy::ColdOnly)
         .await
         .unwrap();
-    let say = talk.say(&session, "m2");
-    gate.meanwhile(say, talk.say(&other, "o6")).await;
-    let archive = requests.archive_thread(session.thread.to_string());
-    gate.meanwhile(archive, talk.say(&other, "o5"))
+    let append = talk.append(&session, "m2");
+    gate.meanwhile(append, talk.append(&other, "o6")).await;
+    let archive = requests.threads().archive(session.thread.to_string());
+    gate.meanwhile(archive, talk.append(&other, "o5"))
         .await
         .unwrap();
     assert_eq!(talk.ids(&session).await, ["m1", "m2"]);
     assert_eq!(talk.ids(&other).await, ["o1", "o2", "o3", "o4", "o6", "o5"]);
 }
 
-/// A caller who hangs up leaves nothing half-done, and the next one finds all of it.
+/// A caller who hangs up leaves nothing half-done; the next flush completes it.
 #[tokio::test]
-async fn a_flush_that_nobody_waits_for_can_be_repeated() {
+async fn a_flush_whose_caller_hung_up_can_be_repeated() {
     let gate = Arc::new(Gate::default());
-    let talk = Talk::with(gate.clone()).await;
+    let talk = TranscriptWorld::with(gate.clone()).await;
     let session = talk.world.root().await;
     let (requests, id) = (talk.world.requests(), session.id.to_string());
-    talk.say(&session, "m1").await;
+    talk.append(&session, "m1").await;
     gate.shut(true);
     let mut came = gate.came.subscribe();
     tokio::select! {
-        _ = requests.flush(id.clone(), HotCopy::ColdOnly) => panic!("the gate is shut"),
+        _ = requests.transcripts().unwrap().tiers().flush(id.clone(), HotCopy::ColdOnly) => panic!("the gate is shut"),
         came = came.wait_for(|came| *came > 0) => drop(came.unwrap()),
     }
     gate.shut(false);
     assert_eq!(talk.ids(&session).await, ["m1"]);
-    requests.flush(id, HotCopy::ColdOnly).await.unwrap();
+    requests
+        .transcripts()
+        .unwrap()
+        .tiers()
+        .flush(id, HotCopy::ColdOnly)
+        .await
+        .unwrap();
     assert_eq!(talk.ids(&session).await, ["m1"]);
 }

@@ -1,5 +1,4 @@
-//! L10: replies that are said anew, and calls that are closed, as whoever drives a session without an agent
-//! meets them.
+//! L10: replies that a model repeats, and tool calls that are closed, in sessions without an agent.
 
 use skein_domain::{Kind, MessageId, Session};
 use skein_ledger::transcript::{FollowedChange, TranscriptEdit};
@@ -8,7 +7,7 @@ use skein_transcript::message::ToolCall;
 use skein_transcript::service::HotCopy;
 use skein_transcript::{Block, Message};
 
-use crate::transcripts::{Talk, message};
+use crate::transcripts::{TranscriptWorld, message};
 
 fn id(text: &str) -> MessageId {
     text.parse().unwrap()
@@ -21,9 +20,13 @@ fn done(answer: &Answer) -> &TranscriptEdit {
     }
 }
 
-async fn begin(talk: &Talk, session: &Session, reply: &str) -> u64 {
+async fn begin(talk: &TranscriptWorld, session: &Session, reply: &str) -> u64 {
     let requests = talk.world.requests();
-    let answer = requests.begin_reply(session.id.to_string(), None, id(reply));
+    let answer =
+        requests
+            .transcripts()
+            .unwrap()
+            .begin_reply(session.id.to_string(), None, id(reply));
     match done(&answer.await.unwrap()) {
         TranscriptEdit::ReplyBegun { dropped, .. } => *dropped,
         other => panic!("{other:?}"),
@@ -46,19 +49,21 @@ pub(crate) fn calling(name: &str, calls: &[&str]) -> Message {
 }
 
 #[tokio::test]
-async fn l10_a_reply_makes_way_for_itself_and_for_nothing_else() {
-    let talk = Talk::new().await;
+async fn l10_beginning_a_reply_drops_its_earlier_attempt_and_nothing_else() {
+    let talk = TranscriptWorld::new().await;
     let session = talk.world.root().await;
     let before = talk.world.events().len();
     assert_eq!(begin(&talk, &session, "a1").await, 0);
-    for said in ["m1", "a1", "r1"] {
-        talk.say(&session, said).await;
+    for id in ["m1", "a1", "r1"] {
+        talk.append(&session, id).await;
     }
     assert_eq!(begin(&talk, &session, "other").await, 0);
     assert_eq!(talk.world.events().len(), before, "nothing was dropped");
     let requests = talk.world.requests();
     let mut follower = requests
-        .follow_transcript(session.id.to_string(), Some(2))
+        .transcripts()
+        .unwrap()
+        .follow(session.id.to_string(), Some(2))
         .await
         .unwrap();
     assert_eq!(talk.find("text").await, ["a1", "m1", "r1"]);
@@ -70,23 +75,26 @@ async fn l10_a_reply_makes_way_for_itself_and_for_nothing_else() {
     assert_eq!(talk.find("text").await, ["m1"]);
     assert_eq!(talk.world.count("transcript.rewound"), 1);
     assert_eq!(begin(&talk, &session, "a1").await, 0);
-    talk.say(&session, "a1").await;
+    talk.append(&session, "a1").await;
     assert_eq!(talk.ids(&session).await, ["m1", "a1"]);
 }
 
-/// In the fork; its source does not notice.
+/// Drops messages of the fork only; its source does not change.
 #[tokio::test]
-async fn l11_a_fork_makes_way_in_what_it_inherits_too() {
-    let talk = Talk::new().await;
+async fn l11_a_fork_drops_an_inherited_reply_too() {
+    let talk = TranscriptWorld::new().await;
     let source = talk.world.root().await;
-    talk.say(&source, "m1").await;
-    talk.say(&source, "a1").await;
+    talk.append(&source, "m1").await;
+    talk.append(&source, "a1").await;
     let fork = talk.fork(&source).await;
     assert_eq!(begin(&talk, &fork, "a1").await, 1);
-    talk.say(&fork, "a1").await;
-    talk.say(&fork, "a2").await;
+    talk.append(&fork, "a1").await;
+    talk.append(&fork, "a2").await;
     talk.world
         .requests()
+        .transcripts()
+        .unwrap()
+        .tiers()
         .flush(fork.id.to_string(), HotCopy::ColdOnly)
         .await
         .unwrap();
@@ -97,13 +105,20 @@ async fn l11_a_fork_makes_way_in_what_it_inherits_too() {
 
 #[tokio::test]
 async fn l10_a_repair_closes_what_is_open_and_the_next_finds_nothing() {
-    let talk = Talk::new().await;
+    let talk = TranscriptWorld::new().await;
     let session = talk.world.root().await;
     let (requests, name) = (talk.world.requests(), session.id.to_string());
-    let said = vec![message("m1"), calling("a1", &["c1", "c2"])];
-    requests.append(name.clone(), None, said).await.unwrap();
+    let messages = vec![message("m1"), calling("a1", &["c1", "c2"])];
+    requests
+        .transcripts()
+        .unwrap()
+        .append(name.clone(), None, messages)
+        .await
+        .unwrap();
     for closed in [2, 0] {
         let answer = requests
+            .transcripts()
+            .unwrap()
             .repair(name.clone(), Some(session.run))
             .await
             .unwrap();
@@ -117,34 +132,52 @@ async fn l10_a_repair_closes_what_is_open_and_the_next_finds_nothing() {
 
 #[tokio::test]
 async fn l10_a_key_replays_a_reply_and_drops_nothing_again() {
-    let talk = Talk::new().await;
+    let talk = TranscriptWorld::new().await;
     let session = talk.world.root().await;
-    talk.say(&session, "a1").await;
+    talk.append(&session, "a1").await;
     let keyed = talk.world.keyed("k", "reply a1");
-    let reply = || keyed.begin_reply(session.id.to_string(), None, id("a1"));
+    let reply = || {
+        keyed
+            .transcripts()
+            .unwrap()
+            .begin_reply(session.id.to_string(), None, id("a1"))
+    };
     assert!(matches!(reply().await.unwrap(), Answer::Fresh(_)));
-    talk.say(&session, "a1").await;
+    talk.append(&session, "a1").await;
     assert!(matches!(reply().await.unwrap(), Answer::Replayed(_)));
     assert_eq!(talk.ids(&session).await, ["a1"]);
 }
 
 #[tokio::test]
-async fn l13_who_may_not_append_may_not_retry_either() {
-    let talk = Talk::new().await;
+async fn l13_a_caller_that_may_not_append_may_not_retry_either() {
+    let talk = TranscriptWorld::new().await;
     let session = talk.world.root().await;
-    talk.say(&session, "a1").await;
+    talk.append(&session, "a1").await;
     let (requests, name) = (talk.world.requests(), session.id.to_string());
-    let stale = requests.begin_reply(name.clone(), Some(9), id("a1")).await;
+    let stale = requests
+        .transcripts()
+        .unwrap()
+        .begin_reply(name.clone(), Some(9), id("a1"))
+        .await;
     assert_eq!(stale.unwrap_err().kind(), Kind::Conflict);
-    let stale = requests.repair(name.clone(), Some(9)).await;
+    let stale = requests
+        .transcripts()
+        .unwrap()
+        .repair(name.clone(), Some(9))
+        .await;
     assert_eq!(stale.unwrap_err().kind(), Kind::Conflict);
     requests
-        .archive_thread(session.thread.to_string())
+        .threads()
+        .archive(session.thread.to_string())
         .await
         .unwrap();
-    let archived = requests.begin_reply(name.clone(), None, id("a1")).await;
+    let archived = requests
+        .transcripts()
+        .unwrap()
+        .begin_reply(name.clone(), None, id("a1"))
+        .await;
     assert_eq!(archived.unwrap_err().kind(), Kind::Refused);
-    let archived = requests.repair(name, None).await;
+    let archived = requests.transcripts().unwrap().repair(name, None).await;
     assert_eq!(archived.unwrap_err().kind(), Kind::Refused);
     assert_eq!(talk.ids(&session).await, ["a1"]);
 }

@@ -1,26 +1,26 @@
-//! Retention really runs: by age and by number, and it takes nothing else.
+//! Retention archives by age and by number, and nothing else.
 
 use std::sync::{Arc, Mutex};
 
 use skein_domain::{Kind, Phase, PhaseName, Role, Session, SessionId, TenantId};
 use skein_ledger::Caller;
 use skein_ledger::NoFaultPoints;
-use skein_ledger::project::Settings;
+use skein_ledger::project::ProjectUpdate;
 use skein_store::backend::{Backend, ReadJob, Result, WriteJob, WriteReply};
 
 use crate::common::{UNLIMITED, World, fence, memory, refused, task};
 
-fn ttl(seconds: u64) -> Settings {
-    Settings {
+fn ttl(seconds: u64) -> ProjectUpdate {
+    ProjectUpdate {
         idle_ttl_seconds: Some(seconds),
-        ..Settings::default()
+        ..ProjectUpdate::default()
     }
 }
 
-fn most(ended: u32) -> Settings {
-    Settings {
+fn most(ended: u32) -> ProjectUpdate {
+    ProjectUpdate {
         max_ended: Some(ended),
-        ..Settings::default()
+        ..ProjectUpdate::default()
     }
 }
 
@@ -39,7 +39,7 @@ async fn sessions_idle_for_too_long_are_archived_and_others_left() {
     let requests = world.requests();
     for session in [&active, &asking] {
         let id = session.id.to_string();
-        requests.begin_turn(id, fence()).await.unwrap();
+        requests.turns().begin(id, fence()).await.unwrap();
     }
     let question = skein_domain::Question {
         text: "which?".parse().unwrap(),
@@ -48,19 +48,26 @@ async fn sessions_idle_for_too_long_are_archived_and_others_left() {
         id: None,
     };
     requests
+        .turns()
         .ask(asking.id.to_string(), fence(), question)
         .await
         .unwrap();
     let mut elsewhere = task("x");
     elsewhere.project = Some("web".into());
-    let elsewhere = requests.spawn(elsewhere).await.unwrap().session().unwrap();
+    let elsewhere = requests
+        .sessions()
+        .spawn(elsewhere)
+        .await
+        .unwrap()
+        .session()
+        .unwrap();
     world.clock.forward(3000);
     let young = world.root().await;
 
     world.ledger.sweep().await.unwrap();
     assert_eq!(world.count("session.archived"), 0);
     world.clock.forward(700);
-    let mut gone = requests.run_retention().await.unwrap().archived().unwrap();
+    let mut gone = world.run_retention().await;
     gone.sort();
     assert_eq!(gone, vec![idle.id.clone(), ended.id.clone()]);
     for (session, expected) in [
@@ -73,13 +80,10 @@ async fn sessions_idle_for_too_long_are_archived_and_others_left() {
     ] {
         assert_eq!(phase(&world, &session.id), expected, "{}", session.id);
     }
-    // It is final, and doing it again does nothing.
-    let back = requests.restore(ended.id.to_string()).await;
+    // It is final, and a second run archives nothing.
+    let back = requests.sessions().restore(ended.id.to_string()).await;
     assert_eq!(back.unwrap_err().kind(), Kind::Conflict);
-    assert_eq!(
-        requests.run_retention().await.unwrap().archived().unwrap(),
-        vec![]
-    );
+    assert_eq!(world.run_retention().await, vec![]);
     assert_eq!(world.count("session.archived"), 2);
     world.audit();
 }
@@ -118,16 +122,7 @@ async fn zero_switches_a_rule_off() {
     world.set(ttl(0)).await;
     world.root().await;
     world.clock.forward(1_000_000);
-    assert_eq!(
-        world
-            .requests()
-            .run_retention()
-            .await
-            .unwrap()
-            .archived()
-            .unwrap(),
-        vec![]
-    );
+    assert_eq!(world.run_retention().await, vec![]);
 }
 
 #[tokio::test]
@@ -137,14 +132,14 @@ async fn retention_is_an_admins_to_run() {
         role: Role::Operate,
         ..world.caller("user:bob")
     };
-    let no = world.ledger.requests(operator).run_retention().await;
+    let no = world.ledger.requests(operator).retention().run().await;
     assert_eq!(refused(no).rule(), "role");
     assert_eq!(world.refusals("role"), 1);
 }
 
-/// An archived parent's live child still settles with it.
+/// An archived parent still gets the budget of its live child back.
 #[tokio::test]
-async fn a_child_of_an_archived_parent_still_settles() {
+async fn a_child_of_an_archived_parent_still_returns_its_budget() {
     let world = World::new().await;
     let root = world.root_with(crate::common::tokens(100)).await;
     let parent = world.child(&root.id, crate::common::tokens(50)).await;
@@ -152,23 +147,23 @@ async fn a_child_of_an_archived_parent_still_settles() {
     let id = child.id.to_string();
     world
         .requests()
-        .begin_turn(id.clone(), fence())
+        .turns()
+        .begin(id.clone(), fence())
         .await
         .unwrap();
     world.end(&parent.id).await;
     world.set(most(1)).await;
     let other = world.child(&root.id, UNLIMITED).await;
     world.end(&other.id).await;
-    world
-        .requests()
-        .run_retention()
-        .await
-        .unwrap()
-        .archived()
-        .unwrap();
+    world.run_retention().await;
     assert_eq!(phase(&world, &parent.id), PhaseName::Archived);
     let usage = crate::common::used(5);
-    world.requests().end_turn(id, fence(), usage).await.unwrap();
+    world
+        .requests()
+        .turns()
+        .end(id, fence(), usage)
+        .await
+        .unwrap();
     world.end(&child.id).await;
     assert_eq!(world.session(&root.id).budget.tokens.children, 5);
     world.audit();
@@ -176,7 +171,7 @@ async fn a_child_of_an_archived_parent_still_settles() {
 
 type Hook = Box<dyn FnOnce() + Send>;
 
-/// Lets something happen just before the nth write from now.
+/// Calls a function just before the nth write from now.
 struct Before {
     inner: Arc<dyn Backend>,
     plan: Mutex<Option<(usize, Hook)>>,
@@ -220,7 +215,7 @@ impl Backend for Before {
     }
 }
 
-/// Archived is final, so a session that was used after it was chosen is left alone.
+/// Archived is final, so the sweep skips a session that was used after it was chosen.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn l1_a_session_used_meanwhile_is_not_archived() {
     let before = Arc::new(Before {
@@ -238,27 +233,9 @@ async fn l1_a_session_used_meanwhile_is_not_archived() {
         tokio::task::block_in_place(|| runtime.block_on(busy.spend(&id, 3)));
     });
     *before.plan.lock().unwrap() = Some((1, hook));
-    assert_eq!(
-        world
-            .requests()
-            .run_retention()
-            .await
-            .unwrap()
-            .archived()
-            .unwrap(),
-        vec![]
-    );
+    assert_eq!(world.run_retention().await, vec![]);
     let after: Session = world.session(&session.id);
     assert_eq!((after.phase, after.usage.tokens()), (Phase::Idle, 3));
     world.clock.forward(61);
-    assert_eq!(
-        world
-            .requests()
-            .run_retention()
-            .await
-            .unwrap()
-            .archived()
-            .unwrap(),
-        vec![session.id]
-    );
+    assert_eq!(world.run_retention().await, vec![session.id]);
 }

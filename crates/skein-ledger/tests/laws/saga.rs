@@ -1,4 +1,4 @@
-//! L4: a handoff is done or it is not, whatever happens between its lock and its commit.
+//! L4: a handoff happens in full or not at all, also when it is interrupted between its lock and its commit.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use skein_store_conformance::fault::{Fault, FaultyBackend};
 use tokio::task::JoinSet;
 
 use crate::common::{
-    Held, UNLIMITED, World, actor, actors, but_version, conflict, memory, tokens, told,
+    Held, UNLIMITED, World, actor, actors, but_version, conflict, memory, tokens, wait_for_event,
 };
 
 async fn with(points: Arc<dyn FaultPoints>) -> World {
@@ -22,15 +22,20 @@ async fn l4_a_caller_that_hangs_up_does_not_stop_the_handoff() {
     let before = world.root().await;
     let (requests, id) = (world.requests(), before.id.to_string());
     let mut caller = JoinSet::new();
-    caller.spawn(async move { requests.handoff(id, actor("agent:b"), None).await });
+    caller.spawn(async move {
+        requests
+            .sessions()
+            .handoff(id, actor("agent:b"), None)
+            .await
+    });
     held.entered.notified().await;
     assert!(matches!(world.session(&before.id).phase, Phase::Locked(_)));
     caller.shutdown().await;
 
-    // Recovery leaves it alone: it is at work in this process.
+    // Recovery skips it: this process interprets it.
     assert_eq!(world.ledger.recover().await.unwrap(), 0);
-    held.let_go();
-    told(&world, "handoff.committed").await;
+    held.release();
+    wait_for_event(&world, "handoff.committed").await;
     let after = world.session(&before.id);
     assert_eq!((after.owner, after.owner_version), (actor("agent:b"), 2));
     world.audit();
@@ -45,39 +50,62 @@ async fn l4_a_locked_session_does_nothing_else() {
     let mut caller = JoinSet::new();
     let requests = world.requests();
     let handed = id();
-    caller.spawn(async move { requests.handoff(handed, actor("agent:b"), None).await });
+    caller.spawn(async move {
+        requests
+            .sessions()
+            .handoff(handed, actor("agent:b"), None)
+            .await
+    });
     held.entered.notified().await;
 
     let (requests, fence) = (world.requests(), crate::common::fence);
     let locked = world.session(&session.id);
-    conflict(requests.begin_turn(id(), fence()).await);
+    conflict(requests.turns().begin(id(), fence()).await);
     conflict(
         requests
+            .sessions()
             .end(id(), fence(), skein_domain::Outcome::Done, None)
             .await,
     );
-    conflict(requests.kill(id(), crate::common::kill(false)).await);
-    conflict(requests.kill(id(), crate::common::kill(true)).await);
-    conflict(requests.restore(id()).await);
-    conflict(requests.handoff(id(), actor("agent:c"), None).await);
     conflict(
         requests
+            .sessions()
+            .kill(id(), crate::common::kill(false))
+            .await,
+    );
+    conflict(
+        requests
+            .sessions()
+            .kill(id(), crate::common::kill(true))
+            .await,
+    );
+    conflict(requests.sessions().restore(id()).await);
+    conflict(
+        requests
+            .sessions()
+            .handoff(id(), actor("agent:c"), None)
+            .await,
+    );
+    conflict(
+        requests
+            .sessions()
             .broadcast(id(), actors(&["agent:c", "agent:d"]), None)
             .await,
     );
     conflict(world.try_child(&session.id, UNLIMITED).await);
-    let refused = crate::common::refused(requests.archive_thread(locked.thread.to_string()).await);
+    let refused =
+        crate::common::refused(requests.threads().archive(locked.thread.to_string()).await);
     assert_eq!(refused.rule(), "thread_not_empty");
     assert_eq!(world.session(&session.id), locked);
 
-    held.let_go();
+    held.release();
     caller.join_next().await.unwrap().unwrap().unwrap();
     world.audit();
 }
 
-/// The lock changes the phase and nothing else, so what children settle meanwhile is kept by a revert.
+/// The lock changes only the phase, so a revert keeps what children gave back meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn l4_a_child_that_ends_under_a_locked_parent_keeps_its_settlement() {
+async fn l4_a_child_that_ends_under_a_locked_parent_gives_its_budget_back() {
     let held = Arc::new(Held::default());
     let faults = Arc::new(FaultyBackend::new(memory()));
     let world = World::on(faults.clone(), held.clone()).await;
@@ -90,13 +118,14 @@ async fn l4_a_child_that_ends_under_a_locked_parent_keeps_its_settlement() {
     let (requests, id) = (world.requests(), parent.id.to_string());
     caller.spawn(async move {
         requests
+            .sessions()
             .broadcast(id, actors(&["agent:b", "agent:c"]), None)
             .await
     });
     held.entered.notified().await;
     world.end(&child.id).await;
     faults.arm(1, Fault::FailBefore);
-    held.let_go();
+    held.release();
     let error = caller.join_next().await.unwrap().unwrap().unwrap_err();
     assert_eq!(error.kind(), Kind::Unavailable);
 
@@ -112,7 +141,7 @@ async fn l4_a_child_that_ends_under_a_locked_parent_keeps_its_settlement() {
     world.audit();
 }
 
-/// What the children of a locked parent overspend is not given out a second time.
+/// A broadcast does not give out budget that the children of the locked parent overspent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn l8_a_broadcast_whose_budget_goes_meanwhile_is_refused_and_undone() {
     let held = Arc::new(Held::default());
@@ -123,13 +152,14 @@ async fn l8_a_broadcast_whose_budget_goes_meanwhile_is_refused_and_undone() {
     let (requests, id) = (world.requests(), parent.id.to_string());
     caller.spawn(async move {
         requests
+            .sessions()
             .broadcast(id, actors(&["agent:b", "agent:c"]), None)
             .await
     });
     held.entered.notified().await;
-    // It takes more than its share, and so what the recipients were to have.
+    // It uses more than its share, and so the budget that was meant for the recipients.
     world.spend(&child.id, 99).await;
-    held.let_go();
+    held.release();
     let result = caller.join_next().await.unwrap().unwrap();
     assert_eq!(crate::common::refused(result).rule(), "budget");
     assert_eq!(world.children(&parent.id).len(), 1);
@@ -138,7 +168,7 @@ async fn l8_a_broadcast_whose_budget_goes_meanwhile_is_refused_and_undone() {
     world.audit();
 }
 
-/// Falls over between lock and commit.
+/// Panics between lock and commit.
 #[derive(Debug)]
 struct Panics;
 
@@ -148,13 +178,14 @@ impl FaultPoints for Panics {
     }
 }
 
-/// The lock of a handoff that fell over does not wait for a restart.
+/// The lock of a handoff that panicked does not stay until a restart.
 #[tokio::test]
 async fn l4_a_handoff_that_panics_is_undone_by_the_next_sweep() {
     let world = with(Arc::new(Panics)).await;
     let before = world.root().await;
     let error = world
         .requests()
+        .sessions()
         .handoff(before.id.to_string(), actor("agent:b"), None)
         .await
         .unwrap_err();
@@ -175,6 +206,7 @@ async fn l4_a_handoff_checks_before_it_touches() {
     let same = crate::common::refused(
         world
             .requests()
+            .sessions()
             .handoff(id.clone(), actor("user:ann"), None)
             .await,
     );
@@ -182,15 +214,23 @@ async fn l4_a_handoff_checks_before_it_touches() {
     for to in [&[][..], &["agent:a"], &["agent:a", "agent:b", "agent:a"]] {
         let result = world
             .requests()
+            .sessions()
             .broadcast(id.clone(), actors(to), None)
             .await;
         assert_eq!(result.unwrap_err().kind(), Kind::Misuse, "{to:?}");
     }
     world
         .requests()
-        .begin_turn(id.clone(), crate::common::fence())
+        .turns()
+        .begin(id.clone(), crate::common::fence())
         .await
         .unwrap();
-    conflict(world.requests().handoff(id, actor("agent:b"), None).await);
+    conflict(
+        world
+            .requests()
+            .sessions()
+            .handoff(id, actor("agent:b"), None)
+            .await,
+    );
     assert_eq!(world.count("handoff.locked"), 0);
 }

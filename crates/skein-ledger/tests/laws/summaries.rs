@@ -1,7 +1,7 @@
 //! A session's summary is written once; summaries build on each other in short chains without cycles.
 
 use skein_domain::{Conflict, Deliverable, Kind, Refused, Session, Summary, SummaryOutcome};
-use skein_ledger::project::Settings;
+use skein_ledger::project::ProjectUpdate;
 use skein_ledger::summary::NewSummary;
 
 use crate::common::{World, conflict, kind, race, refused};
@@ -32,6 +32,7 @@ async fn l1_of_many_summaries_one_is_kept() {
                 let (requests, id) = (world.requests(), session.id.to_string());
                 async move {
                     requests
+                        .sessions()
                         .set_summary(id, text(&format!("version {n}")))
                         .await
                 }
@@ -41,7 +42,8 @@ async fn l1_of_many_summaries_one_is_kept() {
         assert_eq!(results.iter().filter(|r| r.is_ok()).count(), 1);
         let kept = world
             .requests()
-            .get_summary(session.id.to_string())
+            .sessions()
+            .summary(session.id.to_string())
             .await
             .unwrap();
         for lost in results.into_iter().filter(Result::is_err) {
@@ -63,16 +65,30 @@ async fn l13_a_summary_has_four_thousand_characters_at_most() {
     let session = world.root().await;
     let id = || session.id.to_string();
     for bad in [&"é".repeat(4001), "", "  \n", "a\u{7}b"] {
-        let result = world.requests().set_summary(id(), text(bad)).await;
+        let result = world
+            .requests()
+            .sessions()
+            .set_summary(id(), text(bad))
+            .await;
         assert_eq!(kind(&result), Some(Kind::Misuse), "{bad:?}");
     }
     let full = "é".repeat(4000);
     world
         .requests()
+        .sessions()
         .set_summary(id(), text(&full))
         .await
         .unwrap();
-    assert_eq!(world.requests().get_summary(id()).await.unwrap().text, full);
+    assert_eq!(
+        world
+            .requests()
+            .sessions()
+            .summary(id())
+            .await
+            .unwrap()
+            .text,
+        full
+    );
 }
 
 #[tokio::test]
@@ -81,6 +97,7 @@ async fn chains_are_ten_long_and_have_no_cycle() {
     let mut line = vec![world.root().await];
     let requests = world.requests();
     requests
+        .sessions()
         .set_summary(line[0].id.to_string(), text("first"))
         .await
         .unwrap();
@@ -88,6 +105,7 @@ async fn chains_are_ten_long_and_have_no_cycle() {
         let next = world.root().await;
         let based = on(line.last().unwrap());
         requests
+            .sessions()
             .set_summary(next.id.to_string(), based)
             .await
             .unwrap();
@@ -96,7 +114,12 @@ async fn chains_are_ten_long_and_have_no_cycle() {
     let eleventh = world.root().await;
     let based = on(line.last().unwrap());
     assert_eq!(
-        refused(requests.set_summary(eleventh.id.to_string(), based).await),
+        refused(
+            requests
+                .sessions()
+                .set_summary(eleventh.id.to_string(), based)
+                .await
+        ),
         Refused::ChainTooDeep {
             depth: 11,
             limit: 10
@@ -104,6 +127,7 @@ async fn chains_are_ten_long_and_have_no_cycle() {
     );
     // Shorter chains are still open to it, its own is not.
     let own = requests
+        .sessions()
         .set_summary(eleventh.id.to_string(), on(&eleventh))
         .await;
     assert_eq!(
@@ -115,10 +139,12 @@ async fn chains_are_ten_long_and_have_no_cycle() {
     // A cycle through others would need a base that has no summary yet.
     let other = world.root().await;
     let missing = requests
+        .sessions()
         .set_summary(other.id.to_string(), on(&eleventh))
         .await;
     assert_eq!(kind(&missing), Some(Kind::NotFound));
     requests
+        .sessions()
         .set_summary(eleventh.id.to_string(), on(&line[8]))
         .await
         .unwrap();
@@ -174,6 +200,7 @@ async fn deliverables_name_what_exists() {
     for (deliverable, expected) in bad {
         let result = world
             .requests()
+            .sessions()
             .set_summary(id(), with(deliverable.clone()))
             .await;
         assert_eq!(kind(&result), Some(expected), "{deliverable:?}");
@@ -182,6 +209,7 @@ async fn deliverables_name_what_exists() {
 
     world
         .requests()
+        .sessions()
         .set_summary(other.id.to_string(), text("base"))
         .await
         .unwrap();
@@ -201,8 +229,13 @@ async fn deliverables_name_what_exists() {
         key_decisions: vec!["one".into()],
         ..text("done")
     };
-    world.requests().set_summary(id(), new).await.unwrap();
-    let kept = world.requests().get_summary(id()).await.unwrap();
+    world
+        .requests()
+        .sessions()
+        .set_summary(id(), new)
+        .await
+        .unwrap();
+    let kept = world.requests().sessions().summary(id()).await.unwrap();
     assert_eq!((kept.deliverables, kept.key_decisions.len()), (all, 1));
 }
 
@@ -212,25 +245,21 @@ async fn an_ended_session_can_be_summarized_and_an_archived_one_not() {
     let (ended, archived) = (world.root().await, world.root().await);
     world.end(&archived.id).await;
     world.end(&ended.id).await;
-    let settings = Settings {
+    let settings = ProjectUpdate {
         max_ended: Some(1),
-        ..Settings::default()
+        ..ProjectUpdate::default()
     };
     world.set(settings).await;
-    let gone = world
-        .requests()
-        .run_retention()
-        .await
-        .unwrap()
-        .archived()
-        .unwrap();
+    let gone = world.run_retention().await;
     assert_eq!(gone, vec![archived.id.clone()]);
     let requests = world.requests();
     requests
+        .sessions()
         .set_summary(ended.id.to_string(), text("done"))
         .await
         .unwrap();
     let error = requests
+        .sessions()
         .set_summary(archived.id.to_string(), text("done"))
         .await
         .unwrap_err();

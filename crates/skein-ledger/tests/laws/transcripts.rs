@@ -1,4 +1,4 @@
-//! What the ledger promises of transcripts: fences, forks, archives, followers, walls.
+//! Transcripts in the ledger: fences, forks, archives, followers, tenants.
 
 use std::sync::Arc;
 
@@ -21,18 +21,18 @@ use skein_transcript_conformance::memory::MemoryHot;
 use tempfile::TempDir;
 
 use crate::common::World;
-use crate::mute::Mute;
+use crate::stalled::StalledCold;
 
 /// A world whose sessions have transcripts.
-pub(crate) struct Talk {
+pub(crate) struct TranscriptWorld {
     pub(crate) world: World,
     pub(crate) tiers: Tiers,
-    pub(crate) cold: Arc<Mute>,
+    pub(crate) cold: Arc<StalledCold>,
     index: Arc<SqliteIndex>,
     _folder: TempDir,
 }
 
-impl Talk {
+impl TranscriptWorld {
     pub(crate) async fn new() -> Self {
         Self::with(Arc::new(PlainCipher)).await
     }
@@ -40,7 +40,7 @@ impl Talk {
     pub(crate) async fn with(cipher: Arc<dyn Cipher>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let index = SqliteIndex::open(&folder.path().join("search.db")).unwrap();
-        let cold = Arc::new(Mute::default());
+        let cold = Arc::new(StalledCold::default());
         let tiers = Tiers::encrypted(Arc::new(MemoryHot::default()), cold.clone(), cipher);
         let mut talk = Self {
             world: World::new().await,
@@ -67,7 +67,7 @@ impl Talk {
         self.equip();
     }
 
-    async fn try_say(
+    async fn try_append(
         &self,
         session: &Session,
         run: Option<u64>,
@@ -75,12 +75,14 @@ impl Talk {
     ) -> Result<Answer, Error> {
         let requests = self.world.requests();
         requests
+            .transcripts()
+            .unwrap()
             .append(session.id.to_string(), run, vec![message(id)])
             .await
     }
 
-    pub(crate) async fn say(&self, session: &Session, id: &str) {
-        self.try_say(session, None, id).await.unwrap();
+    pub(crate) async fn append(&self, session: &Session, id: &str) {
+        self.try_append(session, None, id).await.unwrap();
     }
 
     pub(crate) async fn fork(&self, source: &Session) -> Session {
@@ -90,6 +92,7 @@ impl Talk {
         };
         self.world
             .requests()
+            .sessions()
             .fork(order)
             .await
             .unwrap()
@@ -105,7 +108,9 @@ impl Talk {
         };
         let requests = self.world.requests();
         let (_, page) = requests
-            .transcript_page(session.id.to_string(), query)
+            .transcripts()
+            .unwrap()
+            .page(session.id.to_string(), query)
             .await
             .unwrap();
         page.messages.into_iter().map(|p| p.message).collect()
@@ -117,15 +122,27 @@ impl Talk {
     }
 
     pub(crate) async fn tier(&self, session: &Session) -> Option<Tier> {
-        let overview = self.world.requests().transcript_overview(session).await;
+        let overview = self
+            .world
+            .requests()
+            .transcripts()
+            .unwrap()
+            .overview(session)
+            .await;
         overview.unwrap().tier
     }
 
-    /// Puts a transcript away and spoils what is there of it.
-    async fn spoil(&self, session: &Session) {
+    /// Moves a transcript to the cold tier and damages it there.
+    async fn damage(&self, session: &Session) {
         let requests = self.world.requests();
         let id = session.id.to_string();
-        requests.flush(id.clone(), HotCopy::ColdOnly).await.unwrap();
+        requests
+            .transcripts()
+            .unwrap()
+            .tiers()
+            .flush(id.clone(), HotCopy::ColdOnly)
+            .await
+            .unwrap();
         let names = self.cold.list(&Name::from_stored(""), None, 100).await;
         let manifest = |name: &&Name| name.as_str().ends_with(&format!("manifests/{id}"));
         let names = names.unwrap();
@@ -146,7 +163,10 @@ impl Talk {
         let hits = self
             .world
             .requests()
-            .search_transcripts(order)
+            .transcripts()
+            .unwrap()
+            .search()
+            .find(order)
             .await
             .unwrap();
         let mut found: Vec<String> = hits.hits.iter().map(|h| h.message.to_string()).collect();
@@ -167,12 +187,12 @@ pub(crate) fn message(id: &str) -> Message {
 }
 
 #[tokio::test]
-async fn l10_saying_it_twice_is_saying_it_once_and_nothing_is_told_of_it() {
-    let talk = Talk::new().await;
+async fn l10_a_repeated_append_adds_nothing_and_appends_leave_no_event() {
+    let talk = TranscriptWorld::new().await;
     let session = talk.world.root().await;
     let before = talk.world.events().len();
-    talk.say(&session, "m1").await;
-    let again = talk.try_say(&session, None, "m1").await.unwrap();
+    talk.append(&session, "m1").await;
+    let again = talk.try_append(&session, None, "m1").await.unwrap();
     let Answer::Fresh(RequestOutcome::Transcript {
         done: TranscriptEdit::Appended(done),
         ..
@@ -188,7 +208,12 @@ async fn l10_saying_it_twice_is_saying_it_once_and_nothing_is_told_of_it() {
         "a transcript is its own log"
     );
     let keyed = talk.world.keyed("k", "append m2");
-    let append = || keyed.append(session.id.to_string(), None, vec![message("m2")]);
+    let append = || {
+        keyed
+            .transcripts()
+            .unwrap()
+            .append(session.id.to_string(), None, vec![message("m2")])
+    };
     assert!(matches!(append().await.unwrap(), Answer::Fresh(_)));
     assert!(matches!(append().await.unwrap(), Answer::Replayed(_)));
     assert_eq!(talk.world.events().len(), before);
@@ -196,16 +221,17 @@ async fn l10_saying_it_twice_is_saying_it_once_and_nothing_is_told_of_it() {
 
 #[tokio::test]
 async fn writers_are_fenced_by_the_session_s_run() {
-    let talk = Talk::new().await;
+    let talk = TranscriptWorld::new().await;
     let session = talk.world.root().await;
-    talk.try_say(&session, Some(1), "m1").await.unwrap();
+    talk.try_append(&session, Some(1), "m1").await.unwrap();
     talk.world.end(&session.id).await;
     talk.world
         .requests()
+        .sessions()
         .restore(session.id.to_string())
         .await
         .unwrap();
-    let stale = talk.try_say(&session, Some(1), "m2").await.unwrap_err();
+    let stale = talk.try_append(&session, Some(1), "m2").await.unwrap_err();
     let Some(skein_domain::Error::Conflict(Conflict::Run {
         expected, actual, ..
     })) = stale.domain()
@@ -213,8 +239,8 @@ async fn writers_are_fenced_by_the_session_s_run() {
         panic!("{stale:?}");
     };
     assert_eq!((*expected, *actual), (1, 2));
-    talk.try_say(&session, Some(2), "m2").await.unwrap();
-    // Whoever read the old run before the restore comes too late as well.
+    talk.try_append(&session, Some(2), "m2").await.unwrap();
+    // A writer that read the old run before the restore is fenced as well.
     let late = talk.tiers.tenant(talk.world.tenant.clone());
     let late = late.open(&TranscriptId::from(&session.id));
     let by = WriteContext {
@@ -232,11 +258,11 @@ async fn writers_are_fenced_by_the_session_s_run() {
 
 #[tokio::test]
 async fn l4_forks_that_a_crash_cut_short_are_undone() {
-    let mut talk = Talk::new().await;
+    let mut talk = TranscriptWorld::new().await;
     let source = talk.world.root().await;
-    talk.say(&source, "m1").await;
+    talk.append(&source, "m1").await;
     let all = talk.tiers.tenant(talk.world.tenant.clone());
-    // As a daemon leaves them that dies after the first step, and after the second.
+    // The states that a daemon leaves when it dies after the first step, and after the second.
     for (id, forked) in [("api-7", false), ("api-8", true)] {
         let fork = ForkRequest {
             target: id.parse().unwrap(),
@@ -301,10 +327,10 @@ async fn l4_forks_that_a_crash_cut_short_are_undone() {
 }
 
 #[tokio::test]
-async fn l11_a_fork_and_its_source_do_not_hear_each_other() {
-    let talk = Talk::new().await;
+async fn l11_a_fork_and_its_source_do_not_see_each_others_messages() {
+    let talk = TranscriptWorld::new().await;
     let source = talk.world.root().await;
-    talk.say(&source, "m1").await;
+    talk.append(&source, "m1").await;
     let fork = talk.fork(&source).await;
     let from = fork.forked_from.clone().unwrap();
     assert_eq!(from.session, source.id);
@@ -313,8 +339,8 @@ async fn l11_a_fork_and_its_source_do_not_hear_each_other() {
         (fork.parent.clone(), fork.thread.clone()),
         (None, source.thread.clone())
     );
-    talk.say(&source, "s2").await;
-    talk.say(&fork, "f2").await;
+    talk.append(&source, "s2").await;
+    talk.append(&fork, "f2").await;
     assert_eq!(talk.ids(&source).await, ["m1", "s2"]);
     assert_eq!(talk.ids(&fork).await, ["m1", "f2"]);
     assert_eq!(
@@ -326,15 +352,21 @@ async fn l11_a_fork_and_its_source_do_not_hear_each_other() {
 
 #[tokio::test]
 async fn a_fork_that_cannot_be_made_leaves_nothing() {
-    let talk = Talk::new().await;
+    let talk = TranscriptWorld::new().await;
     let source = talk.world.root().await;
-    talk.say(&source, "m1").await;
+    talk.append(&source, "m1").await;
     let order = ForkOptions {
         source: source.id.to_string(),
         at: Some("nope".parse().unwrap()),
         ..ForkOptions::default()
     };
-    let error = talk.world.requests().fork(order).await.unwrap_err();
+    let error = talk
+        .world
+        .requests()
+        .sessions()
+        .fork(order)
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), Kind::NotFound);
     assert_eq!(talk.world.all::<Saga>(), vec![]);
     assert_eq!(talk.world.all::<Session>().len(), 1);
@@ -343,36 +375,38 @@ async fn a_fork_that_cannot_be_made_leaves_nothing() {
 
 #[tokio::test]
 async fn archived_threads_are_cold_and_read_only_until_they_are_reopened() {
-    let talk = Talk::new().await;
+    let talk = TranscriptWorld::new().await;
     let session = talk.world.root().await;
-    talk.say(&session, "m1").await;
+    talk.append(&session, "m1").await;
     let requests = talk.world.requests();
     requests
-        .archive_thread(session.thread.to_string())
+        .threads()
+        .archive(session.thread.to_string())
         .await
         .unwrap();
     assert_eq!(talk.tier(&session).await, Some(Tier::Cold));
-    let error = talk.try_say(&session, None, "m2").await.unwrap_err();
+    let error = talk.try_append(&session, None, "m2").await.unwrap_err();
     assert_eq!(error.kind(), Kind::Refused);
     assert_eq!(talk.world.refusals("thread_archived"), 1);
     assert_eq!(talk.ids(&session).await, ["m1"]);
     assert_eq!(talk.find("text").await, ["m1"]);
     requests
-        .reopen_thread(session.thread.to_string())
+        .threads()
+        .reopen(session.thread.to_string())
         .await
         .unwrap();
-    talk.say(&session, "m2").await;
+    talk.append(&session, "m2").await;
     assert_eq!(talk.tier(&session).await, Some(Tier::Hot));
     assert_eq!(talk.ids(&session).await, ["m1", "m2"]);
 }
 
 #[tokio::test]
 async fn idle_transcripts_are_flushed_by_the_sweep() {
-    let talk = Talk::new().await;
+    let talk = TranscriptWorld::new().await;
     let (idle, busy) = (talk.world.root().await, talk.world.root().await);
-    talk.say(&idle, "m1").await;
+    talk.append(&idle, "m1").await;
     talk.world.clock.forward(4000);
-    talk.say(&busy, "m1").await;
+    talk.append(&busy, "m1").await;
     talk.world.ledger.flush_idle().await.unwrap();
     assert_eq!(talk.tier(&idle).await, Some(Tier::Cold));
     assert_eq!(talk.tier(&busy).await, Some(Tier::Hot));
@@ -381,12 +415,12 @@ async fn idle_transcripts_are_flushed_by_the_sweep() {
 }
 
 #[tokio::test]
-async fn a_transcript_that_cannot_be_read_holds_up_neither_searches_nor_the_sweep() {
-    let talk = Talk::new().await;
+async fn a_transcript_that_cannot_be_read_delays_neither_searches_nor_the_sweep() {
+    let talk = TranscriptWorld::new().await;
     let (bad, good) = (talk.world.root().await, talk.world.root().await);
-    talk.say(&bad, "m1").await;
-    talk.spoil(&bad).await;
-    talk.say(&good, "m2").await;
+    talk.append(&bad, "m1").await;
+    talk.damage(&bad).await;
+    talk.append(&good, "m2").await;
     assert_eq!(talk.find("m2").await, ["m2"]);
     talk.world.clock.forward(4000);
     talk.world.ledger.flush_idle().await.unwrap();
@@ -394,14 +428,14 @@ async fn a_transcript_that_cannot_be_read_holds_up_neither_searches_nor_the_swee
 }
 
 #[tokio::test]
-async fn who_searches_while_another_indexes_finds_it_too() {
-    let talk = Talk::new().await;
+async fn a_search_during_another_ones_indexing_finds_the_message_too() {
+    let talk = TranscriptWorld::new().await;
     let session = talk.world.root().await;
-    talk.say(&session, "m0").await;
+    talk.append(&session, "m0").await;
     talk.find("m0").await;
     for n in 1..20 {
         let id = format!("m{n}");
-        talk.say(&session, &id).await;
+        talk.append(&session, &id).await;
         let found = tokio::join!(talk.find(&id), talk.find(&id), talk.find(&id));
         let one = vec![id];
         assert_eq!(found, (one.clone(), one.clone(), one));
@@ -409,14 +443,19 @@ async fn who_searches_while_another_indexes_finds_it_too() {
 }
 
 #[tokio::test]
-async fn an_edition_stays_what_it_was_or_fails() {
-    let talk = Talk::new().await;
+async fn a_view_stays_what_it_was_or_fails() {
+    let talk = TranscriptWorld::new().await;
     let session = talk.world.root().await;
     for n in 0..6 {
-        talk.say(&session, &format!("m{n}")).await;
+        talk.append(&session, &format!("m{n}")).await;
     }
     let (requests, id) = (talk.world.requests(), session.id.to_string());
-    let edition = requests.transcript_edition(id.clone()).await.unwrap();
+    let view = requests
+        .transcripts()
+        .unwrap()
+        .view(id.clone())
+        .await
+        .unwrap();
     let (mut read, mut cursor) = (vec![], None);
     loop {
         let query = MessageQuery {
@@ -424,13 +463,24 @@ async fn an_edition_stays_what_it_was_or_fails() {
             cursor,
             limit: 2,
         };
-        let page = edition.page(query).await.unwrap();
+        let page = view.page(query).await.unwrap();
         read.extend(page.messages.iter().map(|p| p.message.id.to_string()));
         if cursor.is_none() {
             let to = "m1".parse().unwrap();
-            requests.rewind(id.clone(), None, to).await.unwrap();
-            talk.say(&session, "other").await;
-            requests.flush(id.clone(), HotCopy::ColdOnly).await.unwrap();
+            requests
+                .transcripts()
+                .unwrap()
+                .rewind(id.clone(), None, to)
+                .await
+                .unwrap();
+            talk.append(&session, "other").await;
+            requests
+                .transcripts()
+                .unwrap()
+                .tiers()
+                .flush(id.clone(), HotCopy::ColdOnly)
+                .await
+                .unwrap();
         }
         cursor = page.next;
         if cursor.is_none() {
@@ -447,18 +497,21 @@ async fn an_edition_stays_what_it_was_or_fails() {
         cursor: Some(3),
         limit: 2,
     };
-    let gone = edition.page(query).await.unwrap_err();
+    let gone = view.page(query).await.unwrap_err();
     assert_eq!(gone.kind(), Kind::Unavailable, "{gone}");
 }
 
 #[tokio::test]
-async fn flushing_tells_what_moved_and_nothing_else() {
-    let talk = Talk::new().await;
+async fn a_flush_records_what_moved_and_nothing_else() {
+    let talk = TranscriptWorld::new().await;
     let session = talk.world.root().await;
-    talk.say(&session, "m1").await;
+    talk.append(&session, "m1").await;
     let requests = talk.world.requests();
     for _ in 0..2 {
         requests
+            .transcripts()
+            .unwrap()
+            .tiers()
             .flush(session.id.to_string(), HotCopy::Hot)
             .await
             .unwrap();
@@ -466,32 +519,46 @@ async fn flushing_tells_what_moved_and_nothing_else() {
     assert_eq!(talk.world.count("transcript.flushed"), 1);
     for _ in 0..2 {
         requests
+            .transcripts()
+            .unwrap()
+            .tiers()
             .flush(session.id.to_string(), HotCopy::ColdOnly)
             .await
             .unwrap();
     }
     assert_eq!(talk.world.count("transcript.flushed"), 2);
     for _ in 0..2 {
-        requests.hydrate(session.id.to_string()).await.unwrap();
+        requests
+            .transcripts()
+            .unwrap()
+            .tiers()
+            .hydrate(session.id.to_string())
+            .await
+            .unwrap();
     }
     assert_eq!(talk.world.count("transcript.hydrated"), 1);
 }
 
 #[tokio::test]
-async fn followers_hear_everything_once_and_pieces_as_they_come() {
-    let talk = Talk::new().await;
+async fn followers_read_every_message_once_and_pieces_as_they_come() {
+    let talk = TranscriptWorld::new().await;
     let session = talk.world.root().await;
     let requests = talk.world.requests();
     let id = session.id.to_string();
-    let mut follower = requests.follow_transcript(id.clone(), None).await.unwrap();
-    talk.say(&session, "m1").await;
-    let heard = |heard: Option<FollowedChange>| match heard {
+    let mut follower = requests
+        .transcripts()
+        .unwrap()
+        .follow(id.clone(), None)
+        .await
+        .unwrap();
+    talk.append(&session, "m1").await;
+    let ids_of = |change: Option<FollowedChange>| match change {
         Some(FollowedChange::Messages(all)) => {
             all.iter().map(|p| p.message.id.to_string()).collect()
         }
         other => vec![format!("{other:?}")],
     };
-    assert_eq!(heard(follower.next().await.unwrap()), ["m1"]);
+    assert_eq!(ids_of(follower.next().await.unwrap()), ["m1"]);
     let delta = Delta {
         message: "m2".parse().unwrap(),
         kind: "text",
@@ -499,6 +566,8 @@ async fn followers_hear_everything_once_and_pieces_as_they_come() {
         text: "a piece".into(),
     };
     requests
+        .transcripts()
+        .unwrap()
         .pass_delta(id.clone(), None, delta.clone())
         .await
         .unwrap();
@@ -506,17 +575,19 @@ async fn followers_hear_everything_once_and_pieces_as_they_come() {
         follower.next().await.unwrap(),
         Some(FollowedChange::Delta(delta.into()))
     );
-    // One who is far behind misses pieces, and no message.
+    // A follower that is far behind misses pieces, but no message.
     for n in 2..600 {
-        talk.say(&session, &format!("m{n}")).await;
+        talk.append(&session, &format!("m{n}")).await;
     }
     let mut all: Vec<String> = vec![];
     while all.len() < 598 {
-        all.extend(heard(follower.next().await.unwrap()));
+        all.extend(ids_of(follower.next().await.unwrap()));
     }
     let expected: Vec<String> = (2..600).map(|n| format!("m{n}")).collect();
     assert_eq!(all, expected);
     requests
+        .transcripts()
+        .unwrap()
         .rewind(id.clone(), None, "m2".parse().unwrap())
         .await
         .unwrap();
@@ -524,21 +595,26 @@ async fn followers_hear_everything_once_and_pieces_as_they_come() {
         follower.next().await.unwrap(),
         Some(FollowedChange::Rewound { to: Some(1) })
     );
-    talk.say(&session, "again").await;
-    assert_eq!(heard(follower.next().await.unwrap()), ["again"]);
-    let mut resumed = requests.follow_transcript(id, Some(1)).await.unwrap();
-    assert_eq!(heard(resumed.next().await.unwrap()), ["again"]);
+    talk.append(&session, "again").await;
+    assert_eq!(ids_of(follower.next().await.unwrap()), ["again"]);
+    let mut resumed = requests
+        .transcripts()
+        .unwrap()
+        .follow(id, Some(1))
+        .await
+        .unwrap();
+    assert_eq!(ids_of(resumed.next().await.unwrap()), ["again"]);
 }
 
 #[tokio::test]
-async fn a_clock_that_goes_back_does_not_turn_the_times_round() {
-    let talk = Talk::new().await;
+async fn a_clock_that_goes_back_does_not_reverse_the_times() {
+    let talk = TranscriptWorld::new().await;
     let session = talk.world.root().await;
-    talk.say(&session, "m1").await;
+    talk.append(&session, "m1").await;
     talk.world.clock.forward(-7200);
-    talk.say(&session, "m2").await;
+    talk.append(&session, "m2").await;
     talk.world.clock.forward(14_400);
-    talk.say(&session, "m3").await;
+    talk.append(&session, "m3").await;
     let times: Vec<Timestamp> = talk.messages(&session).await.iter().map(|m| m.at).collect();
     assert!(times.windows(2).all(|pair| pair[0] <= pair[1]), "{times:?}");
     assert!(times[2] > times[0]);
@@ -546,9 +622,9 @@ async fn a_clock_that_goes_back_does_not_turn_the_times_round() {
 
 #[tokio::test]
 async fn l7_transcripts_of_one_name_are_two_in_two_tenants() {
-    let talk = Talk::new().await;
+    let talk = TranscriptWorld::new().await;
     let session = talk.world.root().await;
-    talk.say(&session, "m1").await;
+    talk.append(&session, "m1").await;
     let other = talk.world.tenant("other");
     other.add_project("api").await;
     let twin = other.root().await;
@@ -560,7 +636,9 @@ async fn l7_transcripts_of_one_name_are_two_in_two_tenants() {
     };
     let (_, page) = other
         .requests()
-        .transcript_page(twin.id.to_string(), query)
+        .transcripts()
+        .unwrap()
+        .page(twin.id.to_string(), query)
         .await
         .unwrap();
     assert_eq!(page.messages, vec![]);
@@ -569,13 +647,20 @@ async fn l7_transcripts_of_one_name_are_two_in_two_tenants() {
         limit: 10,
         ..SearchOptions::default()
     };
-    let hits = other.requests().search_transcripts(order).await.unwrap();
+    let hits = other
+        .requests()
+        .transcripts()
+        .unwrap()
+        .search()
+        .find(order)
+        .await
+        .unwrap();
     assert_eq!(hits.hits, vec![]);
 }
 
 #[tokio::test]
 async fn roles_and_bound_tokens_hold_for_transcripts_too() {
-    let talk = Talk::new().await;
+    let talk = TranscriptWorld::new().await;
     let session = talk.world.root().await;
     let id = session.id.to_string();
     let as_role = |role, bound| {
@@ -586,24 +671,45 @@ async fn roles_and_bound_tokens_hold_for_transcripts_too() {
         })
     };
     let reader = as_role(Role::Read, false);
-    let refused = reader.append(id.clone(), None, vec![message("m1")]).await;
+    let refused = reader
+        .transcripts()
+        .unwrap()
+        .append(id.clone(), None, vec![message("m1")])
+        .await;
     assert_eq!(refused.unwrap_err().kind(), Kind::Refused);
     assert_eq!(
         reader
+            .transcripts()
+            .unwrap()
+            .tiers()
             .flush(id.clone(), HotCopy::Hot)
             .await
             .unwrap_err()
             .kind(),
         Kind::Refused
     );
-    assert!(reader.transcript_state(id.clone()).await.is_ok());
+    assert!(
+        reader
+            .transcripts()
+            .unwrap()
+            .state(id.clone())
+            .await
+            .is_ok()
+    );
     let bound = as_role(Role::Operate, true);
-    let refused = bound.append(id.clone(), None, vec![message("m1")]).await;
+    let refused = bound
+        .transcripts()
+        .unwrap()
+        .append(id.clone(), None, vec![message("m1")])
+        .await;
     assert_eq!(refused.unwrap_err().kind(), Kind::Refused);
     let order = ForkOptions {
         source: id,
         ..ForkOptions::default()
     };
-    assert_eq!(bound.fork(order).await.unwrap_err().kind(), Kind::Refused);
+    assert_eq!(
+        bound.sessions().fork(order).await.unwrap_err().kind(),
+        Kind::Refused
+    );
     assert_eq!(talk.ids(&session).await, Vec::<String>::new());
 }

@@ -17,7 +17,7 @@ pub(crate) enum Format {
     Markdown,
     /// One page that needs nothing else.
     Html,
-    /// A snapshot of that system, packed.
+    /// A snapshot of zeitlich, packed.
     Zeitlich,
 }
 
@@ -87,6 +87,17 @@ fn heading(message: &Message) -> &'static str {
         (false, skein_transcript::MessageRole::User) => "User",
         (false, skein_transcript::MessageRole::Assistant) => "Assistant",
         (false, skein_transcript::MessageRole::Tool) => "Tool",
+    }
+}
+
+/// Adds a character, without control characters and with bidirectional ones as escapes.
+fn push_visible(out: &mut String, c: char) {
+    match c {
+        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+            out.push_str(&format!("\\u{{{:x}}}", u32::from(c)));
+        }
+        c if c.is_control() => {}
+        c => out.push(c),
     }
 }
 

@@ -106,7 +106,7 @@ fn fact(fact: &str, value: impl Into<String>, source: &str, at: Option<String>) 
     }
 }
 
-/// Everything the status was derived from, the surest first.
+/// The evidence from which the status was derived, the strongest first.
 fn facts(
     s: &domain::Session,
     seen: &Observations,
@@ -124,7 +124,7 @@ fn facts(
     if s.phase.is_live() {
         facts.extend(of_the_run(seen, screen));
     } else {
-        // Nobody watches a run that is over; the record says how it ended.
+        // No supervisor watches a run that is over; the record says how it ended.
         let how = seen.runtime.as_ref().map(|r| runtime_text(&r.what));
         let how = how.unwrap_or_else(|| "nothing runs; the record says how it ended".into());
         facts.push(fact("runtime", how, "record", Some(time(s.updated_at))));
@@ -148,7 +148,7 @@ fn facts(
     facts
 }
 
-/// What is seen of a run that goes on.
+/// The observations of a live run.
 fn of_the_run(seen: &Observations, screen: Option<&ScreenExplained>) -> Vec<wire::WhyFact> {
     let mut facts = vec![];
     match &seen.runtime {

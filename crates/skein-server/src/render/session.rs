@@ -1,4 +1,4 @@
-//! Sessions on the wire: what is recorded, and what is seen of them now.
+//! Sessions on the wire: what is recorded, and what is observed now.
 
 use skein_domain as domain;
 use skein_domain::Phase;
@@ -117,7 +117,7 @@ pub(crate) fn session(requests: &FleetRequests, s: &domain::Session) -> wire::Se
     }
 }
 
-/// Lists leave the task out: a page of long ones would be large, and its first line is the display name.
+/// Leaves the task out: a page of long ones would be large, and the display name shows its first line.
 pub(crate) fn session_in_list(requests: &FleetRequests, s: &domain::Session) -> wire::Session {
     wire::Session {
         task: None,
@@ -125,7 +125,7 @@ pub(crate) fn session_in_list(requests: &FleetRequests, s: &domain::Session) -> 
     }
 }
 
-/// A session whose record cannot be read, by what is known of it without.
+/// A session whose record cannot be read, from what is known without it.
 pub(crate) fn damaged_session(requests: &FleetRequests, record: &DamagedRecord) -> wire::Session {
     const UNKNOWN: &str = "unknown";
     let at = time(domain::Timestamp::from_micros(record.index.touched_at));
@@ -199,7 +199,7 @@ fn runtime(requests: &FleetRequests, s: &domain::Session, seen: &Observations) -
     let state = seen.runtime.as_ref().map(|r| &r.what);
     wire::Runtime {
         kind: gear.runtime.as_str().into(),
-        // Without a run there is nothing to look for.
+        // Without a run there is nothing to observe.
         state: match (state, s.has_run()) {
             (Some(state), _) => state.as_str().into(),
             (None, true) => "unobserved".into(),
@@ -234,7 +234,7 @@ fn workspace(s: &domain::Session) -> wire::Workspace {
         path: Some(w.path.to_string()),
         repo: w.repo.as_ref().map(ToString::to_string),
         branch: w.branch.as_ref().map(ToString::to_string),
-        // Looking means running git; lists and events must not wait for that.
+        // To know it takes a git process; lists and events must not wait for one.
         dirty: None,
         state: Some(w.state.as_str().into()),
         backups: w
@@ -249,7 +249,7 @@ fn workspace(s: &domain::Session) -> wire::Workspace {
     }
 }
 
-/// What is under way, as far as it is known right now.
+/// What the session's saga does now, as far as it is known.
 pub(super) fn saga(s: &domain::Session, seen: &Observations) -> Option<wire::Saga> {
     let (id, kind) = s.gear.as_ref()?.saga.as_ref()?;
     let now = seen.saga.as_ref().filter(|now| now.kind == *kind);
@@ -262,7 +262,7 @@ pub(super) fn saga(s: &domain::Session, seen: &Observations) -> Option<wire::Sag
     })
 }
 
-/// What a session waits for whose agent was started and has not taken its task.
+/// What a session waits for whose agent was started but has not accepted its task.
 fn awaited(
     s: &domain::Session,
     step: Option<domain::saga::SagaStep>,

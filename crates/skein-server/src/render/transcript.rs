@@ -48,7 +48,7 @@ pub(crate) fn placed(placed: &PositionedMessage) -> wire::Message {
     }
 }
 
-/// The same for an export, with what is stored where it could not be read.
+/// The same for an export, with the stored form of what could not be read.
 pub(crate) fn exported(placed: &PositionedMessage) -> wire::Message {
     let damaged = placed.damage.as_ref().map(|damage| {
         let text = std::str::from_utf8(&damage.stored).ok();
@@ -134,7 +134,7 @@ fn parse_usage(u: &wire::MessageUsage) -> Result<TokenUsage, Invalid> {
     })
 }
 
-/// A message to be said; without a time of its own it is said as late as can be.
+/// A message to append; without a time of its own it gets the time of the append.
 pub(crate) fn parse_message(m: wire::NewMessage) -> Result<Message, Invalid> {
     let mut blocks: Vec<Block> = vec![];
     blocks.extend(m.text.map(Block::Text));
@@ -196,7 +196,7 @@ pub(crate) fn parse_time(what: &'static str, text: &str) -> Result<Timestamp, In
     Ok(Timestamp::from_micros(at.as_microsecond()))
 }
 
-/// The summary of `from` to `through`; its id follows from both, so that writing it twice is writing it once.
+/// The summary of `from` to `through`; its id follows from both, so that a repeated call has no effect.
 pub(crate) fn summary(body: &wire::Compact) -> Result<Message, Invalid> {
     if body.text.trim().is_empty() {
         return Err(Invalid::new("summary", &body.text, "it is empty"));
@@ -320,7 +320,7 @@ fn marks(excerpt: &Excerpt) -> Vec<[u64; 2]> {
     matches.map(|m| [count(m.start), count(m.end)]).collect()
 }
 
-/// What a change of a transcript answers.
+/// The answer to a change of a transcript.
 pub(crate) fn done(session: &SessionId, done: &TranscriptEdit) -> Value {
     let session = session.to_string();
     let value = match done {

@@ -55,7 +55,7 @@ async fn describe(
         pid: std::process::id(),
         version: app.options().version.clone(),
         uptime_s: app.uptime().as_secs(),
-        sessions: requests.ledger.count_live_sessions().await?,
+        sessions: requests.ledger.sessions().count_live().await?,
         socket: app.options().socket.display().to_string(),
         listen: app.options().listen.map(|a| a.to_string()),
     }))
@@ -76,13 +76,13 @@ async fn stop(
         .acknowledge("stop the daemon", body.clone())
         .await
     {
-        // A daemon whose disk is full stops all the same.
+        // A daemon whose disk is full stops anyway.
         Err(error) if error.kind() == Kind::Unavailable => {
             Answer::Fresh(RequestOutcome::Rendered(body))
         }
         answer => answer?,
     };
-    // A repeated request was answered by an earlier daemon, which has stopped; this one was not meant.
+    // An earlier daemon answered the repeated request and has stopped; the request did not mean this one.
     if matches!(answer, Answer::Fresh(_)) {
         app.ask_stop();
     }
@@ -94,6 +94,6 @@ async fn stop(
     params(("Idempotency-Key" = Option<String>, Header)),
     responses((status = 200, body = wire::RetentionReport), (status = "default", body = wire::ErrorBody)))]
 async fn retention(Change(requests, Nothing {}): Change<Nothing>) -> Result<Response, ApiError> {
-    let answer = requests.ledger.run_retention().await?;
+    let answer = requests.ledger.retention().run().await?;
     Ok(render::answer(StatusCode::OK, &requests, answer))
 }

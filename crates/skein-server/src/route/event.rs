@@ -10,7 +10,7 @@ use futures_util::{Stream, StreamExt, stream};
 use serde::Deserialize;
 use skein_domain::{Invalid, TenantId};
 use skein_fleet::FleetRequests;
-use skein_ledger::events::Follower;
+use skein_ledger::events::EventFollower;
 use skein_wire as wire;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
@@ -56,7 +56,7 @@ async fn list(
     pass: Option<Extension<Pass>>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    // Only a stream resumes there, but nobody is left in the belief that nonsense was understood.
+    // Only a stream resumes there, but a malformed id is an error in any case.
     let resume = match text(&headers, "last-event-id")? {
         Some(id) => Some(
             id.parse()
@@ -75,7 +75,8 @@ async fn list(
     let limit = limit(query.limit)?;
     let page = requests
         .ledger
-        .events(query.since.unwrap_or(0), query.session, limit)
+        .events()
+        .list(query.since.unwrap_or(0), query.session, limit)
         .await?;
     let list = render::list(page, |e| render::event(requests.ledger.tenant(), e));
     Ok(Json(list).into_response())
@@ -89,7 +90,7 @@ async fn follow(
     session: Option<String>,
 ) -> Result<Response, ApiError> {
     let tenant = requests.ledger.tenant().clone();
-    let follower = requests.ledger.follow(since, session).await?;
+    let follower = requests.ledger.events().follow(since, session).await?;
     let watch = Watch::new(app, pass);
     let over = Box::pin(watch.clone().over());
     let events = messages(tenant, watch, follower).take_until(over);
@@ -136,12 +137,12 @@ impl Watch {
     }
 }
 
-/// Each event as one message; a reading error is told and ends the stream, and so does the end of the
-/// reader's token, before anything that happened after it is sent.
+/// Each event as one message. A reading error is sent and ends the stream; so does the end of the reader's token, before
+/// any later event is sent.
 fn messages(
     tenant: TenantId,
     watch: Watch,
-    follower: Follower,
+    follower: EventFollower,
 ) -> impl Stream<Item = Result<SseEvent, Infallible>> {
     stream::unfold(Some(follower), move |follower| {
         let (tenant, watch) = (tenant.clone(), watch.clone());
@@ -180,7 +181,7 @@ fn message(tenant: &TenantId, event: &skein_store::Event) -> SseEvent {
 #[utoipa::path(get, path = "/api/v1/events/verify", tag = "events",
     responses((status = 200, body = wire::VerifyReport), (status = "default", body = wire::ErrorBody)))]
 async fn verify(Look(requests): Look) -> Result<Json<wire::VerifyReport>, ApiError> {
-    let verdict = requests.ledger.verify_events().await?;
+    let verdict = requests.ledger.events().verify().await?;
     let (broken_at, why) = verdict
         .broken
         .map_or((None, None), |b| (Some(b.at), Some(b.why)));
@@ -198,6 +199,6 @@ async fn verify(Look(requests): Look) -> Result<Json<wire::VerifyReport>, ApiErr
     params(Keyed),
     responses((status = 200, body = wire::SealReport), (status = "default", body = wire::ErrorBody)))]
 async fn seal(Change(requests, body): Change<wire::SealEvents>) -> Result<Response, ApiError> {
-    let answer = requests.ledger.seal_events(body.keep, body.drop).await?;
+    let answer = requests.ledger.events().seal(body.keep, body.drop).await?;
     Ok(render::answer(StatusCode::OK, &requests, answer))
 }

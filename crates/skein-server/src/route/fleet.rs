@@ -10,7 +10,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::session::ok;
-use super::{cursor, limit};
+use super::{PageQuery, page};
 use crate::app::App;
 use crate::error::ApiError;
 use crate::extract::{Change, Keyed, Look, MOST_MESSAGE, Path, Query, Tell};
@@ -149,7 +149,8 @@ async fn diff(
     Path(session): Path<String>,
     Query(query): Query<DiffQuery>,
 ) -> Result<Json<wire::Diff>, ApiError> {
-    let session = requests.ledger.get_session(session).await?.id.to_string();
+    let session = requests.ledger.sessions().get(session).await?;
+    let session = session.id.to_string();
     let diff = requests.diff(session.clone(), query.stat).await?;
     Ok(Json(wire::Diff {
         session,
@@ -170,29 +171,18 @@ async fn why(
     Ok(Json(render::why(&requests, &why, screen.as_ref())))
 }
 
-#[derive(Debug, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-struct ListQuery {
-    #[param(minimum = 1, maximum = 1000)]
-    limit: Option<usize>,
-    cursor: Option<String>,
-}
-
 /// Lists the receipts of a session's messages, newest first.
 #[utoipa::path(get, path = "/api/v1/sessions/{session}/receipts", tag = "fleet",
-    params(("session" = String, Path), ListQuery),
+    params(("session" = String, Path), PageQuery),
     responses((status = 200, body = wire::List<wire::Receipt>), (status = "default", body = wire::ErrorBody)))]
 async fn receipts(
     Look(requests): Look,
     Path(session): Path<String>,
-    Query(query): Query<ListQuery>,
+    Query(query): Query<PageQuery>,
 ) -> Result<Json<wire::List<wire::Receipt>>, ApiError> {
-    let after = cursor(query.cursor.as_deref())?;
-    let page = requests
-        .ledger
-        .list_receipts(session, after, limit(query.limit)?)
-        .await?;
+    let (after, limit) = page(query.cursor.as_deref(), query.limit)?;
+    let messages = requests.ledger.messages();
+    let page = messages.receipts(session, after, limit).await?;
     Ok(Json(render::list(page, render::receipt)))
 }
 
@@ -203,7 +193,7 @@ async fn receipt(
     Look(requests): Look,
     Path(receipt): Path<String>,
 ) -> Result<Json<wire::Receipt>, ApiError> {
-    let found = requests.ledger.get_receipt(receipt).await?;
+    let found = requests.ledger.messages().receipt(receipt).await?;
     Ok(Json(render::receipt(&found)))
 }
 
@@ -211,7 +201,7 @@ async fn receipt(
 #[utoipa::path(post, path = "/api/v1/gc", tag = "fleet", request_body = Option<wire::Gc>, params(Keyed),
     responses((status = 200, body = wire::GcReport), (status = "default", body = wire::ErrorBody)))]
 async fn gc(Change(requests, body): Change<wire::Gc>) -> Result<Response, ApiError> {
-    let order = GcOptions {
+    let options = GcOptions {
         dry_run: body.dry_run,
         ended_for_seconds: body.ended_for_seconds.unwrap_or(ENDED_FOR),
         backups_older_than_seconds: body
@@ -219,7 +209,7 @@ async fn gc(Change(requests, body): Change<wire::Gc>) -> Result<Response, ApiErr
             .unwrap_or(BACKUPS_OLDER_THAN),
         discard: body.discard,
     };
-    ok(&requests, requests.gc(order).await?)
+    ok(&requests, requests.gc(options).await?)
 }
 
 #[derive(Debug, Deserialize, IntoParams)]

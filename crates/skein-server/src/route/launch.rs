@@ -10,8 +10,20 @@ use skein_wire as wire;
 
 use super::{Fraction, micros, optional};
 
-/// Longest PATH that is taken over.
+/// Longest PATH that is accepted.
 const MOST_PATH: usize = 128 * 1024;
+
+/// A word of the enum, if one is given; the error for another word lists those that are known.
+macro_rules! word {
+    ($words:ident, $what:literal, $given:expr) => {
+        word(
+            $what,
+            $given.as_deref(),
+            &$words::ALL.map($words::as_str),
+            $words::parse,
+        )?
+    };
+}
 
 pub(super) fn spawn_of(body: wire::Spawn) -> Result<Spawn, Invalid> {
     let asked = body.budget.clone().unwrap_or_default();
@@ -35,45 +47,19 @@ pub(super) fn spawn_of(body: wire::Spawn) -> Result<Spawn, Invalid> {
 
 fn equip(body: wire::Spawn) -> Result<LaunchOptions, Invalid> {
     Ok(LaunchOptions {
-        workspace: word(
-            "workspace",
-            body.workspace.as_deref(),
-            &WorkspaceKind::ALL.map(WorkspaceKind::as_str),
-            WorkspaceKind::parse,
-        )?,
+        workspace: word!(WorkspaceKind, "workspace", body.workspace),
         branch: optional(body.branch)?,
         base: optional(body.base)?,
-        runtime: word(
-            "runtime",
-            body.runtime.as_deref(),
-            &RuntimeKind::ALL.map(RuntimeKind::as_str),
-            RuntimeKind::parse,
-        )?,
+        runtime: word!(RuntimeKind, "runtime", body.runtime),
         adopt: optional(body.adopt)?,
-        permission: word(
-            "permission",
-            body.permission.as_deref(),
-            &Permission::ALL.map(Permission::as_str),
-            Permission::parse,
-        )?,
+        permission: word!(Permission, "permission", body.permission),
         launch: LaunchSettings {
             command: optional(body.command)?,
-            prompt_via: word(
-                "prompt delivery",
-                body.prompt_via.as_deref(),
-                &PromptVia::ALL.map(PromptVia::as_str),
-                PromptVia::parse,
-            )?,
+            prompt_via: word!(PromptVia, "prompt delivery", body.prompt_via),
             model: optional(body.model)?,
-            // The engine fills it in; a project may have another default.
+            // The fleet sets it; a project may have another default.
             permission: Permission::default(),
-            via: word(
-                "way to drive an agent",
-                body.via.as_deref(),
-                &Via::ALL.map(Via::as_str),
-                Via::parse,
-            )?
-            .unwrap_or_default(),
+            via: word!(Via, "way to drive an agent", body.via).unwrap_or_default(),
             resume_after_limit: body.resume_after_limit,
             env: body
                 .env
@@ -85,7 +71,6 @@ fn equip(body: wire::Spawn) -> Result<LaunchOptions, Invalid> {
     })
 }
 
-/// A word out of a list; what is not in it is told the list.
 fn word<T>(
     what: &'static str,
     given: Option<&str>,

@@ -2,13 +2,13 @@ use axum::Json;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Deserialize;
-use skein_ledger::project::{AddProject, Settings};
+use skein_ledger::project::{AddProject, ProjectUpdate};
 use skein_wire as wire;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{cursor, limit, optional};
+use super::{optional, page};
 use crate::app::App;
 use crate::error::ApiError;
 use crate::extract::{Change, Keyed, Look, Nothing, Path, Query};
@@ -41,7 +41,7 @@ async fn list(
     let tenant = requests.ledger.tenant().clone();
     let page = match query.path {
         Some(path) => {
-            let found = requests.ledger.project_around(path).await?;
+            let found = requests.ledger.projects().around(path).await?;
             skein_store::RecordPage {
                 items: found.into_iter().collect(),
                 damaged: vec![],
@@ -49,10 +49,8 @@ async fn list(
             }
         }
         None => {
-            requests
-                .ledger
-                .list_projects(cursor(query.cursor.as_deref())?, limit(query.limit)?)
-                .await?
+            let (after, limit) = page(query.cursor.as_deref(), query.limit)?;
+            requests.ledger.projects().list(after, limit).await?
         }
     };
     Ok(Json(render::list(page, |p| render::project(&tenant, p))))
@@ -67,14 +65,14 @@ async fn add(Change(requests, body): Change<wire::AddProject>) -> Result<Respons
         name: optional(body.name)?,
         path: body.path,
         prefix: optional(body.prefix)?,
-        settings: Settings {
+        settings: ProjectUpdate {
             depth: body.depth,
             width: body.width,
             idle_ttl_seconds: body.idle_ttl_seconds,
             max_ended: body.max_ended,
         },
     };
-    let answer = requests.ledger.add_project(add).await?;
+    let answer = requests.ledger.projects().add(add).await?;
     Ok(render::answer(StatusCode::CREATED, &requests, answer))
 }
 
@@ -85,7 +83,7 @@ async fn get(
     Look(requests): Look,
     Path(project): Path<String>,
 ) -> Result<Json<wire::Project>, ApiError> {
-    let found = requests.ledger.get_project(project).await?;
+    let found = requests.ledger.projects().get(project).await?;
     Ok(Json(render::project(requests.ledger.tenant(), &found)))
 }
 
@@ -97,7 +95,7 @@ async fn set(
     Path(project): Path<String>,
     Change(requests, body): Change<wire::SetProject>,
 ) -> Result<Response, ApiError> {
-    let settings = Settings {
+    let settings = ProjectUpdate {
         depth: body.depth,
         width: body.width,
         idle_ttl_seconds: body.idle_ttl_seconds,
@@ -105,7 +103,8 @@ async fn set(
     };
     let answer = requests
         .ledger
-        .set_project(project, body.expect_version, settings)
+        .projects()
+        .set(project, body.expect_version, settings)
         .await?;
     Ok(render::answer(StatusCode::OK, &requests, answer))
 }
@@ -118,6 +117,6 @@ async fn remove(
     Path(project): Path<String>,
     Change(requests, Nothing {}): Change<Nothing>,
 ) -> Result<Response, ApiError> {
-    let answer = requests.ledger.remove_project(project).await?;
+    let answer = requests.ledger.projects().remove(project).await?;
     Ok(render::answer(StatusCode::OK, &requests, answer))
 }

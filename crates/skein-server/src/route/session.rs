@@ -19,7 +19,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::launch::spawn_of;
-use super::{Fraction, cursor, limit, micros, optional, tokens};
+use super::{Fraction, micros, optional, page, tokens};
 use crate::app::App;
 use crate::error::ApiError;
 use crate::extract::{Change, Keyed, Look, Path, Query};
@@ -86,13 +86,8 @@ async fn list(
         all: query.all,
         status,
     };
-    let mut page = requests
-        .list_sessions(
-            filter,
-            cursor(query.cursor.as_deref())?,
-            limit(query.limit)?,
-        )
-        .await?;
+    let (after, limit) = page(query.cursor.as_deref(), query.limit)?;
+    let mut page = requests.list_sessions(filter, after, limit).await?;
     let damaged = std::mem::take(&mut page.damaged);
     let mut list = render::list(page, |s| render::session_in_list(&requests, s));
     let damaged = damaged
@@ -128,15 +123,18 @@ async fn get(
     Path(session): Path<String>,
     Query(query): Query<GetQuery>,
 ) -> Result<Json<wire::Session>, ApiError> {
-    let found = requests.ledger.get_session(session).await?;
+    let found = requests.ledger.sessions().get(session).await?;
     let mut shown = render::session(&requests, &found);
     if found.gear.is_some() && !query.quick {
         shown.workspace.dirty = requests.dirty(&found).await;
     }
     if !query.quick {
-        let overview = requests.ledger.transcript_overview(&found).await;
-        let said = overview.filter(|o| o.tier.is_some());
-        shown.transcript = said.as_ref().map(render::transcript::overview);
+        let overview = match requests.ledger.transcripts() {
+            Ok(transcripts) => transcripts.overview(&found).await,
+            Err(_) => None,
+        };
+        let begun = overview.filter(|o| o.tier.is_some());
+        shown.transcript = begun.as_ref().map(render::transcript::overview);
     }
     Ok(Json(shown))
 }
@@ -154,14 +152,22 @@ async fn begin_turn(
     Change(requests, body): Change<wire::BeginTurn>,
 ) -> Result<Response, ApiError> {
     let fence = begin_fence(body)?;
-    ok(&requests, requests.ledger.begin_turn(session, fence).await?)
+    let answer = requests.ledger.turns().begin(session, fence).await?;
+    ok(&requests, answer)
 }
 
 fn begin_fence(body: wire::BeginTurn) -> Result<Fence, Invalid> {
     Ok(Fence {
-        run: body.run,
         owner_version: body.expect_owner_version,
-        owner: optional(body.as_actor)?,
+        ..fence(body.run, body.as_actor)?
+    })
+}
+
+fn fence(run: Option<u64>, as_actor: Option<String>) -> Result<Fence, Invalid> {
+    Ok(Fence {
+        run,
+        owner: optional(as_actor)?,
+        ..Fence::default()
     })
 }
 
@@ -173,20 +179,14 @@ async fn end_turn(
     Path(session): Path<String>,
     Change(requests, body): Change<wire::EndTurn>,
 ) -> Result<Response, ApiError> {
-    let fence = Fence {
-        run: body.run,
-        owner_version: None,
-        owner: optional(body.as_actor)?,
-    };
+    let fence = fence(body.run, body.as_actor)?;
     let usage = Usage {
         input_tokens: tokens(body.input_tokens)?,
         output_tokens: tokens(body.output_tokens)?,
         cost_micros: micros(body.cost_usd, Fraction::Up)?,
     };
-    ok(
-        &requests,
-        requests.ledger.end_turn(session, fence, usage).await?,
-    )
+    let answer = requests.ledger.turns().end(session, fence, usage).await?;
+    ok(&requests, answer)
 }
 
 /// Asks people something; the session waits.
@@ -197,11 +197,7 @@ async fn ask(
     Path(session): Path<String>,
     Change(requests, body): Change<wire::Ask>,
 ) -> Result<Response, ApiError> {
-    let fence = Fence {
-        run: body.run,
-        owner_version: None,
-        owner: optional(body.as_actor)?,
-    };
+    let fence = fence(body.run, body.as_actor)?;
     let options = body
         .options
         .iter()
@@ -213,10 +209,12 @@ async fn ask(
         kinds: vec![],
         id: None,
     };
-    ok(
-        &requests,
-        requests.ledger.ask(session, fence, question).await?,
-    )
+    let answer = requests
+        .ledger
+        .turns()
+        .ask(session, fence, question)
+        .await?;
+    ok(&requests, answer)
 }
 
 /// Takes the question back; the session becomes idle.
@@ -228,7 +226,8 @@ async fn withdraw(
     Change(requests, body): Change<wire::BeginTurn>,
 ) -> Result<Response, ApiError> {
     let fence = begin_fence(body)?;
-    ok(&requests, requests.ledger.withdraw(session, fence).await?)
+    let answer = requests.ledger.turns().withdraw(session, fence).await?;
+    ok(&requests, answer)
 }
 
 /// Answers the session's question; where it gave options, one of them by text or number.
@@ -239,10 +238,8 @@ async fn answer(
     Path(session): Path<String>,
     Change(requests, body): Change<wire::Answer>,
 ) -> Result<Response, ApiError> {
-    ok(
-        &requests,
-        requests.answer(session, body.text.parse()?).await?,
-    )
+    let answer = requests.answer(session, body.text.parse()?).await?;
+    ok(&requests, answer)
 }
 
 /// Ends the session as done or failed. It can be restored.
@@ -253,21 +250,15 @@ async fn end(
     Path(session): Path<String>,
     Change(requests, body): Change<wire::EndSession>,
 ) -> Result<Response, ApiError> {
-    let fence = Fence {
-        run: body.run,
-        owner_version: None,
-        owner: optional(body.as_actor)?,
-    };
+    let fence = fence(body.run, body.as_actor)?;
     let word = body.outcome.as_deref().unwrap_or("done");
     let outcome = Outcome::parse(word)
         .ok_or_else(|| Invalid::new("outcome", word, "expected `done` or `failed`"))?;
-    ok(
-        &requests,
-        requests
-            .ledger
-            .end(session, fence, outcome, optional(body.reason)?)
-            .await?,
-    )
+    let sessions = requests.ledger.sessions();
+    let answer = sessions
+        .end(session, fence, outcome, optional(body.reason)?)
+        .await?;
+    ok(&requests, answer)
 }
 
 /// Ends the session from outside, with its live descendants if asked.
@@ -278,12 +269,12 @@ async fn kill(
     Path(session): Path<String>,
     Change(requests, body): Change<wire::Kill>,
 ) -> Result<Response, ApiError> {
-    let order = KillOptions {
+    let options = KillOptions {
         reason: optional(body.reason)?,
         tree: body.tree,
         discard: body.discard,
     };
-    ok(&requests, requests.kill(session, order).await?)
+    ok(&requests, requests.kill(session, options).await?)
 }
 
 /// Brings an ended session back, on its next run.
@@ -316,13 +307,11 @@ async fn handoff(
             return Err(Invalid::new("workspace", other, "expected `keep` or `branch`").into());
         }
     }
-    ok(
-        &requests,
-        requests
-            .ledger
-            .handoff(session, body.to.parse()?, body.expect_version)
-            .await?,
-    )
+    let sessions = requests.ledger.sessions();
+    let answer = sessions
+        .handoff(session, body.to.parse()?, body.expect_version)
+        .await?;
+    ok(&requests, answer)
 }
 
 /// Gives each recipient a child session; answers with the children.
@@ -338,13 +327,9 @@ async fn broadcast(
         .iter()
         .map(|a| a.parse())
         .collect::<Result<_, Invalid>>()?;
-    ok(
-        &requests,
-        requests
-            .ledger
-            .broadcast(session, to, body.expect_version)
-            .await?,
-    )
+    let sessions = requests.ledger.sessions();
+    let answer = sessions.broadcast(session, to, body.expect_version).await?;
+    ok(&requests, answer)
 }
 
 /// Notes that a child's work is taken over.
@@ -355,7 +340,8 @@ async fn merge(
     Path(session): Path<String>,
     Change(requests, body): Change<wire::Merge>,
 ) -> Result<Response, ApiError> {
-    ok(&requests, requests.ledger.merge(session, body.from).await?)
+    let answer = requests.ledger.sessions().merge(session, body.from).await?;
+    ok(&requests, answer)
 }
 
 /// Shows the session's ancestry and everything below it.
@@ -365,7 +351,7 @@ async fn tree(
     Look(requests): Look,
     Path(session): Path<String>,
 ) -> Result<Json<wire::Tree>, ApiError> {
-    let tree = requests.ledger.tree(session).await?;
+    let tree = requests.ledger.sessions().tree(session).await?;
     Ok(Json(render::tree(&requests, &tree)))
 }
 
@@ -377,13 +363,13 @@ async fn fork(
     Path(session): Path<String>,
     Change(requests, body): Change<wire::Fork>,
 ) -> Result<Response, ApiError> {
-    let order = ForkOptions {
+    let options = ForkOptions {
         source: session,
         at: optional(body.at)?,
         thread: body.thread,
         owner: optional(body.owner)?,
         task: optional(body.task)?,
     };
-    let answer = requests.ledger.fork(order).await?;
+    let answer = requests.ledger.sessions().fork(options).await?;
     Ok(render::answer(StatusCode::CREATED, &requests, answer))
 }

@@ -24,7 +24,7 @@ async fn get(
     Path(session): Path<String>,
 ) -> Result<Json<wire::Summary>, ApiError> {
     Ok(Json(render::summary(
-        &requests.ledger.get_summary(session).await?,
+        &requests.ledger.sessions().summary(session).await?,
     )))
 }
 
@@ -54,7 +54,7 @@ async fn set(
             .collect::<Result<_, Invalid>>()?,
         based_on: body.based_on,
     };
-    let answer = requests.ledger.set_summary(session, new).await?;
+    let answer = requests.ledger.sessions().set_summary(session, new).await?;
     Ok(render::answer(StatusCode::OK, &requests, answer))
 }
 

@@ -9,7 +9,7 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{cursor, limit};
+use super::page;
 use crate::app::App;
 use crate::error::ApiError;
 use crate::extract::{Change, Keyed, Look, Nothing, Path, Query};
@@ -56,14 +56,8 @@ async fn list(
         project: query.project,
         open,
     };
-    let page = requests
-        .ledger
-        .list_threads(
-            filter,
-            cursor(query.cursor.as_deref())?,
-            limit(query.limit)?,
-        )
-        .await?;
+    let (after, limit) = page(query.cursor.as_deref(), query.limit)?;
+    let page = requests.ledger.threads().list(filter, after, limit).await?;
     Ok(Json(render::list(page, |t| {
         render::thread(requests.ledger.tenant(), t)
     })))
@@ -76,7 +70,8 @@ async fn list(
 async fn new(Change(requests, body): Change<wire::NewThread>) -> Result<Response, ApiError> {
     let answer = requests
         .ledger
-        .new_thread(body.project, body.title.parse()?)
+        .threads()
+        .open(body.project, body.title.parse()?)
         .await?;
     Ok(render::answer(StatusCode::CREATED, &requests, answer))
 }
@@ -88,7 +83,7 @@ async fn get(
     Look(requests): Look,
     Path(thread): Path<String>,
 ) -> Result<Json<wire::Thread>, ApiError> {
-    let found = requests.ledger.get_thread(thread).await?;
+    let found = requests.ledger.threads().get(thread).await?;
     Ok(Json(render::thread(requests.ledger.tenant(), &found)))
 }
 
@@ -100,7 +95,7 @@ async fn delete(
     Path(thread): Path<String>,
     Change(requests, Nothing {}): Change<Nothing>,
 ) -> Result<Response, ApiError> {
-    let answer = requests.ledger.delete_thread(thread).await?;
+    let answer = requests.ledger.threads().delete(thread).await?;
     Ok(render::answer(StatusCode::OK, &requests, answer))
 }
 
@@ -112,7 +107,7 @@ async fn archive(
     Path(thread): Path<String>,
     Change(requests, Nothing {}): Change<Nothing>,
 ) -> Result<Response, ApiError> {
-    let answer = requests.ledger.archive_thread(thread).await?;
+    let answer = requests.ledger.threads().archive(thread).await?;
     Ok(render::answer(StatusCode::OK, &requests, answer))
 }
 
@@ -124,6 +119,6 @@ async fn reopen(
     Path(thread): Path<String>,
     Change(requests, Nothing {}): Change<Nothing>,
 ) -> Result<Response, ApiError> {
-    let answer = requests.ledger.reopen_thread(thread).await?;
+    let answer = requests.ledger.threads().reopen(thread).await?;
     Ok(render::answer(StatusCode::OK, &requests, answer))
 }

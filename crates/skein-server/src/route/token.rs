@@ -1,15 +1,13 @@
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::Response;
-use serde::Deserialize;
 use skein_domain::{Invalid, Right, Rights, Role};
 use skein_ledger::token::NewToken;
 use skein_wire as wire;
-use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{cursor, limit, optional};
+use super::{PageQuery, optional, page};
 use crate::app::App;
 use crate::error::ApiError;
 use crate::extract::{Change, Keyed, Look, Nothing, Path, Query};
@@ -21,26 +19,15 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(revoke))
 }
 
-#[derive(Debug, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-struct ListQuery {
-    #[param(minimum = 1, maximum = 1000)]
-    limit: Option<usize>,
-    cursor: Option<String>,
-}
-
 /// Lists the tenant's tokens, newest first; never their secrets.
-#[utoipa::path(get, path = "/api/v1/tokens", tag = "tokens", params(ListQuery),
+#[utoipa::path(get, path = "/api/v1/tokens", tag = "tokens", params(PageQuery),
     responses((status = 200, body = wire::List<wire::Token>), (status = "default", body = wire::ErrorBody)))]
 async fn list(
     Look(requests): Look,
-    Query(query): Query<ListQuery>,
+    Query(query): Query<PageQuery>,
 ) -> Result<Json<wire::List<wire::Token>>, ApiError> {
-    let page = requests
-        .ledger
-        .list_tokens(cursor(query.cursor.as_deref())?, limit(query.limit)?)
-        .await?;
+    let (after, limit) = page(query.cursor.as_deref(), query.limit)?;
+    let page = requests.ledger.tokens().list(after, limit).await?;
     Ok(Json(render::list(page, |t| {
         render::token(requests.ledger.tenant(), t)
     })))
@@ -61,7 +48,7 @@ async fn new(Change(requests, body): Change<wire::NewToken>) -> Result<Response,
         actor: optional(body.actor)?,
         expires_in_seconds: body.expires_in_seconds,
     };
-    let answer = requests.ledger.new_token(new).await?;
+    let answer = requests.ledger.tokens().create(new).await?;
     Ok(render::answer(StatusCode::CREATED, &requests, answer))
 }
 
@@ -80,6 +67,6 @@ async fn revoke(
     Path(token): Path<String>,
     Change(requests, Nothing {}): Change<Nothing>,
 ) -> Result<Response, ApiError> {
-    let answer = requests.ledger.revoke_token(token).await?;
+    let answer = requests.ledger.tokens().revoke(token).await?;
     Ok(render::answer(StatusCode::OK, &requests, answer))
 }

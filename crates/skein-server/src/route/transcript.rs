@@ -1,4 +1,4 @@
-//! Transcripts: said into, read, followed, searched, put away and taken out.
+//! Transcripts: appended to, read, followed, searched, exported, moved between tiers.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -16,9 +16,11 @@ use hyper::body::Frame;
 use serde::Deserialize;
 use skein_domain::Invalid;
 use skein_fleet::Error;
-use skein_ledger::transcript::{Delta, FollowedChange, Follower, SearchOptions, TranscriptView};
+use skein_ledger::transcript::{
+    Delta, FollowedChange, SearchOptions, TranscriptFollower, TranscriptView,
+};
 use skein_transcript::message::CoveredRange;
-use skein_transcript::service::{Direction, HotCopy, MessageQuery as PageQuery};
+use skein_transcript::service::{Direction, HotCopy, MessageQuery};
 use skein_wire as wire;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
@@ -86,7 +88,7 @@ async fn read(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let position = cursor(query.cursor.as_deref())?;
-    // Looked at whatever is asked for: nobody is left in the belief that nonsense was understood.
+    // Every parameter is checked, also those that this kind of read does not use.
     let limit = limit(query.limit)?;
     let direction = direction(query.order.as_deref())?;
     let is_model = is_model_view(query.view.as_deref())?;
@@ -99,26 +101,27 @@ async fn read(
     };
     let wants_stream =
         text(&headers, header::ACCEPT.as_str())?.is_some_and(|a| a.contains("text/event-stream"));
+    let transcripts = requests.ledger.transcripts()?;
     if wants_stream {
         let watch = Watch::new(&app, pass.map(|Extension(pass)| pass));
-        let follower = requests.ledger.follow_transcript(session, resume).await?;
+        let follower = transcripts.follow(session, resume).await?;
         let over = Box::pin(watch.clone().over());
-        let events = heard(watch, follower).take_until(over);
+        let events = changes(watch, follower).take_until(over);
         endless.set();
         let sse = Sse::new(events).keep_alive(KeepAlive::new().interval(HEARTBEAT));
         return Ok(sse.into_response());
     }
     if is_model {
-        let (_, messages) = requests.ledger.transcript_context(session).await?;
+        let (_, messages) = transcripts.context(session).await?;
         let data = messages.iter().map(render::transcript::message).collect();
         return Ok(Json(wire::List { data, next: None }).into_response());
     }
-    let query = PageQuery {
+    let query = MessageQuery {
         direction,
         cursor: position,
         limit,
     };
-    let (_, page) = requests.ledger.transcript_page(session, query).await?;
+    let (_, page) = transcripts.page(session, query).await?;
     Ok(Json(wire::List {
         data: page
             .messages
@@ -150,9 +153,12 @@ fn is_model_view(word: Option<&str>) -> Result<bool, Invalid> {
     }
 }
 
-/// Each message as one event; a reading error is told and ends the stream, and so does the end of the
-/// reader's token, before anything that was said after it is sent.
-fn heard(watch: Watch, follower: Follower) -> impl Stream<Item = Result<SseEvent, Infallible>> {
+/// Each message as one event. A reading error is sent and ends the stream; so does the end of the reader's token,
+/// before any later message is sent.
+fn changes(
+    watch: Watch,
+    follower: TranscriptFollower,
+) -> impl Stream<Item = Result<SseEvent, Infallible>> {
     stream::unfold(Some(follower), move |follower| {
         let watch = watch.clone();
         async move {
@@ -162,7 +168,7 @@ fn heard(watch: Watch, follower: Follower) -> impl Stream<Item = Result<SseEvent
                 return None;
             }
             match next {
-                Ok(Some(heard)) => Some((events(heard), Some(follower))),
+                Ok(Some(change)) => Some((events(change), Some(follower))),
                 Ok(None) => None,
                 Err(error) => Some((vec![failure(&error.into())], None)),
             }
@@ -182,8 +188,8 @@ fn json(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
-fn events(heard: FollowedChange) -> Vec<SseEvent> {
-    match heard {
+fn events(change: FollowedChange) -> Vec<SseEvent> {
+    match change {
         FollowedChange::Messages(messages) => messages
             .iter()
             .map(|placed| {
@@ -199,11 +205,11 @@ fn events(heard: FollowedChange) -> Vec<SseEvent> {
                 Some(position) => event.id(position.to_string()),
                 None => event,
             };
-            // The last that stays, and the first that is gone.
+            // The last position that stays, and the first that is gone.
             let end = to.map_or(0, |position| position + 1);
             vec![event.data(json(&serde_json::json!({"position": to, "end": end})))]
         }
-        // Without an id: who resumes goes on from the last whole message.
+        // Without an id: a reader resumes from the last whole message.
         FollowedChange::Delta(delta) => {
             vec![SseEvent::default().event("delta").data(json(&wire::Delta {
                 message: delta.message.to_string(),
@@ -227,10 +233,9 @@ async fn append(
     let messages = body.messages.into_iter();
     let messages = messages.map(render::transcript::parse_message);
     let messages = messages.collect::<Result<_, Invalid>>()?;
-    ok(
-        &requests,
-        requests.ledger.append(session, body.run, messages).await?,
-    )
+    let transcripts = requests.ledger.transcripts()?;
+    let answer = transcripts.append(session, body.run, messages).await?;
+    ok(&requests, answer)
 }
 
 /// Passes a piece of a message that is still being said on to whoever follows. It is stored nowhere.
@@ -254,9 +259,11 @@ async fn deltas(
         block: body.block,
         text: body.text,
     };
-    let session = requests.ledger.pass_delta(session, body.run, delta).await?;
-    let session = session.to_string();
-    Ok(Json(wire::DeltaPassed { session }))
+    let transcripts = requests.ledger.transcripts()?;
+    let session = transcripts.pass_delta(session, body.run, delta).await?;
+    Ok(Json(wire::DeltaPassed {
+        session: session.to_string(),
+    }))
 }
 
 /// Shows the state slice: tasks and custom JSON beside the messages.
@@ -266,7 +273,7 @@ async fn get_state(
     Look(requests): Look,
     Path(session): Path<String>,
 ) -> Result<Json<wire::State>, ApiError> {
-    let (session, state) = requests.ledger.transcript_state(session).await?;
+    let (session, state) = requests.ledger.transcripts()?.state(session).await?;
     Ok(Json(render::transcript::state(&session.id, &state)))
 }
 
@@ -280,13 +287,9 @@ async fn set_state(
 ) -> Result<Response, ApiError> {
     let (run, expected) = (body.run, body.expect);
     let state = render::transcript::parse_state(body)?;
-    ok(
-        &requests,
-        requests
-            .ledger
-            .set_state(session, run, expected, state)
-            .await?,
-    )
+    let transcripts = requests.ledger.transcripts()?;
+    let answer = transcripts.set_state(session, run, expected, state).await?;
+    ok(&requests, answer)
 }
 
 /// Goes back to just after a message. What came later stays for the forks that share it.
@@ -298,10 +301,9 @@ async fn rewind(
     Change(requests, body): Change<wire::Rewind>,
 ) -> Result<Response, ApiError> {
     let to = body.to.parse()?;
-    ok(
-        &requests,
-        requests.ledger.rewind(session, body.run, to).await?,
-    )
+    let transcripts = requests.ledger.transcripts()?;
+    let answer = transcripts.rewind(session, body.run, to).await?;
+    ok(&requests, answer)
 }
 
 /// Makes way for a reply whose id was chosen before the model is asked: what an earlier attempt said of it, and
@@ -314,10 +316,9 @@ async fn reply(
     Change(requests, body): Change<wire::BeginReply>,
 ) -> Result<Response, ApiError> {
     let id = body.id.parse()?;
-    ok(
-        &requests,
-        requests.ledger.begin_reply(session, body.run, id).await?,
-    )
+    let transcripts = requests.ledger.transcripts()?;
+    let answer = transcripts.begin_reply(session, body.run, id).await?;
+    ok(&requests, answer)
 }
 
 /// Closes tool calls that were left open, each with one result that says so. The second time there is nothing to do.
@@ -328,7 +329,9 @@ async fn repair(
     Path(session): Path<String>,
     Change(requests, body): Change<wire::Repair>,
 ) -> Result<Response, ApiError> {
-    ok(&requests, requests.ledger.repair(session, body.run).await?)
+    let transcripts = requests.ledger.transcripts()?;
+    let answer = transcripts.repair(session, body.run).await?;
+    ok(&requests, answer)
 }
 
 /// Adds a summary that a model is shown in place of the messages it covers. They stay for everybody else.
@@ -341,9 +344,8 @@ async fn compact(
 ) -> Result<Response, ApiError> {
     let summary = render::transcript::summary(&body)?;
     let (from, through) = (body.from.parse()?, body.through.parse()?);
-    let done = requests
-        .ledger
-        .compact(session, body.run, from, through, summary);
+    let transcripts = requests.ledger.transcripts()?;
+    let done = transcripts.compact(session, body.run, from, through, summary);
     ok(&requests, done.await?)
 }
 
@@ -360,7 +362,9 @@ async fn flush(
     } else {
         HotCopy::ColdOnly
     };
-    ok(&requests, requests.ledger.flush(session, keep).await?)
+    let tiers = requests.ledger.transcripts()?.tiers();
+    let answer = tiers.flush(session, keep).await?;
+    ok(&requests, answer)
 }
 
 /// Brings the transcript into the hot tier.
@@ -371,7 +375,9 @@ async fn hydrate(
     Path(session): Path<String>,
     Change(requests, wire::Hydrate {}): Change<wire::Hydrate>,
 ) -> Result<Response, ApiError> {
-    ok(&requests, requests.ledger.hydrate(session).await?)
+    let tiers = requests.ledger.transcripts()?.tiers();
+    let answer = tiers.hydrate(session).await?;
+    ok(&requests, answer)
 }
 
 /// Shows what the session's messages cost, and those of everything delegated below it.
@@ -381,7 +387,7 @@ async fn usage(
     Look(requests): Look,
     Path(session): Path<String>,
 ) -> Result<Json<wire::TranscriptUsage>, ApiError> {
-    let (session, usage) = requests.ledger.transcript_usage(session).await?;
+    let (session, usage) = requests.ledger.transcripts()?.usage(session).await?;
     Ok(Json(render::transcript::totals(&session.id, usage)))
 }
 
@@ -407,24 +413,25 @@ async fn export(
     let format = Format::parse(query.format.as_deref().unwrap_or("jsonl"))?;
     let kind = HeaderValue::from_static(format.media_type());
     let headers = [(header::CONTENT_TYPE, kind)];
+    let transcripts = requests.ledger.transcripts()?;
     if format == Format::Zeitlich {
-        let (_, blob) = requests.ledger.export_zeitlich(session).await?;
+        let (_, blob) = transcripts.export_zeitlich(session).await?;
         return Ok((StatusCode::OK, headers, blob).into_response());
     }
-    let edition = requests.ledger.transcript_edition(session).await?;
+    let view = transcripts.view(session).await?;
     let hidden = match format {
         Format::JsonLines | Format::Zeitlich => vec![],
-        Format::Markdown | Format::Html => edition.hidden_parts().await?,
+        Format::Markdown | Format::Html => view.hidden_parts().await?,
     };
     let writing = Writing {
-        edition,
+        view,
         format,
         hidden,
         wants_cause: wants_trailers(&request),
     };
-    // What cannot even be begun is refused as anything else is.
+    // An export that cannot begin is refused like any other request.
     let (first, next) = writing.part(None).await?;
-    let begin = export::begin(format, &writing.edition.session) + &first;
+    let begin = export::begin(format, &writing.view.session) + &first;
     let declared = writing
         .wants_cause
         .then_some(HeaderValue::from_static(wire::ERROR_TRAILER));
@@ -445,9 +452,9 @@ fn wants_trailers(request: &HeaderMap) -> bool {
         .any(|word| word.trim().eq_ignore_ascii_case("trailers"))
 }
 
-/// Where an export is.
+/// How far an export is.
 enum Stage {
-    /// What is written next.
+    /// A text to write, and what comes after it.
     Piece(String, Next),
     Read(u64),
     Over,
@@ -459,24 +466,24 @@ enum Next {
     End,
 }
 
-/// An export in the making.
+/// An export that is being written.
 struct Writing {
-    edition: TranscriptView,
+    view: TranscriptView,
     format: Format,
     hidden: Vec<CoveredRange>,
-    /// Tell in a trailer why it broke off; others see only that it did.
+    /// The caller reads trailers, so one names the error that ends the export early; others only see it end.
     wants_cause: bool,
 }
 
 impl Writing {
     /// The messages beyond a position, as many as are read together.
     async fn part(&self, cursor: Option<u64>) -> Result<(String, Next), Error> {
-        let query = PageQuery {
+        let query = MessageQuery {
             direction: Direction::OldestFirst,
             cursor,
             limit: PART,
         };
-        let page = self.edition.page(query).await?;
+        let page = self.view.page(query).await?;
         let rendered = page.messages.iter();
         let rendered = rendered.map(|m| export::message(self.format, m, &self.hidden));
         Ok((
@@ -485,14 +492,14 @@ impl Writing {
         ))
     }
 
-    /// Breaks it off, so that nobody takes a part for the whole.
+    /// Ends the export with an error, so that the caller does not take a part for the whole.
     fn broken(&self, error: &Error) -> Result<Frame<Bytes>, std::io::Error> {
-        let session = &self.edition.session.id;
+        let session = &self.view.session.id;
         tracing::warn!(%session, %error, "an export broke off");
-        let told = wire::ErrorBody {
+        let body = wire::ErrorBody {
             error: crate::error::object(error),
         };
-        match HeaderValue::from_str(&ascii(&json(&told))) {
+        match HeaderValue::from_str(&ascii(&json(&body))) {
             Ok(value) if self.wants_cause => {
                 let name = HeaderName::from_static(wire::ERROR_TRAILER);
                 Ok(Frame::trailers(HeaderMap::from_iter([(name, value)])))
@@ -502,7 +509,7 @@ impl Writing {
     }
 }
 
-/// JSON of nothing but ASCII.
+/// JSON with all other than ASCII escaped.
 fn ascii(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
@@ -550,13 +557,9 @@ async fn import(
     Path(session): Path<String>,
     Bring(requests, blob): Bring<MOST_SNAPSHOT>,
 ) -> Result<Response, ApiError> {
-    ok(
-        &requests,
-        requests
-            .ledger
-            .import_zeitlich(session, blob.to_vec())
-            .await?,
-    )
+    let transcripts = requests.ledger.transcripts()?;
+    let answer = transcripts.import_zeitlich(session, blob.to_vec()).await?;
+    ok(&requests, answer)
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -589,7 +592,7 @@ async fn search(
     let role = query.role.as_deref().map(render::transcript::parse_role);
     let since = query.since.as_deref();
     let since = since.map(|since| render::transcript::parse_time("since", since));
-    let order = SearchOptions {
+    let options = SearchOptions {
         text: query.q,
         session: query.session,
         project: query.project,
@@ -598,7 +601,12 @@ async fn search(
         limit,
         cursor: query.cursor,
     };
-    let hits = requests.ledger.search_transcripts(order).await?;
+    let hits = requests
+        .ledger
+        .transcripts()?
+        .search()
+        .find(options)
+        .await?;
     Ok(Json(wire::List {
         data: hits.hits.iter().map(render::transcript::hit).collect(),
         next: hits.next,

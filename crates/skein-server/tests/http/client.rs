@@ -1,4 +1,4 @@
-//! HTTP/1.1 by hand, so that a request can be as wrong as a test wants it.
+//! HTTP/1.1 by hand, so that a test can send malformed requests.
 
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// Longer than any deadline of the daemon; who waits so long has found a hang.
+/// Longer than any deadline of the daemon; a longer wait is a hang.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One request.
@@ -91,7 +91,7 @@ impl Call {
         })
     }
 
-    /// None if whoever listens there ends before it has answered.
+    /// None if the server ends before it has answered.
     pub(crate) fn try_over(&self, stream: impl Connection) -> Option<Response> {
         Response::parse(&self.bytes_over(stream))
     }
@@ -144,12 +144,12 @@ impl Connection for TcpStream {
 /// Sends bytes and reads until the other side closes.
 pub(crate) fn raw(mut stream: impl Connection, bytes: &[u8]) -> Vec<u8> {
     stream.set_patience(PATIENCE);
-    // The daemon may answer and close before it has read everything; what it answered counts.
+    // The daemon may answer and close before it has read everything; its answer counts.
     let _ = stream.write_all(bytes);
     read_all(stream)
 }
 
-/// Reads until the other side closes or breaks off.
+/// Reads until the other side closes or resets the connection.
 pub(crate) fn read_all(mut stream: impl Connection) -> Vec<u8> {
     stream.set_patience(PATIENCE);
     let mut answer = vec![];
@@ -224,7 +224,7 @@ impl Response {
 /// One subscription to the events, read message by message.
 pub(crate) struct Stream {
     reader: BufReader<Box<dyn Read>>,
-    /// What was read of messages that are not complete yet.
+    /// Bytes of messages that are not complete yet.
     pending: Vec<u8>,
 }
 
@@ -269,7 +269,7 @@ impl Stream {
 
     /// The next message as it came: id, kind and data.
     pub(crate) fn message(&mut self) -> Option<(Option<String>, String, Value)> {
-        // Heartbeats keep the socket's own patience alive, so this one is counted here.
+        // Heartbeats reset the socket's own timeout, so this deadline is checked here.
         let begun = Instant::now();
         loop {
             assert!(begun.elapsed() < PATIENCE, "no event for long");
@@ -302,7 +302,7 @@ impl Stream {
     }
 }
 
-/// An error has four parts, whoever shows it.
+/// An error has the same four parts on every surface.
 pub(crate) fn assert_error_shape(body: &Value) {
     let error = &body["error"];
     assert!(error["kind"].is_string(), "{body}");
@@ -321,7 +321,7 @@ pub(crate) fn text(value: &Value) -> String {
         .to_owned()
 }
 
-/// Texts that deceive, break out or blow up.
+/// Texts that deceive readers, break quoting or are very long.
 pub(crate) fn hostile() -> Vec<String> {
     let mut all: Vec<String> = [
         "",

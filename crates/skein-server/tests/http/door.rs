@@ -50,10 +50,10 @@ fn l15_without_a_good_token_there_is_no_answer() {
     bodies.dedup();
     assert!(
         bodies.len() <= 3,
-        "wrong tokens cannot be told apart: {bodies:?}"
+        "wrong tokens get the same answer: {bodies:?}"
     );
     assert_eq!(status(&world, &secret), 200);
-    // Every documented call asks for a token, but for the two that only tell that somebody is home.
+    // Every documented call needs a token, except the two that only show that the daemon runs.
     let document = world.call(&Call::get("/api/v1/openapi.json")).ok();
     for (path, operations) in document["paths"].as_object().unwrap() {
         for method in operations.as_object().unwrap().keys() {
@@ -77,7 +77,7 @@ fn l15_without_a_good_token_there_is_no_answer() {
 }
 
 #[test]
-fn l15_roles_go_as_far_as_they_say() {
+fn l15_roles_limit_what_a_token_does() {
     let world = World::new();
     let session = world.spawn(json!({}));
     let [read, operate, admin] = ["read", "operate", "admin"]
@@ -165,7 +165,7 @@ fn l15_foreign_hosts_and_origins_are_refused() {
         let error = world.call_tcp(&call().header("host", host)).error(403);
         assert_eq!(error["kind"], "refused", "{host:?}");
         assert_ne!(error["hints"], json!([]));
-        // Not even whether somebody is home.
+        // Not even the two calls that show that the daemon runs.
         let health = Call::get("/healthz").header("host", host);
         world.call_tcp(&health).error(403);
     }
@@ -193,7 +193,7 @@ fn l15_foreign_hosts_and_origins_are_refused() {
         .header("host", &world.address)
         .header("host", "evil.example");
     assert!(world.call_tcp(&twice).status >= 400);
-    // A request line that names another host does not get around it.
+    // A request line that names another host does not bypass the check.
     let absolute = Call::get("http://evil.example/api/v1/projects").bearer(&token);
     assert!(world.call_tcp(&absolute).status >= 400);
 }
@@ -213,7 +213,7 @@ fn l15_headers_cannot_widen_a_token() {
     world
         .call_tcp(&list.clone().tenant("default").tenant("other"))
         .error(400);
-    // Nor can the actor be chosen: the token says who acts.
+    // A header cannot choose the actor either: the token names it.
     let body = json!({"project": "api", "title": "t"});
     let call = Call::post("/api/v1/threads", &body)
         .bearer(&token)
@@ -266,7 +266,7 @@ fn l15_bound_tokens_act_on_their_own_sessions_only() {
             assert_eq!(error["details"]["rule"], "not_owner", "{call:?}: {error}");
         }
     }
-    // Saying that one is the owner does not make one the owner.
+    // A caller cannot become the owner by naming it.
     let path = format!("/api/v1/sessions/{foreign}/begin-turn");
     world
         .call_tcp(&Call::post(&path, &json!({"as": "user:ann"})).bearer(&bound))
@@ -283,6 +283,6 @@ fn l15_bound_tokens_act_on_their_own_sessions_only() {
     assert_eq!(
         world.events().last().unwrap()["actor"],
         "agent:robot",
-        "the log tells who did it"
+        "the log names the actor"
     );
 }

@@ -1,4 +1,4 @@
-//! The same key acts once.
+//! Requests with the same key have one effect.
 
 use serde_json::{Value, json};
 

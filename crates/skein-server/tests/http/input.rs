@@ -49,7 +49,7 @@ fn l13_wrong_bodies_are_refused() {
                 String::from_utf8_lossy(bad)
             );
         }
-        // A nest of brackets is refused by its depth, not by the stack.
+        // Deeply nested brackets are refused, and do not overflow the stack.
         post(&[b'['; 200_000], json).error(400);
         let good = br#"{"project": "api", "title": "t"}"#;
         for kind in [
@@ -119,12 +119,12 @@ fn l13_bodies_that_are_too_large_or_cut_short_are_refused() {
         let large = json!({"project": "api", "title": "x".repeat(2 << 20)});
         let answer = world.call(&Call::post("/api/v1/threads", &large));
         assert_eq!(answer.error(413)["kind"], "misuse");
-        // Announced as large: refused without waiting for it.
+        // A body announced as too large is refused before it is read.
         let head = "POST /api/v1/threads HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n";
         let announced = format!("{head}content-length: 99999999999\r\n\r\n");
         let answer = Response::parse(&world.raw(announced.as_bytes()));
         assert_eq!(answer.unwrap().error(413)["kind"], "misuse");
-        // In chunks, without saying how long it will be.
+        // In chunks, without an announced length.
         let mut chunked = format!("{head}transfer-encoding: chunked\r\n\r\n").into_bytes();
         for _ in 0..40 {
             chunked.extend_from_slice(b"10000\r\n");
@@ -133,7 +133,7 @@ fn l13_bodies_that_are_too_large_or_cut_short_are_refused() {
         }
         chunked.extend_from_slice(b"0\r\n\r\n");
         assert_eq!(Response::parse(&world.raw(&chunked)).unwrap().status, 413);
-        // Cut short: whoever hangs up in the middle has not asked for anything.
+        // Cut short: a caller that hangs up in the middle has made no request.
         let body = r#"{"project": "api", "title": "half"}"#;
         for cut in [0, 1, body.len() / 2, body.len() - 1] {
             let mut stream = world.connection();
@@ -151,7 +151,7 @@ fn l13_bodies_that_are_too_large_or_cut_short_are_refused() {
 }
 
 #[test]
-fn l13_requests_that_are_not_http_hurt_nobody() {
+fn l13_requests_that_are_not_http_change_nothing() {
     let world = World::new();
     world.unchanged(|world| {
         for garbage in [
@@ -177,7 +177,7 @@ fn l13_requests_that_are_not_http_hurt_nobody() {
                 assert!((400..500).contains(&answer.status), "{garbage:?}: {answer:?}");
             }
         }
-        // A head without end is cut off, whatever it holds.
+        // An endless head is cut off.
         let mut head = b"GET /api/v1/projects HTTP/1.1\r\nhost: x\r\nx-huge: ".to_vec();
         head.resize(10 << 20, b'a');
         head.extend_from_slice(b"\r\n\r\n");

@@ -1,7 +1,7 @@
-//! The API as its callers meet it, in this process: the real routes behind real sockets, on a store in memory.
+//! The API as its callers see it, in this process: the real routes behind real sockets, on a store in memory.
 //!
-//! Each file holds the claims about one subject, named after the law they prove. What needs a process (crashes, locks,
-//! signals, the command line) is claimed by the tests of `skein-cli`.
+//! Each file has the claims about one subject, named after the law they prove. The tests of `skein-cli` claim what needs a
+//! process (crashes, locks, signals, the command line).
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 

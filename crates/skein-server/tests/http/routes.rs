@@ -1,4 +1,4 @@
-//! The OpenAPI document describes what the daemon answers: no more, no less.
+//! The OpenAPI document describes exactly the calls that the daemon answers.
 
 use std::path::Path;
 
@@ -36,7 +36,7 @@ fn every_documented_call_is_answered_and_no_other_method_is() {
     let mut calls = 0;
     for (path, operations) in document["paths"].as_object().unwrap() {
         for method in METHODS {
-            // Stopping is shown at the end.
+            // The stop comes last, below.
             if path.ends_with("/stop") && method == "post" {
                 continue;
             }
@@ -120,7 +120,7 @@ fn the_document_is_the_one_agreed_on() {
     assert_eq!(
         serde_json::to_value(skein_server::openapi()).unwrap(),
         document(&world),
-        "the library tells the same"
+        "the library returns the same document"
     );
 }
 
@@ -148,9 +148,9 @@ fn every_operation_documents_its_answers_and_mutations_take_a_key() {
                 .cloned()
                 .unwrap_or_default();
             let takes_key = parameters.iter().any(|p| p["name"] == "Idempotency-Key");
-            // What an agent's hook says twice is true twice; pieces of a message are stored nowhere.
-            let tells = path.ends_with("/hook") || path.ends_with("/deltas");
-            let acts = method != "get" && !tells;
+            // A hook may be repeated without harm, and pieces of a message are not stored.
+            let is_repeatable = path.ends_with("/hook") || path.ends_with("/deltas");
+            let acts = method != "get" && !is_repeatable;
             assert_eq!(takes_key, acts, "{method} {path}");
         }
     }

@@ -6,7 +6,7 @@ use crate::client::Call;
 use crate::world::World;
 
 #[test]
-fn l9_a_stream_of_one_session_tells_of_that_session_only() {
+fn l9_a_stream_of_one_session_has_events_of_that_session_only() {
     let world = World::new();
     let [one, other] = ["one", "other"].map(|task| world.spawn(json!({"task": task})));
     let call = Call::get(&format!("/api/v1/events?since=0&session={one}"));
@@ -15,9 +15,9 @@ fn l9_a_stream_of_one_session_tells_of_that_session_only() {
         let path = format!("/api/v1/sessions/{session}/begin-turn");
         world.ok(&Call::post(&path, &json!({})));
     }
-    let told: Vec<Value> = (0..2).map(|_| stream.next().unwrap()).collect();
-    assert!(told.iter().all(|e| e["session"] == json!(one)));
-    assert_eq!(told[1]["kind"], "session.turn_began");
+    let events: Vec<Value> = (0..2).map(|_| stream.next().unwrap()).collect();
+    assert!(events.iter().all(|e| e["session"] == json!(one)));
+    assert_eq!(events[1]["kind"], "session.turn_began");
     for bad in ["x", "-1", "1.5", ""] {
         let call = Call::get("/api/v1/events")
             .header("accept", "text/event-stream")

@@ -28,13 +28,13 @@ use crate::client::{Call, Response, Stream, raw, text};
 
 pub(crate) struct World {
     folder: TempDir,
-    /// Where TCP is listened on.
+    /// The TCP address of the server.
     pub(crate) address: String,
     app: App,
     runtime: Runtime,
 }
 
-/// What is served: the one place that knows how it is put together. No test here starts an agent.
+/// The application under test. No test here starts an agent.
 fn app(tasks: &TaskGroup, folder: &Path, socket: PathBuf, listen: SocketAddr) -> App {
     let store = Store::new(Arc::new(MemoryBackend::new()));
     let options = AppOptions {
@@ -136,7 +136,7 @@ impl World {
         world
     }
 
-    /// A folder that is there.
+    /// A folder that exists.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -164,7 +164,7 @@ impl World {
         raw(self.connect(), bytes)
     }
 
-    /// A connection to write whatever a test wants to.
+    /// A connection for a test that writes its own bytes.
     pub(crate) fn connection(&self) -> UnixStream {
         self.connect()
     }
@@ -209,22 +209,22 @@ impl World {
         self.list("threads?state=all&limit=1000")
     }
 
-    /// Everything the ledger knows, but for the trace that refusals leave.
+    /// All records and events of the ledger, without the audit events of refusals.
     pub(crate) fn ledger(&self) -> Value {
         let events = self.events().into_iter();
-        let told: Vec<Value> = events
+        let events: Vec<Value> = events
             .filter(|event| event["kind"] != "audit.refused")
             .map(|event| json!([event["kind"], event["session"], event["data"]]))
             .collect();
         json!({
-            "events": told,
+            "events": events,
             "sessions": self.sessions(),
             "threads": self.threads(),
             "projects": self.list("projects?limit=1000"),
         })
     }
 
-    /// Sees that `attempts` leave the ledger as it is, and its events in order.
+    /// Checks that `attempts` leave the ledger unchanged, and its events in order.
     pub(crate) fn unchanged(&self, attempts: impl FnOnce(&Self)) {
         let before = self.ledger();
         attempts(self);

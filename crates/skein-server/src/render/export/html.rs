@@ -1,13 +1,11 @@
 //! A transcript as one page that loads nothing and runs nothing.
 
-use std::fmt::Write as _;
-
 use serde_json::Value;
 use skein_domain::{Session, Timestamp};
 use skein_transcript::message::{Part, ToolOutcome};
 use skein_transcript::{Block, Message, MessageRole};
 
-use super::heading;
+use super::{heading, push_visible};
 use crate::render::time;
 
 const STYLE: &str = "
@@ -33,7 +31,7 @@ summary { cursor: pointer; color: var(--dim); font-size: .9rem; }
 .failed summary { color: #c0392b; }
 ";
 
-/// Most characters of what a tool was told in the line of the call.
+/// Most characters of a tool call's arguments in the line of the call.
 const BRIEF: usize = 120;
 
 pub(super) const END: &str = "</main>\n</body>\n</html>\n";
@@ -120,10 +118,10 @@ fn block(block: &Block) -> String {
     }
 }
 
-/// The first line of the argument that says most of what a tool was told.
+/// The first line of the argument that says most about the call.
 fn brief(input: &Value) -> String {
-    let told = |name: &&str| input.get(*name).and_then(Value::as_str);
-    let most = skein_wire::TELLING.iter().find_map(told);
+    let given = |name: &&str| input.get(*name).and_then(Value::as_str);
+    let most = skein_wire::TELLING.iter().find_map(given);
     let first = most.and_then(|most| most.trim().lines().next());
     let first = first.unwrap_or_default();
     let short: String = first.chars().take(BRIEF).collect();
@@ -138,7 +136,7 @@ fn folded(class: &str, title: &str, text: &str) -> String {
     format!("<details class=\"{class}\"><summary>{title}</summary><pre>{text}</pre></details>\n")
 }
 
-/// Text as text, in elements and in attributes; control characters are left out.
+/// Escapes text for elements and attributes; drops control characters.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + text.len() / 8);
     for c in text.chars() {
@@ -149,12 +147,7 @@ fn escape(text: &str) -> String {
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
             '\n' | '\t' => out.push(c),
-            // Marks that turn the direction of writing are shown as what they are.
-            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
-                let _ = write!(out, "\\u{{{:x}}}", u32::from(c));
-            }
-            c if c.is_control() => {}
-            c => out.push(c),
+            c => push_visible(&mut out, c),
         }
     }
     out

@@ -1,13 +1,11 @@
-//! A transcript as Markdown. Every heading and every mark of emphasis in it is ours: what people, models and tools say
-//! is text, so that no message can pass itself off as another or bring markup of its own.
-
-use std::fmt::Write as _;
+//! A transcript as Markdown. All headings and emphasis are ours: the words of people, models and tools are escaped, so
+//! that no message can imitate another or bring markup of its own.
 
 use skein_domain::Session;
 use skein_transcript::message::{Part, ToolOutcome};
 use skein_transcript::{Block, Message};
 
-use super::heading;
+use super::{heading, push_visible};
 use crate::render::time;
 
 pub(super) fn begin(session: &Session) -> String {
@@ -66,7 +64,7 @@ fn part(part: &Part) -> String {
     }
 }
 
-/// Fenced by more back quotes than stand anywhere in the text.
+/// A fenced block, with more back quotes than stand anywhere in the text.
 fn fenced(text: &str, language: &str) -> String {
     let text = clean(text);
     let (mut longest, mut run) = (2, 0);
@@ -112,7 +110,7 @@ fn escape(line: &str, out: &mut String) {
     for c in line[..line.len() - text.len()].chars() {
         out.push_str(if c == '\t' { "&emsp;" } else { "&nbsp;" });
     }
-    // Of a list that is numbered: what comes behind the number.
+    // The sign behind the number in a numbered list.
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     for (at, c) in text.trim_end().char_indices() {
         match c {
@@ -129,8 +127,8 @@ fn escape(line: &str, out: &mut String) {
     }
 }
 
-/// With line ends of one kind, and without what a terminal would act on. Marks that turn the direction of writing are
-/// shown as what they are.
+/// The text with line ends of one kind and without control characters. Bidirectional control characters are shown as
+/// escapes.
 fn clean(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();
@@ -139,11 +137,7 @@ fn clean(text: &str) -> String {
             '\r' if chars.peek() == Some(&'\n') => {}
             '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}' => out.push('\n'),
             '\n' | '\t' => out.push(c),
-            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
-                let _ = write!(out, "\\u{{{:x}}}", u32::from(c));
-            }
-            c if c.is_control() => {}
-            c => out.push(c),
+            c => push_visible(&mut out, c),
         }
     }
     out

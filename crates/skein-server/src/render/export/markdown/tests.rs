@@ -149,8 +149,8 @@ fn check(text: &str) {
         Block::Image(picture),
     ];
     let at = Timestamp::from_micros(1_790_000_000_000_000);
-    let said = Message::new("m".parse().unwrap(), MessageRole::User, blocks, at);
-    let page = message(&said, false) + &message(&said, true);
+    let user = Message::new("m".parse().unwrap(), MessageRole::User, blocks, at);
+    let page = message(&user, false) + &message(&user, true);
     let read = read(&page).unwrap_or_else(|e| panic!("{e}: {text:?} gave\n{page}"));
     let heading = format!("## User · {}", time(at));
     let hidden = format!("{heading} · *hidden from the model by a summary*");
@@ -228,7 +228,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn l15_whatever_is_said_is_text(parts in prop::collection::vec(prop::sample::select(EVIL), 0..12)) {
+    fn l15_all_text_of_messages_is_escaped(parts in prop::collection::vec(prop::sample::select(EVIL), 0..12)) {
         check(&parts.concat());
     }
 

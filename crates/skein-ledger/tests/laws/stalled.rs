@@ -1,4 +1,4 @@
-//! A cold tier in memory that does not answer for as long as it is told so.
+//! A cold tier in memory that a test can stop from answering.
 
 use skein_transcript::cold::{Cold, Name, Object, PutCondition, PutResult};
 use skein_transcript::{Result, async_trait};
@@ -6,12 +6,12 @@ use skein_transcript_conformance::memory::MemoryCold;
 use tokio::sync::watch;
 
 #[derive(Debug, Default)]
-pub(crate) struct Mute {
+pub(crate) struct StalledCold {
     inner: MemoryCold,
     silent: watch::Sender<bool>,
 }
 
-impl Mute {
+impl StalledCold {
     pub(crate) fn silence(&self, silent: bool) {
         self.silent.send_replace(silent);
     }
@@ -23,7 +23,7 @@ impl Mute {
 }
 
 #[async_trait]
-impl Cold for Mute {
+impl Cold for StalledCold {
     async fn get(&self, name: &Name) -> Result<Option<Object>> {
         self.answers().await;
         self.inner.get(name).await
