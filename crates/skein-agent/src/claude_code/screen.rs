@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 use std::str::FromStr;
 
-use skein_domain::{Activity, Question, Reason};
+use skein_domain::{Activity, Reason};
 
-use crate::agent::{Draft, QuotaReset, Reading, ScreenView};
+use crate::agent::{Draft, QuotaReset, Reading, ScreenView, reword};
 use crate::rules::Rules;
 
 /// Longest text of a command in a question.
@@ -22,22 +22,15 @@ pub(super) fn read(rules: &Rules, picture: ScreenView<'_>) -> Vec<Reading> {
         Some(below) => beside_box(rules, picture, below),
         None => rules.read(picture),
     };
-    let mut limited = None;
-    for reading in &mut readings {
-        match reading {
-            Reading::Asks(question) => {
-                if let Some(text) = wish(question, picture.rows) {
-                    question.text = text;
-                }
-            }
-            Reading::Activity {
-                activity: Activity::Blocked,
-                rule,
-                detail,
-            } if rule == "limit" => limited = Some(limit(detail.as_deref().unwrap_or_default())),
-            _ => {}
-        }
-    }
+    reword(&mut readings, |question| wish(question, picture.rows));
+    let limited = readings.iter().rev().find_map(|reading| match reading {
+        Reading::Activity {
+            activity: Activity::Blocked,
+            rule,
+            detail,
+        } if rule == "limit" => Some(limit(detail.as_deref().unwrap_or_default())),
+        _ => None,
+    });
     readings.extend(limited);
     readings
 }
@@ -87,15 +80,11 @@ fn below_box(rows: &[String]) -> Option<usize> {
     Some(top + height + 1)
 }
 
-/// A limit, with or without its end.
+/// A limit, with its end if it is stated as an hour of the day.
 pub(super) fn limit(said: &str) -> Reading {
-    until(said).unwrap_or(Reading::Limited { resets: None })
-}
-
-/// It states the hour of the day in words.
-fn until(said: &str) -> Option<Reading> {
-    let resets = Some(QuotaReset::said(said)?);
-    Some(Reading::Limited { resets })
+    Reading::Limited {
+        resets: QuotaReset::said(said),
+    }
 }
 
 /// Removes the pane with changed files, which opens on the right of a wide screen. Its first row contains only the
@@ -151,8 +140,7 @@ fn is_dashes(row: &str) -> bool {
 }
 
 /// `Bash: touch a` instead of «Do you want to proceed?»: the dialog's heading and its content.
-fn wish(question: &Question, rows: &[String]) -> Option<Reason> {
-    let asked = question.text.as_str();
+fn wish(asked: &str, rows: &[String]) -> Option<Reason> {
     if !GENERAL.contains(&asked) {
         return None;
     }
