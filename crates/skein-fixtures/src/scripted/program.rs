@@ -11,11 +11,8 @@ use super::hook::Hook;
 use super::journal::Journal;
 use super::script::Behaviour;
 use super::view::{Block, View, clean};
-use skein_terminal::{Key, KeyParser, Terminal, TerminalEvent};
+use skein_terminal::{Key, Terminal, TerminalEvent, TimedKeys};
 
-/// How long an Escape waits for the rest of a sequence; a begun sequence waits longer, because no person types it.
-const TORN: Duration = Duration::from_millis(60);
-const TORN_APART: Duration = Duration::from_secs(2);
 /// Bytes of one read, and of one slow read.
 const READ: usize = 64 * 1024;
 const SLOW_READ: usize = 256;
@@ -80,7 +77,7 @@ pub(super) struct Program {
     pub(super) state: State,
     pub(super) turns: u64,
     pub(super) used: Totals,
-    keys: KeyParser,
+    keys: TimedKeys,
     view: View,
     lines: Vec<String>,
     /// The lines printed in this turn.
@@ -92,7 +89,6 @@ pub(super) struct Program {
     queue: VecDeque<String>,
     done: VecDeque<Done>,
     redraw_at: Option<Instant>,
-    torn_at: Option<Instant>,
 }
 
 impl Program {
@@ -113,7 +109,7 @@ impl Program {
             state: State::Working,
             turns: 0,
             used: Totals::default(),
-            keys: KeyParser::default(),
+            keys: TimedKeys::default(),
             view: View::default(),
             lines: Vec::new(),
             said: Vec::new(),
@@ -123,7 +119,6 @@ impl Program {
             queue: VecDeque::new(),
             done: VecDeque::new(),
             redraw_at: redraw_at.filter(|_| interactive),
-            torn_at: None,
         }
     }
 
@@ -209,7 +204,7 @@ impl Program {
             return Ok(());
         }
         let late = self.stale.as_ref().map(|(_, at)| *at);
-        let timers = [deadline, late, self.redraw_at, self.torn_at];
+        let timers = [deadline, late, self.redraw_at, self.keys.settles_at()];
         let wake = timers.into_iter().flatten().min();
         let most = match self.behaviour.slow_read {
             Some(_) => SLOW_READ,
@@ -228,12 +223,7 @@ impl Program {
         if let Some(pause) = self.behaviour.slow_read {
             thread::sleep(pause);
         }
-        let keys = self.keys.push(bytes);
-        self.torn_at = match self.keys.torn() {
-            0 => None,
-            1 => Some(Instant::now() + TORN),
-            _ => Some(Instant::now() + TORN_APART),
-        };
+        let keys = self.keys.push(bytes, Instant::now());
         let finished = keys.iter().map(|key| match key {
             Key::Paste(text) => text.len(),
             _ => 0,
@@ -251,11 +241,8 @@ impl Program {
 
     fn tick(&mut self) -> Go {
         let now = Instant::now();
-        if self.torn_at.is_some_and(|at| at <= now) {
-            self.torn_at = None;
-            for key in self.keys.settle() {
-                self.press(key)?;
-            }
+        for key in self.keys.settle(now) {
+            self.press(key)?;
         }
         if self.stale.as_ref().is_some_and(|(_, at)| *at <= now) {
             self.stale = None;
