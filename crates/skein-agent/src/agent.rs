@@ -231,6 +231,12 @@ impl Reading {
         }
     }
 
+    /// A limit that ends as this text says, if it says so.
+    pub(crate) fn limited(said: &str) -> Self {
+        let resets = QuotaReset::said(said);
+        Self::Limited { resets }
+    }
+
     pub fn is_usage(&self) -> bool {
         matches!(
             self,
@@ -248,6 +254,19 @@ pub(crate) fn reword(readings: &mut [Reading], text: impl Fn(&str) -> Option<Rea
             question.text = text;
         }
     }
+}
+
+/// Adds the end of a limit, if one of these rules found one.
+pub(crate) fn add_limit(readings: &mut Vec<Reading>, is_limit: impl Fn(&str) -> bool) {
+    let limited = readings.iter().rev().find_map(|reading| match reading {
+        Reading::Activity {
+            activity: Activity::Blocked,
+            rule,
+            detail,
+        } if is_limit(rule) => Some(Reading::limited(detail.as_deref().unwrap_or_default())),
+        _ => None,
+    });
+    readings.extend(limited);
 }
 
 /// The purpose of an answer.

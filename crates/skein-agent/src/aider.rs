@@ -100,9 +100,8 @@ impl Agent for Aider {
     }
 
     fn start(&self, order: &LaunchRequest) -> Result<Start> {
-        let mut start = self.launch(order, launch::native_of(order), &[])?;
-        self.0.add_task(order, &mut start, Before::Separator)?;
-        Ok(start)
+        let start = self.launch(order, launch::native_of(order), &[])?;
+        self.0.with_task(order, start, Before::Separator)
     }
 
     fn resume(&self, order: &LaunchRequest) -> Result<Start> {

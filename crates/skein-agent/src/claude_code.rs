@@ -164,9 +164,8 @@ impl Agent for ClaudeCode {
 
     fn start(&self, order: &LaunchRequest) -> Result<Start> {
         let (how, native) = named(order);
-        let mut start = self.launch(order, how, native)?;
-        self.0.add_task(order, &mut start, Before::Separator)?;
-        Ok(start)
+        let start = self.launch(order, how, native)?;
+        self.0.with_task(order, start, Before::Separator)
     }
 
     fn resume(&self, order: &LaunchRequest) -> Result<Start> {

@@ -141,9 +141,8 @@ impl Agent for Codex {
     }
 
     fn start(&self, order: &LaunchRequest) -> Result<Start> {
-        let mut start = self.launch(order, &[])?;
-        self.0.add_task(order, &mut start, Before::Separator)?;
-        Ok(start)
+        let start = self.launch(order, &[])?;
+        self.0.with_task(order, start, Before::Separator)
     }
 
     fn resume(&self, order: &LaunchRequest) -> Result<Start> {

@@ -19,8 +19,8 @@ use std::str::FromStr;
 use skein_domain::{Activity, NativeId, Permission, Reason, Via};
 
 use crate::agent::{
-    Agent, Draft, InstalledProgram, LaunchRequest, Process, ProtocolLaunch, QuotaReset, Reader,
-    Reading, Result, ScreenView, Start, WatchedFile, reword,
+    Agent, Draft, InstalledProgram, LaunchRequest, Process, ProtocolLaunch, Reader, Reading,
+    Result, ScreenView, Start, WatchedFile, add_limit, reword,
 };
 use crate::installed::{self, Before, installed_agent};
 use crate::known::KnownAgent;
@@ -87,9 +87,8 @@ impl Agent for Gemini {
     }
 
     fn start(&self, order: &LaunchRequest) -> Result<Start> {
-        let mut start = self.launch(order, "--session-id", launch::native_of(order))?;
-        self.0.add_task(order, &mut start, Before::Flag("-i"))?;
-        Ok(start)
+        let start = self.launch(order, "--session-id", launch::native_of(order))?;
+        self.0.with_task(order, start, Before::Flag("-i"))
     }
 
     fn resume(&self, order: &LaunchRequest) -> Result<Start> {
@@ -128,15 +127,7 @@ impl Agent for Gemini {
             readings.retain(|reading| !ready(reading));
         }
         reword(&mut readings, |question| words(question, picture.rows));
-        let limited = readings.iter().rev().find_map(|reading| match reading {
-            Reading::Activity {
-                activity: Activity::Blocked,
-                detail,
-                ..
-            } => Some(limit(detail.as_deref().unwrap_or_default())),
-            _ => None,
-        });
-        readings.extend(limited);
+        add_limit(&mut readings, |_| true);
         readings
     }
 
@@ -183,13 +174,6 @@ fn words(text: &str, rows: &[String]) -> Option<Reason> {
         .filter(|row| !row.is_empty())
         .collect();
     Reason::from_str(&asked.join(" ")).ok()
-}
-
-/// It states the hour of the day in words, or nothing.
-fn limit(said: &str) -> Reading {
-    Reading::Limited {
-        resets: QuotaReset::said(said),
-    }
 }
 
 #[cfg(test)]

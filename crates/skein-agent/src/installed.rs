@@ -189,12 +189,12 @@ impl Installed {
     }
 
     /// Adds the task to a start, in the ordered way or the program's default one.
-    pub(crate) fn add_task(
+    pub(crate) fn with_task(
         &self,
         order: &LaunchRequest,
-        start: &mut Start,
+        mut start: Start,
         before: Before,
-    ) -> Result<()> {
+    ) -> Result<Start> {
         let via = launch::via(&self.known.name, &self.known.abilities, order)?;
         match before {
             _ if via != PromptVia::Argv => {}
@@ -208,8 +208,8 @@ impl Installed {
             }
             Before::Flag(flag) => start.argv.push(flag.into()),
         }
-        launch::deliver(start, via, &order.task);
-        Ok(())
+        launch::deliver(&mut start, via, &order.task);
+        Ok(start)
     }
 }
 

@@ -86,10 +86,8 @@ impl Agent for OpenCode {
     }
 
     fn start(&self, order: &LaunchRequest) -> Result<Start> {
-        let mut start = self.launch(order, &[])?;
-        self.0
-            .add_task(order, &mut start, Before::Flag("--prompt"))?;
-        Ok(start)
+        let start = self.launch(order, &[])?;
+        self.0.with_task(order, start, Before::Flag("--prompt"))
     }
 
     fn resume(&self, order: &LaunchRequest) -> Result<Start> {

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use serde::Deserialize;
 use skein_domain::{Activity, NativeId, Usage};
 
-use super::{screen, transcript};
+use super::transcript;
 use crate::agent::Reading;
 use crate::hooks::micros;
 
@@ -77,7 +77,7 @@ fn failure(payload: &Payload) -> Vec<Reading> {
     let limited = text.to_lowercase().contains("limit") && !text.starts_with("API Error");
     let blocked = Reading::does(Activity::Blocked, "hook StopFailure", Some(&text));
     match payload.error.as_deref() {
-        Some("rate_limit") if limited => vec![blocked, screen::limit(&text)],
+        Some("rate_limit") if limited => vec![blocked, Reading::limited(&text)],
         Some("authentication_failed" | "oauth_org_not_allowed" | "billing_error") => vec![blocked],
         _ => vec![Reading::TurnEnded],
     }

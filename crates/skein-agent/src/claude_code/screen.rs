@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use skein_domain::{Activity, Reason};
 
-use crate::agent::{Draft, QuotaReset, Reading, ScreenView, reword};
+use crate::agent::{Draft, Reading, ScreenView, add_limit, reword};
 use crate::rules::Rules;
 
 /// Longest text of a command in a question.
@@ -23,15 +23,7 @@ pub(super) fn read(rules: &Rules, picture: ScreenView<'_>) -> Vec<Reading> {
         None => rules.read(picture),
     };
     reword(&mut readings, |question| wish(question, picture.rows));
-    let limited = readings.iter().rev().find_map(|reading| match reading {
-        Reading::Activity {
-            activity: Activity::Blocked,
-            rule,
-            detail,
-        } if rule == "limit" => Some(limit(detail.as_deref().unwrap_or_default())),
-        _ => None,
-    });
-    readings.extend(limited);
+    add_limit(&mut readings, |rule| rule == "limit");
     readings
 }
 
@@ -78,13 +70,6 @@ fn below_box(rows: &[String]) -> Option<usize> {
     let top = (1..rows.len()).rev().find(begins)?;
     let height = rows[top..].iter().position(|row| is_line(row))?;
     Some(top + height + 1)
-}
-
-/// A limit, with its end if it is stated as an hour of the day.
-pub(super) fn limit(said: &str) -> Reading {
-    Reading::Limited {
-        resets: QuotaReset::said(said),
-    }
 }
 
 /// Removes the pane with changed files, which opens on the right of a wide screen. Its first row contains only the

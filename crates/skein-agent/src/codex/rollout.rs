@@ -25,15 +25,12 @@ struct Line {
     payload: Payload,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Payload {
-    #[serde(default)]
     info: Option<Info>,
-    #[serde(default)]
     rate_limits: Option<Limits>,
-    #[serde(default)]
     error: Option<Failure>,
-    #[serde(default)]
     num_turns: u64,
 }
 
@@ -48,11 +45,10 @@ struct Tokens {
     output_tokens: u64,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Limits {
-    #[serde(default)]
     primary: Option<Window>,
-    #[serde(default)]
     secondary: Option<Window>,
 }
 
