@@ -45,6 +45,7 @@ pub(crate) enum Why {
     Failed(String),
 }
 
+#[derive(Debug)]
 pub(crate) struct Conversation {
     protocol: Box<dyn Protocol>,
     setting: Setting,
@@ -84,13 +85,6 @@ struct Turn {
     since: Instant,
     taken: bool,
     interrupted: bool,
-}
-
-impl std::fmt::Debug for Conversation {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut shown = f.debug_struct("Conversation");
-        shown.field("turn", &self.turn).finish_non_exhaustive()
-    }
 }
 
 impl Conversation {

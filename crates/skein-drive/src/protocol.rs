@@ -27,7 +27,7 @@ pub(crate) struct Setting {
     pub(crate) model: Option<String>,
 }
 
-pub(crate) trait Protocol {
+pub(crate) trait Protocol: std::fmt::Debug {
     /// The first messages to the program.
     fn begin(&mut self) -> Vec<Effect>;
     /// Handles one message of the program; an unknown one has no effects.
@@ -183,6 +183,11 @@ pub(crate) fn plan(steps: &Value, key: &str) -> Shown {
 pub(crate) fn took(taken: Option<&mut bool>) -> Vec<Effect> {
     let is_new = taken.is_some_and(|taken| !std::mem::replace(taken, true));
     is_new.then_some(Effect::Took).into_iter().collect()
+}
+
+/// Shows a note of the driver.
+pub(crate) fn note(text: impl Into<String>) -> Effect {
+    Effect::Show(Shown::Note(text.into()))
 }
 
 /// The id of a JSON-RPC request as text.

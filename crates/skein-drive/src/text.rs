@@ -50,11 +50,7 @@ pub(crate) fn plain(text: &str) -> Option<String> {
     let lines: Vec<String> = text.trim().lines().map(clean).collect();
     let mut text = lines.join("\n");
     if text.len() > PLAIN {
-        let mut at = PLAIN;
-        while !text.is_char_boundary(at) {
-            at -= 1;
-        }
-        text.truncate(at);
+        text.truncate(text.floor_char_boundary(PLAIN));
         text.push('…');
     }
     (!text.trim().is_empty()).then_some(text)

@@ -116,10 +116,7 @@ impl Transcript {
             rest = after;
         }
         while rest.len() > LONGEST {
-            let mut at = LONGEST;
-            while !rest.is_char_boundary(at) {
-                at -= 1;
-            }
+            let at = rest.floor_char_boundary(LONGEST);
             let at = rest[..at].rfind(' ').map_or(at, |blank| blank + 1);
             self.push(voice.mark(), &rest[..at]);
             rest = &rest[at..];

@@ -10,7 +10,9 @@ use serde_json::{Value, json};
 
 use super::questions::{OpenQuestions, PermissionRequest};
 use super::rpc::{Heard, Requests, told};
-use super::{Answer, Choice, Effect, Kind, Over, Protocol, Setting, Ticket, id_text, list, text};
+use super::{
+    Answer, Choice, Effect, Kind, Over, Protocol, Setting, Ticket, id_text, list, note, text,
+};
 use crate::args::{Begin, Permission};
 use crate::protocol::limit;
 use update::{edits, read_update, shows_work, used};
@@ -179,8 +181,7 @@ impl Acp {
                 } else {
                     "model"
                 };
-                let note = super::Shown::Note(format!("the {what} could not be set: {why}"));
-                let mut out = vec![Effect::Show(note)];
+                let mut out = vec![note(format!("the {what} could not be set: {why}"))];
                 out.extend(self.prepared());
                 out
             }

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use super::questions::{Answers, OpenQuestions, PermissionRequest, fields};
 use super::{
-    Answer, Effect, Over, Protocol, Resets, Shown, Ticket, Used, limit, list, plan, text, titled,
+    Answer, Effect, Over, Protocol, Resets, Shown, Ticket, Used, limit, list, note, plan, text,
+    titled,
 };
 use tool::{ABOUT, edits, options};
 
@@ -264,9 +265,7 @@ impl Protocol for Claude {
                 vec![]
             }
             Some("system") if message["subtype"] == "api_retry" => {
-                vec![Effect::Show(Shown::Note(
-                    "the model's server fails; trying again".into(),
-                ))]
+                vec![note("the model's server fails; trying again")]
             }
             _ => vec![],
         });

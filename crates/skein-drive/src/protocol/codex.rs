@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::questions::OpenQuestions;
 use super::rpc::{Heard, Requests, told};
 use super::{
-    Answer, Effect, Over, Protocol, Resets, Setting, Shown, Ticket, Used, id_text, limit, text,
+    Answer, Effect, Over, Protocol, Resets, Setting, Ticket, Used, id_text, limit, note, text,
 };
 use crate::args::{Begin, Permission};
 
@@ -165,15 +165,12 @@ impl Codex {
             }
             "serverRequest/resolved" => self.questions.withdraw(&id_text(&params["requestId"])),
             "error" if params["willRetry"] == true => {
-                vec![Effect::Show(Shown::Note(told(&params["error"])))]
+                vec![note(told(&params["error"]))]
             }
             "warning" => {
                 let text = text(&params["message"]);
                 let is_new = self.warned.insert(text.clone());
-                is_new
-                    .then_some(Effect::Show(Shown::Note(text)))
-                    .into_iter()
-                    .collect()
+                is_new.then(|| note(text)).into_iter().collect()
             }
             _ => {
                 if method == "item/started" {

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::questions::{Answers, OpenQuestions, PermissionRequest, fields};
 use super::{
-    Answer, Call, Choice, Effect, Kind, Over, Protocol, Resets, Setting, Shown, Ticket, Used,
-    limit, plan,
+    Answer, Call, Choice, Effect, Kind, Over, Protocol, Resets, Setting, Ticket, Used, limit, note,
+    plan,
 };
 use crate::args::Begin;
 use part::Parts;
@@ -77,8 +77,8 @@ impl OpenCode {
                 vec![Effect::Over(Over::Failed(told(body)))]
             }
             _ if !went_well => {
-                let note = format!("the program did not understand: {}", told(body));
-                vec![Effect::Show(Shown::Note(note))]
+                let why = told(body);
+                vec![note(format!("the program did not understand: {why}"))]
             }
             _ => vec![],
         }
@@ -173,7 +173,7 @@ impl OpenCode {
                 let resets = status["next"].as_u64().map(|ms| Resets::At(ms / 1_000));
                 vec![Effect::Limit { text, resets }]
             }
-            _ => vec![Effect::Show(Shown::Note(format!("{text}; trying again")))],
+            _ => vec![note(format!("{text}; trying again"))],
         }
     }
 
