@@ -38,6 +38,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::Deserialize;
 use skein_domain::{
     Activity, AgentName, LaunchSettings, Message, NativeId, PromptVia, Question, Reason, SessionId,
     Timestamp, Usage, Via,
@@ -74,7 +75,8 @@ pub struct Abilities {
 }
 
 /// What happens to a message that is submitted during a turn.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum TurnMessagePolicy {
     /// Unknown, or lost: do not send one.
     #[default]
@@ -127,6 +129,17 @@ pub struct Start {
     pub native: Option<NativeId>,
 }
 
+impl Start {
+    /// A program and its variables, nothing else.
+    pub(crate) fn of(argv: Vec<String>, env: BTreeMap<String, String>) -> Self {
+        Self {
+            argv,
+            env,
+            ..Self::default()
+        }
+    }
+}
+
 /// How to start a program that a protocol drives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProtocolLaunch {
@@ -137,6 +150,16 @@ pub struct ProtocolLaunch {
     /// The earliest start. It derives from the conversation and not from the clock, so it may be in the past: the
     /// same order gives the same launch.
     pub not_before: Option<Timestamp>,
+}
+
+impl ProtocolLaunch {
+    pub(crate) fn now(dialect: &'static str, start: Start) -> Self {
+        Self {
+            dialect,
+            start,
+            not_before: None,
+        }
+    }
 }
 
 /// The content of the terminal, as input of rules.
@@ -200,12 +223,50 @@ pub enum Reading {
 }
 
 impl Reading {
+    pub(crate) fn does(activity: Activity, rule: impl Into<String>, detail: Option<&str>) -> Self {
+        Self::Activity {
+            activity,
+            rule: rule.into(),
+            detail: detail.map(str::to_owned),
+        }
+    }
+
+    /// A limit that ends as this text says, if it says so.
+    pub(crate) fn limited(said: &str) -> Self {
+        let resets = QuotaReset::said(said);
+        Self::Limited { resets }
+    }
+
     pub fn is_usage(&self) -> bool {
         matches!(
             self,
             Self::Usage(_) | Self::UsageTotal(_) | Self::ConversationTotal(_)
         )
     }
+}
+
+/// Gives questions another text, where there is one for the text that the rules found.
+pub(crate) fn reword(readings: &mut [Reading], text: impl Fn(&str) -> Option<Reason>) {
+    for reading in readings {
+        if let Reading::Asks(question) = reading
+            && let Some(text) = text(question.text.as_str())
+        {
+            question.text = text;
+        }
+    }
+}
+
+/// Adds the end of a limit, if one of these rules found one.
+pub(crate) fn add_limit(readings: &mut Vec<Reading>, is_limit: impl Fn(&str) -> bool) {
+    let limited = readings.iter().rev().find_map(|reading| match reading {
+        Reading::Activity {
+            activity: Activity::Blocked,
+            rule,
+            detail,
+        } if is_limit(rule) => Some(Reading::limited(detail.as_deref().unwrap_or_default())),
+        _ => None,
+    });
+    readings.extend(limited);
 }
 
 /// The purpose of an answer.
@@ -297,6 +358,15 @@ pub enum ReadRange {
 
 impl WatchedFile {
     pub const PID: &'static str = "{pid}";
+
+    /// A file that grows.
+    pub(crate) fn added(path: PathBuf, kind: &str) -> Self {
+        Self {
+            path,
+            kind: kind.to_owned(),
+            reach: ReadRange::Added,
+        }
+    }
 
     /// The path for a program with this process id; `None` if an id is needed and unknown.
     pub fn at(&self, pid: Option<u32>) -> Option<PathBuf> {

@@ -12,36 +12,25 @@ mod screen;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use serde::Deserialize;
-use skein_domain::{Activity, NativeId, Permission, PromptVia, Question, Reason, Usage, Via};
+use skein_domain::{Activity, NativeId, Permission, Question, Reason, Usage, Via};
 
 use crate::agent::{
-    Abilities, Agent, AnswerTarget, Draft, InstalledProgram, LaunchRequest, Process, Profile,
-    ProtocolLaunch, ReadRange, Reader, Reading, Reply, Result, ScreenView, Start,
-    TurnMessagePolicy, WatchedFile,
+    Agent, AnswerTarget, Draft, InstalledProgram, LaunchRequest, Process, ProtocolLaunch, Reader,
+    Reading, Reply, Result, ScreenView, Start, WatchedFile,
 };
-use crate::installed::{self, Before};
+use crate::installed::{self, Before, installed_agent};
 use crate::known::KnownAgent;
-use crate::launch::{self, Prompt};
+use crate::launch;
 use crate::rules::meant;
 
 use screen::{ANSWERS, asked, prompt, taken_one};
 
-const RULES: &str = include_str!("../data/aider.toml");
 /// The source kind of its analytics log.
 const ANALYTICS: &str = "analytics";
 /// The source kind of its history.
 const HISTORY: &str = "history";
-
-const PROFILE: Profile = Profile {
-    program: "aider",
-    install: "python -m pip install aider-install && aider-install",
-    version: &["--version"],
-    tested: ("0.86.2", "0.86.2"),
-    login: "aider --api-key PROVIDER=KEY",
-};
 
 /// Answers the questions of a first start in advance, and prevents that data is sent. The repository keeps its
 /// `.gitignore`.
@@ -62,110 +51,30 @@ const TIDY: &str = r#"if root=$(git rev-parse --show-toplevel 2>/dev/null); then
 fi
 exec "$@""#;
 
-/// Variables with a login, then others that change its provider.
-const LOGINS: &[&str] = &[
-    "ANTHROPIC_API_KEY",
-    "OPENAI_API_KEY",
-    "GEMINI_API_KEY",
-    "OPENROUTER_API_KEY",
-    "DEEPSEEK_API_KEY",
-    "GROQ_API_KEY",
-    "MISTRAL_API_KEY",
-    "XAI_API_KEY",
-    "AIDER_API_KEY",
-];
-const OTHERS: &[&str] = &[
-    "AIDER_MODEL",
-    "AIDER_WEAK_MODEL",
-    "AIDER_EDIT_FORMAT",
-    "AIDER_OPENAI_API_BASE",
-    "AIDER_OPENAI_API_KEY",
-    "AIDER_ANTHROPIC_API_KEY",
-    "ANTHROPIC_BASE_URL",
-    "OPENAI_API_BASE",
-    "OLLAMA_API_BASE",
-    "LITELLM_LOCAL_MODEL_COST_MAP",
-    "SSL_CERT_FILE",
-    "REQUESTS_CA_BUNDLE",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "NO_PROXY",
-    "http_proxy",
-    "https_proxy",
-    "no_proxy",
-];
-
-#[derive(Clone, Debug)]
-pub struct Aider {
-    known: KnownAgent,
-}
+installed_agent!(Aider, "aider");
 
 impl Aider {
-    pub const NAME: &'static str = "aider";
-
-    pub fn new() -> Self {
-        let abilities = Abilities {
-            prompt: vec![PromptVia::Typed],
-            resume: true,
-            hooks: false,
-            screens: true,
-            files: true,
-            usage: true,
-            protocols: vec![],
-            // Text typed meanwhile would answer its next question.
-            during_turn: TurnMessagePolicy::Unsafe,
-            enter_after: Duration::from_millis(100),
-            inherits: installed::names([LOGINS, OTHERS]),
-        };
-        let known = KnownAgent::own(Self::NAME, 200, RULES, abilities).installed_as(PROFILE);
-        Self { known }
-    }
-
-    fn launch(
-        &self,
-        order: &LaunchRequest,
-        native: NativeId,
-        how: &[&str],
-        prompt: Prompt,
-    ) -> Result<Start> {
-        let program = installed::program(&self.known, &PROFILE, order)?;
-        let mut argv = ["sh", "-c", TIDY, "sh", &program]
-            .map(str::to_owned)
-            .to_vec();
-        argv.extend(FLAGS.iter().map(|&flag| flag.to_owned()));
-        let files = [
+    fn launch(&self, order: &LaunchRequest, native: NativeId, how: &[&str]) -> Result<Start> {
+        let program = self.0.program(order)?;
+        let mut argv = launch::owned(&["sh", "-c", TIDY, "sh", &program]);
+        argv.extend(launch::owned(FLAGS));
+        let typed = order.private.join("aider.input.history");
+        for (flag, path) in [
             ("--chat-history-file", history(order, &native)),
-            (
-                "--input-history-file",
-                order.private.join("aider.input.history"),
-            ),
+            ("--input-history-file", typed),
             ("--analytics-log", analytics(order)),
-        ];
-        for (flag, path) in files {
+        ] {
             argv.extend([flag.to_owned(), launch::text(&path, "private")?]);
         }
         if order.settings.permission == Permission::Full {
             argv.push("--yes-always".into());
         }
-        if let Some(model) = &order.settings.model {
-            argv.extend(["--model".into(), model.to_string()]);
-        }
-        argv.extend(how.iter().map(|&word| word.to_owned()));
-        let mut start = Start {
-            argv,
+        launch::add_model(&mut argv, "--model", order);
+        argv.extend(launch::owned(how));
+        Ok(Start {
             native: Some(native),
-            ..Start::default()
-        };
-        if prompt == Prompt::Task {
-            installed::task(&self.known, order, &mut start, Before::Separator)?;
-        }
-        Ok(start)
-    }
-}
-
-impl Default for Aider {
-    fn default() -> Self {
-        Self::new()
+            ..Start::of(argv, BTreeMap::new())
+        })
     }
 }
 
@@ -183,22 +92,22 @@ fn analytics(order: &LaunchRequest) -> PathBuf {
 
 impl Agent for Aider {
     fn known(&self) -> &KnownAgent {
-        &self.known
+        &self.0.known
     }
 
     fn find(&self, path: &str, env: &BTreeMap<String, String>) -> InstalledProgram {
-        installed::find(&PROFILE, path, logged_in(env))
+        self.0.find(path, env, logged_in)
     }
 
     fn start(&self, order: &LaunchRequest) -> Result<Start> {
-        self.launch(order, launch::native_of(order), &[], Prompt::Task)
+        let start = self.launch(order, launch::native_of(order), &[])?;
+        self.0.with_task(order, start, Before::Separator)
     }
 
     fn resume(&self, order: &LaunchRequest) -> Result<Start> {
         let kept = |native: &NativeId| history(order, native).exists();
-        let native = installed::conversation(order, kept)?;
-        let how = ["--restore-chat-history"];
-        self.launch(order, native, &how, Prompt::Nothing)
+        let native = installed::conversation(order, kept)?.clone();
+        self.launch(order, native, &["--restore-chat-history"])
     }
 
     /// Its conversations are there.
@@ -207,15 +116,11 @@ impl Agent for Aider {
     }
 
     fn speak(&self, _order: &LaunchRequest, via: Via, _resume: bool) -> Result<ProtocolLaunch> {
-        Err(launch::no_protocol(&self.known.name, via))
+        Err(launch::no_protocol(self.name(), via))
     }
 
     fn read_screen(&self, picture: ScreenView<'_>) -> Vec<Reading> {
-        let does = |activity, rule: &str| Reading::Activity {
-            activity,
-            rule: rule.to_owned(),
-            detail: None,
-        };
+        let does = |activity, rule: &str| Reading::does(activity, rule, None);
         let taken = || Reading::PromptTaken { text: None };
         if let Some(question) = asked(picture) {
             let mut readings = vec![does(Activity::WaitingInput, "confirm")];
@@ -227,7 +132,7 @@ impl Agent for Aider {
         if prompt(picture).is_some() {
             return vec![does(Activity::Ready, "prompt")];
         }
-        let mut readings = self.known.rules.read(picture);
+        let mut readings = self.0.known.rules.read(picture);
         if taken_one(picture) {
             if readings.is_empty() {
                 readings.push(does(Activity::Active, "prompt taken"));
@@ -248,14 +153,9 @@ impl Agent for Aider {
     }
 
     fn sources(&self, order: &LaunchRequest) -> Vec<WatchedFile> {
-        let added = |path, kind: &str| WatchedFile {
-            path,
-            kind: kind.to_owned(),
-            reach: ReadRange::Added,
-        };
         let native = order.native.as_ref();
-        let history = native.map(|native| added(history(order, native), HISTORY));
-        let analytics = added(analytics(order), ANALYTICS);
+        let history = native.map(|native| WatchedFile::added(history(order, native), HISTORY));
+        let analytics = WatchedFile::added(analytics(order), ANALYTICS);
         history.into_iter().chain([analytics]).collect()
     }
 
@@ -287,12 +187,9 @@ impl Agent for Aider {
     }
 }
 
-/// Whether there is a key for some provider: in a variable, or in the files it reads at its start. Local models need
-/// none, so `None` means unknown.
+/// Whether there is a key for some provider in the files it reads at its start. Local models need none, so `None` means
+/// unknown.
 fn logged_in(env: &BTreeMap<String, String>) -> Option<bool> {
-    if installed::has_any(env, LOGINS) {
-        return Some(true);
-    }
     let keys = Path::new(env.get("HOME")?).join(".aider/oauth-keys.env");
     keys.exists().then_some(true)
 }

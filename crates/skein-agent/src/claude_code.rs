@@ -26,27 +26,16 @@ mod transcript;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use skein_domain::{NativeId, Permission, PromptVia, Via};
+use skein_domain::{NativeId, Permission, Via};
 
 use crate::agent::{
-    Abilities, Agent, Draft, InstalledProgram, LaunchRequest, Process, Profile, ProtocolLaunch,
-    ReadRange, Reader, Reading, Result, ScreenView, Start, TurnMessagePolicy, WatchedFile,
+    Agent, Draft, InstalledProgram, LaunchRequest, Process, ProtocolLaunch, ReadRange, Reader,
+    Reading, Result, ScreenView, Start, WatchedFile,
 };
-use crate::installed::{self, Before};
+use crate::installed::{self, Before, installed_agent};
 use crate::known::KnownAgent;
-use crate::launch::{self, Prompt};
-
-const RULES: &str = include_str!("../data/claude-code.toml");
-
-const PROFILE: Profile = Profile {
-    program: "claude",
-    install: "npm install -g @anthropic-ai/claude-code",
-    version: &["--version"],
-    tested: ("2.1.325", "2.1.325"),
-    login: "claude auth login",
-};
+use crate::launch;
 
 /// Speaks the Agent Client Protocol for it.
 const ACP: (&str, &str) = (
@@ -54,103 +43,38 @@ const ACP: (&str, &str) = (
     "npm install -g @agentclientprotocol/claude-agent-acp",
 );
 
-/// Each of these logs it in without a file.
-const CREDENTIALS: &[&str] = &[
-    "ANTHROPIC_API_KEY",
-    "ANTHROPIC_AUTH_TOKEN",
-    "CLAUDE_CODE_OAUTH_TOKEN",
-    "CLAUDE_CODE_USE_BEDROCK",
-    "CLAUDE_CODE_USE_VERTEX",
-    "CLAUDE_CODE_USE_FOUNDRY",
-];
-
-/// Other variables of the user's environment that it needs.
-const INHERITS: &[&str] = &[
-    "ANTHROPIC_BASE_URL",
-    "ANTHROPIC_BEDROCK_BASE_URL",
-    "ANTHROPIC_CUSTOM_HEADERS",
-    "ANTHROPIC_DEFAULT_HAIKU_MODEL",
-    "ANTHROPIC_DEFAULT_OPUS_MODEL",
-    "ANTHROPIC_DEFAULT_SONNET_MODEL",
-    "ANTHROPIC_MODEL",
-    "ANTHROPIC_SMALL_FAST_MODEL",
-    "ANTHROPIC_VERTEX_PROJECT_ID",
-    "API_TIMEOUT_MS",
-    "AWS_ACCESS_KEY_ID",
-    "AWS_BEARER_TOKEN_BEDROCK",
-    "AWS_PROFILE",
-    "AWS_REGION",
-    "AWS_SECRET_ACCESS_KEY",
-    "AWS_SESSION_TOKEN",
-    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
-    "CLAUDE_CODE_MAX_OUTPUT_TOKENS",
-    "CLAUDE_CODE_MAX_RETRIES",
-    "CLAUDE_CODE_SKIP_BEDROCK_AUTH",
-    "CLAUDE_CODE_SKIP_VERTEX_AUTH",
-    "CLAUDE_CONFIG_DIR",
-    "CLOUD_ML_REGION",
-    "DISABLE_ERROR_REPORTING",
-    "DISABLE_TELEMETRY",
-    "GOOGLE_APPLICATION_CREDENTIALS",
-    "HTTPS_PROXY",
-    "HTTP_PROXY",
-    "MAX_THINKING_TOKENS",
-    "NODE_EXTRA_CA_CERTS",
-    "NO_PROXY",
-];
-
 /// The kinds of its files.
 const STATE: &str = "state";
 const TRANSCRIPT: &str = "transcript";
 
-#[derive(Clone, Debug)]
-pub struct ClaudeCode {
-    known: KnownAgent,
-}
+/// Its own protocol.
+const STREAM: &[&str] = &[
+    "-p",
+    "--input-format",
+    "stream-json",
+    "--output-format",
+    "stream-json",
+    "--verbose",
+    "--permission-prompt-tool",
+    "stdio",
+    "--replay-user-messages",
+    "--include-partial-messages",
+];
+
+installed_agent!(ClaudeCode, "claude-code");
 
 impl ClaudeCode {
-    pub const NAME: &'static str = "claude-code";
-
-    pub fn new() -> Self {
-        let abilities = Abilities {
-            prompt: vec![PromptVia::Argv, PromptVia::Typed],
-            resume: true,
-            hooks: true,
-            screens: true,
-            files: true,
-            usage: true,
-            protocols: vec![Via::Acp, Via::Native],
-            during_turn: TurnMessagePolicy::Queues,
-            enter_after: Duration::from_millis(300),
-            inherits: installed::names([CREDENTIALS, INHERITS]),
-        };
-        let known = KnownAgent::own(Self::NAME, 300, RULES, abilities).installed_as(PROFILE);
-        Self { known }
-    }
-
-    fn launch(
-        &self,
-        order: &LaunchRequest,
-        how: Vec<String>,
-        prompt: Prompt,
-        native: NativeId,
-    ) -> Result<Start> {
-        let mut argv = vec![installed::program(&self.known, &PROFILE, order)?];
+    fn launch(&self, order: &LaunchRequest, how: [String; 2], native: NativeId) -> Result<Start> {
+        let mut argv = vec![self.0.program(order)?];
         argv.extend(how);
         let settings = order.private.join(settings::FILE);
         argv.extend(["--settings".into(), launch::text(&settings, "private")?]);
         argv.extend(modes(order));
-        let mut start = Start {
-            argv,
-            env: presets(order),
+        Ok(Start {
             files: vec![(settings::FILE.into(), settings::content(order))],
             native: Some(native),
-            ..Start::default()
-        };
-        if prompt == Prompt::Task {
-            installed::task(&self.known, order, &mut start, Before::Separator)?;
-        }
-        Ok(start)
+            ..Start::of(argv, presets(order))
+        })
     }
 
     /// Its own protocol: JSON lines on standard input and output.
@@ -159,50 +83,28 @@ impl ClaudeCode {
             true => continued(order)?,
             false => named(order),
         };
-        let mut argv = vec![installed::program(&self.known, &PROFILE, order)?];
-        argv.extend(
-            [
-                "-p",
-                "--input-format",
-                "stream-json",
-                "--output-format",
-                "stream-json",
-                "--verbose",
-                "--permission-prompt-tool",
-                "stdio",
-                "--replay-user-messages",
-                "--include-partial-messages",
-            ]
-            .map(str::to_owned),
-        );
+        let mut argv = vec![self.0.program(order)?];
+        argv.extend(launch::owned(STREAM));
         argv.extend(how);
         argv.extend(modes(order));
         Ok(Start {
-            argv,
-            env: presets(order),
             native: Some(native),
-            ..Start::default()
+            ..Start::of(argv, presets(order))
         })
     }
 }
 
-impl Default for ClaudeCode {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 /// A new conversation with a chosen id.
-fn named(order: &LaunchRequest) -> (Vec<String>, NativeId) {
+fn named(order: &LaunchRequest) -> ([String; 2], NativeId) {
     let native = launch::native_of(order);
-    (vec!["--session-id".into(), native.to_string()], native)
+    (["--session-id".into(), native.to_string()], native)
 }
 
 /// The existing conversation. The program refuses one without messages.
-fn continued(order: &LaunchRequest) -> Result<(Vec<String>, NativeId)> {
+fn continued(order: &LaunchRequest) -> Result<([String; 2], NativeId)> {
     let kept = |native: &NativeId| transcript::is_there(order, native.as_str());
-    let native = installed::conversation(order, kept)?;
-    Ok((vec!["--resume".into(), native.to_string()], native))
+    let native = installed::conversation(order, kept)?.clone();
+    Ok((["--resume".into(), native.to_string()], native))
 }
 
 fn modes(order: &LaunchRequest) -> Vec<String> {
@@ -212,9 +114,7 @@ fn modes(order: &LaunchRequest) -> Vec<String> {
         Permission::Full => "bypassPermissions",
     };
     let mut modes = vec!["--permission-mode".into(), mode.into()];
-    if let Some(model) = &order.settings.model {
-        modes.extend(["--model".into(), model.to_string()]);
-    }
+    launch::add_model(&mut modes, "--model", order);
     modes
 }
 
@@ -240,9 +140,6 @@ fn config_folder(env: &BTreeMap<String, String>) -> Option<PathBuf> {
 
 /// Whether its files contain a login; `None` if their location is unknown.
 fn logged_in(env: &BTreeMap<String, String>) -> Option<bool> {
-    if installed::has_any(env, CREDENTIALS) {
-        return Some(true);
-    }
     let config = config_folder(env)?;
     // Where the system stores secrets there is no such file, but the account's name is in this one.
     let state = installed::folder(env, "CLAUDE_CONFIG_DIR", "")?.join(".claude.json");
@@ -258,41 +155,34 @@ fn logged_in(env: &BTreeMap<String, String>) -> Option<bool> {
 
 impl Agent for ClaudeCode {
     fn known(&self) -> &KnownAgent {
-        &self.known
+        &self.0.known
     }
 
     fn find(&self, path: &str, env: &BTreeMap<String, String>) -> InstalledProgram {
-        installed::find(&PROFILE, path, logged_in(env))
+        self.0.find(path, env, logged_in)
     }
 
     fn start(&self, order: &LaunchRequest) -> Result<Start> {
         let (how, native) = named(order);
-        self.launch(order, how, Prompt::Task, native)
+        let start = self.launch(order, how, native)?;
+        self.0.with_task(order, start, Before::Separator)
     }
 
     fn resume(&self, order: &LaunchRequest) -> Result<Start> {
         let (how, native) = continued(order)?;
-        self.launch(order, how, Prompt::Nothing, native)
+        self.launch(order, how, native)
     }
 
     fn speak(&self, order: &LaunchRequest, via: Via, resume: bool) -> Result<ProtocolLaunch> {
-        match via {
-            Via::Terminal => Err(launch::no_protocol(&self.known.name, via)),
-            Via::Native => Ok(ProtocolLaunch {
-                dialect: "claude",
-                start: self.native(order, resume)?,
-                not_before: None,
-            }),
-            Via::Acp => Ok(ProtocolLaunch {
-                dialect: "acp",
-                start: Start {
-                    argv: vec![installed::locate(&self.known, ACP.0, ACP.1, order)?],
-                    env: presets(order),
-                    ..Start::default()
-                },
-                not_before: None,
-            }),
-        }
+        let (dialect, start) = match via {
+            Via::Terminal => return Err(launch::no_protocol(self.name(), via)),
+            Via::Native => ("claude", self.native(order, resume)?),
+            Via::Acp => {
+                let program = self.0.locate(ACP.0, ACP.1, order)?;
+                ("acp", Start::of(vec![program], presets(order)))
+            }
+        };
+        Ok(ProtocolLaunch::now(dialect, start))
     }
 
     fn read_hook(&self, event: &str, payload: &str) -> Vec<Reading> {
@@ -300,11 +190,11 @@ impl Agent for ClaudeCode {
     }
 
     fn read_screen(&self, picture: ScreenView<'_>) -> Vec<Reading> {
-        screen::read(&self.known.rules, picture)
+        screen::read(&self.0.known.rules, picture)
     }
 
     fn draft(&self, picture: ScreenView<'_>) -> Draft {
-        screen::draft(&self.known.rules, picture)
+        screen::draft(&self.0.known.rules, picture)
     }
 
     fn sources(&self, order: &LaunchRequest) -> Vec<WatchedFile> {

@@ -16,34 +16,23 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::time::Duration;
 
 use serde_json::{Value, json};
-use skein_domain::{NativeId, Permission, PromptVia, Reason, Via};
+use skein_domain::{NativeId, Permission, Reason, Via};
 
 use crate::agent::{
-    Abilities, Agent, InstalledProgram, LaunchRequest, Process, Profile, ProtocolLaunch, ReadRange,
-    Reader, Reading, Result, ScreenView, Start, TurnMessagePolicy, WatchedFile,
+    Agent, InstalledProgram, LaunchRequest, Process, ProtocolLaunch, Reader, Reading, Result,
+    ScreenView, Start, WatchedFile, reword,
 };
-use crate::installed::{self, Before};
+use crate::installed::{self, Before, installed_agent};
 use crate::known::KnownAgent;
-use crate::launch::{self, Prompt};
-use crate::program;
+use crate::{launch, program};
 
-const RULES: &str = include_str!("../data/codex.toml");
 /// The source kind of its rollouts.
 const ROLLOUT: &str = "rollout";
 /// Speaks ACP for it.
 const ACP: &str = "codex-acp";
 const INSTALL_ACP: &str = "npm install -g @agentclientprotocol/codex-acp";
-
-const PROFILE: Profile = Profile {
-    program: "codex",
-    install: "npm install -g @openai/codex",
-    version: &["--version"],
-    tested: ("0.166.0", "0.166.0"),
-    login: "codex login",
-};
 
 /// Settings of every session. They answer dialogs and notices in advance, so that nothing waits for a key and nothing
 /// is written to the user's settings; animations would redraw idle screens.
@@ -73,76 +62,18 @@ const HOOKS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Variables with a login, then others that change its provider.
-const LOGINS: &[&str] = &["OPENAI_API_KEY", "CODEX_API_KEY", "CODEX_ACCESS_TOKEN"];
-const OTHERS: &[&str] = &[
-    "OPENAI_BASE_URL",
-    "OPENAI_ORGANIZATION",
-    "OPENAI_PROJECT",
-    "AZURE_OPENAI_API_KEY",
-    "OPENROUTER_API_KEY",
-    "CODEX_HOME",
-    "CODEX_SQLITE_HOME",
-    "CODEX_CA_CERTIFICATE",
-    "SSL_CERT_FILE",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "NO_PROXY",
-    "http_proxy",
-    "https_proxy",
-    "no_proxy",
-];
-
-#[derive(Clone, Debug)]
-pub struct Codex {
-    known: KnownAgent,
-}
+installed_agent!(Codex, "codex");
 
 impl Codex {
-    pub const NAME: &'static str = "codex";
-
-    pub fn new() -> Self {
-        let abilities = Abilities {
-            prompt: vec![PromptVia::Argv, PromptVia::Typed],
-            resume: true,
-            hooks: true,
-            screens: true,
-            files: false,
-            usage: true,
-            protocols: vec![Via::Acp, Via::Native],
-            during_turn: TurnMessagePolicy::Steers,
-            enter_after: Duration::from_millis(300),
-            inherits: installed::names([LOGINS, OTHERS]),
-        };
-        let known = KnownAgent::own(Self::NAME, 220, RULES, abilities).installed_as(PROFILE);
-        Self { known }
-    }
-
-    fn program(&self, order: &LaunchRequest) -> Result<String> {
-        installed::program(&self.known, &PROFILE, order)
-    }
-
     /// `how` is `resume ID`, or empty for a fresh start.
-    fn launch(&self, order: &LaunchRequest, how: &[&str], prompt: Prompt) -> Result<Start> {
-        let mut argv = vec![self.program(order)?, "--no-daemon".into()];
+    fn launch(&self, order: &LaunchRequest, how: &[&str]) -> Result<Start> {
+        let mut argv = vec![self.0.program(order)?, "--no-daemon".into()];
         settings(order, &mut argv)?;
         argv.extend(["-c".into(), hooks()]);
-        argv.extend(permission(order.settings.permission).map(str::to_owned));
-        if let Some(model) = &order.settings.model {
-            argv.extend(["-m".into(), model.to_string()]);
-        }
-        argv.extend(how.iter().map(|&word| word.to_owned()));
-        let mut start = home::lend(order, argv)?;
-        if prompt == Prompt::Task {
-            installed::task(&self.known, order, &mut start, Before::Separator)?;
-        }
-        Ok(start)
-    }
-}
-
-impl Default for Codex {
-    fn default() -> Self {
-        Self::new()
+        argv.extend(launch::owned(permission(order.settings.permission)));
+        launch::add_model(&mut argv, "-m", order);
+        argv.extend(launch::owned(how));
+        home::lend(order, argv)
     }
 }
 
@@ -183,13 +114,12 @@ fn quoted(text: &str) -> String {
 
 /// Codex asks when its sandbox forbids something, so the sandbox defines what it may do without asking. Asking before
 /// every command can no longer be configured for a terminal.
-fn permission(permission: Permission) -> impl Iterator<Item = &'static str> {
-    let words: &[&str] = match permission {
+fn permission(permission: Permission) -> &'static [&'static str] {
+    match permission {
         Permission::Ask => &["-s", "read-only", "-a", "on-request"],
         Permission::Edits => &["-s", "workspace-write", "-a", "on-request"],
         Permission::Full => &["--dangerously-bypass-approvals-and-sandbox"],
-    };
-    words.iter().copied()
+    }
 }
 
 /// The mode of the ACP program. With Codex's own protocol the driver sets it for each conversation.
@@ -203,64 +133,39 @@ fn mode(permission: Permission) -> &'static str {
 
 impl Agent for Codex {
     fn known(&self) -> &KnownAgent {
-        &self.known
+        &self.0.known
     }
 
     fn find(&self, path: &str, env: &BTreeMap<String, String>) -> InstalledProgram {
-        installed::find(&PROFILE, path, home::logged_in(env, LOGINS))
+        self.0.find(path, env, home::logged_in)
     }
 
     fn start(&self, order: &LaunchRequest) -> Result<Start> {
-        self.launch(order, &[], Prompt::Task)
+        let start = self.launch(order, &[])?;
+        self.0.with_task(order, start, Before::Separator)
     }
 
     fn resume(&self, order: &LaunchRequest) -> Result<Start> {
         let native = installed::conversation(order, |_| true)?;
-        self.launch(order, &["resume", native.as_str()], Prompt::Nothing)
+        self.launch(order, &["resume", native.as_str()])
     }
 
     /// These do not use a terminal, so they run in the user's own home, except for their databases.
     fn speak(&self, order: &LaunchRequest, via: Via, _resume: bool) -> Result<ProtocolLaunch> {
         let (dialect, start) = match via {
-            Via::Terminal => return Err(launch::no_protocol(&self.known.name, via)),
+            Via::Terminal => return Err(launch::no_protocol(self.name(), via)),
             Via::Native => {
-                let mut argv = vec![self.program(order)?, "app-server".into()];
+                let mut argv = vec![self.0.program(order)?, "app-server".into()];
                 settings(order, &mut argv)?;
-                argv.extend(["-c", "approvals_reviewer=\"user\""].map(str::to_owned));
-                let start = Start {
-                    argv,
-                    ..Start::default()
-                };
-                ("codex", start)
+                argv.extend(launch::owned(&["-c", "approvals_reviewer=\"user\""]));
+                ("codex", Start::of(argv, BTreeMap::new()))
             }
             Via::Acp => {
-                let program = installed::locate(&self.known, ACP, INSTALL_ACP, order)?;
-                let mut env = BTreeMap::from([
-                    (
-                        "INITIAL_AGENT_MODE".to_owned(),
-                        mode(order.settings.permission).to_owned(),
-                    ),
-                    ("CODEX_CONFIG".to_owned(), config(order)?),
-                    // The settings above apply to a conversation, and this one is needed before there is one.
-                    ("CODEX_SQLITE_HOME".to_owned(), home::databases(order)?),
-                ]);
-                // It includes its own Codex; the user's is to be used.
-                if let Some(codex) = program::find(PROFILE.program, &order.path, None) {
-                    env.insert("CODEX_PATH".into(), launch::text(&codex, "PATH")?);
-                }
-                let start = Start {
-                    argv: vec![program],
-                    env,
-                    ..Start::default()
-                };
-                ("acp", start)
+                let program = self.0.locate(ACP, INSTALL_ACP, order)?;
+                ("acp", Start::of(vec![program], acp_variables(order)?))
             }
         };
-        Ok(ProtocolLaunch {
-            dialect,
-            start,
-            not_before: None,
-        })
+        Ok(ProtocolLaunch::now(dialect, start))
     }
 
     fn read_hook(&self, event: &str, payload: &str) -> Vec<Reading> {
@@ -271,14 +176,8 @@ impl Agent for Codex {
     }
 
     fn read_screen(&self, picture: ScreenView<'_>) -> Vec<Reading> {
-        let mut readings = self.known.rules.read(picture);
-        for reading in &mut readings {
-            if let Reading::Asks(question) = reading
-                && let Some(text) = asked(picture.rows, question.text.as_str())
-            {
-                question.text = text;
-            }
-        }
+        let mut readings = self.0.known.rules.read(picture);
+        reword(&mut readings, |question| asked(picture.rows, question));
         readings
     }
 
@@ -288,6 +187,21 @@ impl Agent for Codex {
             _ => launch::no_reader(),
         }
     }
+}
+
+fn acp_variables(order: &LaunchRequest) -> Result<BTreeMap<String, String>> {
+    let mode = mode(order.settings.permission).to_owned();
+    let mut env = BTreeMap::from([
+        ("INITIAL_AGENT_MODE".to_owned(), mode),
+        ("CODEX_CONFIG".to_owned(), config(order)?),
+        // The settings above apply to a conversation, and this one is needed before there is one.
+        ("CODEX_SQLITE_HOME".to_owned(), home::databases(order)?),
+    ]);
+    // It includes its own Codex; the user's is to be used.
+    if let Some(codex) = program::find(Codex::NAME, &order.path, None) {
+        env.insert("CODEX_PATH".into(), launch::text(&codex, "PATH")?);
+    }
+    Ok(env)
 }
 
 /// The settings that matter without a terminal, for the ACP program.
@@ -313,11 +227,7 @@ fn read_hook(event: &str, payload: &Value) -> Vec<Reading> {
         readings.push(Reading::Native(native));
     }
     if let Some(path) = text("transcript_path").map(real) {
-        readings.push(Reading::Watch(WatchedFile {
-            path,
-            kind: ROLLOUT.into(),
-            reach: ReadRange::Added,
-        }));
+        readings.push(Reading::Watch(WatchedFile::added(path, ROLLOUT)));
     }
     if event == "UserPromptSubmit" {
         readings.push(Reading::PromptTaken {

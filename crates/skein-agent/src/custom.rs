@@ -18,13 +18,21 @@ use crate::agent::{
 };
 use crate::error::Error;
 use crate::known::KnownAgent;
-use crate::launch::{self, Prompt};
+use crate::launch;
 use crate::program;
 use crate::rules::Rules;
 use crate::settings::{AgentSettings, KeyNames, RulesSource};
 
 /// Placeholder for the conversation's id in commands.
 const NATIVE: &str = "{native}";
+/// Whether a launch carries the task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Prompt {
+    Task,
+    /// The conversation continues without a prompt.
+    Nothing,
+}
+
 /// Assumed memory if the settings do not say.
 const MEMORY_MB: u64 = 256;
 

@@ -15,8 +15,8 @@ use skein_domain::{PromptVia, Timestamp, Via};
 use skein_transcript::json;
 
 use crate::agent::{
-    Abilities, Agent, InstalledProgram, LaunchRequest, Process, ProtocolLaunch, QuotaReset,
-    ReadRange, Reader, Reading, Result, Start, TurnMessagePolicy, WatchedFile,
+    Abilities, Agent, InstalledProgram, LaunchRequest, Process, ProtocolLaunch, QuotaReset, Reader,
+    Reading, Result, Start, TurnMessagePolicy, WatchedFile,
 };
 use crate::error::Error;
 use crate::known::KnownAgent;
@@ -85,9 +85,7 @@ impl DrivenAgent {
         } else if let Some(native) = &start.native {
             argv.extend(["--native".to_owned(), native.to_string()]);
         }
-        if let Some(model) = &order.settings.model {
-            argv.extend(["--model".to_owned(), model.to_string()]);
-        }
+        launch::add_model(&mut argv, "--model", order);
         if let Some(moment) = not_before {
             argv.extend(["--not-before".to_owned(), seconds(moment).to_string()]);
         }
@@ -113,11 +111,7 @@ fn journal(order: &LaunchRequest) -> PathBuf {
 
 /// The journal of one run's driver: where it reports what becomes of calls.
 pub fn journal_source(private: &Path, run: u64) -> WatchedFile {
-    WatchedFile {
-        path: private.join(format!("journal-{run}.jsonl")),
-        kind: JOURNAL.into(),
-        reach: ReadRange::Added,
-    }
+    WatchedFile::added(private.join(format!("journal-{run}.jsonl")), JOURNAL)
 }
 
 impl Agent for DrivenAgent {

@@ -15,108 +15,30 @@ mod said;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::time::Duration;
 
-use skein_domain::{Activity, NativeId, Permission, PromptVia, Question, Reason, Via};
+use skein_domain::{Activity, NativeId, Permission, Reason, Via};
 
 use crate::agent::{
-    Abilities, Agent, Draft, InstalledProgram, LaunchRequest, Process, Profile, ProtocolLaunch,
-    QuotaReset, Reader, Reading, Result, ScreenView, Start, TurnMessagePolicy, WatchedFile,
+    Agent, Draft, InstalledProgram, LaunchRequest, Process, ProtocolLaunch, Reader, Reading,
+    Result, ScreenView, Start, WatchedFile, add_limit, reword,
 };
-use crate::installed::{self, Before};
+use crate::installed::{self, Before, installed_agent};
 use crate::known::KnownAgent;
-use crate::launch::{self, Prompt};
-
-const RULES: &str = include_str!("../data/gemini.toml");
-
-const PROFILE: Profile = Profile {
-    program: "gemini",
-    install: "npm install -g @google/gemini-cli",
-    version: &["--version"],
-    tested: ("0.61.0", "0.61.0"),
-    login: "gemini",
-};
-
-/// Each of these logs it in without a file.
-const CREDENTIALS: &[&str] = &[
-    "GEMINI_API_KEY",
-    "GOOGLE_API_KEY",
-    "GOOGLE_GENAI_USE_GCA",
-    "GOOGLE_GENAI_USE_VERTEXAI",
-];
-
-/// Other variables of the user's environment that it needs.
-const INHERITS: &[&str] = &[
-    "GEMINI_CLI_HOME",
-    "GEMINI_MODEL",
-    "GEMINI_SANDBOX",
-    "GOOGLE_APPLICATION_CREDENTIALS",
-    "GOOGLE_CLOUD_LOCATION",
-    "GOOGLE_CLOUD_PROJECT",
-    "GOOGLE_CLOUD_PROJECT_ID",
-    "GOOGLE_CLOUD_QUOTA_PROJECT",
-    "GOOGLE_GEMINI_BASE_URL",
-    "GOOGLE_VERTEX_BASE_URL",
-    "HTTPS_PROXY",
-    "HTTP_PROXY",
-    "NODE_EXTRA_CA_CERTS",
-    "NO_PROXY",
-];
+use crate::launch;
 
 /// The heading of a dialog with a question of the model.
 const QUESTIONS: &str = "Answer Questions";
 
-#[derive(Clone, Debug)]
-pub struct Gemini {
-    known: KnownAgent,
-}
+installed_agent!(Gemini, "gemini");
 
 impl Gemini {
-    pub const NAME: &'static str = "gemini";
-
-    pub fn new() -> Self {
-        let abilities = Abilities {
-            prompt: vec![PromptVia::Argv, PromptVia::Typed],
-            resume: true,
-            hooks: false,
-            screens: true,
-            files: true,
-            usage: true,
-            protocols: vec![Via::Acp],
-            during_turn: TurnMessagePolicy::Queues,
-            enter_after: Duration::from_millis(300),
-            inherits: installed::names([CREDENTIALS, INHERITS]),
-        };
-        let known = KnownAgent::own(Self::NAME, 400, RULES, abilities).installed_as(PROFILE);
-        Self { known }
-    }
-
-    fn launch(
-        &self,
-        order: &LaunchRequest,
-        how: [String; 2],
-        prompt: Prompt,
-        native: NativeId,
-    ) -> Result<Start> {
-        let mut argv = vec![installed::program(&self.known, &PROFILE, order)?];
-        argv.extend(how);
+    fn launch(&self, order: &LaunchRequest, how: &str, native: NativeId) -> Result<Start> {
+        let mut argv = vec![self.0.program(order)?, how.to_owned(), native.to_string()];
         argv.extend(modes(order));
-        let mut start = Start {
-            argv,
-            env: presets(),
+        Ok(Start {
             native: Some(native),
-            ..Start::default()
-        };
-        if prompt == Prompt::Task {
-            installed::task(&self.known, order, &mut start, Before::Flag("-i"))?;
-        }
-        Ok(start)
-    }
-}
-
-impl Default for Gemini {
-    fn default() -> Self {
-        Self::new()
+            ..Start::of(argv, presets())
+        })
     }
 }
 
@@ -127,9 +49,7 @@ fn modes(order: &LaunchRequest) -> Vec<String> {
         Permission::Full => "yolo",
     };
     let mut modes = vec!["--approval-mode".into(), mode.into()];
-    if let Some(model) = &order.settings.model {
-        modes.extend(["--model".into(), model.to_string()]);
-    }
+    launch::add_model(&mut modes, "--model", order);
     modes
 }
 
@@ -144,9 +64,6 @@ fn config_folder(env: &BTreeMap<String, String>) -> Option<PathBuf> {
 
 /// A key may also be in the system's secret store; then the answer is unknown.
 fn logged_in(env: &BTreeMap<String, String>) -> Option<bool> {
-    if installed::has_any(env, CREDENTIALS) {
-        return Some(true);
-    }
     let config = config_folder(env)?;
     if config.join("oauth_creds.json").is_file() {
         return Some(true);
@@ -162,32 +79,29 @@ fn logged_in(env: &BTreeMap<String, String>) -> Option<bool> {
 
 impl Agent for Gemini {
     fn known(&self) -> &KnownAgent {
-        &self.known
+        &self.0.known
     }
 
     fn find(&self, path: &str, env: &BTreeMap<String, String>) -> InstalledProgram {
-        installed::find(&PROFILE, path, logged_in(env))
+        self.0.find(path, env, logged_in)
     }
 
     fn start(&self, order: &LaunchRequest) -> Result<Start> {
-        let native = launch::native_of(order);
-        let how = ["--session-id".into(), native.to_string()];
-        self.launch(order, how, Prompt::Task, native)
+        let start = self.launch(order, "--session-id", launch::native_of(order))?;
+        self.0.with_task(order, start, Before::Flag("-i"))
     }
 
     fn resume(&self, order: &LaunchRequest) -> Result<Start> {
         let kept = |native: &NativeId| chat::is_there(order, native.as_str());
         let native = installed::conversation(order, kept)?;
-        let how = ["--resume".into(), native.to_string()];
-        self.launch(order, how, Prompt::Nothing, native)
+        self.launch(order, "--resume", native.clone())
     }
 
     fn speak(&self, order: &LaunchRequest, via: Via, resume: bool) -> Result<ProtocolLaunch> {
         if via != Via::Acp {
-            return Err(launch::no_protocol(&self.known.name, via));
+            return Err(launch::no_protocol(self.name(), via));
         }
-        let program = installed::program(&self.known, &PROFILE, order)?;
-        let mut argv = vec![program, "--acp".into()];
+        let mut argv = vec![self.0.program(order)?, "--acp".into()];
         argv.extend(modes(order));
         let resumed = order.native.as_ref().filter(|_| resume);
         if let Some(native) = resumed {
@@ -197,47 +111,29 @@ impl Agent for Gemini {
         }
         Ok(ProtocolLaunch {
             dialect: "acp",
-            start: Start {
-                argv,
-                env: presets(),
-                ..Start::default()
-            },
+            start: Start::of(argv, presets()),
             not_before: resumed.and_then(|native| chat::loadable(order, native.as_str())),
         })
     }
 
     fn read_screen(&self, picture: ScreenView<'_>) -> Vec<Reading> {
+        let rules = &self.0.known.rules;
         let mut readings = match shows_box(picture.rows) {
-            true => self.known.rules.read_above_box(picture),
-            false => self.known.rules.read(picture),
+            true => rules.read_above_box(picture),
+            false => rules.read(picture),
         };
         if !shows_box(picture.rows) {
             let ready = |r: &Reading| matches!(r, Reading::Activity { activity, .. } if *activity == Activity::Ready);
             readings.retain(|reading| !ready(reading));
         }
-        let mut limited = None;
-        for reading in &mut readings {
-            match reading {
-                Reading::Asks(question) => {
-                    if let Some(text) = words(question, picture.rows) {
-                        question.text = text;
-                    }
-                }
-                Reading::Activity {
-                    activity: Activity::Blocked,
-                    detail,
-                    ..
-                } => limited = Some(limit(detail.as_deref().unwrap_or_default())),
-                _ => {}
-            }
-        }
-        readings.extend(limited);
+        reword(&mut readings, |question| words(question, picture.rows));
+        add_limit(&mut readings, |_| true);
         readings
     }
 
     fn draft(&self, picture: ScreenView<'_>) -> Draft {
         match shows_box(picture.rows) {
-            true => self.known.rules.draft_in_box(picture),
+            true => self.0.known.rules.draft_in_box(picture),
             false => Draft::Unseen,
         }
     }
@@ -265,8 +161,7 @@ fn shows_box(rows: &[String]) -> bool {
 }
 
 /// `Shell: touch a` for a permission, and the model's text for its questions.
-fn words(question: &Question, rows: &[String]) -> Option<Reason> {
-    let text = question.text.as_str();
+fn words(text: &str, rows: &[String]) -> Option<Reason> {
     if text != QUESTIONS {
         return Reason::from_str(&text.replacen("  ", ": ", 1)).ok();
     }
@@ -279,13 +174,6 @@ fn words(question: &Question, rows: &[String]) -> Option<Reason> {
         .filter(|row| !row.is_empty())
         .collect();
     Reason::from_str(&asked.join(" ")).ok()
-}
-
-/// It states the hour of the day in words, or nothing.
-fn limit(said: &str) -> Reading {
-    Reading::Limited {
-        resets: QuotaReset::said(said),
-    }
 }
 
 #[cfg(test)]

@@ -44,11 +44,7 @@ pub fn read(event: &str, payload: &str) -> Vec<Reading> {
     };
     let text = |key: &str| payload.get(key).and_then(Value::as_str);
     let number = |key: &str| payload.get(key).and_then(Value::as_u64);
-    let does = |activity, detail: Option<&str>| Reading::Activity {
-        activity,
-        rule: format!("hook {event}"),
-        detail: detail.map(str::to_owned),
-    };
+    let does = |activity, detail| Reading::does(activity, format!("hook {event}"), detail);
     match event {
         "prompt" => vec![
             Reading::PromptTaken {
@@ -147,11 +143,8 @@ fn usage(payload: &Value) -> Usage {
 
 fn question(payload: &Value) -> Option<(AnswerTarget, Question)> {
     let text = Reason::from_str(payload.get("text")?.as_str()?).ok()?;
-    let options: Vec<Reason> = payload
-        .get("options")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
+    let listed = |key: &str| payload[key].as_array().into_iter().flatten();
+    let options: Vec<Reason> = listed("options")
         .filter_map(|option| Reason::from_str(option.as_str()?).ok())
         .collect();
     let wanted = match payload.get("wants").and_then(Value::as_str) {
@@ -161,31 +154,19 @@ fn question(payload: &Value) -> Option<(AnswerTarget, Question)> {
         _ if options.is_empty() => AnswerTarget::Text,
         _ => AnswerTarget::Choice,
     };
-    let kinds: Vec<OptionKind> = payload
-        .get("kinds")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .map(|kind| {
-            kind.as_str()
-                .and_then(OptionKind::parse)
-                .unwrap_or(OptionKind::Other)
-        })
+    let kind = |kind: &Value| OptionKind::parse(kind.as_str()?);
+    let mut kinds: Vec<OptionKind> = listed("kinds")
+        .map(|value| kind(value).unwrap_or(OptionKind::Other))
         .collect();
     // A list of another length says nothing about any option.
-    let kinds = if kinds.len() == options.len() {
-        kinds
-    } else {
-        vec![]
-    };
+    if kinds.len() != options.len() {
+        kinds.clear();
+    }
     let question = Question {
         text,
         options,
         kinds,
-        id: payload
-            .get("id")
-            .and_then(Value::as_str)
-            .and_then(|id| id.parse().ok()),
+        id: payload["id"].as_str().and_then(|id| id.parse().ok()),
     };
     Some((wanted, question))
 }

@@ -30,9 +30,4 @@ impl KnownAgent {
             profile: None,
         }
     }
-
-    pub(crate) fn installed_as(self, profile: Profile) -> Self {
-        let profile = Some(profile);
-        Self { profile, ..self }
-    }
 }

@@ -19,14 +19,6 @@ pub const LONGEST_TOGETHER: usize = 1024 * 1024 - 64 * 1024;
 /// The file in the private folder with a prompt for standard input.
 const PROMPT_FILE: &str = "prompt.txt";
 
-/// Whether a launch carries the task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Prompt {
-    Task,
-    /// The conversation continues without a prompt.
-    Nothing,
-}
-
 /// How to pass the task: as ordered, else the agent's default.
 pub fn via(agent: &AgentName, abilities: &Abilities, order: &LaunchRequest) -> Result<PromptVia> {
     let asked = order.settings.prompt_via;
@@ -124,6 +116,17 @@ pub fn native_of(order: &LaunchRequest) -> NativeId {
         &hex[20..],
     ];
     NativeId::from_str(&parts.join("-")).expect("hex digits and dashes")
+}
+
+/// Adds the ordered model, as the value of a flag.
+pub(crate) fn add_model(argv: &mut Vec<String>, flag: &str, order: &LaunchRequest) {
+    if let Some(model) = &order.settings.model {
+        argv.extend([flag.to_owned(), model.to_string()]);
+    }
+}
+
+pub(crate) fn owned(words: &[&str]) -> Vec<String> {
+    words.iter().map(|&word| word.to_owned()).collect()
 }
 
 /// A path as an argument.

@@ -9,20 +9,18 @@ mod said;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::time::Duration;
 
 use serde::Deserialize;
-use skein_domain::{NativeId, Permission, PromptVia, Reason, Usage, Via};
+use skein_domain::{NativeId, Permission, Reason, Usage, Via};
 
 use crate::agent::{
-    Abilities, Agent, Draft, InstalledProgram, LaunchRequest, Process, Profile, ProtocolLaunch,
-    ReadRange, Reader, Reading, Result, ScreenView, Start, TurnMessagePolicy, WatchedFile,
+    Agent, Draft, InstalledProgram, LaunchRequest, Process, ProtocolLaunch, ReadRange, Reader,
+    Reading, Result, ScreenView, Start, WatchedFile, reword,
 };
-use crate::installed::{self, Before};
+use crate::installed::{self, Before, installed_agent};
 use crate::known::KnownAgent;
-use crate::launch::{self, Prompt};
+use crate::launch;
 
-const RULES: &str = include_str!("../data/opencode.toml");
 /// The query for the usage of a conversation.
 const USED: &str = include_str!("../data/opencode.sql");
 /// The query for new messages of a conversation.
@@ -32,116 +30,27 @@ const LOG: &str = "log";
 const DATABASE: &str = "database";
 const MESSAGES: &str = "messages";
 
-const PROFILE: Profile = Profile {
-    program: "opencode",
-    install: "npm install -g opencode-ai",
-    version: &["--version"],
-    tested: ("1.18.33", "1.18.33"),
-    login: "opencode auth login",
-};
-
 /// Runs the program with its standard error as the log.
 const LOGGED: &str = r#"log=$1; shift; exec "$@" 2>>"$log""#;
 
 /// The end of a row of options.
 const CONFIRM: &str = "enter confirm";
 
-/// Variables with a login, then others that change its provider.
-const LOGINS: &[&str] = &[
-    "OPENCODE_API_KEY",
-    "OPENCODE_AUTH_CONTENT",
-    "ANTHROPIC_API_KEY",
-    "OPENAI_API_KEY",
-    "GEMINI_API_KEY",
-    "GOOGLE_GENERATIVE_AI_API_KEY",
-    "OPENROUTER_API_KEY",
-    "GROQ_API_KEY",
-    "DEEPSEEK_API_KEY",
-    "MISTRAL_API_KEY",
-    "XAI_API_KEY",
-];
-const OTHERS: &[&str] = &[
-    "OPENCODE_CONFIG",
-    "OPENCODE_CONFIG_CONTENT",
-    "OPENCODE_CONFIG_DIR",
-    "OPENCODE_DB",
-    "OPENCODE_DISABLE_MODELS_FETCH",
-    "OPENCODE_DISABLE_LSP_DOWNLOAD",
-    "OPENCODE_DISABLE_DEFAULT_PLUGINS",
-    "OPENCODE_MODELS_URL",
-    "AWS_ACCESS_KEY_ID",
-    "AWS_SECRET_ACCESS_KEY",
-    "AWS_SESSION_TOKEN",
-    "AWS_PROFILE",
-    "AWS_REGION",
-    "GOOGLE_APPLICATION_CREDENTIALS",
-    "SSL_CERT_FILE",
-    "NODE_EXTRA_CA_CERTS",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "NO_PROXY",
-    "http_proxy",
-    "https_proxy",
-    "no_proxy",
-];
-
-#[derive(Clone, Debug)]
-pub struct OpenCode {
-    known: KnownAgent,
-}
+installed_agent!(OpenCode, "opencode");
 
 impl OpenCode {
-    pub const NAME: &'static str = "opencode";
-
-    pub fn new() -> Self {
-        let abilities = Abilities {
-            prompt: vec![PromptVia::Argv, PromptVia::Typed],
-            resume: true,
-            hooks: false,
-            screens: true,
-            files: true,
-            usage: true,
-            protocols: vec![Via::Acp, Via::Native],
-            during_turn: TurnMessagePolicy::Queues,
-            enter_after: Duration::from_millis(300),
-            inherits: installed::names([LOGINS, OTHERS]),
-        };
-        let known = KnownAgent::own(Self::NAME, 880, RULES, abilities).installed_as(PROFILE);
-        Self { known }
-    }
-
-    fn program(&self, order: &LaunchRequest) -> Result<String> {
-        installed::program(&self.known, &PROFILE, order)
-    }
-
     /// `how` names the conversation to continue; empty for a fresh start.
-    fn launch(&self, order: &LaunchRequest, how: &[&str], prompt: Prompt) -> Result<Start> {
-        let program = self.program(order)?;
+    fn launch(&self, order: &LaunchRequest, how: &[&str]) -> Result<Start> {
+        let program = self.0.program(order)?;
         let log = launch::text(&log_of(order), "private")?;
-        let before = ["sh", "-c", LOGGED, "sh", &log, &program, "--print-logs"];
-        let mut start = Start {
-            argv: before.map(str::to_owned).to_vec(),
-            env: environment(order.settings.permission),
-            ..Start::default()
-        };
-        start.argv.extend(["--log-level", "INFO"].map(String::from));
+        let mut argv = launch::owned(&["sh", "-c", LOGGED, "sh", &log, &program]);
+        argv.extend(launch::owned(&["--print-logs", "--log-level", "INFO"]));
         if order.settings.permission == Permission::Full {
-            start.argv.push("--auto".into());
+            argv.push("--auto".into());
         }
-        if let Some(model) = &order.settings.model {
-            start.argv.extend(["--model".into(), model.to_string()]);
-        }
-        start.argv.extend(how.iter().map(|&word| word.to_owned()));
-        if prompt == Prompt::Task {
-            installed::task(&self.known, order, &mut start, Before::Flag("--prompt"))?;
-        }
-        Ok(start)
-    }
-}
-
-impl Default for OpenCode {
-    fn default() -> Self {
-        Self::new()
+        launch::add_model(&mut argv, "--model", order);
+        argv.extend(launch::owned(how));
+        Ok(Start::of(argv, environment(order.settings.permission)))
     }
 }
 
@@ -169,54 +78,41 @@ fn environment(permission: Permission) -> BTreeMap<String, String> {
 
 impl Agent for OpenCode {
     fn known(&self) -> &KnownAgent {
-        &self.known
+        &self.0.known
     }
 
     fn find(&self, path: &str, env: &BTreeMap<String, String>) -> InstalledProgram {
-        installed::find(&PROFILE, path, logged_in(env))
+        self.0.find(path, env, logged_in)
     }
 
     fn start(&self, order: &LaunchRequest) -> Result<Start> {
-        self.launch(order, &[], Prompt::Task)
+        let start = self.launch(order, &[])?;
+        self.0.with_task(order, start, Before::Flag("--prompt"))
     }
 
     fn resume(&self, order: &LaunchRequest) -> Result<Start> {
         let native = installed::conversation(order, |_| true)?;
-        self.launch(order, &["--session", native.as_str()], Prompt::Nothing)
+        self.launch(order, &["--session", native.as_str()])
     }
 
     fn speak(&self, order: &LaunchRequest, via: Via, _resume: bool) -> Result<ProtocolLaunch> {
         let (dialect, words): (_, &[&str]) = match via {
-            Via::Terminal => return Err(launch::no_protocol(&self.known.name, via)),
+            Via::Terminal => return Err(launch::no_protocol(self.name(), via)),
             Via::Acp => ("acp", &["acp"]),
             Via::Native => (
                 "opencode",
                 &["serve", "--port", "0", "--hostname", "127.0.0.1"],
             ),
         };
-        let mut argv = vec![self.program(order)?];
-        argv.extend(words.iter().map(|&word| word.to_owned()));
-        let start = Start {
-            argv,
-            env: environment(order.settings.permission),
-            ..Start::default()
-        };
-        Ok(ProtocolLaunch {
-            dialect,
-            start,
-            not_before: None,
-        })
+        let mut argv = vec![self.0.program(order)?];
+        argv.extend(launch::owned(words));
+        let start = Start::of(argv, environment(order.settings.permission));
+        Ok(ProtocolLaunch::now(dialect, start))
     }
 
     fn read_screen(&self, picture: ScreenView<'_>) -> Vec<Reading> {
-        let mut readings = self.known.rules.read(picture);
-        for reading in &mut readings {
-            if let Reading::Asks(question) = reading
-                && let Some(text) = asked(picture.rows, question.text.as_str())
-            {
-                question.text = text;
-            }
-        }
+        let mut readings = self.0.known.rules.read(picture);
+        reword(&mut readings, |question| asked(picture.rows, question));
         readings
     }
 
@@ -225,11 +121,7 @@ impl Agent for OpenCode {
     }
 
     fn sources(&self, order: &LaunchRequest) -> Vec<WatchedFile> {
-        let log = WatchedFile {
-            path: log_of(order),
-            kind: LOG.into(),
-            reach: ReadRange::Added,
-        };
+        let log = WatchedFile::added(log_of(order), LOG);
         let asked = |kind: &str, statement| {
             Some(WatchedFile {
                 path: database(&order.env)?,
@@ -265,12 +157,9 @@ impl Agent for OpenCode {
     }
 }
 
-/// Whether the user has logged in: by a variable, or by the login file. Without one there may still be free models and
-/// providers from the user's settings, so `None` means unknown.
+/// Whether there is a login file. Without one there may still be free models and providers from the user's settings, so
+/// `None` means unknown.
 fn logged_in(env: &BTreeMap<String, String>) -> Option<bool> {
-    if installed::has_any(env, LOGINS) {
-        return Some(true);
-    }
     data_folder(env)?.join("auth.json").exists().then_some(true)
 }
 

@@ -169,6 +169,10 @@ impl<T> Latest<T> {
         self.0.iter()
     }
 
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.0.iter_mut()
+    }
+
     pub(crate) fn truncate(&mut self, length: usize) {
         self.0.truncate(length);
     }

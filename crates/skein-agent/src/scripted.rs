@@ -12,13 +12,13 @@ use serde_json::Value;
 use skein_domain::{NativeId, PromptVia, Via};
 
 use crate::agent::{
-    Abilities, Agent, InstalledProgram, LaunchRequest, Process, ProtocolLaunch, ReadRange, Reader,
-    Reading, Result, Start, TurnMessagePolicy, WatchedFile,
+    Abilities, Agent, InstalledProgram, LaunchRequest, Process, ProtocolLaunch, Reader, Reading,
+    Result, Start, TurnMessagePolicy, WatchedFile,
 };
 use crate::error::Error;
 use crate::installed;
 use crate::known::KnownAgent;
-use crate::launch::{self, Prompt};
+use crate::launch;
 
 const RULES: &str = include_str!("../data/scripted.toml");
 /// In the private folder: the conversation. Its first line contains the id.
@@ -60,13 +60,7 @@ impl Scripted {
         Self { known }
     }
 
-    fn launch(
-        &self,
-        order: &LaunchRequest,
-        how: &[&str],
-        prompt: Prompt,
-        native: NativeId,
-    ) -> Result<Start> {
+    fn launch(&self, order: &LaunchRequest, how: &str, native: NativeId) -> Result<Start> {
         if order.settings.command.is_some() {
             return Err(Error::BadSettings {
                 place: "--command".into(),
@@ -76,26 +70,13 @@ impl Scripted {
         }
         let mut argv = vec![launch::text(&order.skein, "skein")?, Self::NAME.into()];
         argv.extend(["--private".into(), launch::text(&order.private, "private")?]);
-        argv.extend(how.iter().map(|&arg| arg.to_owned()));
-        let mut start = Start {
-            argv,
-            env: BTreeMap::new(),
-            files: vec![],
-            stdin: None,
-            prompt: None,
+        argv.extend([how.to_owned(), native.to_string()]);
+        let hooks = self.known.abilities.hooks;
+        let hooks = hooks.then(|| ("SCRIPTED_HOOKS".to_owned(), "1".to_owned()));
+        Ok(Start {
             native: Some(native),
-        };
-        if self.known.abilities.hooks {
-            start.env.insert("SCRIPTED_HOOKS".into(), "1".into());
-        }
-        if prompt == Prompt::Task {
-            let via = launch::via(&self.known.name, &self.known.abilities, order)?;
-            if via == PromptVia::Argv {
-                start.argv.push("--prompt".into());
-            }
-            launch::deliver(&mut start, via, &order.task);
-        }
-        Ok(start)
+            ..Start::of(argv, hooks.into_iter().collect())
+        })
     }
 }
 
@@ -119,23 +100,18 @@ impl Agent for Scripted {
     }
 
     fn start(&self, order: &LaunchRequest) -> Result<Start> {
-        let native = launch::native_of(order);
-        self.launch(
-            order,
-            &["--native", native.clone().as_str()],
-            Prompt::Task,
-            native,
-        )
+        let mut start = self.launch(order, "--native", launch::native_of(order))?;
+        let via = launch::via(&self.known.name, &self.known.abilities, order)?;
+        if via == PromptVia::Argv {
+            start.argv.push("--prompt".into());
+        }
+        launch::deliver(&mut start, via, &order.task);
+        Ok(start)
     }
 
     fn resume(&self, order: &LaunchRequest) -> Result<Start> {
         let native = installed::conversation(order, |native| holds(&order.private, native))?;
-        self.launch(
-            order,
-            &["--resume", native.clone().as_str()],
-            Prompt::Nothing,
-            native,
-        )
+        self.launch(order, "--resume", native.clone())
     }
 
     /// Its conversations are there.
@@ -153,11 +129,7 @@ impl Agent for Scripted {
 
     /// A file has its messages; only the screen shows what it does.
     fn sources(&self, order: &LaunchRequest) -> Vec<WatchedFile> {
-        vec![WatchedFile {
-            path: order.private.join(MESSAGES),
-            kind: MESSAGES.into(),
-            reach: ReadRange::Added,
-        }]
+        vec![WatchedFile::added(order.private.join(MESSAGES), MESSAGES)]
     }
 
     fn reader(&self, kind: &str, _process: Option<Process>) -> Box<dyn Reader> {

@@ -13,24 +13,24 @@ use rustix::process::{
 
 /// Bytes of one read.
 const READ: usize = 64 * 1024;
-/// A longer message is not one.
+/// A longer line is discarded.
 const LONGEST: usize = 256 << 20;
-/// What is kept of the words on standard error.
+/// Number of bytes kept of standard error.
 const WORDS: usize = 4 * 1024;
-/// How long what the program left behind may take to go once it was killed.
+/// How long processes that the program left may take to end after a kill.
 const GONE: Duration = Duration::from_secs(2);
 
-/// Says and takes nothing until it is started.
+/// Reads and writes nothing until it is started.
 #[derive(Debug, Default)]
 pub(crate) struct Child {
     pid: Option<Pid>,
     stdin: Option<ChildStdin>,
     stdout: Option<ChildStdout>,
     stderr: Option<ChildStderr>,
-    /// What is to be written, from `written` on.
+    /// Bytes to write, from `written` on.
     outgoing: Vec<u8>,
     written: usize,
-    /// Its standard input is to be closed once everything is written.
+    /// Its standard input is closed once everything is written.
     closing: bool,
     lines: Lines,
     words: Vec<u8>,
@@ -40,7 +40,7 @@ pub(crate) struct Child {
 impl Child {
     /// Starts the program in a session of its own, which has no terminal.
     pub(crate) fn start(command: &mut Command) -> io::Result<Self> {
-        // Whatever it leaves behind comes to this process, and is ended here.
+        // Processes that it leaves become children of this process, which ends them.
         rustix::process::set_child_subreaper(Some(getpid()))?;
         let mut child = without_terminal(command)
             .stdin(Stdio::piped())
@@ -89,7 +89,7 @@ impl Child {
         self.write();
     }
 
-    /// Writes what it takes by now.
+    /// Writes as much as the program takes now.
     pub(crate) fn write(&mut self) {
         while let Some(stdin) = self
             .stdin
@@ -100,7 +100,7 @@ impl Child {
                 Ok(n) => self.written += n,
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return,
-                // It reads no more; that it ended is seen elsewhere.
+                // It reads no more. Its end is noticed elsewhere.
                 Err(_) => self.stdin = None,
             }
         }
@@ -117,7 +117,7 @@ impl Child {
         self.write();
     }
 
-    /// Takes what it said by now; gives the lines that are whole.
+    /// Reads once from its standard output; returns the lines that are complete.
     pub(crate) fn read(&mut self) -> Vec<String> {
         let Some(stdout) = &self.stdout else {
             return vec![];
@@ -132,7 +132,7 @@ impl Child {
         vec![]
     }
 
-    /// Takes what it wrote to standard error; only the last words are kept.
+    /// Reads once from its standard error and keeps the end.
     pub(crate) fn listen(&mut self) {
         let Some(stderr) = &self.stderr else { return };
         let mut buffer = [0; 4096];
@@ -148,7 +148,7 @@ impl Child {
         }
     }
 
-    /// Everything that it said before it ended.
+    /// Reads everything that it wrote before it ended.
     pub(crate) fn drain(&mut self) -> Vec<String> {
         let mut lines = vec![];
         loop {
@@ -168,7 +168,7 @@ impl Child {
         lines
     }
 
-    /// Buries the dead, its orphans too. How it ended, once it did.
+    /// Reaps ended processes, also those that the program left. Returns how the program ended, if it did.
     pub(crate) fn reap(&mut self) -> Option<WaitStatus> {
         while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
             if Some(pid) == self.pid {
@@ -179,11 +179,11 @@ impl Child {
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
-        // The group may be left even when its leader is gone.
+        // The group may outlive its leader.
         let _ = self.pid.map(|pid| kill_process_group(pid, signal));
     }
 
-    /// Ends whatever is left: the group, and what came to this process from it.
+    /// Kills what is left: the group, and processes that became children of this one.
     pub(crate) fn sweep(&mut self) {
         self.signal(Signal::KILL);
         let until = Instant::now() + GONE;
@@ -221,7 +221,7 @@ impl Child {
 }
 
 /// Makes the program leave the driver's terminal when it starts. In the terminal's session, but not in its foreground
-/// group, a program that reads `/dev/tty` or changes its modes is stopped by the kernel, and nobody wakes it.
+/// group, a program that reads `/dev/tty` or changes its modes is stopped by the kernel and never continues.
 fn without_terminal(command: &mut Command) -> &mut Command {
     let leave = || Ok(rustix::process::setsid().map(drop)?);
     #[expect(
@@ -246,7 +246,7 @@ fn children() -> Vec<Pid> {
 #[derive(Debug, Default)]
 struct Lines {
     held: Vec<u8>,
-    /// How many bytes were taken in all.
+    /// Number of bytes read so far.
     taken: usize,
 }
 

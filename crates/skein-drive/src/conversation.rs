@@ -1,10 +1,12 @@
-//! The conversation: ties protocol, keys, journal and transcript together. Decides everything, touches nothing.
+//! The conversation: connects protocol, keys, journal and transcript. It decides everything and does no IO.
 
 mod calls;
 mod keys;
+mod shown;
+mod usage;
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::{Map, Value, json};
 use skein_agent::turns::{self, CallId};
@@ -13,22 +15,18 @@ use crate::input::Draft;
 use crate::journal::Event;
 use crate::permission;
 use crate::protocol::{
-    Answer, Call, Effect, Kind, Over, Protocol, Question, Resets, Setting, Used, Wants,
+    Answer, Call, Effect, Kind, Over, Protocol, Question, Resets, Setting, Wants,
 };
 use crate::said::{self, Said};
-use crate::text::{cut, first_line, grouped, plain};
-use crate::transcript::{Line, Transcript};
-use crate::view::{Block, Size};
+use crate::text::{first_line, plain};
+use crate::transcript::Transcript;
+use usage::Usage;
 
-/// How many waiting prompts are shown.
-const QUEUED: usize = 3;
-/// A question of more rows is shown in part; the journal has it whole.
-const QUESTION_LINES: usize = 12;
-/// Why a question that was asked takes no answer.
+/// Why a former question takes no answer.
 const ANSWERED: &str = "question already answered";
 const WITHDRAWN: &str = "question no longer asked";
 
-/// What is to be done outside.
+/// What the driver must do.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Act {
     Send(Value),
@@ -38,37 +36,37 @@ pub(crate) enum Act {
     End(Why),
 }
 
-/// Why it is to end.
+/// Why the driver ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// Somebody at the terminal said so.
+    /// The user asked for it at the terminal.
     Asked,
     /// The protocol cannot go on.
     Failed(String),
 }
 
+#[derive(Debug)]
 pub(crate) struct Conversation {
     protocol: Box<dyn Protocol>,
     setting: Setting,
     transcript: Transcript,
-    /// What was said in this turn and is not journalled.
+    /// Messages of this turn that are not journalled yet.
     said: Said,
     draft: Draft,
     /// Prompts that wait for their turn.
     queue: VecDeque<Prompt>,
-    /// The ids of all calls so far: each is acted on once.
+    /// The ids of all calls so far; the driver acts on each once.
     calls: HashSet<String>,
-    /// What became of questions that are no longer asked, by id.
+    /// Why former questions take no answer, by id.
     settled: HashMap<String, &'static str>,
     ready: bool,
-    /// What is waited for before the program is started, in words.
+    /// In words, what the driver waits for before it starts the program.
     awaits: Option<String>,
     turn: Option<Turn>,
-    /// The first is the one that is asked.
+    /// The first one is asked now.
     questions: VecDeque<Question>,
-    used: Used,
-    total: Used,
-    /// Until when a second Ctrl-C ends it.
+    usage: Usage,
+    /// Until then a second Ctrl-C ends the driver.
     ending: Option<Instant>,
     acts: Vec<Act>,
 }
@@ -76,7 +74,7 @@ pub(crate) struct Conversation {
 #[derive(Debug)]
 struct Prompt {
     text: String,
-    /// The call that carried it; none when a person typed it at the terminal.
+    /// The call that carried it; none if it was typed at the terminal.
     call: Option<CallId>,
 }
 
@@ -87,13 +85,6 @@ struct Turn {
     since: Instant,
     taken: bool,
     interrupted: bool,
-}
-
-impl std::fmt::Debug for Conversation {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut shown = f.debug_struct("Conversation");
-        shown.field("turn", &self.turn).finish_non_exhaustive()
-    }
 }
 
 impl Conversation {
@@ -111,14 +102,13 @@ impl Conversation {
             awaits: None,
             turn: None,
             questions: VecDeque::new(),
-            used: Used::default(),
-            total: Used::default(),
+            usage: Usage::default(),
             ending: None,
             acts: vec![],
         }
     }
 
-    /// The program is not started yet. What is typed meanwhile is kept.
+    /// The program is not started yet. Prompts wait meanwhile.
     pub(crate) fn wait(&mut self, awaits: String) {
         self.awaits = Some(awaits);
     }
@@ -137,7 +127,7 @@ impl Conversation {
         self.done()
     }
 
-    /// The last words before everything ends: the turn is cancelled, and the journal says that it is over.
+    /// Before the end: cancels the turn, and journals that it is over.
     pub(crate) fn stop(&mut self, reason: &str, now: Instant) -> Vec<Act> {
         // First: the end of a turn would begin the next.
         self.queue.clear();
@@ -177,8 +167,16 @@ impl Conversation {
                         self.settled(at, WITHDRAWN, json!({}));
                     }
                 }
-                Effect::Used(used) => self.spend(used),
-                Effect::Total(used) => self.spent(used),
+                Effect::Used(used) => {
+                    if let Some(payload) = self.usage.add(used) {
+                        self.journal("usage", payload);
+                    }
+                }
+                Effect::Total(used) => {
+                    if let Some(payload) = self.usage.total(used) {
+                        self.journal("usage-total", payload);
+                    }
+                }
                 Effect::Limit { text, resets } => {
                     let text = plain(&text).unwrap_or_else(|| "a limit".into());
                     self.transcript.note(&format!("limit: {text}"));
@@ -191,7 +189,7 @@ impl Conversation {
                     self.journal("limit", payload);
                 }
                 Effect::Show(shown) => {
-                    // What is shown between turns was said before.
+                    // Between turns a program only repeats earlier messages.
                     if self.turn.is_some() {
                         let messages = self.said.show(&shown);
                         self.tell(messages);
@@ -211,7 +209,7 @@ impl Conversation {
         self.next(now);
     }
 
-    /// Submits what waits, when nothing is in its way.
+    /// Submits the first prompt of the queue, unless a turn runs.
     fn next(&mut self, now: Instant) {
         if !self.ready || self.turn.is_some() {
             return;
@@ -270,27 +268,10 @@ impl Conversation {
             Over::Interrupted => self.transcript.note("interrupted"),
             Over::Failed(why) => self.transcript.note(&format!("failed: {why}")),
         }
-        let summary = self.summary(now.duration_since(turn.since));
+        let summary = self.usage.end_turn(now.duration_since(turn.since));
         self.transcript.note(&summary);
-        self.used = Used::default();
         self.journal("turn-end", with_call(payload, turn.call.as_ref()));
         self.next(now);
-    }
-
-    fn summary(&self, took: Duration) -> String {
-        let mut parts = vec![];
-        let told = |used: Used| used.input_tokens.zip(used.output_tokens);
-        if let Some((input, output)) = told(self.used) {
-            parts.push(format!("{} in, {} out", grouped(input), grouped(output)));
-        } else if let Some((input, output)) = told(self.total) {
-            let (input, output) = (grouped(input), grouped(output));
-            parts.push(format!("{input} in, {output} out in all"));
-        }
-        if let Some(cost) = self.total.cost_usd {
-            parts.push(format!("${cost:.4} in all"));
-        }
-        parts.push(span(took));
-        parts.join(" · ")
     }
 
     fn ask(&mut self, question: Question, now: Instant) {
@@ -342,7 +323,7 @@ impl Conversation {
         self.apply(effects, now);
     }
 
-    /// Gives the agent an answer to its question: from a call, or typed by a person at the terminal.
+    /// Answers the agent's question: from a call, or typed at the terminal.
     fn answer(&mut self, answer: Answer, call: Option<&CallId>, now: Instant) {
         let Some(question) = self.questions.front() else {
             return;
@@ -380,115 +361,12 @@ impl Conversation {
         self.tell_question();
     }
 
-    fn spend(&mut self, used: Used) {
-        let add = |a: Option<u64>, b: Option<u64>| match (a, b) {
-            (None, None) => None,
-            (a, b) => Some(a.unwrap_or(0).saturating_add(b.unwrap_or(0))),
-        };
-        self.used.input_tokens = add(self.used.input_tokens, used.input_tokens);
-        self.used.output_tokens = add(self.used.output_tokens, used.output_tokens);
-        if !used.is_nothing() {
-            self.journal("usage", counts(used));
-        }
-    }
-
-    fn spent(&mut self, used: Used) {
-        let total = Used {
-            input_tokens: used.input_tokens.or(self.total.input_tokens),
-            output_tokens: used.output_tokens.or(self.total.output_tokens),
-            cost_usd: used.cost_usd.or(self.total.cost_usd),
-        };
-        // Programs repeat what is known.
-        if total == self.total {
-            return;
-        }
-        self.total = total;
-        let mut payload = counts(used);
-        payload["scope"] = "conversation".into();
-        self.journal("usage-total", payload);
-    }
-
     fn journal(&mut self, name: &'static str, payload: Value) {
         self.acts.push(Act::Journal(Event { name, payload }));
     }
-
-    /// The lines that became whole since the last time.
-    pub(crate) fn lines(&mut self) -> Vec<Line> {
-        self.transcript.take()
-    }
-
-    /// The bottom of the screen.
-    pub(crate) fn block(&self, size: Size, now: Instant) -> Block {
-        let mut above = Vec::new();
-        let line = |mark, text: &str| Line {
-            mark,
-            text: crate::text::clean(text),
-        };
-        if let Some(question) = self.questions.front() {
-            let mut lines = question.text.split('\n');
-            let shown = lines.by_ref().take(QUESTION_LINES).enumerate();
-            above.extend(
-                shown.map(|(index, text)| line(if index == 0 { "? " } else { "  " }, text)),
-            );
-            for (index, option) in question.options.iter().enumerate() {
-                above.push(line("  ", &format!("{}. {}", index + 1, option.name)));
-            }
-        }
-        for prompt in self.queue.iter().take(QUEUED) {
-            let text = cut(
-                &first_line(&prompt.text),
-                size.width().saturating_sub(8).max(4),
-            );
-            above.push(line("queued: ", &text));
-        }
-        Block {
-            growing: self.transcript.growing(),
-            above,
-            status: self.status(now),
-            draft: self.draft.rows(size.width().saturating_sub(2)),
-        }
-    }
-
-    fn status(&self, now: Instant) -> String {
-        if self.ending.is_some_and(|until| now < until) {
-            return "ctrl-c again ends the session".into();
-        }
-        if let Some(question) = self.questions.front() {
-            let how = match (question.options.len(), question.wants) {
-                (0, _) => "type an answer".to_owned(),
-                (n, Wants::Choice { free: true }) => {
-                    format!("1-{n} chooses, or type another answer")
-                }
-                (n, _) => format!("1-{n} chooses"),
-            };
-            return format!("asks · {how} · esc rejects");
-        }
-        match &self.turn {
-            Some(turn) if turn.interrupted => "interrupting".into(),
-            Some(turn) => {
-                let since = span(now.duration_since(turn.since));
-                format!("working {since} · esc interrupts")
-            }
-            None if self.ready => "ready".into(),
-            None => self.awaits.clone().unwrap_or_else(|| "starting".into()),
-        }
-    }
-
-    /// When the screen changes by itself.
-    pub(crate) fn changes_at(&self, now: Instant) -> Option<Instant> {
-        if let Some(until) = self.ending.filter(|until| now < *until) {
-            return Some(until);
-        }
-        let turn = self.turn.as_ref().filter(|_| self.questions.is_empty())?;
-        let passed = now.duration_since(turn.since);
-        // Past the first minute only minutes are shown.
-        let step = if passed.as_secs() < 60 { 1 } else { 60 };
-        let next = (passed.as_secs() / step + 1) * step;
-        Some(turn.since + Duration::from_secs(next))
-    }
 }
 
-/// A payload that names the call it is about, if there is one.
+/// Adds the id of its call to a payload, if it has one.
 fn with_call(mut payload: Value, call: Option<&CallId>) -> Value {
     if let Some(call) = call {
         payload[turns::CALL] = call.as_str().into();
@@ -496,7 +374,7 @@ fn with_call(mut payload: Value, call: Option<&CallId>) -> Value {
     payload
 }
 
-/// Without what cannot be stored or shown. No option is without a name: readers count them.
+/// Removes what cannot be stored or shown. Every option gets a name, because readers count options.
 fn presentable(mut question: Question) -> Question {
     question.text = plain(&question.text).unwrap_or_else(|| "a question without words".into());
     for (index, option) in question.options.iter_mut().enumerate() {
@@ -504,33 +382,6 @@ fn presentable(mut question: Question) -> Question {
         option.name = name.unwrap_or_else(|| format!("option {}", index + 1));
     }
     question
-}
-
-fn counts(used: Used) -> Value {
-    let mut payload = Map::new();
-    let mut put = |key: &str, value: Option<Value>| {
-        if let Some(value) = value {
-            payload.insert(key.into(), value);
-        }
-    };
-    put("input_tokens", used.input_tokens.map(Value::from));
-    put("output_tokens", used.output_tokens.map(Value::from));
-    put("cost_usd", used.cost_usd.map(dollars));
-    payload.into()
-}
-
-/// In millionths, so that no reader sees the noise of binary fractions or an exponent.
-fn dollars(usd: f64) -> Value {
-    let rounded = format!("{:.6}", usd.max(0.0));
-    serde_json::from_str(&rounded).unwrap_or_default()
-}
-
-fn span(time: Duration) -> String {
-    match time.as_secs() {
-        seconds @ 0..60 => format!("{seconds} s"),
-        seconds @ 60..3_600 => format!("{} min", seconds / 60),
-        seconds => format!("{} h {} min", seconds / 3_600, seconds / 60 % 60),
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
-//! The loop: one thread waits for the terminal, the program and signals, and does what the conversation decides.
+//! The driver's loop: one thread waits for the terminal, the program and signals, and performs the acts of the
+//! conversation.
 
 mod later;
+mod screen;
 mod wait;
 
 use std::ffi::OsStr;
@@ -10,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, WaitStatus};
 use serde_json::json;
-use skein_terminal::{KeyParser, Terminal};
+use skein_terminal::{Key, TimedKeys};
 
 use crate::args::{Order, Speaks};
 use crate::calls::Calls;
@@ -22,17 +24,12 @@ use crate::protocol::claude::Claude;
 use crate::protocol::codex::Codex;
 use crate::protocol::opencode::OpenCode;
 use crate::protocol::{Protocol, Setting};
-use crate::view::{Size, View};
 use crate::web::Web;
 use later::Later;
+use screen::Screen;
 use wait::{Signals, Woken};
 
-/// Frames are this far apart at least, however fast the program talks.
-const FRAME: Duration = Duration::from_millis(30);
-/// How long an Escape waits for the rest of a sequence; one that has begun waits longer, for nobody types it.
-const TORN: Duration = Duration::from_millis(60);
-const TORN_APART: Duration = Duration::from_secs(2);
-/// When a program that was told to end is told louder, and when it is killed.
+/// How long after the end of its input a program is terminated, and how long after that begin it is killed.
 const TERMINATE: Duration = Duration::from_millis(1_500);
 const ABORT: Duration = Duration::from_millis(200);
 const KILL: Duration = Duration::from_secs(2);
@@ -40,11 +37,11 @@ const KILL: Duration = Duration::from_secs(2);
 /// Why the driver ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum End {
-    /// The conversation said so.
+    /// The conversation decided it.
     By(Why),
-    /// A signal, or nobody is at the terminal any more.
+    /// A signal, or the end of the terminal's input.
     Signal(i32),
-    /// There was no program to drive.
+    /// The program could not be started.
     NotStarted(String),
 }
 
@@ -57,24 +54,18 @@ struct Ending {
 
 #[derive(Debug)]
 struct Driver {
-    terminal: Terminal,
+    screen: Screen,
     signals: Signals,
     journal: Journal,
     calls: Option<Calls>,
     conversation: Conversation,
-    /// The program, while it is not started.
+    /// The program, until it is started.
     later: Option<Later>,
     child: Child,
     web: Option<Web>,
-    keys: KeyParser,
-    torn_at: Option<Instant>,
-    view: View,
-    drawn_at: Option<Instant>,
-    dirty: bool,
+    keys: TimedKeys,
     ending: Option<Ending>,
-    /// Nobody reads what is drawn.
-    blind: bool,
-    /// How long the program has to go by itself.
+    /// How long the program may take to end by itself.
     patience: Duration,
 }
 
@@ -94,7 +85,7 @@ pub(crate) fn run(order: Order) -> i32 {
             conversation.remember_calls(journal::settled_calls(&order.journal));
             let serves = web.is_some();
             let mut driver = Driver {
-                terminal: Terminal::open(),
+                screen: Screen::open(),
                 signals,
                 journal,
                 calls,
@@ -102,14 +93,9 @@ pub(crate) fn run(order: Order) -> i32 {
                 later: Some(later),
                 child: Child::default(),
                 web,
-                keys: KeyParser::default(),
-                torn_at: None,
-                view: View::default(),
-                drawn_at: None,
-                dirty: true,
+                keys: TimedKeys::default(),
                 ending: None,
-                blind: false,
-                // A server does not go when its standard input ends.
+                // A server does not end with its standard input.
                 patience: if serves { ABORT } else { TERMINATE },
             };
             driver.live()
@@ -145,7 +131,7 @@ fn begin(order: &Order) -> io::Result<Begun> {
         Speaks::Acp | Speaks::Claude | Speaks::Codex => None,
     };
     if let Some(web) = &web {
-        // Whoever else is on this machine does not know it.
+        // Other users of this machine do not know it.
         command.env("OPENCODE_SERVER_PASSWORD", web.password());
     }
     let later = Later {
@@ -170,21 +156,21 @@ fn protocol(speaks: Speaks, setting: Setting) -> Box<dyn Protocol> {
 
 impl Driver {
     fn live(&mut self) -> i32 {
-        self.write(b"\x1b[?2004h");
-        // Calls may have been written before this process was there.
+        self.screen.write(b"\x1b[?2004h");
+        // The daemon may have written calls before this process started.
         self.take_calls(Instant::now());
         let status = loop {
             self.start_when_due();
             if self.later.is_some() && self.ending.is_some() {
                 break None;
             }
-            self.draw();
+            self.screen.draw(&mut self.conversation);
             let woken = wait::wait(
                 &self.child,
                 &self.signals,
                 self.web.as_ref(),
                 self.calls.as_ref(),
-                self.blind,
+                self.screen.is_gone(),
                 self.deadline(),
             );
             let now = Instant::now();
@@ -197,7 +183,7 @@ impl Driver {
         self.finish(status)
     }
 
-    /// Starts the program, unless it is too early or everything ends.
+    /// Starts the program, unless it is too early or the driver ends.
     fn start_when_due(&mut self) {
         let Some(later) = self.later.as_mut().filter(|_| self.ending.is_none()) else {
             return;
@@ -219,7 +205,7 @@ impl Driver {
         }
     }
 
-    /// Does what the wait brought. How the program ended, once it did.
+    /// Handles all that is ready. Returns how the program ended, if it did.
     fn wake(&mut self, woken: &Woken, now: Instant) -> Option<WaitStatus> {
         if woken.stdin {
             self.child.write();
@@ -241,14 +227,15 @@ impl Driver {
         if woken.terminal {
             self.typed(now);
         }
-        self.settle_keys(now);
+        let keys = self.keys.settle(now);
+        self.press(keys, now);
         if woken.resized {
-            self.dirty = true;
+            self.screen.change();
         }
         if let Some(signal) = woken.end {
             self.end(End::Signal(signal), now);
         }
-        // Without waiting for the signal, which may have come before anybody listened.
+        // Does not wait for the signal, which may have come before its handler was registered.
         let status = self.child.reap()?;
         let lines = self.child.drain();
         self.hear(&lines, now);
@@ -281,37 +268,26 @@ impl Driver {
     fn typed(&mut self, now: Instant) {
         match wait::read_terminal() {
             Some(bytes) => {
-                for key in self.keys.push(&bytes) {
-                    let acts = self.conversation.key(key, now);
-                    self.act(acts);
-                }
-                let patience = match self.keys.torn() {
-                    0 => None,
-                    1 => Some(TORN),
-                    _ => Some(TORN_APART),
-                };
-                self.torn_at = patience.map(|patience| now + patience);
-                self.dirty = true;
+                let keys = self.keys.push(&bytes, now);
+                self.press(keys, now);
+                self.screen.change();
             }
             None => {
-                self.blind = true;
+                self.screen.lose();
                 self.end(End::Signal(signal_hook::consts::SIGHUP), now);
             }
         }
     }
 
-    fn settle_keys(&mut self, now: Instant) {
-        if self.torn_at.is_some_and(|at| at <= now) {
-            self.torn_at = None;
-            for key in self.keys.settle() {
-                let acts = self.conversation.key(key, now);
-                self.act(acts);
-            }
+    fn press(&mut self, keys: Vec<Key>, now: Instant) {
+        for key in keys {
+            let acts = self.conversation.key(key, now);
+            self.act(acts);
         }
     }
 
     fn act(&mut self, acts: Vec<Act>) {
-        self.dirty = true;
+        self.screen.change();
         for act in acts {
             match act {
                 Act::Send(message) => self.child.send(&message.to_string()),
@@ -328,9 +304,9 @@ impl Driver {
                     }
                 }
                 Act::Journal(event) => {
-                    // Whoever is told of it looks at the screen next.
+                    // A reader of the event may look at the screen next.
                     if event.is_shown() {
-                        self.draw_now(Instant::now());
+                        self.screen.draw_now(&mut self.conversation, Instant::now());
                     }
                     let written = self.journal(&event);
                     if let Err(error) = written
@@ -349,15 +325,15 @@ impl Driver {
     fn journal(&mut self, event: &Event) -> io::Result<()> {
         let written = self.journal.write(event);
         if let Err(error) = &written {
-            // Kept, and written with the next.
+            // The journal keeps the line and writes it with the next one.
             self.conversation
                 .note(&format!("the journal cannot be written: {error}"));
-            self.dirty = true;
+            self.screen.change();
         }
         written
     }
 
-    /// Begins to end: the turn is cancelled and the program's input closed.
+    /// Begins to end: cancels the turn and closes the program's input.
     fn end(&mut self, end: End, now: Instant) {
         if self.ending.is_some() {
             return;
@@ -372,7 +348,7 @@ impl Driver {
         self.child.close();
     }
 
-    /// A program that does not go when its input ends is told louder.
+    /// Terminates a program that does not end with its input, and kills one that does not end then.
     fn escalate(&mut self, now: Instant) {
         let Some(ending) = &mut self.ending else {
             return;
@@ -392,56 +368,22 @@ impl Driver {
             true => ending.since + KILL,
             false => ending.since + self.patience,
         });
-        let frame = self.drawn_at.filter(|_| self.dirty).map(|at| at + FRAME);
+        let frame = self.screen.draws_at();
         let moves = self.conversation.changes_at(now);
         let due = self.later.as_ref().and_then(Later::due);
-        [ending, frame, moves, self.torn_at, due]
+        [ending, frame, moves, self.keys.settles_at(), due]
             .into_iter()
             .flatten()
             .min()
     }
 
-    fn draw(&mut self) {
-        let now = Instant::now();
-        let due = self.conversation.changes_at(now).is_some() || self.dirty;
-        let soon = self
-            .drawn_at
-            .is_some_and(|at| now.duration_since(at) < FRAME);
-        if due && !soon {
-            self.draw_now(now);
-        }
-    }
-
-    fn draw_now(&mut self, now: Instant) {
-        if self.blind {
-            return;
-        }
-        let (rows, columns) = self.terminal.size();
-        let size = Size { rows, columns };
-        let lines = self.conversation.lines();
-        let frame = self
-            .view
-            .frame(lines, self.conversation.block(size, now), size);
-        self.dirty = false;
-        if !frame.is_empty() {
-            self.drawn_at = Some(now);
-            self.write(&frame);
-        }
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        if !self.blind && self.terminal.write(bytes).is_err() {
-            self.blind = true;
-        }
-    }
-
-    /// Leaves nothing behind, says how it ended, and gives the terminal back.
+    /// Ends all processes, reports how the program ended, and restores the terminal.
     fn finish(&mut self, status: Option<WaitStatus>) -> i32 {
         self.child.sweep();
         let (code, how) = exit(status);
         let now = Instant::now();
         let finished = match self.ending.as_ref().map(|ending| &ending.end) {
-            // Stopped from outside: whoever did it knows, and the conversation may go on another time.
+            // Stopped from outside, so it is no event, and another run may continue the conversation.
             Some(End::Signal(signal)) => (128 + signal, None),
             Some(End::By(Why::Asked)) => (0, Some((false, "ended at the terminal".to_owned()))),
             Some(End::By(Why::Failed(why))) => (1, Some((true, self.with_words(why)))),
@@ -461,12 +403,7 @@ impl Driver {
                 payload,
             });
         }
-        self.drawn_at = None;
-        self.dirty = true;
-        self.draw();
-        let last = [self.view.leave(), b"\x1b[?2004l".to_vec()].concat();
-        self.write(&last);
-        self.terminal.restore();
+        self.screen.leave(&mut self.conversation);
         code
     }
 
@@ -478,7 +415,7 @@ impl Driver {
     }
 }
 
-/// The code a shell would give, and the same in words.
+/// The exit code as a shell states it, and in words.
 fn exit(status: Option<WaitStatus>) -> (i32, String) {
     let Some(status) = status else {
         return (1, "the program was never started".to_owned());

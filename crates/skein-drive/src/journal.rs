@@ -1,4 +1,4 @@
-//! The journal: what happened, one line each, for whoever reads it later.
+//! The journal: a file with one line for each event, which the daemon reads.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -11,9 +11,9 @@ use skein_agent::turns;
 #[derive(Debug)]
 pub(crate) struct Journal {
     file: File,
-    /// What a full disk did not take; it goes first the next time.
+    /// Bytes that a full disk did not take; the next write begins with them.
     late: Vec<u8>,
-    /// How many messages were told.
+    /// Number of messages written.
     messages: u64,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Event {
 }
 
 impl Event {
-    /// Whether the screen shows it too: all but ids and numbers.
+    /// Whether the screen shows it too.
     pub(crate) fn is_shown(&self) -> bool {
         !matches!(
             self.name,
@@ -47,14 +47,14 @@ impl Event {
         )
     }
 
-    /// Whether it must be on disk before anything else is done.
+    /// Whether the driver must wait until it is on disk.
     pub(crate) fn must_last(&self) -> bool {
         self.name == turns::ACCEPTED
     }
 }
 
 impl Journal {
-    /// Opens it for adding. A line that was torn by a full disk is ended, so that the next one is whole.
+    /// Opens it to append. If a full disk tore the last line, a line end follows it, so that the next line is complete.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let mut file = OpenOptions::new()
             .create(true)
@@ -76,15 +76,15 @@ impl Journal {
         })
     }
 
-    /// One write, so that a reader sees a line or does not see it. The kernel keeps it from now on: it outlives
-    /// this process and the daemon.
+    /// Appends a line with one write, so that a reader sees all of it or nothing. It then outlives this process and the
+    /// daemon.
     pub(crate) fn write(&mut self, event: &Event) -> io::Result<()> {
         let (at, mut payload) = (now(), event.payload.clone());
         if let Some(time) = payload["resets_at"].as_u64() {
             payload["resets_in"] = time.saturating_sub(at / 1_000).into();
         }
         if event.name == "message" {
-            // Like no other of any run: with its line it is kept.
+            // Unique among all runs, and stored in the line, so that reading again gives the same id.
             self.messages += 1;
             let id = format!("{at:x}-{:x}-{}", std::process::id(), self.messages);
             (payload["id"], payload["at"]) = (id.into(), at.into());

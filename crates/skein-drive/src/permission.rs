@@ -1,11 +1,11 @@
-//! What is allowed without asking anybody.
+//! What the permission setting allows without a question to the user.
 
 use std::path::{Component, Path, PathBuf};
 
 use crate::args::Permission;
 use crate::protocol::{Kind, Question, Wants};
 
-/// The option that the setting chooses; nothing when people are to be asked.
+/// The option that the setting chooses; none if the user decides.
 pub(crate) fn decide(permission: Permission, cwd: &Path, question: &Question) -> Option<usize> {
     if question.wants != Wants::Permission {
         return None;
@@ -18,7 +18,7 @@ pub(crate) fn decide(permission: Permission, cwd: &Path, question: &Question) ->
         }
         Permission::Full => true,
     };
-    // Once, never for ever: the next run may have another setting.
+    // Only once, because the next run may have another setting.
     allowed
         .then(|| option_of(question, Kind::AllowOnce))
         .flatten()

@@ -1,8 +1,8 @@
-//! What a protocol is: messages in, effects out, nothing touched.
+//! A protocol as a pure machine: messages in, effects out, no IO.
 //!
-//! A [`Protocol`] is called by the conversation only: with what the program said, with prompts (one at a time, after
-//! [`Effect::Ready`] and after the turn before is [`Effect::Over`]), with answers to questions that are open, and with
-//! interrupts. It answers with effects in the order in which they are to happen.
+//! Only the conversation calls a [`Protocol`]: with messages of the program, with prompts (one at a time, after
+//! [`Effect::Ready`] and after [`Effect::Over`] of the turn before), with answers to open questions, and with
+//! interrupts. It returns effects in the order in which the driver performs them.
 
 pub(crate) mod acp;
 pub(crate) mod claude;
@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use crate::args::{Begin, Permission};
 
-/// What every protocol needs to know at its beginning.
+/// The parameters of a conversation.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
     pub(crate) cwd: PathBuf,
@@ -27,18 +27,18 @@ pub(crate) struct Setting {
     pub(crate) model: Option<String>,
 }
 
-pub(crate) trait Protocol {
-    /// What is to be said before the program says anything.
+pub(crate) trait Protocol: std::fmt::Debug {
+    /// The first messages to the program.
     fn begin(&mut self) -> Vec<Effect>;
-    /// One message of the program. What cannot be understood has no effects.
+    /// Handles one message of the program; an unknown one has no effects.
     fn hear(&mut self, line: &str) -> Vec<Effect>;
     fn submit(&mut self, text: &str) -> Vec<Effect>;
     fn answer(&mut self, ticket: Ticket, answer: &Answer) -> Vec<Effect>;
-    /// Asks for the end of the running turn; [`Effect::Over`] tells when it came.
+    /// Asks for the end of the running turn, which [`Effect::Over`] reports.
     fn interrupt(&mut self) -> Vec<Effect>;
 }
 
-/// Names a question; given by the protocol, never twice.
+/// Identifies a question; a protocol never uses one twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ticket(pub(crate) u64);
 
@@ -53,7 +53,7 @@ pub(crate) enum Effect {
     /// It can take a prompt.
     Ready,
     Native(String),
-    /// The program was seen to have the prompt that was submitted last.
+    /// A message showed that the program has the prompt that was submitted last.
     Took,
     /// The turn is over.
     Over(Over),
@@ -76,10 +76,10 @@ pub(crate) enum Effect {
 /// A request by HTTP.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Call {
-    /// What the answer is for; comes back with it.
+    /// Names the purpose of the request; the answer repeats it.
     pub(crate) tag: &'static str,
     pub(crate) path: String,
-    /// Posted; without one it is a question only.
+    /// The body of a POST; none for a GET.
     pub(crate) body: Option<Value>,
 }
 
@@ -99,7 +99,7 @@ pub(crate) enum Over {
     Failed(String),
 }
 
-/// What is not known is left out.
+/// Unknown amounts are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Used {
     pub(crate) input_tokens: Option<u64>,
@@ -108,6 +108,11 @@ pub(crate) struct Used {
 }
 
 impl Used {
+    /// The total, unless it is nothing.
+    pub(crate) fn total(self) -> Option<Effect> {
+        (!self.is_nothing()).then_some(Effect::Total(self))
+    }
+
     pub(crate) fn is_nothing(&self) -> bool {
         let some = |n: Option<u64>| n.is_some_and(|n| n > 0);
         !some(self.input_tokens)
@@ -125,12 +130,12 @@ pub(crate) struct Question {
     pub(crate) text: String,
     pub(crate) options: Vec<Choice>,
     pub(crate) wants: Wants,
-    /// The files it would change, when that is all it would do.
+    /// The files it would change, if it would do nothing else.
     pub(crate) edits: Vec<PathBuf>,
 }
 
 impl Question {
-    /// What answers name. The program's id alone may repeat: one request may ask several questions.
+    /// The id that answers name. The program's id alone may repeat: one request may ask several questions.
     pub(crate) fn id(&self) -> String {
         let request: String = self
             .request
@@ -140,6 +145,49 @@ impl Question {
             .collect();
         format!("{}.{request}", self.ticket.0)
     }
+}
+
+/// A text of a message; empty if it has none.
+pub(crate) fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// The items of a list; none if it is none.
+pub(crate) fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+/// `Bash: touch a`: a tool, and the first of these inputs that it has.
+pub(crate) fn titled(tool: &str, input: &Value, keys: &[&str]) -> String {
+    match keys.iter().find_map(|key| input[*key].as_str()) {
+        Some(about) => format!("{tool}: {about}"),
+        None => tool.to_owned(),
+    }
+}
+
+/// A plan, with the text of each step under this key.
+pub(crate) fn plan(steps: &Value, key: &str) -> Shown {
+    let step = |entry: &Value| match entry["status"].as_str() {
+        Some("completed" | "cancelled") => Step::Done,
+        Some("in_progress" | "inProgress") => Step::Doing,
+        _ => Step::Open,
+    };
+    Shown::Plan(
+        list(steps)
+            .map(|entry| (step(entry), text(&entry[key])))
+            .collect(),
+    )
+}
+
+/// A message showed that the program has the prompt of the turn; reported once.
+pub(crate) fn took(taken: Option<&mut bool>) -> Vec<Effect> {
+    let is_new = taken.is_some_and(|taken| !std::mem::replace(taken, true));
+    is_new.then_some(Effect::Took).into_iter().collect()
+}
+
+/// Shows a note of the driver.
+pub(crate) fn note(text: impl Into<String>) -> Effect {
+    Effect::Show(Shown::Note(text.into()))
 }
 
 /// The id of a JSON-RPC request as text.
@@ -164,13 +212,20 @@ pub(crate) struct Choice {
     pub(crate) kind: Kind,
 }
 
+impl Choice {
+    pub(crate) fn new(name: impl Into<String>, kind: Kind) -> Self {
+        let name = name.into();
+        Self { name, kind }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     AllowOnce,
     AllowAlways,
     RejectOnce,
     RejectAlways,
-    /// No matter of permission.
+    /// It neither allows nor rejects.
     Other,
 }
 
@@ -200,24 +255,24 @@ impl Kind {
 pub(crate) enum Answer {
     Option(usize),
     Text(String),
-    /// None of the options: people want the program to stop asking.
+    /// None of the options: the user rejects the question.
     Dismissed,
 }
 
-/// What people are to see; never journalled.
+/// A part of the conversation, as it is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Shown {
     /// Text of the agent, as it comes.
     Say(String),
     Think(String),
-    /// What was being said is said.
+    /// The text before is complete.
     Pause,
     /// A prompt of an earlier run.
     You(String),
     Tool {
         id: String,
         title: String,
-        /// What is called, and with what, as far as it is known.
+        /// The name of the tool and its input, as far as they are known.
         name: String,
         input: Value,
     },

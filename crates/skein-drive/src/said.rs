@@ -1,7 +1,7 @@
-//! What was said in a turn, put together for the journal: a message is told once it is whole.
+//! Collects the messages of a turn for the journal, which gets each message once it is complete.
 //!
-//! Programs tell text a few letters at a time, and calls as they learn of them. What a resumed conversation repeats
-//! is not part of a turn, and is not told again.
+//! Programs send text a few letters at a time, and calls before their inputs are known. A resumed conversation repeats
+//! messages outside of turns; they are not journalled again.
 
 use std::collections::HashSet;
 
@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 
 use crate::protocol::Shown;
 
-/// Longest text of a message; the rest is left out, and that it is, is said.
+/// Longest text of a message. Longer text is truncated with a marker.
 const LONGEST: usize = 1 << 20;
 
 #[derive(Debug, Default)]
 pub(crate) struct Said {
     thinking: String,
     text: String,
-    /// Calls that are not told yet: programs may still learn what is in them.
+    /// Calls that are not journalled yet, because their inputs may still come.
     calls: Vec<Call>,
     told: HashSet<String>,
 }
@@ -39,7 +39,7 @@ pub(crate) fn text(text: &str) -> Value {
 }
 
 impl Said {
-    /// The messages that are whole now.
+    /// The messages that are complete now.
     pub(crate) fn show(&mut self, shown: &Shown) -> Vec<Value> {
         match shown {
             Shown::Say(text) => {
@@ -70,7 +70,7 @@ impl Said {
                 failed,
                 result,
             } => {
-                // Some calls are heard of only when they are over.
+                // Programs announce some calls only when they are over.
                 if let Some(title) = title {
                     self.call(id, title, "tool", &Value::Null);
                 }
@@ -87,7 +87,7 @@ impl Said {
         }
     }
 
-    /// The turn is over, or waits for people: what was said is whole.
+    /// The turn is over, or waits for an answer, so all messages are complete.
     pub(crate) fn told(&mut self) -> Vec<Value> {
         let mut out = self.told_words();
         out.extend(self.told_calls());
@@ -160,7 +160,7 @@ fn is_empty(input: &Value) -> bool {
     input.is_null() || input.as_object().is_some_and(serde_json::Map::is_empty)
 }
 
-/// What is beyond the longest is not kept, but for what shows that there was more.
+/// Keeps a little more than the longest text, which shows that there was more.
 fn grow(text: &mut String, more: &str) {
     if text.len() <= LONGEST {
         text.push_str(more);

@@ -1,4 +1,4 @@
-//! Text on its way to the terminal: nothing in it that a terminal would act on, cut into rows that fit.
+//! Text for the terminal: without what a terminal would act on, cut into rows that fit.
 
 use unicode_width::UnicodeWidthChar;
 
@@ -42,19 +42,15 @@ fn skip_sequence(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
     }
 }
 
-/// Most bytes of a text that somebody reads to decide something.
+/// Longest text of a question or a reason, in bytes.
 const PLAIN: usize = 32 * 1024;
 
-/// Clean lines, not too many: what may be stored and shown anywhere. Nothing when nothing is left.
+/// A text that can be stored and shown anywhere: clean and bounded; none if nothing is left.
 pub(crate) fn plain(text: &str) -> Option<String> {
     let lines: Vec<String> = text.trim().lines().map(clean).collect();
     let mut text = lines.join("\n");
     if text.len() > PLAIN {
-        let mut at = PLAIN;
-        while !text.is_char_boundary(at) {
-            at -= 1;
-        }
-        text.truncate(at);
+        text.truncate(text.floor_char_boundary(PLAIN));
         text.push('…');
     }
     (!text.trim().is_empty()).then_some(text)

@@ -1,10 +1,10 @@
-//! What was said and done, as lines for people. Lines that are whole go to the terminal once and stay there; what is
-//! still growing stands in the part that is drawn anew.
+//! The conversation as lines for people. Complete lines are drawn once and stay; growing ones are in the block that is
+//! redrawn.
 
 use crate::protocol::{Shown, Step};
 use crate::text::{clean, first_line};
 
-/// A line without an end is ended here, so that what is drawn anew stays small.
+/// Longer lines are broken, so that the block that is redrawn stays small.
 const LONGEST: usize = 2_000;
 /// How much of a long prompt is repeated.
 const PROMPT_LINES: usize = 12;
@@ -24,7 +24,7 @@ enum Voice {
 
 #[derive(Debug, Default)]
 pub(crate) struct Transcript {
-    /// Whole lines that were not drawn yet.
+    /// Complete lines that are not drawn yet.
     whole: Vec<Line>,
     open: Option<(Voice, String)>,
     tools: Vec<(String, String)>,
@@ -71,7 +71,7 @@ impl Transcript {
         }
     }
 
-    /// Nothing grows any more: the turn is over.
+    /// The turn is over, and all lines are complete.
     pub(crate) fn end_turn(&mut self) {
         self.end();
         for (_, title) in std::mem::take(&mut self.tools) {
@@ -116,10 +116,7 @@ impl Transcript {
             rest = after;
         }
         while rest.len() > LONGEST {
-            let mut at = LONGEST;
-            while !rest.is_char_boundary(at) {
-                at -= 1;
-            }
+            let at = rest.floor_char_boundary(LONGEST);
             let at = rest[..at].rfind(' ').map_or(at, |blank| blank + 1);
             self.push(voice.mark(), &rest[..at]);
             rest = &rest[at..];

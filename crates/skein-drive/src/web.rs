@@ -33,26 +33,26 @@ const STACK: usize = 256 * 1024;
 pub(crate) struct Web {
     password: String,
     said: Receiver<String>,
-    mouth: Mouth,
+    sender: LineSender,
     /// A byte here for every line.
     woken: UnixStream,
     calls: Option<Sender<Call>>,
 }
 
-/// The threads' end.
+/// Sends lines from a thread to the loop.
 #[derive(Debug)]
-struct Mouth {
+struct LineSender {
     lines: Sender<String>,
     wake: UnixStream,
 }
 
-impl Mouth {
-    fn say(&mut self, line: String) {
+impl LineSender {
+    fn send(&mut self, line: String) {
         let _ = self.lines.send(line);
         let _ = self.wake.write_all(b".");
     }
 
-    fn again(&self) -> io::Result<Self> {
+    fn try_clone(&self) -> io::Result<Self> {
         Ok(Self {
             lines: self.lines.clone(),
             wake: self.wake.try_clone()?,
@@ -71,7 +71,7 @@ impl Web {
         Ok(Self {
             password,
             said,
-            mouth: Mouth { lines, wake },
+            sender: LineSender { lines, wake },
             woken,
             calls: None,
         })
@@ -105,10 +105,10 @@ impl Web {
         };
         let (calls, todo) = channel();
         self.calls = Some(calls);
-        let (mouth, at) = (self.mouth.again()?, server.clone());
-        start("events", move || listen(mouth, &at))?;
-        let mouth = self.mouth.again()?;
-        start("requests", move || serve(mouth, &todo, &server))
+        let (sender, at) = (self.sender.try_clone()?, server.clone());
+        start("events", move || listen(sender, &at))?;
+        let sender = self.sender.try_clone()?;
+        start("requests", move || serve(sender, &todo, &server))
     }
 
     pub(crate) fn call(&self, call: Call) {
@@ -120,7 +120,7 @@ impl Web {
 
 fn start(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let thread = thread::Builder::new().name(name.into()).stack_size(STACK);
-    // It ends with the process: there is nothing of it that could be left half done.
+    // It ends with the process and leaves nothing half done.
     thread.spawn(work).map(drop)
 }
 
@@ -201,15 +201,15 @@ fn run<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> 
 }
 
 /// Gives every event as a line, and says when there are no more.
-fn listen(mut mouth: Mouth, server: &Server) {
-    let why = match run(events(&mut mouth, server)) {
+fn listen(mut sender: LineSender, server: &Server) {
+    let why = match run(events(&mut sender, server)) {
         Ok(()) => "it was closed".to_owned(),
         Err(error) => error.to_string(),
     };
-    mouth.say(json!({"closed": why}).to_string());
+    sender.send(json!({"closed": why}).to_string());
 }
 
-async fn events(mouth: &mut Mouth, server: &Server) -> Result<(), Failure> {
+async fn events(sender: &mut LineSender, server: &Server) -> Result<(), Failure> {
     let read = async |response: Response<Incoming>| {
         let status = response.status();
         if status != 200 {
@@ -221,7 +221,7 @@ async fn events(mouth: &mut Mouth, server: &Server) -> Result<(), Failure> {
             let frame = frame?;
             for byte in frame.data_ref().into_iter().flatten() {
                 match *byte {
-                    b'\n' => tell_event(mouth, &std::mem::take(&mut line)),
+                    b'\n' => tell_event(sender, &std::mem::take(&mut line)),
                     _ if line.len() >= EVENT => return Err("an event is too long".into()),
                     byte => line.push(byte),
                 }
@@ -232,14 +232,14 @@ async fn events(mouth: &mut Mouth, server: &Server) -> Result<(), Failure> {
     server.request("/event", None, read).await
 }
 
-fn tell_event(mouth: &mut Mouth, line: &[u8]) {
+fn tell_event(sender: &mut LineSender, line: &[u8]) {
     if let Some(data) = String::from_utf8_lossy(line).strip_prefix("data:") {
-        mouth.say(data.trim().to_owned());
+        sender.send(data.trim().to_owned());
     }
 }
 
 /// Makes the requests one after the other, so that they arrive in their order.
-fn serve(mut mouth: Mouth, todo: &Receiver<Call>, server: &Server) {
+fn serve(mut sender: LineSender, todo: &Receiver<Call>, server: &Server) {
     for call in todo {
         let (status, body) = match run(request(server, &call)) {
             Ok((status, text)) => (
@@ -248,7 +248,7 @@ fn serve(mut mouth: Mouth, todo: &Receiver<Call>, server: &Server) {
             ),
             Err(error) => (0, Value::String(error.to_string())),
         };
-        mouth.say(json!({"call": call.tag, "status": status, "body": body}).to_string());
+        sender.send(json!({"call": call.tag, "status": status, "body": body}).to_string());
     }
 }
 

@@ -38,6 +38,7 @@
 mod hook;
 mod journal;
 mod program;
+mod screen;
 mod script;
 mod turn;
 mod view;
@@ -51,6 +52,7 @@ use skein_terminal::Terminal;
 use hook::Hook;
 use journal::Journal;
 use program::{Program, Stop};
+use screen::Screen;
 use script::Behaviour;
 
 /// Runs the program with the arguments after `skein scripted`. Returns the exit code.
@@ -124,7 +126,8 @@ fn prepare(args: &[String]) -> Result<(Program, Option<String>), String> {
     if !interactive && prompt.is_none() {
         prompt = Some(whole_input()?);
     }
-    let mut program = Program::new(Terminal::open(), journal, hook, behaviour, interactive);
+    let screen = Screen::new(Terminal::open(), interactive, !behaviour.no_paste);
+    let mut program = Program::new(screen, journal, hook, behaviour);
     program.turns = turns;
     program.say(&greeting);
     program.announce(native.as_deref());

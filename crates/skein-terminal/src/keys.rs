@@ -1,5 +1,11 @@
 //! Parses bytes from the terminal into keys and pastes, however reads split them.
 
+use std::time::{Duration, Instant};
+
+/// How long an Escape waits for the rest of a sequence; a begun sequence waits longer, because no person types it.
+const TORN: Duration = Duration::from_millis(60);
+const TORN_APART: Duration = Duration::from_secs(2);
+
 /// Start and end of a bracketed paste.
 const PASTE: &[u8] = b"\x1b[200~";
 const PASTE_END: &[u8] = b"\x1b[201~";
@@ -25,7 +31,7 @@ pub enum Key {
 
 /// Parses bytes into keys; buffers incomplete ones.
 #[derive(Debug, Default)]
-pub struct KeyParser {
+struct KeyParser {
     held: Vec<u8>,
     /// The bytes so far of an unfinished paste.
     paste: Option<Vec<u8>>,
@@ -35,7 +41,7 @@ pub struct KeyParser {
 
 impl KeyParser {
     /// Adds bytes and returns the complete keys.
-    pub fn push(&mut self, bytes: &[u8]) -> Vec<Key> {
+    fn push(&mut self, bytes: &[u8]) -> Vec<Key> {
         let mut keys = Vec::new();
         match &mut self.paste {
             Some(paste) => paste.extend_from_slice(bytes),
@@ -46,12 +52,12 @@ impl KeyParser {
     }
 
     /// Number of bytes of an unfinished paste.
-    pub fn pasted(&self) -> usize {
+    fn pasted(&self) -> usize {
         self.paste.as_ref().map_or(0, Vec::len)
     }
 
     /// Number of buffered bytes of an incomplete escape sequence.
-    pub fn torn(&self) -> usize {
+    fn torn(&self) -> usize {
         match (&self.paste, self.held.first()) {
             (None, Some(0x1b)) => self.held.len(),
             _ => 0,
@@ -59,7 +65,7 @@ impl KeyParser {
     }
 
     /// Called when no byte follows: the Escape was the key itself.
-    pub fn settle(&mut self) -> Vec<Key> {
+    fn settle(&mut self) -> Vec<Key> {
         let mut keys = Vec::new();
         if self.torn() > 0 {
             self.held.remove(0);
@@ -162,6 +168,44 @@ impl KeyParser {
             Err(error) if error.error_len().is_none() && end == self.held.len() => 0,
             Err(error) => error.error_len().unwrap_or(end),
         }
+    }
+}
+
+/// Parses bytes into keys, and knows when an incomplete sequence counts as keys.
+#[derive(Debug, Default)]
+pub struct TimedKeys {
+    parser: KeyParser,
+    settles_at: Option<Instant>,
+}
+
+impl TimedKeys {
+    /// Adds bytes and returns the complete keys.
+    pub fn push(&mut self, bytes: &[u8], now: Instant) -> Vec<Key> {
+        let keys = self.parser.push(bytes);
+        self.settles_at = match self.parser.torn() {
+            0 => None,
+            1 => Some(now + TORN),
+            _ => Some(now + TORN_APART),
+        };
+        keys
+    }
+
+    /// When to call [`TimedKeys::settle`].
+    pub fn settles_at(&self) -> Option<Instant> {
+        self.settles_at
+    }
+
+    /// The keys of a sequence that was not completed in time.
+    pub fn settle(&mut self, now: Instant) -> Vec<Key> {
+        match self.settles_at.take_if(|at| *at <= now) {
+            Some(_) => self.parser.settle(),
+            None => vec![],
+        }
+    }
+
+    /// Number of bytes of an unfinished paste.
+    pub fn pasted(&self) -> usize {
+        self.parser.pasted()
     }
 }
 

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use serde::Deserialize;
 use skein_domain::{Activity, NativeId, Usage};
 
-use super::{screen, transcript};
+use super::transcript;
 use crate::agent::Reading;
 use crate::hooks::micros;
 
@@ -34,19 +34,11 @@ pub(super) fn read(event: &str, payload: &str) -> Vec<Reading> {
         return vec![];
     };
     match event {
-        "SessionStart" => native(&payload)
-            .into_iter()
-            .chain(watch(&payload))
-            .collect(),
-        "UserPromptSubmit" => {
-            let taken = Reading::PromptTaken {
-                text: payload.prompt.clone(),
-            };
-            native(&payload)
-                .into_iter()
-                .chain(watch(&payload))
-                .chain([taken])
-                .collect()
+        "SessionStart" | "UserPromptSubmit" => {
+            let text = payload.prompt.clone();
+            let taken = (event == "UserPromptSubmit").then_some(Reading::PromptTaken { text });
+            let found = [native(&payload), watch(&payload), taken];
+            found.into_iter().flatten().collect()
         }
         "SubagentStart" => watch_below(&payload).into_iter().collect(),
         "StopFailure" => failure(&payload),
@@ -83,16 +75,10 @@ fn failure(payload: &Payload) -> Vec<Reading> {
     let text = payload.last_assistant_message.clone().unwrap_or_default();
     // Too frequent requests cause the same error, but have no end to wait for.
     let limited = text.to_lowercase().contains("limit") && !text.starts_with("API Error");
-    let blocked = |detail: &str| Reading::Activity {
-        activity: Activity::Blocked,
-        rule: "hook StopFailure".into(),
-        detail: Some(detail.to_owned()),
-    };
+    let blocked = Reading::does(Activity::Blocked, "hook StopFailure", Some(&text));
     match payload.error.as_deref() {
-        Some("rate_limit") if limited => vec![blocked(&text), screen::limit(&text)],
-        Some("authentication_failed" | "oauth_org_not_allowed" | "billing_error") => {
-            vec![blocked(&text)]
-        }
+        Some("rate_limit") if limited => vec![blocked, Reading::limited(&text)],
+        Some("authentication_failed" | "oauth_org_not_allowed" | "billing_error") => vec![blocked],
         _ => vec![Reading::TurnEnded],
     }
 }

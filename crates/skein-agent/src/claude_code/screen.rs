@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 use std::str::FromStr;
 
-use skein_domain::{Activity, Question, Reason};
+use skein_domain::{Activity, Reason};
 
-use crate::agent::{Draft, QuotaReset, Reading, ScreenView};
+use crate::agent::{Draft, Reading, ScreenView, add_limit, reword};
 use crate::rules::Rules;
 
 /// Longest text of a command in a question.
@@ -22,23 +22,8 @@ pub(super) fn read(rules: &Rules, picture: ScreenView<'_>) -> Vec<Reading> {
         Some(below) => beside_box(rules, picture, below),
         None => rules.read(picture),
     };
-    let mut limited = None;
-    for reading in &mut readings {
-        match reading {
-            Reading::Asks(question) => {
-                if let Some(text) = wish(question, picture.rows) {
-                    question.text = text;
-                }
-            }
-            Reading::Activity {
-                activity: Activity::Blocked,
-                rule,
-                detail,
-            } if rule == "limit" => limited = Some(limit(detail.as_deref().unwrap_or_default())),
-            _ => {}
-        }
-    }
-    readings.extend(limited);
+    reword(&mut readings, |question| wish(question, picture.rows));
+    add_limit(&mut readings, |rule| rule == "limit");
     readings
 }
 
@@ -85,17 +70,6 @@ fn below_box(rows: &[String]) -> Option<usize> {
     let top = (1..rows.len()).rev().find(begins)?;
     let height = rows[top..].iter().position(|row| is_line(row))?;
     Some(top + height + 1)
-}
-
-/// A limit, with or without its end.
-pub(super) fn limit(said: &str) -> Reading {
-    until(said).unwrap_or(Reading::Limited { resets: None })
-}
-
-/// It states the hour of the day in words.
-fn until(said: &str) -> Option<Reading> {
-    let resets = Some(QuotaReset::said(said)?);
-    Some(Reading::Limited { resets })
 }
 
 /// Removes the pane with changed files, which opens on the right of a wide screen. Its first row contains only the
@@ -151,8 +125,7 @@ fn is_dashes(row: &str) -> bool {
 }
 
 /// `Bash: touch a` instead of «Do you want to proceed?»: the dialog's heading and its content.
-fn wish(question: &Question, rows: &[String]) -> Option<Reason> {
-    let asked = question.text.as_str();
+fn wish(asked: &str, rows: &[String]) -> Option<Reason> {
     if !GENERAL.contains(&asked) {
         return None;
     }

@@ -68,11 +68,8 @@ impl Reader for State {
         };
         let reported = (file.status.unwrap_or_default(), file.status_updated_at);
         if self.reported.as_ref() != Some(&reported) {
-            readings.push(Reading::Activity {
-                activity,
-                rule: format!("state {}", reported.0),
-                detail: file.waiting_for,
-            });
+            let rule = format!("state {}", reported.0);
+            readings.push(Reading::does(activity, rule, file.waiting_for.as_deref()));
             self.reported = Some(reported);
         }
         readings

@@ -3,7 +3,6 @@
 //! A message of the model occurs once per block of its content, each time with its usage so far. Sub-agents have
 //! separate files, `ID/subagents/agent-AGENT.jsonl`, and count like the agent itself.
 
-use std::collections::VecDeque;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -15,18 +14,11 @@ use skein_transcript::TokenUsage as Tokens;
 
 use super::said::Said;
 use super::{TRANSCRIPT, config_folder};
-use crate::agent::{LaunchRequest, ReadRange, Reader, Reading, WatchedFile};
-use crate::said::minus;
-
-/// Number of remembered messages: messages of parallel agents are interleaved.
-const REMEMBERED: usize = 128;
+use crate::agent::{LaunchRequest, Reader, Reading, WatchedFile};
+use crate::said::{Latest, minus};
 
 pub(super) fn source(path: PathBuf) -> WatchedFile {
-    WatchedFile {
-        path,
-        kind: TRANSCRIPT.into(),
-        reach: ReadRange::Added,
-    }
+    WatchedFile::added(path, TRANSCRIPT)
 }
 
 /// The transcript of a sub-agent.
@@ -69,10 +61,10 @@ fn holds_messages(path: &Path) -> bool {
     })
 }
 
-/// What is counted of the latest messages, and their places.
+/// What is counted of the latest messages, as those of parallel agents are interleaved, and their places.
 #[derive(Debug, Default)]
 pub(super) struct Transcript {
-    counted: VecDeque<(String, Tokens)>,
+    counted: Latest<(String, Tokens)>,
     said: Said,
 }
 
@@ -89,9 +81,8 @@ struct Reply {
     usage: Used,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(default)]
-#[derive(Default)]
 struct Used {
     input_tokens: Option<u64>,
     cache_creation_input_tokens: Option<u64>,
@@ -107,10 +98,7 @@ impl Transcript {
             *counted = counted.plus(more);
             return more;
         }
-        if self.counted.len() == REMEMBERED {
-            self.counted.pop_front();
-        }
-        self.counted.push_back((id, usage));
+        self.counted.push((id, usage));
         usage
     }
 

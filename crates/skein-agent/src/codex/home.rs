@@ -38,15 +38,10 @@ pub(super) fn databases(order: &LaunchRequest) -> Result<String> {
 
 /// Starts `argv` with the user's folder, or with the session's own.
 pub(super) fn lend(order: &LaunchRequest, argv: Vec<String>) -> Result<Start> {
-    let plain = |argv| Start {
-        argv,
-        ..Start::default()
-    };
-    let Some(user) = installed::folder(&order.env, "CODEX_HOME", ".codex") else {
-        return Ok(plain(argv));
-    };
-    let Some(settings) = noted(&user) else {
-        return Ok(plain(argv));
+    let user = installed::folder(&order.env, "CODEX_HOME", ".codex");
+    let lent = user.and_then(|user| Some((noted(&user)?, user)));
+    let Some((settings, user)) = lent else {
+        return Ok(Start::of(argv, BTreeMap::new()));
     };
     let own = databases(order)?;
     let user = launch::text(&user, "CODEX_HOME")?;
@@ -54,10 +49,8 @@ pub(super) fn lend(order: &LaunchRequest, argv: Vec<String>) -> Result<Start> {
     let before = ["sh", "-c", LINK, "sh", &own, &user];
     let words = before.into_iter().map(str::to_owned).chain(argv);
     Ok(Start {
-        argv: words.collect(),
-        env,
         files: vec![(PathBuf::from(LENT).join(SETTINGS), settings.into_bytes())],
-        ..Start::default()
+        ..Start::of(words.collect(), env)
     })
 }
 
@@ -81,12 +74,8 @@ fn noted(user: &Path) -> Option<String> {
     toml::to_string(&settings).ok()
 }
 
-/// Whether the user has logged in: by a variable, or by the file of `codex login`. Logins of other providers are
-/// unknown.
-pub(super) fn logged_in(env: &BTreeMap<String, String>, variables: &[&str]) -> Option<bool> {
-    if installed::has_any(env, variables) {
-        return Some(true);
-    }
+/// Whether the user has logged in by the file of `codex login`. Logins of other providers are unknown.
+pub(super) fn logged_in(env: &BTreeMap<String, String>) -> Option<bool> {
     let folder = installed::folder(env, "CODEX_HOME", ".codex")?;
     if folder.join("auth.json").exists() {
         return Some(true);

@@ -25,15 +25,12 @@ struct Line {
     payload: Payload,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Payload {
-    #[serde(default)]
     info: Option<Info>,
-    #[serde(default)]
     rate_limits: Option<Limits>,
-    #[serde(default)]
     error: Option<Failure>,
-    #[serde(default)]
     num_turns: u64,
 }
 
@@ -48,11 +45,10 @@ struct Tokens {
     output_tokens: u64,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Limits {
-    #[serde(default)]
     primary: Option<Window>,
-    #[serde(default)]
     secondary: Option<Window>,
 }
 
@@ -87,17 +83,20 @@ impl Rollout {
         }
         let (_, rest) = begins(EVENT)?;
         let kind = rest.split('"').next()?;
+        let does = |activity, detail: Option<&str>| {
+            Reading::does(activity, format!("rollout {kind}"), detail)
+        };
         match kind {
             "thread_rolled_back" => {
                 let back = self.said.rolled_back(parse(line)?.num_turns);
                 back.map(|back| vec![back])
             }
-            "task_started" => Some(vec![does(Activity::Active, kind, None)]),
+            "task_started" => Some(vec![does(Activity::Active, None)]),
             "turn_aborted" => Some(vec![
                 Reading::TurnEnded,
-                does(Activity::Ready, kind, Some("interrupted".into())),
+                does(Activity::Ready, Some("interrupted")),
             ]),
-            "task_complete" => Some(self.complete(kind, parse(line)?.error)),
+            "task_complete" => Some(self.complete(does, parse(line)?.error)),
             "token_count" => self.count(parse(line)?),
             _ => None,
         }
@@ -119,20 +118,23 @@ impl Rollout {
         })])
     }
 
-    fn complete(&self, kind: &str, error: Option<Failure>) -> Vec<Reading> {
-        let Some(error) = error else {
-            return vec![Reading::TurnEnded, does(Activity::Ready, kind, None)];
-        };
-        if error.codex_error_info.as_str() != Some("usage_limit_exceeded") {
-            let ready = does(Activity::Ready, kind, Some(error.message));
-            return vec![Reading::TurnEnded, ready];
+    fn complete(
+        &self,
+        does: impl Fn(Activity, Option<&str>) -> Reading,
+        error: Option<Failure>,
+    ) -> Vec<Reading> {
+        let detail = error.as_ref().map(|error| error.message.as_str());
+        let is_limit =
+            |error: &Failure| error.codex_error_info.as_str() == Some("usage_limit_exceeded");
+        if !error.as_ref().is_some_and(is_limit) {
+            return vec![Reading::TurnEnded, does(Activity::Ready, detail)];
         }
         let at = |seconds: i64| {
             QuotaReset::At(Timestamp::from_micros(seconds.saturating_mul(1_000_000)))
         };
         vec![
             Reading::TurnEnded,
-            does(Activity::Blocked, kind, Some(error.message)),
+            does(Activity::Blocked, detail),
             Reading::Limited {
                 resets: self.resets.map(at),
             },
@@ -143,12 +145,4 @@ impl Rollout {
 fn parse(line: &str) -> Option<Payload> {
     let line: Line = serde_json::from_str(line).ok()?;
     Some(line.payload)
-}
-
-fn does(activity: Activity, kind: &str, detail: Option<String>) -> Reading {
-    Reading::Activity {
-        activity,
-        rule: format!("rollout {kind}"),
-        detail,
-    }
 }

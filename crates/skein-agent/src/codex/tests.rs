@@ -4,12 +4,12 @@ use skein_domain::{Activity, LaunchSettings, Timestamp, Usage};
 use tempfile::TempDir;
 
 use super::*;
-use crate::agent::QuotaReset;
+use crate::agent::{QuotaReset, ReadRange};
 
 fn order(folder: &TempDir) -> LaunchRequest {
     let bin = folder.path().join("bin");
     fs::create_dir_all(&bin).unwrap();
-    for name in [PROFILE.program, ACP] {
+    for name in [Codex::NAME, ACP] {
         let _ = std::os::unix::fs::symlink("/bin/sh", bin.join(name));
     }
     let home = folder.path().join("home");

@@ -4,11 +4,12 @@
 //! `chats/session-TIME-ID8.jsonl` contains the conversation. None of these names is known before it runs, so one file
 //! leads to the next. A resumed conversation continues in its first file and leaves another one that is empty.
 
-use std::collections::VecDeque;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
 use serde::Deserialize;
 use serde_json::Value;
 use skein_domain::{Timestamp, Usage};
@@ -16,14 +17,12 @@ use skein_domain::{Timestamp, Usage};
 use super::config_folder;
 use super::said::Said;
 use crate::agent::{LaunchRequest, ReadRange, Reader, Reading, WatchedFile};
+use crate::said::Latest;
 
 /// The kinds of its files; parameters of a reader follow.
 const PROJECTS: &str = "projects ";
 const LOGS: &str = "logs ";
 const CHAT: &str = "chat";
-
-/// Number of remembered messages.
-const REMEMBERED: usize = 128;
 
 pub(super) fn sources(order: &LaunchRequest) -> Vec<WatchedFile> {
     let Some(config) = config_folder(&order.env) else {
@@ -90,29 +89,10 @@ pub(super) fn loadable(order: &LaunchRequest, native: &str) -> Option<Timestamp>
 
 /// The minute in the name of a chat's file, in UTC: `session-2026-11-17T03-48-41111111.jsonl`.
 fn minute(name: &str) -> Option<Timestamp> {
-    let (date, time) = name.strip_prefix("session-")?.get(..16)?.split_once('T')?;
-    let numbers = |text: &str| -> Option<Vec<i64>> {
-        let parts = text.split('-');
-        parts
-            .map(|part| part.parse::<u16>().ok().map(i64::from))
-            .collect()
-    };
-    let (date, time) = (numbers(date)?, numbers(time)?);
-    let (&[year, month @ 1..=12, day @ 1..=31], &[hour @ 0..=23, minute @ 0..=59]) =
-        (&date[..], &time[..])
-    else {
-        return None;
-    };
-    // With years that begin in March the leap day is the last one.
-    let (year, month) = if month < 3 {
-        (year - 1, month + 9)
-    } else {
-        (year, month - 3)
-    };
-    let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
-    let days = year * 365 + leap_days + (153 * month + 2) / 5 + day - 1 - 719_468;
-    let minutes = (days * 24 + hour) * 60 + minute;
-    Some(Timestamp::from_micros(minutes * 60_000_000))
+    let text = name.strip_prefix("session-")?.get(..16)?;
+    let time = DateTime::strptime("%Y-%m-%dT%H-%M", text).ok()?;
+    let time = TimeZone::UTC.to_timestamp(time).ok()?;
+    Some(Timestamp::from_micros(time.as_microsecond()))
 }
 
 /// The files of a conversation: their names end with the beginning of its id.
@@ -177,13 +157,7 @@ struct Logs {
 
 impl Reader for Logs {
     fn read(&mut self, _text: &str) -> Vec<Reading> {
-        let watch = |path| {
-            Reading::Watch(WatchedFile {
-                path,
-                kind: CHAT.into(),
-                reach: ReadRange::Added,
-            })
-        };
+        let watch = |path| Reading::Watch(WatchedFile::added(path, CHAT));
         chats(&self.folder, &self.native)
             .into_iter()
             .map(watch)
@@ -194,7 +168,7 @@ impl Reader for Logs {
 /// The program writes a message again when its tools have answered.
 #[derive(Debug, Default)]
 struct Chat {
-    counted: VecDeque<String>,
+    counted: Latest<String>,
     said: Said,
 }
 
@@ -204,9 +178,8 @@ struct Line {
     tokens: Tokens,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(default)]
-#[derive(Default)]
 struct Tokens {
     input: u64,
     output: u64,
@@ -217,13 +190,10 @@ struct Tokens {
 impl Chat {
     fn count(&mut self, line: &str) -> Option<Reading> {
         let Line { id, tokens } = serde_json::from_str(line).ok()?;
-        if self.counted.contains(&id) {
+        if self.counted.iter().any(|known| *known == id) {
             return None;
         }
-        if self.counted.len() == REMEMBERED {
-            self.counted.pop_front();
-        }
-        self.counted.push_back(id);
+        self.counted.push(id);
         Some(Reading::Usage(Usage {
             input_tokens: tokens.input.saturating_add(tokens.tool),
             output_tokens: tokens.output.saturating_add(tokens.thoughts),

@@ -21,25 +21,32 @@ pub(super) struct Said {
     known: Latest<(String, MessageId)>,
 }
 
+/// A line with an id.
+struct Line<'a> {
+    id: &'a str,
+    fields: &'a Value,
+    text: &'a str,
+}
+
 impl Said {
-    pub(super) fn line(&mut self, line: &str) -> Vec<Reading> {
-        let Ok(line_fields) = json::read::<Value>(line) else {
+    pub(super) fn line(&mut self, text: &str) -> Vec<Reading> {
+        let Ok(fields) = json::read::<Value>(text) else {
             return vec![];
         };
-        if let Some(from) = line_fields["$rewindTo"].as_str() {
+        if let Some(from) = fields["$rewindTo"].as_str() {
             return self.rewound(from).into_iter().collect();
         }
-        let Some(id) = line_fields["id"].as_str() else {
+        let Some(id) = fields["id"].as_str() else {
             return vec![];
         };
-        match line_fields["type"].as_str() {
-            Some("user") => self.user(id, &line_fields, line).into_iter().collect(),
+        let fields = &fields;
+        let line = Line { id, fields, text };
+        match fields["type"].as_str() {
+            Some("user") => self.user(&line).into_iter().collect(),
             Some("gemini") => {
-                let words = self.reply(id, &line_fields, line);
-                let calls = line_fields["toolCalls"].as_array().into_iter().flatten();
-                let calls: Vec<Reading> = calls
-                    .filter_map(|c| self.call(id, &line_fields, c))
-                    .collect();
+                let words = self.reply(&line);
+                let calls = fields["toolCalls"].as_array().into_iter().flatten();
+                let calls: Vec<Reading> = calls.filter_map(|c| self.call(&line, c)).collect();
                 words.into_iter().chain(calls).collect()
             }
             _ => vec![],
@@ -54,87 +61,56 @@ impl Said {
         Some(Reading::Rewound { to })
     }
 
-    fn user(&mut self, id: &str, line_fields: &Value, line: &str) -> Option<Reading> {
-        let content = &line_fields["content"];
+    fn user(&mut self, line: &Line<'_>) -> Option<Reading> {
+        let content = &line.fields["content"];
         let results: Vec<Block> = parts(content).filter_map(result).collect();
         if !results.is_empty() {
-            return self.add(
-                id,
-                said::id(id),
-                MessageRole::Tool,
-                results,
-                line_fields,
-                Some(line),
-            );
+            return self.add(line, said::id(line.id), MessageRole::Tool, results);
         }
         let mut words: Vec<Block> = text(content).collect();
         let by_program = |text: &String| NOT_MESSAGES.iter().any(|start| text.starts_with(start));
         words.retain(|block| !matches!(block, Block::Text(text) if by_program(text)));
-        self.add(
-            id,
-            said::id(id),
-            MessageRole::User,
-            words,
-            line_fields,
-            Some(line),
-        )
+        self.add(line, said::id(line.id), MessageRole::User, words)
     }
 
-    fn reply(&mut self, id: &str, line_fields: &Value, line: &str) -> Option<Reading> {
-        let thoughts = line_fields["thoughts"].as_array().into_iter().flatten();
+    fn reply(&mut self, line: &Line<'_>) -> Option<Reading> {
+        let thoughts = line.fields["thoughts"].as_array().into_iter().flatten();
         let thoughts = thoughts.filter_map(|thought| {
             let part = |key: &str| thought[key].as_str().unwrap_or_default();
             let both = [part("subject"), part("description")].join("\n");
             said::thinking(both.trim(), None)
         });
-        let blocks: Vec<Block> = thoughts.chain(text(&line_fields["content"])).collect();
-        self.add(
-            id,
-            said::id(id),
-            MessageRole::Assistant,
-            blocks,
-            line_fields,
-            Some(line),
-        )
+        let blocks: Vec<Block> = thoughts.chain(text(&line.fields["content"])).collect();
+        self.add(line, said::id(line.id), MessageRole::Assistant, blocks)
     }
 
-    fn call(&mut self, id: &str, line_fields: &Value, call: &Value) -> Option<Reading> {
+    fn call(&mut self, line: &Line<'_>, call: &Value) -> Option<Reading> {
         let name = call["id"].as_str()?;
         let block = said::call(name, call["name"].as_str()?, call["args"].clone());
-        let own = said::id(&format!("{id}:{name}"));
-        self.add(
-            id,
-            own,
-            MessageRole::Assistant,
-            vec![block],
-            line_fields,
-            None,
-        )
+        let own = said::id(&format!("{}:{name}", line.id));
+        self.add(line, own, MessageRole::Assistant, vec![block])
     }
 
     fn add(
         &mut self,
-        line_id: &str,
+        line: &Line<'_>,
         id: MessageId,
         role: MessageRole,
         blocks: Vec<Block>,
-        line_fields: &Value,
-        line: Option<&str>,
     ) -> Option<Reading> {
         if self.known.iter().any(|(_, known)| *known == id) {
             return None;
         }
-        let first = !self.known.iter().any(|(known, _)| known == line_id);
-        let at = said::at(line_fields["timestamp"].as_str());
+        let first = !self.known.iter().any(|(known, _)| known == line.id);
+        let at = said::at(line.fields["timestamp"].as_str());
         let mut message = said::message(id.clone(), role, blocks, at)?;
         if role == MessageRole::Assistant && first {
-            message.usage = used(&line_fields["tokens"]);
+            message.usage = used(&line.fields["tokens"]);
         }
         // With its calls the line is no longer the model's own message.
-        let whole =
-            line.filter(|_| line_fields["toolCalls"].is_null() && !line_has_pictures(line_fields));
-        message.native = whole.and_then(|line| said::native(PROVIDER, line));
-        self.known.push((line_id.to_owned(), id));
+        let whole = line.fields["toolCalls"].is_null() && !line_has_pictures(line.fields);
+        message.native = said::native(PROVIDER, line.text).filter(|_| whole);
+        self.known.push((line.id.to_owned(), id));
         Some(said::reading(message))
     }
 }

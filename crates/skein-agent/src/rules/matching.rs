@@ -212,11 +212,8 @@ impl Rule {
                 detail,
                 resets_in,
             } => {
-                readings.push(Reading::Activity {
-                    activity: *activity,
-                    rule: self.name.clone(),
-                    detail: detail.as_ref().and_then(|regex| last(regex, rows)),
-                });
+                let detail = detail.as_ref().and_then(|regex| last(regex, rows));
+                readings.push(Reading::does(*activity, &self.name, detail.as_deref()));
                 if let Some(resets_in) = resets_in {
                     let seconds = last(resets_in, rows).and_then(|text| text.parse().ok());
                     readings.push(Reading::Limited {
@@ -225,11 +222,7 @@ impl Rule {
                 }
             }
             Says::Question(asked) => {
-                readings.push(Reading::Activity {
-                    activity: Activity::WaitingInput,
-                    rule: self.name.clone(),
-                    detail: None,
-                });
+                readings.push(Reading::does(Activity::WaitingInput, &self.name, None));
                 if let Some(question) = asked.question(rows, &self.name) {
                     readings.push(Reading::Wants(asked.wants(&question)));
                     readings.push(Reading::Asks(question));

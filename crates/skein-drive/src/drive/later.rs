@@ -1,11 +1,11 @@
-//! A program that must not be started before some moment.
+//! A program with an earliest start.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::journal;
 
-/// Nothing is worth a longer wait. A moment further away means that the clock was set back.
+/// Longest wait. A start further away means that the clock was set back.
 const LONGEST: Duration = Duration::from_secs(120);
 
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub(super) struct Later {
 }
 
 impl Later {
-    /// What is waited for, in words; nothing when it can be started.
+    /// The reason to wait, in words; none if it can be started.
     pub(super) fn awaits(&self) -> Option<String> {
         left(self.not_before?, journal::now())?;
         let time = time_of_day(self.not_before?);
@@ -25,7 +25,7 @@ impl Later {
         ))
     }
 
-    /// When it can be started. Asked again with every wait, for the clock may be set meanwhile.
+    /// When it can be started. Computed for every wait, because the clock may be set meanwhile.
     pub(super) fn due(&self) -> Option<Instant> {
         let left = left(self.not_before?, journal::now())?;
         Some(Instant::now() + left)

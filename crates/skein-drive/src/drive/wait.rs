@@ -18,7 +18,7 @@ use crate::web::Web;
 const READ: usize = 64 * 1024;
 const ENDS: [i32; 3] = [SIGTERM, SIGHUP, SIGINT];
 
-/// Signals as bytes that can be waited for.
+/// Signals as bytes of sockets, which `poll` can wait for.
 #[derive(Debug)]
 pub(super) struct Signals {
     child: UnixStream,
@@ -26,7 +26,7 @@ pub(super) struct Signals {
     ends: Vec<(i32, UnixStream)>,
 }
 
-/// What there is to do.
+/// What is ready.
 #[derive(Debug, Default)]
 pub(super) struct Woken {
     pub(super) terminal: bool,
@@ -57,13 +57,13 @@ impl Signals {
     }
 }
 
-/// Waits until there is something to do, or until the deadline.
+/// Waits until something is ready, or until the deadline.
 pub(super) fn wait(
     child: &Child,
     signals: &Signals,
     web: Option<&Web>,
     calls: Option<&Calls>,
-    blind: bool,
+    terminal_is_gone: bool,
     deadline: Option<Instant>,
 ) -> Woken {
     let stdin = io::stdin();
@@ -80,7 +80,7 @@ pub(super) fn wait(
     if let Some(calls) = calls {
         sources.push((Source::Calls, calls.as_fd(), PollFlags::IN));
     }
-    if !blind {
+    if !terminal_is_gone {
         sources.push((Source::Terminal, stdin.as_fd(), PollFlags::IN));
     }
     let pipes = [
@@ -98,7 +98,7 @@ pub(super) fn wait(
     let left = deadline.map(|at| timespec(at.saturating_duration_since(Instant::now())));
     let mut woken = Woken::default();
     if poll(&mut fds, left.as_ref()).is_err() {
-        // A signal came; its byte is found by the next wait.
+        // A signal came; the next wait finds its byte.
         return woken;
     }
     for (fd, (source, _, _)) in fds.iter().zip(&sources) {
@@ -140,7 +140,7 @@ enum Source {
     Stderr,
 }
 
-/// What was typed; nothing when nobody is there any more.
+/// What was typed; nothing when the terminal is closed.
 pub(super) fn read_terminal() -> Option<Vec<u8>> {
     let mut buffer = vec![0; READ];
     match rustix::io::read(io::stdin(), &mut buffer) {

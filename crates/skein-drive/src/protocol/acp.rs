@@ -6,13 +6,12 @@
 
 mod update;
 
-use std::collections::BTreeMap;
-
 use serde_json::{Value, json};
 
+use super::questions::{OpenQuestions, PermissionRequest};
 use super::rpc::{Heard, Requests, told};
 use super::{
-    Answer, Choice, Effect, Kind, Over, Protocol, Question, Setting, Ticket, Wants, id_text,
+    Answer, Choice, Effect, Kind, Over, Protocol, Setting, Ticket, id_text, list, note, text,
 };
 use crate::args::{Begin, Permission};
 use crate::protocol::limit;
@@ -38,8 +37,8 @@ pub(crate) struct Acp {
     /// Answers that are awaited before a prompt may be given.
     preparing: usize,
     turn: Option<Turn>,
-    questions: BTreeMap<Ticket, (Value, Vec<String>)>,
-    tickets: u64,
+    /// It has no forms.
+    questions: OpenQuestions<std::convert::Infallible>,
 }
 
 #[derive(Debug, Default)]
@@ -71,8 +70,7 @@ impl Acp {
             counts: true,
             preparing: 0,
             turn: None,
-            questions: BTreeMap::new(),
-            tickets: 0,
+            questions: OpenQuestions::new(|form, _| match form {}),
         }
     }
 
@@ -131,11 +129,7 @@ impl Acp {
 
     fn set_model(&mut self, id: &str, opened: &Value) -> Option<Effect> {
         let model = self.setting.model.clone()?;
-        let options = opened["configOptions"].as_array();
-        let option = options
-            .into_iter()
-            .flatten()
-            .find(|o| o["category"] == "model");
+        let option = list(&opened["configOptions"]).find(|o| o["category"] == "model");
         let (method, params) = match option {
             Some(option) => (
                 "session/set_config_option",
@@ -187,8 +181,7 @@ impl Acp {
                 } else {
                     "model"
                 };
-                let note = super::Shown::Note(format!("the {what} could not be set: {why}"));
-                let mut out = vec![Effect::Show(note)];
+                let mut out = vec![note(format!("the {what} could not be set: {why}"))];
                 out.extend(self.prepared());
                 out
             }
@@ -203,67 +196,31 @@ impl Acp {
         }
     }
 
-    /// Something showed that the program is at work on the prompt.
     fn took(&mut self) -> Vec<Effect> {
-        match &mut self.turn {
-            Some(turn) if !turn.taken => {
-                turn.taken = true;
-                vec![Effect::Took]
-            }
-            _ => vec![],
-        }
+        super::took(self.turn.as_mut().map(|turn| &mut turn.taken))
     }
 
-    fn request(&mut self, id: Value, method: &str, params: &Value) -> Vec<Effect> {
+    fn request(&mut self, id: &Value, method: &str, params: &Value) -> Vec<Effect> {
         if method != "session/request_permission" {
-            return vec![self.requests.refuse(&id, method)];
+            return vec![self.requests.refuse(id, method)];
         }
-        let offered = params["options"]
-            .as_array()
-            .map(Vec::as_slice)
-            .unwrap_or_default();
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        self.tickets += 1;
-        let ticket = Ticket(self.tickets);
-        let ids = offered
-            .iter()
-            .map(|option| text(&option["optionId"]))
-            .collect();
-        let request = id_text(&id);
-        self.questions.insert(ticket, (id, ids));
-        let options = offered
-            .iter()
-            .map(|option| Choice {
-                name: text(&option["name"]),
-                kind: Kind::parse(option["kind"].as_str().unwrap_or_default()),
-            })
-            .collect();
+        let reply = |outcome: Value| self.requests.reply(id, json!({"outcome": outcome}));
+        let option = |option: &Value| {
+            let kind = Kind::parse(option["kind"].as_str().unwrap_or_default());
+            let chosen = json!({"outcome": "selected", "optionId": text(&option["optionId"])});
+            (Choice::new(text(&option["name"]), kind), reply(chosen))
+        };
         let call = &params["toolCall"];
-        let mut out = self.took();
-        out.push(Effect::Ask(Question {
-            ticket,
-            request,
+        let asked = PermissionRequest {
+            request: id_text(id),
             text: question(call),
-            options,
-            wants: Wants::Permission,
+            options: list(&params["options"]).map(option).collect(),
+            refusal: reply(json!({"outcome": "cancelled"})),
             edits: edits(call),
-        }));
+        };
+        let mut out = self.took();
+        out.push(self.questions.ask(asked));
         out
-    }
-
-    fn outcome(&mut self, ticket: Ticket, answer: &Answer) -> Vec<Effect> {
-        let Some((id, options)) = self.questions.remove(&ticket) else {
-            return vec![];
-        };
-        let chosen = match answer {
-            Answer::Option(index) => options.get(*index),
-            Answer::Text(_) | Answer::Dismissed => None,
-        };
-        let outcome = match chosen {
-            Some(option) => json!({"outcome": "selected", "optionId": option}),
-            None => json!({"outcome": "cancelled"}),
-        };
-        vec![self.requests.reply(&id, json!({"outcome": outcome}))]
     }
 }
 
@@ -279,7 +236,7 @@ impl Protocol for Acp {
 
     fn hear(&mut self, line: &str) -> Vec<Effect> {
         match self.requests.read(line) {
-            Heard::Request { id, method, params } => self.request(id, &method, &params),
+            Heard::Request { id, method, params } => self.request(&id, &method, &params),
             Heard::Notice { method, params } if method == "session/update" => {
                 let update = &params["update"];
                 let mut out = vec![];
@@ -303,18 +260,14 @@ impl Protocol for Acp {
     }
 
     fn answer(&mut self, ticket: Ticket, answer: &Answer) -> Vec<Effect> {
-        self.outcome(ticket, answer)
+        self.questions.answer(ticket, answer).into_iter().collect()
     }
 
     fn interrupt(&mut self) -> Vec<Effect> {
-        let open: Vec<Ticket> = self.questions.keys().copied().collect();
         let params = json!({"sessionId": self.session});
         let mut out = vec![self.requests.notify("session/cancel", params)];
-        for ticket in open {
-            // The protocol wants every open request answered after a cancel.
-            out.extend(self.outcome(ticket, &Answer::Dismissed));
-            out.push(Effect::Withdrawn(ticket));
-        }
+        // The protocol wants every open request answered after a cancel.
+        out.extend(self.questions.refuse_all());
         out
     }
 }

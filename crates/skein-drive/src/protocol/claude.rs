@@ -2,42 +2,36 @@
 
 mod tool;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
-use super::questions::{Form, Next};
-use super::{Answer, Effect, Over, Protocol, Question, Resets, Shown, Ticket, Used, Wants, limit};
-use tool::{edits, fields, options, plan, title};
+use super::questions::{Answers, OpenQuestions, PermissionRequest, fields};
+use super::{
+    Answer, Effect, Over, Protocol, Resets, Shown, Ticket, Used, limit, list, note, plan, text,
+    titled,
+};
+use tool::{ABOUT, edits, options};
 
 /// The tool by which the model asks people something.
 const ASK: &str = "AskUserQuestion";
 
-/// What a permission is asked for.
+/// A call that asks people something.
 #[derive(Debug)]
 struct Request {
     id: String,
     input: Value,
-    /// What would have to be allowed so that it need not ask again.
-    suggestions: Value,
 }
 
 #[derive(Debug)]
-enum Open {
-    Permission(Request, Vec<&'static str>),
-    Form(Form<Request>),
-}
-
-#[derive(Debug, Default)]
 pub(crate) struct Claude {
     native: Option<String>,
     turn: Option<Turn>,
-    open: BTreeMap<Ticket, Open>,
-    tickets: u64,
+    questions: OpenQuestions<Request>,
     /// Messages whose text was shown as it came.
     streamed: HashSet<String>,
     streaming: Option<String>,
-    /// When the quota that was told of last is there again.
+    /// When the quota that was reported last is there again.
     resets: Option<Resets>,
     requests: u64,
 }
@@ -50,7 +44,15 @@ struct Turn {
 
 impl Claude {
     pub(crate) fn new() -> Self {
-        Self::default()
+        Self {
+            native: None,
+            turn: None,
+            questions: OpenQuestions::new(filled),
+            streamed: HashSet::new(),
+            streaming: None,
+            resets: None,
+            requests: 0,
+        }
     }
 
     fn control(&mut self, request: &Value) -> Effect {
@@ -59,22 +61,11 @@ impl Claude {
         Effect::Send(json!({"type": "control_request", "request_id": id, "request": request}))
     }
 
-    fn ticket(&mut self) -> Ticket {
-        self.tickets += 1;
-        Ticket(self.tickets)
-    }
-
     fn took(&mut self) -> Vec<Effect> {
-        match &mut self.turn {
-            Some(turn) if !turn.taken => {
-                turn.taken = true;
-                vec![Effect::Took]
-            }
-            _ => vec![],
-        }
+        super::took(self.turn.as_mut().map(|turn| &mut turn.taken))
     }
 
-    /// The conversation's name stands on every message; it is told when it is new.
+    /// Every message has the conversation's id; a new one is reported.
     fn named(&mut self, message: &Value) -> Vec<Effect> {
         match message["session_id"].as_str() {
             Some(id) if self.native.as_deref() != Some(id) => {
@@ -93,14 +84,13 @@ impl Claude {
             }
             Some("content_block_delta") => {
                 let delta = &event["delta"];
-                let text = |key: &str| delta[key].as_str().unwrap_or_default().to_owned();
                 match delta["type"].as_str() {
                     Some("text_delta") => {
                         self.streamed.extend(self.streaming.clone());
-                        out.push(Effect::Show(Shown::Say(text("text"))));
+                        out.push(Effect::Show(Shown::Say(text(&delta["text"]))));
                     }
                     Some("thinking_delta") => {
-                        out.push(Effect::Show(Shown::Think(text("thinking"))));
+                        out.push(Effect::Show(Shown::Think(text(&delta["thinking"]))));
                     }
                     _ => {}
                 }
@@ -117,13 +107,12 @@ impl Claude {
         let streamed = inner["id"]
             .as_str()
             .is_some_and(|id| self.streamed.contains(id));
-        for block in inner["content"].as_array().into_iter().flatten() {
+        for block in list(&inner["content"]) {
             match block["type"].as_str() {
                 Some("text") if !streamed => {
-                    let text = block["text"].as_str().unwrap_or_default();
-                    out.push(Effect::Show(Shown::Say(format!("{text}\n"))));
+                    out.push(Effect::Show(Shown::Say(text(&block["text"]) + "\n")));
                 }
-                Some("tool_use") => out.extend(self.tool(block)),
+                Some("tool_use") => out.extend(tool(block).map(Effect::Show)),
                 _ => {}
             }
         }
@@ -138,30 +127,13 @@ impl Claude {
         out
     }
 
-    fn tool(&self, block: &Value) -> Option<Effect> {
-        let name = block["name"].as_str()?;
-        if name == "TodoWrite" {
-            return Some(Effect::Show(Shown::Plan(plan(&block["input"]))));
-        }
-        Some(Effect::Show(Shown::Tool {
-            id: block["id"].as_str()?.to_owned(),
-            title: title(name, &block["input"]),
-            name: name.to_owned(),
-            input: block["input"].clone(),
-        }))
-    }
-
     fn user(&mut self, message: &Value) -> Vec<Effect> {
         // It repeats a prompt when it takes it.
         if message["isReplay"] == true {
             return self.took();
         }
-        let blocks = message["message"]["content"].as_array();
-        let results = blocks
-            .into_iter()
-            .flatten()
-            .filter(|b| b["type"] == "tool_result");
-        results
+        list(&message["message"]["content"])
+            .filter(|block| block["type"] == "tool_result")
             .filter_map(|block| {
                 let content = &block["content"];
                 let text = content.as_str().or_else(|| content[0]["text"].as_str());
@@ -220,10 +192,7 @@ impl Claude {
     }
 
     fn request(&mut self, message: &Value) -> Vec<Effect> {
-        let id = message["request_id"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned();
+        let id = text(&message["request_id"]);
         let request = &message["request"];
         if request["subtype"] != "can_use_tool" {
             let error = json!({"subtype": "error", "request_id": id, "error": "not known here"});
@@ -231,51 +200,35 @@ impl Claude {
                 json!({"type": "control_response", "response": error}),
             )];
         }
-        let name = request["tool_name"].as_str().unwrap_or("a tool").to_owned();
-        let asked = Request {
-            id,
-            input: request["input"].clone(),
-            suggestions: request["permission_suggestions"].clone(),
-        };
-        let ticket = self.ticket();
+        let name = request["tool_name"].as_str().unwrap_or("a tool");
+        let input = request["input"].clone();
+        let refusal = reply(&id, deny());
         let mut out = self.took();
-        let form = (name == ASK)
-            .then(|| fields(&asked.input))
-            .filter(|f| !f.is_empty());
-        if let Some(fields) = form {
-            let form = Form::new(asked, fields);
-            out.extend(form.question(ticket, &form.to.id));
-            self.open.insert(ticket, Open::Form(form));
+        let fields = match name {
+            ASK => fields(&input, "question", |_| true),
+            _ => vec![],
+        };
+        if !fields.is_empty() {
+            let form = Request {
+                id: id.clone(),
+                input,
+            };
+            out.extend(self.questions.ask_form(id, form, fields, refusal));
             return out;
         }
-        let (kinds, choices) = options(&asked.suggestions);
-        out.push(Effect::Ask(Question {
-            ticket,
-            request: asked.id.clone(),
-            text: title(&name, &asked.input),
-            options: choices,
-            wants: Wants::Permission,
-            edits: edits(&name, &asked.input),
-        }));
-        self.open.insert(ticket, Open::Permission(asked, kinds));
+        let options = options(&input, &request["permission_suggestions"]).into_iter();
+        out.push(
+            self.questions.ask(PermissionRequest {
+                text: titled(name, &input, ABOUT),
+                options: options
+                    .map(|(choice, how)| (choice, reply(&id, how)))
+                    .collect(),
+                refusal,
+                edits: edits(name, &input),
+                request: id,
+            }),
+        );
         out
-    }
-
-    fn withdraw(&mut self, request: &str) -> Vec<Effect> {
-        let is = |open: &Open| match open {
-            Open::Permission(asked, _) => asked.id == request,
-            Open::Form(form) => form.to.id == request,
-        };
-        let found = self
-            .open
-            .iter()
-            .find(|(_, open)| is(open))
-            .map(|(ticket, _)| *ticket);
-        found
-            .into_iter()
-            .inspect(|ticket| drop(self.open.remove(ticket)))
-            .map(Effect::Withdrawn)
-            .collect()
     }
 }
 
@@ -299,9 +252,9 @@ impl Protocol for Claude {
             Some("user") => self.user(&message),
             Some("result") => self.result(&message),
             Some("control_request") => self.request(&message),
-            Some("control_cancel_request") => {
-                self.withdraw(message["request_id"].as_str().unwrap_or_default())
-            }
+            Some("control_cancel_request") => self
+                .questions
+                .withdraw(message["request_id"].as_str().unwrap_or_default()),
             // The answer to the first request; whether it knew it does not matter.
             Some("control_response") if message["response"]["request_id"] == "skein-1" => {
                 vec![Effect::Ready]
@@ -312,9 +265,7 @@ impl Protocol for Claude {
                 vec![]
             }
             Some("system") if message["subtype"] == "api_retry" => {
-                vec![Effect::Show(Shown::Note(
-                    "the model's server fails; trying again".into(),
-                ))]
+                vec![note("the model's server fails; trying again")]
             }
             _ => vec![],
         });
@@ -329,29 +280,7 @@ impl Protocol for Claude {
     }
 
     fn answer(&mut self, ticket: Ticket, answer: &Answer) -> Vec<Effect> {
-        match self.open.remove(&ticket) {
-            Some(Open::Permission(asked, kinds)) => {
-                let chosen = match answer {
-                    Answer::Option(index) => kinds.get(*index).copied(),
-                    Answer::Text(_) | Answer::Dismissed => None,
-                };
-                vec![reply(&asked, chosen.unwrap_or("deny"))]
-            }
-            Some(Open::Form(form)) => match form.answer(answer) {
-                Next::Ask(form) => {
-                    let ticket = self.ticket();
-                    let out = form.question(ticket, &form.to.id).into_iter().collect();
-                    self.open.insert(ticket, Open::Form(form));
-                    out
-                }
-                Next::Filled(mut form) => {
-                    form.to.input["answers"] = form.answers.iter().cloned().collect::<Value>();
-                    vec![reply(&form.to, "allow")]
-                }
-                Next::Dismissed(asked) => vec![reply(&asked, "deny")],
-            },
-            None => vec![],
-        }
+        self.questions.answer(ticket, answer).into_iter().collect()
     }
 
     fn interrupt(&mut self) -> Vec<Effect> {
@@ -359,29 +288,36 @@ impl Protocol for Claude {
             turn.interrupted = true;
         }
         let mut out = vec![self.control(&json!({"subtype": "interrupt"}))];
-        for (ticket, open) in std::mem::take(&mut self.open) {
-            let asked = match open {
-                Open::Permission(asked, _) => asked,
-                Open::Form(form) => form.to,
-            };
-            out.push(reply(&asked, "deny"));
-            out.push(Effect::Withdrawn(ticket));
-        }
+        out.extend(self.questions.refuse_all());
         out
     }
 }
 
-/// Allows, allows for the rest of the session, or denies.
-fn reply(asked: &Request, how: &str) -> Effect {
-    let response = match how {
-        "allow" => json!({"behavior": "allow", "updatedInput": asked.input}),
-        "always" => json!({
-            "behavior": "allow",
-            "updatedInput": asked.input,
-            "updatedPermissions": tool::for_the_session(&asked.suggestions),
-        }),
-        _ => json!({"behavior": "deny", "message": "The user does not allow this."}),
-    };
-    let response = json!({"subtype": "success", "request_id": asked.id, "response": response});
+/// What people see of a call.
+fn tool(block: &Value) -> Option<Shown> {
+    let (name, input) = (block["name"].as_str()?, &block["input"]);
+    if name == "TodoWrite" {
+        return Some(plan(&input["todos"], "content"));
+    }
+    Some(Shown::Tool {
+        id: block["id"].as_str()?.to_owned(),
+        title: titled(name, input, ABOUT),
+        name: name.to_owned(),
+        input: input.clone(),
+    })
+}
+
+fn deny() -> Value {
+    json!({"behavior": "deny", "message": "The user does not allow this."})
+}
+
+fn filled(mut form: Request, answers: Answers) -> Effect {
+    form.input["answers"] = answers.into_iter().collect();
+    let how = json!({"behavior": "allow", "updatedInput": form.input});
+    reply(&form.id, how)
+}
+
+fn reply(id: &str, how: Value) -> Effect {
+    let response = json!({"subtype": "success", "request_id": id, "response": how});
     Effect::Send(json!({"type": "control_response", "response": response}))
 }

@@ -3,15 +3,17 @@
 mod item;
 mod request;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
+use super::questions::OpenQuestions;
 use super::rpc::{Heard, Requests, told};
-use super::{Answer, Effect, Over, Protocol, Resets, Setting, Shown, Ticket, Used, id_text, limit};
+use super::{
+    Answer, Effect, Over, Protocol, Resets, Setting, Ticket, Used, id_text, limit, note, text,
+};
 use crate::args::{Begin, Permission};
-use request::Open;
 
 /// What a request was for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,8 +30,7 @@ pub(crate) struct Codex {
     requests: Requests<Asked>,
     thread: Option<String>,
     turn: Option<Turn>,
-    open: BTreeMap<Ticket, Open>,
-    tickets: u64,
+    questions: OpenQuestions<Value>,
     /// The files that calls want to change, which the question does not repeat.
     changes: HashMap<String, Vec<PathBuf>>,
     resets: Option<Resets>,
@@ -52,8 +53,7 @@ impl Codex {
             requests: Requests::new(false),
             thread: None,
             turn: None,
-            open: BTreeMap::new(),
-            tickets: 0,
+            questions: OpenQuestions::new(request::filled),
             changes: HashMap::new(),
             resets: None,
             warned: HashSet::new(),
@@ -163,17 +163,14 @@ impl Codex {
                 self.resets = item::resets(&params["rateLimits"]).or(self.resets);
                 vec![]
             }
-            "serverRequest/resolved" => self.resolved(&params["requestId"]),
+            "serverRequest/resolved" => self.questions.withdraw(&id_text(&params["requestId"])),
             "error" if params["willRetry"] == true => {
-                vec![Effect::Show(Shown::Note(told(&params["error"])))]
+                vec![note(told(&params["error"]))]
             }
             "warning" => {
-                let text = params["message"].as_str().unwrap_or_default().to_owned();
+                let text = text(&params["message"]);
                 let is_new = self.warned.insert(text.clone());
-                is_new
-                    .then_some(Effect::Show(Shown::Note(text)))
-                    .into_iter()
-                    .collect()
+                is_new.then(|| note(text)).into_iter().collect()
             }
             _ => {
                 if method == "item/started" {
@@ -188,11 +185,7 @@ impl Codex {
         let Some(running) = &mut self.turn else {
             return vec![];
         };
-        let mut out = vec![];
-        if !running.taken {
-            running.taken = true;
-            out.push(Effect::Took);
-        }
+        let mut out = super::took(Some(&mut running.taken));
         out.extend(self.turn_named(turn["id"].as_str().map(str::to_owned)));
         out
     }
@@ -210,14 +203,11 @@ impl Codex {
         };
         let mut out = vec![];
         if let Over::Failed(why) = &over {
-            out.extend(
-                limit::of_error(error, why).map(|limit| match (limit, self.resets) {
-                    (Effect::Limit { text, resets: None }, resets) => {
-                        Effect::Limit { text, resets }
-                    }
-                    (limit, _) => limit,
-                }),
-            );
+            let mut limit = limit::of_error(error, why);
+            if let Some(Effect::Limit { resets, .. }) = &mut limit {
+                *resets = resets.or(self.resets);
+            }
+            out.extend(limit);
         }
         out.push(Effect::Over(over));
         out
@@ -232,30 +222,13 @@ impl Codex {
         }
     }
 
-    fn resolved(&mut self, request: &Value) -> Vec<Effect> {
-        let found = self.open.iter().find(|(_, open)| open.id() == request);
-        let ticket = found.map(|(ticket, _)| *ticket);
-        ticket
-            .into_iter()
-            .inspect(|ticket| drop(self.open.remove(ticket)))
-            .map(Effect::Withdrawn)
-            .collect()
-    }
-
-    fn request(&mut self, id: Value, method: &str, params: &Value) -> Vec<Effect> {
-        self.tickets += 1;
-        let ticket = Ticket(self.tickets);
+    fn request(&mut self, id: &Value, method: &str, params: &Value) -> Vec<Effect> {
         let of_call = params["itemId"]
             .as_str()
             .and_then(|item| self.changes.get(item));
         let changes = of_call.cloned().unwrap_or_default();
-        match request::read(ticket, &id, method, params, changes) {
-            Some((open, question)) => {
-                self.open.insert(ticket, open);
-                vec![question]
-            }
-            None => vec![self.requests.refuse(&id, method)],
-        }
+        let asked = request::ask(&mut self.questions, id, method, params, changes);
+        vec![asked.unwrap_or_else(|| self.requests.refuse(id, method))]
     }
 }
 
@@ -269,7 +242,7 @@ impl Protocol for Codex {
 
     fn hear(&mut self, line: &str) -> Vec<Effect> {
         match self.requests.read(line) {
-            Heard::Request { id, method, params } => self.request(id, &method, &params),
+            Heard::Request { id, method, params } => self.request(&id, &method, &params),
             Heard::Notice { method, params } => self.notice(&method, &params),
             Heard::Result(asked, result) => self.result(asked, &result),
             Heard::Error(asked, error) => self.error(asked, &error),
@@ -285,24 +258,10 @@ impl Protocol for Codex {
     }
 
     fn answer(&mut self, ticket: Ticket, answer: &Answer) -> Vec<Effect> {
-        let Some(open) = self.open.remove(&ticket) else {
-            return vec![];
-        };
-        match open.answer(answer) {
-            request::Next::Reply(id, result) => vec![self.requests.reply(&id, result)],
-            request::Next::Ask(form) => {
-                self.tickets += 1;
-                let ticket = Ticket(self.tickets);
-                let request = id_text(&form.to);
-                let out = form.question(ticket, &request).into_iter().collect();
-                self.open.insert(ticket, Open::Form(form));
-                out
-            }
-        }
+        self.questions.answer(ticket, answer).into_iter().collect()
     }
 
     fn interrupt(&mut self) -> Vec<Effect> {
-        let open = std::mem::take(&mut self.open);
         let mut out: Vec<Effect> = match &mut self.turn {
             Some(turn) if turn.id.is_none() => {
                 turn.interrupt = true;
@@ -311,11 +270,7 @@ impl Protocol for Codex {
             Some(_) => self.stop_turn(),
             None => vec![],
         };
-        for (ticket, open) in open {
-            let (id, result) = open.refusal();
-            out.push(self.requests.reply(&id, result));
-            out.push(Effect::Withdrawn(ticket));
-        }
+        out.extend(self.questions.refuse_all());
         out
     }
 }
@@ -327,5 +282,5 @@ fn total(counts: &Value) -> Option<Effect> {
         output_tokens: counts["outputTokens"].as_u64(),
         cost_usd: None,
     };
-    (!used.is_nothing()).then_some(Effect::Total(used))
+    used.total()
 }

@@ -2,27 +2,20 @@
 
 mod part;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
-use super::questions::{Field, Form, Next};
+use super::questions::{Answers, OpenQuestions, PermissionRequest, fields};
 use super::{
-    Answer, Call, Choice, Effect, Kind, Over, Protocol, Question, Resets, Setting, Shown, Ticket,
-    Used, Wants, limit,
+    Answer, Call, Choice, Effect, Kind, Over, Protocol, Resets, Setting, Ticket, Used, limit, note,
+    plan,
 };
 use crate::args::Begin;
 use part::Parts;
 
 /// What the server says when it can be called.
 const LISTENING: &str = "listening on ";
-
-#[derive(Debug)]
-enum Open {
-    /// The request's id.
-    Permission(String),
-    Form(Form<String>),
-}
 
 #[derive(Debug)]
 pub(crate) struct OpenCode {
@@ -33,8 +26,8 @@ pub(crate) struct OpenCode {
     /// Prompts that were seen.
     prompts: HashSet<String>,
     parts: Parts,
-    open: BTreeMap<Ticket, Open>,
-    tickets: u64,
+    /// A form belongs to its request's id.
+    questions: OpenQuestions<String>,
 }
 
 #[derive(Debug, Default)]
@@ -54,8 +47,7 @@ impl OpenCode {
             turn: None,
             prompts: HashSet::new(),
             parts: Parts::default(),
-            open: BTreeMap::new(),
-            tickets: 0,
+            questions: OpenQuestions::new(filled),
         }
     }
 
@@ -85,8 +77,8 @@ impl OpenCode {
                 vec![Effect::Over(Over::Failed(told(body)))]
             }
             _ if !went_well => {
-                let note = format!("the program did not understand: {}", told(body));
-                vec![Effect::Show(Shown::Note(note))]
+                let why = told(body);
+                vec![note(format!("the program did not understand: {why}"))]
             }
             _ => vec![],
         }
@@ -116,10 +108,11 @@ impl OpenCode {
                 return self.open_session();
             }
             // Helpers have conversations of their own, and their questions are for people too.
-            "permission.asked" => return self.permission(told),
-            "question.asked" => return self.question(told),
+            "permission.asked" => return self.permission(told).into_iter().collect(),
+            "question.asked" => return self.question(told).into_iter().collect(),
             "permission.replied" | "question.replied" | "question.rejected" => {
-                return self.settled(told["requestID"].as_str().unwrap_or_default());
+                let request = told["requestID"].as_str().unwrap_or_default();
+                return self.questions.withdraw(request);
             }
             _ => {}
         }
@@ -131,7 +124,7 @@ impl OpenCode {
             "message.updated" => self.message(&told["info"]),
             "message.part.updated" => self.parts.updated(&told["part"], &self.prompts),
             "message.part.delta" => self.parts.delta(told),
-            "todo.updated" => vec![Effect::Show(Shown::Plan(part::plan(&told["todos"])))],
+            "todo.updated" => vec![Effect::Show(plan(&told["todos"], "content"))],
             "session.updated" => total(&told["info"]).into_iter().collect(),
             "session.status" if told["status"]["type"] == "retry" => self.retry(&told["status"]),
             "session.error" => {
@@ -149,13 +142,8 @@ impl OpenCode {
     fn message(&mut self, info: &Value) -> Vec<Effect> {
         let id = info["id"].as_str().filter(|_| info["role"] == "user");
         let is_new = id.is_some_and(|id| self.prompts.insert(id.to_owned()));
-        match &mut self.turn {
-            Some(turn) if is_new && !turn.taken => {
-                turn.taken = true;
-                vec![Effect::Took]
-            }
-            _ => vec![],
-        }
+        let turn = self.turn.as_mut().filter(|_| is_new);
+        super::took(turn.map(|turn| &mut turn.taken))
     }
 
     /// After an interrupt it says twice that it is idle, the second time when the next prompt is on its way
@@ -185,82 +173,35 @@ impl OpenCode {
                 let resets = status["next"].as_u64().map(|ms| Resets::At(ms / 1_000));
                 vec![Effect::Limit { text, resets }]
             }
-            _ => vec![Effect::Show(Shown::Note(format!("{text}; trying again")))],
+            _ => vec![note(format!("{text}; trying again"))],
         }
     }
 
-    fn ticket(&mut self) -> Ticket {
-        self.tickets += 1;
-        Ticket(self.tickets)
-    }
-
-    fn permission(&mut self, told: &Value) -> Vec<Effect> {
-        let Some(id) = told["id"].as_str() else {
-            return vec![];
+    fn permission(&mut self, told: &Value) -> Option<Effect> {
+        let id = told["id"].as_str()?;
+        let reply = |how: &str| {
+            let path = format!("/permission/{id}/reply");
+            post("reply", path, json!({"reply": how}))
         };
-        let ticket = self.ticket();
-        self.open.insert(ticket, Open::Permission(id.to_owned()));
-        let option = |name: &str, kind| Choice {
-            name: name.into(),
-            kind,
-        };
-        vec![Effect::Ask(Question {
-            ticket,
+        let option = |name: &str, kind, how| (Choice::new(name, kind), reply(how));
+        Some(self.questions.ask(PermissionRequest {
             request: id.to_owned(),
             text: part::question(told),
             options: vec![
-                option("Allow once", Kind::AllowOnce),
-                option("Always allow", Kind::AllowAlways),
-                option("Reject", Kind::RejectOnce),
+                option("Allow once", Kind::AllowOnce, "once"),
+                option("Always allow", Kind::AllowAlways, "always"),
+                option("Reject", Kind::RejectOnce, "reject"),
             ],
-            wants: Wants::Permission,
+            refusal: reply("reject"),
             edits: part::edits(told),
-        })]
+        }))
     }
 
-    fn question(&mut self, told: &Value) -> Vec<Effect> {
-        let Some(id) = told["id"].as_str() else {
-            return vec![];
-        };
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let questions = told["questions"].as_array().into_iter().flatten();
-        let fields = questions.map(|question| Field {
-            key: text(&question["question"]),
-            text: text(&question["question"]),
-            options: question["options"]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .map(|option| text(&option["label"]))
-                .collect(),
-            free: question["custom"] != false,
-        });
-        let form = Form::new(id.to_owned(), fields.collect());
-        self.ask(form)
-    }
-
-    fn ask(&mut self, form: Form<String>) -> Vec<Effect> {
-        let ticket = self.ticket();
-        let out = form.question(ticket, &form.to).into_iter().collect();
-        self.open.insert(ticket, Open::Form(form));
-        out
-    }
-
-    fn settled(&mut self, request: &str) -> Vec<Effect> {
-        let is = |open: &Open| match open {
-            Open::Permission(id) => id == request,
-            Open::Form(form) => form.to == request,
-        };
-        let found = self
-            .open
-            .iter()
-            .find(|(_, open)| is(open))
-            .map(|(ticket, _)| *ticket);
-        found
-            .into_iter()
-            .inspect(|ticket| drop(self.open.remove(ticket)))
-            .map(Effect::Withdrawn)
-            .collect()
+    fn question(&mut self, told: &Value) -> Option<Effect> {
+        let id = told["id"].as_str()?.to_owned();
+        let fields = fields(told, "question", |question| question["custom"] != false);
+        let refusal = post("reply", format!("/question/{id}/reject"), json!({}));
+        self.questions.ask_form(id.clone(), id, fields, refusal)
     }
 
     /// The model as requests want it: `provider/model`.
@@ -316,36 +257,7 @@ impl Protocol for OpenCode {
     }
 
     fn answer(&mut self, ticket: Ticket, answer: &Answer) -> Vec<Effect> {
-        match self.open.remove(&ticket) {
-            Some(Open::Permission(id)) => {
-                let reply = match answer {
-                    Answer::Option(0) => "once",
-                    Answer::Option(1) => "always",
-                    Answer::Option(_) | Answer::Text(_) | Answer::Dismissed => "reject",
-                };
-                vec![post(
-                    "reply",
-                    format!("/permission/{id}/reply"),
-                    json!({"reply": reply}),
-                )]
-            }
-            Some(Open::Form(form)) => match form.answer(answer) {
-                Next::Ask(form) => self.ask(form),
-                Next::Filled(form) => {
-                    let answers: Vec<[&str; 1]> = form
-                        .answers
-                        .iter()
-                        .map(|(_, text)| [text.as_str()])
-                        .collect();
-                    let path = format!("/question/{}/reply", form.to);
-                    vec![post("reply", path, json!({"answers": answers}))]
-                }
-                Next::Dismissed(id) => {
-                    vec![post("reply", format!("/question/{id}/reject"), json!({}))]
-                }
-            },
-            None => vec![],
-        }
+        self.questions.answer(ticket, answer).into_iter().collect()
     }
 
     fn interrupt(&mut self) -> Vec<Effect> {
@@ -358,13 +270,16 @@ impl Protocol for OpenCode {
             format!("/session/{session}/abort"),
             json!({}),
         )];
-        out.extend(
-            std::mem::take(&mut self.open)
-                .into_keys()
-                .map(Effect::Withdrawn),
-        );
+        out.extend(self.questions.withdraw_all());
         out
     }
+}
+
+/// The reply of a form.
+fn filled(id: String, answers: Answers) -> Effect {
+    let answers: Vec<[String; 1]> = answers.into_iter().map(|(_, text)| [text]).collect();
+    let path = format!("/question/{id}/reply");
+    post("reply", path, json!({"answers": answers}))
 }
 
 fn post(tag: &'static str, path: String, body: Value) -> Effect {
@@ -403,5 +318,5 @@ fn total(info: &Value) -> Option<Effect> {
         output_tokens: Some(sum(&[&tokens["output"], &tokens["reasoning"]])),
         cost_usd: info["cost"].as_f64(),
     };
-    (!used.is_nothing()).then_some(Effect::Total(used))
+    used.total()
 }

@@ -1,80 +1,224 @@
-//! Forms: several questions that a program wants answered at once, asked one after the other.
+//! The questions of a program that are not answered yet: permissions, and forms whose questions are asked one after the
+//! other.
 
-use super::{Answer, Choice, Effect, Kind, Question, Ticket, Wants};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use super::{Answer, Choice, Effect, Kind, Question, Ticket, Wants, list, text};
+
+/// A request for a permission.
+#[derive(Debug)]
+pub(super) struct PermissionRequest {
+    /// The program's own id of it.
+    pub(super) request: String,
+    pub(super) text: String,
+    /// The options, each with the reply that chooses it.
+    pub(super) options: Vec<(Choice, Effect)>,
+    /// The reply without any of the options.
+    pub(super) refusal: Effect,
+    pub(super) edits: Vec<PathBuf>,
+}
 
 /// One question of a form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Field {
-    /// What the answer is filed under.
-    pub(super) key: String,
-    pub(super) text: String,
-    pub(super) options: Vec<String>,
+    /// The name of the answer.
+    key: String,
+    text: String,
+    options: Vec<String>,
     /// Whether another text than the options will do.
-    pub(super) free: bool,
+    free: bool,
 }
 
-/// A form that is being filled in.
+/// The questions of a form. `key` is the name of the field with the name of the answer.
+pub(super) fn fields(form: &Value, key: &str, free: impl Fn(&Value) -> bool) -> Vec<Field> {
+    list(&form["questions"])
+        .map(|question| Field {
+            key: text(&question[key]),
+            text: text(&question["question"]),
+            options: list(&question["options"])
+                .map(|option| text(&option["label"]))
+                .collect(),
+            free: free(question),
+        })
+        .collect()
+}
+
+/// The names and texts of the answers of a form, in order.
+pub(super) type Answers = Vec<(String, String)>;
+
+/// All open questions of a program. `T` is what a program's forms belong to.
 #[derive(Debug)]
-pub(super) struct Form<T> {
-    /// What it is to be sent back to.
-    pub(super) to: T,
-    fields: Vec<Field>,
-    pub(super) answers: Vec<(String, String)>,
+pub(super) struct OpenQuestions<T> {
+    open: BTreeMap<Ticket, Open<T>>,
+    tickets: u64,
+    /// Makes the reply of a filled form.
+    fill: fn(T, Answers) -> Effect,
 }
 
-/// What comes after an answer.
 #[derive(Debug)]
-pub(super) enum Next<T> {
-    Ask(Form<T>),
-    Filled(Form<T>),
-    Dismissed(T),
+struct Open<T> {
+    request: String,
+    refusal: Effect,
+    takes: Takes<T>,
 }
 
-impl<T> Form<T> {
-    pub(super) fn new(to: T, fields: Vec<Field>) -> Self {
+#[derive(Debug)]
+enum Takes<T> {
+    /// One of these replies.
+    Option(Vec<Effect>),
+    /// An answer to the first field that has none.
+    Field {
+        form: T,
+        fields: Vec<Field>,
+        answers: Answers,
+    },
+}
+
+impl<T> OpenQuestions<T> {
+    pub(super) fn new(fill: fn(T, Answers) -> Effect) -> Self {
         Self {
-            to,
-            fields,
-            answers: vec![],
+            open: BTreeMap::new(),
+            tickets: 0,
+            fill,
         }
     }
 
-    /// The question that is to be asked now, if there is one left.
-    pub(super) fn question(&self, ticket: Ticket, request: &str) -> Option<Effect> {
-        let field = self.fields.get(self.answers.len())?;
-        let option = |name: &String| Choice {
-            name: name.clone(),
-            kind: Kind::Other,
+    fn ticket(&mut self) -> Ticket {
+        self.tickets += 1;
+        Ticket(self.tickets)
+    }
+
+    pub(super) fn ask(&mut self, asked: PermissionRequest) -> Effect {
+        let ticket = self.ticket();
+        let (options, replies) = asked.options.into_iter().unzip();
+        let open = Open {
+            request: asked.request.clone(),
+            refusal: asked.refusal,
+            takes: Takes::Option(replies),
         };
+        self.open.insert(ticket, open);
+        Effect::Ask(Question {
+            ticket,
+            request: asked.request,
+            text: asked.text,
+            options,
+            wants: Wants::Permission,
+            edits: asked.edits,
+        })
+    }
+
+    /// Asks the first question of a form; nothing if it has none.
+    pub(super) fn ask_form(
+        &mut self,
+        request: String,
+        form: T,
+        fields: Vec<Field>,
+        refusal: Effect,
+    ) -> Option<Effect> {
+        let answers = vec![];
+        self.ask_next(request, refusal, form, fields, answers)
+    }
+
+    fn ask_next(
+        &mut self,
+        request: String,
+        refusal: Effect,
+        form: T,
+        fields: Vec<Field>,
+        answers: Answers,
+    ) -> Option<Effect> {
+        let field = fields.get(answers.len())?.clone();
+        let ticket = self.ticket();
+        let open = Open {
+            request: request.clone(),
+            refusal,
+            takes: Takes::Field {
+                form,
+                fields,
+                answers,
+            },
+        };
+        self.open.insert(ticket, open);
         Some(Effect::Ask(Question {
             ticket,
-            request: request.to_owned(),
-            text: field.text.clone(),
-            options: field.options.iter().map(option).collect(),
+            request,
+            text: field.text,
             wants: match field.options.is_empty() {
                 true => Wants::Text,
                 false => Wants::Choice { free: field.free },
             },
+            options: field
+                .options
+                .into_iter()
+                .map(|name| Choice::new(name, Kind::Other))
+                .collect(),
             edits: vec![],
         }))
     }
 
-    pub(super) fn answer(mut self, answer: &Answer) -> Next<T> {
-        let Some(field) = self.fields.get(self.answers.len()) else {
-            return Next::Filled(self);
-        };
-        let said = match answer {
-            Answer::Option(index) => field.options.get(*index).cloned(),
-            Answer::Text(text) => Some(text.clone()),
-            Answer::Dismissed => None,
-        };
-        let Some(said) = said else {
-            return Next::Dismissed(self.to);
-        };
-        self.answers.push((field.key.clone(), said));
-        match self.answers.len() < self.fields.len() {
-            true => Next::Ask(self),
-            false => Next::Filled(self),
+    /// The reply to the program, or the next question of a form.
+    pub(super) fn answer(&mut self, ticket: Ticket, answer: &Answer) -> Option<Effect> {
+        let Open {
+            request,
+            refusal,
+            takes,
+        } = self.open.remove(&ticket)?;
+        match takes {
+            Takes::Option(replies) => {
+                let chosen = match answer {
+                    Answer::Option(index) => replies.into_iter().nth(*index),
+                    Answer::Text(_) | Answer::Dismissed => None,
+                };
+                Some(chosen.unwrap_or(refusal))
+            }
+            Takes::Field {
+                form,
+                fields,
+                mut answers,
+            } => {
+                let field = &fields[answers.len()];
+                let said = match answer {
+                    Answer::Option(index) => field.options.get(*index).cloned(),
+                    Answer::Text(text) => Some(text.clone()),
+                    Answer::Dismissed => None,
+                };
+                let Some(said) = said else {
+                    return Some(refusal);
+                };
+                answers.push((field.key.clone(), said));
+                if answers.len() == fields.len() {
+                    return Some((self.fill)(form, answers));
+                }
+                self.ask_next(request, refusal, form, fields, answers)
+            }
         }
+    }
+
+    /// The program does not want the answer to this request any more.
+    pub(super) fn withdraw(&mut self, request: &str) -> Vec<Effect> {
+        let found = self.open.iter().find(|(_, open)| open.request == request);
+        let ticket = found.map(|(ticket, _)| *ticket);
+        ticket
+            .into_iter()
+            .inspect(|ticket| drop(self.open.remove(ticket)))
+            .map(Effect::Withdrawn)
+            .collect()
+    }
+
+    /// Withdraws all questions, with the reply that refuses each.
+    pub(super) fn refuse_all(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.open)
+            .into_iter()
+            .flat_map(|(ticket, open)| [open.refusal, Effect::Withdrawn(ticket)])
+            .collect()
+    }
+
+    /// Withdraws all questions, of which the program takes no answer any more.
+    pub(super) fn withdraw_all(&mut self) -> impl Iterator<Item = Effect> {
+        let open = std::mem::take(&mut self.open);
+        open.into_keys().map(Effect::Withdrawn)
     }
 }

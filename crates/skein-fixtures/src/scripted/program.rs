@@ -9,13 +9,11 @@ use serde_json::json;
 
 use super::hook::Hook;
 use super::journal::Journal;
+use super::screen::Screen;
 use super::script::Behaviour;
-use super::view::{Block, View, clean};
-use skein_terminal::{Key, KeyParser, Terminal, TerminalEvent};
+use super::view::{Block, clean};
+use skein_terminal::{Key, TerminalEvent, TimedKeys};
 
-/// How long an Escape waits for the rest of a sequence; a begun sequence waits longer, because no person types it.
-const TORN: Duration = Duration::from_millis(60);
-const TORN_APART: Duration = Duration::from_secs(2);
 /// Bytes of one read, and of one slow read.
 const READ: usize = 64 * 1024;
 const SLOW_READ: usize = 256;
@@ -71,59 +69,42 @@ pub(super) struct Totals {
 
 #[derive(Debug)]
 pub(super) struct Program {
-    pub(super) terminal: Terminal,
+    pub(super) screen: Screen,
     pub(super) journal: Journal,
     pub(super) hook: Hook,
     pub(super) behaviour: Behaviour,
-    /// Whether it uses a terminal; otherwise it writes plain lines and no one can answer.
-    pub(super) interactive: bool,
     pub(super) state: State,
     pub(super) turns: u64,
     pub(super) used: Totals,
-    keys: KeyParser,
-    view: View,
-    lines: Vec<String>,
+    keys: TimedKeys,
     /// The lines printed in this turn.
     pub(super) said: Vec<String>,
-    drawn: Option<Block>,
     draft: String,
     /// The displayed part of the draft while the rest is delayed.
     stale: Option<(String, Instant)>,
     queue: VecDeque<String>,
     done: VecDeque<Done>,
     redraw_at: Option<Instant>,
-    torn_at: Option<Instant>,
 }
 
 impl Program {
-    pub(super) fn new(
-        terminal: Terminal,
-        journal: Journal,
-        hook: Hook,
-        behaviour: Behaviour,
-        interactive: bool,
-    ) -> Self {
+    pub(super) fn new(screen: Screen, journal: Journal, hook: Hook, behaviour: Behaviour) -> Self {
         let redraw_at = behaviour.redraw.map(|every| Instant::now() + every);
         Self {
-            terminal,
+            redraw_at: redraw_at.filter(|_| screen.interactive),
+            screen,
             journal,
             hook,
             behaviour,
-            interactive,
             state: State::Working,
             turns: 0,
             used: Totals::default(),
-            keys: KeyParser::default(),
-            view: View::default(),
-            lines: Vec::new(),
+            keys: TimedKeys::default(),
             said: Vec::new(),
-            drawn: None,
             draft: String::new(),
             stale: None,
             queue: VecDeque::new(),
             done: VecDeque::new(),
-            redraw_at: redraw_at.filter(|_| interactive),
-            torn_at: None,
         }
     }
 
@@ -144,9 +125,7 @@ impl Program {
     }
 
     fn begin(&mut self) -> Go {
-        if self.interactive && !self.behaviour.no_paste {
-            self.terminal.write(b"\x1b[?2004h")?;
-        }
+        self.screen.begin()?;
         if let Some(text) = self.behaviour.dialog.clone() {
             self.dialog(text)?;
         }
@@ -159,7 +138,7 @@ impl Program {
     }
 
     fn dialog(&mut self, text: String) -> Go {
-        if !self.interactive {
+        if !self.screen.interactive {
             return Ok(());
         }
         self.be(State::Dialog { text })?;
@@ -173,7 +152,7 @@ impl Program {
     fn next(&mut self) -> Go {
         match self.queue.pop_front() {
             Some(prompt) => self.turn(&prompt),
-            None if self.interactive => self.pump(None),
+            None if self.screen.interactive => self.pump(None),
             None => Err(Stop::Exit(0)),
         }
     }
@@ -199,7 +178,7 @@ impl Program {
     /// Waits once: for input, a timer, or the deadline.
     fn pump(&mut self, deadline: Option<Instant>) -> Go {
         self.draw()?;
-        if !self.interactive {
+        if !self.screen.interactive {
             let Some(at) = deadline else {
                 // Only a signal can wake it.
                 thread::sleep(Duration::from_secs(3600));
@@ -209,13 +188,13 @@ impl Program {
             return Ok(());
         }
         let late = self.stale.as_ref().map(|(_, at)| *at);
-        let timers = [deadline, late, self.redraw_at, self.torn_at];
+        let timers = [deadline, late, self.redraw_at, self.keys.settles_at()];
         let wake = timers.into_iter().flatten().min();
         let most = match self.behaviour.slow_read {
             Some(_) => SLOW_READ,
             None => READ,
         };
-        match self.terminal.wait(wake, most)? {
+        match self.screen.wait(wake, most)? {
             TerminalEvent::Bytes(bytes) => self.take(&bytes)?,
             TerminalEvent::Nothing => {}
             TerminalEvent::Gone => return Err(Stop::Exit(129)),
@@ -228,12 +207,7 @@ impl Program {
         if let Some(pause) = self.behaviour.slow_read {
             thread::sleep(pause);
         }
-        let keys = self.keys.push(bytes);
-        self.torn_at = match self.keys.torn() {
-            0 => None,
-            1 => Some(Instant::now() + TORN),
-            _ => Some(Instant::now() + TORN_APART),
-        };
+        let keys = self.keys.push(bytes, Instant::now());
         let finished = keys.iter().map(|key| match key {
             Key::Paste(text) => text.len(),
             _ => 0,
@@ -251,18 +225,16 @@ impl Program {
 
     fn tick(&mut self) -> Go {
         let now = Instant::now();
-        if self.torn_at.is_some_and(|at| at <= now) {
-            self.torn_at = None;
-            for key in self.keys.settle() {
-                self.press(key)?;
-            }
+        for key in self.keys.settle(now) {
+            self.press(key)?;
         }
         if self.stale.as_ref().is_some_and(|(_, at)| *at <= now) {
             self.stale = None;
         }
         if self.redraw_at.is_some_and(|at| at <= now) {
             self.redraw_at = self.behaviour.redraw.map(|every| now + every);
-            self.draw_whole()?;
+            let block = self.block();
+            self.screen.draw_whole(block)?;
         }
         Ok(())
     }
@@ -374,7 +346,7 @@ impl Program {
     pub(super) fn say(&mut self, text: &str) {
         let line = clean(text);
         self.said.push(line.clone());
-        self.lines.push(line);
+        self.screen.print(line);
     }
 
     pub(super) fn be(&mut self, state: State) -> Go {
@@ -383,59 +355,26 @@ impl Program {
     }
 
     pub(super) fn draw(&mut self) -> Go {
-        if !self.interactive {
-            for line in std::mem::take(&mut self.lines) {
-                self.terminal.write(format!("{line}\n").as_bytes())?;
-            }
-            return Ok(());
-        }
         let block = self.block();
-        if self.lines.is_empty() && self.drawn.as_ref() == Some(&block) {
-            return Ok(());
-        }
-        let lines = std::mem::take(&mut self.lines);
-        let bytes = self.view.frame(&lines, &block, self.terminal.size());
-        self.drawn = Some(block);
-        Ok(self.terminal.write(&bytes)?)
+        Ok(self.screen.draw(block)?)
     }
 
-    fn draw_whole(&mut self) -> Go {
-        let lines = std::mem::take(&mut self.lines);
-        let block = self.block();
-        let bytes = self.view.whole(&lines, &block, self.terminal.size());
-        self.drawn = Some(block);
-        Ok(self.terminal.write(&bytes)?)
-    }
-
-    /// Writes raw bytes, after erasing the block.
+    /// Writes raw bytes in place of the block.
     pub(super) fn raw(&mut self, bytes: &[u8]) -> Go {
         self.draw()?;
-        if self.interactive {
-            let erase = self.view.erase();
-            self.terminal.write(erase.as_bytes())?;
-            self.drawn = None;
-        }
-        Ok(self.terminal.write(bytes)?)
+        Ok(self.screen.raw(bytes)?)
     }
 
     /// Restores the screen after bytes that may have changed anything.
     pub(super) fn tidy(&mut self) -> Go {
-        if !self.interactive {
-            return Ok(());
-        }
-        if !self.behaviour.no_paste {
-            self.terminal.write(b"\x1b[0m\x1b[?2004h")?;
-        }
-        self.draw_whole()
+        let block = self.block();
+        Ok(self.screen.tidy(block)?)
     }
 
     /// Draws the last lines and restores the terminal.
     pub(super) fn leave(&mut self) {
         let _ = self.draw();
-        if self.interactive {
-            let _ = self.terminal.write(b"\r\n\x1b[J\x1b[?2004l");
-        }
-        self.terminal.restore();
+        self.screen.leave();
     }
 
     fn block(&self) -> Block {

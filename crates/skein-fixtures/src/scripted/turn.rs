@@ -125,7 +125,7 @@ impl Program {
     fn ask(&mut self, text: &str, options: Vec<String>) -> Go<Next> {
         self.hook
             .call("ask", &json!({"text": text, "options": options}));
-        if !self.interactive {
+        if !self.screen.interactive {
             self.say(&format!("? {text}"));
             self.journal.answer(text, None)?;
             return Ok(Next::On);
@@ -180,7 +180,7 @@ impl Program {
             let part = chunk.len().min(usize::try_from(left).unwrap_or(usize::MAX));
             self.raw(&chunk.as_bytes()[..part])?;
             left -= part as u64;
-            if left > 0 && self.interactive && self.looks_interrupted()? {
+            if left > 0 && self.screen.interactive && self.looks_interrupted()? {
                 self.say("interrupted");
                 return Ok(Next::Over);
             }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::protocol::{Effect, Shown, Step, Used};
+use crate::protocol::{Effect, Shown, Used, list, plan, text};
 
 /// Whether an update shows that a prompt is being worked on. Lists of commands, modes and readings of the context
 /// come at any time.
@@ -25,12 +25,7 @@ pub(super) fn shows_work(update: &Value) -> bool {
 
 /// What an update tells people, and what it says of costs. A prompt of a running turn is not repeated.
 pub(super) fn read_update(update: &Value, in_turn: bool) -> Vec<Effect> {
-    let text = || {
-        update["content"]["text"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned()
-    };
+    let text = || text(&update["content"]["text"]);
     let shown = match update["sessionUpdate"].as_str() {
         Some("agent_message_chunk") => Shown::Say(text()),
         Some("agent_thought_chunk") => Shown::Think(text()),
@@ -39,7 +34,7 @@ pub(super) fn read_update(update: &Value, in_turn: bool) -> Vec<Effect> {
             Some(shown) => shown,
             None => return vec![],
         },
-        Some("plan") => Shown::Plan(plan(&update["entries"])),
+        Some("plan") => plan(&update["entries"], "content"),
         // The programs count the cost of the whole conversation, also of what was before they were started.
         Some("usage_update") => return cost(update).into_iter().collect(),
         _ => return vec![],
@@ -68,8 +63,7 @@ fn tool(update: &Value) -> Option<Shown> {
 
 /// What a tool brought, as text.
 fn result(update: &Value) -> String {
-    let contents = update["content"].as_array().into_iter().flatten();
-    let told = contents
+    let told = list(&update["content"])
         .filter_map(|content| content["content"]["text"].as_str())
         .find(|text| !text.trim().is_empty())
         .or_else(|| update["rawOutput"].as_str())
@@ -79,23 +73,6 @@ fn result(update: &Value) -> String {
         .lines()
         .filter(|line| !line.trim_start().starts_with("```"));
     lines.collect::<Vec<_>>().join("\n")
-}
-
-fn plan(entries: &Value) -> Vec<(Step, String)> {
-    let entries = entries.as_array().into_iter().flatten();
-    entries
-        .map(|entry| {
-            let step = match entry["status"].as_str() {
-                Some("completed") => Step::Done,
-                Some("in_progress") => Step::Doing,
-                _ => Step::Open,
-            };
-            (
-                step,
-                entry["content"].as_str().unwrap_or_default().to_owned(),
-            )
-        })
-        .collect()
 }
 
 fn cost(update: &Value) -> Option<Effect> {
@@ -137,10 +114,9 @@ pub(super) fn edits(call: &Value) -> Vec<PathBuf> {
     if call["kind"] != "edit" {
         return vec![];
     }
-    let of = |key: &str| call[key].as_array().into_iter().flatten();
-    let diffs = of("content").filter(|content| content["type"] == "diff");
+    let diffs = list(&call["content"]).filter(|content| content["type"] == "diff");
     let paths = diffs
-        .chain(of("locations"))
+        .chain(list(&call["locations"]))
         .filter_map(|place| place["path"].as_str());
     let mut paths: Vec<PathBuf> = paths.map(PathBuf::from).collect();
     paths.sort();

@@ -4,26 +4,19 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::protocol::questions::Field;
-use crate::protocol::{Choice, Kind, Step};
+use crate::protocol::{Choice, Kind, list};
 
-/// A tool and what it is about: `Bash: touch a`.
-pub(super) fn title(name: &str, input: &Value) -> String {
-    let keys = [
-        "command",
-        "file_path",
-        "notebook_path",
-        "url",
-        "query",
-        "pattern",
-        "plan",
-        "description",
-    ];
-    match keys.iter().find_map(|key| input[*key].as_str()) {
-        Some(about) => format!("{name}: {about}"),
-        None => name.to_owned(),
-    }
-}
+/// The inputs that say what a call is about.
+pub(super) const ABOUT: &[&str] = &[
+    "command",
+    "file_path",
+    "notebook_path",
+    "url",
+    "query",
+    "pattern",
+    "plan",
+    "description",
+];
 
 /// The files a tool would change, when changing files is all it does.
 pub(super) fn edits(name: &str, input: &Value) -> Vec<PathBuf> {
@@ -36,73 +29,26 @@ pub(super) fn edits(name: &str, input: &Value) -> Vec<PathBuf> {
     path.map(PathBuf::from).into_iter().collect()
 }
 
-/// What may be answered to a permission, and what each answer does.
-pub(super) fn options(suggestions: &Value) -> (Vec<&'static str>, Vec<Choice>) {
-    let can_always = suggestions.as_array().is_some_and(|list| !list.is_empty());
-    let all = [
-        ("allow", "Yes", Kind::AllowOnce),
-        (
-            "always",
-            "Yes, and don't ask again in this session",
-            Kind::AllowAlways,
-        ),
-        ("deny", "No", Kind::RejectOnce),
-    ];
-    all.into_iter()
-        .filter(|(how, _, _)| *how != "always" || can_always)
-        .map(|(how, name, kind)| {
-            (
-                how,
-                Choice {
-                    name: name.into(),
-                    kind,
-                },
-            )
-        })
-        .unzip()
+/// The options of a permission, each with its result. `suggestions` are what the program would have to allow so that it
+/// need not ask again.
+pub(super) fn options(input: &Value, suggestions: &Value) -> Vec<(Choice, Value)> {
+    let allow = json!({"behavior": "allow", "updatedInput": input});
+    let mut options = vec![(Choice::new("Yes", Kind::AllowOnce), allow.clone())];
+    if list(suggestions).next().is_some() {
+        let mut always = allow;
+        always["updatedPermissions"] = for_the_session(suggestions);
+        let name = "Yes, and don't ask again in this session";
+        options.push((Choice::new(name, Kind::AllowAlways), always));
+    }
+    options.push((Choice::new("No", Kind::RejectOnce), super::deny()));
+    options
 }
 
 /// What is allowed for good would be written into the settings of the project; the session is enough.
-pub(super) fn for_the_session(suggestions: &Value) -> Value {
+fn for_the_session(suggestions: &Value) -> Value {
     let mut suggestions = suggestions.clone();
     for suggestion in suggestions.as_array_mut().into_iter().flatten() {
         suggestion["destination"] = json!("session");
     }
     suggestions
-}
-
-/// The questions the model asks.
-pub(super) fn fields(input: &Value) -> Vec<Field> {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let questions = input["questions"].as_array().into_iter().flatten();
-    questions
-        .map(|question| Field {
-            key: text(&question["question"]),
-            text: text(&question["question"]),
-            options: question["options"]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .map(|option| text(&option["label"]))
-                .collect(),
-            free: true,
-        })
-        .collect()
-}
-
-pub(super) fn plan(input: &Value) -> Vec<(Step, String)> {
-    let todos = input["todos"].as_array().into_iter().flatten();
-    todos
-        .map(|todo| {
-            let step = match todo["status"].as_str() {
-                Some("completed") => Step::Done,
-                Some("in_progress") => Step::Doing,
-                _ => Step::Open,
-            };
-            (
-                step,
-                todo["content"].as_str().unwrap_or_default().to_owned(),
-            )
-        })
-        .collect()
 }

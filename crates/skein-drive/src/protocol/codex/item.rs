@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::protocol::{Effect, Resets, Shown, Step};
+use crate::protocol::{Effect, Resets, Shown, list, plan, text};
 
 /// What a notice about items and plans tells people.
 pub(super) fn read(method: &str, params: &Value) -> Vec<Effect> {
-    let delta = || params["delta"].as_str().unwrap_or_default().to_owned();
+    let delta = || text(&params["delta"]);
     let item = &params["item"];
     let shown = match method {
         "item/agentMessage/delta" => Some(Shown::Say(delta())),
@@ -17,7 +17,7 @@ pub(super) fn read(method: &str, params: &Value) -> Vec<Effect> {
         }
         "item/started" => started(item),
         "item/completed" => completed(item),
-        "turn/plan/updated" => Some(Shown::Plan(plan(&params["plan"]))),
+        "turn/plan/updated" => Some(plan(&params["plan"], "step")),
         _ => None,
     };
     shown.map(Effect::Show).into_iter().collect()
@@ -62,16 +62,12 @@ fn completed(item: &Value) -> Option<Shown> {
 
 /// What a call does, in one line; nothing for what is no call.
 fn title(item: &Value) -> Option<String> {
-    let text = |key: &str| item[key].as_str().unwrap_or_default();
+    let text = |key: &str| text(&item[key]);
     match item["type"].as_str()? {
         "commandExecution" => Some(command(item)),
-        "fileChange" => {
-            let names = paths(item).into_iter();
-            let names: Vec<String> = names.map(|path| path.display().to_string()).collect();
-            Some(format!("edit {}", names.join(", ")))
-        }
+        "fileChange" => Some(edit(&paths(item))),
         "mcpToolCall" => Some(format!("{}: {}", text("server"), text("tool"))),
-        "dynamicToolCall" => Some(text("tool").to_owned()),
+        "dynamicToolCall" => Some(text("tool")),
         "webSearch" => Some(format!("search: {}", text("query"))),
         _ => None,
     }
@@ -79,8 +75,7 @@ fn title(item: &Value) -> Option<String> {
 
 /// The command as the model wrote it, without the shell around it.
 pub(super) fn command(item: &Value) -> String {
-    let actions = item["commandActions"].as_array().into_iter().flatten();
-    let written: Vec<&str> = actions
+    let written: Vec<&str> = list(&item["commandActions"])
         .filter_map(|action| action["command"].as_str())
         .collect();
     match written.is_empty() {
@@ -89,39 +84,29 @@ pub(super) fn command(item: &Value) -> String {
     }
 }
 
-/// The files a change touches.
-pub(super) fn paths(item: &Value) -> Vec<PathBuf> {
-    let changes = item["changes"].as_array().into_iter().flatten();
-    let paths = changes.flat_map(|change| [&change["path"], &change["kind"]["move_path"]]);
-    paths.filter_map(Value::as_str).map(PathBuf::from).collect()
+pub(super) fn edit(files: &[PathBuf]) -> String {
+    let names: Vec<String> = files
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
+    format!("edit {}", names.join(", "))
 }
 
-fn plan(steps: &Value) -> Vec<(Step, String)> {
-    let steps = steps.as_array().into_iter().flatten();
-    steps
-        .map(|entry| {
-            let step = match entry["status"].as_str() {
-                Some("completed") => Step::Done,
-                Some("inProgress" | "in_progress") => Step::Doing,
-                _ => Step::Open,
-            };
-            (step, entry["step"].as_str().unwrap_or_default().to_owned())
-        })
-        .collect()
+/// The files a change touches.
+pub(super) fn paths(item: &Value) -> Vec<PathBuf> {
+    let paths =
+        list(&item["changes"]).flat_map(|change| [&change["path"], &change["kind"]["move_path"]]);
+    paths.filter_map(Value::as_str).map(PathBuf::from).collect()
 }
 
 /// What was said before, of a thread that is resumed.
 pub(super) fn history(thread: &Value) -> Vec<Effect> {
-    let turns = thread["turns"].as_array().into_iter().flatten();
-    let items = turns.flat_map(|turn| turn["items"].as_array().into_iter().flatten());
-    items
-        .filter_map(|item| {
-            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-            match item["type"].as_str()? {
-                "userMessage" => Some(Shown::You(text(&item["content"][0]["text"]))),
-                "agentMessage" => Some(Shown::Say(text(&item["text"]) + "\n")),
-                _ => completed(item),
-            }
+    list(&thread["turns"])
+        .flat_map(|turn| list(&turn["items"]))
+        .filter_map(|item| match item["type"].as_str()? {
+            "userMessage" => Some(Shown::You(text(&item["content"][0]["text"]))),
+            "agentMessage" => Some(Shown::Say(text(&item["text"]) + "\n")),
+            _ => completed(item),
         })
         .map(Effect::Show)
         .collect()

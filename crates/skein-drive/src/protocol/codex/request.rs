@@ -4,108 +4,53 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use super::item::command;
-use crate::protocol::questions::{self, Field, Form};
-use crate::protocol::{Answer, Choice, Effect, Kind, Question, Ticket, Wants, id_text};
+use super::item::{command, edit};
+use crate::protocol::questions::{Answers, OpenQuestions, PermissionRequest, fields};
+use crate::protocol::{Choice, Effect, Kind, id_text};
 
-/// A question that is not answered yet.
-#[derive(Debug)]
-pub(super) enum Open {
-    /// The whole result that each option sends, and the one that refuses.
-    Choice {
-        id: Value,
-        results: Vec<Value>,
-        refusal: Value,
-    },
-    Form(Form<Value>),
-}
-
-pub(super) enum Next {
-    Reply(Value, Value),
-    Ask(Form<Value>),
-}
-
-impl Open {
-    pub(super) fn id(&self) -> &Value {
-        match self {
-            Self::Choice { id, .. } => id,
-            Self::Form(form) => &form.to,
-        }
-    }
-
-    pub(super) fn answer(self, answer: &Answer) -> Next {
-        match self {
-            Self::Choice {
-                id,
-                results,
-                refusal,
-            } => {
-                let chosen = match answer {
-                    Answer::Option(index) => results.into_iter().nth(*index),
-                    Answer::Text(_) | Answer::Dismissed => None,
-                };
-                Next::Reply(id, chosen.unwrap_or(refusal))
-            }
-            Self::Form(form) => match form.answer(answer) {
-                questions::Next::Ask(form) => Next::Ask(form),
-                questions::Next::Filled(form) => {
-                    let answers = form.answers.iter();
-                    let answers: Value = answers
-                        .map(|(key, text)| (key.clone(), json!({"answers": [text]})))
-                        .collect();
-                    Next::Reply(form.to, json!({"answers": answers}))
-                }
-                questions::Next::Dismissed(id) => Next::Reply(id, json!({"answers": {}})),
-            },
-        }
-    }
-
-    /// The answer when the turn is interrupted.
-    pub(super) fn refusal(self) -> (Value, Value) {
-        match self {
-            Self::Choice { id, refusal, .. } => (id, refusal),
-            Self::Form(form) => (form.to, json!({"answers": {}})),
-        }
-    }
-}
-
-/// Reads a request; nothing when it is not known here.
-pub(super) fn read(
-    ticket: Ticket,
+/// Asks what a request asks; nothing when it is not known here.
+pub(super) fn ask(
+    questions: &mut OpenQuestions<Value>,
     id: &Value,
     method: &str,
     params: &Value,
     edits: Vec<PathBuf>,
-) -> Option<(Open, Effect)> {
-    let reason = params["reason"].as_str();
-    match method {
+) -> Option<Effect> {
+    let asked = match method {
         "item/commandExecution/requestApproval" => {
-            let text = with_reason(command(params), reason);
-            Some(approval(
-                ticket,
-                id,
-                text,
-                &params["availableDecisions"],
-                vec![],
-            ))
+            approval(id, command(params), &params["availableDecisions"])
         }
         "item/fileChange/requestApproval" => {
-            let names: Vec<String> = edits
-                .iter()
-                .map(|path| path.display().to_string())
-                .collect();
-            let text = with_reason(format!("edit {}", names.join(", ")), reason);
             let decisions = json!(["accept", "acceptForSession", "decline", "cancel"]);
-            Some(approval(ticket, id, text, &decisions, edits))
+            approval(id, edit(&edits), &decisions)
         }
-        "item/permissions/requestApproval" => Some(permissions(ticket, id, params, reason)),
+        "item/permissions/requestApproval" => permissions(id, &params["permissions"]),
         "item/tool/requestUserInput" => {
-            let form = Form::new(id.clone(), fields(params));
-            let question = form.question(ticket, &id_text(id))?;
-            Some((Open::Form(form), question))
+            let fields = fields(params, "id", |question| question["isOther"] == true);
+            let refusal = reply(id, json!({"answers": {}}));
+            return questions.ask_form(id_text(id), id.clone(), fields, refusal);
         }
-        _ => None,
-    }
+        _ => return None,
+    };
+    Some(questions.ask(PermissionRequest {
+        text: with_reason(asked.text, params["reason"].as_str()),
+        edits,
+        ..asked
+    }))
+}
+
+/// The reply of a form.
+pub(super) fn filled(id: Value, answers: Answers) -> Effect {
+    let answers = answers.into_iter();
+    let answers: Value = answers
+        .map(|(key, text)| (key, json!({"answers": [text]})))
+        .collect();
+    reply(&id, json!({"answers": answers}))
+}
+
+/// Without the version of JSON-RPC, which Codex leaves out of every message.
+fn reply(id: &Value, result: Value) -> Effect {
+    Effect::Send(json!({"id": id, "result": result}))
 }
 
 /// In one line, for lists show a question in one.
@@ -117,14 +62,8 @@ fn with_reason(text: String, reason: Option<&str>) -> String {
     }
 }
 
-/// A question by decisions. That it may say no and go on is not always offered, but always understood.
-fn approval(
-    ticket: Ticket,
-    id: &Value,
-    text: String,
-    decisions: &Value,
-    edits: Vec<PathBuf>,
-) -> (Open, Effect) {
+/// A question by decisions. Codex does not always offer `decline`, with which it goes on, but always understands it.
+fn approval(id: &Value, text: String, decisions: &Value) -> PermissionRequest {
     let mut offered = decisions
         .as_array()
         .cloned()
@@ -133,13 +72,15 @@ fn approval(
         let before = offered.iter().position(|decision| decision == "cancel");
         offered.insert(before.unwrap_or(offered.len()), json!("decline"));
     }
-    let options = offered.iter().map(option).collect();
-    let results = offered
-        .into_iter()
-        .map(|decision| json!({"decision": decision}))
-        .collect();
-    let refusal = json!({"decision": "decline"});
-    choice(ticket, id, text, options, results, refusal, edits)
+    let reply = |decision: &Value| reply(id, json!({"decision": decision}));
+    let option = |decision: &Value| (option(decision), reply(decision));
+    PermissionRequest {
+        request: id_text(id),
+        text,
+        options: offered.iter().map(option).collect(),
+        refusal: reply(&json!("decline")),
+        edits: vec![],
+    }
 }
 
 fn option(decision: &Value) -> Choice {
@@ -162,73 +103,28 @@ fn option(decision: &Value) -> Choice {
         }
         _ => (decision.to_string(), Kind::Other),
     };
-    Choice { name, kind }
+    Choice::new(name, kind)
 }
 
-fn permissions(ticket: Ticket, id: &Value, params: &Value, reason: Option<&str>) -> (Open, Effect) {
-    let wanted = &params["permissions"];
-    let text = with_reason(format!("more permissions: {wanted}"), reason);
-    let options = [
-        ("Yes, for this turn", Kind::AllowOnce),
-        ("Yes, for this session", Kind::AllowAlways),
-        ("No", Kind::RejectOnce),
-    ];
-    let options = options
-        .map(|(name, kind)| Choice {
-            name: name.into(),
-            kind,
-        })
-        .to_vec();
-    let refusal = json!({"permissions": {}});
-    let results = vec![
-        json!({"permissions": wanted, "scope": "turn"}),
-        json!({"permissions": wanted, "scope": "session"}),
-        refusal.clone(),
-    ];
-    choice(ticket, id, text, options, results, refusal, vec![])
-}
-
-fn choice(
-    ticket: Ticket,
-    id: &Value,
-    text: String,
-    options: Vec<Choice>,
-    results: Vec<Value>,
-    refusal: Value,
-    edits: Vec<PathBuf>,
-) -> (Open, Effect) {
-    let question = Question {
-        ticket,
+fn permissions(id: &Value, wanted: &Value) -> PermissionRequest {
+    let granted = |scope: &str| reply(id, json!({"permissions": wanted, "scope": scope}));
+    let refusal = reply(id, json!({"permissions": {}}));
+    let option = |name: &str, kind, reply| (Choice::new(name, kind), reply);
+    PermissionRequest {
         request: id_text(id),
-        text,
-        options,
-        wants: Wants::Permission,
-        edits,
-    };
-    let open = Open::Choice {
-        id: id.clone(),
-        results,
+        text: format!("more permissions: {wanted}"),
+        options: vec![
+            option("Yes, for this turn", Kind::AllowOnce, granted("turn")),
+            option(
+                "Yes, for this session",
+                Kind::AllowAlways,
+                granted("session"),
+            ),
+            option("No", Kind::RejectOnce, refusal.clone()),
+        ],
         refusal,
-    };
-    (open, Effect::Ask(question))
-}
-
-fn fields(params: &Value) -> Vec<Field> {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let questions = params["questions"].as_array().into_iter().flatten();
-    questions
-        .map(|question| Field {
-            key: text(&question["id"]),
-            text: text(&question["question"]),
-            options: question["options"]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .map(|option| text(&option["label"]))
-                .collect(),
-            free: question["isOther"] == true,
-        })
-        .collect()
+        edits: vec![],
+    }
 }
 
 #[cfg(test)]
@@ -239,7 +135,8 @@ mod tests {
     fn a_question_with_its_reason_is_one_line() {
         let params = json!({"command": "touch a", "reason": "It is\n needed."});
         let method = "item/commandExecution/requestApproval";
-        let (_, asked) = read(Ticket(1), &json!(1), method, &params, vec![]).unwrap();
+        let mut questions = OpenQuestions::new(filled);
+        let asked = ask(&mut questions, &json!(1), method, &params, vec![]).unwrap();
         let Effect::Ask(question) = asked else {
             panic!("{asked:?}")
         };

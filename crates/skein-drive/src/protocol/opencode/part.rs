@@ -5,19 +5,19 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::protocol::{Effect, Shown, Step};
+use crate::protocol::{Effect, Shown, list, text, titled};
 
 /// What the parts of the running messages are.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
     kinds: HashMap<String, String>,
-    /// Calls that are over; they are told of again.
+    /// Calls that are over; the server reports them again.
     done: HashSet<String>,
 }
 
 impl Parts {
     pub(super) fn updated(&mut self, part: &Value, prompts: &HashSet<String>) -> Vec<Effect> {
-        let text = |key: &str| part[key].as_str().unwrap_or_default().to_owned();
+        let text = |key: &str| text(&part[key]);
         let (id, kind) = (text("id"), text("type"));
         if prompts.contains(&text("messageID")) {
             return vec![];
@@ -32,7 +32,7 @@ impl Parts {
     }
 
     pub(super) fn delta(&self, told: &Value) -> Vec<Effect> {
-        let text = told["delta"].as_str().unwrap_or_default().to_owned();
+        let text = text(&told["delta"]);
         let kind = told["partID"].as_str().and_then(|id| self.kinds.get(id));
         match (told["field"].as_str(), kind.map(String::as_str)) {
             (Some("text"), Some("reasoning")) => vec![Effect::Show(Shown::Think(text))],
@@ -63,7 +63,7 @@ impl Parts {
             _ => Some(Shown::Tool {
                 id,
                 title,
-                name: part["tool"].as_str().unwrap_or_default().to_owned(),
+                name: text(&part["tool"]),
                 input: state["input"].clone(),
             }),
         }
@@ -72,7 +72,6 @@ impl Parts {
 
 fn title(part: &Value) -> String {
     let tool = part["tool"].as_str().unwrap_or("a tool");
-    let input = &part["state"]["input"];
     let keys = [
         "command",
         "filePath",
@@ -81,27 +80,7 @@ fn title(part: &Value) -> String {
         "query",
         "description",
     ];
-    match keys.iter().find_map(|key| input[*key].as_str()) {
-        Some(about) => format!("{tool}: {about}"),
-        None => tool.to_owned(),
-    }
-}
-
-pub(super) fn plan(todos: &Value) -> Vec<(Step, String)> {
-    let todos = todos.as_array().into_iter().flatten();
-    todos
-        .map(|todo| {
-            let step = match todo["status"].as_str() {
-                Some("completed" | "cancelled") => Step::Done,
-                Some("in_progress") => Step::Doing,
-                _ => Step::Open,
-            };
-            (
-                step,
-                todo["content"].as_str().unwrap_or_default().to_owned(),
-            )
-        })
-        .collect()
+    titled(tool, &part["state"]["input"], &keys)
 }
 
 /// What a permission is asked for: `bash: touch a`.
@@ -111,8 +90,7 @@ pub(super) fn question(told: &Value) -> String {
     let about = about["command"]
         .as_str()
         .or_else(|| about["filepath"].as_str());
-    let patterns = told["patterns"].as_array().into_iter().flatten();
-    let patterns: Vec<&str> = patterns.filter_map(Value::as_str).collect();
+    let patterns: Vec<&str> = list(&told["patterns"]).filter_map(Value::as_str).collect();
     match about.map_or_else(|| patterns.join(", "), str::to_owned) {
         about if about.is_empty() => what.to_owned(),
         about => format!("{what}: {about}"),
@@ -137,13 +115,13 @@ pub(super) fn error(error: &Value) -> String {
 pub(super) fn history(messages: &Value, prompts: &mut HashSet<String>) -> Vec<Effect> {
     let mut out = vec![];
     let mut parts = Parts::default();
-    for message in messages.as_array().into_iter().flatten() {
+    for message in list(messages) {
         let is_prompt = message["info"]["role"] == "user";
         if let Some(id) = message["info"]["id"].as_str().filter(|_| is_prompt) {
             prompts.insert(id.to_owned());
         }
-        for part in message["parts"].as_array().into_iter().flatten() {
-            let text = part["text"].as_str().unwrap_or_default().to_owned();
+        for part in list(&message["parts"]) {
+            let text = text(&part["text"]);
             let shown = match part["type"].as_str() {
                 Some("text") if is_prompt => Some(Shown::You(text)),
                 Some("text") => Some(Shown::Say(text + "\n")),
