@@ -421,7 +421,8 @@ fn heavy_l4_a_kill_during_setup_is_completed_after_a_crash_at_any_point() {
                 let kill = scope.spawn(|| fleet.run(&["kill", "api-1"]));
                 until(fleet, |s| {
                     // Not before the kill is known: the set-up would be over first.
-                    let known = || fleet.kinds("api-1").iter().any(|k| k == "saga.failed");
+                    let events = ["--json", "events", "--session", "api-1"];
+                    let known = || fleet.run(&events).stdout.contains("\"saga.failed\"");
                     if kill.is_finished() || known() {
                         let _ = fs::write(fleet.folder("api-1").join("go"), "");
                     }
