@@ -159,3 +159,20 @@ fn path(name: &str) -> Option<PathBuf> {
 fn absolute(name: &str) -> Option<PathBuf> {
     path(name).filter(|path| path.is_absolute())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Cargo sets many variables for a test, so there is always one that must not be given.
+    #[test]
+    fn l14_agents_get_none_but_the_listed_variables_of_the_daemon() {
+        let is_listed = |name: &str| FOR_AGENTS.contains(&name);
+        let all = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        assert!(all.into_iter().any(|name| !is_listed(&name)));
+        let given = for_agents();
+        assert!(given.contains_key("PATH"));
+        let others: Vec<_> = given.keys().filter(|name| !is_listed(name)).collect();
+        assert!(others.is_empty(), "{others:?}");
+    }
+}

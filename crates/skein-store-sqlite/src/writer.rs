@@ -679,6 +679,21 @@ mod tests {
         assert!(ran[..2].iter().all(|id| *id != thread::current().id()));
     }
 
+    /// With NORMAL, SQLite would sync the log only at checkpoints: no kill of the process shows that, a power loss does.
+    #[test]
+    fn l10_a_commit_syncs_the_log_before_it_returns() {
+        let folder = tempfile::tempdir().unwrap();
+        let service = service(&folder);
+        let pragma = |name: &str| -> rusqlite::types::Value {
+            let sql = format!("PRAGMA {name}");
+            let found = service.connection.query_row(&sql, [], |row| row.get(0));
+            found.unwrap()
+        };
+        const FULL: i64 = 2;
+        assert_eq!(pragma("synchronous"), FULL.into());
+        assert_eq!(pragma("journal_mode"), "wal".to_owned().into());
+    }
+
     #[test]
     fn l10_a_job_whose_caller_went_away_is_done() {
         let folder = tempfile::tempdir().unwrap();

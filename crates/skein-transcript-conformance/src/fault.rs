@@ -31,9 +31,12 @@ pub enum Fault {
     /// As [`Fault::LoseReply`], and every later call fails until [`Faults::revive`]: what a crash just
     /// after the write looks like.
     StopAfter,
+    /// Nothing is written, and the caller gets no answer.
+    Hang,
 }
 
 impl Fault {
+    /// Those that come back.
     pub const ALL: [Self; 3] = [Self::FailBefore, Self::LoseReply, Self::StopAfter];
 }
 
@@ -122,6 +125,7 @@ impl Faults {
         match fault {
             None => inner.await,
             Some(Fault::FailBefore) => Err(injected()),
+            Some(Fault::Hang) => std::future::pending().await,
             Some(Fault::LoseReply | Fault::StopAfter) => inner.await.and(Err(injected())),
         }
     }

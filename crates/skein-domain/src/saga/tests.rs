@@ -269,6 +269,8 @@ struct Told {
     undone: Vec<SagaStep>,
     /// Steps whose undo was begun, whatever came of it.
     went_back: Vec<SagaStep>,
+    /// Steps whose undo was put off until later.
+    left_over: Vec<SagaStep>,
 }
 
 /// Lets the saga meet these lots, and results from then on, until it is over.
@@ -281,6 +283,7 @@ fn tell(kind: SagaKind, lots: &[Lot]) -> Told {
         done: vec![],
         undone: vec![],
         went_back: vec![],
+        left_over: vec![],
     };
     for n in 0.. {
         assert!(n < 200, "it never ends: {saga:?}");
@@ -321,6 +324,11 @@ fn tell(kind: SagaKind, lots: &[Lot]) -> Told {
         told.changes.extend(decision.changes);
         if let Some(made) = decision.ledger {
             told.made = Some(made);
+        }
+        if let NextState::Later(next, _) = &decision.next
+            && let SagaState::Leftover { steps, .. } = &next.state
+        {
+            told.left_over.extend(steps);
         }
         match decision.next {
             NextState::Go(next) | NextState::Later(next, _) => {
@@ -413,6 +421,21 @@ fn l4_a_step_that_fails_undoes_itself_and_those_before() {
             let told = tell(kind, &lots);
             let begun: Vec<SagaStep> = kind.steps()[..=n].iter().rev().copied().collect();
             assert_eq!(told.undone, begun, "{kind:?} {step:?}");
+        }
+    }
+}
+
+#[test]
+fn l4_an_undo_that_fails_is_tried_again_and_keeps_no_other_from_being_done() {
+    for kind in SagaKind::ALL.into_iter().filter(|kind| kind.turns_back()) {
+        let queued = usize::from(kind.queues());
+        for (n, step) in kind.steps().iter().enumerate() {
+            let mut lots = vec![Lot::Result(0); n + queued];
+            lots.extend([Lot::Fails, Lot::Fails]);
+            let told = tell(kind, &lots);
+            let others: Vec<SagaStep> = kind.steps()[..n].iter().rev().copied().collect();
+            assert_eq!(told.undone, others, "{kind:?} {step:?}");
+            assert_eq!(told.left_over, [*step], "{kind:?} {step:?}");
         }
     }
 }

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 use skein_domain::{Delivery, DeliveryDoubt, Exit, Phase, PromptVia, ReceiptId, Session, Via};
 use skein_ledger::RequestOutcome;
 
-use super::stand_in::{add, line, takes};
-use super::world::World;
+use super::stand_in::{Refusal, add, line, takes};
+use super::world::{LOOK, World};
 
 /// A session whose driver has begun the turn of its task. Returns the id of the call.
 async fn at_work(world: &World) -> (Session, String) {
@@ -231,6 +231,29 @@ async fn l6_an_answer_names_its_question_and_two_in_the_same_words_are_two() {
     let note = second.note.map(|note| note.to_string());
     assert_eq!(note.as_deref(), Some("question already answered (2.b)"));
     world.until(&session, |s| s.phase == Phase::Active).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn l6_an_answer_is_not_given_to_the_next_question_in_the_same_words() {
+    let world = World::new().await;
+    let (session, _) = at_work(&world).await;
+    journal(&world, &session, 1, &ask("1.a"));
+    asked(&world, &session, "1.a").await;
+    // The supervisor is away while the answer is accepted, and finds the next question when it is back.
+    *world.terminals.refusal.lock().unwrap() = Some(Refusal::Unreachable);
+    world.terminal(&session, 1).await.cut_off();
+    while world.requests().seen(&session).doubt.is_none() {
+        tokio::time::sleep(LOOK).await;
+    }
+    let late = answer(&world, &session, "Yes").await;
+    journal(&world, &session, 1, &ask("2.b"));
+    *world.terminals.refusal.lock().unwrap() = None;
+    asked(&world, &session, "2.b").await;
+    let unknown = |r: &skein_domain::Receipt| r.state == Delivery::Unknown;
+    let late = world.until_receipt(&late.id, unknown).await;
+    assert_eq!(late.doubt, Some(DeliveryDoubt::QuestionGone));
+    let is_answer = |call: &Value| call["call"] == "answer";
+    assert!(!world.calls(&session, 1).iter().any(is_answer));
 }
 
 #[tokio::test(flavor = "multi_thread")]

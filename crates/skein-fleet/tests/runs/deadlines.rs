@@ -34,7 +34,7 @@ fn millis(from: Timestamp, to: Timestamp) -> i64 {
 }
 
 /// A session in a terminal that has its task and is at work.
-async fn at_work(world: &World) -> Session {
+pub(crate) async fn at_work(world: &World) -> Session {
     let session = world.spawn(Via::Terminal, PromptVia::Argv).await;
     world.terminal(&session, 1).await;
     let free = |s: &Session| s.phase == Phase::Active && s.check_free().is_ok();
@@ -193,7 +193,7 @@ async fn l6_a_swallowed_enter_is_pressed_again_twelve_times_and_then_given_up() 
 }
 
 /// A session whose task was submitted, and nothing else is seen of it.
-async fn submitted(world: &World) -> (Session, std::sync::Arc<Terminal>, Receipt) {
+pub(crate) async fn submitted(world: &World) -> (Session, std::sync::Arc<Terminal>, Receipt) {
     let session = world.spawn_shown().await;
     let terminal = world.terminal(&session, 1).await;
     let task = pasted(world, &session, &terminal).await;

@@ -5,6 +5,7 @@
 mod calls;
 mod deadlines;
 mod failing;
+mod idle;
 mod killed;
 mod limited;
 mod reading;

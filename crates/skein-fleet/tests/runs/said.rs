@@ -1,11 +1,14 @@
 //! What agents say, and how it comes to be in the transcript: once, in order, whatever dies or is away meanwhile.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use serde_json::json;
 use skein_domain::{Exit, Phase, PromptVia, Session, Via};
 use skein_transcript_conformance::fault::Fault;
+use tokio::time::Instant;
 
+use super::deadlines;
 use super::stand_in::{TOLD, add, line, takes};
 use super::world::World;
 
@@ -102,6 +105,23 @@ async fn l3_a_transcript_that_is_away_holds_up_nothing_and_gets_all_of_it_later(
         assert_eq!(after.usage.input_tokens, 6, "nothing is counted twice");
         assert_eq!(after.gear.as_ref().unwrap().read[0].said, None);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn l3_a_transcript_that_does_not_answer_holds_up_nothing() {
+    let world = World::new().await;
+    let session = deadlines::at_work(&world).await;
+    let told = world.private(&session, TOLD);
+    let begun = Instant::now();
+    world.faults.arm(1, Fault::Hang);
+    let turn = line("prompt", &json!({})) + &says(0..1) + &used(5);
+    add(&told, &(turn + &line("turn-end", &json!({}))));
+    world.terminal(&session, 1).await.touch();
+    let idle = |s: &Session| s.phase == Phase::Idle && s.usage.input_tokens == 5;
+    world.until_paused(&session, idle).await;
+    let waited = begun.elapsed();
+    assert!(waited < Duration::from_secs(5), "{waited:?}");
+    world.until_said(&session, &ids(0..1)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -70,3 +70,15 @@ async fn l4_a_session_is_not_at_work_because_the_daemon_stops() {
         .await;
     assert_eq!(left.unwrap().phase, Phase::Spawning);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn l4_a_spawn_that_is_killed_after_its_launch_leaves_no_run() {
+    let world = World::new().await;
+    let session = waiting(&world).await;
+    assert!(world.terminals.ends.lock().unwrap().is_empty());
+    let (requests, kill) = (world.requests(), KillOptions::default());
+    requests.kill(session.id.to_string(), kill).await.unwrap();
+    let over = |s: &Session| matches!(s.phase, Phase::Ended { .. });
+    world.until(&session, over).await;
+    assert_eq!(world.terminals.ends.lock().unwrap().len(), 1);
+}

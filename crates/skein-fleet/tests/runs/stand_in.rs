@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -243,6 +244,8 @@ pub(crate) struct Terminal {
     pub(crate) times: Mutex<Vec<Instant>>,
     /// Everything that was typed, in order.
     pub(crate) typed: watch::Sender<Vec<TerminalInput>>,
+    /// How often the screen was read.
+    pub(crate) looks: AtomicU64,
 }
 
 impl Terminals {
@@ -262,6 +265,7 @@ impl Terminal {
             screen: Mutex::default(),
             times: Mutex::default(),
             typed: watch::Sender::default(),
+            looks: AtomicU64::default(),
         }
     }
 
@@ -392,6 +396,7 @@ impl Run for Terminal {
         Box::pin(std::future::ready(Ok(InputResult::Now)))
     }
     fn screen(&self) -> BoxFuture<'_, Screen> {
+        self.looks.fetch_add(1, Ordering::Relaxed);
         let screen = self.screen.lock().unwrap().clone();
         Box::pin(std::future::ready(Ok(screen)))
     }

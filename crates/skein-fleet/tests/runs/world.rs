@@ -41,7 +41,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSED_PATIENCE: Duration = Duration::from_secs(3_600);
 
 /// Between two looks while no event comes.
-const LOOK: Duration = Duration::from_millis(200);
+pub(crate) const LOOK: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
 pub(crate) struct World {

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_saga_that_fails_again_waits_longer_until_it_has_something_new_to_try() {
+    fn l4_a_saga_that_fails_again_waits_longer_until_it_has_something_new_to_try() {
         let claims = Claims::default();
         assert_eq!(claims.waits(&saga(1)), None);
         let pauses: Vec<u64> = (0..8)

@@ -180,9 +180,10 @@ fn l12_a_silent_holder_does_nothing() {
                 .unwrap()
         };
         // What was printed is still told; after that it sleeps for good.
-        for _ in 0..60 {
+        for _ in 0..20 {
             let before = switches();
-            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+            // Longer than the period of any timer worth having.
+            tokio::time::sleep(std::time::Duration::from_secs(3)).await;
             if switches() == before {
                 return;
             }

@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use serde_json::json;
 
-use crate::client::{Call, Response, hostile, read_all};
+use crate::client::{Call, Response, hostile, read_all, text};
 use crate::world::World;
 
 /// Bodies that a call does not take, and the status each gets.
@@ -110,6 +110,33 @@ fn l13_wrong_bodies_are_refused() {
             world.call(&call).error(400);
         }
     });
+}
+
+/// Of every call with a body, whatever else it lacks.
+#[test]
+fn l13_no_call_takes_a_field_that_it_does_not_know() {
+    let world = World::new();
+    let session = world.spawn(json!({}));
+    let document = world.ok(&Call::get("/api/v1/openapi.json"));
+    let mut calls = 0;
+    world.unchanged(|world| {
+        for (path, operations) in document["paths"].as_object().unwrap() {
+            for (method, operation) in operations.as_object().unwrap() {
+                let content = &operation["requestBody"]["content"];
+                // A hook's body is read only for the credential of its run.
+                if !content["application/json"].is_object() || path.ends_with("/hook") {
+                    continue;
+                }
+                let path = path.replace("{session}", &session);
+                let call = Call::new(&method.to_uppercase(), &path.replace(['{', '}'], ""));
+                let answer = world.call(&call.json(&json!({"colour": "red"})));
+                let message = text(&answer.error(400)["message"]);
+                assert!(message.contains("`colour`"), "{method} {path}: {message}");
+                calls += 1;
+            }
+        }
+    });
+    assert!(calls > 25, "{calls}");
 }
 
 #[test]
@@ -238,6 +265,15 @@ fn l13_paths_and_queries_are_checked() {
         let error = world.call(&Call::get(path)).error(400);
         assert_eq!(error["kind"], "misuse", "{path}");
     }
+    for id in ["x", "-1", "1.0", "99999999999999999999"] {
+        let call = Call::get("/api/v1/events").header("last-event-id", id);
+        assert_eq!(world.call(&call).error(400)["kind"], "misuse", "{id}");
+    }
+    let thread = json!({"project": "api", "title": "t"});
+    world.unchanged(|world| {
+        let call = Call::post("/api/v1/threads?dry_run=true", &thread);
+        assert_eq!(world.call(&call).error(400)["kind"], "misuse");
+    });
     for path in [
         "/api/v1/sessions/%00",
         "/api/v1/sessions/..%2f..",

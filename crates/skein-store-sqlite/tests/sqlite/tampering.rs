@@ -89,6 +89,30 @@ fn l9_verify_finds_a_changed_event() {
     }
 }
 
+/// Whoever changes an event can compute its hash; the events after it, or the head, still name the old one.
+#[test]
+fn l9_verify_finds_a_changed_event_with_a_hash_of_its_own() {
+    for (n, expected) in [(1, 2), (7, 8), (12, 12)] {
+        let (_folder, path) = told(0);
+        let (store, tenant) = open(&path);
+        let page = tenant.read_blocking(move |r| r.events_page(n - 1, None, 1));
+        let mut event = page.unwrap().items.remove(0);
+        store.close();
+        event.data = r#"{"forged":true}"#.into();
+        let hash: String = event
+            .expected_hash(&TenantId::default_tenant())
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        let forge = format!(
+            "UPDATE events SET data = '{}', hash = x'{hash}' WHERE seq = {n}",
+            event.data
+        );
+        let broken = after(&path, &forge).broken;
+        assert_eq!(broken.map(|broken| broken.at), Some(expected), "{n}");
+    }
+}
+
 #[test]
 fn l9_verify_finds_a_removed_event() {
     for n in [1, 7, 12] {

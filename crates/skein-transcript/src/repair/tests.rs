@@ -87,12 +87,13 @@ fn l10_open_calls_are_closed_and_what_people_say_waits_for_the_batch() {
 }
 
 #[test]
-fn closing_names_what_is_open_and_nothing_else() {
+fn l10_closing_names_all_that_is_open_and_nothing_else() {
     let ids = |text: &str| shown(&closing(&conversation(text)));
     assert_eq!(ids("u1"), "");
     assert_eq!(ids("a1:x t2:x"), "");
     assert_eq!(ids("a1:x a2 u3"), "");
     assert_eq!(ids("a1:xy u2 t3:y"), "closed:a1:0:x");
+    assert_eq!(ids("a1:xyz t2:y"), "closed:a1:0:x closed:a1:2:z");
     let long = Message {
         id: "a".repeat(255).parse().unwrap(),
         ..message("a1:x")

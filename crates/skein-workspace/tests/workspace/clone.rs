@@ -47,20 +47,35 @@ fn l5_commits_are_handed_over_before_the_folder_goes() {
     assert_eq!(fixture.ground.sh(path, "git rev-parse HEAD"), tip);
 }
 
+/// git itself refuses to move the branch that the project has checked out, but no other.
 #[test]
 fn l5_a_branch_of_the_project_is_never_moved() {
+    for branch in ["main", "side"] {
+        is_never_moved(branch);
+    }
+}
+
+fn is_never_moved(branch: &str) {
     let fixture = fresh();
+    fixture.ground.project_sh("git branch side");
     let plan = Plan {
-        branch: Some("main".parse().unwrap()),
+        branch: Some(branch.parse().unwrap()),
         ..fixture.plan()
     };
     let made = fixture.make(&fixture.provider.plan(&plan).unwrap());
     let path = made.path.as_str();
-    let main = fixture.ground.project_sh("git rev-parse main");
+    let tip = || {
+        fixture
+            .ground
+            .project_sh(&format!("git rev-parse {branch}"))
+    };
+    let first = tip();
     fixture.ground.sh(
         path,
-        "echo a > two; git commit -qam mine; echo b > two; git stash -q; git switch -qc other; \
-         echo c > c; git add c; git commit -qm other; git switch -q main; echo d > d",
+        &format!(
+            "echo a > two; git commit -qam mine; echo b > two; git stash -q; git switch -qc other; \
+             echo c > c; git add c; git commit -qm other; git switch -q {branch}; echo d > d"
+        ),
     );
     let before = (
         fixture.ground.files(path),
@@ -68,7 +83,7 @@ fn l5_a_branch_of_the_project_is_never_moved() {
         fixture.ground.sh(path, "git stash list"),
     );
     let (made, _) = fixture.backed_up(&made);
-    assert_eq!(fixture.ground.project_sh("git rev-parse main"), main);
+    assert_eq!(tip(), first);
     fixture.provider.remove(&made, Removal::BackedUp).unwrap();
     fixture.ground.project_sh("git fsck --no-dangling");
     fixture.make_again(&made);
@@ -80,7 +95,7 @@ fn l5_a_branch_of_the_project_is_never_moved() {
     assert_eq!(before.0, after.0);
     assert_eq!(before.1, after.1);
     assert_eq!(after.2.lines().count(), 1);
-    assert_eq!(fixture.ground.project_sh("git rev-parse main"), main);
+    assert_eq!(tip(), first);
 }
 
 #[test]
