@@ -30,7 +30,7 @@ fn looks(terminal: &Terminal) -> u64 {
 
 async fn status(world: &World, session: &Session) -> Status {
     let id = session.id.to_string();
-    let session = world.requests().ledger.get_session(id).await.unwrap();
+    let session = world.requests().ledger.sessions().get(id).await.unwrap();
     world.requests().derive(&session).status
 }
 

@@ -110,7 +110,7 @@ fn l3_a_run_whose_holder_was_killed_is_lost_and_brought_back() {
     end(parent(agent));
     let lost = fleet.until_status(&session, "lost");
     assert!(
-        text(&lost["status_reason"]).contains("nobody saw"),
+        text(&lost["status_reason"]).contains("is not known"),
         "{lost}"
     );
     until_gone(agent);
@@ -174,7 +174,7 @@ fn brought_back(signal: Signal, why: &str) {
 
 #[test]
 fn l3_restore_all_is_the_first_command_after_a_power_failure() {
-    brought_back(Signal::KILL, "nobody saw");
+    brought_back(Signal::KILL, "is not known");
 }
 
 #[test]
