@@ -1,9 +1,9 @@
 //! The folder of all state, and the paths inside it.
 
-use std::fs::{DirBuilder, File};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use crate::env::Environment;
@@ -156,12 +156,15 @@ fn private_folder(path: &Path) -> Result<(), UserError> {
 
 /// Writes a file that only its owner can read, durably and as a whole.
 pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let folder = path.parent().unwrap_or(path);
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    // A fixed name: what a crash leaves is overwritten by the next attempt.
+    let new = path.with_extension("new");
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let mut file = options.open(&new)?;
     file.write_all(bytes)?;
-    file.as_file().sync_all()?;
-    file.persist(path)?;
-    File::open(folder)?.sync_all()
+    file.sync_all()?;
+    std::fs::rename(&new, path)?;
+    File::open(path.parent().unwrap_or(path))?.sync_all()
 }
 
 pub(crate) fn check_owner(folder: &Path) -> Result<(), UserError> {

@@ -184,7 +184,14 @@ impl<'a> EventStream<'a> {
             }
             let target = self.target();
             for frame in self.frames.next(&target, self.since).await? {
-                let event: Event = frame.parse(self.frames.client)?;
+                let event: Event = match frame.parse(self.frames.client) {
+                    Ok(event) => event,
+                    Err(error) => {
+                        // The next call reads again what came after the last event returned.
+                        self.frames.connection = None;
+                        return Err(error);
+                    }
+                };
                 // After a reconnect the daemon may repeat events; the caller must not see them twice.
                 let last = self.ready.back().map(|event| event.seq).or(self.since);
                 if last.is_none_or(|last| event.seq > last) {

@@ -18,7 +18,7 @@ use skein_domain::{
 };
 use skein_store::Writer;
 
-use super::commands::off;
+use super::commands::run_blocking;
 use super::courier::{Asked, Doubted};
 use super::deliver::head;
 use super::lines;
@@ -72,7 +72,7 @@ impl Turns for CallsFile {
     fn call(&self, call: TurnCall) -> CallFuture<'_> {
         let (private, path) = (self.private.clone(), calls_file(&self.private, self.run));
         Box::pin(async move {
-            let append = off(move || append(&private, &path, &call));
+            let append = run_blocking(move || append(&private, &path, &call));
             append.await.map_err(std::io::Error::other)?
         })
     }

@@ -217,7 +217,7 @@ impl AgentCommands {
     ) -> Result<CommandResult, CommandError> {
         let provider = self.fleet.provider(gear.workspace.kind)?;
         let (id, workspace) = (session.id.clone(), gear.workspace.clone());
-        let made = off(move || provider.make(&id, &workspace)).await??;
+        let made = run_blocking(move || provider.make(&id, &workspace)).await??;
         // Furnishing is still to be done when it was made now, or was never finished.
         let unfurnished = made.anew || gear.workspace.state != WorkspaceState::Ready;
         let state = if unfurnished {
@@ -256,7 +256,7 @@ impl AgentCommands {
             if !furnishing.setup.is_empty() {
                 end_setup(mark).await?;
             }
-            off(move || {
+            run_blocking(move || {
                 let mut log = SetupLog::begin(fleet.programs.folders.setup_log(&session_key));
                 provider.furnish(&workspace, &furnishing, &mut |line| {
                     log.add(line);
@@ -276,7 +276,7 @@ impl AgentCommands {
     async fn settings(&self, session: &Session) -> Result<ProjectSettings, Error> {
         let project = self.project(session).await?;
         let fleet = self.fleet.clone();
-        off(move || fleet.programs.settings_of(&project)).await?
+        run_blocking(move || fleet.programs.settings_of(&project)).await?
     }
 
     /// The same answer each time it is asked, so that a repeated step does the same.
@@ -321,7 +321,7 @@ impl AgentCommands {
         let start = opening.start.clone();
         let folder = private.clone();
         let log_at = log.clone();
-        off(move || -> std::io::Result<()> {
+        run_blocking(move || -> std::io::Result<()> {
             make_private(&folder)?;
             if let Some(parent) = log_at.parent() {
                 make_private(parent)?;
@@ -465,7 +465,7 @@ impl AgentCommands {
         }
         let provider = self.fleet.provider(workspace.kind)?;
         let (id, by, now) = (session.id.clone(), saga.id.clone(), self.requests.now());
-        let removed = off(move || {
+        let removed = run_blocking(move || {
             let backup = provider.backup(&id, &workspace, &by, now)?;
             take_away(&*provider, &id, workspace.with_backup(backup), &by, now)
         });
@@ -525,7 +525,7 @@ impl AgentCommands {
         let (id, workspace) = (session.id.clone(), gear.workspace.clone());
         let (by, now) = (saga.id.clone(), self.requests.now());
         let discard = discard && workspace.is_managed();
-        let backup = off(move || {
+        let backup = run_blocking(move || {
             let there = std::path::Path::new(workspace.path.as_str()).exists();
             if discard && there && provider.look(&workspace)?.loose_commits == 0 {
                 return Ok(None);
@@ -552,7 +552,7 @@ impl AgentCommands {
         }
         let provider = self.fleet.provider(workspace.kind)?;
         let (id, by, now) = (session.id.clone(), saga.id.clone(), self.requests.now());
-        let removed = off(move || -> Result<_, skein_workspace::error::Error> {
+        let removed = run_blocking(move || -> Result<_, skein_workspace::error::Error> {
             let contents = match provider.look(&workspace) {
                 // It went before that was recorded, with the backup this saga made, or a person took it; what
                 // is left of it goes too.
@@ -612,7 +612,7 @@ pub(crate) fn gear_of(session: &Session) -> Result<&Gear, CommandError> {
 }
 
 /// Blocking work off the async threads.
-pub(crate) async fn off<T: Send + 'static>(
+pub(crate) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Error> {
     blocking(work).await.map_err(|_| Error::STOPPED)
@@ -628,7 +628,7 @@ pub(crate) async fn end_if_there(runtime: &dyn Runtime, run: &RunHandle) -> Resu
 
 /// Ends the set-up commands that carry the mark.
 pub(crate) async fn end_setup(mark: String) -> Result<(), CommandError> {
-    match off(move || end_marked(&mark)).await? {
+    match run_blocking(move || end_marked(&mark)).await? {
         true => Ok(()),
         false => Err(failed(
             Kind::Failed,

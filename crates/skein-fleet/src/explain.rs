@@ -9,7 +9,7 @@ use skein_domain::{Activity, Session};
 use skein_runtime::runtime::Screen;
 
 use super::FleetRequests;
-use super::commands::off;
+use super::commands::run_blocking;
 use super::supervisor::picture;
 use crate::error::Error;
 
@@ -33,7 +33,7 @@ impl FleetRequests {
         let fleet = self.fleet.clone();
         let (session, project) = self.ledger.sessions().with_project(reference).await?;
         let screen = self.screen(session.id.to_string()).await?;
-        off(move || {
+        run_blocking(move || {
             let agent = fleet.programs.agent(&session, &project)?;
             let picture = picture(&screen);
             let readings = agent.read_screen(picture).into_iter();

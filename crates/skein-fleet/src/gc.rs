@@ -15,7 +15,7 @@ use skein_store::backend::RowFilter;
 use skein_workspace::provider::Removal;
 
 use super::FleetRequests;
-use super::commands::off;
+use super::commands::run_blocking;
 use super::{Fleet, SessionKey, outside};
 use crate::error::Error;
 use skein_ledger::saga::{Claim, begin_saga, new_saga};
@@ -298,7 +298,7 @@ impl CleanUp<'_> {
         let order = self.order;
         for repo in repositories(records) {
             let ours = ours.clone();
-            let found = off(move || {
+            let found = run_blocking(move || {
                 let mut items = vec![];
                 for backup in outside::backups(&repo) {
                     let ours = ours.iter().any(|(session, b)| backup.is(session, b));
@@ -333,7 +333,7 @@ impl CleanUp<'_> {
         let tenant = self.ledger.tenant().to_string();
         let mut found = vec![];
         for root in self.ledger.managed_roots().to_vec() {
-            let listed = off(move || outside::managed(&root)).await?;
+            let listed = run_blocking(move || outside::managed(&root)).await?;
             found.extend(listed.into_iter().filter(|f| f.tenant == tenant));
         }
         self.ledger.reach("gc.folders.listed");
@@ -393,7 +393,7 @@ impl CleanUp<'_> {
     ) -> Result<Option<String>, Error> {
         let workspace = outside::guess(folder);
         let provider = self.fleet.provider(workspace.kind)?;
-        off(move || match provider.look(&workspace) {
+        run_blocking(move || match provider.look(&workspace) {
             Ok(contents) if contents.dirty || contents.own_commits > 0 => {
                 Some("it holds work that is nowhere else".to_owned())
             }

@@ -118,7 +118,7 @@ impl Import {
     fn append_next(&mut self, context: &RunContext, done: &Arc<Notify>) {
         let batch = self.batch();
         let writing = Writing {
-            books: context.requests.session_transcripts().cloned(),
+            transcripts: context.requests.session_transcripts().cloned(),
             tenant: context.session_key.tenant.clone(),
             id: TranscriptId::from(&context.session_key.session),
             by: WriteContext {
@@ -187,7 +187,7 @@ impl AgentFiles {
 
 /// One session's transcript, written on behalf of one run.
 struct Writing {
-    books: Option<Arc<SessionTranscripts>>,
+    transcripts: Option<Arc<SessionTranscripts>>,
     tenant: TenantId,
     id: TranscriptId,
     by: WriteContext,
@@ -195,13 +195,13 @@ struct Writing {
 
 impl Writing {
     async fn write(self, begun: bool, words: Vec<Arc<Word>>) -> Result<(), Error> {
-        let Some(books) = &self.books else {
+        let Some(transcripts) = &self.transcripts else {
             return Ok(());
         };
         if !begun {
-            books.begin(&self.tenant, &self.id, self.by).await?;
+            transcripts.begin(&self.tenant, &self.id, self.by).await?;
         }
-        let transcript = books.of(&self.tenant).open(&self.id);
+        let transcript = transcripts.of(&self.tenant).open(&self.id);
         let mut messages = vec![];
         for word in words {
             match &*word {
@@ -210,7 +210,7 @@ impl Writing {
                     self.append(&transcript, &std::mem::take(&mut messages))
                         .await?;
                     match transcript.rewind(self.by, to).await {
-                        Ok(rewound) => books.went_back(&self.tenant, &self.id, rewound.end),
+                        Ok(rewound) => transcripts.went_back(&self.tenant, &self.id, rewound.end),
                         Err(error) if !may_pass(&error) => return Err(error),
                         // It goes back to what it never said here.
                         Err(_) => {}
@@ -219,7 +219,7 @@ impl Writing {
             }
         }
         self.append(&transcript, &messages).await?;
-        books.grew(&self.tenant, &self.id);
+        transcripts.grew(&self.tenant, &self.id);
         Ok(())
     }
 

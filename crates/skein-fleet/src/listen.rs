@@ -9,7 +9,7 @@ use skein_domain::observed::EvidenceSource;
 use skein_domain::{Gear, NativeId, ReadFile, Session, Spent};
 use tokio::sync::Notify;
 
-use super::commands::off;
+use super::commands::run_blocking;
 use super::hook_journal;
 use super::import::{Import, LAST_PATIENCE};
 use super::supervisor::{ObservedAgent, RunContext, Supervisor};
@@ -145,7 +145,7 @@ impl AgentFiles {
             false => Room::None,
         };
         // Transcripts are long, and other tasks wait for this thread.
-        let (tails, found) = off(move || {
+        let (tails, found) = run_blocking(move || {
             for source in &sources {
                 tails.add(source, &program, process, &recorded, &files, &bell);
             }

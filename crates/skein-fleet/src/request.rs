@@ -12,7 +12,7 @@ use skein_domain::{
 use skein_runtime::runtime::Screen;
 use skein_store::RecordPage;
 
-use super::commands::off;
+use super::commands::run_blocking;
 use super::record::live_of;
 use skein_ledger::receipt::no_agent;
 use skein_ledger::session::SessionFilter;
@@ -223,7 +223,7 @@ impl FleetRequests {
         // Like no other: ids of calls name the messages in them.
         let call = ReceiptId::from_random(self.ledger.ids().bits());
         let (run, at) = (hook.run, self.ledger.now());
-        let kept = off(move || {
+        let kept = run_blocking(move || {
             let said = (hook.event.as_str(), hook.payload.as_str());
             let id = call.as_str().trim_start_matches(ReceiptId::PREFIX);
             hook_journal::append(&private, run, id, at, said)
@@ -288,7 +288,7 @@ impl FleetRequests {
         };
         let provider = fleet.provider(gear.workspace.kind)?;
         let workspace = gear.workspace.clone();
-        Ok(off(move || provider.diff(&workspace, stat)).await??)
+        Ok(run_blocking(move || provider.diff(&workspace, stat)).await??)
     }
 
     /// Whether the session's workspace holds uncommitted work; none when that is unknown, and for callers
@@ -304,7 +304,10 @@ impl FleetRequests {
         }
         let provider = fleet.provider(gear.workspace.kind).ok()?;
         let workspace = gear.workspace.clone();
-        let contents = off(move || provider.look(&workspace)).await.ok()?.ok()?;
+        let contents = run_blocking(move || provider.look(&workspace))
+            .await
+            .ok()?
+            .ok()?;
         Some(contents.dirty)
     }
 
@@ -360,7 +363,7 @@ impl FleetRequests {
             ),
             None => None,
         };
-        off(move || {
+        run_blocking(move || {
             let settings = match &project {
                 Some(project) => fleet.programs.settings_of(project)?,
                 None => super::ProjectSettings::default(),

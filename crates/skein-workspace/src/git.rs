@@ -367,13 +367,12 @@ impl GitOutput {
     /// read all of them.
     fn is_transient(&self) -> bool {
         let text = String::from_utf8_lossy(&self.stderr);
-        let causes = [
-            "failed to read",
-            "bad object worktrees/",
-            "No such file or directory",
-        ];
-        let registration = text.contains("worktrees/") && causes.iter().any(|c| text.contains(c));
-        registration || self.lock_file().is_some()
+        let is_registration = |line: &str| {
+            let missing = line.contains("failed to read")
+                || line.contains("No such file or directory") && !line.contains("index.lock");
+            line.contains("bad object worktrees/") || missing && line.contains(".git/worktrees/")
+        };
+        text.lines().any(is_registration) || self.lock_file().is_some()
     }
 
     /// The lock file that caused the failure, if any.
@@ -436,6 +435,8 @@ mod tests {
             "fatal: not a git repository: /p/.git/worktrees/api-7",
             "fatal: Unable to create '/p/.git/index.lock': No such file or directory",
             "fatal: '/home/skein/worktrees/default/api-7' already exists",
+            "fatal: cannot change to '/home/skein/worktrees/default/api-7': No such file or directory",
+            "fatal: Unable to create '/p/.git/worktrees/api-7/index.lock': No such file or directory",
             "fatal: could not read '/p/.git/config': Permission denied",
         ] {
             check(stderr, false);

@@ -14,7 +14,8 @@ use crate::error::Error;
 use crate::provider::Result;
 
 /// Held until dropped, which also deletes its file. A git process that got it as standard input holds it too, so after
-/// a kill -9 of the daemon the next `make` waits for the running checkout instead of interfering with it.
+/// a kill -9 of the daemon the next `make` waits for the running checkout instead of interfering with it. In any other
+/// case the caller has ended all processes of that git before it drops the lock.
 #[derive(Debug)]
 pub(crate) struct Lock {
     file: File,

@@ -71,13 +71,27 @@ pub(crate) fn run(
         .process_group(0);
     let deadline = Instant::now() + limit;
     let mut child = command.spawn()?;
-    feed(&mut child, input)?;
-    let mut pipes = Pipes::of(&mut child)?;
+    let ran = supervise(&mut child, deadline, input, leftovers, on);
+    if ran.is_err() {
+        end(&mut child)?;
+    }
+    ran
+}
+
+fn supervise(
+    child: &mut Child,
+    deadline: Instant,
+    input: Option<Vec<u8>>,
+    leftovers: Leftovers,
+    on: &mut dyn FnMut(Stream, &[u8]),
+) -> io::Result<Option<ExitStatus>> {
+    feed(child, input)?;
+    let mut pipes = Pipes::of(child)?;
     let mut over: Option<(ExitStatus, Instant)> = None;
     while !pipes.are_closed() {
         let now = Instant::now();
         if over.is_none() && now >= deadline {
-            end(&mut child)?;
+            end(child)?;
             return Ok(None);
         }
         // Checked before reading, so that the child's own output is complete, however late this runs.
@@ -91,11 +105,14 @@ pub(crate) fn run(
     }
     let status = match over {
         Some((status, _)) => Some(status),
-        None => wait(&mut child, deadline)?,
+        None => wait(child, deadline)?,
     };
     match status {
-        None => end(&mut child)?,
-        Some(_) if leftovers == Leftovers::End => signal(&child, Signal::KILL),
+        None => end(child)?,
+        // What a killed leader leaves would go on without the lock that its caller now gives up.
+        Some(status) if leftovers == Leftovers::End || status.code().is_none() => {
+            signal(child, Signal::KILL);
+        }
         Some(_) => {}
     }
     Ok(status)

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use skein_domain::{Phase, Project, Session, Timestamp, WorkspaceState};
 
-use super::super::commands::off;
+use super::super::commands::run_blocking;
 use super::{CleanUp, Item};
 use crate::error::Error;
 
@@ -51,7 +51,7 @@ impl CleanUp<'_> {
         let id = session.project.clone();
         let project: Project = self.ledger.look(move |r| r.get(id.as_str())).await?;
         let (fleet, session) = (self.fleet.clone(), session.clone());
-        let agent = off(move || fleet.programs.agent(&session, &project)).await?;
+        let agent = run_blocking(move || fleet.programs.agent(&session, &project)).await?;
         Ok(agent.map_or(true, |agent| agent.resumes_from_private()))
     }
 }
@@ -77,7 +77,7 @@ async fn clear(
     dry_run: bool,
 ) -> Result<Option<Item>, Error> {
     let shown = path.display().to_string();
-    let cleared = off(move || match path.symlink_metadata() {
+    let cleared = run_blocking(move || match path.symlink_metadata() {
         Err(_) => None,
         Ok(_) if dry_run => Some(Ok(())),
         Ok(_) => Some(fs::remove_dir_all(&path)),

@@ -7,7 +7,7 @@ pub(super) const BOB: &str = "user:bob";
 /// `ACTOR does TEXT` prints a line with the last command, or with the one of `ACTOR types COMMAND`. `SESSION proves
 /// WHAT: HOW` prints a line at the end. A `{fact}` is about the session that a line named last. Of a text in quotes, the
 /// table shows what is before ` // `; the built-in agent follows the rest.
-pub(super) const STORY: &str = r#"user:ann runs skein project add {repository}
+pub(super) const STORY: &str = r#"user:ann runs skein project add "{repository}"
 user:ann types skein init
 user:ann does makes a project of a throwaway repository
 user:ann runs skein spawn --project demo --agent scripted --prompt-via argv --owner agent:weaver "Refuse empty input // usage 18200 2100 0.12; wait 3; write parser.txt empty input is refused; commit parser: refuse empty input; finish"
