@@ -47,7 +47,10 @@ impl Fleet {
             .programs
             .prompt_via(&*agent, &settings, &launch, task)?;
         launch.prompt_via = Some(via);
-        launch.permission = equip.permission.or(settings.permission).unwrap_or_default();
+        let permission = equip.permission.or(settings.permission).unwrap_or_default();
+        launch.permission = equip
+            .permission_limit
+            .map_or(permission, |most| permission.min(most));
         launch.model = launch.model.or_else(|| settings.model.clone());
         launch.resume_after_limit |= settings.resume_after_limit;
         if launch.command.is_none() {

@@ -43,6 +43,8 @@ pub struct LaunchOptions {
     pub launch: LaunchSettings,
     /// Default: the project's, else `ask`.
     pub permission: Option<Permission>,
+    /// What an agent that spawns a child has itself; the project's default grants no more.
+    pub permission_limit: Option<Permission>,
     /// A hand-made worktree to take over.
     pub adopt: Option<AbsPath>,
 }
@@ -131,14 +133,14 @@ impl SessionRequests<'_> {
             .get_or_insert_with(|| scope.session.to_string())
             .clone();
         let asked = spawn.equip.permission;
-        let refused = self
+        let found = self
             .0
             .look(move |reader| {
                 let parent: Session = reader.resolve(&parent)?;
                 let own: Session = reader.get(scope.session.as_str())?;
                 let caller = scope.session.clone();
                 if !is_at_or_below(reader, &scope, &parent)? {
-                    return Ok(Some(Refused::NotBelow {
+                    return Ok(Err(Refused::NotBelow {
                         caller,
                         session: parent.id,
                         op: "spawn below",
@@ -146,12 +148,18 @@ impl SessionRequests<'_> {
                 }
                 let had = own.gear.map(|gear| gear.launch.permission);
                 let op = "give a child more permission than it has itself";
-                Ok((asked > had).then_some(Refused::RunMay { caller, op }))
+                Ok(match asked > had {
+                    true => Err(Refused::RunMay { caller, op }),
+                    false => Ok(had),
+                })
             })
             .await?;
-        match refused {
-            Some(refused) => Err(self.0.refused(OP, refused.into()).await),
-            None => Ok(spawn),
+        match found {
+            Err(refused) => Err(self.0.refused(OP, refused.into()).await),
+            Ok(had) => {
+                spawn.equip.permission_limit = had;
+                Ok(spawn)
+            }
         }
     }
 

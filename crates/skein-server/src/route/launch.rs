@@ -53,6 +53,7 @@ fn equip(body: wire::Spawn) -> Result<LaunchOptions, Invalid> {
         runtime: word!(RuntimeKind, "runtime", body.runtime),
         adopt: optional(body.adopt)?,
         permission: word!(Permission, "permission", body.permission),
+        permission_limit: None,
         launch: LaunchSettings {
             command: optional(body.command)?,
             prompt_via: word!(PromptVia, "prompt delivery", body.prompt_via),

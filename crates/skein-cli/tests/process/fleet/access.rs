@@ -7,6 +7,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use rusqlite::{Connection, OpenFlags};
 use rustix::fs::inotify;
 use serde_json::{Value, json};
 
@@ -625,6 +626,39 @@ fn l15_an_agents_command_line_reaches_its_project_and_what_is_below_it() {
     assert!(denied > 10, "{denied}");
     assert!(fleet.show(&peer)["phase"] != "ended");
     assert_eq!(fleet.show(&peer)["usage"]["input_tokens"], 0);
+}
+
+/// The permission a session was launched with, which no command shows.
+fn permission(fleet: &Fleet, session: &str) -> String {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
+    let ledger = Connection::open_with_flags(fleet.home.database(), flags).unwrap();
+    let body = "SELECT body FROM records WHERE id = ?";
+    let body: String = ledger.query_row(body, [session], |r| r.get(0)).unwrap();
+    let record: Value = serde_json::from_str(&body).unwrap();
+    text(&record["gear"]["launch"]["permission"])
+}
+
+#[test]
+fn l15_a_child_gets_no_more_permission_than_its_agent_has_by_default_either() {
+    let guarded = Guarded::new();
+    let fleet = &guarded.fleet;
+    fleet.settings("permission = \"full\"\n");
+    let spawn = ["spawn", "--project", "api", "--agent", "scripted", "wait"];
+    let parent = text(&fleet.json(&[&spawn[..], &["--permission", "ask"]].concat())["id"]);
+    let credential = guarded.credential(&parent);
+    let as_agent = |args: &[&str]| {
+        let mut command = fleet.command(&[&["--json"], args].concat());
+        let output = command.env("SKEIN_CREDENTIAL", &credential).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    let child = as_agent(&spawn);
+    assert_eq!(child["parent"], parent.as_str());
+    assert_eq!(permission(fleet, &text(&child["id"])), "ask");
+    // A person's own session gets the project's default.
+    let other = text(&fleet.json(&spawn)["id"]);
+    assert_eq!(permission(fleet, &other), "full");
 }
 
 #[test]
