@@ -42,7 +42,7 @@ const STEPS: [(&str, &str); 8] = [
     (AGENT_STARTS, "waiting for the agent to take its task"),
     ("stop", "stopping the agent"),
     ("backup", "saving uncommitted work"),
-    ("remove", "removing the workspace"),
+    ("remove", "clearing up the workspace"),
     ("end", "ending it"),
 ];
 

@@ -74,12 +74,21 @@ fn backups(records: &Records) -> Vec<(SessionId, Backup)> {
     .collect()
 }
 
+/// A duration as the command line takes it.
+fn as_option(seconds: u64) -> String {
+    match (seconds / 86_400, seconds % 86_400) {
+        (days, 0) if days > 0 => format!("{days}d"),
+        _ => format!("{seconds}s"),
+    }
+}
+
 fn old_backup(order: GcOptions) -> String {
     let age = days(order.backups_older_than_seconds);
     match order.discard {
         true => format!("it is older than {age}"),
         false => format!(
-            "it is older than {age}; `skein gc --discard` drops it, and the work in it, for good"
+            "it is older than {age}; `skein gc --discard --backups-older-than {}` drops it, and the work in it, for good",
+            as_option(order.backups_older_than_seconds)
         ),
     }
 }

@@ -21,7 +21,7 @@ pub(crate) struct HandoffArgs {
     /// Refuse unless ownership is still at this version
     #[arg(long, value_name = "N")]
     expect_version: Option<u64>,
-    /// Whether the new owner continues in the same workspace, or in a branch of it [default: keep]
+    /// Whether the new owner continues in the same workspace; `branch` is not available yet [default: keep]
     #[arg(long, value_name = "KIND", value_parser = ["keep", "branch"])]
     workspace: Option<String>,
     #[command(flatten)]
