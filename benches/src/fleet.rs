@@ -17,13 +17,16 @@ use tokio::task::JoinSet;
 
 use crate::Failure;
 use crate::daemon::{Daemon, Program, megabytes};
-use crate::place::{Tmux, end_marked, git, repository};
+use crate::place::{FILES, MANY_FILES, Tmux, end_marked, git, repository};
 use crate::stats::{Times, ms, ratio};
 use crate::table::Row;
 
 const ALONE: usize = 25;
 const TOGETHER: usize = 20;
 const FLEET: usize = 200;
+/// Spawns in a large repository, and how long the daemon may refill its pool before each.
+const FEW: usize = 7;
+const REFILL: Duration = Duration::from_secs(2);
 const IDLE: Duration = Duration::from_secs(30);
 const LONGEST: Duration = Duration::from_secs(120);
 /// What both sides start: nothing but a process that waits, whatever task it is given.
@@ -37,6 +40,11 @@ struct Ground {
 
 impl Ground {
     async fn new(program: &Program) -> Result<Self, Failure> {
+        Self::with(program, FILES, "").await
+    }
+
+    /// With so many files and these settings of the project.
+    async fn with(program: &Program, files: usize, settings: &str) -> Result<Self, Failure> {
         let folder = tempfile::tempdir()?;
         let mut ground = Self {
             folder,
@@ -44,7 +52,8 @@ impl Ground {
         };
         fs::create_dir(ground.home())?;
         let repo = ground.repo();
-        repository(&repo)?;
+        repository(&repo, files)?;
+        fs::write(repo.join("skein.toml"), settings)?;
         let (daemon, _) = program.daemon(&ground.home())?;
         let project = AddProject {
             path: Some(repo.display().to_string()),
@@ -83,6 +92,7 @@ impl Drop for Ground {
 pub(crate) async fn measure(program: &Program) -> Result<Vec<Row>, Failure> {
     let mut rows = vec![];
     rows.extend(spawning(program).await?);
+    rows.extend(spawning_in_a_large_repository(program).await?);
     rows.extend(talking::measure(program).await?);
     rows.extend(holding(program).await?);
     Ok(rows)
@@ -139,19 +149,7 @@ fn by_hand(repo: &Path, folder: &Path, n: usize) -> Result<(Child, Duration), Fa
 
 async fn spawning(program: &Program) -> Result<Vec<Row>, Failure> {
     let ground = Ground::new(program).await?;
-    let client = ground.daemon()?.client();
-    let (mut ours, mut hand) = (vec![], vec![]);
-    // Once each for warm caches, then in turn.
-    for n in 0..=ALONE {
-        let (_, took) = spawn(&client, &waiting_agent(n)).await?;
-        let (child, by_hand) = by_hand(&ground.repo(), ground.folder.path(), n)?;
-        reap(child);
-        if n > 0 {
-            ours.push(took);
-            hand.push(by_hand);
-        }
-    }
-    let (ours, hand) = (Times::new(ours), Times::new(hand));
+    let (ours, hand) = alone(&ground, ALONE, Duration::ZERO).await?;
     let beyond = ours.p50().saturating_sub(hand.p50());
     let mut rows = vec![
         Row::fact("spawn alone, p50", ms(ours.p50())).beside(
@@ -163,6 +161,44 @@ async fn spawning(program: &Program) -> Result<Vec<Row>, Failure> {
     ];
     rows.push(together(&ground).await?);
     rows.push(beside_new_session(&ground).await?);
+    Ok(rows)
+}
+
+/// One spawn after another, each beside the same by hand. Once each for warm caches, then in turn; `rest` lets the
+/// daemon refill its pool.
+async fn alone(ground: &Ground, count: usize, rest: Duration) -> Result<(Times, Times), Failure> {
+    let client = ground.daemon()?.client();
+    let (mut ours, mut hand) = (vec![], vec![]);
+    for n in 0..=count {
+        thread::sleep(rest);
+        let (_, took) = spawn(&client, &waiting_agent(n)).await?;
+        thread::sleep(rest);
+        let (child, by_hand) = by_hand(&ground.repo(), ground.folder.path(), n)?;
+        reap(child);
+        if n > 0 {
+            ours.push(took);
+            hand.push(by_hand);
+        }
+    }
+    Ok((Times::new(ours), Times::new(hand)))
+}
+
+async fn spawning_in_a_large_repository(program: &Program) -> Result<Vec<Row>, Failure> {
+    let mut rows = vec![];
+    for (settings, pool) in [("", "no pool"), ("pool = 2\n", "from the pool")] {
+        let ground = Ground::with(program, MANY_FILES, settings).await?;
+        let (ours, hand) = alone(&ground, FEW, REFILL).await?;
+        let what = format!("spawn alone, {MANY_FILES} files, {pool}, p50");
+        rows.push(Row::fact(what, ms(ours.p50())).beside(
+            format!("worktree and process by hand {}", ms(hand.p50())),
+            ratio(ours.p50(), hand.p50()),
+        ));
+        if settings.is_empty() {
+            let mut row = together(&ground).await?;
+            row.work = format!("{}, {MANY_FILES} files", row.work);
+            rows.push(row);
+        }
+    }
     Ok(rows)
 }
 

@@ -8,13 +8,18 @@ use crate::Failure;
 use crate::daemon::succeed;
 
 /// Files of the repository that agents work in.
-const FILES: usize = 200;
+pub(crate) const FILES: usize = 200;
+/// Files of a large one.
+pub(crate) const MANY_FILES: usize = 20_000;
+/// Files of one folder.
+const IN_FOLDER: usize = 200;
 
 /// Makes a repository with one commit on `main`.
-pub(crate) fn repository(repo: &Path) -> Result<(), Failure> {
-    fs::create_dir(repo)?;
-    for n in 0..FILES {
-        fs::write(repo.join(format!("file{n}.txt")), "text\n".repeat(20))?;
+pub(crate) fn repository(repo: &Path, files: usize) -> Result<(), Failure> {
+    for n in 0..files {
+        let folder = repo.join(format!("part{}", n / IN_FOLDER));
+        fs::create_dir_all(&folder)?;
+        fs::write(folder.join(format!("file{n}.txt")), "text\n".repeat(20))?;
     }
     git(repo, &["init", "--quiet", "--initial-branch=main"])?;
     git(repo, &["add", "."])?;

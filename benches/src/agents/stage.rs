@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use super::{Kind, LONGEST};
 use crate::Failure;
 use crate::daemon::{Daemon, Program};
-use crate::place::{end_marked, repository};
+use crate::place::{FILES, end_marked, repository};
 
 /// The project's name.
 pub(super) const PROJECT: &str = "bench";
@@ -53,7 +53,7 @@ impl<'a> Stage<'a> {
         for folder in [&user, &stage.home()] {
             fs::create_dir(folder)?;
         }
-        repository(&stage.repo())?;
+        repository(&stage.repo(), FILES)?;
         let url = stage.model.url();
         for (path, content) in files(kind, &url, &stage.repo()) {
             let path = user.join(path);
