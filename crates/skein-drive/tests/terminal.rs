@@ -282,7 +282,7 @@ fn l6_calls_become_prompts_answers_and_interrupts_beside_what_is_typed() {
     session.calls(&json!({"id": "b", "call": "answer", "question": asked["id"], "choice": 1}));
     session.sees("chosen: ever");
     session.journals("turn-end");
-    // Asked again by somebody at the terminal, who answers it too: the call comes too late.
+    // A person at the terminal asks again and answers it too: the call comes too late.
     session.types("ask\r");
     session.sees("? rm -r everything");
     session.until("another question", |s| s.journal_of("ask").len() == 2);

@@ -86,7 +86,7 @@ impl Import {
         self.failures = 0;
     }
 
-    /// Keeps what was said until it is appended.
+    /// Keeps messages until they are appended.
     pub(super) fn take(&mut self, said: Vec<Reading>, now: Timestamp) {
         for reading in said {
             match reading {
@@ -138,7 +138,7 @@ impl Import {
 }
 
 impl AgentFiles {
-    /// Has what was said appended, and waits for `patience` for the result. Returns when to come back although the
+    /// Has the messages appended, and waits for `patience` for the result. Returns when to come back although the
     /// task that appends has not woken the supervisor.
     pub(super) async fn import(
         &mut self,

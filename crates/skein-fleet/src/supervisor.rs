@@ -130,7 +130,7 @@ impl Supervisor {
         self.mailbox.publish(|state| state.gone = true);
     }
 
-    /// Stays after the end of the run until all that was said in it is in the transcript.
+    /// Stays after the end of the run until the transcript has all of its messages.
     async fn import_rest(&mut self) {
         while !self.files.import.is_done() {
             let again = self.import(LAST_PATIENCE).await;

@@ -78,7 +78,7 @@ struct Progress {
     counted: u64,
     /// Up to where all but what was said is known: it is read once more for that.
     heard: u64,
-    /// From where on what was said is not known to be in the transcript.
+    /// Messages from here on may be missing in the transcript.
     unsaid: Option<u64>,
     /// Whether some of that was dropped because there was no room for it.
     dropped: bool,
@@ -149,7 +149,7 @@ impl Progress {
     }
 }
 
-/// Whether there is room for what was said.
+/// Whether there is room for more messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Room {
     Enough,

@@ -303,7 +303,7 @@ fn tell(kind: SagaKind, lots: &[Lot]) -> Told {
             _ => {}
         }
         let decision = saga.decide(&told.session, event, NOW).unwrap();
-        // L1: whatever is written is told, and the other way round.
+        // L1: every change of the record comes with its event, and every event with a change.
         let writes = match &decision.next {
             NextState::Go(next) | NextState::Later(next, _) => next.version != saga.version,
             NextState::Retry(_) => false,

@@ -152,7 +152,7 @@ fn l14_a_tokens_secret_is_nowhere_in_the_home() {
     let door = Door { home, address };
     let secret = door.token(&["ci", "--key", "k"]);
     assert_eq!(door.status(&secret), 200);
-    // Also where somebody sends it to the wrong place or in the wrong form.
+    // Also when a caller sends it to the wrong place or in the wrong form.
     door.call(&Call::get(&format!("/api/v1/projects?token={secret}")).bearer(&secret));
     door.call(&Call::get("/api/v1/projects").bearer(&format!("{secret}.x")));
     let url = format!("http://{}", door.address);
