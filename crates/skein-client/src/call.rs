@@ -1,5 +1,6 @@
 //! The client: how a call becomes a request and an answer. The calls themselves are in `routes`.
 
+use std::pin::Pin;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -17,6 +18,12 @@ use crate::error::Error;
 use crate::key::IdempotencyKey;
 use crate::query::Target;
 use crate::transport::{Body, Driver, Transport, drive};
+
+/// Builds the request again for each attempt.
+pub(crate) type RequestMaker<'a> = &'a (dyn Fn() -> Result<Request<Body>, Error> + Send + Sync);
+
+/// The answer of a call. Boxed, so that a call is compiled here once and not again by everyone who awaits it.
+pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
 /// Cheap to make. It connects with the first call, and concurrent calls may share it.
 #[derive(Debug)]
@@ -55,40 +62,51 @@ impl Client {
         self.transport.connect().await
     }
 
-    pub(crate) async fn get<T: DeserializeOwned>(&self, target: &Target) -> Result<T, Error> {
-        self.call(Method::GET, target, None::<&()>, None).await
+    pub(crate) fn get<T: DeserializeOwned>(&self, target: Target) -> Pending<'_, T> {
+        self.call(Method::GET, target, None::<&()>, None)
     }
 
-    pub(crate) async fn call<T: DeserializeOwned>(
+    pub(crate) fn call<T: DeserializeOwned>(
         &self,
         method: Method,
-        target: &Target,
+        target: Target,
         body: Option<&impl Serialize>,
         key: Option<&IdempotencyKey>,
-    ) -> Result<T, Error> {
-        let body = match body {
-            None => None,
-            Some(body) => Some(Bytes::from(serde_json::to_vec(body).map_err(|error| {
-                Error::Unsendable {
-                    what: "the request",
-                    reason: error.to_string(),
-                }
-            })?)),
-        };
-        let request = || self.request(method.clone(), target, body.clone(), key);
-        self.exchange(request).await
+    ) -> Pending<'_, T> {
+        let body = body.map(serde_json::to_vec).transpose();
+        let body = body.map(|body| body.map(Bytes::from));
+        let answer: Pending<'_, Bytes> =
+            Box::pin(self.send_request(method, target, body, key.cloned()));
+        Box::pin(async move { self.decode(&answer.await?) })
     }
 
-    pub(crate) async fn exchange<T: DeserializeOwned>(
+    async fn send_request(
         &self,
-        request: impl Fn() -> Result<Request<Body>, Error>,
-    ) -> Result<T, Error> {
+        method: Method,
+        target: Target,
+        body: serde_json::Result<Option<Bytes>>,
+        key: Option<IdempotencyKey>,
+    ) -> Result<Bytes, Error> {
+        let body = body.map_err(|error| Error::Unsendable {
+            what: "the request",
+            reason: error.to_string(),
+        })?;
+        let request = || self.request(method.clone(), &target, body.clone(), key.as_ref());
+        self.exchange(&request).await
+    }
+
+    /// Answers with the body of a successful answer.
+    pub(crate) async fn exchange(&self, request: RequestMaker<'_>) -> Result<Bytes, Error> {
         let (parts, answer) = self.transport.exchange(request).await?;
         self.note_version(&parts.headers);
         if !parts.status.is_success() {
             return Err(self.refusal(parts.status, &answer));
         }
-        serde_json::from_slice(&answer).map_err(|error| self.unreadable(error.to_string()))
+        Ok(answer)
+    }
+
+    pub(crate) fn decode<T: DeserializeOwned>(&self, answer: &[u8]) -> Result<T, Error> {
+        serde_json::from_slice(answer).map_err(|error| self.unreadable(error.to_string()))
     }
 
     /// Sends a request whose answer is read piece by piece, and checks the status.

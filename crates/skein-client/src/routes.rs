@@ -12,7 +12,7 @@ use skein_wire::{
     TranscriptUsage, Tree, VerifyReport, Why,
 };
 
-use crate::call::Client;
+use crate::call::{Client, Pending};
 use crate::error::Error;
 use crate::key::IdempotencyKey;
 use crate::query::{Page, Target};
@@ -76,22 +76,22 @@ macro_rules! routes {
     };
     (@one $(#[$doc:meta])* GET $name:ident($($id:ident),*) => $answer:ty: [$($segment:expr),+]) => {
         $(#[$doc])*
-        pub async fn $name(&self $(, $id: &str)*) -> Result<$answer, Error> {
-            self.get(&Target::new([$($segment),+])).await
+        pub fn $name(&self $(, $id: &str)*) -> Pending<'_, $answer> {
+            self.get(Target::new([$($segment),+]))
         }
     };
     (@one $(#[$doc:meta])* $method:ident $name:ident($($id:ident),*) body $body:ty => $answer:ty: [$($segment:expr),+]) => {
         $(#[$doc])*
-        pub async fn $name(&self, $($id: &str,)* body: &$body, key: &IdempotencyKey) -> Result<$answer, Error> {
+        pub fn $name(&self, $($id: &str,)* body: &$body, key: &IdempotencyKey) -> Pending<'_, $answer> {
             let target = Target::new([$($segment),+]);
-            self.call(Method::$method, &target, Some(body), Some(key)).await
+            self.call(Method::$method, target, Some(body), Some(key))
         }
     };
     (@one $(#[$doc:meta])* $method:ident $name:ident($($id:ident),*) => $answer:ty: [$($segment:expr),+]) => {
         $(#[$doc])*
-        pub async fn $name(&self, $($id: &str,)* key: &IdempotencyKey) -> Result<$answer, Error> {
+        pub fn $name(&self, $($id: &str,)* key: &IdempotencyKey) -> Pending<'_, $answer> {
             let target = Target::new([$($segment),+]);
-            self.call(Method::$method, &target, None::<&()>, Some(key)).await
+            self.call(Method::$method, target, None::<&()>, Some(key))
         }
     };
 }
@@ -158,34 +158,34 @@ routes! {
 
 /// Calls with query parameters, or without a key.
 impl Client {
-    pub async fn healthz(&self) -> Result<Health, Error> {
-        self.get(&Target::root("/healthz")).await
+    pub fn healthz(&self) -> Pending<'_, Health> {
+        self.get(Target::root("/healthz"))
     }
 
-    pub async fn readyz(&self) -> Result<Health, Error> {
-        self.get(&Target::root("/readyz")).await
+    pub fn readyz(&self) -> Pending<'_, Health> {
+        self.get(Target::root("/readyz"))
     }
 
-    pub async fn list_projects(&self, page: &Page) -> Result<List<Project>, Error> {
-        self.get(&Target::new(["projects"]).page(page)).await
+    pub fn list_projects(&self, page: &Page) -> Pending<'_, List<Project>> {
+        self.get(Target::new(["projects"]).page(page))
     }
 
     /// The project whose folder encloses `path`.
     pub async fn find_project_at(&self, path: &str) -> Result<Option<Project>, Error> {
         let target = Target::new(["projects"]).with("path", Some(path));
-        let found: List<Project> = self.get(&target).await?;
+        let found: List<Project> = self.get(target).await?;
         Ok(found.data.into_iter().next())
     }
 
-    pub async fn list_threads(&self, which: &Threads) -> Result<List<Thread>, Error> {
+    pub fn list_threads(&self, which: &Threads) -> Pending<'_, List<Thread>> {
         let target = Target::new(["threads"])
             .with("project", which.project.as_deref())
             .with("state", which.state.as_deref())
             .page(&which.page);
-        self.get(&target).await
+        self.get(target)
     }
 
-    pub async fn list_sessions(&self, which: &Sessions) -> Result<List<Session>, Error> {
+    pub fn list_sessions(&self, which: &Sessions) -> Pending<'_, List<Session>> {
         let status = (!which.status.is_empty()).then(|| which.status.join(","));
         let target = Target::new(["sessions"])
             .with("all", which.all.then_some("true"))
@@ -193,103 +193,96 @@ impl Client {
             .with("thread", which.thread.as_deref())
             .with("status", status)
             .page(&which.page);
-        self.get(&target).await
+        self.get(target)
     }
 
     /// The session as recorded and observed, without a look into its workspace.
-    pub async fn get_session(&self, session: &str) -> Result<Session, Error> {
+    pub fn get_session(&self, session: &str) -> Pending<'_, Session> {
         let target = Target::new(["sessions", session]);
-        self.get(&target.with("quick", Some("true"))).await
+        self.get(target.with("quick", Some("true")))
     }
 
-    pub async fn list_receipts(&self, session: &str, page: &Page) -> Result<List<Receipt>, Error> {
-        self.get(&Target::new(["sessions", session, "receipts"]).page(page))
-            .await
+    pub fn list_receipts(&self, session: &str, page: &Page) -> Pending<'_, List<Receipt>> {
+        self.get(Target::new(["sessions", session, "receipts"]).page(page))
     }
 
-    pub async fn interrupt(&self, session: &str, key: &IdempotencyKey) -> Result<Session, Error> {
+    pub fn interrupt(&self, session: &str, key: &IdempotencyKey) -> Pending<'_, Session> {
         let target = Target::new(["sessions", session, "interrupt"]);
-        self.call(Method::POST, &target, Some(&Interrupt {}), Some(key))
-            .await
+        self.call(Method::POST, target, Some(&Interrupt {}), Some(key))
     }
 
     /// Takes no key: a hook that is called twice happened twice.
-    pub async fn hook(&self, session: &str, body: &Hook) -> Result<HookTaken, Error> {
+    pub fn hook(&self, session: &str, body: &Hook) -> Pending<'_, HookTaken> {
         let target = Target::new(["sessions", session, "hook"]);
-        self.call(Method::POST, &target, Some(body), None).await
+        self.call(Method::POST, target, Some(body), None)
     }
 
     /// The screen, with what the agent's rules make of it.
-    pub async fn explain_screen(&self, session: &str) -> Result<Screen, Error> {
+    pub fn explain_screen(&self, session: &str) -> Pending<'_, Screen> {
         let target = Target::new(["sessions", session, "screen"]);
-        self.get(&target.with("explain", Some("true"))).await
+        self.get(target.with("explain", Some("true")))
     }
 
-    pub async fn diff(&self, session: &str, stat: bool) -> Result<Diff, Error> {
+    pub fn diff(&self, session: &str, stat: bool) -> Pending<'_, Diff> {
         let target = Target::new(["sessions", session, "diff"]);
-        self.get(&target.with("stat", stat.then_some("true"))).await
+        self.get(target.with("stat", stat.then_some("true")))
     }
 
     /// The agents that a project can use; their programs are searched in `path`.
-    pub async fn list_agents(
+    pub fn list_agents(
         &self,
         project: Option<&str>,
         path: Option<&str>,
-    ) -> Result<List<Agent>, Error> {
+    ) -> Pending<'_, List<Agent>> {
         let target = Target::new(["agents"])
             .with("project", project)
             .with("path", path);
-        self.get(&target).await
+        self.get(target)
     }
 
-    pub async fn list_events(&self, which: &Events) -> Result<List<Event>, Error> {
+    pub fn list_events(&self, which: &Events) -> Pending<'_, List<Event>> {
         let target = Target::new(["events"])
             .with("since", which.since)
             .with("session", which.session.as_deref())
             .with("limit", which.limit);
-        self.get(&target).await
+        self.get(target)
     }
 
-    pub async fn list_tokens(&self, page: &Page) -> Result<List<Token>, Error> {
-        self.get(&Target::new(["tokens"]).page(page)).await
+    pub fn list_tokens(&self, page: &Page) -> Pending<'_, List<Token>> {
+        self.get(Target::new(["tokens"]).page(page))
     }
 
-    pub async fn list_messages(
-        &self,
-        session: &str,
-        which: &Messages,
-    ) -> Result<List<Message>, Error> {
+    pub fn list_messages(&self, session: &str, which: &Messages) -> Pending<'_, List<Message>> {
         let target = Target::new(["sessions", session, "transcript"])
             .with("order", which.newest_first.then_some("newest"))
             .with("view", which.model.then_some("model"))
             .page(&which.page);
-        self.get(&target).await
+        self.get(target)
     }
 
     /// The ids of the messages make it safe to repeat. With a key the daemon also keeps the answer.
-    pub async fn append(
+    pub fn append(
         &self,
         session: &str,
         body: &Append,
         key: Option<&IdempotencyKey>,
-    ) -> Result<Appended, Error> {
+    ) -> Pending<'_, Appended> {
         let target = Target::new(["sessions", session, "transcript"]);
-        self.call(Method::POST, &target, Some(body), key).await
+        self.call(Method::POST, target, Some(body), key)
     }
 
     /// Takes no key: the daemon passes a delta to the current followers and does not store it.
-    pub async fn pass_delta(&self, session: &str, body: &Delta) -> Result<DeltaPassed, Error> {
+    pub fn pass_delta(&self, session: &str, body: &Delta) -> Pending<'_, DeltaPassed> {
         let target = Target::new(["sessions", session, "transcript", "deltas"]);
-        self.call(Method::POST, &target, Some(body), None).await
+        self.call(Method::POST, target, Some(body), None)
     }
 
-    pub async fn hydrate(&self, session: &str, key: &IdempotencyKey) -> Result<Hydrated, Error> {
+    pub fn hydrate(&self, session: &str, key: &IdempotencyKey) -> Pending<'_, Hydrated> {
         let target = Target::new(["sessions", session, "transcript", "hydrate"]);
-        self.call(Method::POST, &target, Some(&Hydrate {}), Some(key))
-            .await
+        self.call(Method::POST, target, Some(&Hydrate {}), Some(key))
     }
 
-    pub async fn search_transcripts(&self, which: &TranscriptSearch) -> Result<List<Hit>, Error> {
+    pub fn search_transcripts(&self, which: &TranscriptSearch) -> Pending<'_, List<Hit>> {
         let target = Target::new(["transcripts", "search"])
             .with("q", Some(&which.text))
             .with("session", which.session.as_deref())
@@ -297,6 +290,6 @@ impl Client {
             .with("role", which.role.as_deref())
             .with("since", which.since.as_deref())
             .page(&which.page);
-        self.get(&target).await
+        self.get(target)
     }
 }

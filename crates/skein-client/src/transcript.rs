@@ -28,14 +28,14 @@ impl Client {
         key: &IdempotencyKey,
     ) -> Result<Imported, Error> {
         let target = part(session, "import");
-        self.exchange(|| {
+        let request = || {
             let blob = Some(blob.clone());
             let mut request = self.request(Method::POST, &target, blob, Some(key))?;
             let kind = HeaderValue::from_static("application/gzip");
             request.headers_mut().insert(header::CONTENT_TYPE, kind);
             Ok(request)
-        })
-        .await
+        };
+        self.decode(&self.exchange(&request).await?)
     }
 
     /// The whole transcript as a file: `jsonl`, `markdown`, `html` or `zeitlich`.

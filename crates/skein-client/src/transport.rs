@@ -16,6 +16,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
+use crate::call::RequestMaker;
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 
@@ -85,7 +86,7 @@ impl Transport {
     /// idle connection broke, once after a new one did.
     pub(crate) async fn exchange(
         &self,
-        request: impl Fn() -> Result<Request<Body>, Error>,
+        request: RequestMaker<'_>,
     ) -> Result<(hyper::http::response::Parts, Bytes), Error> {
         // A request that cannot be built fails before a connection is opened.
         request()?;

@@ -2,6 +2,7 @@
 //! requests that are built on it.
 
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use skein_domain::fact::FactScope;
@@ -17,6 +18,9 @@ use crate::session::SessionKey;
 use crate::source::IdSource;
 use crate::tasks::TaskGroup;
 use crate::transcript::SessionTranscripts;
+
+/// A request in progress.
+type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Serves one caller of one tenant. The requests themselves are methods of its families, such as
 /// [`LedgerRequests::sessions`].
@@ -173,11 +177,21 @@ impl LedgerRequests {
     }
 
     /// Runs a change: checks the role, replays an earlier answer, writes, keeps the answer.
-    pub async fn change(
+    pub fn change<'a>(
+        &'a self,
+        op: &'static str,
+        needed: Role,
+        job: impl FnMut(&mut Writer<'_>) -> StoreResult<RequestOutcome> + Send + 'static,
+    ) -> BoxFuture<'a, Result<Answer, Error>> {
+        Box::pin(self.change_boxed(op, needed, Box::new(job)))
+    }
+
+    /// Not generic, so that it is compiled once.
+    async fn change_boxed(
         &self,
         op: &'static str,
         needed: Role,
-        mut job: impl FnMut(&mut Writer<'_>) -> StoreResult<RequestOutcome> + Send + 'static,
+        mut job: Box<dyn FnMut(&mut Writer<'_>) -> StoreResult<RequestOutcome> + Send>,
     ) -> Result<Answer, Error> {
         self.require(needed, op).await?;
         let idempotency = self.caller.idempotency.clone();

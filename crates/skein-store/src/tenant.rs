@@ -1,5 +1,6 @@
 //! Handles. A [`TenantStore`] reaches one tenant only (L7).
 
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use skein_domain::{Actor, RunScope, TenantId, Timestamp};
@@ -18,8 +19,36 @@ pub struct Store {
     feed: Arc<Feed>,
 }
 
-/// The value and the events of a write job's last run.
-type Outcome<T> = Arc<Mutex<Option<(T, Vec<Event>)>>>;
+type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// A job with its type erased, so that transactions are compiled once and not for every type of value. It leaves its
+/// value in a [`Slot`].
+type ErasedRead = Box<dyn FnOnce(&Reader<'_>) -> Result<()> + Send>;
+type ErasedWrite = Box<dyn FnMut(&mut Writer<'_>) -> Result<()> + Send>;
+
+/// Where a job leaves its value.
+struct Slot<T>(Arc<Mutex<Option<T>>>);
+
+impl<T> Slot<T> {
+    fn new() -> Self {
+        Self(Arc::default())
+    }
+
+    fn put(&self, value: T) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
+    }
+
+    fn take(&self) -> Result<T> {
+        let value = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        value.ok_or_else(|| Error::Bug("the backend did not run a job".into()))
+    }
+}
+
+impl<T> Clone for Slot<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
 
 /// One tenant's part of the store. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -75,27 +104,41 @@ impl TenantStore {
 
     /// Runs `job` on one committed state. Blocks; asynchronous callers use [`TenantStore::read`].
     pub fn read_blocking<T>(&self, job: impl FnOnce(&Reader<'_>) -> Result<T>) -> Result<T> {
-        let mut job = Some(job);
-        let mut out = None;
-        self.store.backend.read(&self.tenant, &mut |raw| {
+        let (mut job, mut value) = (Some(job), None);
+        self.run_read(&mut |reader| {
             let job = job
                 .take()
                 .ok_or_else(|| Error::Bug("a read job was run twice".into()))?;
-            let reader = Reader::new(raw, &self.tenant).within(self.scope.as_deref());
-            out = Some(job(&reader)?);
+            value = Some(job(reader)?);
             Ok(())
         })?;
-        out.ok_or_else(|| Error::Bug("the backend did not run a read job".into()))
+        value.ok_or_else(|| Error::Bug("the backend did not run a read job".into()))
+    }
+
+    fn run_read(&self, job: &mut dyn FnMut(&Reader<'_>) -> Result<()>) -> Result<()> {
+        self.store.backend.read(&self.tenant, &mut |raw| {
+            job(&Reader::new(raw, &self.tenant).within(self.scope.as_deref()))
+        })
     }
 
     pub async fn read<T: Send + 'static>(
         &self,
         job: impl FnOnce(&Reader<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
+        let value = Slot::new();
+        let slot = value.clone();
+        let job = move |reader: &Reader<'_>| job(reader).map(|value| slot.put(value));
+        self.read_erased(Box::new(job)).await?;
+        value.take()
+    }
+
+    fn read_erased(&self, job: ErasedRead) -> BoxFuture<Result<()>> {
         let this = self.clone();
-        tokio::task::spawn_blocking(move || this.read_blocking(job))
-            .await
-            .map_err(|e| Error::Bug(format!("a read job did not finish: {e}")))?
+        Box::pin(async move {
+            tokio::task::spawn_blocking(move || this.read_blocking(job))
+                .await
+                .map_err(|e| Error::Bug(format!("a read job did not finish: {e}")))?
+        })
     }
 
     /// Runs `job` in one write transaction on behalf of `actor` at `now`. When this returns, the job's writes are
@@ -106,16 +149,31 @@ impl TenantStore {
         &self,
         actor: &Actor,
         now: Timestamp,
-        job: impl FnMut(&mut Writer<'_>) -> Result<T> + Send + 'static,
+        mut job: impl FnMut(&mut Writer<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
+        let value = Slot::new();
+        let slot = value.clone();
+        let job = move |writer: &mut Writer<'_>| job(writer).map(|value| slot.put(value));
+        self.write_erased(actor, now, Box::new(job)).await?;
+        value.take()
+    }
+
+    fn write_erased(
+        &self,
+        actor: &Actor,
+        now: Timestamp,
+        job: ErasedWrite,
+    ) -> BoxFuture<Result<()>> {
         let (send, receive) = oneshot::channel();
         self.submit(actor, now, job, move |result| {
             // The caller may have dropped the future; the write is committed anyway.
             let _ = send.send(result);
         });
-        receive
-            .await
-            .map_err(|_| Error::unavailable("the store is closed"))?
+        Box::pin(async move {
+            receive
+                .await
+                .map_err(|_| Error::unavailable("the store is closed"))?
+        })
     }
 
     /// As [`TenantStore::write`], for callers without an async runtime.
@@ -123,48 +181,43 @@ impl TenantStore {
         &self,
         actor: &Actor,
         now: Timestamp,
-        job: impl FnMut(&mut Writer<'_>) -> Result<T> + Send + 'static,
+        mut job: impl FnMut(&mut Writer<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
+        let value = Slot::new();
+        let slot = value.clone();
+        let job = move |writer: &mut Writer<'_>| job(writer).map(|value| slot.put(value));
         let (send, receive) = std::sync::mpsc::sync_channel(1);
-        self.submit(actor, now, job, move |result| {
+        self.submit(actor, now, Box::new(job), move |result| {
             let _ = send.send(result);
         });
         receive
             .recv()
-            .map_err(|_| Error::unavailable("the store is closed"))?
+            .map_err(|_| Error::unavailable("the store is closed"))??;
+        value.take()
     }
 
-    fn submit<T: Send + 'static>(
+    fn submit(
         &self,
         actor: &Actor,
         now: Timestamp,
-        mut job: impl FnMut(&mut Writer<'_>) -> Result<T> + Send + 'static,
-        done: impl FnOnce(Result<T>) + Send + 'static,
+        mut job: ErasedWrite,
+        done: impl FnOnce(Result<()>) + Send + 'static,
     ) {
         let (actor, tenant, scope) = (actor.clone(), self.tenant.clone(), self.scope.clone());
-        let outcome = Outcome::<T>::default();
-        let slot = outcome.clone();
+        let events = Slot::new();
+        let slot = events.clone();
         let run = Box::new(move |raw: &mut dyn crate::backend::RawWrite| {
             let mut writer = Writer::new(raw, &tenant, scope.as_deref(), actor.clone(), now);
-            let value = job(&mut writer)?;
-            let events = writer.finish()?;
-            *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some((value, events));
+            job(&mut writer)?;
+            slot.put(writer.finish()?);
             Ok(())
         });
         let (feed, tenant) = (self.store.feed.clone(), self.tenant.clone());
         let reply = Box::new(move |result: Result<()>| {
-            let taken = outcome
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .take();
-            done(match (result, taken) {
-                (Ok(()), Some((value, events))) => {
-                    feed.publish(&tenant, events);
-                    Ok(value)
-                }
-                (Ok(()), None) => Err(Error::Bug("the backend did not run a write job".into())),
-                (Err(e), _) => Err(e),
-            });
+            done(result.and_then(|()| {
+                feed.publish(&tenant, events.take()?);
+                Ok(())
+            }));
         });
         self.store.backend.submit(self.tenant.clone(), run, reply);
     }
