@@ -90,14 +90,9 @@ impl Fleet {
     /// Each session with a run takes a place, and its run is supervised from now on.
     async fn take_up(self: &Arc<Self>, tenant: &TenantId) -> Result<(), Error> {
         let requests = self.ledger.system_requests(tenant.clone());
-        let live = RowFilter {
-            live: Some(true),
-            ..RowFilter::default()
-        };
-        let sessions: RecordPage<Session> =
-            requests.store().read(move |r| r.readable(&live)).await?;
+        let sessions = requests.store().read(|r| r.running()).await?;
         warn_of_damage(tenant, &sessions.damaged);
-        for session in sessions.items.iter().filter(|s| s.has_run()) {
+        for session in &sessions.items {
             let session_key = SessionKey {
                 tenant: tenant.clone(),
                 session: session.id.clone(),

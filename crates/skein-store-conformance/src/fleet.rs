@@ -2,13 +2,14 @@
 
 use skein_domain::saga::{Failure, ForkRequest};
 use skein_domain::{
-    Conflict, Delivery, Error as DomainError, Invalid, Kind, Outcome, PromptVia, Purpose, Question,
-    Receipt, Saga, SagaRequest, SagaState, SagaStep, Session, WrittenInput,
+    Conflict, Delivery, Error as DomainError, Invalid, Kind, Outcome, PhaseName, PromptVia,
+    Purpose, Question, Receipt, Saga, SagaRequest, SagaState, SagaStep, Session, WrittenInput,
 };
 
 use crate::Subject;
 use crate::fixture::{
-    World, at, geared, note, project, receipt, saga, session, session_id, tenant, world, write,
+    World, at, geared, note, phase, project, receipt, saga, session, session_id, tenant, world,
+    write,
 };
 use skein_store::backend::{Result, RowFilter};
 use skein_store::entity::Entity;
@@ -178,6 +179,41 @@ pub fn l1_gear_never_disappears(subject: &mut Subject) {
     let taken_over = session(2, None).with_gear(gear, at(60));
     world.update(&taken_over).unwrap();
     assert_eq!(world.find(2), Some(taken_over));
+}
+
+pub fn sessions_with_a_process_are_listed(subject: &mut Subject) {
+    let mut world = world(&subject.store);
+    let running = |world: &World| {
+        let page = world.tenant.read_blocking(|r| r.running()).unwrap();
+        assert!(page.damaged.is_empty(), "{:?}", page.damaged);
+        page.items
+    };
+    let [one, two] = [geared(1), geared(2)];
+    let stopped = |session: &Session| {
+        let mut gear = session.gear.as_deref().unwrap().clone();
+        gear.handle = None;
+        session.with_gear(gear, at(50))
+    };
+    for session in [&one, &two, &session(3, None), &stopped(&geared(4))] {
+        world.add(session).unwrap();
+    }
+    assert_eq!(running(&world), [one.clone(), two.clone()]);
+    let two = Session {
+        phase: phase(PhaseName::Ended),
+        ..two.next(at(50))
+    };
+    world.update(&stopped(&one)).unwrap();
+    world.update(&two).unwrap();
+    assert_eq!(running(&world), []);
+    let again = one.with_gear(one.gear.as_deref().unwrap().clone(), at(60));
+    let again = Session {
+        version: 3,
+        ..again
+    };
+    world.update(&again).unwrap();
+    subject.reopen();
+    world.tenant = tenant(&subject.store, "default");
+    assert_eq!(running(&world), [again]);
 }
 
 fn in_step(saga: &Saga, step: SagaStep) -> Saga {

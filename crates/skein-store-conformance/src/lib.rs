@@ -115,6 +115,7 @@ macro_rules! store_conformance {
             event_time_never_goes_back,
             acknowledged_writes_survive_reopen,
             fleets_survive_reopen,
+            sessions_with_a_process_are_listed,
             a_closed_store_is_unavailable,
             a_dropped_caller_does_not_stop_its_write,
             snapshots_do_not_move,

@@ -50,7 +50,7 @@ pub const OLDEST_SCHEMA: u32 = LEDGER.base + 1;
 /// The ledger: `Skn1`.
 pub(crate) const LEDGER: Format = Format {
     application: 0x536b_6e31,
-    base: 3,
+    base: 4,
     steps: &[FIRST],
 };
 

@@ -30,6 +30,8 @@ pub enum Table {
     Token,
     /// Ended sessions that are not archived, ordered by their end; the typed layer maintains it.
     Ended,
+    /// Sessions that have an agent's process, so that a restart reads only those; the typed layer maintains it.
+    Running,
     /// Journal rows of running sagas; deleted when the saga ends.
     Saga,
     /// Stored answers for repeated requests.
@@ -48,6 +50,7 @@ impl Table {
             Self::Receipt => "receipt",
             Self::Token => "token",
             Self::Ended => "ended",
+            Self::Running => "running",
             Self::Saga => "saga",
             Self::Reply => "reply",
             Self::Claim => "claim",

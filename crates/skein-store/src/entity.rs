@@ -37,17 +37,16 @@ pub trait Entity: Serialize + DeserializeOwned {
     /// Checks a change between two versions; the error says which rule forbids it.
     fn check_change(before: &Self, after: &Self) -> Check;
 
-    /// The row of another table that changes with the record, in the same transaction.
-    fn side_row(before: Option<&Self>, after: &Self) -> SideRow {
+    /// The rows of other tables that change with the record, in the same transaction.
+    fn side_rows(before: Option<&Self>, after: &Self) -> Vec<SideRow> {
         let _ = (before, after);
-        SideRow::Unchanged
+        vec![]
     }
 }
 
 /// A change of a row that depends on a record.
 #[derive(Debug)]
 pub enum SideRow {
-    Unchanged,
     Put(Table, Row),
     Delete(Table, String),
 }
@@ -167,28 +166,37 @@ impl Entity for Session {
         }
     }
 
-    /// Lists ended sessions by their end, so that retention finds the oldest without reading archived ones.
-    fn side_row(before: Option<&Self>, after: &Self) -> SideRow {
+    /// Lists ended sessions by their end, so that retention finds the oldest without reading archived ones; and those
+    /// with a process.
+    fn side_rows(before: Option<&Self>, after: &Self) -> Vec<SideRow> {
         let is_ended = |s: &Self| s.phase.name() == PhaseName::Ended;
-        match (before.is_some_and(is_ended), is_ended(after)) {
-            (false, true) => {
-                let index = RowIndex {
-                    project: Some(after.project.to_string()),
-                    live: true,
-                    touched_at: after.last_activity_at.as_micros(),
-                    ..RowIndex::default()
-                };
-                let row = Row {
-                    id: after.id.to_string(),
-                    version: 1,
-                    index,
-                    body: after.last_activity_at.as_micros().to_string(),
-                };
-                SideRow::Put(Table::Ended, row)
+        let is_running = |s: &Self| s.phase.is_live() && s.has_run();
+        let sides: [(Table, &dyn Fn(&Self) -> bool); 2] =
+            [(Table::Ended, &is_ended), (Table::Running, &is_running)];
+        let changed = sides.into_iter().filter_map(|(table, is_in)| {
+            match (before.is_some_and(is_in), is_in(after)) {
+                (false, true) => Some(SideRow::Put(table, listed(after))),
+                (true, false) => Some(SideRow::Delete(table, after.id.to_string())),
+                (false, false) | (true, true) => None,
             }
-            (true, false) => SideRow::Delete(Table::Ended, after.id.to_string()),
-            (false, false) | (true, true) => SideRow::Unchanged,
-        }
+        });
+        changed.collect()
+    }
+}
+
+/// The row of a session in a table that lists some sessions.
+fn listed(session: &Session) -> Row {
+    let touched_at = session.last_activity_at.as_micros();
+    Row {
+        id: session.id.to_string(),
+        version: 1,
+        index: RowIndex {
+            project: Some(session.project.to_string()),
+            live: true,
+            touched_at,
+            ..RowIndex::default()
+        },
+        body: touched_at.to_string(),
     }
 }
 

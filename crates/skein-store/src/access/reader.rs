@@ -6,7 +6,7 @@ use skein_domain::{
 };
 
 use super::page::{DamagedRecord, EventPage, PAGE_BYTES, RecordPage, RecordQuery, decode};
-use crate::backend::{RawRead, Result, Row, RowFilter, Scan, SortOrder, Table};
+use crate::backend::{OrdinalRow, RawRead, Result, Row, RowFilter, Scan, SortOrder, Table};
 use crate::entity::Entity;
 use crate::error::Error;
 use crate::event::{ChainHead, ChainReport, Event, Verifier};
@@ -74,7 +74,7 @@ impl<'a> Reader<'a> {
         let in_project = |row: &Row| row.index.project.as_deref() == Some(scope.project.as_str());
         Ok(match table {
             Table::Project => row.id == scope.project.as_str(),
-            Table::Thread | Table::Session | Table::Ended => in_project(row),
+            Table::Thread | Table::Session | Table::Ended | Table::Running => in_project(row),
             Table::Receipt | Table::Saga => match &row.index.parent {
                 Some(session) => self
                     .raw
@@ -254,7 +254,10 @@ impl<'a> Reader<'a> {
     /// Adds the scope's project to a filter without one, so that a scoped list reads no other rows.
     fn within_scope(&self, table: Table, filter: &RowFilter) -> RowFilter {
         let mut filter = filter.clone();
-        let by_project = matches!(table, Table::Thread | Table::Session | Table::Ended);
+        let by_project = matches!(
+            table,
+            Table::Thread | Table::Session | Table::Ended | Table::Running
+        );
         let named = filter.project.is_some() || filter.thread.is_some() || filter.parent.is_some();
         if let (Some(scope), true, false, None) =
             (self.scope, by_project, named, filter.touched_before)
@@ -262,6 +265,38 @@ impl<'a> Reader<'a> {
             filter.project = Some(scope.project.to_string());
         }
         filter
+    }
+
+    /// Every session that has an agent's process. Reads no other session.
+    pub fn running(&self) -> Result<RecordPage<Session>> {
+        let mut page = RecordPage {
+            items: vec![],
+            damaged: vec![],
+            next: None,
+        };
+        let mut scan = Scan {
+            table: Table::Running,
+            filter: self.within_scope(Table::Running, &RowFilter::default()),
+            order: SortOrder::OldestFirst,
+            after: None,
+            limit: CHUNK,
+        };
+        loop {
+            let rows = self.raw.scan(&scan)?;
+            for OrdinalRow { row, .. } in &rows {
+                let Some(row) = self.raw.get(Table::Session, &row.id)? else {
+                    continue;
+                };
+                match decode(&row) {
+                    Ok(session) => page.items.push(session),
+                    Err(record) => page.damaged.push(*record),
+                }
+            }
+            match rows.last() {
+                Some(last) if rows.len() == CHUNK => scan.after = Some(last.ordinal),
+                _ => return Ok(page),
+            }
+        }
     }
 
     /// Ended, not archived sessions of a project with the time of their end, oldest end first.

@@ -74,7 +74,7 @@ impl<'a> Writer<'a> {
     pub fn insert<E: Entity>(&mut self, entity: &E) -> Result<()> {
         self.changed = true;
         match self.raw.insert(E::TABLE, &row(entity)?)? {
-            Insert::Done => self.update_side_table(E::side_row(None, entity)),
+            Insert::Done => self.update_side_tables(E::side_rows(None, entity)),
             Insert::Exists => Err(Conflict::Exists {
                 what: E::WHAT,
                 id: entity.id().to_owned(),
@@ -99,18 +99,17 @@ impl<'a> Writer<'a> {
             ))
         })?;
         match self.raw.replace(E::TABLE, &row(entity)?, expected)? {
-            Swap::Done => self.update_side_table(E::side_row(Some(&before), entity)),
+            Swap::Done => self.update_side_tables(E::side_rows(Some(&before), entity)),
             Swap::Missing => Err(NotFound::new(E::WHAT, entity.id()).into()),
             Swap::Stale { actual } => Err(stale::<E>(entity.id(), expected, actual)),
         }
     }
 
-    fn update_side_table(&mut self, change: SideRow) -> Result<()> {
-        match change {
-            SideRow::Unchanged => Ok(()),
+    fn update_side_tables(&mut self, changes: Vec<SideRow>) -> Result<()> {
+        changes.into_iter().try_for_each(|change| match change {
             SideRow::Put(table, row) => self.put_row(table, &row),
             SideRow::Delete(table, id) => self.delete_row(table, &id),
-        }
+        })
     }
 
     pub fn delete<E: Entity>(&mut self, entity: &E) -> Result<()> {
