@@ -47,36 +47,52 @@ impl Groups {
     }
 
     /// The cgroup in which groups can be made; the error says why there is none. As a test it makes a group, moves this
-    /// process into it and back, and removes it.
+    /// process into it and back, and removes it, which takes longer than everything else that a start adds.
     pub fn find(&self) -> Result<PathBuf, String> {
-        let parent = match self {
-            Self::Off => return Err("`daemon.cgroup` is `off`".into()),
-            Self::In(path) => path.clone(),
-            Self::Auto => own().ok_or("this process is not in a cgroup of version 2")?,
-        };
+        let parent = self.parent()?;
         let shown = parent.display().to_string();
+        let probe = Group::create_in(&parent, &format!("probe.{}", std::process::id()))
+            .map_err(|e| format!("cannot make a group in `{shown}`: {e}"))?;
+        let (can_kill, entered) = (probe.can_kill(), probe.enter().map(drop));
+        probe.remove();
+        if !can_kill {
+            return Err("the kernel has no `cgroup.kill`, which requires Linux 5.14".into());
+        }
+        entered.map_err(|e| format!("cannot move a process into a group of `{shown}`: {e}"))?;
+        Ok(parent)
+    }
+
+    /// A new group for a run; none where groups cannot be made.
+    pub(crate) fn create(&self, mark: &str) -> Option<Group> {
+        let group = Group::create_in(&self.parent().ok()?, mark).ok()?;
+        if group.can_kill() {
+            return Some(group);
+        }
+        group.remove();
+        None
+    }
+
+    /// Where groups are to be made, if this user may write there.
+    fn parent(&self) -> Result<PathBuf, String> {
+        let own = || own().ok_or("this process is not in a cgroup of version 2");
+        let (own, parent) = match self {
+            Self::Off => return Err("`daemon.cgroup` is `off`".into()),
+            Self::In(path) => (own()?, path.clone()),
+            Self::Auto => {
+                let own = own()?;
+                (own.clone(), own)
+            }
+        };
         if !is_cgroup(&parent) {
+            let shown = parent.display();
             return Err(format!("`{shown}` is not a cgroup of version 2"));
         }
-        let own = own().ok_or("this process is not in a cgroup of version 2")?;
         // The kernel lets a process change its cgroup only if both ends and their common parent are writable.
         let above = common(&own, &parent);
         OpenOptions::new()
             .write(true)
             .open(above.join("cgroup.procs"))
             .map_err(|e| format!("cannot write to `{}`: {e}", above.display()))?;
-        let probe = Group {
-            path: parent.join(format!("{PREFIX}probe.{}", std::process::id())),
-        };
-        fs::create_dir(&probe.path)
-            .map_err(|e| format!("cannot make a group in `{shown}`: {e}"))?;
-        let can_kill = probe.path.join("cgroup.kill").exists();
-        let entered = probe.enter().map(drop);
-        probe.remove();
-        if !can_kill {
-            return Err("the kernel has no `cgroup.kill`, which requires Linux 5.14".into());
-        }
-        entered.map_err(|e| format!("cannot move a process into a group of `{shown}`: {e}"))?;
         Ok(parent)
     }
 }
@@ -87,10 +103,14 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    pub(crate) fn create(parent: &Path, mark: &str) -> io::Result<Self> {
+    fn create_in(parent: &Path, mark: &str) -> io::Result<Self> {
         let path = parent.join(name(mark));
         fs::create_dir(&path)?;
         Ok(Self { path })
+    }
+
+    fn can_kill(&self) -> bool {
+        self.path.join("cgroup.kill").exists()
     }
 
     /// The group that a record names. Agents can write the record, so the path counts only if it leads to a cgroup

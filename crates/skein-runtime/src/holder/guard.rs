@@ -66,8 +66,7 @@ fn prepare() -> std::io::Result<()> {
 
 /// A run without a cgroup is guarded too.
 fn make_group(groups: &OsStr, mark: &OsStr) -> Option<Group> {
-    let parent = Groups::parse(groups.to_str()?).ok()?.find().ok()?;
-    Group::create(&parent, mark.to_str()?).ok()
+    Groups::parse(groups.to_str()?).ok()?.create(mark.to_str()?)
 }
 
 fn until_over(holder: i32) {
