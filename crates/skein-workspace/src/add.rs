@@ -79,8 +79,14 @@ fn register(repo: &Repo<'_>, folder: &Path, reason: &str, head: &Head, lock: &Lo
             register(repo, folder, reason, &branch, lock)
         }
         (Some(refused), _) => Err(refused),
-        (None, Head::New(branch, _)) => {
+        (None, Head::New(branch, at)) => {
             repo.check_room(branch)?;
+            if repo.find_ref(at.as_str())?.is_none() {
+                return Err(Error::UnknownBase {
+                    base: at.to_string(),
+                    path: repo.folder.clone(),
+                });
+            }
             Err(output.failure("git worktree add".into()))
         }
         (None, _) => Err(output.failure("git worktree add".into())),

@@ -85,7 +85,7 @@ impl Pool {
             self.remove(&registration)?;
         }
         // Fails if worktrees of other projects are in it.
-        drop(fs::remove_dir(self.root.path().join(".pool")));
+        drop(fs::remove_dir(self.folder()));
         Ok(())
     }
 
@@ -93,6 +93,15 @@ impl Pool {
     fn lock(&self, repo: &Repo<'_>) -> Result<Lock> {
         let patience = Duration::from_secs(600);
         Lock::acquire(&lock_file(&self.root, repo, "pool"), patience)
+    }
+
+    /// Whether any project's pool may hold a worktree; asks no git and takes no lock.
+    pub(crate) fn may_have_any(&self) -> bool {
+        self.folder().exists()
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.root.path().join(".pool")
     }
 
     /// Moves a worktree to a session's folder; false if there is none. The reason names the folder before the move,
@@ -128,7 +137,7 @@ impl Pool {
     }
 
     fn registrations(&self, repo: &Repo<'_>) -> Vec<Registration> {
-        let pool = self.root.path().join(".pool");
+        let pool = self.folder();
         let ours = |r: &Registration| r.folder.as_deref().is_some_and(|f| is_below(f, &pool));
         repo.registrations().into_iter().filter(ours).collect()
     }
@@ -153,7 +162,7 @@ impl Pool {
     }
 
     fn free_folder(&self, repo: &Repo<'_>) -> PathBuf {
-        let pool = self.root.path().join(".pool");
+        let pool = self.folder();
         let name = key(&repo.common);
         (1u64..)
             .map(|n| pool.join(format!("{name}-{n}")))

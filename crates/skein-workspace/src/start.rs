@@ -36,6 +36,18 @@ pub(crate) struct Traces {
 }
 
 impl Traces {
+    /// Those of a workspace that is made for the first time, on a new branch: there are none, so git is not asked. When
+    /// an earlier attempt has left the branch, git refuses to make it again.
+    pub(crate) fn expected(workspace: &Workspace) -> Option<Self> {
+        let new = workspace.state == WorkspaceState::Planned && workspace.branch_made;
+        let base = workspace.base_commit.clone().filter(|_| new)?;
+        Some(Self {
+            tip: None,
+            left: None,
+            base: Some(base),
+        })
+    }
+
     pub(crate) fn of(repo: &Repo<'_>, place: &Place, workspace: &Workspace) -> Result<Self> {
         let branch = branch_of(place, workspace)?;
         let names = [

@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::kind::{Built, Locked, ManagedKind, Shared, joined};
 use crate::lock::Lock;
 use crate::options::WorkspaceOptions;
+use crate::pool::Pool;
 use crate::provider::Result;
 use crate::repo::{Registration, Repo};
 use crate::root::{Place, erase};
@@ -38,12 +39,26 @@ impl Worktree {
             home: repo,
             lock,
         } = locked;
-        let traces = Traces::of(repo, place, workspace)?;
+        // A worktree of the pool is switched to its branch, which may exist already.
+        let pool = self
+            .0
+            .options
+            .pool
+            .as_ref()
+            .filter(|pool| pool.may_have_any());
+        let traces = match Traces::expected(workspace).filter(|_| pool.is_none()) {
+            Some(traces) => traces,
+            None => Traces::of(repo, place, workspace)?,
+        };
         let Start { head, kept, note } =
             start::start(repo, Refs::Shared, place, workspace, &traces)?;
         let planned = self.0.remotes.recall(&place.folder);
         let mut notes: Vec<String> = planned.into_iter().chain(note).collect();
-        if !self.take_from_pool(locked, &head)? {
+        let taken = match pool {
+            Some(pool) => take_from_pool(pool, locked, &head)?,
+            None => false,
+        };
+        if !taken {
             let reason = half_made::making(place);
             let (root, folder) = (&self.0.root, &place.folder);
             add(root, repo, folder, &reason, &head, Checkout::Whole, lock)?;
@@ -61,33 +76,6 @@ impl Worktree {
             note: joined(&notes),
             left: traces.left,
         })
-    }
-
-    fn take_from_pool(&self, locked: &Locked<'_>, head: &Head) -> Result<bool> {
-        let Locked {
-            place,
-            home: repo,
-            lock,
-            ..
-        } = locked;
-        let Some(pool) = &self.0.options.pool else {
-            return Ok(false);
-        };
-        if !pool.take(repo, place)? {
-            return Ok(false);
-        }
-        let call = repo
-            .git
-            .write(&place.folder, "switch")
-            .args(["--quiet", "--no-guess"])
-            .holding(lock);
-        let call = match head {
-            Head::New(branch, at) => call.args(["--no-track", "-c", branch.as_str(), at.as_str()]),
-            Head::Branch(branch) => call.arg(branch.as_str()),
-            Head::Detached(at) => call.args(["--detach", at.as_str()]),
-        };
-        call.run()?;
-        Ok(true)
     }
 
     /// Registers a folder with files again that git no longer knows.
@@ -118,6 +106,30 @@ impl Worktree {
         erase(&making)?;
         complete_index(repo, place, lock)
     }
+}
+
+fn take_from_pool(pool: &Pool, locked: &Locked<'_>, head: &Head) -> Result<bool> {
+    let Locked {
+        place,
+        home: repo,
+        lock,
+        ..
+    } = locked;
+    if !pool.take(repo, place)? {
+        return Ok(false);
+    }
+    let call = repo
+        .git
+        .write(&place.folder, "switch")
+        .args(["--quiet", "--no-guess"])
+        .holding(lock);
+    let call = match head {
+        Head::New(branch, at) => call.args(["--no-track", "-c", branch.as_str(), at.as_str()]),
+        Head::Branch(branch) => call.arg(branch.as_str()),
+        Head::Detached(at) => call.args(["--detach", at.as_str()]),
+    };
+    call.run()?;
+    Ok(true)
 }
 
 /// Makes an index for existing files, and adds missing files.
