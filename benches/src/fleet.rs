@@ -91,8 +91,6 @@ impl Drop for Ground {
 
 pub(crate) async fn measure(program: &Program) -> Result<Vec<Row>, Failure> {
     let mut rows = vec![];
-    rows.extend(spawning(program).await?);
-    rows.extend(spawning_in_a_large_repository(program).await?);
     rows.extend(talking::measure(program).await?);
     rows.extend(holding(program).await?);
     Ok(rows)
@@ -147,7 +145,7 @@ fn by_hand(repo: &Path, folder: &Path, n: usize) -> Result<(Child, Duration), Fa
     Ok((child, since.elapsed()))
 }
 
-async fn spawning(program: &Program) -> Result<Vec<Row>, Failure> {
+pub(crate) async fn measure_spawns(program: &Program) -> Result<Vec<Row>, Failure> {
     let ground = Ground::new(program).await?;
     let (ours, hand) = alone(&ground, ALONE, Duration::ZERO).await?;
     let beyond = ours.p50().saturating_sub(hand.p50());
@@ -183,7 +181,7 @@ async fn alone(ground: &Ground, count: usize, rest: Duration) -> Result<(Times, 
     Ok((Times::new(ours), Times::new(hand)))
 }
 
-async fn spawning_in_a_large_repository(program: &Program) -> Result<Vec<Row>, Failure> {
+pub(crate) async fn measure_large(program: &Program) -> Result<Vec<Row>, Failure> {
     let mut rows = vec![];
     for (settings, pool) in [("", "no pool"), ("pool = 2\n", "from the pool")] {
         let ground = Ground::with(program, MANY_FILES, settings).await?;

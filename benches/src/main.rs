@@ -77,7 +77,11 @@ enum What {
     Transcript,
     /// Starting the command line
     Startup,
-    /// Agents: starting, holding, finding again and talking to them
+    /// Starting agents, beside the same by hand
+    Spawn,
+    /// The same in a large repository
+    Large,
+    /// Agents: holding, finding again and talking to them
     Fleet,
     /// Transcripts in Redis, for which a server is started
     Redis,
@@ -138,6 +142,12 @@ fn measure(args: &Args) -> Result<Vec<Row>, Failure> {
     }
     if wanted(What::List) {
         rows.extend(runtime.block_on(list::measure(&program, args.most))?);
+    }
+    if wanted(What::Spawn) {
+        rows.extend(runtime.block_on(fleet::measure_spawns(&program))?);
+    }
+    if wanted(What::Large) {
+        rows.extend(runtime.block_on(fleet::measure_large(&program))?);
     }
     if wanted(What::Fleet) {
         rows.extend(runtime.block_on(fleet::measure(&program))?);
