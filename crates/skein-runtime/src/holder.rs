@@ -12,6 +12,7 @@ mod client;
 mod clients;
 mod draw;
 mod ending;
+mod fork;
 mod guard;
 mod hold;
 mod input;

@@ -2,7 +2,6 @@
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
-use pty_process::blocking::Pts;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
@@ -20,7 +19,7 @@ const READS: usize = 8;
 pub(super) struct Pty {
     master: OwnedFd,
     /// Open while the agent lives, so that the terminal exists even if no process has it open.
-    pts: Option<Pts>,
+    pts: Option<OwnedFd>,
     is_closed: bool,
     pub(super) terminal: Terminal,
     log: Log,
@@ -33,7 +32,7 @@ pub(super) struct Pty {
 }
 
 impl Pty {
-    pub(super) fn new(master: OwnedFd, pts: Pts, size: Size, log: Log) -> Self {
+    pub(super) fn new(master: OwnedFd, pts: OwnedFd, size: Size, log: Log) -> Self {
         Self {
             master,
             pts: Some(pts),

@@ -4,21 +4,24 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use rustix::fs::{MemfdFlags, OFlags, fcntl_getfl, fcntl_setfl, memfd_create};
+use rustix::fs::{MemfdFlags, Mode, OFlags, fcntl_getfl, fcntl_setfl, memfd_create};
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::process::{set_child_subreaper, setsid};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::tcsetwinsize;
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 
 use super::clients::Clients;
+use super::fork::{self, StartError};
 use super::hold::Holder;
 use super::pty::{Pty, winsize};
 use super::tree::Tree;
@@ -203,15 +206,19 @@ fn begin(
         .write_record(&record)
         .map_err(failed("cannot record the run"))?;
 
-    let inside = group.as_ref().and_then(|group| group.enter().ok());
-    if inside.is_none() {
+    let Spawned {
+        master,
+        pts,
+        pid,
+        in_group,
+    } = spawn(spec, group.as_ref()).map_err(cannot)?;
+    if !in_group {
         // The guard and the run's other evidence must suffice then.
-        group = None;
+        if let Some(group) = group.take() {
+            group.remove();
+        }
         record.group = None;
     }
-    let spawned = spawn(spec);
-    drop(inside);
-    let (master, pts, pid) = spawned.map_err(cannot)?;
     // None if it ended at once; its id cannot be reused before we wait for it.
     let start = Process::find(pid).map_or(0, |process| process.start);
     record.agent = Some(AgentRecord { pid, start });
@@ -262,10 +269,17 @@ fn signals() -> io::Result<[UnixStream; 2]> {
     Ok([child, end])
 }
 
-/// Starts the agent in its own session, with the pty as its controlling terminal.
-fn spawn(spec: &Spec) -> Result<(OwnedFd, pty_process::blocking::Pts, i32), String> {
-    let (pty, pts) = pty_process::blocking::open().map_err(|e| format!("no terminal: {e}"))?;
-    let master = OwnedFd::from(pty);
+struct Spawned {
+    master: OwnedFd,
+    pts: OwnedFd,
+    pid: i32,
+    /// Whether the agent is in the run's cgroup.
+    in_group: bool,
+}
+
+/// Starts the agent in its own session, with the pty as its controlling terminal, inside `group` where that is possible.
+fn spawn(spec: &Spec, group: Option<&Group>) -> Result<Spawned, String> {
+    let (master, pts) = open_pty().map_err(|e| format!("no terminal: {e}"))?;
     let size = Size {
         rows: spec.rows.max(1),
         cols: spec.cols.max(1),
@@ -274,31 +288,82 @@ fn spawn(spec: &Spec) -> Result<(OwnedFd, pty_process::blocking::Pts, i32), Stri
     fcntl_getfl(&master)
         .and_then(|flags| fcntl_setfl(&master, flags | OFlags::NONBLOCK))
         .map_err(|e| format!("no terminal: {e}"))?;
+    let mut command = command(spec, &pts)?;
+    // Without it the other evidence identifies the run.
+    let _token = token(&spec.mark);
+    let (pid, in_group) = start_in(group, &mut command, &pts).map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound => "no such program".to_owned(),
+        _ => e.to_string(),
+    })?;
+    Ok(Spawned {
+        master,
+        pts,
+        pid,
+        in_group,
+    })
+}
+
+fn command(spec: &Spec, pts: &OwnedFd) -> Result<Command, String> {
     let [program, arguments @ ..] = spec.argv.as_slice() else {
         return Err("no program is given".into());
     };
-    let mut command = pty_process::blocking::Command::new(program)
+    let terminal = || {
+        let copy = pts.as_fd().try_clone_to_owned();
+        copy.map(Stdio::from)
+            .map_err(|e| format!("no terminal: {e}"))
+    };
+    let stdin = match &spec.stdin {
+        None => terminal()?,
+        Some(stdin) => File::open(stdin)
+            .map_err(|e| format!("`{}`: {e}", stdin.display()))?
+            .into(),
+    };
+    let mut command = Command::new(program);
+    command
         .args(arguments)
         .env_clear()
         .envs(&spec.env)
         .env("TERM", "xterm-256color")
         .env("COLORTERM", "truecolor")
         .env(MARK, &spec.mark)
-        .current_dir(&spec.cwd);
-    if let Some(stdin) = &spec.stdin {
-        let file = File::open(stdin).map_err(|e| format!("`{}`: {e}", stdin.display()))?;
-        command = command.stdin(file);
-    }
-    // Without it the other evidence identifies the run.
-    let _token = token(&spec.mark);
-    let child = command.spawn_borrowed(&pts).map_err(|e| match e {
-        pty_process::Error::Io(e) if e.kind() == io::ErrorKind::NotFound => {
-            "no such program".to_owned()
+        .current_dir(&spec.cwd)
+        .stdin(stdin)
+        .stdout(terminal()?)
+        .stderr(terminal()?);
+    Ok(command)
+}
+
+/// Starts the command and tells whether it is in `group`. The process is made inside the group; where the kernel refuses
+/// that, this process enters the group for the moment of the start, which takes much longer.
+fn start_in(
+    group: Option<&Group>,
+    command: &mut Command,
+    pts: &OwnedFd,
+) -> io::Result<(i32, bool)> {
+    let cgroup = group.and_then(|group| File::open(group.path()).ok());
+    if cgroup.is_some() {
+        match fork::spawn(command, pts, cgroup.as_ref()) {
+            Ok(pid) => return Ok((pid, true)),
+            Err(StartError::Program(error)) => return Err(error),
+            Err(StartError::Fork(_)) => {}
         }
-        e => e.to_string(),
-    })?;
-    let pid = i32::try_from(child.id()).map_err(|e| e.to_string())?;
-    Ok((master, pts, pid))
+    }
+    let inside = group.and_then(|group| group.enter().ok());
+    match fork::spawn(command, pts, None) {
+        Ok(pid) => Ok((pid, inside.is_some())),
+        Err(StartError::Fork(error) | StartError::Program(error)) => Err(error),
+    }
+}
+
+/// A new pseudo-terminal: the holder's end and the agent's.
+fn open_pty() -> io::Result<(OwnedFd, OwnedFd)> {
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+    grantpt(&master)?;
+    unlockpt(&master)?;
+    let name = ptsname(&master, vec![])?;
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let pts = rustix::fs::open(name.as_c_str(), flags, Mode::empty())?;
+    Ok((master, pts))
 }
 
 /// A file in memory that the agent and its descendants inherit. Its number is high, to avoid those that scripts use.
