@@ -14,16 +14,25 @@ fn durable(criterion: &mut Criterion) {
         .enable_all()
         .build()
         .expect("threads can be started");
-    let raw = Raw::open(&folder.path().join("raw.db")).expect("a new database");
+    let database = folder.path().join("skein.db");
     let ledger = runtime
-        .block_on(Ledger::open(&folder.path().join("skein.db")))
+        .block_on(Ledger::open(&database))
         .expect("a new ledger");
+    runtime
+        .block_on(ledger.change())
+        .expect("the disk has room");
+    let mut raw = Raw::open(
+        &folder.path().join("raw.db"),
+        &database,
+        &[Ledger::written()],
+    )
+    .expect("a new database");
 
     let mut group = criterion.benchmark_group("durable");
     group.sample_size(20);
     group.throughput(Throughput::Elements(1));
     group.bench_function("raw commit", |bench| {
-        bench.iter(|| raw.commit().expect("the disk has room"));
+        bench.iter(|| raw.commit(1).expect("the disk has room"));
     });
     group.bench_function("one at a time", |bench| {
         bench.iter(|| {

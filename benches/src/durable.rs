@@ -23,6 +23,7 @@ const SLICE: Duration = Duration::from_millis(700);
 #[derive(Clone, Copy, Debug)]
 struct Turn {
     raw: f64,
+    raw_batched: f64,
     alone: f64,
     together: f64,
     api_alone: f64,
@@ -31,15 +32,23 @@ struct Turn {
 
 pub(crate) async fn measure(program: &Program) -> Result<Vec<Row>, Failure> {
     let folder = tempfile::tempdir()?;
-    let raw = Raw::open(&folder.path().join("raw.db"))?;
-    let ledger = Ledger::open(&folder.path().join("skein.db")).await?;
+    let database = folder.path().join("skein.db");
+    let ledger = Ledger::open(&database).await?;
+    ledger.change().await?;
+    let mut raw = Raw::open(
+        &folder.path().join("raw.db"),
+        &database,
+        &[Ledger::written()],
+    )?;
     let home = tempfile::tempdir()?;
     let (daemon, _) = program.daemon(home.path())?;
     let clients = clients(&daemon).await?;
     let mut turns = vec![];
     for turn in 0..=TURNS {
         let measured = Turn {
-            raw: rate(SLICE, async || Ok(raw.commit()?)).await?,
+            raw: rate(SLICE, async || Ok(raw.commit(1)?)).await?,
+            raw_batched: WRITERS as f64
+                * rate(SLICE, async || Ok(raw.commit(WRITERS as usize)?)).await?,
             alone: rate(SLICE, async || Ok(ledger.change().await?)).await?,
             together: rate_of(WRITERS * 20, ledger.change_together(WRITERS, 20)).await?,
             api_alone: rate(SLICE, async || change(&clients[0]).await).await?,
@@ -123,7 +132,8 @@ fn rows(turns: &[Turn]) -> Vec<Row> {
         let row = Row::fact(work, format!("{rate:.0}/s"));
         (row.beside(format!("{peer} {beside:.0}/s"), ratio), ratio)
     };
-    let raw = "raw FULL commits";
+    let raw = "the same rows, raw FULL commits";
+    let raw_batched = "the same, 64 changes a commit";
     let alone = "alone, in process";
     let (one, r1) = row(
         "durable change alone, in process",
@@ -131,8 +141,20 @@ fn rows(turns: &[Turn]) -> Vec<Row> {
         |t| t.raw,
         raw,
     );
-    let (many, r2) = row("64 writers, in process", |t| t.together, |t| t.alone, alone);
+    let (many, r2) = row(
+        "64 writers, in process",
+        |t| t.together,
+        |t| t.raw_batched,
+        raw_batched,
+    );
     let (api, r3) = row(
+        "64 clients, through the API",
+        |t| t.api_together,
+        |t| t.raw_batched,
+        raw_batched,
+    );
+    let (many_alone, _) = row("64 writers, in process", |t| t.together, |t| t.alone, alone);
+    let (api_alone, _) = row(
         "64 clients, through the API",
         |t| t.api_together,
         |t| t.alone,
@@ -144,19 +166,12 @@ fn rows(turns: &[Turn]) -> Vec<Row> {
         |t| t.raw,
         raw,
     );
-    let (many_raw, _) = row("64 writers, in process", |t| t.together, |t| t.raw, raw);
-    let (api_raw, _) = row(
-        "64 clients, through the API",
-        |t| t.api_together,
-        |t| t.raw,
-        raw,
-    );
     vec![
         one.budget("≥ 0.8 ×", r1 >= 0.8),
-        many.budget("≥ 20 ×", r2 >= 20.0),
-        api.budget("≥ 8 ×", r3 >= 8.0),
-        many_raw,
-        api_raw,
+        many.budget("≥ 0.5 ×", r2 >= 0.5),
+        api.budget("≥ 0.3 ×", r3 >= 0.3),
+        many_alone,
+        api_alone,
         api_one,
     ]
 }

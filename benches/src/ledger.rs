@@ -12,6 +12,8 @@ use skein_store::Store;
 use skein_store_sqlite::SqliteBackend;
 use tokio::task::JoinSet;
 
+use crate::raw::Copied;
+
 pub const PROJECT: &str = "bench";
 /// Changes under way at once while a home is filled; more than one commit takes together.
 const SEEDERS: u64 = 256;
@@ -51,6 +53,17 @@ impl Ledger {
     /// The change that is measured: one record and one event, in one transaction.
     pub async fn change(&self) -> Result<(), Error> {
         change(&self.requests).await
+    }
+
+    /// What the last [`Self::change`] wrote.
+    pub fn written() -> Vec<Copied> {
+        let last = "kind = 'thread' ORDER BY ordinal DESC LIMIT 1";
+        vec![
+            Copied::inserted("records", last, &["id", "ordinal", "touched_at"]),
+            Copied::inserted("events", "true ORDER BY seq DESC LIMIT 1", &["seq", "at"]),
+            Copied::inserted("heads", "true", &["seq", "hash", "at", "last_ordinal"])
+                .updated_by(&["tenant"]),
+        ]
     }
 
     /// `writers` at once, `each` changes one after the other.
