@@ -138,7 +138,7 @@ fn by_hand(repo: &Path, folder: &Path, n: usize) -> Result<(Child, Duration), Fa
         &["worktree", "add", "--quiet", "-b", &branch, &text, "main"],
     )?;
     let child = Command::new("sh")
-        .args(["-c", AGENT])
+        .args(["-c", "exec sleep 1000", "agent"])
         .current_dir(&path)
         .stdin(Stdio::null())
         .spawn()?;
