@@ -12,7 +12,7 @@ use crate::caller::{Answer, RequestOutcome};
 use crate::error::{Error, StoreResult};
 use crate::filter::of_parent;
 use crate::requests::SessionRequests;
-use crate::saga::{apply, begin_saga, new_saga, tell};
+use crate::saga::{append_saga_event, apply, begin_saga, new_saga};
 use crate::session::SessionKey;
 use crate::spawn::{check_delegates, live_children};
 use crate::turn::{Fence, refuse_agents, require_open_thread};
@@ -268,7 +268,7 @@ fn take_over(writer: &mut Writer<'_>, session: &Session, is_claimed: bool) -> St
         }
         for step in steps.iter().copied() {
             let why = Reason::from_text("the session was restored and has it again");
-            tell(writer, &saga, session, SagaChange::LeftOut { step, why })?;
+            append_saga_event(writer, &saga, session, SagaChange::LeftOut { step, why })?;
         }
         writer.delete(&saga)?;
     }

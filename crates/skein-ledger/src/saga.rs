@@ -16,7 +16,7 @@ use skein_domain::{Fact, Kind, Reason, RunHandle, Saga, SagaId, SagaState, Sessi
 use skein_store::Writer;
 use skein_transcript::TranscriptId;
 
-pub use apply::{SagaProgress, apply, begin_saga, check_fork_place, new_saga, tell};
+pub use apply::{SagaProgress, append_saga_event, apply, begin_saga, check_fork_place, new_saga};
 pub use claims::{Claim, Claims, SagaWaiter};
 
 use crate::caller::{Answer, Idempotency, RequestOutcome};

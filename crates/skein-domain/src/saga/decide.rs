@@ -108,12 +108,12 @@ impl Saga {
         })
     }
 
-    fn tell(&self, change: SagaChange) -> Option<SessionChange> {
+    fn event_of(&self, change: SagaChange) -> Option<SessionChange> {
         // The end of a handoff, broadcast or fork has an event of its own.
         let is_end = matches!(change, SagaChange::Done | SagaChange::Undone);
         let is_leftover = matches!(self.state, SagaState::Leftover { .. });
-        let tells = self.kind().is_of_agent() || !is_end || is_leftover;
-        tells.then(|| SessionChange::Saga {
+        let has_event = self.kind().is_of_agent() || !is_end || is_leftover;
+        has_event.then(|| SessionChange::Saga {
             saga: self.id.clone(),
             kind: self.kind(),
             change,
@@ -123,7 +123,10 @@ impl Saga {
     fn begin(&self) -> Decision {
         let step = self.kind().steps()[0];
         Decision {
-            changes: self.tell(SagaChange::Began { step }).into_iter().collect(),
+            changes: self
+                .event_of(SagaChange::Began { step })
+                .into_iter()
+                .collect(),
             ..Decision::only(NextState::Go(self.in_state(SagaState::Doing { step })))
         }
     }
@@ -181,7 +184,7 @@ impl Saga {
             after.last_activity_at = now;
         }
         if let Some(step) = next {
-            changes.extend(self.tell(SagaChange::Began { step }));
+            changes.extend(self.event_of(SagaChange::Began { step }));
             return Ok(Decision {
                 next: NextState::Go(saga.in_state(SagaState::Doing { step })),
                 session: self.changed(session, after),
@@ -195,7 +198,7 @@ impl Saga {
             gear.saga = None;
         }
         let (session, ledger) = saga.over(session, after, &mut changes, now)?;
-        changes.extend(self.tell(SagaChange::Done));
+        changes.extend(self.event_of(SagaChange::Done));
         Ok(Decision {
             next: NextState::Over,
             session,
@@ -377,8 +380,8 @@ impl Saga {
         if let Some(gear) = after.gear.as_deref_mut() {
             gear.note = Some(text.clone());
         }
-        let left_out = self.tell(SagaChange::LeftOut { step, why: text });
-        let began = self.tell(SagaChange::Began { step: next });
+        let left_out = self.event_of(SagaChange::LeftOut { step, why: text });
+        let began = self.event_of(SagaChange::Began { step: next });
         Decision {
             next: NextState::Go(self.in_state(SagaState::Doing { step: next })),
             session: Some(Box::new(after)),
@@ -400,7 +403,7 @@ impl Saga {
     }
 
     fn start_undo(&self, why: Failure) -> Decision {
-        let told = self.tell(SagaChange::Failed {
+        let events = self.event_of(SagaChange::Failed {
             step: why.step,
             kind: why.kind,
             why: why.text.clone(),
@@ -411,7 +414,7 @@ impl Saga {
             failed: vec![],
         };
         Decision {
-            changes: told.into_iter().collect(),
+            changes: events.into_iter().collect(),
             ..Decision::only(NextState::Go(self.in_state(state)))
         }
     }
@@ -428,7 +431,7 @@ impl Saga {
     ) -> Result<Decision, Conflict> {
         let mut failed = failed.to_vec();
         let mut after = session.next(now);
-        let mut told = None;
+        let mut events = None;
         match event {
             SagaEvent::Performed {
                 result: CommandResult::Undone { undone },
@@ -436,16 +439,16 @@ impl Saga {
             } => apply_undo(&mut after, &undone),
             SagaEvent::Failed { text, .. } => {
                 failed.push(step);
-                told = self.tell(SagaChange::UndoFailed { step, why: text });
+                events = self.event_of(SagaChange::UndoFailed { step, why: text });
             }
             // The retry of the undo continues.
             _ => return Ok(Decision::only(NextState::Go(Box::new(self.clone())))),
         }
         let Some(before) = self.step_before(step) else {
-            return self.all_undone(session, after, why, &failed, told, now);
+            return self.all_undone(session, after, why, &failed, events, now);
         };
-        let began = self.tell(SagaChange::Began { step: before });
-        let changes = new_backups(session, &after).into_iter().chain(told);
+        let began = self.event_of(SagaChange::Began { step: before });
+        let changes = new_backups(session, &after).into_iter().chain(events);
         let state = SagaState::Undoing {
             step: before,
             why: why.clone(),
@@ -466,11 +469,11 @@ impl Saga {
         mut after: Session,
         why: &Failure,
         failed: &[SagaStep],
-        told: Option<SessionChange>,
+        events: Option<SessionChange>,
         now: Timestamp,
     ) -> Result<Decision, Conflict> {
         let mut changes: Vec<SessionChange> = new_backups(before, &after);
-        changes.extend(told);
+        changes.extend(events);
         let mut session = None;
         let mut ledger = None;
         match &self.request {
@@ -509,7 +512,7 @@ impl Saga {
             }
         }
         let next = if failed.is_empty() {
-            changes.extend(self.tell(SagaChange::Undone));
+            changes.extend(self.event_of(SagaChange::Undone));
             NextState::Over
         } else {
             let state = SagaState::Leftover {
@@ -559,11 +562,11 @@ impl Saga {
         let mut changes = new_backups(session, &after);
         let next = match left.first() {
             None => {
-                changes.extend(self.tell(SagaChange::Undone));
+                changes.extend(self.event_of(SagaChange::Undone));
                 NextState::Over
             }
             Some((first, _)) => {
-                changes.extend(self.tell(SagaChange::Began { step: *first }));
+                changes.extend(self.event_of(SagaChange::Began { step: *first }));
                 let state = SagaState::Leftover {
                     steps: left.iter().map(|(step, _)| *step).collect(),
                     why: why.clone(),
@@ -618,13 +621,13 @@ fn apply_undo(session: &mut Session, result: &UndoResult) {
 fn new_backups(before: &Session, after: &Session) -> Vec<SessionChange> {
     let count = |s: &Session| s.gear.as_ref().map_or(0, |g| g.workspace.backups.len());
     let backups = after.gear.iter().flat_map(|g| &g.workspace.backups);
-    let told = backups
+    let events = backups
         .skip(count(before))
         .map(|backup| SessionChange::BackedUp {
             name: backup.name(&after.id),
             commit: backup.commit.to_string(),
         });
-    told.collect()
+    events.collect()
 }
 
 /// Why a session could not start, and where its set-up left files.

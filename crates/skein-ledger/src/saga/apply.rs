@@ -52,10 +52,10 @@ pub fn new_saga(writer: &Writer<'_>, id: SagaId, session: &Session, request: Sag
 /// Journals a saga of a session with an agent.
 pub fn begin_saga(writer: &mut Writer<'_>, saga: &Saga, session: &Session) -> StoreResult<()> {
     writer.insert(saga)?;
-    tell(writer, saga, session, SagaChange::Queued)
+    append_saga_event(writer, saga, session, SagaChange::Queued)
 }
 
-pub fn tell(
+pub fn append_saga_event(
     writer: &mut Writer<'_>,
     saga: &Saga,
     session: &Session,
