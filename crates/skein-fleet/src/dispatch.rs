@@ -47,17 +47,16 @@ struct Queue {
 }
 
 impl Queue {
-    fn look_after(&mut self, pause: Duration) {
+    fn wake_after(&mut self, pause: Duration) {
         self.again = Some(self.again.map_or(pause, |again| again.min(pause)));
     }
 }
 
 impl Fleet {
-    /// Finds everything that runs and everything half-done, and goes on with it. Called once, before the
-    /// first request is served.
+    /// Adopts running sessions and continues unfinished sagas. Called once, before the first request is served.
     pub async fn start(self: &Arc<Self>) -> Result<(), Error> {
         for tenant in self.ledger.tenants()? {
-            self.take_up(&tenant).await?;
+            self.adopt_running_sessions(&tenant).await?;
         }
         let fleet = self.clone();
         self.ledger.tasks().start("forget runs", async move {
@@ -82,15 +81,15 @@ impl Fleet {
         Ok(())
     }
 
-    /// Sagas that rest because something failed are taken up again.
+    /// Retries sagas that wait after a failure.
     pub fn retry_sagas(&self) {
         self.signals.wake_dispatcher();
     }
 
-    /// Each session with a run takes a place, and its run is supervised from now on.
-    async fn take_up(self: &Arc<Self>, tenant: &TenantId) -> Result<(), Error> {
+    /// Takes a place for each session with a run, and starts its supervisor.
+    async fn adopt_running_sessions(self: &Arc<Self>, tenant: &TenantId) -> Result<(), Error> {
         let requests = self.ledger.system_requests(tenant.clone());
-        let sessions = requests.store().read(|r| r.running()).await?;
+        let sessions = requests.store().read(|r| r.sessions_with_run()).await?;
         warn_of_damage(tenant, &sessions.damaged);
         for session in &sessions.items {
             let session_key = SessionKey {
@@ -179,7 +178,7 @@ impl Fleet {
                 continue;
             }
             if let Some(left) = self.ledger.claims().waits(&saga) {
-                queue.look_after(left);
+                queue.wake_after(left);
                 continue;
             }
             let session_key = SessionKey {
@@ -287,7 +286,7 @@ impl Fleet {
                 why
             }
             Wait::Memory(why) => {
-                queue.look_after(FOR_MEMORY);
+                queue.wake_after(FOR_MEMORY);
                 queue.closed = Some(why.clone());
                 why
             }

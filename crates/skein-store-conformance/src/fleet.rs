@@ -184,7 +184,10 @@ pub fn l1_gear_never_disappears(subject: &mut Subject) {
 pub fn sessions_with_a_process_are_listed(subject: &mut Subject) {
     let mut world = world(&subject.store);
     let running = |world: &World| {
-        let page = world.tenant.read_blocking(|r| r.running()).unwrap();
+        let page = world
+            .tenant
+            .read_blocking(|r| r.sessions_with_run())
+            .unwrap();
         assert!(page.damaged.is_empty(), "{:?}", page.damaged);
         page.items
     };

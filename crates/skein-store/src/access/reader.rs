@@ -268,7 +268,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Every session that has an agent's process. Reads no other session.
-    pub fn running(&self) -> Result<RecordPage<Session>> {
+    pub fn sessions_with_run(&self) -> Result<RecordPage<Session>> {
         let mut page = RecordPage {
             items: vec![],
             damaged: vec![],
