@@ -101,7 +101,7 @@ impl<'a> Watch<'a> {
         loop {
             for (session, dirty) in sessions.iter_mut().zip(&mut dirty) {
                 if *dirty {
-                    *dirty = !self.look(session, &mut progress).await?;
+                    *dirty = !self.refresh_session(session, &mut progress).await?;
                 }
             }
             if sessions.iter().all(|s| s.saga.is_none()) {
@@ -165,7 +165,7 @@ impl<'a> Watch<'a> {
     }
 
     /// Reads one session; false if the daemon is absent.
-    async fn look(
+    async fn refresh_session(
         &mut self,
         session: &mut Session,
         progress: &mut Progress<'_>,

@@ -43,7 +43,7 @@ impl<'a> Waiting<'a> {
         })
     }
 
-    async fn look(&mut self) -> Result<(), UserError> {
+    async fn refresh(&mut self) -> Result<(), UserError> {
         // In this order: a session that has ended leaves no receipt open.
         let session = self.client.get_session(&self.session.id).await;
         let receipt = self.client.get_receipt(&self.receipt.id).await;
@@ -66,7 +66,7 @@ impl<'a> Waiting<'a> {
         reached: impl Fn(&Receipt, &Session) -> bool,
     ) -> Result<bool, UserError> {
         loop {
-            self.look().await?;
+            self.refresh().await?;
             if reached(&self.receipt, &self.session) {
                 return Ok(true);
             }
