@@ -17,7 +17,7 @@ pub(crate) use evidence::{Finished, LimitSeen};
 const FORGOTTEN_MS: u64 = 8_000;
 
 /// A limit that does not say when it ends counts as over after this many seconds.
-const UNTOLD: u64 = 300;
+const DEFAULT_LIMIT_SECONDS: u64 = 300;
 
 /// How long after its start an agent that has its task in its arguments may take to begin with it.
 const LAUNCH_MS: u64 = 60_000;
@@ -201,8 +201,8 @@ impl ActivityEvidence {
         self.now = Some(seen);
     }
 
-    /// What the agent itself said, by a hook, a file or a protocol; believed at once.
-    pub(crate) fn heard(&mut self, readings: Vec<Reading>, from: EvidenceSource) {
+    /// Applies what the agent reported by a hook, a file or a protocol; believed at once.
+    pub(crate) fn apply_readings(&mut self, readings: Vec<Reading>, from: EvidenceSource) {
         self.screen.ready_since = None;
         self.screen.working_since = None;
         if readings.iter().any(|r| matches!(r, Reading::Asks(_))) {
@@ -240,14 +240,14 @@ impl ActivityEvidence {
                     self.question.left = true;
                     self.set(Activity::Active, from, "answer taken", None);
                 }
-                other => self.learn(other),
+                other => self.apply_fact(other),
             }
         }
     }
 
-    /// What the screen shows. An empty list says nothing, but for a question that is no longer there.
-    pub(crate) fn looked(&mut self, readings: Vec<Reading>, now: u64) {
-        self.look(readings, now);
+    /// Applies what the screen shows. An empty list shows nothing, except that a question is no longer there.
+    pub(crate) fn apply_screen(&mut self, readings: Vec<Reading>, now: u64) {
+        self.apply_screen_readings(readings, now);
         let asks = self.activity() == Some(Activity::WaitingInput) && self.sources.screens;
         self.question.note_unshown(asks, now);
     }
@@ -257,7 +257,7 @@ impl ActivityEvidence {
         self.question.due(now).is_some()
     }
 
-    fn look(&mut self, readings: Vec<Reading>, now: u64) {
+    fn apply_screen_readings(&mut self, readings: Vec<Reading>, now: u64) {
         let mut seen: Option<(Activity, String, Option<String>)> = None;
         let mut question = None;
         let mut wanted = None;
@@ -278,7 +278,7 @@ impl ActivityEvidence {
                 }
                 Reading::Limited { resets } => limited = Some(resets),
                 Reading::AnswerTaken => {}
-                other => self.learn(other),
+                other => self.apply_fact(other),
             }
         }
         if let Some(asked) = question {
@@ -322,13 +322,13 @@ impl ActivityEvidence {
                     );
                     self.question.gone = true;
                 }
-                self.doubts_ready(now);
+                self.expire_ready(now);
             }
         }
     }
 
     /// An agent that shows something else than its prompt is not ready any more, whatever it does.
-    fn doubts_ready(&mut self, now: u64) {
+    fn expire_ready(&mut self, now: u64) {
         let shown = |s: &ActivityObservation| {
             s.activity == Activity::Ready && s.source == EvidenceSource::Screen
         };
@@ -391,7 +391,7 @@ impl ActivityEvidence {
         dues.into_iter().flatten().min()
     }
 
-    fn learn(&mut self, reading: Reading) {
+    fn apply_fact(&mut self, reading: Reading) {
         match reading {
             Reading::Native(id) => self.journal.native = Some(id),
             Reading::Turn(event) => self.journal.calls.push(event),
@@ -406,7 +406,7 @@ impl ActivityEvidence {
                 self.finished = Some(Finished { failed, reason });
             }
             Reading::Limited { resets } => self.limited(resets),
-            // These say what the agent does, and `heard` and `look` read them.
+            // These say what the agent does, and `apply_readings` and `apply_screen_readings` read them.
             Reading::Activity { .. }
             | Reading::PromptTaken { .. }
             | Reading::TurnEnded

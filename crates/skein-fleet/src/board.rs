@@ -1,4 +1,4 @@
-//! What was seen of each session, in memory only (L2, L3): looked at again after a restart.
+//! What supervisors and sagas observed of each session. In memory only (L2, L3): after a restart it is observed anew.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -17,14 +17,13 @@ pub struct ObservationBoard {
 struct Entry {
     observed: Observations,
     patience: StatusThresholds,
-    /// Lines a set-up step printed last.
-    told: Option<String>,
-    /// Messages that were accepted so far: a supervisor that counts those that wait may have looked before the last.
-    posts: u64,
+    /// How many messages were accepted so far. By it [`ObservationBoard::count`] notices one that came while the
+    /// supervisor counted.
+    accepted_count: u64,
 }
 
 impl ObservationBoard {
-    pub fn see(&self, session_key: &SessionKey) -> (Observations, StatusThresholds) {
+    pub fn observations(&self, session_key: &SessionKey) -> (Observations, StatusThresholds) {
         lock(&self.seen)
             .get(session_key)
             .map_or_else(Default::default, |e| (e.observed.clone(), e.patience))
@@ -35,24 +34,26 @@ impl ObservationBoard {
         change(&mut seen.entry(session_key.clone()).or_default().observed);
     }
 
-    /// A message was accepted: at least that one waits, until the supervisor counts.
-    pub(crate) fn posted(&self, session_key: &SessionKey) {
+    /// A message was accepted: until the supervisor counts, at least one message is queued.
+    pub(crate) fn message_accepted(&self, session_key: &SessionKey) {
         let mut seen = lock(&self.seen);
         let entry = seen.entry(session_key.clone()).or_default();
-        entry.posts += 1;
+        entry.accepted_count += 1;
         entry.observed.queued = entry.observed.queued.max(1);
     }
 
-    /// To be asked before messages are counted.
-    pub(crate) fn posts(&self, session_key: &SessionKey) -> u64 {
-        lock(&self.seen).get(session_key).map_or(0, |e| e.posts)
+    /// The supervisor reads this before it counts, and passes it to [`ObservationBoard::count`].
+    pub(crate) fn accepted_count(&self, session_key: &SessionKey) -> u64 {
+        lock(&self.seen)
+            .get(session_key)
+            .map_or(0, |e| e.accepted_count)
     }
 
-    /// How many messages wait, by a look that began after `posts` of them.
-    pub(crate) fn count(&self, session_key: &SessionKey, posts: u64, waiting: u64) {
+    /// Sets how many messages are queued, by a count that began when `accepted_count` had been accepted.
+    pub(crate) fn count(&self, session_key: &SessionKey, accepted_count: u64, waiting: u64) {
         let mut seen = lock(&self.seen);
         let entry = seen.entry(session_key.clone()).or_default();
-        let missed = u64::from(entry.posts != posts);
+        let missed = u64::from(entry.accepted_count != accepted_count);
         entry.observed.queued = waiting.max(missed);
     }
 
@@ -63,22 +64,22 @@ impl ObservationBoard {
             .patience = patience;
     }
 
-    /// What a saga is at; none when it is over.
+    /// Sets the saga that works on the session; none when it has ended.
     pub(crate) fn saga(&self, session_key: &SessionKey, saga: Option<SagaObservation>) {
         self.change(session_key, |o| o.saga = saga);
     }
 
-    pub(crate) fn tell(&self, session_key: &SessionKey, line: &str) {
+    /// Shows the last line that a set-up step printed.
+    pub(crate) fn show_setup_line(&self, session_key: &SessionKey, line: &str) {
         let short: String = line.chars().take(200).collect();
         let mut seen = lock(&self.seen);
         let entry = seen.entry(session_key.clone()).or_default();
         if let Some(saga) = &mut entry.observed.saga {
-            saga.why = Some(short.clone());
+            saga.why = Some(short);
         }
-        entry.told = Some(short);
     }
 
-    /// The run is over: nothing that was seen of it holds any more.
+    /// The run has ended: drops what was observed of it.
     pub(crate) fn forget_run(&self, session_key: &SessionKey) {
         self.change(session_key, |o| {
             *o = Observations {

@@ -1,5 +1,5 @@
 //! Delivery through the `Turns` port: messages, answers and interrupts are calls with ids in a file that the driver
-//! reads, and receipts climb by the events that name those ids (L6).
+//! reads, and receipts record_delivery by the events that name those ids (L6).
 //!
 //! `accepted → written` (the call is durable in the file) `→ submitted` (the driver recorded that it acts on it)
 //! `→ turn_started`. A call that the driver never accepted goes back to `accepted` when the run ends. Nothing here
@@ -19,7 +19,7 @@ use skein_domain::{
 use skein_store::Writer;
 
 use super::commands::run_blocking;
-use super::courier::{Asked, Doubted};
+use super::courier::{DoubtWithNote, QuestionShown};
 use super::deliver::head;
 use super::lines;
 use super::record::{note_read, take_step};
@@ -97,7 +97,7 @@ struct CallFacts {
     /// Whether an earlier prompt has not begun its turn.
     awaits_turn: bool,
     /// For an answer: whether the agent asks its question.
-    asked: Asked,
+    question_shown: QuestionShown,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,10 +112,10 @@ fn decide_call(receipt: &Receipt, facts: &CallFacts) -> CallAct {
     let of_another_run = receipt.call.is_some_and(|run| run != facts.run);
     match (receipt.state, receipt.purpose) {
         _ if of_another_run => CallAct::Close(DeliveryDoubt::RunEnded),
-        (Delivery::Accepted, Purpose::Answer) => match facts.asked {
-            Asked::Yes => CallAct::Call,
-            Asked::No => CallAct::Close(DeliveryDoubt::QuestionGone),
-            Asked::CannotTell => CallAct::Wait,
+        (Delivery::Accepted, Purpose::Answer) => match facts.question_shown {
+            QuestionShown::Yes => CallAct::Call,
+            QuestionShown::No => CallAct::Close(DeliveryDoubt::QuestionGone),
+            QuestionShown::CannotTell => CallAct::Wait,
         },
         (Delivery::Accepted, Purpose::Task | Purpose::Message) => {
             // The driver would queue it; but a limit, or a message that comes first, holds it back only here.
@@ -167,15 +167,15 @@ impl Supervisor {
                 activity: self.agent.evidence.activity(),
                 finished: self.agent.evidence.finished.is_some(),
                 awaits_turn: called || turns.awaits_turn.is_some(),
-                asked: self.agent.asked(&session, &receipt),
+                question_shown: self.agent.question_shown(&session, &receipt),
             };
             match decide_call(&receipt, &facts) {
                 CallAct::Wait => return Ok(None),
                 CallAct::Call => session = self.call(session, &receipt).await?,
                 CallAct::Close(doubt) => {
-                    let doubted = Some(named(doubt, &receipt));
+                    let doubt_with_note = Some(named(doubt, &receipt));
                     session = self
-                        .climb(session, &receipt, Delivery::Unknown, doubted)
+                        .record_delivery(session, &receipt, Delivery::Unknown, doubt_with_note)
                         .await?;
                 }
             }
@@ -199,9 +199,9 @@ impl Supervisor {
         let called = match asked.and_then(|q| Some((q, q.id.clone()?))) {
             None if receipt.purpose == Purpose::Answer => {
                 // It was recorded by a build that knew no ids.
-                let doubted = Some(named(DeliveryDoubt::QuestionGone, receipt));
+                let doubt_with_note = Some(named(DeliveryDoubt::QuestionGone, receipt));
                 return self
-                    .climb(session, receipt, Delivery::Unknown, doubted)
+                    .record_delivery(session, receipt, Delivery::Unknown, doubt_with_note)
                     .await;
             }
             None => turns.port.prompt(id, receipt.text.to_string()),
@@ -341,12 +341,12 @@ fn apply(
 }
 
 /// The doubt with a note that names the question by its id.
-fn named(doubt: DeliveryDoubt, receipt: &Receipt) -> Doubted {
+fn named(doubt: DeliveryDoubt, receipt: &Receipt) -> DoubtWithNote {
     let id = receipt.question.as_ref().and_then(|q| q.id.as_ref());
     let note = id
         .filter(|_| doubt == DeliveryDoubt::QuestionGone)
         .map(|id| format!("the agent no longer asks question {id}; nothing was sent"));
-    Doubted { doubt, note }
+    DoubtWithNote { doubt, note }
 }
 
 fn is_same(asked: &Question, answered: Option<&Question>) -> bool {
@@ -383,7 +383,7 @@ mod tests {
             activity,
             finished: false,
             awaits_turn: false,
-            asked: Asked::CannotTell,
+            question_shown: QuestionShown::CannotTell,
         }
     }
 
@@ -416,13 +416,16 @@ mod tests {
     #[test]
     fn l6_an_answer_is_called_only_while_its_question_is_asked() {
         let answer = receipt_of(Purpose::Answer, Delivery::Accepted);
-        for (asked, expected) in [
-            (Asked::Yes, CallAct::Call),
-            (Asked::No, CallAct::Close(DeliveryDoubt::QuestionGone)),
-            (Asked::CannotTell, CallAct::Wait),
+        for (question_shown, expected) in [
+            (QuestionShown::Yes, CallAct::Call),
+            (
+                QuestionShown::No,
+                CallAct::Close(DeliveryDoubt::QuestionGone),
+            ),
+            (QuestionShown::CannotTell, CallAct::Wait),
         ] {
             let facts = CallFacts {
-                asked,
+                question_shown,
                 ..facts(Some(Activity::WaitingInput))
             };
             assert_eq!(decide_call(&answer, &facts), expected);
@@ -439,7 +442,7 @@ mod tests {
                 }
                 receipt.call = Some(2);
                 let mut facts = facts(Some(Activity::Ready));
-                facts.asked = Asked::No;
+                facts.question_shown = QuestionShown::No;
                 assert_eq!(decide_call(&receipt, &facts), CallAct::Wait, "{state:?}");
             }
         }

@@ -260,7 +260,7 @@ impl AgentCommands {
                 let mut log = SetupLog::begin(fleet.programs.folders.setup_log(&session_key));
                 provider.furnish(&workspace, &furnishing, &mut |line| {
                     log.add(line);
-                    fleet.board.tell(&session_key, line);
+                    fleet.board.show_setup_line(&session_key, line);
                 })
             })
             .await??;

@@ -8,7 +8,7 @@ use skein_domain::{Activity, Delivery, DeliveryDoubt, Reason, Receipt};
 
 mod answer;
 
-pub(crate) use answer::{Asked, By, decide_answer};
+pub(crate) use answer::{AnswerMethod, QuestionShown, decide_answer};
 
 /// Numbers set aside for one message: its paste, and Enter as often as it may be swallowed.
 pub(crate) const NUMBERS: u64 = 32;
@@ -35,19 +35,19 @@ const DISTURBED_MS: u64 = 5_000;
 
 /// Why a receipt is not further, and the note that people read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Doubted {
+pub(crate) struct DoubtWithNote {
     pub(crate) doubt: DeliveryDoubt,
     /// Instead of the doubt's own note.
     pub(crate) note: Option<String>,
 }
 
-impl From<DeliveryDoubt> for Doubted {
+impl From<DeliveryDoubt> for DoubtWithNote {
     fn from(doubt: DeliveryDoubt) -> Self {
         Self { doubt, note: None }
     }
 }
 
-impl Doubted {
+impl DoubtWithNote {
     pub(crate) fn reason(&self) -> Reason {
         Reason::from_text(self.note.as_deref().unwrap_or(self.doubt.note()))
     }
@@ -74,35 +74,36 @@ pub(crate) enum InputBox {
 
 /// Whose prompt it was that the agent took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Took {
+pub(crate) enum PromptOwner {
     /// It begins like the message in hand.
     Ours,
     /// It is another one: what the agent was started with, or what a person typed.
     Other,
-    Untold,
+    /// The agent did not report the text of the prompt.
+    Unreported,
 }
 
 /// Whose prompt it was, by the text that the agent reported. Agents cut and wrap that text.
-pub(crate) fn took(told: Option<&str>, message: &str) -> Took {
+pub(crate) fn prompt_owner(reported: Option<&str>, message: &str) -> PromptOwner {
     let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let told = told.map(plain).filter(|told| !told.is_empty());
-    match told {
-        None => Took::Untold,
-        Some(told) if plain(message).starts_with(&told) => Took::Ours,
-        Some(_) => Took::Other,
+    let reported = reported.map(plain).filter(|reported| !reported.is_empty());
+    match reported {
+        None => PromptOwner::Unreported,
+        Some(reported) if plain(message).starts_with(&reported) => PromptOwner::Ours,
+        Some(_) => PromptOwner::Other,
     }
 }
 
 impl Facts {
     /// The message's own prompt, another's, or none, as far as `stage` shows that. Before Enter was pressed for a
     /// message, only its own lines or a person can have submitted it; and when people typed, any prompt may be theirs.
-    fn took(&self, receipt: &Receipt, stage: Stage) -> Option<Took> {
+    fn prompt_owner(&self, receipt: &Receipt, stage: Stage) -> Option<PromptOwner> {
         let entered = matches!(stage, Stage::Entered { .. }) || in_lines(receipt);
-        match self.took? {
-            Took::Untold if self.typed.is_some() => None,
-            Took::Untold if entered => Some(Took::Ours),
-            Took::Untold => Some(Took::Other),
-            told => Some(told),
+        match self.prompt_owner? {
+            PromptOwner::Unreported if self.typed.is_some() => None,
+            PromptOwner::Unreported if entered => Some(PromptOwner::Ours),
+            PromptOwner::Unreported => Some(PromptOwner::Other),
+            reported => Some(reported),
         }
     }
 }
@@ -119,8 +120,8 @@ pub(crate) struct Facts {
     /// Whether screens show it, so that it is known as soon as they are looked at.
     pub(crate) screens: bool,
     pub(crate) input_box: InputBox,
-    /// Whether the agent said that it took a prompt since the paste or the last Enter, and whose.
-    pub(crate) took: Option<Took>,
+    /// Whose prompt the agent reported to have taken since the paste or the last Enter, if it reported one.
+    pub(crate) prompt_owner: Option<PromptOwner>,
     /// Whether it was seen working since then.
     pub(crate) worked: bool,
     /// Since when the question is on the screen, if it was seen there.
@@ -154,13 +155,14 @@ pub(crate) enum Act {
     Enter {
         number: u64,
     },
-    Say(Delivery),
+    /// Record that the message has reached this state.
+    Record(Delivery),
     /// Nothing more can be learnt of it: `unknown`.
-    Close(Doubted),
+    Close(DoubtWithNote),
 }
 
 const fn close(doubt: DeliveryDoubt) -> Act {
-    Act::Close(Doubted { doubt, note: None })
+    Act::Close(DoubtWithNote { doubt, note: None })
 }
 
 /// Whether a right to write was recorded of which it is not recorded that it was used.
@@ -176,7 +178,7 @@ pub(crate) fn decide(receipt: &Receipt, stage: Stage, facts: &Facts) -> Act {
     match receipt.state {
         Delivery::Accepted => accepted(facts),
         Delivery::Written | Delivery::Echoed => {
-            honest(receipt, under_way(receipt, stage, facts), facts)
+            close_if_ambiguous(receipt, under_way(receipt, stage, facts), facts)
         }
         Delivery::Submitted | Delivery::TurnStarted | Delivery::Unknown => Act::Wait(None),
     }
@@ -190,13 +192,13 @@ fn in_lines(receipt: &Receipt) -> bool {
     receipt.doubt == Some(DeliveryDoubt::InLines)
 }
 
-/// That a prompt was taken says nothing about a message which may not be that prompt, or not all of it.
-fn honest(receipt: &Receipt, act: Act, facts: &Facts) -> Act {
+/// Closes a message as `unknown` that may not be the prompt which was taken, or not all of it.
+fn close_if_ambiguous(receipt: &Receipt, act: Act, facts: &Facts) -> Act {
     match act {
-        Act::Say(Delivery::Submitted | Delivery::TurnStarted) if in_lines(receipt) => {
+        Act::Record(Delivery::Submitted | Delivery::TurnStarted) if in_lines(receipt) => {
             close(DeliveryDoubt::InLines)
         }
-        Act::Say(Delivery::Submitted | Delivery::TurnStarted)
+        Act::Record(Delivery::Submitted | Delivery::TurnStarted)
             if facts.previous_message_may_be_in_box =>
         {
             close(DeliveryDoubt::WithEarlierMessage)
@@ -241,12 +243,12 @@ fn accepted(facts: &Facts) -> Act {
 }
 
 fn under_way(receipt: &Receipt, stage: Stage, facts: &Facts) -> Act {
-    let took = facts.took(receipt, stage);
-    if took == Some(Took::Ours) {
-        return Act::Say(Delivery::TurnStarted);
+    let owner = facts.prompt_owner(receipt, stage);
+    if owner == Some(PromptOwner::Ours) {
+        return Act::Record(Delivery::TurnStarted);
     }
     let lies = matches!(stage, Stage::Pasted { .. }) || facts.input_box != InputBox::Empty;
-    if took == Some(Took::Other) && facts.activity == Some(Activity::Active) && lies {
+    if owner == Some(PromptOwner::Other) && facts.activity == Some(Activity::Active) && lies {
         // It is at work on another prompt; what lies in the box waits for its end.
         return Act::Wait(None);
     }
@@ -291,7 +293,7 @@ fn first_enter(receipt: &Receipt, at: u64, facts: &Facts) -> Act {
         }
     };
     match (receipt.state, facts.input_box) {
-        (Delivery::Written, InputBox::Holds) => Act::Say(Delivery::Echoed),
+        (Delivery::Written, InputBox::Holds) => Act::Record(Delivery::Echoed),
         (Delivery::Echoed, _) => enter(at + facts.enter_after),
         (_, InputBox::Empty | InputBox::Unseen | InputBox::Unknown) if facts.screens => {
             // Not seen in the box yet: an agent may echo late, or show a paste in some other way.
@@ -310,8 +312,8 @@ fn entered(receipt: &Receipt, number: u64, at: u64, tries: u64, facts: &Facts) -
             facts,
         );
     }
-    if facts.worked && facts.took != Some(Took::Other) {
-        return Act::Say(Delivery::TurnStarted);
+    if facts.worked && facts.prompt_owner != Some(PromptOwner::Other) {
+        return Act::Record(Delivery::TurnStarted);
     }
     if facts.activity == Some(Activity::WaitingInput) {
         // What asks may be the agent at work on the message, or something else; a later look shows which.
@@ -325,11 +327,13 @@ fn entered(receipt: &Receipt, number: u64, at: u64, tries: u64, facts: &Facts) -
         ),
         // It was there and is there no longer. An empty box that never held it proves nothing.
         (InputBox::Empty, None) if receipt.state == Delivery::Echoed => {
-            match facts.took {
+            match facts.prompt_owner {
                 _ if facts.hooks && facts.now < at + HOOK_MS => Act::Wait(Some(at + HOOK_MS)),
                 // The turn was so short that no look saw it at work.
-                Some(Took::Ours | Took::Untold) => Act::Say(Delivery::TurnStarted),
-                Some(Took::Other) | None => Act::Say(Delivery::Submitted),
+                Some(PromptOwner::Ours | PromptOwner::Unreported) => {
+                    Act::Record(Delivery::TurnStarted)
+                }
+                Some(PromptOwner::Other) | None => Act::Record(Delivery::Submitted),
             }
         }
         (InputBox::Holds, _) => enter_again(receipt, number, at, tries, facts),
@@ -347,7 +351,7 @@ fn entered(receipt: &Receipt, number: u64, at: u64, tries: u64, facts: &Facts) -
 /// It is still in the box: Enter was swallowed, or will be seen to have worked in a moment.
 fn enter_again(receipt: &Receipt, number: u64, at: u64, tries: u64, facts: &Facts) -> Act {
     if receipt.state == Delivery::Written {
-        return Act::Say(Delivery::Echoed);
+        return Act::Record(Delivery::Echoed);
     }
     let due = at + SWALLOWED_MS * tries.max(1);
     if facts.now < due {

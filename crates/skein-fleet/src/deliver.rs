@@ -10,10 +10,10 @@ use skein_domain::{
 use skein_runtime::runtime::Run;
 
 use super::activity::Finished;
-use super::courier::{self, Act, Doubted, Facts, Took};
+use super::courier::{self, Act, DoubtWithNote, Facts, PromptOwner};
 use super::record::{gear_of_run, note_read, take_step};
 use super::supervisor::Supervisor;
-use super::typing::Hand;
+use super::typing::TypedMessage;
 use crate::error::Error;
 use skein_ledger::ending::{end_session, kill_one};
 use skein_ledger::receipt::{close_written, delivered};
@@ -56,16 +56,17 @@ impl Supervisor {
     }
 
     fn decide(&mut self, session: &Session, receipt: &Receipt) -> Act {
-        let hand = self.terminal.hand_of(receipt, self.context.now());
-        let facts = self.facts(receipt, hand);
+        let typed_message = self.terminal.typed_message(receipt, self.context.now());
+        let facts = self.facts(receipt, typed_message);
         if receipt.purpose == Purpose::Answer {
-            let (asked, by) = (self.agent.asked(session, receipt), self.agent.by(receipt));
-            return courier::decide_answer(receipt, hand.stage, asked, &by, &facts);
+            let shown = self.agent.question_shown(session, receipt);
+            let method = self.agent.answer_method(receipt);
+            return courier::decide_answer(receipt, typed_message.stage, shown, &method, &facts);
         }
-        courier::decide(receipt, hand.stage, &facts)
+        courier::decide(receipt, typed_message.stage, &facts)
     }
 
-    fn facts(&self, receipt: &Receipt, hand: Hand) -> Facts {
+    fn facts(&self, receipt: &Receipt, typed_message: TypedMessage) -> Facts {
         let program = self.agent.program.as_ref();
         let evidence = &self.agent.evidence;
         let now = self.context.now();
@@ -83,12 +84,12 @@ impl Supervisor {
             has_signal: self.agent.has_signal(),
             screens: program.is_some_and(|a| a.abilities().screens),
             input_box: self.agent.input_box(),
-            took: self.agent.took(receipt),
+            prompt_owner: self.agent.prompt_owner(receipt),
             worked: evidence.turn.worked,
             asked_since: evidence.question.shown_since,
             question_left: evidence.question.left,
-            typed: hand.typed_at,
-            interrupted: hand.interrupted_at,
+            typed: typed_message.typed_at,
+            interrupted: typed_message.interrupted_at,
             output_at,
             unsettled: evidence.turn.unsettled(),
             // In a run that was resumed they report nothing before its first prompt.
@@ -112,14 +113,14 @@ impl Supervisor {
             .requests
             .look(move |r| r.get(id.as_str()))
             .await?;
-        let is_begun = match self.agent.took(&receipt) {
-            Some(Took::Ours | Took::Untold) => true,
-            Some(Took::Other) => false,
+        let is_begun = match self.agent.prompt_owner(&receipt) {
+            Some(PromptOwner::Ours | PromptOwner::Unreported) => true,
+            Some(PromptOwner::Other) => false,
             None => self.agent.evidence.turn.worked || self.agent.evidence.turn.ended,
         };
         match is_begun {
             true => {
-                self.climb(session, &receipt, Delivery::TurnStarted, None)
+                self.record_delivery(session, &receipt, Delivery::TurnStarted, None)
                     .await
             }
             false => Ok(session),
@@ -140,26 +141,28 @@ impl Supervisor {
                 self.enter(run, receipt, number).await?;
                 Ok(session)
             }
-            Act::Say(state) => self.climb(session, receipt, state, None).await,
-            Act::Close(doubted) => {
-                self.climb(session, receipt, Delivery::Unknown, Some(doubted))
+            Act::Record(state) => self.record_delivery(session, receipt, state, None).await,
+            Act::Close(doubt_with_note) => {
+                self.record_delivery(session, receipt, Delivery::Unknown, Some(doubt_with_note))
                     .await
             }
         }
     }
 
     /// Records how far a message came; a submitted one begins a turn.
-    pub(super) async fn climb(
+    pub(super) async fn record_delivery(
         &mut self,
         session: Session,
         receipt: &Receipt,
         state: Delivery,
-        doubted: Option<Doubted>,
+        doubt_with_note: Option<DoubtWithNote>,
     ) -> Result<Session, Error> {
-        let doubt = doubted.as_ref().map(|doubted| doubted.doubt);
-        let tries = self.terminal.climbed(receipt, state, doubt);
+        let doubt = doubt_with_note
+            .as_ref()
+            .map(|doubt_with_note| doubt_with_note.doubt);
+        let tries = self.terminal.apply_delivery(receipt, state, doubt);
         let (id, receipt) = (session.id.clone(), receipt.id.clone());
-        let note = doubted.as_ref().map(Doubted::reason);
+        let note = doubt_with_note.as_ref().map(DoubtWithNote::reason);
         let turned = self.agent.evidence.turn.recorded;
         let read = self.files.tails.positions();
         let session = self

@@ -1,9 +1,9 @@
-//! How what an agent said becomes the session's transcript.
+//! How the messages that an agent wrote to its files become the session's transcript.
 //!
 //! What was read of an agent's files is appended, on behalf of the run, before it is recorded that it was read: a
 //! crash in between repeats it, and ids make it count once. A transcript that cannot be written holds up nothing
-//! (L3). What was said waits, and is tried again; when too much waits, the rest is dropped and read again later,
-//! from where the record says that it is not in the transcript yet.
+//! (L3): messages wait in a queue and are tried again. When the queue is full, further messages are dropped and read
+//! again later, from the position that the record has for that.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,9 +20,9 @@ use tokio::sync::{Notify, oneshot};
 use super::listen::AgentFiles;
 use super::supervisor::{ObservedAgent, RETRY_PAUSES, RunContext};
 
-/// How much may wait: more is read again later.
-const ROOM: usize = 1_024;
-const ROOM_BYTES: usize = 16 * 1024 * 1024;
+/// How much the queue holds; what does not fit is read again later.
+const CAPACITY: usize = 1_024;
+const CAPACITY_BYTES: usize = 16 * 1024 * 1024;
 /// How much is appended at once.
 const BATCH: usize = 256;
 const BATCH_BYTES: usize = 4 * 1024 * 1024;
@@ -34,15 +34,15 @@ pub(super) const PATIENCE: Duration = Duration::from_millis(250);
 pub(super) const LAST_PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
-enum Word {
-    Said(Message),
+enum TranscriptChange {
+    Message(Message),
     Rewound(MessageId),
 }
 
-/// What was said and is not known to be in the transcript.
+/// The queue of messages that are not known to be in the transcript.
 #[derive(Debug, Default)]
 pub(super) struct Import {
-    waiting: VecDeque<Arc<Word>>,
+    waiting: VecDeque<Arc<TranscriptChange>>,
     bytes: usize,
     /// How many of those are being appended, and where the result arrives.
     going: Option<(usize, oneshot::Receiver<Result<(), Error>>)>,
@@ -54,50 +54,50 @@ pub(super) struct Import {
 }
 
 impl Import {
-    pub(super) fn has_room(&self) -> bool {
-        self.waiting.len() < ROOM && self.bytes < ROOM_BYTES
+    pub(super) fn has_capacity(&self) -> bool {
+        self.waiting.len() < CAPACITY && self.bytes < CAPACITY_BYTES
     }
 
     pub(super) fn is_done(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    fn push(&mut self, word: Word) {
-        self.bytes += weight(&word);
-        self.waiting.push_back(Arc::new(word));
+    fn push(&mut self, change: TranscriptChange) {
+        self.bytes += weight(&change);
+        self.waiting.push_back(Arc::new(change));
     }
 
-    fn batch(&self) -> Vec<Arc<Word>> {
+    fn batch(&self) -> Vec<Arc<TranscriptChange>> {
         let mut bytes = 0;
-        let fits = |word: &&Arc<Word>| {
+        let fits = |change: &&Arc<TranscriptChange>| {
             let first = bytes == 0;
-            bytes += weight(word);
+            bytes += weight(change);
             first || bytes <= BATCH_BYTES
         };
-        let words = self.waiting.iter().take(BATCH).take_while(fits);
-        words.cloned().collect()
+        let changes = self.waiting.iter().take(BATCH).take_while(fits);
+        changes.cloned().collect()
     }
 
-    fn appended(&mut self, count: usize) {
-        for word in self.waiting.drain(..count) {
-            self.bytes -= weight(&word);
+    fn remove_imported(&mut self, count: usize) {
+        for change in self.waiting.drain(..count) {
+            self.bytes -= weight(&change);
         }
         self.begun = true;
         self.failures = 0;
     }
 
-    /// Keeps messages until they are appended.
-    pub(super) fn take(&mut self, said: Vec<Reading>, now: Timestamp) {
-        for reading in said {
+    /// Adds messages to the queue.
+    pub(super) fn enqueue(&mut self, readings: Vec<Reading>, now: Timestamp) {
+        for reading in readings {
             match reading {
                 Reading::Said(mut message) => {
                     if message.at <= Timestamp::from_micros(0) {
                         message.at = now;
                     }
                     // A refusal could not be reported to the agent.
-                    self.push(Word::Said(message.within_limits()));
+                    self.push(TranscriptChange::Message(message.within_limits()));
                 }
-                Reading::Rewound { to } => self.push(Word::Rewound(to)),
+                Reading::Rewound { to } => self.push(TranscriptChange::Rewound(to)),
                 _ => {}
             }
         }
@@ -106,7 +106,7 @@ impl Import {
     fn failed(&mut self, context: &RunContext, error: &Error) {
         let session = &context.session_key.session;
         if self.failures == 0 {
-            tracing::warn!(%session, %error, "what was said cannot be written to the transcript yet");
+            tracing::warn!(%session, %error, "messages cannot be written to the transcript yet");
         }
         let index = usize::try_from(self.failures).unwrap_or(usize::MAX);
         let pause = RETRY_PAUSES[index.min(RETRY_PAUSES.len() - 1)];
@@ -156,10 +156,10 @@ impl AgentFiles {
             if let Some((count, going)) = &mut self.import.going {
                 let count = *count;
                 // The task wakes the supervisor when it is done.
-                let heard = tokio::time::timeout(patience, going).await.ok()?;
+                let result = tokio::time::timeout(patience, going).await.ok()?;
                 self.import.going = None;
-                match heard {
-                    Ok(Ok(())) => self.import.appended(count),
+                match result {
+                    Ok(Ok(())) => self.import.remove_imported(count),
                     Ok(Err(error)) => self.import.failed(context, &error),
                     // The daemon stops.
                     Err(_) => return None,
@@ -181,7 +181,7 @@ impl AgentFiles {
     /// All that was read is in the transcript. Returns whether some file holds more than was kept of it.
     fn read_again(&mut self, agent: &ObservedAgent) -> bool {
         let program = agent.program.as_ref();
-        program.is_some_and(|program| self.tails.appended(program, agent.process()))
+        program.is_some_and(|program| self.tails.mark_imported(program, agent.process()))
     }
 }
 
@@ -194,7 +194,7 @@ struct Writing {
 }
 
 impl Writing {
-    async fn write(self, begun: bool, words: Vec<Arc<Word>>) -> Result<(), Error> {
+    async fn write(self, begun: bool, changes: Vec<Arc<TranscriptChange>>) -> Result<(), Error> {
         let Some(transcripts) = &self.transcripts else {
             return Ok(());
         };
@@ -203,10 +203,10 @@ impl Writing {
         }
         let transcript = transcripts.of(&self.tenant).open(&self.id);
         let mut messages = vec![];
-        for word in words {
-            match &*word {
-                Word::Said(message) => messages.push(message.clone()),
-                Word::Rewound(to) => {
+        for change in changes {
+            match &*change {
+                TranscriptChange::Message(message) => messages.push(message.clone()),
+                TranscriptChange::Rewound(to) => {
                     self.append(&transcript, &std::mem::take(&mut messages))
                         .await?;
                     match transcript.rewind(self.by, to).await {
@@ -254,8 +254,8 @@ fn may_pass(error: &Error) -> bool {
 }
 
 /// About how many bytes it has.
-fn weight(word: &Word) -> usize {
-    let Word::Said(message) = word else {
+fn weight(change: &TranscriptChange) -> usize {
+    let TranscriptChange::Message(message) = change else {
         return 64;
     };
     64 + message.weight()

@@ -16,7 +16,7 @@ const GO_ON: &str = "continue";
 
 impl Supervisor {
     /// Records a limit that was seen, or that it is over. Returns the session as it is then.
-    pub(super) async fn mind_limit(&mut self, session: Session) -> Result<Session, Error> {
+    pub(super) async fn update_limit(&mut self, session: Session) -> Result<Session, Error> {
         if self.agent.program.is_none() {
             // What is recorded has not been read yet.
             return Ok(session);

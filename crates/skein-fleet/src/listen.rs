@@ -13,7 +13,7 @@ use super::commands::run_blocking;
 use super::hook_journal;
 use super::import::{Import, LAST_PATIENCE};
 use super::supervisor::{ObservedAgent, RunContext, Supervisor};
-use super::tail::{Hear, Room, Tails};
+use super::tail::{ImportCapacity, ReadingFilter, Tails};
 use crate::error::Error;
 
 /// Between two looks at files that cannot be watched, in milliseconds.
@@ -23,7 +23,7 @@ const UNWATCHED: u64 = 2_000;
 #[derive(Debug, Default)]
 pub(super) struct AgentFiles {
     pub(super) tails: Tails,
-    /// The process and the conversation that the files were found by.
+    /// The process and the conversation that the files were batch by.
     found_by: Option<(Option<u32>, Option<NativeId>)>,
     /// What the agent said, on its way to the transcript.
     pub(super) import: Import,
@@ -35,7 +35,7 @@ pub(super) struct AgentFiles {
 
 impl Supervisor {
     /// Reads and records what the agent wrote to its files before it ended, perhaps while no daemon ran.
-    pub(super) async fn read_last_words(&mut self) -> Result<(), Error> {
+    pub(super) async fn read_remaining_files(&mut self) -> Result<(), Error> {
         let session = self.context.session().await?;
         if session.run != self.context.run || session.check_free().is_err() {
             return Ok(());
@@ -47,7 +47,7 @@ impl Supervisor {
 
     /// The same for a run that a saga has ended: the saga records the end, this what was spent and which calls the
     /// driver accepted.
-    pub(super) async fn record_rest(&mut self) -> Result<(), Error> {
+    pub(super) async fn record_remaining(&mut self) -> Result<(), Error> {
         let session = self.context.session().await?;
         if session.run == self.context.run {
             self.read_all(&session).await?;
@@ -58,11 +58,11 @@ impl Supervisor {
     }
 
     async fn read_all(&mut self, session: &Session) -> Result<(), Error> {
-        self.know_agent(session).await;
+        self.load_agent(session).await;
         loop {
             let again = self.read_files(session).await?;
-            let unsaid = self.import(LAST_PATIENCE).await;
-            let again = again.into_iter().chain(unsaid).min();
+            let import_due = self.import(LAST_PATIENCE).await;
+            let again = again.into_iter().chain(import_due).min();
             if again.is_none_or(|at| at > self.context.now()) {
                 return Ok(());
             }
@@ -117,10 +117,10 @@ impl AgentFiles {
             return Ok(None);
         };
         let process = agent.process();
-        let mut sources: Vec<(WatchedFile, Hear)> =
+        let mut sources: Vec<(WatchedFile, ReadingFilter)> =
             std::mem::take(&mut agent.evidence.journal.watch)
                 .into_iter()
-                .map(|source| (source, Hear::All))
+                .map(|source| (source, ReadingFilter::All))
                 .collect();
         let known = (process.map(|p| p.pid), gear.native.clone());
         if self.found_by.as_ref() != Some(&known)
@@ -140,26 +140,27 @@ impl AgentFiles {
         let (mut tails, recorded) = (std::mem::take(&mut self.tails), gear.read.clone());
         let (files, bell) = (context.parts.files.clone(), self.changed.clone());
         let databases = context.parts.databases.clone();
-        let room = match self.import.has_room() {
-            true => Room::Enough,
-            false => Room::None,
+        let capacity = match self.import.has_capacity() {
+            true => ImportCapacity::Available,
+            false => ImportCapacity::Full,
         };
         // Transcripts are long, and other tasks wait for this thread.
-        let (tails, found) = run_blocking(move || {
+        let (tails, batch) = run_blocking(move || {
             for source in &sources {
                 tails.add(source, &program, process, &recorded, &files, &bell);
             }
-            let found = tails.read(&*databases, room, written_by);
-            (tails, found)
+            let batch = tails.read(&*databases, capacity, written_by);
+            (tails, batch)
         })
         .await?;
         self.tails = tails;
-        self.import.take(found.said, context.requests.now());
-        for (source, readings) in found.readings {
-            agent.evidence.heard(readings, source);
+        self.import
+            .enqueue(batch.transcript, context.requests.now());
+        for (source, readings) in batch.readings {
+            agent.evidence.apply_readings(readings, source);
         }
-        let more = found.more || !agent.evidence.journal.watch.is_empty();
-        let pause = match (more, found.unwatched) {
+        let more = batch.more || !agent.evidence.journal.watch.is_empty();
+        let pause = match (more, batch.unwatched) {
             (true, _) => 0,
             (false, true) => UNWATCHED,
             (false, false) => return Ok(None),
@@ -175,15 +176,15 @@ fn all_sources(
     own: Vec<WatchedFile>,
     hooks: WatchedFile,
     written_by: EvidenceSource,
-) -> Vec<(WatchedFile, Hear)> {
+) -> Vec<(WatchedFile, ReadingFilter)> {
     let is_own = |path: &str| {
         let path = Path::new(path);
         hooks.path == path || own.iter().any(|source| source.path == path)
     };
     // A driver has a journal for each run. What other programs write goes on with the conversation.
-    let hear = match written_by {
-        EvidenceSource::Protocol => Hear::Spending,
-        _ => Hear::All,
+    let filter = match written_by {
+        EvidenceSource::Protocol => ReadingFilter::UsageOnly,
+        _ => ReadingFilter::All,
     };
     let before = gear.read.iter().filter(|r| !is_own(&r.path));
     let mut sources: Vec<_> = before
@@ -193,11 +194,11 @@ fn all_sources(
                 kind: r.kind.clone(),
                 reach: ReadRange::Added,
             };
-            (source, hear)
+            (source, filter)
         })
         .collect();
     // A program waits for its hooks: what it wrote to its files since then comes after what they said.
-    sources.push((hooks, Hear::All));
-    sources.extend(own.into_iter().map(|source| (source, Hear::All)));
+    sources.push((hooks, ReadingFilter::All));
+    sources.extend(own.into_iter().map(|source| (source, ReadingFilter::All)));
     sources
 }

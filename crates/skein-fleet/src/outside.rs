@@ -13,14 +13,14 @@ use skein_domain::{
 const MOST: u64 = 1_000_000_000;
 
 /// One backup ref of a repository.
-pub(super) struct Kept {
+pub(super) struct BackupRef {
     pub(super) session: SessionId,
     pub(super) n: u64,
     pub(super) commit: CommitId,
     pub(super) at: Timestamp,
 }
 
-impl Kept {
+impl BackupRef {
     /// Whether it is the one a record names.
     pub(super) fn is(&self, session: &SessionId, backup: &Backup) -> bool {
         self.session == *session && self.n == backup.n && self.commit == backup.commit
@@ -43,7 +43,7 @@ pub(super) fn is_repository(folder: &AbsPath) -> bool {
 }
 
 /// Where refs of ours are named after their session.
-const KEPT: [&str; 3] = ["backup", "left", "rescued"];
+const REF_KINDS: [&str; 3] = ["backup", "left", "rescued"];
 
 /// The highest session number that branches of the repository carry, here or on remotes, or what is kept of
 /// sessions, ours or another home's.
@@ -73,13 +73,15 @@ pub(super) fn highest_session(folder: &AbsPath, prefix: &str) -> u64 {
         .lines()
         .filter_map(|line| line.split_once("/skein/"))
         .map(|(_, name)| match name.split_once('/') {
-            Some((kind, rest)) if KEPT.contains(&kind) => rest.split('/').next().unwrap_or(rest),
+            Some((kind, rest)) if REF_KINDS.contains(&kind) => {
+                rest.split('/').next().unwrap_or(rest)
+            }
             _ => name,
         })
         .map(of_name)
         .max()
         .unwrap_or(0);
-    let kept = KEPT.map(|kind| in_folder(git.join("refs/skein").join(kind)));
+    let kept = REF_KINDS.map(|kind| in_folder(git.join("refs/skein").join(kind)));
     in_folder(git.join("refs/heads/skein"))
         .max(remote)
         .max(packed)
@@ -110,14 +112,14 @@ fn common_dir(folder: &Path) -> Option<PathBuf> {
     }
 }
 
-pub(super) fn backups(repo: &AbsPath) -> Vec<Kept> {
+pub(super) fn backups(repo: &AbsPath) -> Vec<BackupRef> {
     if !is_repository(repo) {
         return vec![];
     }
     match skein_workspace::backups(repo) {
         Ok(found) => found
             .into_iter()
-            .map(|(session, n, commit, at)| Kept {
+            .map(|(session, n, commit, at)| BackupRef {
                 session,
                 n,
                 commit,
@@ -131,8 +133,8 @@ pub(super) fn backups(repo: &AbsPath) -> Vec<Kept> {
     }
 }
 
-pub(super) fn drop_backup(repo: &AbsPath, kept: &Kept) -> bool {
-    match skein_workspace::drop_backup(repo, &kept.session, kept.n, &kept.commit) {
+pub(super) fn drop_backup(repo: &AbsPath, backup: &BackupRef) -> bool {
+    match skein_workspace::drop_backup(repo, &backup.session, backup.n, &backup.commit) {
         Ok(()) => true,
         Err(error) => {
             tracing::warn!(%repo, %error, "a backup could not be dropped");
@@ -217,11 +219,11 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let refs = home.path().join(".git/refs/skein");
         let path: AbsPath = home.path().to_str().unwrap().parse().unwrap();
-        for (n, kind) in (1..).zip(KEPT) {
+        for (n, kind) in (1..).zip(REF_KINDS) {
             fs::create_dir_all(refs.join(kind).join(format!("api-{n}"))).unwrap();
             assert_eq!(highest_session(&path, "api"), n);
         }
-        for (n, kind) in (11..).zip(KEPT) {
+        for (n, kind) in (11..).zip(REF_KINDS) {
             let packed = format!("abc refs/skein/{kind}/api-{n}/1\n");
             fs::write(home.path().join(".git/packed-refs"), packed).unwrap();
             assert_eq!(highest_session(&path, "api"), n);

@@ -80,7 +80,7 @@ impl FleetRequests {
             Some(_) => {
                 self.fleet
                     .board
-                    .see(&self.ledger.session_key(&session.id))
+                    .observations(&self.ledger.session_key(&session.id))
                     .0
             }
             None => Observations::default(),
@@ -90,7 +90,10 @@ impl FleetRequests {
     /// The session's status, from the record and what was seen (L2).
     pub fn derive(&self, session: &Session) -> Derived {
         let (seen, patience) = match &session.gear {
-            Some(_) => self.fleet.board.see(&self.ledger.session_key(&session.id)),
+            Some(_) => self
+                .fleet
+                .board
+                .observations(&self.ledger.session_key(&session.id)),
             None => Default::default(),
         };
         let has_agent = session.gear.is_some();
@@ -140,7 +143,7 @@ impl FleetRequests {
         if let Answer::Fresh(RequestOutcome::Receipt(receipt)) = answer {
             let session_key = self.ledger.session_key(&receipt.session);
             // A caller whose message was accepted sees at once that it waits.
-            self.fleet.board.posted(&session_key);
+            self.fleet.board.message_accepted(&session_key);
             self.fleet.supervisors.wake(&session_key);
         }
     }

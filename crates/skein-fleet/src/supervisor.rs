@@ -36,8 +36,8 @@ use skein_ledger::LedgerRequests;
 const LINGER: Duration = Duration::from_secs(10);
 /// Pauses in milliseconds before a supervisor tries again to reach a run or a store.
 pub(super) const RETRY_PAUSES: [u64; 6] = [200, 1_000, 2_000, 5_000, 15_000, 60_000];
-/// A run that the runtime reports missing is looked for this often before the session is `lost`.
-const LOOKS: u32 = 3;
+/// How many connection attempts in a row must find the run missing before the session is `lost`.
+const MISSING_PROBES: u32 = 3;
 
 /// What a supervisor publishes to those who wait for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -75,7 +75,7 @@ struct Retries {
 
 impl Retries {
     /// Pauses before the next try, longer each time. Returns true when the supervisor is to stop.
-    async fn rest(&self, stop: &mut StopSignal) -> bool {
+    async fn pause_before_retry(&self, stop: &mut StopSignal) -> bool {
         let index = usize::try_from(self.failed)
             .unwrap_or(usize::MAX)
             .min(RETRY_PAUSES.len() - 1);
@@ -87,9 +87,9 @@ impl Retries {
     }
 }
 
-/// Why a supervisor left a connection.
-enum Left {
-    Over(Exit),
+/// Why a connection to the run ended.
+enum ConnectionEnd {
+    Exited(Exit),
     CutOff,
     Stopped,
 }
@@ -121,20 +121,20 @@ impl Supervisor {
     async fn supervise(mut self) {
         let exit = self.watch().await;
         if let Some(exit) = exit {
-            // What cannot be recorded now is tried again with the end itself.
-            let _ = self.read_last_words().await;
+            // If this fails, `finish` tries it again.
+            let _ = self.read_remaining_files().await;
             self.mailbox.publish(|state| state.exit = Some(exit));
             self.finish(exit).await;
-            self.import_rest().await;
+            self.import_remaining().await;
         }
         self.mailbox.publish(|state| state.gone = true);
     }
 
     /// Stays after the end of the run until the transcript has all of its messages.
-    async fn import_rest(&mut self) {
+    async fn import_remaining(&mut self) {
         while !self.files.import.is_done() {
             let again = self.import(LAST_PATIENCE).await;
-            // What there was no room for is read again.
+            // Messages that did not fit in the queue are read again.
             if self.files.import.is_done() && again.is_some() {
                 let Ok(session) = self.context.session().await else {
                     return;
@@ -145,7 +145,7 @@ impl Supervisor {
                 continue;
             }
             self.retries.failed = self.files.import.failures;
-            if !self.files.import.is_done() && self.rest().await {
+            if !self.files.import.is_done() && self.pause_before_retry().await {
                 return;
             }
         }
@@ -162,43 +162,47 @@ impl Supervisor {
                 Ok(run) => {
                     self.retries.failed = 0;
                     self.context.show(|o| o.doubt = None);
-                    match self.attend(run).await {
-                        Left::Over(exit) => return Some(exit),
-                        Left::Stopped => return None,
-                        Left::CutOff => {}
+                    match self.follow_connection(run).await {
+                        ConnectionEnd::Exited(exit) => return Some(exit),
+                        ConnectionEnd::Stopped => return None,
+                        ConnectionEnd::CutOff => {}
                     }
                 }
-                Err(skein_runtime::error::Error::Missing) if self.retries.failed + 1 >= LOOKS => {
-                    self.saw(RuntimeState::Missing);
+                Err(skein_runtime::error::Error::Missing)
+                    if self.retries.failed + 1 >= MISSING_PROBES =>
+                {
+                    self.publish_runtime(RuntimeState::Missing);
                     return Some(Exit::Unseen);
                 }
-                Err(error) => self.doubts(&error.to_string()),
+                Err(error) => self.record_failed_probe(&error.to_string()),
             }
-            if self.rest().await {
+            if self.pause_before_retry().await {
                 return None;
             }
         }
     }
 
-    fn doubts(&mut self, why: &str) {
+    fn record_failed_probe(&mut self, why: &str) {
         self.retries.failed += 1;
-        let (now, looks) = (self.context.requests.now(), self.retries.failed);
+        let (now, failed) = (self.context.requests.now(), self.retries.failed);
         self.context.show(|o| {
             let since = o.doubt.as_ref().map_or(now, |d| d.since);
             o.doubt = Some(DetectionState {
                 since,
-                looks: looks.saturating_sub(1),
+                looks: failed.saturating_sub(1),
                 why: why.to_owned(),
             });
         });
     }
 
     /// Pauses before the next try. Returns true when the supervisor is to stop.
-    async fn rest(&mut self) -> bool {
-        self.retries.rest(&mut self.mailbox.stop).await
+    async fn pause_before_retry(&mut self) -> bool {
+        self.retries
+            .pause_before_retry(&mut self.mailbox.stop)
+            .await
     }
 
-    fn saw(&self, state: RuntimeState) {
+    fn publish_runtime(&self, state: RuntimeState) {
         let at = self.context.requests.now();
         let output_at = self.agent.sight.output_at.map(Timestamp::from_micros);
         let has_signal = self.agent.has_signal();
@@ -209,76 +213,76 @@ impl Supervisor {
         });
     }
 
-    /// One connection, from its first sight to its last.
-    async fn attend(&mut self, run: Arc<dyn Run>) -> Left {
+    /// Follows one connection to the run until it ends.
+    async fn follow_connection(&mut self, run: Arc<dyn Run>) -> ConnectionEnd {
         let mut sights = run.sight();
         let changed_files = self.files.changed.clone();
-        let mut look = true;
+        let mut refresh_screen = true;
         loop {
             self.agent.sight = *sights.borrow_and_update();
             self.terminal.taken = self.terminal.taken.max(self.agent.sight.input);
             if let Some(exit) = self.agent.sight.exit {
-                self.saw(RuntimeState::Exited(exit));
-                return Left::Over(exit);
+                self.publish_runtime(RuntimeState::Exited(exit));
+                return ConnectionEnd::Exited(exit);
             }
             if self.agent.sight.cut_off {
-                return Left::CutOff;
+                return ConnectionEnd::CutOff;
             }
-            let next = match self.attend_once(&run, look).await {
+            let next = match self.observe_and_deliver(&run, refresh_screen).await {
                 Ok(next) => next,
-                Err(Error::Runtime(_)) => return Left::CutOff,
-                Err(Error::Ledger(skein_ledger::Error::Stopped)) => return Left::Stopped,
+                Err(Error::Runtime(_)) => return ConnectionEnd::CutOff,
+                Err(Error::Ledger(skein_ledger::Error::Stopped)) => return ConnectionEnd::Stopped,
                 Err(error) => {
-                    tracing::warn!(session = %self.context.session_key.session, %error, "a supervisor could not record what it saw");
+                    tracing::warn!(session = %self.context.session_key.session, %error, "a supervisor could not record its observations");
                     Some(Instant::now() + Duration::from_secs(1))
                 }
             };
             tokio::select! {
                 biased;
-                () = self.mailbox.stop.wait() => return Left::Stopped,
+                () = self.mailbox.stop.wait() => return ConnectionEnd::Stopped,
                 changed = sights.changed() => {
                     if changed.is_err() {
-                        return Left::CutOff;
+                        return ConnectionEnd::CutOff;
                     }
-                    look = sights.borrow().bytes != self.agent.screen.bytes;
+                    refresh_screen = sights.borrow().bytes != self.agent.screen.bytes;
                 }
                 request = self.mailbox.inbox.recv() => {
                     self.mailbox.take(request);
-                    look = true;
+                    refresh_screen = true;
                 }
-                () = changed_files.notified() => look = true,
-                () = sleep_until(next) => look = true,
+                () = changed_files.notified() => refresh_screen = true,
+                () = sleep_until(next) => refresh_screen = true,
             }
         }
     }
 
-    /// Looks, records what was seen, delivers messages. Returns when to look again.
-    async fn attend_once(
+    /// Reads the screen and the files, records what they show, delivers messages. Returns when to do so again.
+    async fn observe_and_deliver(
         &mut self,
         run: &Arc<dyn Run>,
-        look: bool,
+        refresh_screen: bool,
     ) -> Result<Option<Instant>, Error> {
         let session = self.context.session().await?;
-        self.know_agent(&session).await;
+        self.load_agent(&session).await;
         let woken = self.mailbox.take_waiting();
         let reread = self.read_files(&session).await?;
-        let unsaid = self.import(PATIENCE).await;
+        let import_due = self.import(PATIENCE).await;
         // The request that woke the supervisor may have changed the record after it was read; it wakes only once.
         let session = match woken {
             true => self.context.session().await?,
             false => session,
         };
-        if look && self.turns.is_none() {
+        if refresh_screen && self.turns.is_none() {
             self.agent.screen = run.screen().await?;
         }
         self.read_screen();
         let now = self.context.now();
         self.terminal.notice_typing(self.agent.screen.typed, now);
-        let session = self.mind_limit(session).await?;
+        let session = self.update_limit(session).await?;
         let session = self.record(session).await?;
         let session = self.settle(run, session).await?;
-        // Published only now: what the agent does, and what waits for it, is known.
-        self.saw(RuntimeState::Alive {
+        // Only now: the published state includes the agent's activity and the messages that wait.
+        self.publish_runtime(RuntimeState::Alive {
             pid: self.agent.sight.pid,
         });
         self.interrupt(run).await?;
@@ -293,7 +297,7 @@ impl Supervisor {
             evidence.look_again(now),
             evidence.turn.settles(now),
             reread,
-            unsaid,
+            import_due,
             // Not a moment before the limit is over.
             limited.map(|micros| now + micros / 1_000 + 1),
         ];
@@ -301,11 +305,14 @@ impl Supervisor {
         let earliest = again.into_iter().flatten().chain(unknown).min();
         // Never at once again: a deadline that has just passed must not keep the loop from sleeping.
         let earliest = earliest.map(|at| self.context.instant(at.max(self.context.now() + 1)));
-        Ok(earliest.into_iter().chain(self.see_off().await?).min())
+        Ok(earliest
+            .into_iter()
+            .chain(self.end_finished_agent().await?)
+            .min())
     }
 
-    /// Ends an agent that reported that it is finished and stays. Returns when.
-    async fn see_off(&mut self) -> Result<Option<Instant>, Error> {
+    /// Ends an agent that reported that it is finished but does not exit. Returns when that is due.
+    async fn end_finished_agent(&mut self) -> Result<Option<Instant>, Error> {
         if self.agent.evidence.finished.is_none() || !self.context.is_ours().await {
             return Ok(None);
         }
@@ -320,8 +327,8 @@ impl Supervisor {
         }
     }
 
-    /// Finds out how to read the agent; settings that are broken for a while do not stop the watch.
-    pub(super) async fn know_agent(&mut self, session: &Session) {
+    /// Loads the agent's adapter and settings. If the settings cannot be read, the next call tries again.
+    pub(super) async fn load_agent(&mut self, session: &Session) {
         if self.agent.program.is_some() {
             return;
         }
@@ -386,28 +393,28 @@ impl Supervisor {
         }
     }
 
-    /// The run is over: its end is recorded, unless a saga is at work on the session and does it.
+    /// Records the end of the run, unless a saga that works on the session records it.
     async fn finish(&mut self, exit: Exit) {
         if exit == Exit::Unseen && self.context.is_ours().await {
-            // Its holder is gone; what is left of it must not go on unseen.
+            // Its holder is gone: end processes that are left, because nothing supervises them.
             let _ = self.context.end_processes().await;
         }
         loop {
-            // With the end it is recorded that all was read.
-            let recorded = match self.read_last_words().await {
+            // The end and the read positions are recorded together.
+            let recorded = match self.read_remaining_files().await {
                 Ok(()) => self.record_end(exit).await,
                 Err(error) => Err(error),
             };
             match recorded {
                 Ok(true) => break,
-                // Being handed over; that is over soon.
+                // The session is being handed over, which does not take long.
                 Ok(false) => {}
                 Err(error) => {
                     tracing::warn!(session = %self.context.session_key.session, %error, "an end could not be recorded");
                 }
             }
             self.retries.failed = 1;
-            if self.rest().await {
+            if self.pause_before_retry().await {
                 return;
             }
         }

@@ -33,15 +33,15 @@ pub(super) fn was_read(sources: &[WatchedFile], recorded: &[ReadFile]) -> bool {
 
 /// Which readings of a file are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Hear {
+pub(super) enum ReadingFilter {
     All,
-    /// It is about an earlier run: what was spent is counted, what was done is over.
-    Spending,
+    /// The file is about an earlier run: its usage is counted, its other readings are out of date.
+    UsageOnly,
 }
 
-impl Hear {
-    /// What was said is taken in any case.
-    fn takes(self, reading: &Reading) -> bool {
+impl ReadingFilter {
+    /// Messages are not filtered.
+    fn accepts(self, reading: &Reading) -> bool {
         // A total of the run is left out too: it would be taken for one of the run that is on now.
         self == Self::All || matches!(reading, Reading::Usage(_) | Reading::ConversationTotal(_))
     }
@@ -58,7 +58,7 @@ struct Tail {
     path: PathBuf,
     kind: String,
     reach: ReadRange,
-    hear: Hear,
+    filter: ReadingFilter,
     reader: Box<dyn Reader>,
     progress: Progress,
     /// What a file that is replaced held when it was last read, or what a database said.
@@ -76,94 +76,98 @@ struct Progress {
     inode: Option<u64>,
     /// Up to where what was spent may be counted already: the file was written anew.
     counted: u64,
-    /// Up to where all but what was said is known: it is read once more for that.
-    heard: u64,
+    /// All readings but messages are recorded up to here. Below it the file is read again only for messages.
+    evidence_position: u64,
     /// Messages from here on may be missing in the transcript.
-    unsaid: Option<u64>,
-    /// Whether some of that was dropped because there was no room for it.
+    first_unimported: Option<u64>,
+    /// Whether some of those were dropped because the import queue was full.
     dropped: bool,
-    /// Whether the reader knows what came before the position.
-    primed: bool,
+    /// Whether the reader has read what comes before the position.
+    reader_has_context: bool,
 }
 
 impl Progress {
     fn recorded(known: Option<&ReadFile>) -> Self {
-        let heard = known.map_or(0, |r| r.position);
-        let said = known.and_then(|r| r.said);
-        let position = said.unwrap_or(heard).min(heard);
+        let evidence_position = known.map_or(0, |r| r.position);
+        let import_position = known.and_then(|r| r.said);
+        let position = import_position
+            .unwrap_or(evidence_position)
+            .min(evidence_position);
         Self {
             position,
             inode: known.and_then(|r| r.inode),
             counted: 0,
-            heard,
-            unsaid: None,
+            evidence_position,
+            first_unimported: None,
             dropped: false,
-            primed: position == 0,
+            reader_has_context: position == 0,
         }
     }
 
     /// Whether there is a position to record; a file that was never there has none.
     const fn is_begun(&self) -> bool {
-        self.inode.is_some() || self.heard > 0
+        self.inode.is_some() || self.evidence_position > 0
     }
 
-    /// From where on what was said is still to be read, for the record.
-    fn said(&self) -> Option<u64> {
-        let reads_again = self.position < self.heard;
-        self.unsaid.or_else(|| reads_again.then_some(self.position))
+    /// Where the import of messages has to continue, for the record.
+    fn import_position(&self) -> Option<u64> {
+        let reads_again = self.position < self.evidence_position;
+        self.first_unimported
+            .or_else(|| reads_again.then_some(self.position))
     }
 
     /// The file has this length and inode. Returns true when it was cut or written anew, perhaps with what it held
     /// before: then it is read from its start, and the reader may know it.
-    fn see(&mut self, length: u64, inode: Option<u64>) -> bool {
+    fn update_file(&mut self, length: u64, inode: Option<u64>) -> bool {
         let replaced = self.inode.is_some() && self.inode != inode;
         let is_new = length < self.position || replaced;
         if is_new {
             self.counted = if self.position > 0 { length } else { 0 };
             self.position = 0;
-            self.heard = 0;
-            self.unsaid = self.unsaid.map(|_| 0);
-            self.primed = true;
+            self.evidence_position = 0;
+            self.first_unimported = self.first_unimported.map(|_| 0);
+            self.reader_has_context = true;
         }
         self.inode = inode;
         is_new
     }
 
-    /// What was said from here on is not in the transcript yet.
-    fn unsay(&mut self, readings: &[Reading], from: u64) {
-        if readings.iter().any(is_said) {
-            self.unsaid = Some(self.unsaid.map_or(from, |unsaid| unsaid.min(from)));
+    /// Messages from here on are not in the transcript yet.
+    fn mark_unimported(&mut self, readings: &[Reading], from: u64) {
+        if readings.iter().any(is_transcript_change) {
+            self.first_unimported =
+                Some(self.first_unimported.map_or(from, |first| first.min(from)));
         }
     }
 
-    /// All that was said and kept is in the transcript. Returns true when some was dropped: that is read again.
-    fn appended(&mut self) -> bool {
-        let from = self.unsaid.take().filter(|_| self.dropped);
+    /// All messages in the queue are in the transcript. Returns true when some were dropped: those are read again.
+    fn mark_imported(&mut self) -> bool {
+        let from = self.first_unimported.take().filter(|_| self.dropped);
         self.dropped = false;
         if let Some(from) = from {
-            self.heard = self.heard.max(self.position);
+            self.evidence_position = self.evidence_position.max(self.position);
             self.position = from;
-            self.primed = from == 0;
+            self.reader_has_context = from == 0;
         }
         from.is_some()
     }
 }
 
-/// Whether there is room for more messages.
+/// Whether the import queue takes more messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Room {
-    Enough,
-    None,
+pub(super) enum ImportCapacity {
+    Available,
+    Full,
 }
 
-/// What was found.
+/// What one read of all files brought.
 #[derive(Debug, Default)]
-pub(super) struct Found {
-    /// What each file said, and as what kind of evidence such a file counts.
+pub(super) struct ReadBatch {
+    /// The readings of each file, with the kind of evidence that they are.
     pub(super) readings: Vec<(EvidenceSource, Vec<Reading>)>,
-    /// Messages, and how the conversation went back.
-    pub(super) said: Vec<Reading>,
-    /// More is there than was read.
+    /// Messages and rewinds.
+    pub(super) transcript: Vec<Reading>,
+    /// The files hold more than was read.
     pub(super) more: bool,
     /// Some file cannot be watched, so nothing wakes the supervisor when it changes.
     pub(super) unwatched: bool,
@@ -173,7 +177,7 @@ impl Tails {
     /// Reads `source` from now on, from where the record says; nothing if that is done already.
     pub(super) fn add(
         &mut self,
-        (source, hear): &(WatchedFile, Hear),
+        (source, filter): &(WatchedFile, ReadingFilter),
         agent: &Arc<dyn Agent>,
         process: Option<Process>,
         recorded: &[ReadFile],
@@ -187,10 +191,10 @@ impl Tails {
             return;
         }
         // A database may be asked several things.
-        let rows = matches!(source.reach, ReadRange::Rows { .. });
-        let same = |t: &&mut Tail| t.path == path && (!rows || t.kind == source.kind);
+        let has_rows = matches!(source.reach, ReadRange::Rows { .. });
+        let same = |t: &&mut Tail| t.path == path && (!has_rows || t.kind == source.kind);
         if let Some(tail) = self.tails.iter_mut().find(same) {
-            if rows && tail.reach != source.reach {
+            if has_rows && tail.reach != source.reach {
                 tail.reach = source.reach.clone();
                 tail.asked = None;
                 if tail.reader.mark().is_some() {
@@ -207,7 +211,7 @@ impl Tails {
             reader: hook_journal::reader(agent, &source.kind, process),
             kind: source.kind.clone(),
             reach: source.reach.clone(),
-            hear: *hear,
+            filter: *filter,
             progress,
             last: None,
             asked: None,
@@ -224,9 +228,9 @@ impl Tails {
             .map(|t| ReadFile {
                 path: t.path.to_string_lossy().into_owned(),
                 kind: t.kind.clone(),
-                position: t.progress.position.max(t.progress.heard),
+                position: t.progress.position.max(t.progress.evidence_position),
                 inode: t.progress.inode,
-                said: t.progress.said(),
+                said: t.progress.import_position(),
             })
             .collect()
     }
@@ -235,48 +239,60 @@ impl Tails {
     pub(super) fn read(
         &mut self,
         databases: &dyn Databases,
-        room: Room,
+        capacity: ImportCapacity,
         files: EvidenceSource,
-    ) -> Found {
-        let mut found = Found::default();
+    ) -> ReadBatch {
+        let mut batch = ReadBatch::default();
         for tail in &mut self.tails {
-            found.unwatched |= tail.watch.ensure().is_err();
+            batch.unwatched |= tail.watch.ensure().is_err();
             let read = match tail.reach {
                 ReadRange::Whole => tail.read_whole(),
                 ReadRange::Added => tail.read_added(),
                 ReadRange::Rows { .. } => tail.read_rows(databases),
             };
             if let Ok((readings, more)) = read {
-                let (said, heard): (Vec<_>, Vec<_>) = readings.into_iter().partition(is_said);
-                let heard: Vec<_> = heard.into_iter().filter(|r| tail.hear.takes(r)).collect();
+                let (changes, evidence): (Vec<_>, Vec<_>) =
+                    readings.into_iter().partition(is_transcript_change);
+                let evidence: Vec<_> = evidence
+                    .into_iter()
+                    .filter(|r| tail.filter.accepts(r))
+                    .collect();
                 let source = match hook_journal::is_hooks(&tail.kind) {
                     true => EvidenceSource::Hook,
                     false => files,
                 };
-                if !heard.is_empty() {
-                    found.readings.push((source, heard));
+                if !evidence.is_empty() {
+                    batch.readings.push((source, evidence));
                 }
-                found.more |= more;
-                match room {
-                    _ if said.is_empty() => {}
-                    Room::Enough if !tail.progress.dropped => found.said.extend(said),
-                    Room::Enough | Room::None => tail.progress.dropped = true,
+                batch.more |= more;
+                match capacity {
+                    _ if changes.is_empty() => {}
+                    ImportCapacity::Available if !tail.progress.dropped => {
+                        batch.transcript.extend(changes)
+                    }
+                    ImportCapacity::Available | ImportCapacity::Full => {
+                        tail.progress.dropped = true
+                    }
                 }
             }
         }
-        found
+        batch
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.tails.is_empty()
     }
 
-    /// All that was said and kept is in the transcript. What was dropped is read again. Returns whether there is
-    /// such a file.
-    pub(super) fn appended(&mut self, agent: &Arc<dyn Agent>, process: Option<Process>) -> bool {
+    /// All messages in the queue are in the transcript. Those that were dropped are read again. Returns whether there
+    /// are such.
+    pub(super) fn mark_imported(
+        &mut self,
+        agent: &Arc<dyn Agent>,
+        process: Option<Process>,
+    ) -> bool {
         let mut again = false;
         for tail in &mut self.tails {
-            if tail.progress.appended() {
+            if tail.progress.mark_imported() {
                 tail.reader = hook_journal::reader(agent, &tail.kind, process);
                 (tail.last, tail.asked) = (None, None);
                 again = true;
@@ -286,7 +302,7 @@ impl Tails {
     }
 }
 
-fn is_said(reading: &Reading) -> bool {
+fn is_transcript_change(reading: &Reading) -> bool {
     matches!(reading, Reading::Said(_) | Reading::Rewound { .. })
 }
 
@@ -313,14 +329,14 @@ impl Tail {
         }
         let mark = self.reader.mark();
         let after = mark.as_deref().unwrap_or_default();
-        let said = databases.rows(&self.path, statement, of, after)?;
+        let rows = databases.rows(&self.path, statement, of, after)?;
         self.asked = Some(now);
-        if self.last.as_deref() == Some(said.as_bytes()) {
+        if self.last.as_deref() == Some(rows.as_bytes()) {
             return Ok((vec![], false));
         }
-        let readings = self.reader.read(&said);
-        self.last = Some(said.into_bytes());
-        self.progress.unsay(&readings, 0);
+        let readings = self.reader.read(&rows);
+        self.last = Some(rows.into_bytes());
+        self.progress.mark_unimported(&readings, 0);
         // What comes a piece at a time is asked for until nothing comes.
         let more = self.reader.mark() != mark;
         if more {
@@ -332,11 +348,11 @@ impl Tail {
     fn read_added(&mut self) -> std::io::Result<(Vec<Reading>, bool)> {
         let metadata = std::fs::metadata(&self.path)?;
         let (length, inode) = (metadata.len(), Some(metadata.ino()));
-        if self.progress.see(length, inode) {
+        if self.progress.update_file(length, inode) {
             self.reader.begins(0);
         }
         let progress = &mut self.progress;
-        if !progress.primed {
+        if !progress.reader_has_context {
             let from = progress.position.saturating_sub(BEFORE);
             let before = read_from(&self.path, from, progress.position - from)?;
             // The first line is perhaps only half of one.
@@ -344,14 +360,17 @@ impl Tail {
             let whole = if from == 0 { 0 } else { whole };
             self.reader.begins(from + whole as u64);
             let _ = self.reader.read(&String::from_utf8_lossy(&before[whole..]));
-            progress.primed = true;
+            progress.reader_has_context = true;
         }
         if length == progress.position {
             return Ok((vec![], false));
         }
         let again = progress.position < progress.counted;
-        let heard = progress.position < progress.heard;
-        let ends = [(again, progress.counted), (heard, progress.heard)];
+        let is_known = progress.position < progress.evidence_position;
+        let ends = [
+            (again, progress.counted),
+            (is_known, progress.evidence_position),
+        ];
         let ends = ends.into_iter().filter_map(|(is, end)| is.then_some(end));
         let most = ends
             .min()
@@ -362,8 +381,8 @@ impl Tail {
             if again && progress.position + most == progress.counted {
                 // Its last line was not whole when it was measured, so it has not been counted.
                 progress.counted = progress.position;
-            } else if heard && progress.position + most == progress.heard {
-                progress.heard = progress.position;
+            } else if is_known && progress.position + most == progress.evidence_position {
+                progress.evidence_position = progress.position;
             } else if full {
                 progress.position += most;
             }
@@ -375,10 +394,10 @@ impl Tail {
         if again {
             readings.retain(|r| !matches!(r, Reading::Usage(_)));
         }
-        if heard {
-            readings.retain(is_said);
+        if is_known {
+            readings.retain(is_transcript_change);
         }
-        progress.unsay(&readings, from);
+        progress.mark_unimported(&readings, from);
         Ok((readings, full))
     }
 }
@@ -434,16 +453,16 @@ mod tests {
                     ..Usage::default()
                 }))
             };
-            let told = |line: &str| used(line).or_else(|| name(line));
-            text.lines().filter_map(told).collect()
+            let reading = |line: &str| used(line).or_else(|| name(line));
+            text.lines().filter_map(reading).collect()
         }
     }
 
     /// Finds what it is asked for, and counts how often.
     #[derive(Debug, Default)]
-    struct Asked(std::sync::atomic::AtomicUsize);
+    struct CountingDatabase(std::sync::atomic::AtomicUsize);
 
-    impl Databases for Asked {
+    impl Databases for CountingDatabase {
         fn rows(&self, _: &Path, statement: &str, of: &str, _: &str) -> std::io::Result<String> {
             self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             Ok(format!("{statement}-{of}\n"))
@@ -482,7 +501,7 @@ mod tests {
                 path: self.path(),
                 kind: "lines".into(),
                 reach,
-                hear: Hear::All,
+                filter: ReadingFilter::All,
                 reader: Box::new(Lines),
                 progress: Progress::recorded(Some(&recorded)),
                 last: None,
@@ -502,12 +521,12 @@ mod tests {
     }
 
     fn read(tails: &mut Tails) -> Vec<String> {
-        read_with(tails, &Asked::default())
+        read_with(tails, &CountingDatabase::default())
     }
 
     fn read_with(tails: &mut Tails, databases: &dyn Databases) -> Vec<String> {
-        let found = tails.read(databases, Room::Enough, EvidenceSource::File);
-        found
+        let batch = tails.read(databases, ImportCapacity::Available, EvidenceSource::File);
+        batch
             .readings
             .iter()
             .flat_map(|(_, readings)| readings)
@@ -622,7 +641,7 @@ mod tests {
             },
         };
         let mut tails = place.tails(source("one").reach, 0);
-        let databases = Asked::default();
+        let databases = CountingDatabase::default();
         let asked = || databases.0.load(std::sync::atomic::Ordering::Relaxed);
         assert_eq!(
             read_with(&mut tails, &databases),
@@ -640,7 +659,7 @@ mod tests {
         let agent: Arc<dyn Agent> = Arc::new(skein_agent::Custom::bare());
         let files = &place.files;
         tails.add(
-            &(source("two"), Hear::All),
+            &(source("two"), ReadingFilter::All),
             &agent,
             None,
             &[],

@@ -9,7 +9,7 @@ use skein_domain::{Delivery, DeliveryDoubt, Purpose, Receipt, ReceiptId, Session
 use skein_runtime::runtime::{InputResult, Run, Screen, TerminalInput};
 use tokio::sync::oneshot;
 
-use super::courier::{self, Doubted, NUMBERS, Stage};
+use super::courier::{self, DoubtWithNote, NUMBERS, Stage};
 use super::record::gear_of_run;
 use super::supervisor::{RunContext, StopSignal, Supervisor};
 use crate::error::Error;
@@ -21,7 +21,7 @@ pub(super) struct TerminalPort {
     /// The highest input number that the terminal is known to have taken.
     pub(super) taken: u64,
     /// Messages that were typed and are not known to be taken.
-    pub(super) hands: HashMap<ReceiptId, Hand>,
+    pub(super) messages: HashMap<ReceiptId, TypedMessage>,
     /// None until it was looked up.
     pub(super) previous_message_may_be_in_box: Option<bool>,
     /// The message that was submitted last, while nothing shows that its turn has begun.
@@ -30,7 +30,7 @@ pub(super) struct TerminalPort {
 
 /// A message under way, within this process.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Hand {
+pub(super) struct TypedMessage {
     pub(super) stage: Stage,
     /// How much people had typed at the terminal when it was pasted.
     typed: u64,
@@ -67,9 +67,9 @@ impl TerminalPort {
 
     /// How far the delivery of a message has come. Of one that another daemon typed, the number that the terminal took
     /// last shows it; keys that a person pressed since then cannot be told from earlier ones.
-    pub(super) fn hand_of(&mut self, receipt: &Receipt, at: u64) -> Hand {
-        if let Some(hand) = self.hands.get(&receipt.id) {
-            return *hand;
+    pub(super) fn typed_message(&mut self, receipt: &Receipt, at: u64) -> TypedMessage {
+        if let Some(message) = self.messages.get(&receipt.id) {
+            return *message;
         }
         let written = receipt
             .written
@@ -84,7 +84,7 @@ impl TerminalPort {
             Some(_) => Stage::Pasted { at },
         };
         let others = written.is_some_and(|w| self.taken >= w.input + NUMBERS);
-        let hand = Hand {
+        let message = TypedMessage {
             stage,
             typed: 0,
             typed_at: None,
@@ -92,29 +92,29 @@ impl TerminalPort {
         };
         // What is not typed yet is looked at anew each time.
         if written.is_some() {
-            self.hands.insert(receipt.id.clone(), hand);
+            self.messages.insert(receipt.id.clone(), message);
         }
-        hand
+        message
     }
 
     /// A person who types at the terminal may change what is in the input box; `typed` counts those keys.
     pub(super) fn notice_typing(&mut self, typed: u64, now: u64) {
-        for hand in self.hands.values_mut() {
-            if hand.typed != typed {
-                hand.typed_at.get_or_insert(now);
+        for message in self.messages.values_mut() {
+            if message.typed != typed {
+                message.typed_at.get_or_insert(now);
             }
         }
     }
 
     /// The turn was interrupted by keys, which may clear the input box.
     fn notice_interrupt(&mut self, now: u64) {
-        for hand in self.hands.values_mut() {
-            hand.interrupted_at = Some(now);
+        for message in self.messages.values_mut() {
+            message.interrupted_at = Some(now);
         }
     }
 
     /// Keeps what follows from how far a message came. Returns how often Enter was pressed for it.
-    pub(super) fn climbed(
+    pub(super) fn apply_delivery(
         &mut self,
         receipt: &Receipt,
         state: Delivery,
@@ -126,12 +126,12 @@ impl TerminalPort {
             let awaits = (state == Delivery::Submitted).then(|| receipt.id.clone());
             self.awaits_turn = awaits;
         }
-        let tries = match self.hands.get(&receipt.id).map(|h| h.stage) {
+        let tries = match self.messages.get(&receipt.id).map(|h| h.stage) {
             Some(Stage::Entered { tries, .. }) => tries,
             _ => 0,
         };
         if state > Delivery::Echoed {
-            self.hands.remove(&receipt.id);
+            self.messages.remove(&receipt.id);
         }
         tries
     }
@@ -195,8 +195,12 @@ impl RunContext {
         .await
     }
 
-    /// The number of the message was not used, and can no longer be used: the message waits as if it had never had one.
-    async fn give_back(&self, session: Session, receipt: &Receipt) -> Result<Session, Error> {
+    /// Releases the input number of a message: it was not used and can no longer be used, so the message waits as before.
+    async fn release_input_number(
+        &self,
+        session: Session,
+        receipt: &Receipt,
+    ) -> Result<Session, Error> {
         let receipt = receipt.id.clone();
         self.write(move |writer| {
             let before: Receipt = writer.reader().get(receipt.as_str())?;
@@ -230,7 +234,7 @@ impl RunContext {
 }
 
 /// The doubt about a message of several lines that the agent may read as several messages.
-fn in_lines(receipt: &Receipt, screen: &Screen) -> Option<Doubted> {
+fn in_lines(receipt: &Receipt, screen: &Screen) -> Option<DoubtWithNote> {
     let several = receipt.purpose != Purpose::Answer && receipt.text.as_str().contains('\n');
     let splits = several && !screen.bracketed_paste;
     splits.then(|| DeliveryDoubt::InLines.into())
@@ -262,15 +266,15 @@ impl Supervisor {
                 )
                 .await?;
             session = match taken {
-                InputResult::Now => self.give_back(session, &receipt).await?,
+                InputResult::Now => self.release_input_number(session, &receipt).await?,
                 InputResult::Before if highest < written.input + NUMBERS => {
-                    let doubted = in_lines(&receipt, &self.agent.screen);
-                    self.climb(session, &receipt, Delivery::Written, doubted)
+                    let doubt_with_note = in_lines(&receipt, &self.agent.screen);
+                    self.record_delivery(session, &receipt, Delivery::Written, doubt_with_note)
                         .await?
                 }
                 InputResult::Before => {
-                    let doubted = Some(Doubted::from(DeliveryDoubt::Overtaken));
-                    self.climb(session, &receipt, Delivery::Unknown, doubted)
+                    let doubt_with_note = Some(DoubtWithNote::from(DeliveryDoubt::Overtaken));
+                    self.record_delivery(session, &receipt, Delivery::Unknown, doubt_with_note)
                         .await?
                 }
             };
@@ -289,12 +293,12 @@ impl Supervisor {
             Reply::Text(text) => TerminalInput::Paste(text.as_str().to_owned()),
             Reply::Keys(keys) => TerminalInput::Keys(keys),
             Reply::Cannot { why } => {
-                let doubted = Doubted {
+                let doubt_with_note = DoubtWithNote {
                     doubt: DeliveryDoubt::NoSuchAnswer,
                     note: Some(why),
                 };
                 return self
-                    .climb(session, receipt, Delivery::Unknown, Some(doubted))
+                    .record_delivery(session, receipt, Delivery::Unknown, Some(doubt_with_note))
                     .await;
             }
         };
@@ -310,7 +314,7 @@ impl Supervisor {
             == InputResult::Before
         {
             // Overtaken; only this supervisor had the number, so the message was not typed.
-            return self.give_back(session, &receipt).await;
+            return self.release_input_number(session, &receipt).await;
         }
         self.context.requests.reach("deliver.written");
         let at = self.context.now();
@@ -321,16 +325,16 @@ impl Supervisor {
             self.terminal.awaits_turn = None;
             self.agent.evidence.prompted(at);
         }
-        let hand = Hand {
+        let message = TypedMessage {
             stage: Stage::Pasted { at },
             typed: self.agent.screen.typed,
             typed_at: None,
             interrupted_at: None,
         };
-        self.terminal.hands.insert(receipt.id.clone(), hand);
-        let doubted = in_lines(&receipt, &self.agent.screen);
+        self.terminal.messages.insert(receipt.id.clone(), message);
+        let doubt_with_note = in_lines(&receipt, &self.agent.screen);
         let session = self
-            .climb(session, &receipt, Delivery::Written, doubted)
+            .record_delivery(session, &receipt, Delivery::Written, doubt_with_note)
             .await?;
         self.context.requests.reach("deliver.recorded");
         Ok(session)
@@ -365,13 +369,13 @@ impl Supervisor {
                 TerminalInput::Keys(submit),
             )
             .await?;
-        let mut hand = self.terminal.hand_of(receipt, at);
-        let tries = match hand.stage {
+        let mut message = self.terminal.typed_message(receipt, at);
+        let tries = match message.stage {
             Stage::Entered { tries, .. } => tries + 1,
             Stage::Waiting | Stage::Pasted { .. } => 1,
         };
-        hand.stage = Stage::Entered { number, at, tries };
-        self.terminal.hands.insert(receipt.id.clone(), hand);
+        message.stage = Stage::Entered { number, at, tries };
+        self.terminal.messages.insert(receipt.id.clone(), message);
         Ok(())
     }
 
@@ -427,8 +431,12 @@ impl Supervisor {
         Ok(())
     }
 
-    async fn give_back(&mut self, session: Session, receipt: &Receipt) -> Result<Session, Error> {
-        self.terminal.hands.remove(&receipt.id);
-        self.context.give_back(session, receipt).await
+    async fn release_input_number(
+        &mut self,
+        session: Session,
+        receipt: &Receipt,
+    ) -> Result<Session, Error> {
+        self.terminal.messages.remove(&receipt.id);
+        self.context.release_input_number(session, receipt).await
     }
 }

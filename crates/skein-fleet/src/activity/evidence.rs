@@ -7,7 +7,7 @@ use skein_agent::turns::TurnEvent;
 use skein_domain::observed::ActivityObservation;
 use skein_domain::{Limit, NativeId, Question, Reason, Spent, Timestamp, Usage};
 
-use super::{FORGOTTEN_MS, LAUNCH_MS, SHOWN_MS, STALE_MS, UNTOLD};
+use super::{DEFAULT_LIMIT_SECONDS, FORGOTTEN_MS, LAUNCH_MS, SHOWN_MS, STALE_MS};
 use crate::courier::SETTLE_MS;
 
 /// An agent's own word that it is done for good.
@@ -275,7 +275,7 @@ impl LimitEvidence {
                 None => None,
             };
             // A limit without a known end is tried again after a while.
-            limit.until = until.or(Some(now.plus_seconds(UNTOLD)));
+            limit.until = until.or(Some(now.plus_seconds(DEFAULT_LIMIT_SECONDS)));
         }
         if limit.until.is_none_or(|until| now < until) {
             return false;

@@ -16,37 +16,37 @@ fn screen(activity: Activity) -> Vec<Reading> {
 #[test]
 fn l3_a_turn_interrupted_without_a_hook_is_seen_on_the_screen() {
     let mut seen = ActivityEvidence::default();
-    seen.heard(
+    seen.apply_readings(
         vec![Reading::PromptTaken { text: None }],
         EvidenceSource::Hook,
     );
-    seen.looked(screen(Activity::Ready), 1_000);
+    seen.apply_screen(screen(Activity::Ready), 1_000);
     assert_eq!(
         seen.activity(),
         Some(Activity::Active),
         "a flicker is not believed"
     );
-    seen.looked(screen(Activity::Ready), 1_000 + FORGOTTEN_MS);
+    seen.apply_screen(screen(Activity::Ready), 1_000 + FORGOTTEN_MS);
     assert_eq!(seen.activity(), Some(Activity::Ready));
 }
 
 #[test]
 fn l3_a_hook_that_tells_only_a_name_does_not_silence_the_screen() {
     let mut seen = ActivityEvidence::default();
-    seen.heard(
+    seen.apply_readings(
         vec![Reading::Native("one".parse().unwrap())],
         EvidenceSource::Hook,
     );
-    seen.looked(screen(Activity::Ready), 0);
+    seen.apply_screen(screen(Activity::Ready), 0);
     assert_eq!(seen.activity(), Some(Activity::Ready));
 }
 
 #[test]
 fn l3_a_question_that_left_the_screen_is_not_asked() {
     let mut seen = ActivityEvidence::default();
-    seen.looked(vec![Reading::Asks(question())], 0);
+    seen.apply_screen(vec![Reading::Asks(question())], 0);
     assert_eq!(seen.activity(), Some(Activity::WaitingInput));
-    seen.looked(vec![], 1);
+    seen.apply_screen(vec![], 1);
     assert_eq!(
         (seen.activity(), seen.question.asked),
         (Some(Activity::Unknown), None)
@@ -56,14 +56,14 @@ fn l3_a_question_that_left_the_screen_is_not_asked() {
 #[test]
 fn l3_an_agent_that_no_longer_shows_its_prompt_is_not_ready() {
     let mut seen = ActivityEvidence::default();
-    seen.looked(screen(Activity::Ready), 0);
-    seen.looked(vec![], 10);
+    seen.apply_screen(screen(Activity::Ready), 0);
+    seen.apply_screen(vec![], 10);
     assert_eq!(seen.activity(), Some(Activity::Ready), "drawn in pieces");
     assert_eq!(seen.look_again(10), Some(10 + STALE_MS));
-    seen.looked(screen(Activity::Ready), 20);
-    seen.looked(vec![], 30 + STALE_MS);
+    seen.apply_screen(screen(Activity::Ready), 20);
+    seen.apply_screen(vec![], 30 + STALE_MS);
     assert_eq!(seen.activity(), Some(Activity::Ready), "seen in between");
-    seen.looked(vec![], 30 + 2 * STALE_MS);
+    seen.apply_screen(vec![], 30 + 2 * STALE_MS);
     assert_eq!(seen.activity(), Some(Activity::Unknown));
     assert_eq!(seen.look_again(30 + 2 * STALE_MS), None);
 }
@@ -72,7 +72,7 @@ fn l3_an_agent_that_no_longer_shows_its_prompt_is_not_ready() {
 fn screens_speak_for_agents_without_hooks() {
     let mut seen = ActivityEvidence::default();
     for activity in [Activity::Ready, Activity::Active, Activity::Ready] {
-        seen.looked(screen(activity), 0);
+        seen.apply_screen(screen(activity), 0);
         assert_eq!(seen.activity(), Some(activity));
     }
 }
@@ -109,11 +109,11 @@ fn l3_an_agent_that_tells_only_changes_is_what_the_record_says_until_it_speaks()
         seen.recall(&phase, &abilities(true));
         assert_eq!(seen.activity(), expected, "{phase:?}");
         assert!(!seen.turn.worked, "{phase:?}: nothing was seen");
-        seen.looked(vec![], 0);
+        seen.apply_screen(vec![], 0);
         assert_eq!(seen.activity(), expected, "its screen says nothing");
     }
     let mut seen = ActivityEvidence::default();
-    seen.heard(vec![Reading::TurnEnded], EvidenceSource::Hook);
+    seen.apply_readings(vec![Reading::TurnEnded], EvidenceSource::Hook);
     seen.recall(&Phase::Active, &abilities(true));
     assert_eq!(
         seen.activity(),
@@ -129,7 +129,7 @@ fn l3_what_a_screen_would_show_is_not_recalled() {
     assert_eq!((seen.activity(), seen.asks()), (None, None));
     seen.recall(&Phase::AwaitingInput(question()), &abilities(false));
     assert_eq!(seen.asks(), Some(true));
-    seen.looked(vec![], 0);
+    seen.apply_screen(vec![], 0);
     assert_eq!(seen.asks(), Some(false), "it shows no question");
 }
 
@@ -142,7 +142,7 @@ fn l6_an_agent_that_was_started_again_is_not_ready_before_it_shows_it() {
     let mut seen = ActivityEvidence::default();
     seen.recall(&Phase::Idle, &both);
     assert_eq!(seen.activity(), None);
-    seen.looked(screen(Activity::Ready), 0);
+    seen.apply_screen(screen(Activity::Ready), 0);
     assert_eq!(seen.activity(), Some(Activity::Ready));
 }
 
@@ -159,28 +159,28 @@ fn a_question_is_given_a_moment_to_be_shown() {
     };
     let mut seen = ActivityEvidence::default();
     seen.recall(&Phase::Active, &both);
-    seen.heard(vec![waits.clone()], EvidenceSource::File);
-    seen.looked(vec![], 100);
+    seen.apply_readings(vec![waits.clone()], EvidenceSource::File);
+    seen.apply_screen(vec![], 100);
     assert!(seen.is_about_to_ask(100));
     assert_eq!(seen.look_again(100), Some(100 + SHOWN_MS));
     assert!(!seen.is_about_to_ask(100 + SHOWN_MS), "it shows nothing");
     assert_eq!(seen.look_again(100 + SHOWN_MS), None);
-    seen.looked(vec![Reading::Asks(question())], 200);
+    seen.apply_screen(vec![Reading::Asks(question())], 200);
     assert!(!seen.is_about_to_ask(200), "it is shown");
     let mut blind = ActivityEvidence::default();
     blind.recall(&Phase::Active, &abilities(true));
-    blind.heard(vec![waits], EvidenceSource::File);
-    blind.looked(vec![], 100);
+    blind.apply_readings(vec![waits], EvidenceSource::File);
+    blind.apply_screen(vec![], 100);
     assert!(!blind.is_about_to_ask(100), "it will never be shown");
 }
 
 #[test]
 fn a_question_asked_again_was_left_in_between() {
     let mut seen = ActivityEvidence::default();
-    seen.heard(vec![Reading::Asks(question())], EvidenceSource::Hook);
+    seen.apply_readings(vec![Reading::Asks(question())], EvidenceSource::Hook);
     assert!(!seen.question.left);
-    seen.heard(vec![Reading::AnswerTaken], EvidenceSource::Hook);
-    seen.heard(vec![Reading::Asks(question())], EvidenceSource::Hook);
+    seen.apply_readings(vec![Reading::AnswerTaken], EvidenceSource::Hook);
+    seen.apply_readings(vec![Reading::Asks(question())], EvidenceSource::Hook);
     assert!(seen.question.left);
     assert_eq!(seen.question.asked, Some(question()));
 }
@@ -195,7 +195,7 @@ fn a_limit_that_tells_an_hour_holds_until_then_and_one_that_tells_nothing_for_a_
         };
         let resets = resets.map(|words| QuotaReset::Said(words.into()));
         let mut seen = ActivityEvidence::default();
-        seen.heard(
+        seen.apply_readings(
             vec![blocked, Reading::Limited { resets }],
             EvidenceSource::Hook,
         );
@@ -219,28 +219,28 @@ fn a_limit_holds_until_it_is_over_and_longer_than_the_turn_it_stopped() {
         resets: Some(QuotaReset::In { seconds: 5 }),
     };
     let mut seen = ActivityEvidence::default();
-    seen.heard(vec![blocked(), limited()], EvidenceSource::Hook);
+    seen.apply_readings(vec![blocked(), limited()], EvidenceSource::Hook);
     seen.tick(Timestamp::from_micros(0), &Zone::utc());
-    seen.heard(vec![Reading::TurnEnded], EvidenceSource::Hook);
+    seen.apply_readings(vec![Reading::TurnEnded], EvidenceSource::Hook);
     assert_eq!(seen.activity(), Some(Activity::Blocked));
-    seen.looked(vec![blocked(), limited()], 1);
+    seen.apply_screen(vec![blocked(), limited()], 1);
     assert!(
         !seen.tick(Timestamp::from_micros(4_999_999), &Zone::utc()),
         "told once more, not set anew"
     );
     assert!(seen.tick(Timestamp::from_micros(5_000_000), &Zone::utc()));
     assert_eq!(seen.activity(), Some(Activity::Ready));
-    seen.looked(vec![blocked(), limited()], 2);
+    seen.apply_screen(vec![blocked(), limited()], 2);
     assert_eq!(
         seen.activity(),
         Some(Activity::Ready),
         "it is only still shown"
     );
-    seen.heard(
+    seen.apply_readings(
         vec![Reading::PromptTaken { text: None }],
         EvidenceSource::Hook,
     );
-    seen.heard(vec![blocked(), limited()], EvidenceSource::Hook);
+    seen.apply_readings(vec![blocked(), limited()], EvidenceSource::Hook);
     assert_eq!(seen.activity(), Some(Activity::Blocked), "a new one");
 }
 
@@ -257,7 +257,7 @@ fn l6_an_agent_without_its_input_box_is_not_ready_when_its_limit_is_over() {
             Reading::Limited { resets: None },
         ]
     };
-    let over = Timestamp::from_micros(0).plus_seconds(UNTOLD);
+    let over = Timestamp::from_micros(0).plus_seconds(DEFAULT_LIMIT_SECONDS);
     let mut seen = ActivityEvidence {
         screen: ScreenEvidence {
             box_hidden: true,
@@ -265,15 +265,15 @@ fn l6_an_agent_without_its_input_box_is_not_ready_when_its_limit_is_over() {
         },
         ..ActivityEvidence::default()
     };
-    seen.looked(limit(), 0);
+    seen.apply_screen(limit(), 0);
     seen.tick(Timestamp::from_micros(0), &Zone::utc());
     assert_eq!(seen.activity(), Some(Activity::Blocked));
     assert!(seen.tick(over, &Zone::utc()));
     assert_eq!(seen.activity(), Some(Activity::WaitingInput));
-    seen.looked(limit(), 1);
+    seen.apply_screen(limit(), 1);
     assert_eq!(seen.activity(), Some(Activity::WaitingInput), "still shown");
     seen.screen.box_hidden = false;
-    seen.looked(limit(), 2);
+    seen.apply_screen(limit(), 2);
     assert_eq!(seen.activity(), Some(Activity::Ready), "it was answered");
 }
 
@@ -283,19 +283,19 @@ fn l3_an_agent_with_its_task_in_its_arguments_is_not_ready_before_it_began() {
     let mut seen = ActivityEvidence::default();
     seen.recall(&Phase::Active, &abilities(true));
     seen.launched(0);
-    seen.heard(ready(), EvidenceSource::File);
+    seen.apply_readings(ready(), EvidenceSource::File);
     assert_eq!(seen.activity(), Some(Activity::Active));
-    seen.heard(
+    seen.apply_readings(
         vec![Reading::PromptTaken { text: None }],
         EvidenceSource::Hook,
     );
-    seen.heard(ready(), EvidenceSource::File);
+    seen.apply_readings(ready(), EvidenceSource::File);
     assert_eq!(seen.activity(), Some(Activity::Ready));
 
     let mut lazy = ActivityEvidence::default();
     lazy.recall(&Phase::Active, &abilities(true));
     lazy.launched(0);
-    lazy.heard(ready(), EvidenceSource::File);
+    lazy.apply_readings(ready(), EvidenceSource::File);
     lazy.launch_over(LAUNCH_MS - 1);
     assert_eq!(lazy.activity(), Some(Activity::Active));
     assert_eq!(lazy.look_again(1), Some(LAUNCH_MS));
@@ -306,11 +306,11 @@ fn l3_an_agent_with_its_task_in_its_arguments_is_not_ready_before_it_began() {
         let mut drawn = ActivityEvidence::default();
         drawn.recall(&Phase::Active, abilities);
         drawn.launched(0);
-        drawn.looked(screen(Activity::Active), 1);
-        drawn.heard(ready(), EvidenceSource::File);
+        drawn.apply_screen(screen(Activity::Active), 1);
+        drawn.apply_readings(ready(), EvidenceSource::File);
         assert_eq!(drawn.activity(), Some(Activity::Active), "it comes up");
         drawn.sources.hooks = false;
-        drawn.looked(screen(Activity::Ready), 2);
+        drawn.apply_screen(screen(Activity::Ready), 2);
         drawn
     };
     let files = Abilities {
@@ -330,17 +330,17 @@ fn l3_an_agent_with_its_task_in_its_arguments_is_not_ready_before_it_began() {
         Some(Activity::Active),
         "it would have said that it took its task"
     );
-    told.heard(
+    told.apply_readings(
         vec![Reading::PromptTaken { text: None }],
         EvidenceSource::Hook,
     );
-    told.heard(ready(), EvidenceSource::File);
+    told.apply_readings(ready(), EvidenceSource::File);
     assert_eq!(told.activity(), Some(Activity::Ready));
 
     let mut shown = ActivityEvidence::default();
     shown.recall(&Phase::Active, &abilities(false));
     shown.launched(0);
-    shown.looked(screen(Activity::Ready), 1);
+    shown.apply_screen(screen(Activity::Ready), 1);
     assert_eq!(
         shown.activity(),
         Some(Activity::Ready),
@@ -352,18 +352,18 @@ fn l3_an_agent_with_its_task_in_its_arguments_is_not_ready_before_it_began() {
 fn whoever_works_is_not_limited() {
     let mut seen = ActivityEvidence::default();
     let resets = Some(QuotaReset::At(Timestamp::from_micros(9)));
-    seen.heard(
+    seen.apply_readings(
         vec![Reading::TurnEnded, Reading::Limited { resets }],
         EvidenceSource::Hook,
     );
     seen.tick(Timestamp::from_micros(1), &Zone::utc());
     assert_eq!(seen.activity(), Some(Activity::Blocked));
-    seen.heard(
+    seen.apply_readings(
         vec![Reading::PromptTaken { text: None }],
         EvidenceSource::Hook,
     );
     assert_eq!(seen.activity(), Some(Activity::Active));
-    seen.heard(vec![Reading::TurnEnded], EvidenceSource::Hook);
+    seen.apply_readings(vec![Reading::TurnEnded], EvidenceSource::Hook);
     assert_eq!(seen.activity(), Some(Activity::Ready));
 }
 
@@ -375,28 +375,28 @@ fn l3_a_limit_that_the_agent_told_is_not_over_because_its_prompt_is_there() {
         detail: None,
     };
     let mut seen = ActivityEvidence::default();
-    seen.heard(vec![Reading::TurnEnded, blocked()], EvidenceSource::File);
+    seen.apply_readings(vec![Reading::TurnEnded, blocked()], EvidenceSource::File);
     for (activity, at) in [
         (Activity::Active, 0),
         (Activity::Ready, 10),
         (Activity::Active, STALE_MS),
     ] {
-        seen.looked(screen(activity), at);
+        seen.apply_screen(screen(activity), at);
         assert_eq!(seen.activity(), Some(Activity::Blocked), "{activity:?}");
     }
     assert_eq!(seen.look_again(0), Some(2 * STALE_MS));
     let mut works = seen.clone();
-    works.looked(screen(Activity::Active), 2 * STALE_MS);
+    works.apply_screen(screen(Activity::Active), 2 * STALE_MS);
     assert_eq!(works.activity(), Some(Activity::Active));
     assert_eq!(works.look_again(0), None);
-    seen.heard(
+    seen.apply_readings(
         vec![Reading::PromptTaken { text: None }],
         EvidenceSource::Hook,
     );
     assert_eq!(seen.activity(), Some(Activity::Active));
     let mut seen = ActivityEvidence::default();
-    seen.looked(vec![blocked()], 0);
-    seen.looked(screen(Activity::Ready), 0);
+    seen.apply_screen(vec![blocked()], 0);
+    seen.apply_screen(screen(Activity::Ready), 0);
     assert_eq!(seen.activity(), Some(Activity::Ready), "screens as before");
 }
 
@@ -409,7 +409,7 @@ fn limits_wishes_and_ends_are_kept() {
         detail: Some("too much".into()),
     };
     let resets = Some(QuotaReset::In { seconds: 5 });
-    seen.heard(
+    seen.apply_readings(
         vec![blocked, Reading::Limited { resets }],
         EvidenceSource::Hook,
     );
@@ -418,14 +418,14 @@ fn limits_wishes_and_ends_are_kept() {
     let detail = seen.shown().and_then(|n| n.detail);
     assert_eq!(detail, Some(format!("too much; until {until}")));
     let wants = Reading::Wants(AnswerTarget::Permission);
-    seen.heard(vec![wants, Reading::Asks(question())], EvidenceSource::Hook);
+    seen.apply_readings(vec![wants, Reading::Asks(question())], EvidenceSource::Hook);
     assert_eq!(seen.question.wanted, Some(AnswerTarget::Permission));
-    seen.heard(vec![Reading::AnswerTaken], EvidenceSource::Hook);
+    seen.apply_readings(vec![Reading::AnswerTaken], EvidenceSource::Hook);
     assert_eq!(seen.question.wanted, None);
     let finished = Reading::Finished {
         failed: true,
         reason: None,
     };
-    seen.heard(vec![finished], EvidenceSource::Hook);
+    seen.apply_readings(vec![finished], EvidenceSource::Hook);
     assert!(seen.finished.is_some_and(|f| f.failed));
 }

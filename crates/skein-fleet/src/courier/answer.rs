@@ -3,8 +3,8 @@
 use skein_domain::{Delivery, DeliveryDoubt, Purpose, Receipt};
 
 use super::{
-    Act, Doubted, Facts, InputBox, Stage, UNSEEN_MS, close, enter_again, first_enter, give_up,
-    of_another_run,
+    Act, DoubtWithNote, Facts, InputBox, Stage, UNSEEN_MS, close, enter_again, first_enter,
+    give_up, of_another_run,
 };
 
 /// Programs draw a dialog before they listen to its keys.
@@ -14,7 +14,7 @@ const STILL_MS: u64 = UNSEEN_MS / 3;
 
 /// Whether the agent asks the question that the answer is for. Not knowing is not a no.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum QuestionShown {
     Yes,
     No,
     CannotTell,
@@ -22,7 +22,7 @@ pub(crate) enum Asked {
 
 /// How the answer is given at the terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum By {
+pub(crate) enum AnswerMethod {
     Keys,
     /// Pasted and submitted like a message.
     Text,
@@ -33,8 +33,8 @@ pub(crate) enum By {
 pub(crate) fn decide_answer(
     receipt: &Receipt,
     stage: Stage,
-    asked: Asked,
-    by: &By,
+    shown: QuestionShown,
+    method: &AnswerMethod,
     facts: &Facts,
 ) -> Act {
     debug_assert_eq!(receipt.purpose, Purpose::Answer);
@@ -42,36 +42,44 @@ pub(crate) fn decide_answer(
         return close(DeliveryDoubt::RunEnded);
     }
     match receipt.state {
-        Delivery::Accepted => accepted(asked, by, facts),
-        Delivery::Written | Delivery::Echoed => under_way(receipt, stage, asked, by, facts),
+        Delivery::Accepted => accepted(shown, method, facts),
+        Delivery::Written | Delivery::Echoed => under_way(receipt, stage, shown, method, facts),
         Delivery::Submitted | Delivery::TurnStarted | Delivery::Unknown => Act::Wait(None),
     }
 }
 
-fn accepted(asked: Asked, by: &By, facts: &Facts) -> Act {
-    match (asked, by) {
-        (Asked::CannotTell, _) => Act::Wait(None),
-        (Asked::No, _) => close(DeliveryDoubt::QuestionGone),
-        (Asked::Yes, By::Cannot(why)) => Act::Close(Doubted {
+fn accepted(shown: QuestionShown, method: &AnswerMethod, facts: &Facts) -> Act {
+    match (shown, method) {
+        (QuestionShown::CannotTell, _) => Act::Wait(None),
+        (QuestionShown::No, _) => close(DeliveryDoubt::QuestionGone),
+        (QuestionShown::Yes, AnswerMethod::Cannot(why)) => Act::Close(DoubtWithNote {
             doubt: DeliveryDoubt::NoSuchAnswer,
             note: Some(why.clone()),
         }),
         // It would be added to what a person is typing there.
-        (Asked::Yes, By::Text) if facts.input_box == InputBox::Holds => Act::Wait(None),
-        (Asked::Yes, By::Text | By::Keys) => match facts.asked_since {
+        (QuestionShown::Yes, AnswerMethod::Text) if facts.input_box == InputBox::Holds => {
+            Act::Wait(None)
+        }
+        (QuestionShown::Yes, AnswerMethod::Text | AnswerMethod::Keys) => match facts.asked_since {
             Some(since) if facts.now < since + DRAWN_MS => Act::Wait(Some(since + DRAWN_MS)),
             _ => Act::Paste,
         },
     }
 }
 
-fn under_way(receipt: &Receipt, stage: Stage, asked: Asked, by: &By, facts: &Facts) -> Act {
+fn under_way(
+    receipt: &Receipt,
+    stage: Stage,
+    shown: QuestionShown,
+    method: &AnswerMethod,
+    facts: &Facts,
+) -> Act {
     let (at, submitted) = match stage {
         Stage::Waiting => return Act::Wait(None),
-        Stage::Pasted { at } => (at, *by == By::Keys),
+        Stage::Pasted { at } => (at, *method == AnswerMethod::Keys),
         Stage::Entered { at, .. } => (at, true),
     };
-    let left = asked == Asked::No || facts.question_left;
+    let left = shown == QuestionShown::No || facts.question_left;
     if facts.typed.is_some() || facts.interrupted.is_some() {
         // The question may have gone by their keys.
         return if left {
@@ -84,17 +92,17 @@ fn under_way(receipt: &Receipt, stage: Stage, asked: Asked, by: &By, facts: &Fac
         return match (submitted, facts.input_box) {
             (false, _) => close(DeliveryDoubt::QuestionLeft),
             // Shown a little longer, or never taken.
-            (true, InputBox::Holds) if *by != By::Keys => {
+            (true, InputBox::Holds) if *method != AnswerMethod::Keys => {
                 give_up(at + STILL_MS, DeliveryDoubt::QuestionLeft, facts)
             }
-            (true, _) => Act::Say(Delivery::Submitted),
+            (true, _) => Act::Record(Delivery::Submitted),
         };
     }
-    if asked == Asked::CannotTell {
+    if shown == QuestionShown::CannotTell {
         return Act::Wait(None);
     }
-    match (by, stage) {
-        (By::Text, Stage::Pasted { at }) => {
+    match (method, stage) {
+        (AnswerMethod::Text, Stage::Pasted { at }) => {
             // Where no box is to be seen beside a question, no echo is waited for.
             let seen = matches!(facts.input_box, InputBox::Empty | InputBox::Holds);
             let screens = facts.screens && seen;
@@ -104,15 +112,17 @@ fn under_way(receipt: &Receipt, stage: Stage, asked: Asked, by: &By, facts: &Fac
             };
             first_enter(receipt, at, &facts)
         }
-        (By::Text, Stage::Entered { number, at, tries }) => match facts.input_box {
+        (AnswerMethod::Text, Stage::Entered { number, at, tries }) => match facts.input_box {
             InputBox::Holds => enter_again(receipt, number, at, tries, facts),
             // It left the box; what asks now is the next question, or the same once more.
-            InputBox::Empty if receipt.state == Delivery::Echoed => Act::Say(Delivery::Submitted),
+            InputBox::Empty if receipt.state == Delivery::Echoed => {
+                Act::Record(Delivery::Submitted)
+            }
             InputBox::Empty | InputBox::Unseen | InputBox::Unknown => {
                 give_up(at + STILL_MS, DeliveryDoubt::QuestionRemains, facts)
             }
         },
-        (By::Keys | By::Cannot(_) | By::Text, _) => {
+        (AnswerMethod::Keys | AnswerMethod::Cannot(_) | AnswerMethod::Text, _) => {
             give_up(at + STILL_MS, DeliveryDoubt::QuestionRemains, facts)
         }
     }

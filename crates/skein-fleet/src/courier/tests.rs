@@ -41,7 +41,7 @@ fn facts(activity: Option<Activity>, input_box: InputBox) -> Facts {
         has_signal: true,
         screens: true,
         input_box,
-        took: None,
+        prompt_owner: None,
         worked: false,
         asked_since: None,
         question_left: false,
@@ -127,7 +127,7 @@ fn l6_a_box_that_never_held_a_message_proves_nothing_by_being_empty() {
     let act = decide(&receipt(Delivery::Written, true), stage, &empty);
     assert!(matches!(act, Act::Wait(Some(_))), "{act:?}");
     let act = decide(&receipt(Delivery::Echoed, true), stage, &empty);
-    assert_eq!(act, Act::Say(Delivery::Submitted));
+    assert_eq!(act, Act::Record(Delivery::Submitted));
     let crowded = Facts {
         previous_message_may_be_in_box: true,
         ..empty
@@ -158,16 +158,16 @@ fn l6_a_box_that_others_may_have_emptied_proves_nothing() {
     let empty = facts(Some(Activity::Ready), InputBox::Empty);
     assert_eq!(
         decide(&echoed, stage, &empty),
-        Act::Say(Delivery::Submitted)
+        Act::Record(Delivery::Submitted)
     );
     // Its own file reports a turn that was over between two looks.
     let taken = Facts {
-        took: Some(Took::Untold),
+        prompt_owner: Some(PromptOwner::Unreported),
         ..empty.clone()
     };
     assert_eq!(
         decide(&echoed, stage, &taken),
-        Act::Say(Delivery::TurnStarted)
+        Act::Record(Delivery::TurnStarted)
     );
     let interrupted = Facts {
         interrupted: Some(99_000),
@@ -188,7 +188,7 @@ fn l6_a_box_that_others_may_have_emptied_proves_nothing() {
         ..interrupted
     };
     let act = decide(&echoed, stage, &worked);
-    assert_eq!(act, Act::Say(Delivery::TurnStarted));
+    assert_eq!(act, Act::Record(Delivery::TurnStarted));
     let typed = Facts {
         typed: Some(99_000),
         worked: true,
@@ -196,12 +196,12 @@ fn l6_a_box_that_others_may_have_emptied_proves_nothing() {
     };
     let act = decide(&echoed, stage, &typed);
     assert_eq!(act, Act::Wait(Some(99_000 + DISTURBED_MS)), "whose work?");
-    let told = Facts {
-        took: Some(Took::Ours),
+    let reported = Facts {
+        prompt_owner: Some(PromptOwner::Ours),
         ..typed
     };
-    let act = decide(&echoed, stage, &told);
-    assert_eq!(act, Act::Say(Delivery::TurnStarted));
+    let act = decide(&echoed, stage, &reported);
+    assert_eq!(act, Act::Record(Delivery::TurnStarted));
 }
 
 #[test]
@@ -213,19 +213,19 @@ fn l6_another_prompt_is_not_taken_for_the_message() {
         tries: 1,
     };
     let message = receipt(Delivery::Echoed, true);
-    for (stage, took) in [
-        (pasted, Took::Other),
-        (pasted, Took::Untold),
-        (entered, Took::Other),
+    for (stage, owner) in [
+        (pasted, PromptOwner::Other),
+        (pasted, PromptOwner::Unreported),
+        (entered, PromptOwner::Other),
     ] {
         let busy = Facts {
-            took: Some(took),
+            prompt_owner: Some(owner),
             worked: true,
             ..facts(Some(Activity::Active), InputBox::Holds)
         };
         // It lies in the box until the agent is done with the other one, then Enter is pressed.
         let act = decide(&message, stage, &busy);
-        assert_eq!(act, Act::Wait(None), "{stage:?} {took:?}");
+        assert_eq!(act, Act::Wait(None), "{stage:?} {owner:?}");
         let ready = Facts {
             activity: Some(Activity::Ready),
             ..busy
@@ -233,15 +233,19 @@ fn l6_another_prompt_is_not_taken_for_the_message() {
         let act = decide(&message, stage, &ready);
         assert!(matches!(act, Act::Enter { .. }), "{stage:?}: {act:?}");
     }
-    for (told, expected) in [
-        (Some("do  it"), Took::Ours),
-        (Some("do"), Took::Ours),
-        (Some("do it now"), Took::Other),
-        (Some("the task"), Took::Other),
-        (Some(" "), Took::Untold),
-        (None, Took::Untold),
+    for (reported, expected) in [
+        (Some("do  it"), PromptOwner::Ours),
+        (Some("do"), PromptOwner::Ours),
+        (Some("do it now"), PromptOwner::Other),
+        (Some("the task"), PromptOwner::Other),
+        (Some(" "), PromptOwner::Unreported),
+        (None, PromptOwner::Unreported),
     ] {
-        assert_eq!(took(told, message.text.as_str()), expected, "{told:?}");
+        assert_eq!(
+            prompt_owner(reported, message.text.as_str()),
+            expected,
+            "{reported:?}"
+        );
     }
 }
 
@@ -295,21 +299,35 @@ fn answer(state: Delivery) -> Receipt {
 fn l6_an_answer_is_typed_only_into_its_question() {
     let facts = facts(Some(Activity::WaitingInput), InputBox::Empty);
     let accepted = answer(Delivery::Accepted);
-    let act =
-        |asked, by, facts: &Facts| decide_answer(&accepted, Stage::Waiting, asked, &by, facts);
-    assert_eq!(act(Asked::Yes, By::Keys, &facts), Act::Paste);
+    let act = |shown, method, facts: &Facts| {
+        decide_answer(&accepted, Stage::Waiting, shown, &method, facts)
+    };
     assert_eq!(
-        act(Asked::No, By::Keys, &facts),
+        act(QuestionShown::Yes, AnswerMethod::Keys, &facts),
+        Act::Paste
+    );
+    assert_eq!(
+        act(QuestionShown::No, AnswerMethod::Keys, &facts),
         close(DeliveryDoubt::QuestionGone)
     );
-    assert_eq!(act(Asked::CannotTell, By::Keys, &facts), Act::Wait(None));
+    assert_eq!(
+        act(QuestionShown::CannotTell, AnswerMethod::Keys, &facts),
+        Act::Wait(None)
+    );
     let held = Facts {
         input_box: InputBox::Holds,
         ..facts
     };
-    assert_eq!(act(Asked::Yes, By::Text, &held), Act::Wait(None));
-    let cannot = act(Asked::Yes, By::Cannot("no key".into()), &held);
-    let no_key = Doubted {
+    assert_eq!(
+        act(QuestionShown::Yes, AnswerMethod::Text, &held),
+        Act::Wait(None)
+    );
+    let cannot = act(
+        QuestionShown::Yes,
+        AnswerMethod::Cannot("no key".into()),
+        &held,
+    );
+    let no_key = DoubtWithNote {
         doubt: DeliveryDoubt::NoSuchAnswer,
         note: Some("no key".into()),
     };
@@ -325,14 +343,26 @@ fn l6_an_answer_is_called_submitted_only_by_its_questions_going() {
         at: 99_900,
         tries: 1,
     };
-    let submitted = Act::Say(Delivery::Submitted);
+    let submitted = Act::Record(Delivery::Submitted);
     let written = answer(Delivery::Written);
-    let act = |stage, asked, by, facts: &Facts| decide_answer(&written, stage, asked, &by, facts);
-    assert_eq!(act(pasted, Asked::No, By::Keys, &shown), submitted);
-    assert_eq!(act(entered, Asked::No, By::Text, &shown), submitted);
-    let unsure = act(pasted, Asked::CannotTell, By::Keys, &shown);
+    let act =
+        |stage, shown, method, facts: &Facts| decide_answer(&written, stage, shown, &method, facts);
+    assert_eq!(
+        act(pasted, QuestionShown::No, AnswerMethod::Keys, &shown),
+        submitted
+    );
+    assert_eq!(
+        act(entered, QuestionShown::No, AnswerMethod::Text, &shown),
+        submitted
+    );
+    let unsure = act(
+        pasted,
+        QuestionShown::CannotTell,
+        AnswerMethod::Keys,
+        &shown,
+    );
     assert_eq!(unsure, Act::Wait(None), "not knowing is no proof");
-    let early = act(pasted, Asked::No, By::Text, &shown);
+    let early = act(pasted, QuestionShown::No, AnswerMethod::Text, &shown);
     assert!(matches!(early, Act::Close(_)), "{early:?}");
     for facts in [
         Facts {
@@ -344,14 +374,14 @@ fn l6_an_answer_is_called_submitted_only_by_its_questions_going() {
             ..shown.clone()
         },
     ] {
-        let act = act(entered, Asked::No, By::Text, &facts);
+        let act = act(entered, QuestionShown::No, AnswerMethod::Text, &facts);
         assert!(matches!(act, Act::Close(_)), "others typed: {act:?}");
     }
     let again = Facts {
         question_left: true,
         ..shown
     };
-    let twin = act(pasted, Asked::Yes, By::Keys, &again);
+    let twin = act(pasted, QuestionShown::Yes, AnswerMethod::Keys, &again);
     assert_eq!(twin, submitted, "it was left, and is asked once more");
 }
 
@@ -360,9 +390,15 @@ fn l6_a_text_answer_climbs_like_a_message() {
     let mut facts = facts(Some(Activity::WaitingInput), InputBox::Holds);
     let pasted = Stage::Pasted { at: 99_950 };
     let act = |state, stage, facts: &Facts| {
-        decide_answer(&answer(state), stage, Asked::Yes, &By::Text, facts)
+        decide_answer(
+            &answer(state),
+            stage,
+            QuestionShown::Yes,
+            &AnswerMethod::Text,
+            facts,
+        )
     };
-    let echoed = Act::Say(Delivery::Echoed);
+    let echoed = Act::Record(Delivery::Echoed);
     assert_eq!(act(Delivery::Written, pasted, &facts), echoed);
     let early = act(Delivery::Echoed, pasted, &facts);
     assert_eq!(early, Act::Wait(Some(99_950 + facts.enter_after)));
@@ -395,13 +431,19 @@ fn boxes() -> impl Strategy<Value = InputBox> {
 }
 
 /// What may be seen between two looks, and how much later.
-type Look = (Option<Activity>, InputBox, Option<Took>, [bool; 3], u64);
+type Look = (
+    Option<Activity>,
+    InputBox,
+    Option<PromptOwner>,
+    [bool; 3],
+    u64,
+);
 
-fn takes() -> impl Strategy<Value = Option<Took>> {
+fn owners() -> impl Strategy<Value = Option<PromptOwner>> {
     prop::option::of(prop::sample::select(vec![
-        Took::Ours,
-        Took::Other,
-        Took::Untold,
+        PromptOwner::Ours,
+        PromptOwner::Other,
+        PromptOwner::Unreported,
     ]))
 }
 
@@ -412,14 +454,14 @@ proptest! {
     #[test]
     fn l6_no_history_breaks_the_ladder(
         has_signal: bool,
-        looks in prop::collection::vec((activities(), boxes(), takes(), any::<[bool; 3]>(), 0u64..20_000), 1..60),
+        looks in prop::collection::vec((activities(), boxes(), owners(), any::<[bool; 3]>(), 0u64..20_000), 1..60),
     ) {
         let looks: Vec<Look> = looks;
         let mut receipt = receipt(Delivery::Accepted, false);
         let mut stage = Stage::Waiting;
         let (mut now, mut pastes, mut highest) = (100_000, 0, 0);
         let (mut typed, mut interrupted) = (None, None);
-        for (activity, input_box, took, [worked, types, interrupts], later) in looks {
+        for (activity, input_box, owner, [worked, types, interrupts], later) in looks {
             now += later;
             let entered = matches!(stage, Stage::Entered { .. });
             if stage != Stage::Waiting && later % 5 == 0 {
@@ -434,7 +476,7 @@ proptest! {
                         typed,
                 interrupted,
                 input_box: if has_signal { input_box } else { InputBox::Unknown },
-                took: took.filter(|_| has_signal),
+                prompt_owner: owner.filter(|_| has_signal),
                 worked: worked && entered && has_signal,
                 ..facts(None, InputBox::Unseen)
             };
@@ -456,15 +498,15 @@ proptest! {
                     let tries = match stage { Stage::Entered { tries, .. } => tries + 1, _ => 1 };
                     stage = Stage::Entered { number, at: now, tries };
                 }
-                Act::Say(state) => {
+                Act::Record(state) => {
                     prop_assert!(receipt.state.may_become(state));
                     if state >= Delivery::Submitted {
                         // Of an agent at work it must be known on what, of an empty box who emptied it.
                         let left = receipt.state == Delivery::Echoed && facts.input_box == InputBox::Empty;
-                        let worked = facts.worked && took != Some(Took::Other);
-                        let untold = took == Some(Took::Untold);
-                        let ours = worked || untold || (left && interrupted.is_none());
-                        prop_assert!(took == Some(Took::Ours) || (ours && typed.is_none() && entered));
+                        let worked = facts.worked && owner != Some(PromptOwner::Other);
+                        let unreported = owner == Some(PromptOwner::Unreported);
+                        let ours = worked || unreported || (left && interrupted.is_none());
+                        prop_assert!(owner == Some(PromptOwner::Ours) || (ours && typed.is_none() && entered));
                         prop_assert!(has_signal);
                     }
                     receipt.state = state;
@@ -492,8 +534,15 @@ fn l6_an_answer_waits_until_a_dialog_that_is_just_drawn_listens() {
     let mut facts = facts(Some(Activity::WaitingInput), InputBox::Unseen);
     facts.asked_since = Some(facts.now);
     let receipt = answer(Delivery::Accepted);
-    let decide =
-        |facts: &Facts| decide_answer(&receipt, Stage::Waiting, Asked::Yes, &By::Keys, facts);
+    let decide = |facts: &Facts| {
+        decide_answer(
+            &receipt,
+            Stage::Waiting,
+            QuestionShown::Yes,
+            &AnswerMethod::Keys,
+            facts,
+        )
+    };
     assert!(matches!(decide(&facts), Act::Wait(Some(at)) if at > facts.now));
     facts.now += 1_000;
     assert_eq!(decide(&facts), Act::Paste);

@@ -7,7 +7,7 @@ use skein_domain::{Activity, Delivery, Phase, Question, Reason, Receipt, Session
 use skein_runtime::runtime::{RunObservation, Screen};
 
 use crate::activity::ActivityEvidence;
-use crate::courier::{self, Act, Asked, By, InputBox, Took};
+use crate::courier::{self, Act, AnswerMethod, InputBox, PromptOwner, QuestionShown};
 use crate::settings::ProjectSettings;
 use crate::tail::process;
 
@@ -39,7 +39,7 @@ impl ObservedAgent {
         let readings = program.read_screen(picture(&self.screen));
         self.evidence.screen.box_hidden = self.input_box() == InputBox::Unseen;
         self.evidence.launch_over(now);
-        self.evidence.looked(readings, now);
+        self.evidence.apply_screen(readings, now);
     }
 
     pub(crate) fn input_box(&self) -> InputBox {
@@ -70,10 +70,10 @@ impl ObservedAgent {
     }
 
     /// Whether the agent asks what the answer is for.
-    pub(crate) fn asked(&self, session: &Session, receipt: &Receipt) -> Asked {
+    pub(crate) fn question_shown(&self, session: &Session, receipt: &Receipt) -> QuestionShown {
         match self.evidence.asks() {
-            None => Asked::CannotTell,
-            Some(false) => Asked::No,
+            None => QuestionShown::CannotTell,
+            Some(false) => QuestionShown::No,
             Some(true) => {
                 let now = self.question();
                 let recorded = match &session.phase {
@@ -84,16 +84,20 @@ impl ObservedAgent {
                 let is_now = |question: &Question| question.is_same(&now);
                 let same =
                     receipt.question.as_ref().is_some_and(is_now) && recorded.is_some_and(is_now);
-                if same { Asked::Yes } else { Asked::No }
+                if same {
+                    QuestionShown::Yes
+                } else {
+                    QuestionShown::No
+                }
             }
         }
     }
 
     /// Whose prompt the agent reported to have taken since this message was submitted, if it reported one.
-    pub(crate) fn took(&self, receipt: &Receipt) -> Option<Took> {
+    pub(crate) fn prompt_owner(&self, receipt: &Receipt) -> Option<PromptOwner> {
         let turn = &self.evidence.turn;
-        let told = turn.prompt_taken.then_some(turn.prompt.as_deref());
-        told.map(|told| courier::took(told, receipt.text.as_str()))
+        let reported = turn.prompt_taken.then_some(turn.prompt.as_deref());
+        reported.map(|reported| courier::prompt_owner(reported, receipt.text.as_str()))
     }
 
     /// What is to be typed for a receipt.
@@ -114,11 +118,11 @@ impl ObservedAgent {
         }
     }
 
-    pub(crate) fn by(&self, receipt: &Receipt) -> By {
+    pub(crate) fn answer_method(&self, receipt: &Receipt) -> AnswerMethod {
         match self.reply(receipt) {
-            Reply::Keys(_) => By::Keys,
-            Reply::Text(_) => By::Text,
-            Reply::Cannot { why } => By::Cannot(why),
+            Reply::Keys(_) => AnswerMethod::Keys,
+            Reply::Text(_) => AnswerMethod::Text,
+            Reply::Cannot { why } => AnswerMethod::Cannot(why),
         }
     }
 }

@@ -66,11 +66,13 @@ impl RunContext {
 
     /// The messages that wait, in the order they were accepted. Publishes how many there are.
     pub(crate) async fn open_receipts(&self) -> Result<Vec<Receipt>, Error> {
-        let posts = self.parts.board.posts(&self.session_key);
+        let accepted_count = self.parts.board.accepted_count(&self.session_key);
         let mut open = self.receipts(Some(true)).await?;
         open.retain(Receipt::is_open);
         let waiting = open.len() as u64;
-        self.parts.board.count(&self.session_key, posts, waiting);
+        self.parts
+            .board
+            .count(&self.session_key, accepted_count, waiting);
         Ok(open)
     }
 

@@ -168,7 +168,7 @@ impl Supervisors {
         let Some((mut supervisor, _)) = self.supervisor(requests, session, false) else {
             return Ok(());
         };
-        supervisor.record_rest().await
+        supervisor.record_remaining().await
     }
 
     /// Something changed that the supervisor should look at.
