@@ -5,12 +5,12 @@ use std::path::PathBuf;
 
 /// What to drive, and how.
 #[derive(Debug)]
-pub(crate) struct Order {
-    pub(crate) speaks: Speaks,
+pub(crate) struct DriveArgs {
+    pub(crate) protocol: ProtocolKind,
     pub(crate) journal: PathBuf,
     /// The file that prompts, answers and interrupts come in as calls.
     pub(crate) calls: Option<PathBuf>,
-    pub(crate) begin: Begin,
+    pub(crate) start: ConversationStart,
     pub(crate) permission: Permission,
     pub(crate) model: Option<String>,
     /// Seconds since 1970 before which the program must not be started.
@@ -20,16 +20,16 @@ pub(crate) struct Order {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Speaks {
+pub(crate) enum ProtocolKind {
     Acp,
     Claude,
     Codex,
     OpenCode,
 }
 
-impl Speaks {
-    /// What the program must be told so that it speaks the protocol.
-    fn words(self) -> &'static [&'static [&'static str]] {
+impl ProtocolKind {
+    /// The arguments that make the program speak the protocol.
+    fn arguments(self) -> &'static [&'static [&'static str]] {
         match self {
             Self::Acp => &[],
             Self::Claude => &[
@@ -46,9 +46,9 @@ impl Speaks {
         }
     }
 
-    /// Adds the words that are not there already.
-    fn tell(self, arguments: &mut Vec<OsString>) {
-        for words in self.words() {
+    /// Adds the arguments of the protocol that are not there already.
+    fn add_protocol_arguments(self, arguments: &mut Vec<OsString>) {
+        for words in self.arguments() {
             if !arguments.iter().any(|argument| argument == words[0]) {
                 arguments.extend(words.iter().map(OsString::from));
             }
@@ -58,7 +58,7 @@ impl Speaks {
 
 /// Which conversation it is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Begin {
+pub(crate) enum ConversationStart {
     /// A new one, under that name where the program lets others name it.
     New {
         native: Option<String>,
@@ -79,13 +79,13 @@ const USAGE: &str = "usage: skein drive PROTOCOL --journal FILE [--calls FILE] [
      [--permission ask|edits|full] [--model M] [--not-before SECONDS] -- PROGRAM ARG…";
 
 /// Reads the words after `skein drive`.
-pub(crate) fn parse(arguments: &[OsString]) -> Result<Order, String> {
+pub(crate) fn parse(arguments: &[OsString]) -> Result<DriveArgs, String> {
     let mut words = arguments.iter();
-    let speaks = match words.next().and_then(|word| word.to_str()) {
-        Some("acp") => Speaks::Acp,
-        Some("claude") => Speaks::Claude,
-        Some("codex") => Speaks::Codex,
-        Some("opencode") => Speaks::OpenCode,
+    let protocol = match words.next().and_then(|word| word.to_str()) {
+        Some("acp") => ProtocolKind::Acp,
+        Some("claude") => ProtocolKind::Claude,
+        Some("codex") => ProtocolKind::Codex,
+        Some("opencode") => ProtocolKind::OpenCode,
         Some(other) => return Err(format!("no protocol `{other}`; {USAGE}")),
         None => return Err(USAGE.into()),
     };
@@ -112,18 +112,18 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<Order, String> {
             _ => return Err(format!("no option `{name}`; {USAGE}")),
         }
     }
-    let begin = match resume {
-        Some(id) => Begin::Resume(id),
-        None => Begin::New { native },
+    let start = match resume {
+        Some(id) => ConversationStart::Resume(id),
+        None => ConversationStart::New { native },
     };
     let program = words.next().cloned().ok_or(USAGE)?;
     let mut arguments: Vec<OsString> = words.cloned().collect();
-    speaks.tell(&mut arguments);
-    Ok(Order {
-        speaks,
+    protocol.add_protocol_arguments(&mut arguments);
+    Ok(DriveArgs {
+        protocol,
         journal: journal.ok_or("--journal FILE is missing")?,
         calls,
-        begin,
+        start,
         permission,
         model,
         not_before,
@@ -163,38 +163,33 @@ fn text(name: &str, value: &OsStr) -> Result<String, String> {
 mod tests {
     use super::*;
 
-    fn parsed(line: &str) -> Result<Order, String> {
+    fn parsed(line: &str) -> Result<DriveArgs, String> {
         let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
         parse(&words)
     }
 
     #[test]
     fn what_stands_after_the_dashes_is_the_programs() {
-        let order = parsed(
+        let args = parsed(
             "acp --journal j --permission edits --resume a --not-before 60 -- gemini --acp -- --x",
         )
         .unwrap();
-        assert_eq!(order.begin, Begin::Resume("a".into()));
-        assert_eq!(order.permission, Permission::Edits);
-        assert_eq!(order.not_before, Some(60));
-        assert_eq!(order.program, "gemini");
-        assert_eq!(order.arguments, ["--acp", "--", "--x"]);
+        assert_eq!(args.start, ConversationStart::Resume("a".into()));
+        assert_eq!(args.permission, Permission::Edits);
+        assert_eq!(args.not_before, Some(60));
+        assert_eq!(args.program, "gemini");
+        assert_eq!(args.arguments, ["--acp", "--", "--x"]);
     }
 
     #[test]
-    fn a_program_is_told_to_speak_once() {
-        let order = parsed("codex --journal j -- codex -c a=b").unwrap();
-        assert_eq!(order.arguments, ["-c", "a=b", "app-server"]);
-        let order = parsed("codex --journal j -- codex app-server --x").unwrap();
-        assert_eq!(order.arguments, ["app-server", "--x"]);
-        let order = parsed("claude --journal j -- claude -p --resume a").unwrap();
-        assert!(order.arguments.iter().filter(|a| *a == "-p").count() == 1);
-        assert!(
-            order
-                .arguments
-                .iter()
-                .any(|a| a == "--replay-user-messages")
-        );
+    fn the_arguments_of_a_protocol_are_added_once() {
+        let args = parsed("codex --journal j -- codex -c a=b").unwrap();
+        assert_eq!(args.arguments, ["-c", "a=b", "app-server"]);
+        let args = parsed("codex --journal j -- codex app-server --x").unwrap();
+        assert_eq!(args.arguments, ["app-server", "--x"]);
+        let args = parsed("claude --journal j -- claude -p --resume a").unwrap();
+        assert!(args.arguments.iter().filter(|a| *a == "-p").count() == 1);
+        assert!(args.arguments.iter().any(|a| a == "--replay-user-messages"));
     }
 
     #[test]

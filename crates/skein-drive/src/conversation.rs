@@ -13,11 +13,12 @@ use skein_agent::turns::{self, CallId};
 
 use crate::input::Draft;
 use crate::journal::Event;
+use crate::message_collector::{self, MessageCollector};
 use crate::permission;
 use crate::protocol::{
-    Answer, Call, Effect, Kind, Over, Protocol, Question, Resets, Setting, Wants,
+    Answer, Effect, HttpRequest, Kind, Protocol, Question, QuestionForm, Resets, Setting,
+    TurnOutcome,
 };
-use crate::said::{self, Said};
 use crate::text::{first_line, plain};
 use crate::transcript::Transcript;
 use usage::Usage;
@@ -28,19 +29,19 @@ const WITHDRAWN: &str = "question no longer asked";
 
 /// What the driver must do.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Act {
+pub(crate) enum DriverCommand {
     Send(Value),
     Connect(String),
-    Call(Call),
+    Request(HttpRequest),
     Journal(Event),
-    End(Why),
+    End(EndReason),
 }
 
 /// Why the driver ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
+pub(crate) enum EndReason {
     /// The user asked for it at the terminal.
-    Asked,
+    Requested,
     /// The protocol cannot go on.
     Failed(String),
 }
@@ -51,11 +52,11 @@ pub(crate) struct Conversation {
     setting: Setting,
     transcript: Transcript,
     /// Messages of this turn that are not journalled yet.
-    said: Said,
+    collector: MessageCollector,
     draft: Draft,
     /// Prompts that wait for their turn.
     queue: VecDeque<Prompt>,
-    /// The ids of all calls so far; the driver acts on each once.
+    /// The ids of all calls so far; the driver commands on each once.
     calls: HashSet<String>,
     /// Why former questions take no answer, by id.
     settled: HashMap<String, &'static str>,
@@ -68,7 +69,7 @@ pub(crate) struct Conversation {
     usage: Usage,
     /// Until then a second Ctrl-C ends the driver.
     ending: Option<Instant>,
-    acts: Vec<Act>,
+    commands: Vec<DriverCommand>,
 }
 
 #[derive(Debug)]
@@ -93,7 +94,7 @@ impl Conversation {
             protocol,
             setting,
             transcript: Transcript::default(),
-            said: Said::default(),
+            collector: MessageCollector::default(),
             draft: Draft::default(),
             queue: VecDeque::new(),
             calls: HashSet::new(),
@@ -104,7 +105,7 @@ impl Conversation {
             questions: VecDeque::new(),
             usage: Usage::default(),
             ending: None,
-            acts: vec![],
+            commands: vec![],
         }
     }
 
@@ -113,7 +114,7 @@ impl Conversation {
         self.awaits = Some(awaits);
     }
 
-    pub(crate) fn begin(&mut self, now: Instant) -> Vec<Act> {
+    pub(crate) fn begin(&mut self, now: Instant) -> Vec<DriverCommand> {
         self.awaits = None;
         let effects = self.protocol.begin();
         self.apply(effects, now);
@@ -121,14 +122,14 @@ impl Conversation {
     }
 
     /// One message of the program.
-    pub(crate) fn hear(&mut self, line: &str, now: Instant) -> Vec<Act> {
-        let effects = self.protocol.hear(line);
+    pub(crate) fn on_message(&mut self, line: &str, now: Instant) -> Vec<DriverCommand> {
+        let effects = self.protocol.on_message(line);
         self.apply(effects, now);
         self.done()
     }
 
     /// Before the end: cancels the turn, and journals that it is over.
-    pub(crate) fn stop(&mut self, reason: &str, now: Instant) -> Vec<Act> {
+    pub(crate) fn stop(&mut self, reason: &str, now: Instant) -> Vec<DriverCommand> {
         // First: the end of a turn would begin the next.
         self.queue.clear();
         if let Some(turn) = &mut self.turn {
@@ -138,7 +139,7 @@ impl Conversation {
             }
             let effects = self.protocol.interrupt();
             self.apply(effects, now);
-            self.over(Over::Failed(reason.to_owned()), now);
+            self.end_turn(TurnOutcome::Failed(reason.to_owned()), now);
         }
         self.done()
     }
@@ -147,32 +148,32 @@ impl Conversation {
         self.transcript.note(text);
     }
 
-    fn done(&mut self) -> Vec<Act> {
-        std::mem::take(&mut self.acts)
+    fn done(&mut self) -> Vec<DriverCommand> {
+        std::mem::take(&mut self.commands)
     }
 
     fn apply(&mut self, effects: Vec<Effect>, now: Instant) {
         for effect in effects {
             match effect {
-                Effect::Send(message) => self.acts.push(Act::Send(message)),
-                Effect::Connect(address) => self.acts.push(Act::Connect(address)),
-                Effect::Call(call) => self.acts.push(Act::Call(call)),
+                Effect::Send(message) => self.commands.push(DriverCommand::Send(message)),
+                Effect::Connect(address) => self.commands.push(DriverCommand::Connect(address)),
+                Effect::Request(request) => self.commands.push(DriverCommand::Request(request)),
                 Effect::Ready => self.become_ready(now),
                 Effect::Native(id) => self.journal("native", json!({"id": id})),
                 Effect::Took => self.took(),
-                Effect::Over(over) => self.over(over, now),
+                Effect::TurnEnded(outcome) => self.end_turn(outcome, now),
                 Effect::Ask(question) => self.ask(question, now),
-                Effect::Withdrawn(ticket) => {
-                    if let Some(at) = self.questions.iter().position(|q| q.ticket == ticket) {
+                Effect::Withdrawn(local_id) => {
+                    if let Some(at) = self.questions.iter().position(|q| q.local_id == local_id) {
                         self.settled(at, WITHDRAWN, json!({}));
                     }
                 }
-                Effect::Used(used) => {
+                Effect::UsageDelta(used) => {
                     if let Some(payload) = self.usage.add(used) {
                         self.journal("usage", payload);
                     }
                 }
-                Effect::Total(used) => {
+                Effect::UsageTotal(used) => {
                     if let Some(payload) = self.usage.total(used) {
                         self.journal("usage-total", payload);
                     }
@@ -191,12 +192,14 @@ impl Conversation {
                 Effect::Show(shown) => {
                     // Between turns a program only repeats earlier messages.
                     if self.turn.is_some() {
-                        let messages = self.said.show(&shown);
-                        self.tell(messages);
+                        let messages = self.collector.show(&shown);
+                        self.journal_messages(messages);
                     }
                     self.transcript.show(shown);
                 }
-                Effect::Stop(why) => self.acts.push(Act::End(Why::Failed(why))),
+                Effect::Stop(why) => self
+                    .commands
+                    .push(DriverCommand::End(EndReason::Failed(why))),
             }
         }
     }
@@ -237,36 +240,38 @@ impl Conversation {
         if let Some(turn) = self.turn.as_mut().filter(|turn| !turn.taken) {
             turn.taken = true;
             let text = std::mem::take(&mut turn.prompt);
-            let words = vec![said::text(&text)];
+            let words = vec![message_collector::text(&text)];
             let payload = with_call(json!({"text": text}), turn.call.as_ref());
             self.journal("prompt", payload);
-            self.tell(vec![said::message("user", words)]);
+            self.journal_messages(vec![message_collector::message("user", words)]);
         }
     }
 
-    fn tell(&mut self, messages: Vec<Value>) {
+    fn journal_messages(&mut self, messages: Vec<Value>) {
         for message in messages {
             self.journal("message", message);
         }
     }
 
-    fn over(&mut self, over: Over, now: Instant) {
+    fn end_turn(&mut self, outcome: TurnOutcome, now: Instant) {
         let Some(turn) = self.turn.take() else { return };
         while !self.questions.is_empty() {
             self.settled(self.questions.len() - 1, WITHDRAWN, json!({}));
         }
         self.transcript.end_turn();
-        let messages = self.said.end_turn();
-        self.tell(messages);
-        let payload = match &over {
-            Over::Done => json!({}),
-            Over::Interrupted => json!({"reason": "interrupted"}),
-            Over::Failed(why) => json!({"reason": plain(why).unwrap_or_else(|| "failed".into())}),
+        let messages = self.collector.end_turn();
+        self.journal_messages(messages);
+        let payload = match &outcome {
+            TurnOutcome::Done => json!({}),
+            TurnOutcome::Interrupted => json!({"reason": "interrupted"}),
+            TurnOutcome::Failed(why) => {
+                json!({"reason": plain(why).unwrap_or_else(|| "failed".into())})
+            }
         };
-        match &over {
-            Over::Done => {}
-            Over::Interrupted => self.transcript.note("interrupted"),
-            Over::Failed(why) => self.transcript.note(&format!("failed: {why}")),
+        match &outcome {
+            TurnOutcome::Done => {}
+            TurnOutcome::Interrupted => self.transcript.note("interrupted"),
+            TurnOutcome::Failed(why) => self.transcript.note(&format!("failed: {why}")),
         }
         let summary = self.usage.end_turn(now.duration_since(turn.since));
         self.transcript.note(&summary);
@@ -275,8 +280,8 @@ impl Conversation {
     }
 
     fn ask(&mut self, question: Question, now: Instant) {
-        let messages = self.said.told();
-        self.tell(messages);
+        let messages = self.collector.finish_message();
+        self.journal_messages(messages);
         let cwd = &self.setting.cwd;
         if let Some(option) = permission::decide(self.setting.permission, cwd, &question) {
             let what = first_line(&question.text);
@@ -284,25 +289,25 @@ impl Conversation {
                 .note(&format!("allowed by the permission setting: {what}"));
             let effects = self
                 .protocol
-                .answer(question.ticket, &Answer::Option(option));
+                .answer(question.local_id, &Answer::Option(option));
             return self.apply(effects, now);
         }
         self.questions.push_back(presentable(question));
         if self.questions.len() == 1 {
-            self.tell_question();
+            self.journal_question();
         }
     }
 
     /// Journals the question that is now the first.
-    fn tell_question(&mut self) {
+    fn journal_question(&mut self) {
         let Some(question) = self.questions.front() else {
             return;
         };
         let names: Vec<&str> = question.options.iter().map(|o| o.name.as_str()).collect();
-        let (wants, has_kinds) = match question.wants {
-            Wants::Permission => ("permission", true),
-            Wants::Choice { .. } => ("choice", false),
-            Wants::Text => ("text", false),
+        let (wants, has_kinds) = match question.form {
+            QuestionForm::Permission => ("permission", true),
+            QuestionForm::Choice { .. } => ("choice", false),
+            QuestionForm::Text => ("text", false),
         };
         let mut payload =
             json!({"id": question.id(), "text": question.text, "options": names, "wants": wants});
@@ -341,9 +346,9 @@ impl Conversation {
             Answer::Text(text) => first_line(text),
             Answer::Dismissed => "dismissed".into(),
         };
-        let (ticket, asked) = (question.ticket, first_line(&question.text));
+        let (local_id, asked) = (question.local_id, first_line(&question.text));
         self.transcript.note(&format!("{asked} → {said}"));
-        let effects = self.protocol.answer(ticket, &answer);
+        let effects = self.protocol.answer(local_id, &answer);
         self.apply(effects, now);
         self.settled(0, ANSWERED, with_call(payload.into(), call));
     }
@@ -358,11 +363,12 @@ impl Conversation {
         }
         payload["question"] = question.id().into();
         self.journal("answered", payload);
-        self.tell_question();
+        self.journal_question();
     }
 
     fn journal(&mut self, name: &'static str, payload: Value) {
-        self.acts.push(Act::Journal(Event { name, payload }));
+        self.commands
+            .push(DriverCommand::Journal(Event { name, payload }));
     }
 }
 

@@ -1,7 +1,7 @@
-//! The driver's loop: one thread waits for the terminal, the program and signals, and performs the acts of the
+//! The driver's loop: one thread waits for the terminal, the program and signals, and performs the commands of the
 //! conversation.
 
-mod later;
+mod delayed_start;
 mod screen;
 mod wait;
 
@@ -14,18 +14,18 @@ use rustix::process::{Signal, WaitStatus};
 use serde_json::json;
 use skein_terminal::{Key, TimedKeys};
 
-use crate::args::{Order, Speaks};
+use crate::args::{DriveArgs, ProtocolKind};
 use crate::calls::Calls;
 use crate::child::Child;
-use crate::conversation::{Act, Conversation, Why};
+use crate::conversation::{Conversation, DriverCommand, EndReason};
+use crate::http_connection::HttpConnection;
 use crate::journal::{self, Event, Journal};
 use crate::protocol::acp::Acp;
 use crate::protocol::claude::Claude;
 use crate::protocol::codex::Codex;
 use crate::protocol::opencode::OpenCode;
 use crate::protocol::{Protocol, Setting};
-use crate::web::Web;
-use later::Later;
+use delayed_start::DelayedStart;
 use screen::Screen;
 use wait::{Signals, Woken};
 
@@ -38,7 +38,7 @@ const KILL: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum End {
     /// The conversation decided it.
-    By(Why),
+    By(EndReason),
     /// A signal, or the end of the terminal's input.
     Signal(i32),
     /// The program could not be started.
@@ -60,9 +60,9 @@ struct Driver {
     calls: Option<Calls>,
     conversation: Conversation,
     /// The program, until it is started.
-    later: Option<Later>,
+    delayed: Option<DelayedStart>,
     child: Child,
-    web: Option<Web>,
+    http: Option<HttpConnection>,
     keys: TimedKeys,
     ending: Option<Ending>,
     /// How long the program may take to end by itself.
@@ -70,29 +70,29 @@ struct Driver {
 }
 
 /// Drives the program until it or this ends. Returns the exit code.
-pub(crate) fn run(order: Order) -> i32 {
-    let mut journal = match Journal::open(&order.journal) {
+pub(crate) fn run(args: DriveArgs) -> i32 {
+    let mut journal = match Journal::open(&args.journal) {
         Ok(journal) => journal,
         Err(error) => {
-            crate::complain(&format!("cannot open {}: {error}", order.journal.display()));
+            crate::complain(&format!("cannot open {}: {error}", args.journal.display()));
             return 74;
         }
     };
-    match begin(&order) {
-        Ok((signals, later, web, calls, setting)) => {
+    match begin(&args) {
+        Ok((signals, delayed, http, calls, setting)) => {
             let mut conversation =
-                Conversation::new(protocol(order.speaks, setting.clone()), setting);
-            conversation.remember_calls(journal::settled_calls(&order.journal));
-            let serves = web.is_some();
+                Conversation::new(protocol(args.protocol, setting.clone()), setting);
+            conversation.remember_calls(journal::settled_calls(&args.journal));
+            let serves = http.is_some();
             let mut driver = Driver {
                 screen: Screen::open(),
                 signals,
                 journal,
                 calls,
                 conversation,
-                later: Some(later),
+                delayed: Some(delayed),
                 child: Child::default(),
-                web,
+                http,
                 keys: TimedKeys::default(),
                 ending: None,
                 // A server does not end with its standard input.
@@ -101,7 +101,7 @@ pub(crate) fn run(order: Order) -> i32 {
             driver.live()
         }
         Err(error) => {
-            let reason = not_started(&order.program, &error);
+            let reason = not_started(&args.program, &error);
             let payload = json!({"failed": true, "reason": reason});
             let _ = journal.write(&Event {
                 name: "finished",
@@ -113,44 +113,50 @@ pub(crate) fn run(order: Order) -> i32 {
     }
 }
 
-type Begun = (Signals, Later, Option<Web>, Option<Calls>, Setting);
+type Begun = (
+    Signals,
+    DelayedStart,
+    Option<HttpConnection>,
+    Option<Calls>,
+    Setting,
+);
 
-fn begin(order: &Order) -> io::Result<Begun> {
+fn begin(args: &DriveArgs) -> io::Result<Begun> {
     let signals = Signals::register()?;
-    let calls = order.calls.as_deref().map(Calls::open).transpose()?;
+    let calls = args.calls.as_deref().map(Calls::open).transpose()?;
     let setting = Setting {
         cwd: std::env::current_dir()?,
-        begin: order.begin.clone(),
-        permission: order.permission,
-        model: order.model.clone(),
+        start: args.start.clone(),
+        permission: args.permission,
+        model: args.model.clone(),
     };
-    let mut command = Command::new(&order.program);
-    command.args(&order.arguments);
-    let web = match order.speaks {
-        Speaks::OpenCode => Some(Web::new()?),
-        Speaks::Acp | Speaks::Claude | Speaks::Codex => None,
+    let mut command = Command::new(&args.program);
+    command.args(&args.arguments);
+    let http = match args.protocol {
+        ProtocolKind::OpenCode => Some(HttpConnection::new()?),
+        ProtocolKind::Acp | ProtocolKind::Claude | ProtocolKind::Codex => None,
     };
-    if let Some(web) = &web {
+    if let Some(http) = &http {
         // Other users of this machine do not know it.
-        command.env("OPENCODE_SERVER_PASSWORD", web.password());
+        command.env("OPENCODE_SERVER_PASSWORD", http.password());
     }
-    let later = Later {
+    let delayed = DelayedStart {
         command,
-        not_before: order.not_before,
+        not_before: args.not_before,
     };
-    Ok((signals, later, web, calls, setting))
+    Ok((signals, delayed, http, calls, setting))
 }
 
 fn not_started(program: &OsStr, error: &io::Error) -> String {
     format!("cannot start {}: {error}", program.to_string_lossy())
 }
 
-fn protocol(speaks: Speaks, setting: Setting) -> Box<dyn Protocol> {
-    match speaks {
-        Speaks::Acp => Box::new(Acp::new(setting)),
-        Speaks::Claude => Box::new(Claude::new()),
-        Speaks::Codex => Box::new(Codex::new(setting)),
-        Speaks::OpenCode => Box::new(OpenCode::new(setting)),
+fn protocol(kind: ProtocolKind, setting: Setting) -> Box<dyn Protocol> {
+    match kind {
+        ProtocolKind::Acp => Box::new(Acp::new(setting)),
+        ProtocolKind::Claude => Box::new(Claude::new()),
+        ProtocolKind::Codex => Box::new(Codex::new(setting)),
+        ProtocolKind::OpenCode => Box::new(OpenCode::new(setting)),
     }
 }
 
@@ -161,14 +167,14 @@ impl Driver {
         self.take_calls(Instant::now());
         let status = loop {
             self.start_when_due();
-            if self.later.is_some() && self.ending.is_some() {
+            if self.delayed.is_some() && self.ending.is_some() {
                 break None;
             }
             self.screen.draw(&mut self.conversation);
             let woken = wait::wait(
                 &self.child,
                 &self.signals,
-                self.web.as_ref(),
+                self.http.as_ref(),
                 self.calls.as_ref(),
                 self.screen.is_gone(),
                 self.deadline(),
@@ -185,21 +191,21 @@ impl Driver {
 
     /// Starts the program, unless it is too early or the driver ends.
     fn start_when_due(&mut self) {
-        let Some(later) = self.later.as_mut().filter(|_| self.ending.is_none()) else {
+        let Some(delayed) = self.delayed.as_mut().filter(|_| self.ending.is_none()) else {
             return;
         };
-        if let Some(awaits) = later.awaits() {
+        if let Some(awaits) = delayed.awaits() {
             return self.conversation.wait(awaits);
         }
         let now = Instant::now();
-        match Child::start(&mut later.command) {
+        match Child::start(&mut delayed.command) {
             Ok(child) => {
-                (self.child, self.later) = (child, None);
-                let acts = self.conversation.begin(now);
-                self.act(acts);
+                (self.child, self.delayed) = (child, None);
+                let commands = self.conversation.begin(now);
+                self.perform(commands);
             }
             Err(error) => {
-                let why = not_started(later.command.get_program(), &error);
+                let why = not_started(delayed.command.get_program(), &error);
                 self.end(End::NotStarted(why), now);
             }
         }
@@ -215,11 +221,15 @@ impl Driver {
         }
         if woken.stdout {
             let lines = self.child.read();
-            self.hear(&lines, now);
+            self.on_lines(&lines, now);
         }
-        if woken.web {
-            let lines = self.web.as_mut().map(Web::take).unwrap_or_default();
-            self.hear(&lines, now);
+        if woken.http {
+            let lines = self
+                .http
+                .as_mut()
+                .map(HttpConnection::take)
+                .unwrap_or_default();
+            self.on_lines(&lines, now);
         }
         if woken.calls {
             self.take_calls(now);
@@ -238,14 +248,14 @@ impl Driver {
         // Does not wait for the signal, which may have come before its handler was registered.
         let status = self.child.reap()?;
         let lines = self.child.drain();
-        self.hear(&lines, now);
+        self.on_lines(&lines, now);
         Some(status)
     }
 
-    fn hear(&mut self, lines: &[String], now: Instant) {
+    fn on_lines(&mut self, lines: &[String], now: Instant) {
         for line in lines.iter().filter(|line| !line.trim().is_empty()) {
-            let acts = self.conversation.hear(line, now);
-            self.act(acts);
+            let commands = self.conversation.on_message(line, now);
+            self.perform(commands);
         }
     }
 
@@ -254,13 +264,13 @@ impl Driver {
             None => {}
             Some(Ok(calls)) => {
                 for call in calls {
-                    let acts = self.conversation.call(call, now);
-                    self.act(acts);
+                    let commands = self.conversation.call(call, now);
+                    self.perform(commands);
                 }
             }
             Some(Err(error)) => {
                 let why = format!("cannot read the calls: {error}");
-                self.end(End::By(Why::Failed(why)), now);
+                self.end(End::By(EndReason::Failed(why)), now);
             }
         }
     }
@@ -281,29 +291,29 @@ impl Driver {
 
     fn press(&mut self, keys: Vec<Key>, now: Instant) {
         for key in keys {
-            let acts = self.conversation.key(key, now);
-            self.act(acts);
+            let commands = self.conversation.key(key, now);
+            self.perform(commands);
         }
     }
 
-    fn act(&mut self, acts: Vec<Act>) {
+    fn perform(&mut self, commands: Vec<DriverCommand>) {
         self.screen.change();
-        for act in acts {
-            match act {
-                Act::Send(message) => self.child.send(&message.to_string()),
-                Act::Connect(address) => {
-                    let connected = self.web.as_mut().map(|web| web.connect(&address));
+        for command in commands {
+            match command {
+                DriverCommand::Send(message) => self.child.send(&message.to_string()),
+                DriverCommand::Connect(address) => {
+                    let connected = self.http.as_mut().map(|http| http.connect(&address));
                     if let Some(Err(error)) = connected {
                         let why = format!("cannot connect to {address}: {error}");
-                        self.end(End::By(Why::Failed(why)), Instant::now());
+                        self.end(End::By(EndReason::Failed(why)), Instant::now());
                     }
                 }
-                Act::Call(call) => {
-                    if let Some(web) = &self.web {
-                        web.call(call);
+                DriverCommand::Request(request) => {
+                    if let Some(http) = &self.http {
+                        http.send(request);
                     }
                 }
-                Act::Journal(event) => {
+                DriverCommand::Journal(event) => {
                     // A reader of the event may look at the screen next.
                     if event.is_shown() {
                         self.screen.draw_now(&mut self.conversation, Instant::now());
@@ -314,10 +324,10 @@ impl Driver {
                     {
                         // The driver does not act on a call whose acceptance is not on disk: the daemon would make the call again.
                         let why = format!("cannot record that a call is accepted: {error}");
-                        return self.end(End::By(Why::Failed(why)), Instant::now());
+                        return self.end(End::By(EndReason::Failed(why)), Instant::now());
                     }
                 }
-                Act::End(why) => self.end(End::By(why), Instant::now()),
+                DriverCommand::End(why) => self.end(End::By(why), Instant::now()),
             }
         }
     }
@@ -343,8 +353,8 @@ impl Driver {
             since: now,
             terminated: false,
         });
-        let acts = self.conversation.stop("the session was stopped", now);
-        self.act(acts);
+        let commands = self.conversation.stop("the session was stopped", now);
+        self.perform(commands);
         self.child.close();
     }
 
@@ -370,7 +380,7 @@ impl Driver {
         });
         let frame = self.screen.draws_at();
         let moves = self.conversation.changes_at(now);
-        let due = self.later.as_ref().and_then(Later::due);
+        let due = self.delayed.as_ref().and_then(DelayedStart::due);
         [ending, frame, moves, self.keys.settles_at(), due]
             .into_iter()
             .flatten()
@@ -385,17 +395,19 @@ impl Driver {
         let finished = match self.ending.as_ref().map(|ending| &ending.end) {
             // Stopped from outside, so it is no event, and another run may continue the conversation.
             Some(End::Signal(signal)) => (128 + signal, None),
-            Some(End::By(Why::Asked)) => (0, Some((false, "ended at the terminal".to_owned()))),
-            Some(End::By(Why::Failed(why))) => (1, Some((true, self.with_words(why)))),
+            Some(End::By(EndReason::Requested)) => {
+                (0, Some((false, "ended at the terminal".to_owned())))
+            }
+            Some(End::By(EndReason::Failed(why))) => (1, Some((true, self.with_words(why)))),
             Some(End::NotStarted(why)) => (127, Some((true, why.clone()))),
             None => {
-                let acts = self.conversation.stop(&how, now);
-                self.act(acts);
+                let commands = self.conversation.stop(&how, now);
+                self.perform(commands);
                 (code, Some((code != 0, self.with_words(&how))))
             }
         };
-        let (code, told) = finished;
-        if let Some((failed, reason)) = told {
+        let (code, report) = finished;
+        if let Some((failed, reason)) = report {
             self.conversation.note(&reason);
             let payload = json!({"failed": failed, "reason": reason});
             let _ = self.journal(&Event {

@@ -16,7 +16,7 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 
-use crate::protocol::Call;
+use crate::protocol::HttpRequest;
 
 /// The name that goes with the password.
 const USER: &str = "opencode";
@@ -30,13 +30,13 @@ const ANSWER: usize = 256 << 20;
 const STACK: usize = 256 * 1024;
 
 #[derive(Debug)]
-pub(crate) struct Web {
+pub(crate) struct HttpConnection {
     password: String,
-    said: Receiver<String>,
+    lines: Receiver<String>,
     sender: LineSender,
     /// A byte here for every line.
     woken: UnixStream,
-    calls: Option<Sender<Call>>,
+    requests: Option<Sender<HttpRequest>>,
 }
 
 /// Sends lines from a thread to the loop.
@@ -60,20 +60,23 @@ impl LineSender {
     }
 }
 
-impl Web {
+impl HttpConnection {
     pub(crate) fn new() -> io::Result<Self> {
         let mut random = [0; 16];
         getrandom::fill(&mut random).map_err(io::Error::other)?;
         let password = random.iter().map(|byte| format!("{byte:02x}")).collect();
-        let (lines, said) = channel();
+        let (sender, lines) = channel();
         let (woken, wake) = UnixStream::pair()?;
         woken.set_nonblocking(true)?;
         Ok(Self {
             password,
-            said,
-            sender: LineSender { lines, wake },
+            lines,
+            sender: LineSender {
+                lines: sender,
+                wake,
+            },
             woken,
-            calls: None,
+            requests: None,
         })
     }
 
@@ -90,7 +93,7 @@ impl Web {
     pub(crate) fn take(&mut self) -> Vec<String> {
         let mut bytes = [0; 4096];
         while matches!(self.woken.read(&mut bytes), Ok(n) if n > 0) {}
-        self.said.try_iter().collect()
+        self.lines.try_iter().collect()
     }
 
     /// Listens to the events at the address, and takes requests from now on.
@@ -103,17 +106,17 @@ impl Web {
             address: (Ipv4Addr::LOCALHOST, port).into(),
             authorization: basic(&self.password),
         };
-        let (calls, todo) = channel();
-        self.calls = Some(calls);
+        let (requests, todo) = channel();
+        self.requests = Some(requests);
         let (sender, at) = (self.sender.try_clone()?, server.clone());
-        start("events", move || listen(sender, &at))?;
+        start("events", move || receive_events(sender, &at))?;
         let sender = self.sender.try_clone()?;
         start("requests", move || serve(sender, &todo, &server))
     }
 
-    pub(crate) fn call(&self, call: Call) {
-        if let Some(calls) = &self.calls {
-            let _ = calls.send(call);
+    pub(crate) fn send(&self, request: HttpRequest) {
+        if let Some(requests) = &self.requests {
+            let _ = requests.send(request);
         }
     }
 }
@@ -201,7 +204,7 @@ fn run<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> 
 }
 
 /// Gives every event as a line, and says when there are no more.
-fn listen(mut sender: LineSender, server: &Server) {
+fn receive_events(mut sender: LineSender, server: &Server) {
     let why = match run(events(&mut sender, server)) {
         Ok(()) => "it was closed".to_owned(),
         Err(error) => error.to_string(),
@@ -221,7 +224,7 @@ async fn events(sender: &mut LineSender, server: &Server) -> Result<(), Failure>
             let frame = frame?;
             for byte in frame.data_ref().into_iter().flatten() {
                 match *byte {
-                    b'\n' => tell_event(sender, &std::mem::take(&mut line)),
+                    b'\n' => send_event(sender, &std::mem::take(&mut line)),
                     _ if line.len() >= EVENT => return Err("an event is too long".into()),
                     byte => line.push(byte),
                 }
@@ -232,27 +235,27 @@ async fn events(sender: &mut LineSender, server: &Server) -> Result<(), Failure>
     server.request("/event", None, read).await
 }
 
-fn tell_event(sender: &mut LineSender, line: &[u8]) {
+fn send_event(sender: &mut LineSender, line: &[u8]) {
     if let Some(data) = String::from_utf8_lossy(line).strip_prefix("data:") {
         sender.send(data.trim().to_owned());
     }
 }
 
 /// Makes the requests one after the other, so that they arrive in their order.
-fn serve(mut sender: LineSender, todo: &Receiver<Call>, server: &Server) {
-    for call in todo {
-        let (status, body) = match run(request(server, &call)) {
+fn serve(mut sender: LineSender, todo: &Receiver<HttpRequest>, server: &Server) {
+    for wanted in todo {
+        let (status, body) = match run(request(server, &wanted)) {
             Ok((status, text)) => (
                 status,
                 serde_json::from_str(&text).unwrap_or(Value::String(text)),
             ),
             Err(error) => (0, Value::String(error.to_string())),
         };
-        sender.send(json!({"call": call.tag, "status": status, "body": body}).to_string());
+        sender.send(json!({"call": wanted.tag, "status": status, "body": body}).to_string());
     }
 }
 
-async fn request(server: &Server, call: &Call) -> Result<(u16, String), Failure> {
+async fn request(server: &Server, wanted: &HttpRequest) -> Result<(u16, String), Failure> {
     let read = async |response: Response<Incoming>| {
         let status = response.status().as_u16();
         let body = Limited::new(response.into_body(), ANSWER).collect().await?;
@@ -261,8 +264,8 @@ async fn request(server: &Server, call: &Call) -> Result<(u16, String), Failure>
             String::from_utf8_lossy(&body.to_bytes()).into_owned(),
         ))
     };
-    let body = call.body.as_ref().map(ToString::to_string);
-    tokio::time::timeout(LONGEST, server.request(&call.path, body, read)).await?
+    let body = wanted.body.as_ref().map(ToString::to_string);
+    tokio::time::timeout(LONGEST, server.request(&wanted.path, body, read)).await?
 }
 
 #[cfg(test)]

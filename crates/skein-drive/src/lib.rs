@@ -14,7 +14,7 @@
 //! |---|---|---|
 //! | `ready` | `{}` | it can take a first prompt |
 //! | `native` | `{"id"}` | the program's own name for the conversation |
-//! | `accepted` | `{"call"}` | the driver acts on the call from now on; on disk before it does |
+//! | `accepted` | `{"call"}` | the driver commands on the call from now on; on disk before it does |
 //! | `refused` | `{"call", "reason"}` | the driver does not act on the call |
 //! | `prompt` | `{"text", "call"}` | the program was seen to have taken the prompt; a turn begins |
 //! | `turn-end` | `{"reason", "call"}` | the turn is over, or was interrupted or failed for a reason |
@@ -40,22 +40,22 @@ mod calls;
 mod child;
 mod conversation;
 mod drive;
+mod http_connection;
 mod input;
 mod journal;
+mod message_collector;
 mod permission;
 mod protocol;
-mod said;
 mod text;
 mod transcript;
 mod view;
-mod web;
 
 use std::ffi::OsString;
 
 /// The program; `arguments` are those after `skein drive`. Returns the exit code.
 pub fn main(arguments: &[OsString]) -> i32 {
     match args::parse(arguments) {
-        Ok(order) => drive::run(order),
+        Ok(args) => drive::run(args),
         Err(why) => {
             complain(&why);
             2

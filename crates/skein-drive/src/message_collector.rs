@@ -7,22 +7,22 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
-use crate::protocol::Shown;
+use crate::protocol::DisplayItem;
 
 /// Longest text of a message. Longer text is truncated with a marker.
 const LONGEST: usize = 1 << 20;
 
 #[derive(Debug, Default)]
-pub(crate) struct Said {
+pub(crate) struct MessageCollector {
     thinking: String,
     text: String,
     /// Calls that are not journalled yet, because their inputs may still come.
-    calls: Vec<Call>,
-    told: HashSet<String>,
+    calls: Vec<ToolCall>,
+    journalled: HashSet<String>,
 }
 
 #[derive(Debug)]
-struct Call {
+struct ToolCall {
     id: String,
     name: String,
     title: String,
@@ -38,33 +38,33 @@ pub(crate) fn text(text: &str) -> Value {
     json!({"type": "text", "text": bounded(text)})
 }
 
-impl Said {
+impl MessageCollector {
     /// The messages that are complete now.
-    pub(crate) fn show(&mut self, shown: &Shown) -> Vec<Value> {
+    pub(crate) fn show(&mut self, shown: &DisplayItem) -> Vec<Value> {
         match shown {
-            Shown::Say(text) => {
-                let before = self.told_calls();
+            DisplayItem::Text(text) => {
+                let before = self.finish_calls();
                 grow(&mut self.text, text);
                 before
             }
-            Shown::Think(text) => {
-                let before = self.told();
+            DisplayItem::Thinking(text) => {
+                let before = self.finish_message();
                 grow(&mut self.thinking, text);
                 before
             }
-            Shown::Pause if self.text.trim().is_empty() => vec![],
-            Shown::Pause => self.told_words(),
-            Shown::Tool {
+            DisplayItem::TextEnd if self.text.trim().is_empty() => vec![],
+            DisplayItem::TextEnd => self.finish_text(),
+            DisplayItem::Tool {
                 id,
                 title,
                 name,
                 input,
             } => {
-                let before = self.told_words();
+                let before = self.finish_text();
                 self.call(id, title, name, input);
                 before
             }
-            Shown::ToolDone {
+            DisplayItem::ToolDone {
                 id,
                 title,
                 failed,
@@ -74,8 +74,8 @@ impl Said {
                 if let Some(title) = title {
                     self.call(id, title, "tool", &Value::Null);
                 }
-                let mut out = self.told();
-                if self.told.contains(id) {
+                let mut out = self.finish_message();
+                if self.journalled.contains(id) {
                     let result = bounded(result);
                     let block =
                         json!({"type": "result", "call": id, "text": result, "failed": failed});
@@ -83,31 +83,31 @@ impl Said {
                 }
                 out
             }
-            Shown::You(_) | Shown::Plan(_) | Shown::Note(_) => vec![],
+            DisplayItem::Prompt(_) | DisplayItem::Plan(_) | DisplayItem::Note(_) => vec![],
         }
     }
 
     /// The turn is over, or waits for an answer, so all messages are complete.
-    pub(crate) fn told(&mut self) -> Vec<Value> {
-        let mut out = self.told_words();
-        out.extend(self.told_calls());
+    pub(crate) fn finish_message(&mut self) -> Vec<Value> {
+        let mut out = self.finish_text();
+        out.extend(self.finish_calls());
         out
     }
 
     pub(crate) fn end_turn(&mut self) -> Vec<Value> {
-        let out = self.told();
-        self.told.clear();
+        let out = self.finish_message();
+        self.journalled.clear();
         out
     }
 
     fn call(&mut self, id: &str, title: &str, name: &str, input: &Value) {
-        if self.told.contains(id) {
+        if self.journalled.contains(id) {
             return;
         }
         match self.calls.iter_mut().find(|call| call.id == id) {
             Some(call) if !is_empty(input) => call.input = input.clone(),
             Some(_) => {}
-            None => self.calls.push(Call {
+            None => self.calls.push(ToolCall {
                 id: id.to_owned(),
                 name: name.to_owned(),
                 title: title.to_owned(),
@@ -116,8 +116,8 @@ impl Said {
         }
     }
 
-    fn told_words(&mut self) -> Vec<Value> {
-        let (thinking, said) = (
+    fn finish_text(&mut self) -> Vec<Value> {
+        let (thinking, answer) = (
             std::mem::take(&mut self.thinking),
             std::mem::take(&mut self.text),
         );
@@ -125,8 +125,8 @@ impl Said {
         if !thinking.trim().is_empty() {
             blocks.push(json!({"type": "thinking", "text": bounded(&thinking)}));
         }
-        if !said.trim().is_empty() {
-            blocks.push(text(said.trim_end()));
+        if !answer.trim().is_empty() {
+            blocks.push(text(answer.trim_end()));
         }
         if blocks.is_empty() {
             return vec![];
@@ -134,7 +134,7 @@ impl Said {
         vec![message("assistant", blocks)]
     }
 
-    fn told_calls(&mut self) -> Vec<Value> {
+    fn finish_calls(&mut self) -> Vec<Value> {
         let calls = std::mem::take(&mut self.calls);
         let blocks: Vec<Value> = calls
             .into_iter()
@@ -145,7 +145,7 @@ impl Said {
                 };
                 let (id, name) = (call.id, call.name);
                 let block = json!({"type": "call", "id": id, "name": name, "input": input});
-                self.told.insert(id);
+                self.journalled.insert(id);
                 block
             })
             .collect();
@@ -179,8 +179,8 @@ fn bounded(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn tool(id: &str, input: Value) -> Shown {
-        Shown::Tool {
+    fn tool(id: &str, input: Value) -> DisplayItem {
+        DisplayItem::Tool {
             id: id.into(),
             title: "run".into(),
             name: "bash".into(),
@@ -188,8 +188,8 @@ mod tests {
         }
     }
 
-    fn done(id: &str) -> Shown {
-        Shown::ToolDone {
+    fn done(id: &str) -> DisplayItem {
+        DisplayItem::ToolDone {
             id: id.into(),
             title: None,
             failed: false,
@@ -198,28 +198,28 @@ mod tests {
     }
 
     #[test]
-    fn text_is_told_when_it_is_whole_and_calls_with_what_is_known_of_them() {
-        let mut said = Said::default();
+    fn text_is_journalled_when_it_is_whole_and_calls_with_what_is_known_of_them() {
+        let mut collector = MessageCollector::default();
         let shown = [
-            Shown::Think("hm".into()),
-            Shown::Pause,
-            Shown::Say("I will ".into()),
-            Shown::Say("run it\n".into()),
+            DisplayItem::Thinking("hm".into()),
+            DisplayItem::TextEnd,
+            DisplayItem::Text("I will ".into()),
+            DisplayItem::Text("run it\n".into()),
             tool("c1", json!({})),
             tool("c1", json!({"command": "ls"})),
             tool("c2", Value::Null),
             done("c1"),
             done("c2"),
             done("unheard of"),
-            Shown::Say("done".into()),
+            DisplayItem::Text("done".into()),
         ];
-        let told: Vec<Value> = shown.iter().flat_map(|s| said.show(s)).collect();
+        let messages: Vec<Value> = shown.iter().flat_map(|s| collector.show(s)).collect();
         let call = |id: &str, input: Value| json!({"type": "call", "id": id, "name": "bash", "input": input});
         let result =
             |id: &str| json!({"type": "result", "call": id, "text": "ok", "failed": false});
         let thought = json!({"type": "thinking", "text": "hm"});
         assert_eq!(
-            told,
+            messages,
             [
                 message("assistant", vec![thought, text("I will run it")]),
                 message(
@@ -233,7 +233,10 @@ mod tests {
                 message("tool", vec![result("c2")]),
             ]
         );
-        assert_eq!(said.end_turn(), [message("assistant", vec![text("done")])]);
-        assert_eq!(said.end_turn(), [Value::Null; 0]);
+        assert_eq!(
+            collector.end_turn(),
+            [message("assistant", vec![text("done")])]
+        );
+        assert_eq!(collector.end_turn(), [Value::Null; 0]);
     }
 }

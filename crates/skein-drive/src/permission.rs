@@ -3,11 +3,11 @@
 use std::path::{Component, Path, PathBuf};
 
 use crate::args::Permission;
-use crate::protocol::{Kind, Question, Wants};
+use crate::protocol::{Kind, Question, QuestionForm};
 
 /// The option that the setting chooses; none if the user decides.
 pub(crate) fn decide(permission: Permission, cwd: &Path, question: &Question) -> Option<usize> {
-    if question.wants != Wants::Permission {
+    if question.form != QuestionForm::Permission {
         return None;
     }
     let allowed = match permission {
@@ -67,15 +67,15 @@ fn resolved(path: &Path) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{Choice, Ticket};
+    use crate::protocol::{Choice, QuestionId};
 
-    fn question(edits: &[PathBuf], wants: Wants) -> Question {
+    fn question(edits: &[PathBuf], form: QuestionForm) -> Question {
         let option = |kind: Kind| Choice {
             name: kind.as_str().into(),
             kind,
         };
         Question {
-            ticket: Ticket(1),
+            local_id: QuestionId(1),
             request: "r1".into(),
             text: "may I?".into(),
             options: vec![
@@ -83,7 +83,7 @@ mod tests {
                 option(Kind::AllowOnce),
                 option(Kind::RejectOnce),
             ],
-            wants,
+            form,
             edits: edits.to_vec(),
         }
     }
@@ -96,7 +96,7 @@ mod tests {
         std::os::unix::fs::symlink(folder.path(), cwd.join("out")).unwrap();
         std::os::unix::fs::symlink(folder.path().join("later"), cwd.join("dangling")).unwrap();
         let ask = |paths: &[PathBuf]| {
-            let question = question(paths, Wants::Permission);
+            let question = question(paths, QuestionForm::Permission);
             decide(Permission::Edits, &cwd, &question).is_some()
         };
         assert!(ask(&[cwd.join("a/new/file")]));
@@ -111,10 +111,10 @@ mod tests {
     #[test]
     fn full_allows_once_and_chooses_nothing_else() {
         let cwd = Path::new("/");
-        let full = |wants| decide(Permission::Full, cwd, &question(&[], wants));
-        assert_eq!(full(Wants::Permission), Some(1));
-        assert_eq!(full(Wants::Choice { free: true }), None);
-        let ask = question(&["a".into()], Wants::Permission);
+        let full = |form| decide(Permission::Full, cwd, &question(&[], form));
+        assert_eq!(full(QuestionForm::Permission), Some(1));
+        assert_eq!(full(QuestionForm::Choice { free: true }), None);
+        let ask = question(&["a".into()], QuestionForm::Permission);
         assert_eq!(decide(Permission::Ask, cwd, &ask), None);
         assert_eq!(rejecting(&ask), Some(2));
     }

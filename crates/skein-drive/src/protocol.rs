@@ -1,7 +1,7 @@
 //! A protocol as a pure machine: messages in, effects out, no IO.
 //!
 //! Only the conversation calls a [`Protocol`]: with messages of the program, with prompts (one at a time, after
-//! [`Effect::Ready`] and after [`Effect::Over`] of the turn before), with answers to open questions, and with
+//! [`Effect::Ready`] and after [`Effect::TurnEnded`] of the turn before), with answers to open questions, and with
 //! interrupts. It returns effects in the order in which the driver performs them.
 
 pub(crate) mod acp;
@@ -16,13 +16,13 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::args::{Begin, Permission};
+use crate::args::{ConversationStart, Permission};
 
 /// The parameters of a conversation.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
     pub(crate) cwd: PathBuf,
-    pub(crate) begin: Begin,
+    pub(crate) start: ConversationStart,
     pub(crate) permission: Permission,
     pub(crate) model: Option<String>,
 }
@@ -31,16 +31,16 @@ pub(crate) trait Protocol: std::fmt::Debug {
     /// The first messages to the program.
     fn begin(&mut self) -> Vec<Effect>;
     /// Handles one message of the program; an unknown one has no effects.
-    fn hear(&mut self, line: &str) -> Vec<Effect>;
+    fn on_message(&mut self, line: &str) -> Vec<Effect>;
     fn submit(&mut self, text: &str) -> Vec<Effect>;
-    fn answer(&mut self, ticket: Ticket, answer: &Answer) -> Vec<Effect>;
-    /// Asks for the end of the running turn, which [`Effect::Over`] reports.
+    fn answer(&mut self, local_id: QuestionId, answer: &Answer) -> Vec<Effect>;
+    /// Asks for the end of the running turn, which [`Effect::TurnEnded`] reports.
     fn interrupt(&mut self) -> Vec<Effect>;
 }
 
 /// Identifies a question; a protocol never uses one twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Ticket(pub(crate) u64);
+pub(crate) struct QuestionId(pub(crate) u64);
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Effect {
@@ -48,34 +48,34 @@ pub(crate) enum Effect {
     Send(Value),
     /// Its events are at this address.
     Connect(String),
-    /// A request to that address; the answer is heard as `{"call": tag, "status", "body"}`.
-    Call(Call),
+    /// A request to that address; the answer comes as `{"call": tag, "status", "body"}`.
+    Request(HttpRequest),
     /// It can take a prompt.
     Ready,
     Native(String),
     /// A message showed that the program has the prompt that was submitted last.
     Took,
     /// The turn is over.
-    Over(Over),
+    TurnEnded(TurnOutcome),
     Ask(Question),
     /// The program does not want the answer any more.
-    Withdrawn(Ticket),
-    /// Used since the last time.
-    Used(Used),
-    /// Used in the whole conversation, also before the program was started.
-    Total(Used),
+    Withdrawn(QuestionId),
+    /// Usage since the last time.
+    UsageDelta(UsageAmounts),
+    /// Usage of the whole conversation, also before the program was started.
+    UsageTotal(UsageAmounts),
     Limit {
         text: String,
         resets: Option<Resets>,
     },
-    Show(Shown),
+    Show(DisplayItem),
     /// It cannot go on.
     Stop(String),
 }
 
 /// A request by HTTP.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Call {
+pub(crate) struct HttpRequest {
     /// Names the purpose of the request; the answer repeats it.
     pub(crate) tag: &'static str,
     pub(crate) path: String,
@@ -93,7 +93,7 @@ pub(crate) enum Resets {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Over {
+pub(crate) enum TurnOutcome {
     Done,
     Interrupted,
     Failed(String),
@@ -101,16 +101,16 @@ pub(crate) enum Over {
 
 /// Unknown amounts are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Used {
+pub(crate) struct UsageAmounts {
     pub(crate) input_tokens: Option<u64>,
     pub(crate) output_tokens: Option<u64>,
     pub(crate) cost_usd: Option<f64>,
 }
 
-impl Used {
+impl UsageAmounts {
     /// The total, unless it is nothing.
     pub(crate) fn total(self) -> Option<Effect> {
-        (!self.is_nothing()).then_some(Effect::Total(self))
+        (!self.is_nothing()).then_some(Effect::UsageTotal(self))
     }
 
     pub(crate) fn is_nothing(&self) -> bool {
@@ -123,13 +123,13 @@ impl Used {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Question {
-    pub(crate) ticket: Ticket,
+    pub(crate) local_id: QuestionId,
     /// The program's own id of its request.
     pub(crate) request: String,
     /// As the program put it.
     pub(crate) text: String,
     pub(crate) options: Vec<Choice>,
-    pub(crate) wants: Wants,
+    pub(crate) form: QuestionForm,
     /// The files it would change, if it would do nothing else.
     pub(crate) edits: Vec<PathBuf>,
 }
@@ -143,7 +143,7 @@ impl Question {
             .filter(char::is_ascii_graphic)
             .take(200)
             .collect();
-        format!("{}.{request}", self.ticket.0)
+        format!("{}.{request}", self.local_id.0)
     }
 }
 
@@ -166,13 +166,13 @@ pub(crate) fn titled(tool: &str, input: &Value, keys: &[&str]) -> String {
 }
 
 /// A plan, with the text of each step under this key.
-pub(crate) fn plan(steps: &Value, key: &str) -> Shown {
+pub(crate) fn plan(steps: &Value, key: &str) -> DisplayItem {
     let step = |entry: &Value| match entry["status"].as_str() {
         Some("completed" | "cancelled") => Step::Done,
         Some("in_progress" | "inProgress") => Step::Doing,
         _ => Step::Open,
     };
-    Shown::Plan(
+    DisplayItem::Plan(
         list(steps)
             .map(|entry| (step(entry), text(&entry[key])))
             .collect(),
@@ -187,7 +187,7 @@ pub(crate) fn took(taken: Option<&mut bool>) -> Vec<Effect> {
 
 /// Shows a note of the driver.
 pub(crate) fn note(text: impl Into<String>) -> Effect {
-    Effect::Show(Shown::Note(text.into()))
+    Effect::Show(DisplayItem::Note(text.into()))
 }
 
 /// The id of a JSON-RPC request as text.
@@ -197,7 +197,7 @@ pub(crate) fn id_text(id: &Value) -> String {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wants {
+pub(crate) enum QuestionForm {
     Permission,
     /// One of the options, or another text where `free`.
     Choice {
@@ -261,14 +261,14 @@ pub(crate) enum Answer {
 
 /// A part of the conversation, as it is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Shown {
+pub(crate) enum DisplayItem {
     /// Text of the agent, as it comes.
-    Say(String),
-    Think(String),
+    Text(String),
+    Thinking(String),
     /// The text before is complete.
-    Pause,
+    TextEnd,
     /// A prompt of an earlier run.
-    You(String),
+    Prompt(String),
     Tool {
         id: String,
         title: String,

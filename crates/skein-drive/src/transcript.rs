@@ -1,7 +1,7 @@
 //! The conversation as lines for people. Complete lines are drawn once and stay; growing ones are in the block that is
 //! redrawn.
 
-use crate::protocol::{Shown, Step};
+use crate::protocol::{DisplayItem, Step};
 use crate::text::{clean, first_line};
 
 /// Longer lines are broken, so that the block that is redrawn stays small.
@@ -31,21 +31,21 @@ pub(crate) struct Transcript {
 }
 
 impl Transcript {
-    pub(crate) fn show(&mut self, shown: Shown) {
+    pub(crate) fn show(&mut self, shown: DisplayItem) {
         match shown {
-            Shown::Say(text) => self.stream(Voice::Say, &text),
-            Shown::Think(text) => self.stream(Voice::Think, &text),
-            Shown::Pause => self.end(),
-            Shown::You(text) => self.you(&text),
-            Shown::Tool { id, title, .. } => self.tool(id, &title),
-            Shown::ToolDone {
+            DisplayItem::Text(text) => self.stream(Voice::Say, &text),
+            DisplayItem::Thinking(text) => self.stream(Voice::Think, &text),
+            DisplayItem::TextEnd => self.end(),
+            DisplayItem::Prompt(text) => self.you(&text),
+            DisplayItem::Tool { id, title, .. } => self.tool(id, &title),
+            DisplayItem::ToolDone {
                 id,
                 title,
                 failed,
                 result,
             } => self.tool_done(&id, title.as_deref(), failed, &result),
-            Shown::Plan(steps) => self.plan(&steps),
-            Shown::Note(text) => self.note(&text),
+            DisplayItem::Plan(steps) => self.plan(&steps),
+            DisplayItem::Note(text) => self.note(&text),
         }
     }
 
@@ -208,12 +208,12 @@ mod tests {
     #[test]
     fn a_line_is_whole_when_it_ends_and_not_before() {
         let mut transcript = Transcript::default();
-        transcript.show(Shown::Say("one\ntw".into()));
+        transcript.show(DisplayItem::Text("one\ntw".into()));
         assert_eq!(lines(&mut transcript), ["  one"]);
-        transcript.show(Shown::Say("o\u{1b}[31m".into()));
+        transcript.show(DisplayItem::Text("o\u{1b}[31m".into()));
         assert_eq!(lines(&mut transcript), Vec::<String>::new());
         assert_eq!(transcript.growing()[0].text, "two");
-        transcript.show(Shown::Think("hm".into()));
+        transcript.show(DisplayItem::Thinking("hm".into()));
         transcript.end_turn();
         assert_eq!(lines(&mut transcript), ["  two", "~ hm"]);
     }
@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn a_tool_is_one_line_with_the_first_line_of_its_result() {
         let mut transcript = Transcript::default();
-        let tool = |title: &str| Shown::Tool {
+        let tool = |title: &str| DisplayItem::Tool {
             id: "a".into(),
             title: title.into(),
             name: "bash".into(),
@@ -230,7 +230,7 @@ mod tests {
         transcript.show(tool("bash"));
         transcript.show(tool("ls -l"));
         assert_eq!(transcript.growing().len(), 1);
-        transcript.show(Shown::ToolDone {
+        transcript.show(DisplayItem::ToolDone {
             id: "a".into(),
             title: None,
             failed: false,

@@ -1,13 +1,13 @@
 //! What calls mean: prompts wait for their turn, an answer goes to the question it names, an interrupt stops the turn.
-//! A call is accepted, durably, in the moment the driver acts on it, and refused when it cannot.
+//! A call is accepted, durably, in the moment the driver commands on it, and refused when it cannot.
 
 use std::time::Instant;
 
 use serde_json::json;
 use skein_agent::turns::{self, CallId, TurnAnswer, TurnCall, TurnRequest};
 
-use super::{Act, Conversation, Prompt};
-use crate::protocol::{Answer, Question, Wants};
+use super::{Conversation, DriverCommand, Prompt};
+use crate::protocol::{Answer, Question, QuestionForm};
 
 impl Conversation {
     /// Calls that an earlier process of this run accepted or refused: they are not acted on again.
@@ -15,7 +15,7 @@ impl Conversation {
         self.calls.extend(settled);
     }
 
-    pub(crate) fn call(&mut self, call: TurnCall, now: Instant) -> Vec<Act> {
+    pub(crate) fn call(&mut self, call: TurnCall, now: Instant) -> Vec<DriverCommand> {
         // The daemon repeats a call when it cannot know whether it was written.
         if !self.calls.insert(call.id.to_string()) {
             return vec![];
@@ -73,9 +73,11 @@ fn meant(question: &Question, answer: &TurnAnswer) -> Option<Answer> {
         TurnAnswer::Choice(option) => {
             (*option < question.options.len()).then_some(Answer::Option(*option))
         }
-        TurnAnswer::Text(text) => match question.wants {
-            Wants::Text | Wants::Choice { free: true } => Some(Answer::Text(text.clone())),
-            Wants::Permission | Wants::Choice { free: false } => None,
+        TurnAnswer::Text(text) => match question.form {
+            QuestionForm::Text | QuestionForm::Choice { free: true } => {
+                Some(Answer::Text(text.clone()))
+            }
+            QuestionForm::Permission | QuestionForm::Choice { free: false } => None,
         },
     }
 }

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use skein_terminal::Key;
 
-use super::{Act, Conversation, Prompt, Why};
+use super::{Conversation, DriverCommand, EndReason, Prompt};
 use crate::permission;
-use crate::protocol::{Answer, Question, Wants};
+use crate::protocol::{Answer, Question, QuestionForm};
 
 /// How soon a second Ctrl-C must follow the first.
 const TWICE: Duration = Duration::from_secs(2);
@@ -14,7 +14,7 @@ const TWICE: Duration = Duration::from_secs(2);
 const DIGITS: usize = 9;
 
 impl Conversation {
-    pub(crate) fn key(&mut self, key: Key, now: Instant) -> Vec<Act> {
+    pub(crate) fn key(&mut self, key: Key, now: Instant) -> Vec<DriverCommand> {
         if key != Key::Interrupt {
             self.ending = None;
         }
@@ -61,7 +61,7 @@ impl Conversation {
 
     fn control_c(&mut self, now: Instant) {
         if self.ending.is_some_and(|until| now < until) {
-            self.acts.push(Act::End(Why::Asked));
+            self.commands.push(DriverCommand::End(EndReason::Requested));
         } else {
             self.ending = Some(now + TWICE);
         }
@@ -95,8 +95,10 @@ fn answer(question: &Question, typed: &str) -> Option<Answer> {
     if let Some(option) = number(question, typed).or_else(named) {
         return Some(Answer::Option(option));
     }
-    match question.wants {
-        Wants::Text | Wants::Choice { free: true } => Some(Answer::Text(typed.to_owned())),
-        Wants::Permission | Wants::Choice { free: false } => None,
+    match question.form {
+        QuestionForm::Text | QuestionForm::Choice { free: true } => {
+            Some(Answer::Text(typed.to_owned()))
+        }
+        QuestionForm::Permission | QuestionForm::Choice { free: false } => None,
     }
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::{Conversation, usage::span};
-use crate::protocol::Wants;
+use crate::protocol::QuestionForm;
 use crate::text::{cut, first_line};
 use crate::transcript::Line;
 use crate::view::{Block, Size};
@@ -56,9 +56,9 @@ impl Conversation {
             return "ctrl-c again ends the session".into();
         }
         if let Some(question) = self.questions.front() {
-            let how = match (question.options.len(), question.wants) {
+            let how = match (question.options.len(), question.form) {
                 (0, _) => "type an answer".to_owned(),
-                (n, Wants::Choice { free: true }) => {
+                (n, QuestionForm::Choice { free: true }) => {
                     format!("1-{n} chooses, or type another answer")
                 }
                 (n, _) => format!("1-{n} chooses"),

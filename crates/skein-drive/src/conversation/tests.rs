@@ -1,4 +1,4 @@
-//! Conversations as the real programs had them, played again: `<` is what the program said, `!` what people did.
+//! Conversations as the real programs had them, played again: `<` is what the program sent, `!` what people did.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -7,23 +7,23 @@ use skein_agent::turns::{TurnAnswer, TurnCall, TurnRequest};
 use skein_terminal::Key;
 
 use super::*;
-use crate::args::{Begin, Permission};
+use crate::args::{ConversationStart, Permission};
 use crate::protocol::acp::Acp;
 use crate::protocol::claude::Claude;
 use crate::protocol::codex::Codex;
 use crate::protocol::opencode::OpenCode;
 
-fn setting(begin: Begin, permission: Permission) -> Setting {
+fn setting(start: ConversationStart, permission: Permission) -> Setting {
     Setting {
         cwd: PathBuf::from("/repo"),
-        begin,
+        start,
         permission,
         model: None,
     }
 }
 
 fn asks() -> Setting {
-    setting(Begin::New { native: None }, Permission::Ask)
+    setting(ConversationStart::New { native: None }, Permission::Ask)
 }
 
 /// What is sent, journalled and shown while a recording is played.
@@ -40,22 +40,24 @@ impl Played {
             now: Instant::now(),
             out: String::new(),
         };
-        let acts = played.conversation.begin(played.now);
-        played.tell(acts);
+        let commands = played.conversation.begin(played.now);
+        played.record(commands);
         played
     }
 
-    fn tell(&mut self, acts: Vec<Act>) {
-        for act in acts {
-            let _ = match act {
-                Act::Send(message) => writeln!(self.out, "> {message}"),
-                Act::Connect(address) => writeln!(self.out, "connect {address}"),
-                Act::Call(call) => match call.body {
-                    Some(body) => writeln!(self.out, "> POST {} {body}", call.path),
-                    None => writeln!(self.out, "> GET {}", call.path),
+    fn record(&mut self, commands: Vec<DriverCommand>) {
+        for command in commands {
+            let _ = match command {
+                DriverCommand::Send(message) => writeln!(self.out, "> {message}"),
+                DriverCommand::Connect(address) => writeln!(self.out, "connect {address}"),
+                DriverCommand::Request(request) => match request.body {
+                    Some(body) => writeln!(self.out, "> POST {} {body}", request.path),
+                    None => writeln!(self.out, "> GET {}", request.path),
                 },
-                Act::Journal(event) => writeln!(self.out, "= {} {}", event.name, event.payload),
-                Act::End(why) => writeln!(self.out, "end {why:?}"),
+                DriverCommand::Journal(event) => {
+                    writeln!(self.out, "= {} {}", event.name, event.payload)
+                }
+                DriverCommand::End(why) => writeln!(self.out, "end {why:?}"),
             };
         }
         for line in self.conversation.lines() {
@@ -63,20 +65,20 @@ impl Played {
         }
     }
 
-    fn hear(&mut self, line: &str) {
-        let acts = self.conversation.hear(line, self.now);
-        self.tell(acts);
+    fn on_message(&mut self, line: &str) {
+        let commands = self.conversation.on_message(line, self.now);
+        self.record(commands);
     }
 
     fn key(&mut self, key: Key) {
-        let acts = self.conversation.key(key, self.now);
-        self.tell(acts);
+        let commands = self.conversation.key(key, self.now);
+        self.record(commands);
     }
 
     fn call(&mut self, id: &str, request: TurnRequest) {
         let id = id.parse().unwrap();
-        let acts = self.conversation.call(TurnCall { id, request }, self.now);
-        self.tell(acts);
+        let commands = self.conversation.call(TurnCall { id, request }, self.now);
+        self.record(commands);
     }
 
     fn prompt(&mut self, id: &str, text: &str) {
@@ -101,7 +103,7 @@ impl Played {
     fn play(&mut self, recording: &str) {
         for line in recording.lines() {
             match line.split_at(2) {
-                ("< ", message) => self.hear(message),
+                ("< ", message) => self.on_message(message),
                 (_, "escape") => self.key(Key::Escape),
                 (_, act) => {
                     let (what, text) = act.split_once(' ').unwrap();
@@ -169,8 +171,8 @@ const OPENED: &str = r#"{"id":2,"result":{"sessionId":"s"}}"#;
 
 fn acp() -> Played {
     let mut played = Played::new(Box::new(Acp::new(asks())), asks());
-    played.hear(INITIALIZED);
-    played.hear(OPENED);
+    played.on_message(INITIALIZED);
+    played.on_message(OPENED);
     played
 }
 
@@ -189,9 +191,9 @@ fn l6_a_prompt_is_taken_when_the_program_shows_it_and_not_when_it_is_sent() {
     assert!(played.out.contains("session/prompt"));
     assert_eq!(played.events(), ["native", "ready"]);
     // Comes at any time, and shows nothing.
-    played.hear(r#"{"method":"session/update","params":{"update":{"sessionUpdate":"usage_update","used":1}}}"#);
+    played.on_message(r#"{"method":"session/update","params":{"update":{"sessionUpdate":"usage_update","used":1}}}"#);
     assert_eq!(played.events(), ["native", "ready"]);
-    played.hear(
+    played.on_message(
         r#"{"method":"session/update","params":{"update":{"sessionUpdate":"plan","entries":[]}}}"#,
     );
     assert_eq!(played.events(), ["native", "ready", "prompt"]);
@@ -206,7 +208,7 @@ fn l6_a_call_is_accepted_before_it_is_acted_on_and_acted_on_once() {
     let accepted = played.out.find(r#"= accepted {"call":"a"}"#).unwrap();
     assert!(accepted < played.out.find("session/prompt").unwrap());
     played.prompt("a", "do it");
-    played.hear(TURN_OVER);
+    played.on_message(TURN_OVER);
     played.prompt("a", "do it");
     assert_eq!(played.out.matches("session/prompt").count(), 1);
     assert_eq!(
@@ -229,11 +231,11 @@ fn l6_a_prompt_that_waits_for_its_turn_is_not_accepted_yet() {
     played.prompt("a", "do it");
     played.prompt("b", "and that");
     assert_eq!(played.of_calls(), [""; 0], "the program is not ready");
-    played.hear(INITIALIZED);
-    played.hear(OPENED);
+    played.on_message(INITIALIZED);
+    played.on_message(OPENED);
     assert_eq!(played.of_calls(), [r#"accepted {"call":"a"}"#]);
-    let acts = played.conversation.stop("stopped", played.now);
-    played.tell(acts);
+    let commands = played.conversation.stop("stopped", played.now);
+    played.record(commands);
     // The program never showed that it had the first, and the second was not given to it.
     assert_eq!(played.of_calls(), [r#"accepted {"call":"a"}"#]);
 }
@@ -242,8 +244,8 @@ fn l6_a_prompt_that_waits_for_its_turn_is_not_accepted_yet() {
 fn l6_an_answer_goes_to_the_question_it_names_and_to_no_other() {
     let mut played = acp();
     played.prompt("a", "do it");
-    played.hear(&ask(1));
-    played.hear(&ask(2));
+    played.on_message(&ask(1));
+    played.on_message(&ask(2));
     played.choose("b", "2.q2", 0);
     played.choose("c", "1.q1", 1);
     played.choose("d", "1.q1", 0);
@@ -272,11 +274,11 @@ fn l6_an_answer_goes_to_the_question_it_names_and_to_no_other() {
 fn l6_a_question_that_was_answered_at_the_terminal_takes_no_call() {
     let mut played = acp();
     played.prompt("a", "do it");
-    played.hear(&ask(1));
+    played.on_message(&ask(1));
     played.key(Key::Text("1".into()));
     played.choose("b", "1.q1", 1);
-    played.hear(&ask(2));
-    played.hear(TURN_OVER);
+    played.on_message(&ask(2));
+    played.on_message(TURN_OVER);
     played.choose("c", "2.q2", 0);
     let refused: Vec<&str> = played
         .of_calls()
@@ -314,21 +316,21 @@ fn an_interrupt_stops_the_turn_and_nothing_when_none_runs() {
 
 #[test]
 fn tokens_of_a_part_of_a_turn_are_not_told_as_those_of_the_turn() {
-    for (program, told) in [
+    for (program, expected) in [
         ("OpenCode", &["usage-total"][..]),
         ("another", &["usage-total", "usage"]),
     ] {
         let mut played = Played::new(Box::new(Acp::new(asks())), asks());
         let info = format!(r#"{{"agentInfo":{{"name":"{program}"}},"agentCapabilities":{{}}}}"#);
-        played.hear(&format!(r#"{{"id":1,"result":{info}}}"#));
-        played.hear(OPENED);
+        played.on_message(&format!(r#"{{"id":1,"result":{info}}}"#));
+        played.on_message(OPENED);
         played.key(Key::Text("do it".into()));
         played.key(Key::Enter);
-        played.hear(r#"{"method":"session/update","params":{"update":{"sessionUpdate":"usage_update","used":20000,"cost":{"amount":0.378,"currency":"USD"}}}}"#);
-        played.hear(r#"{"id":3,"result":{"stopReason":"end_turn","usage":{"inputTokens":20000,"outputTokens":200,"totalTokens":20200}}}"#);
+        played.on_message(r#"{"method":"session/update","params":{"update":{"sessionUpdate":"usage_update","used":20000,"cost":{"amount":0.378,"currency":"USD"}}}}"#);
+        played.on_message(r#"{"id":3,"result":{"stopReason":"end_turn","usage":{"inputTokens":20000,"outputTokens":200,"totalTokens":20200}}}"#);
         let usage = |event: &&str| event.starts_with("usage");
         let usage: Vec<&str> = played.events().into_iter().filter(usage).collect();
-        assert_eq!(usage, told, "{program}");
+        assert_eq!(usage, expected, "{program}");
     }
 }
 
@@ -337,8 +339,8 @@ fn questions_are_asked_one_after_the_other() {
     let mut played = acp();
     played.key(Key::Text("do it".into()));
     played.key(Key::Enter);
-    played.hear(&ask(1));
-    played.hear(&ask(2));
+    played.on_message(&ask(1));
+    played.on_message(&ask(2));
     assert_eq!(played.events(), ["native", "ready", "prompt", "ask"]);
     played.key(Key::Text("1".into()));
     played.key(Key::Text("2".into()));
@@ -369,7 +371,7 @@ fn an_answer_is_an_option_by_number_or_name_and_nothing_else() {
         let mut played = acp();
         played.key(Key::Text("do it".into()));
         played.key(Key::Enter);
-        played.hear(&ask(1));
+        played.on_message(&ask(1));
         played.key(Key::Paste(typed.into()));
         played.key(Key::Enter);
         assert_eq!(played.events().contains(&"answered"), answered, "{typed}");
@@ -381,7 +383,7 @@ fn options_keep_their_places_whatever_they_are_called() {
     let mut played = acp();
     played.key(Key::Text("do it".into()));
     played.key(Key::Enter);
-    played.hear(
+    played.on_message(
         r#"{"id":"q","method":"session/request_permission","params":{"toolCall":{"title":"\u001b[31mrm\u0007"},"options":[{"optionId":"a","name":"","kind":"allow_once"},{"optionId":"b","name":"N\u001bo","kind":"reject_once"}]}}"#,
     );
     let asked = r#"= ask {"id":"1.q","kinds":["allow_once","reject_once"],"options":["option 1","No"],"text":"rm","wants":"permission"}"#;
@@ -393,9 +395,9 @@ fn an_interrupt_answers_what_is_open_as_the_protocol_wants_it() {
     let mut played = acp();
     played.key(Key::Text("do it".into()));
     played.key(Key::Enter);
-    played.hear(&ask(1));
-    let acts = played.conversation.stop("stopped", played.now);
-    played.tell(acts);
+    played.on_message(&ask(1));
+    let commands = played.conversation.stop("stopped", played.now);
+    played.record(commands);
     assert!(played.out.contains("session/cancel"));
     assert!(
         played
@@ -407,17 +409,17 @@ fn an_interrupt_answers_what_is_open_as_the_protocol_wants_it() {
 
 #[test]
 fn a_conversation_that_cannot_be_opened_ends_it_with_the_reason() {
-    let resume = setting(Begin::Resume("s".into()), Permission::Ask);
+    let resume = setting(ConversationStart::Resume("s".into()), Permission::Ask);
     let mut played = Played::new(Box::new(Acp::new(resume.clone())), resume.clone());
-    played.hear(r#"{"id":1,"result":{"agentCapabilities":{}}}"#);
+    played.on_message(r#"{"id":1,"result":{"agentCapabilities":{}}}"#);
     assert!(
         played
             .out
             .contains("the program cannot resume conversations")
     );
     let mut played = Played::new(Box::new(Codex::new(resume.clone())), resume);
-    played.hear(r#"{"id":1,"result":{}}"#);
-    played.hear(r#"{"id":2,"error":{"code":-32600,"message":"no rollout found"}}"#);
+    played.on_message(r#"{"id":1,"result":{}}"#);
+    played.on_message(r#"{"id":2,"error":{"code":-32600,"message":"no rollout found"}}"#);
     assert!(played.out.contains("no conversation: no rollout found"));
 }
 
@@ -428,10 +430,10 @@ fn the_permission_setting_becomes_a_mode_where_there_is_one() {
         (Permission::Edits, "workspace-write"),
         (Permission::Full, "agent-full-access"),
     ] {
-        let setting = setting(Begin::New { native: None }, permission);
+        let setting = setting(ConversationStart::New { native: None }, permission);
         let mut played = Played::new(Box::new(Acp::new(setting.clone())), setting);
-        played.hear(INITIALIZED);
-        played.hear(
+        played.on_message(INITIALIZED);
+        played.on_message(
             r#"{"id":2,"result":{"sessionId":"s","modes":{"currentModeId":"agent","availableModes":[{"id":"read-only"},{"id":"workspace-write"},{"id":"agent"},{"id":"agent-full-access"}]}}}"#,
         );
         assert!(
@@ -440,7 +442,7 @@ fn the_permission_setting_becomes_a_mode_where_there_is_one() {
             played.out
         );
         assert_eq!(played.events(), ["native"]);
-        played.hear(r#"{"id":3,"result":{}}"#);
+        played.on_message(r#"{"id":3,"result":{}}"#);
         assert_eq!(played.events(), ["native", "ready"]);
     }
 }
@@ -448,24 +450,26 @@ fn the_permission_setting_becomes_a_mode_where_there_is_one() {
 #[test]
 fn a_hidden_thread_is_not_the_conversation() {
     let mut played = Played::new(Box::new(Codex::new(asks())), asks());
-    played.hear(r#"{"id":1,"result":{}}"#);
-    played.hear(r#"{"id":2,"result":{"thread":{"id":"mine"}}}"#);
+    played.on_message(r#"{"id":1,"result":{}}"#);
+    played.on_message(r#"{"id":2,"result":{"thread":{"id":"mine"}}}"#);
     played.key(Key::Text("do it".into()));
     played.key(Key::Enter);
-    played.hear(r#"{"method":"turn/started","params":{"threadId":"title","turn":{"id":"t"}}}"#);
-    played.hear(r#"{"method":"turn/completed","params":{"threadId":"title","turn":{"id":"t","status":"completed"}}}"#);
+    played
+        .on_message(r#"{"method":"turn/started","params":{"threadId":"title","turn":{"id":"t"}}}"#);
+    played.on_message(r#"{"method":"turn/completed","params":{"threadId":"title","turn":{"id":"t","status":"completed"}}}"#);
     assert_eq!(played.events(), ["native", "ready"]);
-    played.hear(r#"{"method":"turn/started","params":{"threadId":"mine","turn":{"id":"u"}}}"#);
+    played
+        .on_message(r#"{"method":"turn/started","params":{"threadId":"mine","turn":{"id":"u"}}}"#);
     assert_eq!(played.events(), ["native", "ready", "prompt"]);
 }
 
 #[test]
 fn what_claude_is_allowed_for_good_stays_in_the_session() {
     let mut played = Played::new(Box::new(Claude::new()), asks());
-    played.hear(r#"{"type":"control_response","response":{"request_id":"skein-1"}}"#);
+    played.on_message(r#"{"type":"control_response","response":{"request_id":"skein-1"}}"#);
     played.key(Key::Text("do it".into()));
     played.key(Key::Enter);
-    played.hear(
+    played.on_message(
         r#"{"type":"control_request","request_id":"r","request":{"subtype":"can_use_tool","tool_name":"Bash","input":{"command":"ls"},"permission_suggestions":[{"type":"addRules","destination":"localSettings"}]}}"#,
     );
     played.key(Key::Text("2".into()));
@@ -489,10 +493,10 @@ proptest::proptest! {
         for protocol in protocols {
             let mut played = Played::new(protocol, asks());
             for line in &lines {
-                played.hear(line);
+                played.on_message(line);
             }
-            played.hear(&json!({"id": 1, "method": method, "params": [], "type": kind}).to_string());
-            played.hear(&json!({"id": 1, "result": [1, null], "type": kind, "message": 3}).to_string());
+            played.on_message(&json!({"id": 1, "method": method, "params": [], "type": kind}).to_string());
+            played.on_message(&json!({"id": 1, "result": [1, null], "type": kind, "message": 3}).to_string());
         }
     }
 }

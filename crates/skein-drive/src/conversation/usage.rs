@@ -4,20 +4,20 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::protocol::Used;
+use crate::protocol::UsageAmounts;
 use crate::text::grouped;
 
 #[derive(Debug, Default)]
 pub(super) struct Usage {
     /// In the running turn.
-    turn: Used,
+    turn: UsageAmounts,
     /// In the whole conversation, as far as the program says.
-    total: Used,
+    total: UsageAmounts,
 }
 
 impl Usage {
     /// Used since the last time; the payload for the journal, unless it is nothing.
-    pub(super) fn add(&mut self, used: Used) -> Option<Value> {
+    pub(super) fn add(&mut self, used: UsageAmounts) -> Option<Value> {
         let add = |a: Option<u64>, b: Option<u64>| match (a, b) {
             (None, None) => None,
             (a, b) => Some(a.unwrap_or(0).saturating_add(b.unwrap_or(0))),
@@ -28,8 +28,8 @@ impl Usage {
     }
 
     /// Used in the whole conversation; the payload for the journal, unless the program repeats what is known.
-    pub(super) fn total(&mut self, used: Used) -> Option<Value> {
-        let total = Used {
+    pub(super) fn total(&mut self, used: UsageAmounts) -> Option<Value> {
+        let total = UsageAmounts {
             input_tokens: used.input_tokens.or(self.total.input_tokens),
             output_tokens: used.output_tokens.or(self.total.output_tokens),
             cost_usd: used.cost_usd.or(self.total.cost_usd),
@@ -46,7 +46,7 @@ impl Usage {
     /// The turn is over: what it used and how long it took, in words.
     pub(super) fn end_turn(&mut self, took: Duration) -> String {
         let mut parts = vec![];
-        let tokens = |used: Used| used.input_tokens.zip(used.output_tokens);
+        let tokens = |used: UsageAmounts| used.input_tokens.zip(used.output_tokens);
         if let Some((input, output)) = tokens(self.turn) {
             parts.push(format!("{} in, {} out", grouped(input), grouped(output)));
         } else if let Some((input, output)) = tokens(self.total) {
@@ -57,12 +57,12 @@ impl Usage {
             parts.push(format!("${cost:.4} in all"));
         }
         parts.push(span(took));
-        self.turn = Used::default();
+        self.turn = UsageAmounts::default();
         parts.join(" · ")
     }
 }
 
-fn counts(used: Used) -> Value {
+fn counts(used: UsageAmounts) -> Value {
     let fields = [
         ("input_tokens", used.input_tokens.map(Value::from)),
         ("output_tokens", used.output_tokens.map(Value::from)),

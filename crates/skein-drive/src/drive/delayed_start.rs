@@ -9,13 +9,13 @@ use crate::journal;
 const LONGEST: Duration = Duration::from_secs(120);
 
 #[derive(Debug)]
-pub(super) struct Later {
+pub(super) struct DelayedStart {
     pub(super) command: Command,
     /// Seconds since 1970.
     pub(super) not_before: Option<u64>,
 }
 
-impl Later {
+impl DelayedStart {
     /// The reason to wait, in words; none if it can be started.
     pub(super) fn awaits(&self) -> Option<String> {
         left(self.not_before?, journal::now())?;

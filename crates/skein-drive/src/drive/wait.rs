@@ -12,7 +12,7 @@ use signal_hook::low_level::pipe;
 
 use crate::calls::Calls;
 use crate::child::Child;
-use crate::web::Web;
+use crate::http_connection::HttpConnection;
 
 /// Bytes of one read.
 const READ: usize = 64 * 1024;
@@ -30,7 +30,7 @@ pub(super) struct Signals {
 #[derive(Debug, Default)]
 pub(super) struct Woken {
     pub(super) terminal: bool,
-    pub(super) web: bool,
+    pub(super) http: bool,
     pub(super) calls: bool,
     pub(super) stdin: bool,
     pub(super) stdout: bool,
@@ -61,7 +61,7 @@ impl Signals {
 pub(super) fn wait(
     child: &Child,
     signals: &Signals,
-    web: Option<&Web>,
+    http: Option<&HttpConnection>,
     calls: Option<&Calls>,
     terminal_is_gone: bool,
     deadline: Option<Instant>,
@@ -74,8 +74,8 @@ pub(super) fn wait(
     for (index, (_, stream)) in signals.ends.iter().enumerate() {
         sources.push((Source::End(index), stream.as_fd(), PollFlags::IN));
     }
-    if let Some(web) = web {
-        sources.push((Source::Web, web.as_fd(), PollFlags::IN));
+    if let Some(http) = http {
+        sources.push((Source::Http, http.as_fd(), PollFlags::IN));
     }
     if let Some(calls) = calls {
         sources.push((Source::Calls, calls.as_fd(), PollFlags::IN));
@@ -116,7 +116,7 @@ pub(super) fn wait(
                 empty(stream);
                 woken.end = Some(*signal);
             }
-            Source::Web => woken.web = true,
+            Source::Http => woken.http = true,
             Source::Calls => woken.calls = true,
             Source::Terminal => woken.terminal = true,
             Source::Stdin => woken.stdin = true,
@@ -132,7 +132,7 @@ enum Source {
     Child,
     Resize,
     End(usize),
-    Web,
+    Http,
     Calls,
     Terminal,
     Stdin,

@@ -9,11 +9,12 @@ mod update;
 use serde_json::{Value, json};
 
 use super::questions::{OpenQuestions, PermissionRequest};
-use super::rpc::{Heard, Requests, told};
+use super::rpc::{Incoming, Requests, error_text};
 use super::{
-    Answer, Choice, Effect, Kind, Over, Protocol, Setting, Ticket, id_text, list, note, text,
+    Answer, Choice, Effect, Kind, Protocol, QuestionId, Setting, TurnOutcome, id_text, list, note,
+    text,
 };
-use crate::args::{Begin, Permission};
+use crate::args::{ConversationStart, Permission};
 use crate::protocol::limit;
 use update::{edits, read_update, shows_work, used};
 
@@ -84,11 +85,13 @@ impl Acp {
                 .is_some_and(|v| !v.is_null())
         };
         let mut params = json!({"cwd": self.setting.cwd, "mcpServers": []});
-        let (method, id) = match self.setting.begin.clone() {
-            Begin::New { .. } => ("session/new", None),
-            Begin::Resume(id) if can["loadSession"] == true => ("session/load", Some(id)),
-            Begin::Resume(id) if offers("resume") => ("session/resume", Some(id)),
-            Begin::Resume(_) => return stop("the program cannot resume conversations"),
+        let (method, id) = match self.setting.start.clone() {
+            ConversationStart::New { .. } => ("session/new", None),
+            ConversationStart::Resume(id) if can["loadSession"] == true => {
+                ("session/load", Some(id))
+            }
+            ConversationStart::Resume(id) if offers("resume") => ("session/resume", Some(id)),
+            ConversationStart::Resume(_) => return stop("the program cannot resume conversations"),
         };
         if let Some(id) = id {
             params["sessionId"] = id.into();
@@ -98,10 +101,10 @@ impl Acp {
 
     fn opened(&mut self, result: &Value) -> Vec<Effect> {
         let named = result["sessionId"].as_str().map(str::to_owned);
-        let id = match (named, &self.setting.begin) {
+        let id = match (named, &self.setting.start) {
             (Some(id), _) => id,
-            (None, Begin::Resume(id)) => id.clone(),
-            (None, Begin::New { .. }) => {
+            (None, ConversationStart::Resume(id)) => id.clone(),
+            (None, ConversationStart::New { .. }) => {
                 return stop("the program opened a conversation without a name");
             }
         };
@@ -159,11 +162,11 @@ impl Acp {
             Asked::Prompt => {
                 let mut out = self.took();
                 self.turn = None;
-                out.extend(used(result).filter(|_| self.counts).map(Effect::Used));
-                out.push(Effect::Over(match result["stopReason"].as_str() {
-                    Some("end_turn") | None => Over::Done,
-                    Some("cancelled") => Over::Interrupted,
-                    Some(reason) => Over::Failed(reason.replace('_', " ")),
+                out.extend(used(result).filter(|_| self.counts).map(Effect::UsageDelta));
+                out.push(Effect::TurnEnded(match result["stopReason"].as_str() {
+                    Some("end_turn") | None => TurnOutcome::Done,
+                    Some("cancelled") => TurnOutcome::Interrupted,
+                    Some(reason) => TurnOutcome::Failed(reason.replace('_', " ")),
                 }));
                 out
             }
@@ -171,7 +174,7 @@ impl Acp {
     }
 
     fn error(&mut self, asked: Asked, error: &Value) -> Vec<Effect> {
-        let why = told(error);
+        let why = error_text(error);
         match asked {
             Asked::Initialize => stop(&format!("it does not begin: {why}")),
             Asked::Open => stop(&format!("no conversation: {why}")),
@@ -190,7 +193,7 @@ impl Acp {
                 let mut out = self.took();
                 self.turn = None;
                 out.extend(limit::of_error(error, &why));
-                out.push(Effect::Over(Over::Failed(why)));
+                out.push(Effect::TurnEnded(TurnOutcome::Failed(why)));
                 out
             }
         }
@@ -234,10 +237,10 @@ impl Protocol for Acp {
         vec![self.requests.call(Asked::Initialize, "initialize", params)]
     }
 
-    fn hear(&mut self, line: &str) -> Vec<Effect> {
+    fn on_message(&mut self, line: &str) -> Vec<Effect> {
         match self.requests.read(line) {
-            Heard::Request { id, method, params } => self.request(&id, &method, &params),
-            Heard::Notice { method, params } if method == "session/update" => {
+            Incoming::Request { id, method, params } => self.request(&id, &method, &params),
+            Incoming::Notice { method, params } if method == "session/update" => {
                 let update = &params["update"];
                 let mut out = vec![];
                 if shows_work(update) {
@@ -246,9 +249,9 @@ impl Protocol for Acp {
                 out.extend(read_update(update, self.turn.is_some()));
                 out
             }
-            Heard::Notice { .. } | Heard::Nothing => vec![],
-            Heard::Result(asked, result) => self.result(asked, &result),
-            Heard::Error(asked, error) => self.error(asked, &error),
+            Incoming::Notice { .. } | Incoming::Nothing => vec![],
+            Incoming::Result(asked, result) => self.result(asked, &result),
+            Incoming::Error(asked, error) => self.error(asked, &error),
         }
     }
 
@@ -259,8 +262,11 @@ impl Protocol for Acp {
         vec![self.requests.call(Asked::Prompt, "session/prompt", params)]
     }
 
-    fn answer(&mut self, ticket: Ticket, answer: &Answer) -> Vec<Effect> {
-        self.questions.answer(ticket, answer).into_iter().collect()
+    fn answer(&mut self, local_id: QuestionId, answer: &Answer) -> Vec<Effect> {
+        self.questions
+            .answer(local_id, answer)
+            .into_iter()
+            .collect()
     }
 
     fn interrupt(&mut self) -> Vec<Effect> {

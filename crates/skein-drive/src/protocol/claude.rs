@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::questions::{Answers, OpenQuestions, PermissionRequest, fields};
 use super::{
-    Answer, Effect, Over, Protocol, Resets, Shown, Ticket, Used, limit, list, note, plan, text,
-    titled,
+    Answer, DisplayItem, Effect, Protocol, QuestionId, Resets, TurnOutcome, UsageAmounts, limit,
+    list, note, plan, text, titled,
 };
 use tool::{ABOUT, edits, options};
 
@@ -87,15 +87,17 @@ impl Claude {
                 match delta["type"].as_str() {
                     Some("text_delta") => {
                         self.streamed.extend(self.streaming.clone());
-                        out.push(Effect::Show(Shown::Say(text(&delta["text"]))));
+                        out.push(Effect::Show(DisplayItem::Text(text(&delta["text"]))));
                     }
                     Some("thinking_delta") => {
-                        out.push(Effect::Show(Shown::Think(text(&delta["thinking"]))));
+                        out.push(Effect::Show(DisplayItem::Thinking(text(
+                            &delta["thinking"],
+                        ))));
                     }
                     _ => {}
                 }
             }
-            Some("content_block_stop") => out.push(Effect::Show(Shown::Pause)),
+            Some("content_block_stop") => out.push(Effect::Show(DisplayItem::TextEnd)),
             _ => {}
         }
         out
@@ -110,7 +112,7 @@ impl Claude {
         for block in list(&inner["content"]) {
             match block["type"].as_str() {
                 Some("text") if !streamed => {
-                    out.push(Effect::Show(Shown::Say(text(&block["text"]) + "\n")));
+                    out.push(Effect::Show(DisplayItem::Text(text(&block["text"]) + "\n")));
                 }
                 Some("tool_use") => out.extend(tool(block).map(Effect::Show)),
                 _ => {}
@@ -137,7 +139,7 @@ impl Claude {
             .filter_map(|block| {
                 let content = &block["content"];
                 let text = content.as_str().or_else(|| content[0]["text"].as_str());
-                Some(Effect::Show(Shown::ToolDone {
+                Some(Effect::Show(DisplayItem::ToolDone {
                     id: block["tool_use_id"].as_str()?.to_owned(),
                     title: None,
                     failed: block["is_error"] == true,
@@ -158,36 +160,36 @@ impl Claude {
             "cache_creation_input_tokens",
             "cache_read_input_tokens",
         ];
-        let used = Used {
+        let used = UsageAmounts {
             input_tokens: Some(read.iter().filter_map(|key| usage[*key].as_u64()).sum()),
             output_tokens: usage["output_tokens"].as_u64(),
             cost_usd: None,
         };
-        let total = Used {
+        let total = UsageAmounts {
             cost_usd: result["total_cost_usd"].as_f64(),
-            ..Used::default()
+            ..UsageAmounts::default()
         };
         let failed = result["is_error"] == true;
         let why = result["result"]
             .as_str()
             .or_else(|| result["subtype"].as_str());
-        let over = match (failed, turn.interrupted) {
-            (false, _) => Over::Done,
-            (true, true) => Over::Interrupted,
-            (true, false) => Over::Failed(why.unwrap_or("error").replace('_', " ")),
+        let outcome = match (failed, turn.interrupted) {
+            (false, _) => TurnOutcome::Done,
+            (true, true) => TurnOutcome::Interrupted,
+            (true, false) => TurnOutcome::Failed(why.unwrap_or("error").replace('_', " ")),
         };
         let mut out = vec![];
         // A turn that failed before anything showed that the prompt was taken does not show it either.
-        if !turn.taken && over == Over::Done {
+        if !turn.taken && outcome == TurnOutcome::Done {
             out.push(Effect::Took);
         }
         if !used.is_nothing() {
-            out.push(Effect::Used(used));
+            out.push(Effect::UsageDelta(used));
         }
         if total.cost_usd.is_some() {
-            out.push(Effect::Total(total));
+            out.push(Effect::UsageTotal(total));
         }
-        out.push(Effect::Over(over));
+        out.push(Effect::TurnEnded(outcome));
         out
     }
 
@@ -237,7 +239,7 @@ impl Protocol for Claude {
         vec![self.control(&json!({"subtype": "initialize", "hooks": null}))]
     }
 
-    fn hear(&mut self, line: &str) -> Vec<Effect> {
+    fn on_message(&mut self, line: &str) -> Vec<Effect> {
         let Ok(message) = serde_json::from_str::<Value>(line) else {
             return vec![];
         };
@@ -260,8 +262,8 @@ impl Protocol for Claude {
                 vec![Effect::Ready]
             }
             Some("rate_limit_event") => {
-                let told = &message["rate_limit_info"];
-                self.resets = told["resetsAt"].as_u64().map(Resets::At);
+                let limit = &message["rate_limit_info"];
+                self.resets = limit["resetsAt"].as_u64().map(Resets::At);
                 vec![]
             }
             Some("system") if message["subtype"] == "api_retry" => {
@@ -279,8 +281,11 @@ impl Protocol for Claude {
         vec![Effect::Send(json!({"type": "user", "message": message}))]
     }
 
-    fn answer(&mut self, ticket: Ticket, answer: &Answer) -> Vec<Effect> {
-        self.questions.answer(ticket, answer).into_iter().collect()
+    fn answer(&mut self, local_id: QuestionId, answer: &Answer) -> Vec<Effect> {
+        self.questions
+            .answer(local_id, answer)
+            .into_iter()
+            .collect()
     }
 
     fn interrupt(&mut self) -> Vec<Effect> {
@@ -294,12 +299,12 @@ impl Protocol for Claude {
 }
 
 /// What people see of a call.
-fn tool(block: &Value) -> Option<Shown> {
+fn tool(block: &Value) -> Option<DisplayItem> {
     let (name, input) = (block["name"].as_str()?, &block["input"]);
     if name == "TodoWrite" {
         return Some(plan(&input["todos"], "content"));
     }
-    Some(Shown::Tool {
+    Some(DisplayItem::Tool {
         id: block["id"].as_str()?.to_owned(),
         title: titled(name, input, ABOUT),
         name: name.to_owned(),

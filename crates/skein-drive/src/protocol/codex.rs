@@ -9,11 +9,12 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use super::questions::OpenQuestions;
-use super::rpc::{Heard, Requests, told};
+use super::rpc::{Incoming, Requests, error_text};
 use super::{
-    Answer, Effect, Over, Protocol, Resets, Setting, Ticket, Used, id_text, limit, note, text,
+    Answer, Effect, Protocol, QuestionId, Resets, Setting, TurnOutcome, UsageAmounts, id_text,
+    limit, note, text,
 };
-use crate::args::{Begin, Permission};
+use crate::args::{ConversationStart, Permission};
 
 /// What a request was for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,9 +76,9 @@ impl Codex {
         if let Some(model) = &self.setting.model {
             params["model"] = model.as_str().into();
         }
-        let (method, thread) = match &self.setting.begin {
-            Begin::New { .. } => ("thread/start", None),
-            Begin::Resume(id) => ("thread/resume", Some(id)),
+        let (method, thread) = match &self.setting.start {
+            ConversationStart::New { .. } => ("thread/start", None),
+            ConversationStart::Resume(id) => ("thread/resume", Some(id)),
         };
         if let Some(id) = thread {
             params["threadId"] = id.as_str().into();
@@ -112,7 +113,7 @@ impl Codex {
     }
 
     fn error(&mut self, asked: Asked, error: &Value) -> Vec<Effect> {
-        let why = told(error);
+        let why = error_text(error);
         match asked {
             Asked::Initialize | Asked::Open => {
                 vec![Effect::Stop(format!("no conversation: {why}"))]
@@ -120,7 +121,7 @@ impl Codex {
             // It was refused, not taken.
             Asked::Turn => {
                 self.turn = None;
-                vec![Effect::Over(Over::Failed(why))]
+                vec![Effect::TurnEnded(TurnOutcome::Failed(why))]
             }
             Asked::Interrupt => vec![],
         }
@@ -165,7 +166,7 @@ impl Codex {
             }
             "serverRequest/resolved" => self.questions.withdraw(&id_text(&params["requestId"])),
             "error" if params["willRetry"] == true => {
-                vec![note(told(&params["error"]))]
+                vec![note(error_text(&params["error"]))]
             }
             "warning" => {
                 let text = text(&params["message"]);
@@ -196,20 +197,20 @@ impl Codex {
         }
         self.changes.clear();
         let error = &turn["error"];
-        let over = match turn["status"].as_str() {
-            Some("completed") => Over::Done,
-            Some("interrupted") => Over::Interrupted,
-            _ => Over::Failed(told(error)),
+        let outcome = match turn["status"].as_str() {
+            Some("completed") => TurnOutcome::Done,
+            Some("interrupted") => TurnOutcome::Interrupted,
+            _ => TurnOutcome::Failed(error_text(error)),
         };
         let mut out = vec![];
-        if let Over::Failed(why) = &over {
+        if let TurnOutcome::Failed(why) = &outcome {
             let mut limit = limit::of_error(error, why);
             if let Some(Effect::Limit { resets, .. }) = &mut limit {
                 *resets = resets.or(self.resets);
             }
             out.extend(limit);
         }
-        out.push(Effect::Over(over));
+        out.push(Effect::TurnEnded(outcome));
         out
     }
 
@@ -240,13 +241,13 @@ impl Protocol for Codex {
         vec![self.requests.call(Asked::Initialize, "initialize", params)]
     }
 
-    fn hear(&mut self, line: &str) -> Vec<Effect> {
+    fn on_message(&mut self, line: &str) -> Vec<Effect> {
         match self.requests.read(line) {
-            Heard::Request { id, method, params } => self.request(&id, &method, &params),
-            Heard::Notice { method, params } => self.notice(&method, &params),
-            Heard::Result(asked, result) => self.result(asked, &result),
-            Heard::Error(asked, error) => self.error(asked, &error),
-            Heard::Nothing => vec![],
+            Incoming::Request { id, method, params } => self.request(&id, &method, &params),
+            Incoming::Notice { method, params } => self.notice(&method, &params),
+            Incoming::Result(asked, result) => self.result(asked, &result),
+            Incoming::Error(asked, error) => self.error(asked, &error),
+            Incoming::Nothing => vec![],
         }
     }
 
@@ -257,8 +258,11 @@ impl Protocol for Codex {
         vec![self.requests.call(Asked::Turn, "turn/start", params)]
     }
 
-    fn answer(&mut self, ticket: Ticket, answer: &Answer) -> Vec<Effect> {
-        self.questions.answer(ticket, answer).into_iter().collect()
+    fn answer(&mut self, local_id: QuestionId, answer: &Answer) -> Vec<Effect> {
+        self.questions
+            .answer(local_id, answer)
+            .into_iter()
+            .collect()
     }
 
     fn interrupt(&mut self) -> Vec<Effect> {
@@ -277,7 +281,7 @@ impl Protocol for Codex {
 
 /// The counts are of the whole thread, also of what was before the program was started.
 fn total(counts: &Value) -> Option<Effect> {
-    let used = Used {
+    let used = UsageAmounts {
         input_tokens: counts["inputTokens"].as_u64(),
         output_tokens: counts["outputTokens"].as_u64(),
         cost_usd: None,

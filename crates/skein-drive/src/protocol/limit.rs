@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{Effect, Resets};
 
 /// The limit behind an error, if it is one.
-pub(super) fn of_error(error: &Value, told: &str) -> Option<Effect> {
+pub(super) fn of_error(error: &Value, text: &str) -> Option<Effect> {
     let data = &error["data"];
     let named = |value: &Value| {
         let name = value.as_str().unwrap_or_default().to_ascii_lowercase();
@@ -15,10 +15,10 @@ pub(super) fn of_error(error: &Value, told: &str) -> Option<Effect> {
         || named(&data["errorKind"])
         || named(&data["codexErrorInfo"])
         || named(&error["codexErrorInfo"])
-        || speaks_of_limit(told);
+        || speaks_of_limit(text);
     is_limit.then(|| Effect::Limit {
-        text: told.to_owned(),
-        resets: resets_in(told).map(Resets::In),
+        text: text.to_owned(),
+        resets: resets_in(text).map(Resets::In),
     })
 }
 

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use super::questions::{Answers, OpenQuestions, PermissionRequest, fields};
 use super::{
-    Answer, Call, Choice, Effect, Kind, Over, Protocol, Resets, Setting, Ticket, Used, limit, note,
-    plan,
+    Answer, Choice, Effect, HttpRequest, Kind, Protocol, QuestionId, Resets, Setting, TurnOutcome,
+    UsageAmounts, limit, note, plan,
 };
-use crate::args::Begin;
+use crate::args::ConversationStart;
 use part::Parts;
 
 /// What the server says when it can be called.
@@ -53,12 +53,12 @@ impl OpenCode {
 
     /// Opens the conversation; done once events are heard, so that none is missed.
     fn open_session(&self) -> Vec<Effect> {
-        vec![match &self.setting.begin {
-            Begin::New { native: None } => post("open", "/session".into(), json!({})),
-            Begin::New { native: Some(id) } => {
+        vec![match &self.setting.start {
+            ConversationStart::New { native: None } => post("open", "/session".into(), json!({})),
+            ConversationStart::New { native: Some(id) } => {
                 post("open", "/api/session".into(), json!({"id": id}))
             }
-            Begin::Resume(id) => get("open", format!("/session/{id}")),
+            ConversationStart::Resume(id) => get("open", format!("/session/{id}")),
         }]
     }
 
@@ -74,10 +74,10 @@ impl OpenCode {
             "prompt" if !went_well => {
                 // It was refused, not taken.
                 self.turn = None;
-                vec![Effect::Over(Over::Failed(told(body)))]
+                vec![Effect::TurnEnded(TurnOutcome::Failed(error_text(body)))]
             }
             _ if !went_well => {
-                let why = told(body);
+                let why = error_text(body);
                 vec![note(format!("the program did not understand: {why}"))]
             }
             _ => vec![],
@@ -88,48 +88,53 @@ impl OpenCode {
         // The newer address wraps what it gives.
         let id = body["id"].as_str().or_else(|| body["data"]["id"].as_str());
         let Some(id) = id.filter(|_| went_well).map(str::to_owned) else {
-            return vec![Effect::Stop(format!("no conversation: {}", told(body)))];
+            return vec![Effect::Stop(format!(
+                "no conversation: {}",
+                error_text(body)
+            ))];
         };
         self.session = Some(id.clone());
         let mut out = vec![Effect::Native(id.clone())];
-        match self.setting.begin {
-            Begin::New { .. } => out.push(Effect::Ready),
-            Begin::Resume(_) => {
+        match self.setting.start {
+            ConversationStart::New { .. } => out.push(Effect::Ready),
+            ConversationStart::Resume(_) => {
                 out.push(get("history", format!("/session/{id}/message")));
             }
         }
         out
     }
 
-    fn event(&mut self, kind: &str, told: &Value) -> Vec<Effect> {
+    fn event(&mut self, kind: &str, properties: &Value) -> Vec<Effect> {
         match kind {
             "server.connected" if !self.connected => {
                 self.connected = true;
                 return self.open_session();
             }
             // Helpers have conversations of their own, and their questions are for people too.
-            "permission.asked" => return self.permission(told).into_iter().collect(),
-            "question.asked" => return self.question(told).into_iter().collect(),
+            "permission.asked" => return self.permission(properties).into_iter().collect(),
+            "question.asked" => return self.question(properties).into_iter().collect(),
             "permission.replied" | "question.replied" | "question.rejected" => {
-                let request = told["requestID"].as_str().unwrap_or_default();
+                let request = properties["requestID"].as_str().unwrap_or_default();
                 return self.questions.withdraw(request);
             }
             _ => {}
         }
-        let session = told["sessionID"].as_str();
+        let session = properties["sessionID"].as_str();
         if session.is_none() || session != self.session.as_deref() {
             return vec![];
         }
         match kind {
-            "message.updated" => self.message(&told["info"]),
-            "message.part.updated" => self.parts.updated(&told["part"], &self.prompts),
-            "message.part.delta" => self.parts.delta(told),
-            "todo.updated" => vec![Effect::Show(plan(&told["todos"], "content"))],
-            "session.updated" => total(&told["info"]).into_iter().collect(),
-            "session.status" if told["status"]["type"] == "retry" => self.retry(&told["status"]),
+            "message.updated" => self.message(&properties["info"]),
+            "message.part.updated" => self.parts.updated(&properties["part"], &self.prompts),
+            "message.part.delta" => self.parts.delta(properties),
+            "todo.updated" => vec![Effect::Show(plan(&properties["todos"], "content"))],
+            "session.updated" => total(&properties["info"]).into_iter().collect(),
+            "session.status" if properties["status"]["type"] == "retry" => {
+                self.retry(&properties["status"])
+            }
             "session.error" => {
                 if let Some(turn) = &mut self.turn {
-                    turn.failed = Some(part::error(&told["error"]));
+                    turn.failed = Some(part::error(&properties["error"]));
                 }
                 vec![]
             }
@@ -152,10 +157,10 @@ impl OpenCode {
         let Some(turn) = self.turn.take_if(|turn| turn.taken) else {
             return vec![];
         };
-        vec![Effect::Over(match (turn.interrupted, turn.failed) {
-            (true, _) => Over::Interrupted,
-            (false, Some(why)) => Over::Failed(why),
-            (false, None) => Over::Done,
+        vec![Effect::TurnEnded(match (turn.interrupted, turn.failed) {
+            (true, _) => TurnOutcome::Interrupted,
+            (false, Some(why)) => TurnOutcome::Failed(why),
+            (false, None) => TurnOutcome::Done,
         })]
     }
 
@@ -177,8 +182,8 @@ impl OpenCode {
         }
     }
 
-    fn permission(&mut self, told: &Value) -> Option<Effect> {
-        let id = told["id"].as_str()?;
+    fn permission(&mut self, properties: &Value) -> Option<Effect> {
+        let id = properties["id"].as_str()?;
         let reply = |how: &str| {
             let path = format!("/permission/{id}/reply");
             post("reply", path, json!({"reply": how}))
@@ -186,20 +191,22 @@ impl OpenCode {
         let option = |name: &str, kind, how| (Choice::new(name, kind), reply(how));
         Some(self.questions.ask(PermissionRequest {
             request: id.to_owned(),
-            text: part::question(told),
+            text: part::question(properties),
             options: vec![
                 option("Allow once", Kind::AllowOnce, "once"),
                 option("Always allow", Kind::AllowAlways, "always"),
                 option("Reject", Kind::RejectOnce, "reject"),
             ],
             refusal: reply("reject"),
-            edits: part::edits(told),
+            edits: part::edits(properties),
         }))
     }
 
-    fn question(&mut self, told: &Value) -> Option<Effect> {
-        let id = told["id"].as_str()?.to_owned();
-        let fields = fields(told, "question", |question| question["custom"] != false);
+    fn question(&mut self, properties: &Value) -> Option<Effect> {
+        let id = properties["id"].as_str()?.to_owned();
+        let fields = fields(properties, "question", |question| {
+            question["custom"] != false
+        });
         let refusal = post("reply", format!("/question/{id}/reject"), json!({}));
         self.questions.ask_form(id.clone(), id, fields, refusal)
     }
@@ -216,7 +223,7 @@ impl Protocol for OpenCode {
         vec![]
     }
 
-    fn hear(&mut self, line: &str) -> Vec<Effect> {
+    fn on_message(&mut self, line: &str) -> Vec<Effect> {
         let Ok(message) = serde_json::from_str::<Value>(line) else {
             let address = line
                 .split_once(LISTENING)
@@ -256,8 +263,11 @@ impl Protocol for OpenCode {
         )]
     }
 
-    fn answer(&mut self, ticket: Ticket, answer: &Answer) -> Vec<Effect> {
-        self.questions.answer(ticket, answer).into_iter().collect()
+    fn answer(&mut self, local_id: QuestionId, answer: &Answer) -> Vec<Effect> {
+        self.questions
+            .answer(local_id, answer)
+            .into_iter()
+            .collect()
     }
 
     fn interrupt(&mut self) -> Vec<Effect> {
@@ -283,7 +293,7 @@ fn filled(id: String, answers: Answers) -> Effect {
 }
 
 fn post(tag: &'static str, path: String, body: Value) -> Effect {
-    Effect::Call(Call {
+    Effect::Request(HttpRequest {
         tag,
         path,
         body: Some(body),
@@ -291,7 +301,7 @@ fn post(tag: &'static str, path: String, body: Value) -> Effect {
 }
 
 fn get(tag: &'static str, path: String) -> Effect {
-    Effect::Call(Call {
+    Effect::Request(HttpRequest {
         tag,
         path,
         body: None,
@@ -299,9 +309,9 @@ fn get(tag: &'static str, path: String) -> Effect {
 }
 
 /// What a refusal says.
-fn told(body: &Value) -> String {
-    let told = [&body["data"]["message"], &body["message"], body];
-    let text = told.iter().find_map(|value| value.as_str());
+fn error_text(body: &Value) -> String {
+    let candidates = [&body["data"]["message"], &body["message"], body];
+    let text = candidates.iter().find_map(|value| value.as_str());
     text.map_or_else(|| body.to_string(), str::to_owned)
 }
 
@@ -309,7 +319,7 @@ fn told(body: &Value) -> String {
 fn total(info: &Value) -> Option<Effect> {
     let tokens = &info["tokens"];
     let sum = |values: &[&Value]| values.iter().filter_map(|value| value.as_u64()).sum();
-    let used = Used {
+    let used = UsageAmounts {
         input_tokens: Some(sum(&[
             &tokens["input"],
             &tokens["cache"]["read"],

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use super::{Answer, Choice, Effect, Kind, Question, Ticket, Wants, list, text};
+use super::{Answer, Choice, Effect, Kind, Question, QuestionForm, QuestionId, list, text};
 
 /// A request for a permission.
 #[derive(Debug)]
@@ -52,8 +52,8 @@ pub(super) type Answers = Vec<(String, String)>;
 /// All open questions of a program. `T` is what a program's forms belong to.
 #[derive(Debug)]
 pub(super) struct OpenQuestions<T> {
-    open: BTreeMap<Ticket, Open<T>>,
-    tickets: u64,
+    open: BTreeMap<QuestionId, Open<T>>,
+    asked: u64,
     /// Makes the reply of a filled form.
     fill: fn(T, Answers) -> Effect,
 }
@@ -81,31 +81,31 @@ impl<T> OpenQuestions<T> {
     pub(super) fn new(fill: fn(T, Answers) -> Effect) -> Self {
         Self {
             open: BTreeMap::new(),
-            tickets: 0,
+            asked: 0,
             fill,
         }
     }
 
-    fn ticket(&mut self) -> Ticket {
-        self.tickets += 1;
-        Ticket(self.tickets)
+    fn next_id(&mut self) -> QuestionId {
+        self.asked += 1;
+        QuestionId(self.asked)
     }
 
     pub(super) fn ask(&mut self, asked: PermissionRequest) -> Effect {
-        let ticket = self.ticket();
+        let local_id = self.next_id();
         let (options, replies) = asked.options.into_iter().unzip();
         let open = Open {
             request: asked.request.clone(),
             refusal: asked.refusal,
             takes: Takes::Option(replies),
         };
-        self.open.insert(ticket, open);
+        self.open.insert(local_id, open);
         Effect::Ask(Question {
-            ticket,
+            local_id,
             request: asked.request,
             text: asked.text,
             options,
-            wants: Wants::Permission,
+            form: QuestionForm::Permission,
             edits: asked.edits,
         })
     }
@@ -131,7 +131,7 @@ impl<T> OpenQuestions<T> {
         answers: Answers,
     ) -> Option<Effect> {
         let field = fields.get(answers.len())?.clone();
-        let ticket = self.ticket();
+        let local_id = self.next_id();
         let open = Open {
             request: request.clone(),
             refusal,
@@ -141,14 +141,14 @@ impl<T> OpenQuestions<T> {
                 answers,
             },
         };
-        self.open.insert(ticket, open);
+        self.open.insert(local_id, open);
         Some(Effect::Ask(Question {
-            ticket,
+            local_id,
             request,
             text: field.text,
-            wants: match field.options.is_empty() {
-                true => Wants::Text,
-                false => Wants::Choice { free: field.free },
+            form: match field.options.is_empty() {
+                true => QuestionForm::Text,
+                false => QuestionForm::Choice { free: field.free },
             },
             options: field
                 .options
@@ -160,12 +160,12 @@ impl<T> OpenQuestions<T> {
     }
 
     /// The reply to the program, or the next question of a form.
-    pub(super) fn answer(&mut self, ticket: Ticket, answer: &Answer) -> Option<Effect> {
+    pub(super) fn answer(&mut self, local_id: QuestionId, answer: &Answer) -> Option<Effect> {
         let Open {
             request,
             refusal,
             takes,
-        } = self.open.remove(&ticket)?;
+        } = self.open.remove(&local_id)?;
         match takes {
             Takes::Option(replies) => {
                 let chosen = match answer {
@@ -180,15 +180,15 @@ impl<T> OpenQuestions<T> {
                 mut answers,
             } => {
                 let field = &fields[answers.len()];
-                let said = match answer {
+                let text = match answer {
                     Answer::Option(index) => field.options.get(*index).cloned(),
                     Answer::Text(text) => Some(text.clone()),
                     Answer::Dismissed => None,
                 };
-                let Some(said) = said else {
+                let Some(text) = text else {
                     return Some(refusal);
                 };
-                answers.push((field.key.clone(), said));
+                answers.push((field.key.clone(), text));
                 if answers.len() == fields.len() {
                     return Some((self.fill)(form, answers));
                 }
@@ -200,10 +200,10 @@ impl<T> OpenQuestions<T> {
     /// The program does not want the answer to this request any more.
     pub(super) fn withdraw(&mut self, request: &str) -> Vec<Effect> {
         let found = self.open.iter().find(|(_, open)| open.request == request);
-        let ticket = found.map(|(ticket, _)| *ticket);
-        ticket
+        let local_id = found.map(|(local_id, _)| *local_id);
+        local_id
             .into_iter()
-            .inspect(|ticket| drop(self.open.remove(ticket)))
+            .inspect(|local_id| drop(self.open.remove(local_id)))
             .map(Effect::Withdrawn)
             .collect()
     }
@@ -212,7 +212,7 @@ impl<T> OpenQuestions<T> {
     pub(super) fn refuse_all(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.open)
             .into_iter()
-            .flat_map(|(ticket, open)| [open.refusal, Effect::Withdrawn(ticket)])
+            .flat_map(|(local_id, open)| [open.refusal, Effect::Withdrawn(local_id)])
             .collect()
     }
 

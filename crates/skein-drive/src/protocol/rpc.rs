@@ -17,7 +17,7 @@ pub(super) struct Requests<T> {
 
 /// What a message is.
 #[derive(Debug)]
-pub(super) enum Heard<T> {
+pub(super) enum Incoming<T> {
     Request {
         id: Value,
         method: String,
@@ -69,9 +69,9 @@ impl<T> Requests<T> {
         Effect::Send(message)
     }
 
-    pub(super) fn read(&mut self, line: &str) -> Heard<T> {
+    pub(super) fn read(&mut self, line: &str) -> Incoming<T> {
         let Ok(Value::Object(mut message)) = serde_json::from_str(line) else {
-            return Heard::Nothing;
+            return Incoming::Nothing;
         };
         let method = match message.remove("method") {
             Some(Value::String(method)) => method,
@@ -79,25 +79,25 @@ impl<T> Requests<T> {
         };
         let params = message.remove("params").unwrap_or_default();
         match message.remove("id") {
-            Some(id) if !id.is_null() => Heard::Request { id, method, params },
-            _ => Heard::Notice { method, params },
+            Some(id) if !id.is_null() => Incoming::Request { id, method, params },
+            _ => Incoming::Notice { method, params },
         }
     }
 
-    fn answer(&mut self, mut message: Map<String, Value>) -> Heard<T> {
+    fn answer(&mut self, mut message: Map<String, Value>) -> Incoming<T> {
         let id = message.get("id").and_then(Value::as_u64);
         let Some(what) = id.and_then(|id| self.open.remove(&id)) else {
-            return Heard::Nothing;
+            return Incoming::Nothing;
         };
         match message.remove("error") {
-            Some(error) if !error.is_null() => Heard::Error(what, error),
-            _ => Heard::Result(what, message.remove("result").unwrap_or_default()),
+            Some(error) if !error.is_null() => Incoming::Error(what, error),
+            _ => Incoming::Result(what, message.remove("result").unwrap_or_default()),
         }
     }
 }
 
 /// What an error says, in one line.
-pub(super) fn told(error: &Value) -> String {
+pub(super) fn error_text(error: &Value) -> String {
     let message = error["message"].as_str().unwrap_or("no reason given");
     let details = ["details", "message"]
         .iter()

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::protocol::{Effect, Shown, Used, list, plan, text};
+use crate::protocol::{DisplayItem, Effect, UsageAmounts, list, plan, text};
 
 /// Whether an update shows that a prompt is being worked on. Lists of commands, modes and readings of the context
 /// come at any time.
@@ -27,9 +27,9 @@ pub(super) fn shows_work(update: &Value) -> bool {
 pub(super) fn read_update(update: &Value, in_turn: bool) -> Vec<Effect> {
     let text = || text(&update["content"]["text"]);
     let shown = match update["sessionUpdate"].as_str() {
-        Some("agent_message_chunk") => Shown::Say(text()),
-        Some("agent_thought_chunk") => Shown::Think(text()),
-        Some("user_message_chunk") if !in_turn => Shown::You(text()),
+        Some("agent_message_chunk") => DisplayItem::Text(text()),
+        Some("agent_thought_chunk") => DisplayItem::Thinking(text()),
+        Some("user_message_chunk") if !in_turn => DisplayItem::Prompt(text()),
         Some("tool_call" | "tool_call_update") => match tool(update) {
             Some(shown) => shown,
             None => return vec![],
@@ -42,17 +42,17 @@ pub(super) fn read_update(update: &Value, in_turn: bool) -> Vec<Effect> {
     vec![Effect::Show(shown)]
 }
 
-fn tool(update: &Value) -> Option<Shown> {
+fn tool(update: &Value) -> Option<DisplayItem> {
     let id = update["toolCallId"].as_str()?.to_owned();
     let title = update["title"].as_str().map(str::to_owned);
     match update["status"].as_str() {
-        Some(status @ ("completed" | "failed")) => Some(Shown::ToolDone {
+        Some(status @ ("completed" | "failed")) => Some(DisplayItem::ToolDone {
             id,
             title,
             failed: status == "failed",
             result: result(update),
         }),
-        _ => Some(Shown::Tool {
+        _ => Some(DisplayItem::Tool {
             id,
             title: title?,
             name: update["kind"].as_str().unwrap_or("tool").to_owned(),
@@ -63,13 +63,13 @@ fn tool(update: &Value) -> Option<Shown> {
 
 /// What a tool brought, as text.
 fn result(update: &Value) -> String {
-    let told = list(&update["content"])
+    let blocks = list(&update["content"])
         .filter_map(|content| content["content"]["text"].as_str())
         .find(|text| !text.trim().is_empty())
         .or_else(|| update["rawOutput"].as_str())
         .or_else(|| update["rawOutput"]["output"].as_str())
         .unwrap_or_default();
-    let lines = told
+    let lines = blocks
         .lines()
         .filter(|line| !line.trim_start().starts_with("```"));
     lines.collect::<Vec<_>>().join("\n")
@@ -80,15 +80,15 @@ fn cost(update: &Value) -> Option<Effect> {
     let usd = cost["amount"]
         .as_f64()
         .filter(|_| cost["currency"] == "USD")?;
-    let used = Used {
+    let used = UsageAmounts {
         cost_usd: Some(usd),
-        ..Used::default()
+        ..UsageAmounts::default()
     };
-    Some(Effect::Total(used))
+    Some(Effect::UsageTotal(used))
 }
 
 /// What a turn used, by its result.
-pub(super) fn used(result: &Value) -> Option<Used> {
+pub(super) fn used(result: &Value) -> Option<UsageAmounts> {
     let counts = [&result["usage"], &result["_meta"]["quota"]["token_count"]];
     let read = |counts: &Value| {
         let number = |names: [&str; 2]| names.iter().find_map(|name| counts[*name].as_u64());
@@ -99,7 +99,7 @@ pub(super) fn used(result: &Value) -> Option<Used> {
         let read = all
             .zip(output)
             .map(|(all, output)| all.saturating_sub(output));
-        let used = Used {
+        let used = UsageAmounts {
             input_tokens: input.max(read),
             output_tokens: output,
             cost_usd: None,

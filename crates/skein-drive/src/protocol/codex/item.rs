@@ -4,16 +4,16 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::protocol::{Effect, Resets, Shown, list, plan, text};
+use crate::protocol::{DisplayItem, Effect, Resets, list, plan, text};
 
 /// What a notice about items and plans tells people.
 pub(super) fn read(method: &str, params: &Value) -> Vec<Effect> {
     let delta = || text(&params["delta"]);
     let item = &params["item"];
     let shown = match method {
-        "item/agentMessage/delta" => Some(Shown::Say(delta())),
+        "item/agentMessage/delta" => Some(DisplayItem::Text(delta())),
         "item/reasoning/summaryTextDelta" | "item/reasoning/textDelta" => {
-            Some(Shown::Think(delta()))
+            Some(DisplayItem::Thinking(delta()))
         }
         "item/started" => started(item),
         "item/completed" => completed(item),
@@ -23,7 +23,7 @@ pub(super) fn read(method: &str, params: &Value) -> Vec<Effect> {
     shown.map(Effect::Show).into_iter().collect()
 }
 
-fn started(item: &Value) -> Option<Shown> {
+fn started(item: &Value) -> Option<DisplayItem> {
     let title = title(item)?;
     let (name, input) = match item["type"].as_str()? {
         "commandExecution" => ("shell", json!({"command": command(item)})),
@@ -34,7 +34,7 @@ fn started(item: &Value) -> Option<Shown> {
             item["arguments"].clone(),
         ),
     };
-    Some(Shown::Tool {
+    Some(DisplayItem::Tool {
         id: item["id"].as_str()?.to_owned(),
         name: name.to_owned(),
         input,
@@ -42,9 +42,9 @@ fn started(item: &Value) -> Option<Shown> {
     })
 }
 
-fn completed(item: &Value) -> Option<Shown> {
+fn completed(item: &Value) -> Option<DisplayItem> {
     if item["type"] == "agentMessage" {
-        return Some(Shown::Pause);
+        return Some(DisplayItem::TextEnd);
     }
     let failed = matches!(item["status"].as_str(), Some("failed" | "declined"))
         || item["exitCode"].as_i64().is_some_and(|code| code != 0);
@@ -52,7 +52,7 @@ fn completed(item: &Value) -> Option<Shown> {
         .as_str()
         .or_else(|| item["error"]["message"].as_str());
     let declined = (item["status"] == "declined").then_some("declined");
-    Some(Shown::ToolDone {
+    Some(DisplayItem::ToolDone {
         id: item["id"].as_str()?.to_owned(),
         title: Some(title(item)?),
         failed,
@@ -104,8 +104,8 @@ pub(super) fn history(thread: &Value) -> Vec<Effect> {
     list(&thread["turns"])
         .flat_map(|turn| list(&turn["items"]))
         .filter_map(|item| match item["type"].as_str()? {
-            "userMessage" => Some(Shown::You(text(&item["content"][0]["text"]))),
-            "agentMessage" => Some(Shown::Say(text(&item["text"]) + "\n")),
+            "userMessage" => Some(DisplayItem::Prompt(text(&item["content"][0]["text"]))),
+            "agentMessage" => Some(DisplayItem::Text(text(&item["text"]) + "\n")),
             _ => completed(item),
         })
         .map(Effect::Show)

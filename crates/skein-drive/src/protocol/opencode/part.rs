@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::protocol::{Effect, Shown, list, text, titled};
+use crate::protocol::{DisplayItem, Effect, list, text, titled};
 
 /// What the parts of the running messages are.
 #[derive(Debug, Default)]
@@ -25,23 +25,25 @@ impl Parts {
         self.kinds.insert(id, kind.clone());
         let shown = match kind.as_str() {
             "tool" => self.tool(part),
-            "text" | "reasoning" if part["time"]["end"].is_number() => Some(Shown::Pause),
+            "text" | "reasoning" if part["time"]["end"].is_number() => Some(DisplayItem::TextEnd),
             _ => None,
         };
         shown.map(Effect::Show).into_iter().collect()
     }
 
-    pub(super) fn delta(&self, told: &Value) -> Vec<Effect> {
-        let text = text(&told["delta"]);
-        let kind = told["partID"].as_str().and_then(|id| self.kinds.get(id));
-        match (told["field"].as_str(), kind.map(String::as_str)) {
-            (Some("text"), Some("reasoning")) => vec![Effect::Show(Shown::Think(text))],
-            (Some("text"), Some("text")) => vec![Effect::Show(Shown::Say(text))],
+    pub(super) fn delta(&self, properties: &Value) -> Vec<Effect> {
+        let text = text(&properties["delta"]);
+        let kind = properties["partID"]
+            .as_str()
+            .and_then(|id| self.kinds.get(id));
+        match (properties["field"].as_str(), kind.map(String::as_str)) {
+            (Some("text"), Some("reasoning")) => vec![Effect::Show(DisplayItem::Thinking(text))],
+            (Some("text"), Some("text")) => vec![Effect::Show(DisplayItem::Text(text))],
             _ => vec![],
         }
     }
 
-    fn tool(&mut self, part: &Value) -> Option<Shown> {
+    fn tool(&mut self, part: &Value) -> Option<DisplayItem> {
         // The plan itself is shown instead.
         if part["tool"] == "todowrite" {
             return None;
@@ -53,14 +55,14 @@ impl Parts {
             status @ ("completed" | "error") => {
                 let first = self.done.insert(id.clone());
                 let result = state["output"].as_str().or_else(|| state["error"].as_str());
-                first.then(|| Shown::ToolDone {
+                first.then(|| DisplayItem::ToolDone {
                     id,
                     title: Some(title),
                     failed: status == "error",
                     result: result.unwrap_or_default().to_owned(),
                 })
             }
-            _ => Some(Shown::Tool {
+            _ => Some(DisplayItem::Tool {
                 id,
                 title,
                 name: text(&part["tool"]),
@@ -84,13 +86,15 @@ fn title(part: &Value) -> String {
 }
 
 /// What a permission is asked for: `bash: touch a`.
-pub(super) fn question(told: &Value) -> String {
-    let what = told["permission"].as_str().unwrap_or("a tool");
-    let about = &told["metadata"];
+pub(super) fn question(properties: &Value) -> String {
+    let what = properties["permission"].as_str().unwrap_or("a tool");
+    let about = &properties["metadata"];
     let about = about["command"]
         .as_str()
         .or_else(|| about["filepath"].as_str());
-    let patterns: Vec<&str> = list(&told["patterns"]).filter_map(Value::as_str).collect();
+    let patterns: Vec<&str> = list(&properties["patterns"])
+        .filter_map(Value::as_str)
+        .collect();
     match about.map_or_else(|| patterns.join(", "), str::to_owned) {
         about if about.is_empty() => what.to_owned(),
         about => format!("{what}: {about}"),
@@ -98,9 +102,9 @@ pub(super) fn question(told: &Value) -> String {
 }
 
 /// The files it would change, when that is all it would do.
-pub(super) fn edits(told: &Value) -> Vec<PathBuf> {
-    let path = told["metadata"]["filepath"].as_str();
-    let path = path.filter(|_| told["permission"] == "edit");
+pub(super) fn edits(properties: &Value) -> Vec<PathBuf> {
+    let path = properties["metadata"]["filepath"].as_str();
+    let path = path.filter(|_| properties["permission"] == "edit");
     path.map(PathBuf::from).into_iter().collect()
 }
 
@@ -123,8 +127,8 @@ pub(super) fn history(messages: &Value, prompts: &mut HashSet<String>) -> Vec<Ef
         for part in list(&message["parts"]) {
             let text = text(&part["text"]);
             let shown = match part["type"].as_str() {
-                Some("text") if is_prompt => Some(Shown::You(text)),
-                Some("text") => Some(Shown::Say(text + "\n")),
+                Some("text") if is_prompt => Some(DisplayItem::Prompt(text)),
+                Some("text") => Some(DisplayItem::Text(text + "\n")),
                 Some("tool") => parts.tool(part),
                 _ => None,
             };
